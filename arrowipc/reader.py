@@ -8,7 +8,7 @@ from _thread import RLock
 from arrowipc._core import Source, aligned_buffer
 from arrowipc.arguments import check_integer
 from arrowipc.errors import ArrowIpcError, FormatError, NotFoundError, UsageError
-from arrowipc.read.decoders import TAIL_SIZE, BlockDecoder, FileDecoder, StreamDecoder, footer_range
+from arrowipc.read.decoders import TAIL_SIZE, FileDecoder, IndexedDecoder, StreamDecoder, footer_range
 from arrowipc.read.file_objects import end_of, read_at
 from arrowipc.read.remote import RemoteBlocks, RemoteSource
 from arrowipc.read.sources import can_seek, locate_source, open_source, pump, spooled
@@ -285,7 +285,7 @@ class RecordBatchFileReader(BatchReader):
         "_source",
     )
 
-    _decoder: BlockDecoder
+    _decoder: FileDecoder | IndexedDecoder
     _failure: ArrowIpcError | None
     _limits: Limits | None
     _parts: dict[tuple[str | int, ...], RecordBatchFileReader]  # readers of the same source, of some columns each
@@ -570,7 +570,6 @@ class RecordBatchFileReader(BatchReader):
         if self._closed or self._rows is None:
             from weakref import proxy
 
-            from arrowipc.columns.array import RecordBatch
             from arrowipc.columns.take import RowReader
             from arrowipc.limits import Limits
 
@@ -580,8 +579,9 @@ class RecordBatchFileReader(BatchReader):
                 load, expect = lambda i: reader.get_batch(i), lambda numbers: reader._expect(numbers)
                 self._rows = RowReader(lengths, load, cache_bytes=cache_bytes, expect=expect)
             else:
-                empty = RecordBatch.from_pydict({name: [] for name in self.schema.names}, self.schema)
-                self._rows = RowReader([0], lambda _: empty)
+                from arrowipc.values.from_python import empty_batch
+
+                self._rows = RowReader([0], lambda _: empty_batch(reader.schema))
         return self._rows
 
     def _part(self, columns: Columns) -> RecordBatchFileReader:

@@ -270,17 +270,13 @@ class Table:
         return list(self.batches)
 
     def combine(self) -> RecordBatch:
-        """Return one batch of all rows; what several batches hold is copied.
+        """Return one batch of all rows; what several batches hold is copied."""
+        if not self.batches:
+            from arrowipc.values.from_python import empty_batch
 
-        Raises
-        ------
-        UsageError
-            If there is no batch.
-        """
+            return empty_batch(self.schema)
         from arrowipc.columns.builder import concat_batches
 
-        if not self.batches:
-            raise UsageError("combine: the table has no batches")
         return self.batches[0] if len(self.batches) == 1 else concat_batches(self.batches)
 
     def to_pydict(self, *, max_values: int | None = None, extensions: Extensions = False) -> dict[str, list[Any]]:

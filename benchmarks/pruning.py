@@ -15,11 +15,9 @@ share depends on how long all bytes take.
 
 from __future__ import annotations
 
-import http.server
-import multiprocessing
-import os
+import subprocess
+import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -120,68 +118,27 @@ class Server:
     """Serves a folder from another process, late, and counts the bytes of its answers."""
 
     def __init__(self, folder: str) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipe, other = context.Pipe()
-        self._sent = context.Value("q", 0)
-        self._process = context.Process(target=serve, args=(folder, other, self._sent), daemon=True)
+        command = [sys.executable, str(Path(__file__).with_name("late_server.py")), folder, str(LATENCY)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def __enter__(self) -> Server:
-        self._process.start()
-        self.url = f"http://127.0.0.1:{self._pipe.recv()}"
+        self.url = f"http://127.0.0.1:{self._answer()}"
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.terminate()
-        self._process.join()
+        with self._process as process:
+            process.terminate()
+
+    def _answer(self) -> int:
+        assert self._process.stdout is not None
+        return int(self._process.stdout.readline())
 
     def sent(self, run: Run) -> int:
         """Return the bytes that are sent for one run."""
-        self._sent.value = 0
-        run()
-        return int(self._sent.value)
-
-
-def serve(folder: str, pipe: Any, sent: Any) -> None:
-    """Answer requests for ranges of files until the process is ended."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-        def do_HEAD(self) -> None:
-            self.answer(0)
-
-        def do_GET(self) -> None:
-            self.answer(1)
-
-        def answer(self, body: int) -> None:
-            time.sleep(LATENCY)
-            with open(folder + self.path, "rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                asked = self.headers.get("Range")
-                first, last = asked[len("bytes=") :].split("-") if asked else ("0", "")
-                start, stop = int(first), min(int(last or size) + 1, size)
-                self.send_response(206 if asked else 200)
-                if asked:
-                    self.send_header("Content-Range", f"bytes {start}-{stop - 1}/{size}")
-                self.send_header("Content-Length", str(stop - start))
-                self.send_header("Accept-Ranges", "bytes")
-                self.end_headers()
-                self.wfile.flush()
-                if body:
-                    with sent.get_lock():
-                        sent.value += stop - start
-                    while start < stop and (
-                        done := os.sendfile(self.connection.fileno(), file.fileno(), start, stop - start)
-                    ):
-                        start += done
-
-    class Threads(http.server.ThreadingHTTPServer):
-        request_queue_size = 128
-
-    server = Threads(("127.0.0.1", 0), Handler)
-    pipe.send(server.server_port)
-    server.serve_forever()
+        assert self._process.stdin is not None
+        counts = []
+        for action in (lambda: None, run):
+            action()
+            print(file=self._process.stdin, flush=True)
+            counts.append(self._answer())
+        return counts[1] - counts[0]

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     #: Asked with what is known of a column: see `_facts`.
     ColumnTest: TypeAlias = Callable[[bool, bool, Any, Any], bool]
 
-__all__ = ["OPERATORS", "OPPOSITE", "Domain", "Pruner", "bounds_of", "domain_of"]
+__all__ = ["OPERATORS", "OPPOSITE", "Domain", "Pruner", "bounds_of", "domain_of", "fields_at"]
 
 #: Conditions within conditions, conditions, and literals of a filter: more is a mistake, or malice.
 MOST_NESTED, MOST_CONDITIONS, MOST_LITERALS = 64, 10_000, 1_000_000
@@ -270,14 +270,14 @@ class Pruner:
         except (TypeError, ValueError, ArithmeticError) as error:
             if not self._strict:
                 return None
-            type_ = _found(self._fields, column)[0].type
+            type_ = fields_at(self._fields, column)[0].type
             raise UsageError(
                 f"filter: column {column!r} ({type_}) cannot be compared with {repr(literal)[:100]} "
                 f"({type(literal).__name__}): {error}"
             ) from None
 
     def _domain_of(self, path: str) -> Domain | None:
-        found = _found(self._fields, path)
+        found = fields_at(self._fields, path)
         if len(found) == 1:
             return domain_of(found[0].type)
         if not self._strict:
@@ -326,12 +326,12 @@ def _begins(prefix: bytes, negated: bool) -> ColumnTest:
     return test
 
 
-def _found(fields: Sequence[at.Field], path: str) -> list[at.Field]:
+def fields_at(fields: Sequence[at.Field], path: str) -> list[at.Field]:
     """The fields that a path may mean."""
     found = [field for field in fields if field.name == path]
     for field in fields:
         if isinstance(field.type, at.Struct) and path.startswith(field.name + "."):
-            found += _found(field.type.fields, path[len(field.name) + 1 :])
+            found += fields_at(field.type.fields, path[len(field.name) + 1 :])
     return found
 
 

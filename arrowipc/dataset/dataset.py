@@ -297,7 +297,12 @@ class Dataset:
 
             where, lengths = self._located()
             # Without a circle: when nobody has the data set any more, its files are closed.
-            self._rows = RowReader(lengths, partial(Dataset._load, proxy(self), where))
+            load: Callable[[int], RecordBatch] = partial(Dataset._load, proxy(self), where)
+            if not len(lengths):
+                nothing = Table(self.schema, [])
+                lengths, load = np.zeros(1, np.int64), lambda _: nothing.combine()
+            cache_bytes = (self._options.opener.limits or Limits()).row_cache_bytes
+            self._rows = RowReader(lengths, load, cache_bytes=cache_bytes)
         return self._rows
 
     def _load(self, where: Any, i: int) -> RecordBatch:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-__all__ = ["key_type", "key_value", "keys_of"]
+__all__ = ["MOST_KEYS", "NULL", "key_type", "key_value", "keys_of"]
 
 #: The name of a folder for a null.
 NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -26,7 +26,7 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 #: What the text of a key becomes, where a schema says its type.
 _READERS: dict[type[at.DataType], Callable[[str], Any]] = {
-    at.Int: int,
+    at.Int: lambda text: int(_INTEGER.fullmatch(text).group()),  # type: ignore[union-attr]
     at.FloatingPoint: float,
     at.Bool: {"true": True, "false": False}.__getitem__,
     at.Date: dt.date.fromisoformat,
@@ -90,6 +90,6 @@ def key_value(path: str, name: str, text: str | None, kind: at.DataType) -> Any:
     try:
         if reader is not None:
             return None if text is None else reader(text)
-    except (ValueError, KeyError):
+    except (ValueError, KeyError, AttributeError):
         pass
     raise UsageError(f"{path}: the key {name!r} is {text!r}, which is no {kind}")

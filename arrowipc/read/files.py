@@ -7,24 +7,31 @@ import os
 import re
 import stat
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from fnmatch import fnmatch, fnmatchcase
+from datetime import datetime
+from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from arrowipc.errors import ArrowIpcError, UsageError
+from arrowipc.read.ledger import LEDGER, Ledger, above, local_ledger, remote_ledger, settled
 from arrowipc.read.remote import RemoteSource, find_system, io_error
 
 __all__ = [
     "FoundFile",
     "check_link",
+    "files_below",
+    "files_in_system",
     "find_files",
     "is_hidden",
     "is_local",
     "is_url",
+    "modified",
     "naming",
     "passes",
+    "root_of",
     "walk",
 ]
 
@@ -38,11 +45,13 @@ class FoundFile(NamedTuple):
     """A file to read; ``size`` is None where a remote listing does not say it.
 
     ``below`` is its path under the directory, or behind the spelt out part of the pattern, by which it was found.
+    ``modified`` are microseconds since 1970, 0 where a remote listing does not say it.
     """
 
     path: str
     size: int | None
     below: str = ""
+    modified: int = 0
 
 
 def find_files(
@@ -50,21 +59,25 @@ def find_files(
     name_filter: str | None = None,
     ignore_missing: bool = False,
     storage: Mapping[str, Any] | None = None,
+    behind_matches: bool = False,
 ) -> list[FoundFile]:
     """All files that some paths name.
 
     Parameters
     ----------
     paths : sequence of str
-        Of a file, a directory (searched to any depth, without names that begin with ``_`` or ``.``; see
-        `walk`) or a pattern with ``*``, ``?``, ``[...]``, ``**`` and ``{a,b}``; local, or a URL of a file
-        system that fsspec knows.
+        Of a file, a directory (searched to any depth, without names that begin with ``_`` or ``.``, see `walk`, and
+        without what does not count, see `arrowipc.read.ledger`) or a pattern with ``*``, ``?``, ``[...]``, ``**``
+        and ``{a,b}``; local, or a URL of a file system that fsspec knows.
     name_filter : str, optional
-        A pattern for the names of the files in directories.
+        A pattern, ``{a,b}`` included, for the names of files.
     ignore_missing : bool
         Whether to leave out links to files that do not exist, with a warning, instead of refusing them.
     storage : mapping, optional
         What the file system of a URL wants to know, such as credentials.
+    behind_matches : bool
+        Whether ``below`` is, as Spark has it, what follows a match of the pattern, and of a file that is named or
+        matched nothing; unless the pattern has ``**``.
 
     Returns
     -------
@@ -88,16 +101,28 @@ def find_files(
             files = sorted(_expand(local, name_filter, ignore_missing))
         else:
             files = sorted(_expand_url(path, name_filter, storage))
+        files = [file for file in files if passes(file.path, name_filter)]
         if not files:
             extra = f" whose name matches {name_filter!r}" if name_filter else ""
             raise UsageError(f"{path}: no such file, and no file{extra} found under it (names with _ or . are ignored)")
-        root = _fixed(local or path) if _MARKS.search(local or path) else (local or path)
+        text = local or root_of(path, storage)
+        mark = None if local is not None and os.path.exists(local) else _MARKS.search(text)
+        root = text if mark is None else os.path.dirname(text[: mark.start()])
+        matched = text[len(root) :].strip("/").split("/") if mark is not None else []
         for file in files:
             inside = file.path != root and file.path.startswith(root)
-            found.setdefault(
-                file.path, FoundFile(file.path, file.size, file.path[len(root) :] if inside else file.path)
-            )
+            below = file.path[len(root) :] if inside else file.path
+            if behind_matches:
+                skipped = 0 if "**" in matched else len(matched)
+                below = "/".join(below.replace(os.sep, "/").strip("/").split("/")[skipped:]) if inside else ""
+            found.setdefault(file.path, file._replace(below=below))
     return list(found.values())
+
+
+def root_of(path: str, storage: Mapping[str, Any]) -> str:
+    """The path or URL with which those of the files begin that are found below it."""
+    local = _local(path) or _local_behind(path, storage)
+    return local or _url_of(path, find_system(path, storage)[1])
 
 
 def is_url(path: str) -> bool:
@@ -243,22 +268,40 @@ def _broken(path: str) -> str | None:
 
 def passes(path: str, name_filter: str | None) -> bool:
     """Whether the last part of a path matches the pattern for names, if there is one."""
-    return name_filter is None or fnmatch(os.path.basename(path), name_filter)
+    if name_filter is None:
+        return True
+    name = os.path.basename(path)
+    return any(fnmatchcase(name, spelt.replace("[^", "[!")) for spelt in _braces(name_filter))
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a name, or some part of it between slashes, begins with ``_`` or ``.``: nobody's data."""
-    return any(part.startswith(("_", ".")) for part in name.split("/"))
+    """Whether a name, or some part of it between slashes, is nobody's data.
+
+    It begins with ``_`` or ``.``; keys such as ``_day=1`` do not count, and what is being copied does, as in Spark.
+    """
+    return any(
+        part.startswith(".") or (part.startswith("_") and "=" not in part) or part.endswith("._COPYING_")
+        for part in name.split("/")
+    )
 
 
 def _expand(path: str, name_filter: str | None, ignore_missing: bool) -> Iterator[FoundFile]:
     if os.path.isdir(path):
-        yield from _in(path, name_filter=name_filter, ignore_missing=ignore_missing)
+        yield from files_below(path, name_filter, ignore_missing)
     elif os.path.exists(path):
-        yield FoundFile(path, os.path.getsize(path))
+        yield _described(path, os.stat(path))
     else:
         check_link(path)
-        yield from _once(_expand_pattern(path, name_filter, ignore_missing))
+        yield from settled(
+            lambda: _once(_expand_pattern(path, name_filter, ignore_missing)), local_ledger, _fixed(path)
+        )
+
+
+def files_below(directory: str, name_filter: str | None = None, ignore_missing: bool = False) -> list[FoundFile]:
+    """The files that count in a local directory, at any depth; see `walk`."""
+    return settled(
+        lambda: _in(directory, name_filter=name_filter, ignore_missing=ignore_missing), local_ledger, directory
+    )
 
 
 def _expand_pattern(path: str, name_filter: str | None, ignore_missing: bool) -> Iterator[FoundFile]:
@@ -267,7 +310,7 @@ def _expand_pattern(path: str, name_filter: str | None, ignore_missing: bool) ->
         if os.path.isdir(match):
             directories.append(match)
         elif os.path.exists(match):
-            yield FoundFile(match, os.path.getsize(match))
+            yield _described(match, os.stat(match))
         elif not ignore_missing:
             check_link(match)
     yield from _in(*directories, name_filter=name_filter, ignore_missing=ignore_missing)
@@ -291,7 +334,11 @@ def _once(files: Iterable[FoundFile]) -> Iterable[FoundFile]:
 def _in(*directories: str, name_filter: str | None, ignore_missing: bool) -> Iterator[FoundFile]:
     for path, found in walk(*directories, ignore_missing=ignore_missing):
         if name_filter is None or passes(path, name_filter):
-            yield FoundFile(path, found.st_size)
+            yield _described(path, found)
+
+
+def _described(path: str, found: os.stat_result) -> FoundFile:
+    return FoundFile(path, found.st_size, modified=found.st_mtime_ns // 1000)
 
 
 def _matches(path: str, name_filter: str | None, ignore_missing: bool) -> Iterator[str]:
@@ -346,52 +393,96 @@ def _braces(pattern: str) -> list[str]:
 def _expand_url(url: str, name_filter: str | None, storage: Mapping[str, Any]) -> list[FoundFile]:
     system, path = find_system(url, storage)
     try:
-        entries = list(_entries(system, url, path, name_filter, storage))
+        info = _info(system, url, path, storage)
+        if info is not None and info["type"] != "directory":
+            found = [_found(info)]
+        elif info is not None:
+            # Over HTTP nothing but the slash tells a directory from a file.
+            found = files_in_system(system, url if path.startswith("http") else path, name_filter)
+        else:
+            found = _settled(system, _fixed(path), partial(_matches_of, system, path, name_filter))
     except Exception as error:
         failure = io_error(url, error)
         if isinstance(failure, FileNotFoundError):
             raise UsageError(f"{url}: no such file") from error
         raise failure from error
-    return [FoundFile(_url_of(url, info["name"]), info.get("size")) for info in entries]
+    return [file._replace(path=_url_of(url, file.path)) for file in found]
 
 
-def _entries(
-    system: Any, url: str, path: str, name_filter: str | None, storage: Mapping[str, Any]
-) -> Iterator[dict[str, Any]]:
-    """What the file system says of each file."""
-    if url.endswith("/"):  # over HTTP nothing else tells a directory from a file
-        yield from _below(system, url if path.startswith("http") else path, name_filter)
-        return
-    info = None
-    patterns = any(mark in path for mark in "*?[{")
-    with suppress(*((FileNotFoundError,) if patterns else ())):
+def _info(system: Any, url: str, path: str, storage: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What the file system says of a file or directory; None for a pattern."""
+    if url.endswith("/"):
+        return {"type": "directory"}
+    with suppress(*((FileNotFoundError,) if any(mark in path for mark in "*?[{") else ())):
         if "*" not in path:
             if path.startswith("http"):  # where fsspec takes every failure for a missing file
-                info = {"name": path, "type": "file", "size": RemoteSource(url, storage).known_size}
-            else:
-                info = system.info(path)
-    if info is None:
-        for pattern in _braces(path):
-            fixed = len(_fixed(pattern))
-            for name, match in system.glob(pattern, detail=True).items():
-                if not is_hidden(name[fixed:]):
-                    directory = match["type"] == "directory"
-                    yield from _below(system, name, name_filter) if directory else [match]
-    elif info["type"] == "directory":
-        yield from _below(system, path, name_filter)
-    else:
-        yield info
+                return {"name": path, "type": "file", "size": RemoteSource(url, storage).known_size}
+            found: dict[str, Any] = system.info(path)
+            return found
+    return None
 
 
-def _below(system: Any, directory: str, name_filter: str | None) -> Iterable[dict[str, Any]]:
+def files_in_system(system: Any, directory: str, name_filter: str | None = None) -> list[FoundFile]:
+    """The files that count in a directory of a file system of fsspec, at any depth."""
+    return _settled(system, directory, partial(_below, system, directory, name_filter))
+
+
+def _settled(system: Any, directory: str, listing: Callable[[set[str]], Iterable[FoundFile]]) -> list[FoundFile]:
+    """The files of a listing that count; it adds to a set what directories it finds that have a ledger."""
+    # Nobody writes over HTTP, and servers give odd answers about what is not there.
+    known = set() if directory.startswith("http") else {*above(directory)}
+
+    def listed() -> Iterable[FoundFile]:
+        system.invalidate_cache()
+        return listing(known)
+
+    def ledger_of(each: str) -> Ledger | None:
+        return remote_ledger(system, each) if each in known else None
+
+    return settled(listed, ledger_of, directory)
+
+
+def _matches_of(system: Any, path: str, name_filter: str | None, ledgers: set[str]) -> Iterator[FoundFile]:
+    """The files that a pattern means, and those in the directories that it means."""
+    for pattern in _braces(path):
+        fixed = len(_fixed(pattern))
+        for name, match in system.glob(pattern, detail=True).items():
+            if not is_hidden(name[fixed:]):
+                directory = match["type"] == "directory"
+                yield from _below(system, name, name_filter, ledgers) if directory else [_found(match)]
+
+
+def _below(system: Any, directory: str, name_filter: str | None, ledgers: set[str]) -> Iterator[FoundFile]:
     """The files in a directory, at any depth."""
     begin = len(directory.rstrip("/"))
-    return [
-        info
-        for name, info in system.find(directory, detail=True).items()
+    for name, info in system.find(directory, detail=True).items():
         # Over HTTP an empty directory is a file of its own.
-        if name[begin:] not in ("", "/") and not is_hidden(name[begin:]) and passes(name, name_filter)
-    ]
+        if name[begin:] in ("", "/"):
+            continue
+        if not is_hidden(name[begin:]):
+            if passes(name, name_filter) and info.get("type", "file") == "file":
+                yield _found(info)
+        elif f"/{LEDGER}/" in name[begin:]:
+            ledgers.add(name.partition(f"/{LEDGER}/")[0])
+
+
+def _found(info: Mapping[str, Any]) -> FoundFile:
+    size = info.get("size")
+    return FoundFile(info["name"], None if size is None else int(size), modified=modified(info))
+
+
+def modified(info: Mapping[str, Any]) -> int:
+    """When a file was modified, in microseconds, under the names that file systems have for it; 0: not known."""
+    for key in ("LastModified", "last_modified", "mtime", "updated", "modified", "created"):
+        value: Any = info.get(key)
+        if isinstance(value, str):
+            with suppress(ValueError):
+                value = datetime.fromisoformat(value)
+        if hasattr(value, "timestamp"):
+            return int(value.timestamp() * 1_000_000)
+        if isinstance(value, (int, float)):
+            return int(value * 1_000_000)
+    return 0
 
 
 def _url_of(url: str, name: str) -> str:

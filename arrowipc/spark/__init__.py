@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from arrowipc.spark.payloads.decode import decode_payload_batches, decode_payloads
     from arrowipc.spark.payloads.encode import encode_payload_batches, encode_payloads, payload_schema
     from arrowipc.spark.read.convert import BatchConverter, to_spark_batch
+    from arrowipc.spark.read.describe import count_rows, describe
     from arrowipc.spark.share import Shared, share
     from arrowipc.spark.source import ArrowIpcDataSource, register
     from arrowipc.spark.types import TypeOptions, to_spark_schema
+    from arrowipc.spark.write.vacuum import vacuum
 
 __all__ = [
     "ArrowIpcDataSource",
@@ -34,8 +36,10 @@ __all__ = [
     "FromArrowOptions",
     "Shared",
     "TypeOptions",
+    "count_rows",
     "decode_payload_batches",
     "decode_payloads",
+    "describe",
     "encode_payload_batches",
     "encode_payloads",
     "from_arrow",
@@ -48,6 +52,7 @@ __all__ = [
     "to_arrow_udf",
     "to_spark_batch",
     "to_spark_schema",
+    "vacuum",
 ]
 
 _MODULES = {
@@ -62,9 +67,11 @@ _MODULES = {
     "payloads.decode": ("decode_payload_batches", "decode_payloads"),
     "payloads.encode": ("encode_payload_batches", "encode_payloads", "payload_schema"),
     "read.convert": ("BatchConverter", "to_spark_batch"),
+    "read.describe": ("count_rows", "describe"),
     "share": ("Shared", "share"),
     "source": ("ArrowIpcDataSource", "register"),
     "types": ("TypeOptions", "to_spark_schema"),
+    "write.vacuum": ("vacuum",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -2,23 +2,32 @@
 
 import difflib
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 import arrowipc
-from arrowipc.errors import UsageError
+from arrowipc.errors import FormatError, UsageError
 from arrowipc.inspection.recover import recover
-from arrowipc.read.files import FoundFile, find_files, is_url
+from arrowipc.read.files import FoundFile, find_files, is_url, root_of
 from arrowipc.read.remote import RemoteSource, find_system
 from arrowipc.read.sources import first_bytes, map_file
 
 if TYPE_CHECKING:
     from arrowipc.spark.types import TypeOptions
 
-__all__ = ["ReadOptions", "check_names", "choice", "count", "flag", "names", "storage_options"]
+__all__ = ["ReadOptions", "byte_size", "check_names", "choice", "count", "flag", "names", "storage_options"]
 
 DEFAULT_ROWS_PER_BATCH = 32_768
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: Files that the driver looks into: a second of its time where they are near, and of many cores' beyond.
+DEFAULT_PLANNING_THRESHOLD = 10_000
+#: Files of up to so many bytes are read at once, which is quicker than mapping them.
+SMALL = 1 << 16
 
 _READ = (
     "path",
@@ -27,6 +36,10 @@ _READ = (
     "columns",
     "batchesPerPartition",
     "partitionBytes",
+    "maxPartitionBytes",
+    "openCostInBytes",
+    "minPartitionNum",
+    "parallelPlanningThreshold",
     "rowsPerBatch",
     "validate",
     "nanoseconds",
@@ -36,6 +49,9 @@ _READ = (
     "columnNameOfCorruptRecord",
     "recover",
     "ignoreMissingFiles",
+    "ignoreCorruptFiles",
+    "mergeSchema",
+    "withMetadata",
 )
 _WRITE = (
     "path",
@@ -47,24 +63,26 @@ _WRITE = (
     "maxRecordsPerFile",
     "dictionaryColumns",
     "statistics",
+    "partitionBy",
 )
 #: What Spark users ask for -> the options that there are, besides ``storage.NAME``.
 OPTIONS: dict[str, tuple[str, ...]] = {
-    "read": (*_READ, "paths", "pushFilters"),
+    "read": (
+        *_READ,
+        "paths",
+        "pushFilters",
+        "filter",
+        "basePath",
+        "recursiveFileLookup",
+        "modifiedAfter",
+        "modifiedBefore",
+        "timeZone",
+        "describe",
+    ),
     "readStream": (*_READ, "maxFilesPerTrigger", "maxBytesPerTrigger", "maxTrackedFiles"),
     "write": _WRITE,
     # Spark passes these two of its own with the others.
     "writeStream": (*_WRITE, "checkpointLocation", "queryName"),
-}
-#: Options that Spark's own file formats have and we do not, and what to do instead.
-INSTEAD = {
-    "modifiedAfter": "choose files by their paths or by pathGlobFilter",
-    "modifiedBefore": "choose files by their paths or by pathGlobFilter",
-    "mergeSchema": "the schema is that of the first file; give another one with .schema(...)",
-    "basePath": "directories such as year=2024 make no columns; add them to what is read",
-    "recursiveFileLookup": "directories are always searched to any depth",
-    "ignoreCorruptFiles": "mode=DROPMALFORMED leaves out what is damaged, and recover=true reads what is in "
-    "front of it",
 }
 STORAGE = "storage"
 CORRUPT_COLUMN = "_corrupt_record"
@@ -86,13 +104,25 @@ class ReadOptions:
     columns: list[str] | None
     batches_per_partition: int | None
     partition_bytes: int | None
+    max_partition_bytes: int | None
+    open_cost: int | None
+    min_partitions: int | None
+    planning_threshold: int
     rows_per_batch: int
     validate: str
     mode: str
     corrupt_column: str
     recover: bool
     ignore_missing: bool
+    merge_schema: bool
+    metadata: bool
     push_filters: bool
+    filter: Any
+    base_path: str | None
+    recursive: bool | None
+    modified_after: int | None
+    modified_before: int | None
+    describe: bool
     storage: dict[str, Any]
     types: "TypeOptions"
 
@@ -108,14 +138,26 @@ class ReadOptions:
             format=choice(options, "format", ("auto", "file", "stream")),
             columns=names(options, "columns"),
             batches_per_partition=count(options, "batchesPerPartition"),
-            partition_bytes=count(options, "partitionBytes"),
+            partition_bytes=byte_size(options, "partitionBytes"),
+            max_partition_bytes=byte_size(options, "maxPartitionBytes"),
+            open_cost=byte_size(options, "openCostInBytes", least=0),
+            min_partitions=count(options, "minPartitionNum"),
+            planning_threshold=count(options, "parallelPlanningThreshold") or DEFAULT_PLANNING_THRESHOLD,
             rows_per_batch=count(options, "rowsPerBatch") or DEFAULT_ROWS_PER_BATCH,
             validate=choice(options, "validate", ("full", "none", "strict")),
-            mode=choice(options, "mode", ("failfast", "permissive", "dropmalformed")),
+            mode=_mode(options),
             corrupt_column=options.get("columnnameofcorruptrecord") or CORRUPT_COLUMN,
             recover=flag(options, "recover"),
             ignore_missing=flag(options, "ignoreMissingFiles"),
+            merge_schema=flag(options, "mergeSchema"),
+            metadata=flag(options, "withMetadata"),
             push_filters=flag(options, "pushFilters"),
+            filter=_filter(options),
+            base_path=options.get("basepath"),
+            recursive=flag(options, "recursiveFileLookup") if "recursivefilelookup" in options else None,
+            modified_after=_moment(options, "modifiedAfter"),
+            modified_before=_moment(options, "modifiedBefore"),
+            describe=flag(options, "describe"),
             storage=storage_options(options),
             types=TypeOptions.of(options),
         )
@@ -139,23 +181,43 @@ class ReadOptions:
                     f"{error}; what only Spark can read comes with "
                     'spark.read.format("binaryFile").load(...) and decode_payloads(df, "content")'
                 ) from error
-        return find_files(self.paths, self.name_filter, self.ignore_missing, self.storage)
+        from arrowipc.spark.read.folders import chosen_files  # which needs pyarrow
+
+        found = find_files(self.paths, self.name_filter, self.ignore_missing, self.storage, behind_matches=True)
+        root = None if self.base_path is None else root_of(self.base_path, self.storage)
+        return list(chosen_files(found, root, self))
 
     def source(self, path: str, size: int | None = None, version: Mapping[str, str] | None = None) -> Any:
-        """What a reader takes for a path: a map of a local file, else a `RemoteSource`.
+        """What a reader takes for a path: a map of a local file, or the bytes of a small one, else a `RemoteSource`.
 
         Several readers may share it, so a file is opened, and what is far away is requested, only once.
         """
         if is_url(path):
             return RemoteSource(path, self.storage, size=size, version=version)
         with open(path, "rb", buffering=0) as file:
-            return memoryview(map_file(file))
+            small = size is not None and size <= SMALL
+            return memoryview(file.readall() if small else map_file(file))
 
-    def open(self, source: Any, columns: Sequence[int | str] | None = None) -> Any:
-        """Open a `source` of either format; a reader of arrowipc."""
+    def open(self, source: Any, columns: Sequence[int | str] | None = None, *, index: bool = False) -> Any:
+        """Open a `source` of either format, streams with an `index` where that is asked for; a reader of arrowipc."""
         openers: dict[str, Any] = {"auto": arrowipc.open, "file": arrowipc.open_file, "stream": arrowipc.open_stream}
         level: Any = self.validate
+        if index and self.format != "file":
+            return arrowipc.open(source, columns=columns, validate=level, index=True)
         return openers[self.format](source, columns=columns, validate=level)
+
+    def opener(self, source: Any, part: bool) -> Callable[..., Any]:
+        """What opens a `source` for a task: by its batches if it reads a part, else what is there, or left of it."""
+        if part:
+            return partial(self.open, source, index=True)
+        if self.recover:
+            if self.is_stream(source):
+                return partial(self.open_damaged, source)
+            try:
+                self.open(source).close()
+            except FormatError:
+                return partial(self.open_damaged, source)
+        return partial(self.open, source)
 
     def open_damaged(self, source: Any, columns: Sequence[int | str] | None = None) -> Any:
         """Open what is left of a `source` of either format."""
@@ -201,12 +263,9 @@ def check_names(options: Mapping[str, str], *kinds: str) -> None:
 def _unknown(name: str, kind: str, known: Mapping[str, str]) -> str:
     """The error text for a name that is no option; Spark passes names in lower case."""
     first, dot, rest = name.partition(".")
-    instead = {spelt.lower(): spelt for spelt in INSTEAD}.get(name.lower())
-    if instead is not None:
-        return f"arrowipc has no option {instead!r}: {INSTEAD[instead]}; leave it out"
     if dot and difflib.get_close_matches(first.lower(), [STORAGE], 1, 0.8):
         return f"arrowipc has no option {name!r}; did you mean '{STORAGE}.{rest}'?"
-    elsewhere = {spelt.lower(): (spelt, other) for other, names in OPTIONS.items() for spelt in names}
+    elsewhere = {spelt.lower(): (spelt, other) for other, names in reversed(OPTIONS.items()) for spelt in names}
     if name.lower() in elsewhere:
         spelt, other = elsewhere[name.lower()]
         return f"option {spelt}: it belongs to {other}, and means nothing to {kind}; leave it out"
@@ -233,6 +292,57 @@ def storage_options(options: Mapping[str, str]) -> dict[str, Any]:
     return taken
 
 
+def _mode(options: Mapping[str, str]) -> str:
+    """Take the mode, in which ``ignoreCorruptFiles`` has a word."""
+    mode = choice(options, "mode", ("failfast", "permissive", "dropmalformed"))
+    if not flag(options, "ignoreCorruptFiles"):
+        return mode
+    if "mode" in options and mode != "dropmalformed":
+        raise UsageError(f"option ignoreCorruptFiles: it is mode=DROPMALFORMED; mode={mode.upper()} says otherwise")
+    return "dropmalformed"
+
+
+def _moment(options: Mapping[str, str], name: str) -> int | None:
+    """Take a point in time, such as ``2024-05-31T12:00:00``; microseconds since 1970."""
+    text, zone = options.get(name.lower()), options.get("timezone", "")
+    if text is None:
+        return None
+    try:
+        found = datetime.fromisoformat(text + (zone if zone.startswith(("+", "-")) else ""))
+        if found.tzinfo is None and zone:
+            found = found.replace(tzinfo=ZoneInfo(zone))
+    except (ValueError, KeyError, OSError):
+        raise UsageError(
+            f"option {name}: expected a time such as 2024-05-31T12:00:00, and as timeZone one such as UTC, +02:00 or "
+            f"Europe/Oslo, found {text!r} and {zone!r}"
+        ) from None
+    if found.tzinfo is None:
+        raise UsageError(
+            f"option {name}: in which time zone? Spark does not tell Python data sources that of the session: give "
+            f"the option timeZone, or {text}Z"
+        )
+    return (found - EPOCH) // timedelta(microseconds=1)
+
+
+def _filter(options: Mapping[str, str]) -> Any:
+    """Take a filter as `open_dataset` has it, in JSON: lists that begin with a text are conditions."""
+    text = options.get("filter")
+
+    def parsed(part: Any) -> Any:
+        if not isinstance(part, list):
+            return part
+        if part and isinstance(part[0], str):
+            return tuple(part) if part[0] not in ("and", "or", "not") else (part[0], *map(parsed, part[1:]))
+        return [parsed(each) for each in part]
+
+    if text is None:
+        return None
+    try:
+        return parsed(json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f'option filter: expected JSON such as [["x", ">", 5]], found {text!r}: {error}') from None
+
+
 def flag(options: Mapping[str, str], name: str) -> bool:
     """Take ``true`` or ``false``, the default."""
     return choice(options, name, ("false", "true")) == "true"
@@ -254,6 +364,17 @@ def count(options: Mapping[str, str], name: str) -> int | None:
     if not value.strip().isdecimal() or int(value) < 1:
         raise UsageError(f"option {name}: expected a whole number from 1, found {value!r}")
     return int(value)
+
+
+def byte_size(options: Mapping[str, str], name: str, least: int = 1) -> int | None:
+    """Take a number of bytes as Spark writes it, such as ``4194304``, ``4m`` or ``4MB``; None where it is not given."""
+    value = options.get(name.lower())
+    if value is None:
+        return None
+    found = re.fullmatch(r"(\d{1,19})([kmgtp]?)b?", value.strip().lower())
+    if found is None or int(found[1]) < least:
+        raise UsageError(f"option {name}: expected bytes from {least}, such as 4194304 or 4m, found {value!r}")
+    return int(found[1]) << 10 * " kmgtp".index(found[2] or " ")
 
 
 def names(options: Mapping[str, str], name: str) -> list[str] | None:

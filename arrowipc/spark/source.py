@@ -1,13 +1,14 @@
 """The Spark data source ``arrowipc``: what Spark asks it for, and its options."""
 
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, ClassVar
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql.datasource import DataSource
 
 from arrowipc.spark.options import ReadOptions, check_names
-from arrowipc.spark.read.partitions import ArrowIpcReader, infer_schema
-from arrowipc.spark.shipping import needing
+from arrowipc.spark.read.partitions import ArrowIpcReader
+from arrowipc.spark.shipping import Shipped, needing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,21 +20,39 @@ if TYPE_CHECKING:
 
 __all__ = ["ArrowIpcDataSource", "register"]
 
+#: Our options, and the settings of a session that they stand for.
+SETTINGS = {
+    "maxPartitionBytes": "spark.sql.files.maxPartitionBytes",
+    "openCostInBytes": "spark.sql.files.openCostInBytes",
+    "minPartitionNum": "spark.sql.files.minPartitionNum",
+}
+
 
 def register(spark: "SparkSession") -> None:
     """Make ``spark.read.format("arrowipc")`` known to a session.
 
     Spark finds the data source by itself where the module ``pyspark_arrowipc`` is on the path of the driver's
-    Python; this is for sessions where another package's broken ``pyspark_*`` module stops that search.
+    Python. What it finds knows nothing of the session; what is registered cuts files for its cores and by its
+    ``spark.sql.files.*`` settings, as they are now. It is also for sessions where another package's broken
+    ``pyspark_*`` module stops that search.
     """
+    settings = {name.lower(): value for name, key in SETTINGS.items() if (value := spark.conf.get(key, None))}
+    if "minpartitionnum" not in settings:
+        # There is no such number in Spark Connect, whose planner counts the cores of its machine.
+        with suppress(PySparkException):
+            context = spark.sparkContext
+            # Executors that were asked for may not be there yet.
+            asked = [int(context.getConf().get(f"spark.executor.{each}", "0")) for each in ("instances", "cores")]
+            settings["minpartitionnum"] = str(max(context.defaultParallelism, asked[0] * asked[1]))
+    # A class that no module has travels with its attributes to the processes that plan.
     try:
-        spark.dataSource.register(ArrowIpcDataSource)
+        spark.dataSource.register(type(ArrowIpcDataSource.__name__, (ArrowIpcDataSource,), {"settings": settings}))
     except AnalysisException as error:
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":  # Spark 4.0 refuses what it found by itself
             raise
 
 
-class ArrowIpcDataSource(DataSource):
+class ArrowIpcDataSource(Shipped, DataSource):
     """Arrow IPC files (``.arrow``, Feather 2) and streams (``.arrows``, Hugging Face caches).
 
     Options of reading (names in any case; one that is not listed here is refused)
@@ -59,10 +78,21 @@ class ArrowIpcDataSource(DataSource):
         ``auto`` (default; looks at each file), ``file`` or ``stream``.
     columns
         Names, separated by commas or as a JSON list; ``a.b`` reads field b of struct a. The rest is not read.
-    batchesPerPartition
-        Record batches of a file per Spark partition; the default goes by bytes.
+    maxPartitionBytes, openCostInBytes, minPartitionNum
+        As ``spark.sql.files.*`` have them, which `register` takes from the session where they are set: bytes of
+        the chosen columns per partition at most (default 128 MiB), what it costs to open a file (default
+        64 KiB), and how many partitions to aim at (default: the cores; without `register` those of the driver's
+        machine). Partitions are a multiple of that number, equally long, and none is shorter than 4 MiB. Files
+        are split between record batches, and streams too, but for remote streams.
     partitionBytes
-        Bytes per partition, default between 4 and 128 MiB. A stream is never split.
+        Bytes per partition, instead.
+    batchesPerPartition
+        Record batches of a file per partition, instead.
+    parallelPlanningThreshold
+        Files that the driver looks into, because they are to be split or filtered: default 10,000. Where there
+        are more, the tasks look: each is given ranges of bytes.
+    describe
+        ``true``: a row about each file instead of its rows; see :func:`arrowipc.spark.describe`.
     rowsPerBatch
         Rows handed to Spark at once, default 32,768.
     validate
@@ -128,6 +158,9 @@ class ArrowIpcDataSource(DataSource):
     Destinations, too, may be URLs that fsspec knows; ``storage.NAME`` options go to their file system.
     """
 
+    #: Options that `register` took from the session, under lower-case names.
+    settings: ClassVar[dict[str, str]] = {}
+
     @classmethod
     def name(cls) -> str:
         """Name for ``spark.read.format``."""
@@ -135,16 +168,26 @@ class ArrowIpcDataSource(DataSource):
 
     def schema(self) -> "StructType":
         """Spark schema of the first file, cut down to the option ``columns``, with the column for errors."""
+        from arrowipc.spark.read.inference import infer_schema
+
         return infer_schema(ReadOptions.of(self.options))
+
+    def _reading(self) -> dict[str, str]:
+        """The options of a read, with those of the session."""
+        return {**self.settings, **self.options}
 
     def reader(self, schema: "StructType") -> "ArrowIpcReader":
         """Build the reader of one query."""
         check_names(self.options, "read")
-        options = ReadOptions.of(self.options)
-        if options.push_filters:
-            with needing("4.1", "option pushFilters"):
-                from arrowipc.spark.read.pruning import FilteringReader
-            return FilteringReader(schema, options)
+        options = ReadOptions.of(self._reading())
+        if options.describe:
+            from arrowipc.spark.read.describe import DescribingReader
+
+            return DescribingReader(schema, options)
+        if options.filter is not None or options.push_filters:
+            with needing("4.1", "option pushFilters" if options.push_filters else "option filter"):
+                from arrowipc.spark.read.pruning import FilteringReader, PruningReader
+            return (FilteringReader if options.push_filters else PruningReader)(schema, options)
         return ArrowIpcReader(schema, options)
 
     def writer(self, schema: "StructType", overwrite: bool) -> "ArrowIpcWriter":
@@ -157,7 +200,7 @@ class ArrowIpcDataSource(DataSource):
         """Build the reader of one streaming query."""
         with needing("4.2", "reading streams"):
             from arrowipc.spark.streaming.source import ArrowIpcStreamReader
-        return ArrowIpcStreamReader(schema, self.options)
+        return ArrowIpcStreamReader(schema, self._reading())
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "ArrowIpcStreamWriter":
         """Build the writer of a streaming query."""

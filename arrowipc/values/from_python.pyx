@@ -684,6 +684,11 @@ cpdef RecordBatch build_batch(object mapping, object schema=None):
     return build(plan_of(schema), sources, len(sources[0]) if sources else 0)
 
 
+def empty_batch(schema):
+    """Make a batch of a schema, in little-endian byte order, that has no rows."""
+    return build(plan_of(schema), [[]] * len(schema), 0)
+
+
 cpdef Array build_array(object values, object type=None):
     """Make an array of a type; its field is called "" and is nullable.
 

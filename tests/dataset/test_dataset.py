@@ -29,6 +29,16 @@ def folder(tmp_path) -> Path:
     return mixed(tmp_path)
 
 
+def test_no_rows_of_no_batches_are_a_batch(tmp_path, folder):
+    schema = ipc.Schema([ipc.types.field("x", ipc.types.int64()), ipc.types.field("x", ipc.types.utf8())])
+    with ipc.new_file(tmp_path / "_none.arrow", schema):
+        pass
+    for source in (ipc.open_dataset(tmp_path / "_none.arrow"), ipc.open(tmp_path / "_none.arrow")):
+        assert (source.take([]).schema, source.take([]).num_rows, source.slice().num_rows) == (schema, 0, 0)
+    assert ipc.open_dataset(folder, on_missing="null").filter([("x", "in", [])]).take([]).to_pydict() == rows(0, 0)
+    assert ipc.RowDataset(tmp_path / "_none.arrow", columns=[1])[[]] == []
+
+
 @pytest.mark.parametrize("workers", [0, 1, 4])
 def test_a_data_set_is_the_concatenation_of_its_files(folder, workers, monkeypatch):
     monkeypatch.setattr(fragments, "SMALL", 0)  # as if the files were large

@@ -25,6 +25,7 @@ from arrowipc.columns.statistics import compute_statistics
 from arrowipc.dissociated.memory.address_pairs import write_pairs
 from arrowipc.inspection.integration_json import write_json
 from arrowipc.read.framing import message_of
+from arrowipc.read.ledger import Ledger
 from arrowipc.tensors.extension_columns import tensor_column
 from arrowipc.write.file_statistics import FileStatistics
 
@@ -314,6 +315,23 @@ def footers() -> list[bytes]:
                 notes.add(len(batch), [(path, *each[1:]) for path, each in known.items()])
             found += [zlib.decompress(a2b_base64(text)) for _, text in notes.entry(bytes(24))]
     return found
+
+
+#: What lies beside an entry; the first is a job's.
+LEDGER_FILES = (f"part-00000-{'ab' * 16}.arrow", "k=1/by-hand.arrow", "plain.arrow")
+
+
+@functools.cache
+def ledgers() -> list[bytes]:
+    """Entries of a directory's ledger."""
+    job = "ab" * 16
+    parts: list[dict[str, Any]] = [
+        {},
+        {"started": {job: 1}},
+        {"dropped": {job: 1}, "ended": ((5, "cd" * 16), (6, job)), "committed": 6},
+        {"replaced": {"plain.arrow": 0, "k=1/": 0}, "overwritten": 6, "queries": {"q": 3}, "chain": ("a", "b")},
+    ]
+    return [Ledger(7, **each).to_bytes() for each in parts]
 
 
 @functools.cache

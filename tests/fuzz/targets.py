@@ -44,7 +44,9 @@ from arrowipc.inspection.message_layout import locate_messages, nodes_of, outlin
 from arrowipc.inspection.portability import interoperability
 from arrowipc.read.decoders import StreamDecoder, schema_of
 from arrowipc.read.file_statistics import decode_entry
+from arrowipc.read.files import find_files
 from arrowipc.read.framing import message_of
+from arrowipc.read.ledger import LEDGER, Ledger, entry_name
 from fuzz import corpus, uses
 from fuzz.imports import Hostile
 
@@ -798,6 +800,19 @@ def saved(data: bytes, chance: random.Random) -> None:
     folder = laid("saved/state.json", state).parent
     with contextlib.suppress(FileNotFoundError):  # of a name that nobody laid down
         use_rows(ipc.RowDataset(folder, **row_options(chance)), chance)
+
+
+@target("ledger", corpus.ledgers)
+def ledger(data: bytes, chance: random.Random) -> None:
+    """An entry in a folder: all files that are found are there, and what it says comes back."""
+    folder = laid(f"ledger/{LEDGER}/{entry_name(7)}", data).parents[1]
+    for name in corpus.LEDGER_FILES:
+        laid(f"ledger/{name}", b"")
+    found = Ledger.of(7, data)
+    assert Ledger.of(7, found.to_bytes()) == found
+    names = {path.below.lstrip("/") for path in find_files([str(folder)])}
+    assert names <= set(corpus.LEDGER_FILES)
+    assert corpus.LEDGER_FILES[0] not in names or "ab" * 16 not in found.started
 
 
 @target("dataset", corpus.files, corpus.streams)

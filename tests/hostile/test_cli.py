@@ -115,7 +115,7 @@ def test_a_real_process_prints_the_path_the_reason_and_what_to_do(tmp_path):
     for command in ("head", "stat", "messages"):
         found = run(command, path, *(["-n", 100] if command == "head" else []))
         assert found.code == 1
-        assert found.err.startswith(f"arrowipc: {path}: ")
+        assert f"arrowipc: {path}: " in found.err  # behind how far it came, where that took a second
         assert f"arrowipc recover {path}" in found.err
         assert "Traceback" not in found.err
 

@@ -36,7 +36,7 @@ def test_names_are_looked_up_in_a_table(nested: bool) -> None:
     limits = ipc.Limits(metadata_bytes=2**30)
     start = time.process_time()
     reader = ipc.open_stream(data, columns=names, limits=limits)
-    assert time.process_time() - start < 2  # 0.13 s
+    assert time.process_time() - start < 5  # 0.13 s, 2.6 under sanitizers on a busy machine
     found = reader.schema
     if nested:
         assert len(found.field(0).type.fields) == WIDE

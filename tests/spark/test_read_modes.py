@@ -15,11 +15,11 @@ from helpers.arrow_columns import file, stream
 from helpers.liar import FOREVER, Liar
 from helpers.web import Web
 from pyspark.sql import types as st
+from pyspark.sql.datasource import In
 
 import arrowipc
 from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError, UsageError
 from arrowipc.read.files import find_files
-from arrowipc.schema import Schema
 from arrowipc.spark import ArrowIpcDataSource, register
 from arrowipc.spark.options import ReadOptions, storage_options
 from arrowipc.spark.types import arrow_schema_of
@@ -317,49 +317,39 @@ def test_a_server_that_fails_is_not_a_missing_file(web: Web) -> None:
 # Pruning.
 
 
-class Only:
-    """Keeps the batches that a set of numbers names."""
-
-    def __init__(self, *wanted: bytes) -> None:
-        self.wanted = wanted
-
-    def keeps(self, custom_metadata: tuple[tuple[bytes, bytes], ...], schema: Schema) -> bool:
-        return dict(custom_metadata)[b"number"] in self.wanted
-
-
 def marked(count: int) -> bytes:
-    """A file whose batches say their number in their custom metadata."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, numbers(0).schema) as writer:
+    """A file whose batches have statistics of their ids."""
+    sink = bytearray()
+    with arrowipc.new_file(sink, numbers(0).schema, statistics=["id"]) as writer:
         for number in range(count):
-            writer.write_batch(numbers(number), custom_metadata={"number": str(number)})
-    return sink.getvalue().to_pybytes()
+            writer.write(numbers(number))
+    return bytes(sink)
 
 
-def test_a_pruner_decides_before_a_body_is_read(tmp_path: Path) -> None:
+def pruned(source: ArrowIpcDataSource, *ids: int) -> Any:
+    """The reader of a query of some ids, as executors get it."""
+    reader = source.reader(source.schema())
+    assert [*reader.pushFilters([In(("id",), ids)])]  # Spark looks at the rows, too
+    return pickle.loads(pickle.dumps(reader))
+
+
+def test_what_a_query_cannot_need_is_not_read(tmp_path: Path) -> None:
     # The bodies of the batches that are not wanted are damaged, so that reading them would be seen.
-    data = damaged(damaged(marked(6), 0), 3)
-    (tmp_path / "x.arrow").write_bytes(data)
+    (tmp_path / "x.arrow").write_bytes(damaged(damaged(marked(6), 0), 3))
     for per_partition in ("2", "10"):
-        source = source_of(tmp_path, batchesPerPartition=per_partition, pushFilters="true")
-        reader = source.reader(source.schema())
-        reader.pruner = Only(b"1", b"4")
-        reader = pickle.loads(pickle.dumps(reader))
+        reader = pruned(source_of(tmp_path, batchesPerPartition=per_partition, pushFilters="true"), ROWS, 5 * ROWS - 1)
         found = [row for part in reader.partitions() for batch in reader.read(part) for row in batch["id"].to_pylist()]
         assert found == ids(1, 4)
 
 
-def test_a_pruner_saves_requests_for_bodies(web: Web) -> None:
+def test_filters_save_requests_for_bodies(web: Web) -> None:
     rows = 300_000
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, pa.schema({"id": pa.int64()})) as writer:
+    sink = bytearray()
+    with arrowipc.new_file(sink, pa.schema({"id": pa.int64()}), statistics=True) as writer:
         for number in range(4):
-            ids_ = pa.array(range(number * rows, (number + 1) * rows), pa.int64())
-            writer.write_batch(pa.record_batch({"id": ids_}), custom_metadata={"number": str(number)})
-    web.files["x.arrow"] = sink.getvalue().to_pybytes()
-    source = source_of(web.url("x.arrow"), pushFilters="true")
-    reader = source.reader(source.schema())
-    reader.pruner = Only(b"2")
+            writer.write({"id": list(range(number * rows, (number + 1) * rows))})
+    web.files["x.arrow"] = bytes(sink)
+    reader = pruned(source_of(web.url("x.arrow"), pushFilters="true"), 2 * rows + 5)
     partitions = reader.partitions()
     web.log.clear()
     found = [batch for part in partitions for batch in reader.read(part)]
@@ -412,7 +402,7 @@ def web() -> Iterator[Web]:
 
 def test_files_found_say_their_size(tmp_path: Path) -> None:
     (tmp_path / "x.arrow").write_bytes(good(1))
-    assert find_files([str(tmp_path)]) == [(str(tmp_path / "x.arrow"), len(good(1)))]
+    assert find_files([str(tmp_path)]) == [(str(tmp_path / "x.arrow"), len(good(1)), "/x.arrow")]
 
 
 @pytest.fixture

@@ -20,7 +20,6 @@ from arrowipc.errors import UsageError
 from arrowipc.read.files import find_files
 from arrowipc.spark import ArrowIpcDataSource, register, to_spark_schema
 from arrowipc.spark.options import OPTIONS, ReadOptions
-from arrowipc.spark.read.partitions import Slice, cut, pack
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -219,9 +218,7 @@ def test_schema_of_the_users(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "x.arrows").write_bytes(stream(batch))
     frame = spark.read.format("arrowipc").schema("TAG string, s struct<y int>, a bigint not null").load(str(tmp_path))
     assert frame.collect() == [("t", (2,), 1)]
-    message = failure(lambda: spark.read.format("arrowipc").schema("nix int").load(str(tmp_path)))
-    assert "no column 'nix'" in message
-    assert "x.arrows" in message
+    assert spark.read.format("arrowipc").schema("nix int").load(str(tmp_path)).collect() == [(None,)]
     message = failure(lambda: spark.read.format("arrowipc").schema("tag int").load(str(tmp_path)))
     assert "column 'tag'" in message
 
@@ -232,9 +229,7 @@ def test_files_of_different_schemas(spark: SparkSession, tmp_path: Path) -> None
     (tmp_path / "2.arrow").write_bytes(file(other))
     assert sorted(read(spark, tmp_path).collect()) == [(1, "a"), (2, "b")]
     (tmp_path / "3.arrow").write_bytes(file(pa.record_batch({"id": [3]})))
-    message = failure(lambda: read(spark, tmp_path))
-    assert "3.arrow" in message
-    assert "'tag'" in message
+    assert sorted(read(spark, tmp_path).collect())[2:] == [(3, None)]
 
 
 # Partitions.
@@ -298,19 +293,6 @@ def test_limit_stops_early(spark: SparkSession, tmp_path: Path) -> None:
     assert len(read(spark, tmp_path).limit(3).collect()) == 3
 
 
-def test_planning() -> None:
-    assert list(cut("f", enumerate([5, 5, 5, 5]), 10, None)) == [(Slice("f", 0, 2), 10), (Slice("f", 2, 4), 10)]
-    assert list(cut("f", enumerate([50, 5, 5]), 10, None)) == [(Slice("f", 0, 1), 50), (Slice("f", 1, 3), 10)]
-    assert list(cut("f", enumerate([1, 1, 1]), 10, 2)) == [(Slice("f", 0, 2), 2), (Slice("f", 2, 3), 1)]
-    assert list(cut("f", [], 10, None)) == []
-    # Batches that the query does not need are left out.
-    apart = [(1, 5), (2, 5), (5, 2), (6, 2)]
-    assert list(cut("f", apart, 10, None)) == [(Slice("f", 1, 3), 10), (Slice("f", 5, 7), 4)]
-    pieces = [(Slice(str(number)), 1 << 20) for number in range(10)]
-    assert [len(group) for group in pack(pieces, 4 << 20)] == [3, 3, 3, 1]
-    assert [len(group) for group in pack(pieces, 1)] == [1] * 10
-
-
 # How Spark finds the data source, and what it says.
 
 
@@ -351,12 +333,6 @@ ASKED = {
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("modifiedAfter", "'modifiedAfter': choose files by"),
-        ("modifiedBefore", "'modifiedBefore': choose files by"),
-        ("mergeSchema", "'mergeSchema': the schema is that of the first file"),
-        ("basePath", "'basePath': directories such as year=2024"),
-        ("ignoreCorruptFiles", "'ignoreCorruptFiles': mode=DROPMALFORMED"),
-        ("recursiveFileLookup", "'recursiveFileLookup': directories are always"),
         ("xyzzy", "no option 'xyzzy' for"),
         ("pathe", "did you mean 'path'?"),
         ("storge.anon", "did you mean 'storage.anon'?"),
@@ -378,7 +354,12 @@ def test_options_belong_to_what_heeds_them(tmp_path: Path, asked: str) -> None:
     known = known if asked == "schema" else set(OPTIONS[asked])
     values = {"format": "file", "compression": "zstd", "compressionLevel": "3", "mode": "failfast"}
     values |= {"validate": "full", "nanoseconds": "truncate", "unsupported": "error", "columns": "id"}
-    values |= dict.fromkeys(("recover", "pushFilters", "ignoreMissingFiles", "statistics", "extensions"), "true")
+    values |= dict.fromkeys(
+        ("recover", "describe", "pushFilters", "ignoreMissingFiles", "statistics", "extensions"), "true"
+    )
+    values |= dict.fromkeys(("mergeSchema", "withMetadata", "ignoreCorruptFiles", "recursiveFileLookup"), "true")
+    values |= {"modifiedAfter": "2000-01-01T00:00:00Z", "modifiedBefore": "2100-01-01T00:00:00Z", "timeZone": "UTC"}
+    values |= {"basePath": str(tmp_path), "filter": '[["id", "=", 1]]', "partitionBy": "id"}
     values |= {"dictionaryColumns": "tag", "pathGlobFilter": "*", "paths": json.dumps([str(tmp_path)])}
     for name in sorted({name for names in OPTIONS.values() for name in names} - {"path"}):
         options = {"path": str(tmp_path), "storage.anon": "true", name.lower(): values.get(name, "1")}
@@ -394,10 +375,10 @@ def test_options_belong_to_what_heeds_them(tmp_path: Path, asked: str) -> None:
 def test_spark_hands_over_unknown_options_and_its_own_are_accepted(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "x.arrow").write_bytes(file(numbers(0, 5)))
-    message = failure(lambda: read(spark, tmp_path / "in", modifiedAfter="2024-01-01T00:00:00"))
-    assert "no option 'modifiedAfter'" in message
+    message = failure(lambda: read(spark, tmp_path / "in", modifiedAftr="2024-01-01T00:00:00"))
+    assert "did you mean 'modifiedAfter'" in message
     writer = spark.range(3).write.format("arrowipc").mode("append").option("mergeSchema", "true")
-    assert "no option 'mergeSchema'" in failure(lambda: writer.save(str(tmp_path / "out")))
+    assert "option mergeSchema: it belongs to read" in failure(lambda: writer.save(str(tmp_path / "out")))
     assert not (tmp_path / "out").exists()
     stream = spark.readStream.format("arrowipc").schema("id long")
     assert "basePath" in failure(lambda: _run(stream.option("basePath", "/").load(str(tmp_path / "in")), tmp_path))
@@ -428,5 +409,4 @@ def test_broken_files_are_named(spark: SparkSession, tmp_path: Path) -> None:
         assert name in message
         assert "arrowipc.errors" in message
         path.unlink()
-    (tmp_path / "1-good.arrow").write_bytes(stream(numbers(0, 10)))
-    assert "1-good.arrow" in failure(lambda: read(spark, tmp_path, format="file"))
+    assert "1-good.arrow" in failure(lambda: read(spark, tmp_path, format="stream"))

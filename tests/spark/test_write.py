@@ -6,7 +6,6 @@ import datetime as dt
 import errno
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,7 @@ from pyspark.sql import types as st
 
 import arrowipc
 from arrowipc.errors import UnsupportedError, UsageError
+from arrowipc.read.files import find_files
 from arrowipc.spark import register
 from arrowipc.spark.write.commit import ArrowIpcWriter
 from arrowipc.spark.write.options import WriteOptions, file_schema
@@ -58,8 +58,8 @@ def ids(frame: DataFrame) -> list[int]:
 
 
 def tree(path: Path) -> list[str]:
-    """Return all that is under a directory, hidden or not."""
-    return sorted(str(found.relative_to(path)) for found in path.rglob("*"))
+    """Return all that is under a directory, hidden or not, but the ledger."""
+    return sorted(str(found.relative_to(path)) for found in path.rglob("*") if "_commits" not in found.parts)
 
 
 def data(path: Path) -> list[Path]:
@@ -234,7 +234,7 @@ def test_names_and_formats(spark: SparkSession, tmp_path: Path) -> None:
     assert first.suffix == ".arrows"
     with arrowipc.open_stream(first) as reader:
         assert reader.read_all().to_pydict() == {"id": [0, 1, 2, 3, 4]}
-    assert sorted(set(tree(tmp_path)) - {first.name, second.name}) == ["_SUCCESS"]
+    assert sorted({*tree(tmp_path)} - {first.name, second.name}) == ["_SUCCESS"]
 
 
 def test_one_dictionary_for_all_batches(spark: SparkSession, tmp_path: Path) -> None:
@@ -397,13 +397,18 @@ def job(path: Path | str, *tasks: list[int], overwrite: bool = False) -> tuple[A
     writer = ArrowIpcWriter(IDS, {"path": str(path)}, overwrite)
     messages = []
     for number, values in enumerate(tasks):
-        parts = writer._parts.write([numbers(*values)], writer._directory, writer._job, number)
+        parts = writer._parts.write([numbers(*values)], writer._directory, writer._job.id, number)
         messages.append(Written(tuple(parts)))
     return writer, messages
 
 
+def open_paths(path: Path) -> list[str]:
+    """Return the files that readers of ours find."""
+    return [entry.path for entry in find_files([str(path)])]
+
+
 def found(path: Path) -> list[int]:
-    """Return the rows that a reader finds."""
+    """Return the rows that any reader finds."""
     files = [found for found in path.rglob("*.arrow") if not any(p.startswith(("_", ".")) for p in found.parts)]
     return sorted(value for file in files for value in pa.ipc.open_file(file).read_all()["id"].to_pylist())
 
@@ -412,11 +417,11 @@ def found(path: Path) -> list[int]:
 def test_nothing_is_visible_before_the_commit(tmp_path: Path, overwrite: bool) -> None:
     out = tmp_path / "out"
     job_writer, messages = job(out, [2, 3], [4], overwrite=overwrite)
-    orphan = job_writer._parts.write([numbers(4)], job_writer._directory, job_writer._job, 1)
+    orphan = job_writer._parts.write([numbers(4)], job_writer._directory, job_writer._job.id, 1)
     assert found(out) == []
     job_writer.commit([*messages, None])
     assert found(out) == [2, 3, 4]
-    assert not (out / "_temporary" / job_writer._job).exists()
+    assert not (out / "_temporary" / job_writer._job.id).exists()
     assert not (out / orphan[0].temporary).exists()
     assert (out / "_SUCCESS").stat().st_mtime_ns >= max(p.stat().st_mtime_ns for p in data(out))
 
@@ -438,53 +443,6 @@ def test_an_interrupted_commit_takes_back_what_it_moved(tmp_path: Path, overwrit
     assert (out / "_SUCCESS").exists() == existing
     writer.abort(messages)
     assert tree(out) == before
-
-
-def test_a_commit_that_dies_is_taken_back_by_abort(tmp_path: Path) -> None:
-    first, messages = job(tmp_path, [1])
-    first.commit(messages)
-    before = tree(tmp_path)
-    writer, messages = job(tmp_path, [2], [3], overwrite=True)
-    # What its process had done when it died.
-    (tmp_path / "_SUCCESS").unlink()
-    os.rename(tmp_path / messages[0].parts[0].temporary, tmp_path / messages[0].parts[0].name)
-    writer.abort(messages)
-    assert tree(tmp_path) == before
-    assert found(tmp_path) == [1]
-
-
-@pytest.mark.parametrize("overwrite", [False, True])
-def test_what_a_driver_that_is_killed_in_the_commit_leaves_can_be_told_and_mended(
-    tmp_path: Path, overwrite: bool
-) -> None:
-    first, messages = job(tmp_path, [1], [2])
-    first.commit(messages)
-    writer, messages = job(tmp_path, [3], [4], [5], overwrite=overwrite)
-    child = os.fork()
-    if child == 0:
-        rename = writer._storage.rename
-
-        def renamed(old: str, new: str) -> None:
-            rename(old, new)
-            if new == messages[1].parts[0].name:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        writer._storage.rename = renamed
-        writer.commit(messages)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-    # docs/guides/spark-files.md: rows of both, no _SUCCESS, and the job's id.
-    assert found(tmp_path) == [1, 2, 3, 4]
-    assert not (tmp_path / "_SUCCESS").exists()
-    (left,) = os.listdir(tmp_path / "_temporary")
-    if overwrite:
-        again, messages = job(tmp_path, [3], [4], [5], overwrite=True)
-        again.commit(messages)
-        assert found(tmp_path) == [3, 4, 5]
-    else:
-        for path in tmp_path.glob(f"part-*-{left}.arrow"):
-            path.unlink()
-        assert found(tmp_path) == [1, 2]
 
 
 def as_anybody(path: Path, action: Callable[[], None]) -> None:
@@ -529,14 +487,15 @@ def test_an_overwrite_that_cannot_remove_keeps_all_of_the_new(open_directory: Pa
     (out / "deeper").chmod(0o555)
 
     def commit() -> None:
-        with pytest.raises(OSError, match="the new files are complete, but 1 of the old ones") as caught:
+        with pytest.raises(OSError, match="the new files are complete, but 1 that do not count") as caught:
             writer.commit(messages)
         assert caught.value.errno == errno.EACCES
         writer.abort(messages)
 
     as_anybody(out, commit)
     (out / "deeper").chmod(0o755)
-    assert found(out) == [3, 4, 7]
+    assert found(out) == [3, 4, 7]  # what others read
+    assert [path.name[:4] for path in map(Path, open_paths(out))] == ["part", "part"]
     assert not (out / "_SUCCESS").exists()
 
 
@@ -549,7 +508,7 @@ def test_an_attempt_that_outlives_its_job_leaves_nothing(tmp_path: Path) -> None
         yield numbers(3)
 
     with pytest.raises(FileNotFoundError):
-        writer._parts.write(rows(), writer._directory, writer._job, 1)
+        writer._parts.write(rows(), writer._directory, writer._job.id, 1)
     assert not (tmp_path / "out").exists()
 
 
@@ -602,7 +561,8 @@ def test_a_store_without_renames(memory: Any) -> None:
         third.commit(messages)
     third.abort(messages)
     assert remote_rows(memory, "/bucket/table") == [3]
-    assert [name.rsplit("/", 1)[-1] for name in memory.find("/bucket") if "part-" not in name] == ["_SUCCESS"]
+    left = [name for name in memory.find("/bucket") if "part-" not in name and "/_commits/" not in name]
+    assert [name.rsplit("/", 1)[-1] for name in left] == ["_SUCCESS"]
 
 
 def test_options_of_the_storage_arrive() -> None:

@@ -394,7 +394,7 @@ class _Lists:
         """Note how many rows come for each of some cells; of those that fail, none."""
         self._counts[start : start + len(counts)] = counts
 
-    def around(self, rows: pa.RecordBatch, parents: None) -> Iterator[pa.RecordBatch]:
+    def around(self, rows: pa.RecordBatch, parents: Any) -> Iterator[pa.RecordBatch]:
         """Keep rows until their cells are finished."""
         self._rows.append(rows)
         return iter(())

@@ -12,6 +12,7 @@ from arrowipc.schema import Schema
 from arrowipc.spark.payloads.cells import DecodeOptions, OnError, PayloadDecoder, binary_column, nullable
 from arrowipc.spark.shipping import shipped
 from arrowipc.spark.types import TypeOptions, arrow_schema_of, as_schema, find_name, to_spark_schema
+from arrowipc.spark.unify import merge_fields
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -74,7 +75,8 @@ def decode_payloads(
         Most rows, and about the most bytes, handed to Spark at once; larger payloads come in several batches.
     sample : int, default 10
         How many payloads are looked at where no `schema` is given. Columns that some of them lack are null in
-        their rows.
+        their rows; one that is int in some and bigint in others is bigint, and likewise for other types that hold
+        the values of both.
 
     Returns
     -------
@@ -91,7 +93,8 @@ def decode_payloads(
 
     Notes
     -----
-    A payload that lacks a column has nulls there; one that has none of the columns counts as broken. Columns
+    A payload that lacks a column has nulls there; one that has none of the columns counts as broken, and so does an
+    empty one: null is no payload, but a cell without bytes is one that lost them. Columns
     of another Arrow type are converted where no value changes.
 
     Examples
@@ -308,7 +311,10 @@ def infer_schema(df: "DataFrame", column: str, options: TypeOptions, sample: int
             f"column {column!r}: none of the first {len(found)} payloads has a schema that can be read; pass "
             f"schema=. The first: {found[0]['problem']}"
         )
-    return merge_fields([to_spark_schema(arrowipc.read_schema(bytes(each)), options) for each in readable])
+    try:
+        return merge_fields([to_spark_schema(arrowipc.read_schema(bytes(each)), options) for each in readable])
+    except UsageError as error:
+        raise UsageError(f"payloads of the sample do not go together: {error}") from None
 
 
 def _schemas_of(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
@@ -331,29 +337,3 @@ def _schemas_of(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.Rec
         most -= len(cells)
         if not most:
             return
-
-
-def merge_fields(structs: Sequence[st.StructType], prefix: str = "") -> st.StructType:
-    """All fields of some schemas, or structs, in the order in which they appear; an error if one has two types."""
-    merged: dict[str, st.StructField] = {}
-    for struct in structs:
-        for field in struct.fields:
-            known = merged.setdefault(field.name.lower(), field)
-            if known is not field:
-                type_ = _merge_types(known.dataType, field.dataType, prefix + field.name)
-                merged[field.name.lower()] = st.StructField(known.name, type_)
-    return st.StructType(list(merged.values()))
-
-
-def _merge_types(one: st.DataType, other: st.DataType, path: str) -> st.DataType:
-    match one, other:
-        case st.StructType(), st.StructType():
-            return merge_fields([one, other], f"{path}.")
-        case st.ArrayType(), st.ArrayType():
-            return st.ArrayType(_merge_types(one.elementType, other.elementType, f"{path}.element"))
-    if one != other:
-        raise UsageError(
-            f"payloads of the sample do not go together: column {path!r} is {one.simpleString()} in one and "
-            f"{other.simpleString()} in another; pass schema= to say what is wanted"
-        )
-    return one

@@ -36,6 +36,7 @@ Convert: "TypeAlias" = Callable[[Any], Any]  # pyarrow array -> pyarrow array
 
 MILLISECONDS_PER_DAY = 86_400_000
 NANOSECONDS_PER_MICROSECOND = 1_000
+NANOSECONDS_PER_DAY = 86_400 * 10**9
 # Offsets of Spark's strings, binaries and lists are 32 bits wide.
 MAX_OFFSET = 2**31 - 1
 # Nested values of a dictionary may expand to so many times their bytes, and to this many in any case.
@@ -109,19 +110,29 @@ class BatchConverter:
         What to do about values that Spark cannot hold.
     label : str, default "the batch"
         What holds the data, for error texts.
+    missing_is_null : bool
+        Whether a column, or field of a struct, that the batches have not is null, or an error.
     """
 
-    def __init__(self, source: Schema, target: st.StructType, options: TypeOptions, label: str = "the batch") -> None:
+    def __init__(
+        self,
+        source: Schema,
+        target: st.StructType,
+        options: TypeOptions,
+        label: str = "the batch",
+        missing_is_null: bool = False,
+    ) -> None:
         self.schema: Any = arrow_schema_of(target)
-        self._label = label
+        #: What holds the data, for error texts.
+        self.label: str = label
         self._limit = _SizeLimit()
-        rules = _Rules(options.nanoseconds, options.unsupported, options.extensions, self._limit)
+        rules = _Rules(options.nanoseconds, options.unsupported, options.extensions, self._limit, missing_is_null)
         names = [field.name for field in source]
-        self._columns: list[tuple[int, Convert]] = []
+        self._columns: list[tuple[int | None, Convert]] = []
         for field in target.fields:
-            index = find_name(field.name, names, label)
-            convert = _checked(meant(source[index], rules).type, field.dataType, rules, field.name, field.nullable)
-            self._columns.append((index, convert))
+            index = _find(field, names, label, rules)
+            type_ = at.Null() if index is None else meant(source[index], rules).type
+            self._columns.append((index, _checked(type_, field.dataType, rules, field.name, field.nullable)))
         storage = Schema([_storage_field(field) for field in source], source.metadata, source.endianness)
         self._storage = None if storage.equals(source, check_metadata=True) else storage
 
@@ -130,7 +141,7 @@ class BatchConverter:
         try:
             return self.convert(self.hand_over(batch))
         except _TooLongError as error:
-            raise UnsupportedError(f"{self._label}: {error}") from None
+            raise UnsupportedError(f"{self.label}: {error}") from None
 
     def hand_over(self, batch: Any) -> pa.RecordBatch:
         """Pass a batch to pyarrow without copying, in a form that `convert` and `split` understand."""
@@ -152,7 +163,7 @@ class BatchConverter:
             yield self.convert(batch)
         except _TooLongError as error:
             if not half:
-                raise UnsupportedError(f"{self._label}: {error}") from None
+                raise UnsupportedError(f"{self.label}: {error}") from None
             yield from self._halve(batch.slice(0, half), bytes_)
             yield from self._halve(batch.slice(half), bytes_)
         finally:
@@ -164,9 +175,10 @@ class BatchConverter:
             return rows_without_columns(batch.num_rows)
         columns = batch.columns
         try:
-            arrays = [convert(columns[index]) for index, convert in self._columns]
+            nulls = pa.nulls(batch.num_rows)
+            arrays = [convert(nulls if index is None else columns[index]) for index, convert in self._columns]
         except (LimitError, UnsupportedError, UsageError) as error:
-            raise type(error)(f"{self._label}: {error}") from error
+            raise type(error)(f"{self.label}: {error}") from error
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
@@ -186,6 +198,7 @@ class _Rules(TypeOptions):
     """The options of one converter, and the limit of its columns."""
 
     limit: _SizeLimit = dataclasses.field(default_factory=_SizeLimit)
+    missing_is_null: bool = False
 
 
 class WithSchema:
@@ -197,6 +210,14 @@ class WithSchema:
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
         return self._schema.__arrow_c_schema__(), self._batch.__arrow_c_array__()[1]
+
+
+def _find(field: st.StructField, names: list[str], label: str, rules: _Rules) -> int | None:
+    """Where a column or field is; None where it is missing, and may be."""
+    index = find_name(field.name, names, label, optional=rules.missing_is_null)
+    if index is None and not field.nullable:
+        raise UsageError(f"{label} has no column {field.name!r}, and the schema says that it has no nulls")
+    return index
 
 
 def _storage_field(field: Field) -> Field:
@@ -241,6 +262,8 @@ def _converter(source: at.DataType, target: st.DataType, options: _Rules, path: 
             return _run_ends(_converter(source.values.type, target, options, path), path, options.limit)
     expected = arrow_type_of(target, path)
     match source, target:
+        case at.Null(), _:
+            convert = _nulls(expected)
         case ((at.List() | at.LargeList() | at.ListView() | at.LargeListView() | at.FixedSizeList()), st.ArrayType()):
             type_, nullable = source.value_field.type, target.containsNull
             child = _checked(type_, target.elementType, options, f"{path}.element", nullable)
@@ -257,6 +280,10 @@ def _converter(source: at.DataType, target: st.DataType, options: _Rules, path: 
         case _:
             convert = _leaf(source, target, options, path)
     return lambda array: array if array.type == expected else convert(array)
+
+
+def _nulls(expected: pa.DataType) -> Convert:
+    return lambda array: pa.nulls(len(array), expected)
 
 
 def _leaf(source: at.DataType, target: st.DataType, options: TypeOptions, path: str) -> Convert:
@@ -288,6 +315,8 @@ def _convertible(natural: st.DataType, target: st.DataType) -> bool:
             return isinstance(target, st.NumericType)
         case st.FloatType():
             return isinstance(target, st.DoubleType)
+        case st.DateType():
+            return isinstance(target, st.TimestampNTZType)
         case st.DecimalType():
             return isinstance(target, st.DecimalType | st.IntegralType)
     return False
@@ -303,13 +332,35 @@ def _natural(source: at.DataType, natural: st.DataType, options: TypeOptions, wh
             # The format asks for whole days; a writer that left a time of day in means the day it falls on.
             return lambda array: _floor_divide(array, MILLISECONDS_PER_DAY).cast(pa.int32()).view(expected)
         case at.Time() | at.Timestamp() | at.Duration() if source.unit == "ns":
-            return _microseconds(expected, options.nanoseconds == "truncate", where)
+            convert = _microseconds(expected, options.nanoseconds == "truncate", where)
+            check = _time_of_day(expected, where) if pa.types.is_time(expected) else None
+            return convert if check is None else lambda array: check(convert(array))
         case at.Timestamp(unit="us"):
             # Only the name of the time zone changes, which no cast needs to look up: the instants stay.
             return lambda array: array.view(expected)
         case at.Time() if pa.types.is_integer(expected):
             return lambda array: _cast(array, pa.time64("ns"), where).view(expected)
+        case at.Time():
+            return _time_of_day(expected, where)
     return lambda array: _cast(array, expected, where)
+
+
+def _time_of_day(expected: pa.DataType, where: str) -> Convert:
+    """Times, which the format also lets be 24 hours and more, and Spark's JVM does not."""
+
+    def convert(array: Any) -> Any:
+        result = _cast(array, expected, where) if array.type != expected else array
+        counts = result.view(pa.int64())
+        bounds = pc.min_max(counts).as_py()
+        if len(array) and bounds["min"] is not None and not 0 <= bounds["min"] <= bounds["max"] < NANOSECONDS_PER_DAY:
+            wrong = bounds["min"] if bounds["min"] < 0 else bounds["max"]
+            raise UnsupportedError(
+                f"{where} holds {wrong / 1e9:.6f} s, which is no time of day: Spark's TIME goes from 0 to less than "
+                "86,400 s; mend it where it is written, or leave such batches out with the option mode=DROPMALFORMED"
+            )
+        return result
+
+    return convert
 
 
 def _cast(array: Any, expected: pa.DataType, where: str) -> Any:
@@ -500,8 +551,9 @@ def _struct(source: at.Struct, target: st.StructType, options: _Rules, path: str
     expected = arrow_type_of(target, path)
     plan = []
     for field in target.fields:
-        index = find_name(field.name, names, f"struct column {path!r}")
-        child = _converter(source.fields[index].type, field.dataType, options, f"{path}.{field.name}")
+        index = _find(field, names, f"struct column {path!r}", options)
+        type_ = at.Null() if index is None else source.fields[index].type
+        child = _converter(type_, field.dataType, options, f"{path}.{field.name}")
         plan.append((index, child, field.nullable, f"{path}.{field.name}"))
 
     def convert(array: Any) -> Any:
@@ -509,7 +561,7 @@ def _struct(source: at.Struct, target: st.StructType, options: _Rules, path: str
             return pa.array([{} if valid else None for valid in array.is_valid().to_pylist()], expected)
         children = []
         for index, child, nullable, name in plan:
-            values = child(array.field(index))
+            values = child(pa.nulls(len(array)) if index is None else array.field(index))
             if not nullable and pc.any(pc.and_(values.is_null(), array.is_valid())).as_py():
                 raise UsageError(f"column {name!r} holds nulls, and the schema says that it has none")
             children.append(values)

@@ -1,8 +1,9 @@
 """Which batches of a file no row of a query can come from: filters of Spark as those of `columns.pruning`."""
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from os.path import dirname
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import types as st
 from pyspark.sql.datasource import (
@@ -25,16 +26,23 @@ from pyspark.sql.datasource import (
 from arrowipc import types as at
 from arrowipc.columns import pruning as columns
 from arrowipc.columns.statistics import batch_statistics
+from arrowipc.dataset.partitioning import keys_of
 from arrowipc.errors import UnsupportedError, UsageError
 from arrowipc.read.file_statistics import file_statistics
+from arrowipc.read.files import FoundFile
 from arrowipc.schema import Field, Schema
+from arrowipc.spark.options import ReadOptions
+from arrowipc.spark.read.columns import METADATA
+from arrowipc.spark.read.folders import typed_key
 from arrowipc.spark.read.partitions import ArrowIpcReader
-from arrowipc.spark.types import TypeOptions, index_of, spark_type
+from arrowipc.spark.read.planning import Slice
+from arrowipc.spark.types import TypeOptions, arrow_schema_of, as_schema, index_of, spark_type
 
 if TYPE_CHECKING:
     from arrowipc.arguments import MetadataLike
+    from arrowipc.columns.statistics import ColumnStatistics
 
-__all__ = ["FilteringReader", "Pruner"]
+__all__ = ["FilteringReader", "Pruner", "PruningReader"]
 
 MILLISECONDS_PER_DAY = 86_400_000
 EPOCH = dt.datetime(1970, 1, 1)
@@ -53,29 +61,72 @@ OPERATORS: dict[type[Filter], str] = {
 }
 
 
-class FilteringReader(ArrowIpcReader):
-    """Reads only batches that rows of the query may be in; made when the option ``pushFilters`` is true.
+class PruningReader(ArrowIpcReader):
+    """Reads only files and batches that rows of the option ``filter`` may be in."""
+
+    def __init__(self, schema: st.StructType, options: ReadOptions) -> None:
+        super().__init__(schema, options)
+        self.pruner: Pruner | None = None
+        if options.filter is not None:
+            columns.Pruner(options.filter, as_schema(arrow_schema_of(schema)))  # says what is wrong with it
+            self._prune([])
+
+    def _prune(self, filters: list[Filter]) -> None:
+        # In mode PERMISSIVE a damaged batch becomes a row of nulls, which its statistics do not cover.
+        if self._options.mode != "permissive":
+            self.pruner = Pruner(filters, self._schema, self._options.types, self._options.filter)
+
+    def _wanted_files(self, files: list[FoundFile]) -> list[FoundFile]:
+        """The files that their keys do not rule out."""
+        pruner = self.pruner
+        if pruner is None:
+            return files
+        kept: dict[tuple[str, str], bool] = {}
+        wanted = []
+        for file in files:
+            folder = dirname(file.path), dirname(file.below)
+            if folder not in kept:
+                kept[folder] = pruner.keeps_file(file.path, keys_of(file.path, file.below))
+            if kept[folder]:
+                wanted.append(file)
+        return wanted
+
+    @property
+    def _prunes(self) -> bool:
+        return self.pruner is not None
+
+    def _wanted(self, reader: Any, file: FoundFile | Slice, numbers: Sequence[int]) -> Iterable[int]:
+        """The batches that the filters do not rule out; a damaged one is kept, and reported when it is read."""
+        if self.pruner is None:
+            return numbers
+        keeps = self.pruner.bound(reader.schema, file.path, keys_of(file.path, file.below)).keeps
+        found = file_statistics(reader, batches=numbers)
+        return [number for number, known in zip(numbers, found, strict=True) if keeps(known)]
+
+
+class FilteringReader(PruningReader):
+    """Reads only files and batches that rows of the query may be in; made when the option ``pushFilters`` is true.
 
     Spark refuses every read through a class that has ``pushFilters``, unless its configuration
     ``spark.sql.python.filterPushdown.enabled`` is true: hence the option.
     """
 
-    pruner: "Pruner | None" = None
-
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Remember the filters, and leave all of them to Spark: a batch is kept or left out as a whole."""
-        # In mode PERMISSIVE a damaged batch becomes a row of nulls, which its statistics do not cover.
-        if self._options.mode != "permissive":
-            self.pruner = Pruner(filters, self._schema, self._options.types)
+        """Remember the filters, and leave all of them to Spark: a file or batch is kept or left out as a whole."""
+        self._prune(filters)
         return filters
 
-    def _wanted(self, reader: Any, numbers: range) -> Iterable[int]:
-        """The batches that the filters do not rule out; a damaged one is kept, and reported when it is read."""
-        if self.pruner is None:
-            return numbers
-        keeps = self.pruner.bound(reader.schema).keeps
-        found = file_statistics(reader, batches=numbers)
-        return [number for number, known in zip(numbers, found, strict=True) if keeps(known)]
+
+class Bound(NamedTuple):
+    """What decides about the batches of a file."""
+
+    pruner: columns.Pruner
+    #: Columns that have one value in the whole file, as those that it lacks.
+    values: dict[str, Any]
+
+    def keeps(self, statistics: "Mapping[str, ColumnStatistics] | None") -> bool:
+        """Whether a batch of these statistics has to be read."""
+        return self.pruner.keeps(statistics, self.values)
 
 
 class Pruner:
@@ -89,6 +140,8 @@ class Pruner:
         The schema that Spark reads with.
     options : TypeOptions or mapping
         What becomes of values that Spark cannot hold.
+    filter : optional
+        What a row has to pass besides, in the form of `open_dataset`.
 
     Examples
     --------
@@ -107,15 +160,20 @@ class Pruner:
     """
 
     def __init__(
-        self, filters: Sequence[Filter], schema: st.StructType, options: TypeOptions | Mapping[str, Any]
+        self,
+        filters: Sequence[Filter],
+        schema: st.StructType,
+        options: TypeOptions | Mapping[str, Any],
+        filter: Any = None,
     ) -> None:
         self._filters = list(filters)
         self._schema = schema
         self._options = TypeOptions.of(options)
-        self._last: tuple[Schema, columns.Pruner] | None = None
+        self._filter = filter
+        self._last: tuple[Schema | None, frozenset[str], columns.Pruner, dict[str, Any]] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Pruner, (self._filters, self._schema, self._options)
+        return Pruner, (self._filters, self._schema, self._options, self._filter)
 
     def keeps(self, custom_metadata: "MetadataLike", schema: Schema) -> bool:
         """Whether a batch with this metadata, in a file of this schema, has to be read.
@@ -124,23 +182,69 @@ class Pruner:
         """
         return self.bound(schema).keeps(batch_statistics(custom_metadata))
 
-    def bound(self, schema: Schema) -> columns.Pruner:
-        """What decides about the batches of files of a schema."""
-        last = self._last  # files are planned side by side
-        if last is None or last[0] is not schema:
-            domains: dict[str, columns.Domain] = {}
-            tests = [_translated(test, self._path(test, schema, domains)) for test in self._filters]
-            wanted = [test for test in tests if test is not None]
-            last = self._last = schema, columns.Pruner(wanted, None, strict=False, domain=domains.get)
-        return last[1]
+    def keeps_file(self, path: str, keys: Mapping[str, str | None]) -> bool:
+        """Whether a file has to be opened whose folders have these keys."""
+        if not keys:
+            return True
+        pruner, values = self.bound(None, path, keys)
+        return pruner.keeps_keys(values)
 
-    def _path(self, test: Filter, schema: Schema, domains: dict[str, columns.Domain]) -> str | None:
-        """The path of the column that a filter is about, whose domain is noted; None: the file has none."""
-        name = _attribute(test)
+    def bound(self, schema: Schema | None, path: str = "", keys: Mapping[str, str | None] | None = None) -> Bound:
+        """What decides about the batches of a file of a schema, None: not known yet, whose folders have these keys."""
+        fields = [field for field in self._schema.fields if keys and index_of(field.name, [*keys]) is not None]
+        values = {}
+        for field in fields:
+            value = typed_key(path, keys or {}, field)
+            values[field.name] = None if value is None else value.as_py()
+        last = self._last  # files are planned side by side
+        if last is None or last[0] is not schema or last[1] != values.keys():
+            domains: dict[str, columns.Domain] = {}
+            missing: dict[str, Any] = {}
+
+            def found(name: tuple[str, ...]) -> str | None:
+                return self._path(name, schema, values.keys(), domains, missing)
+
+            tests = [_translated(test, found(_attribute(test))) for test in self._filters]
+            wanted = [test for test in tests if test is not None]
+            if self._filter is not None:
+                wanted.append(self._filter)
+
+            def domain(text: str) -> columns.Domain | None:
+                if text not in domains:
+                    whole = index_of(text, self._schema.names) is not None
+                    found((text,) if whole else tuple(text.split(".")))
+                return domains.get(text)
+
+            made = columns.Pruner(("and", *wanted), None, strict=False, domain=domain)
+            last = self._last = schema, frozenset(values), made, missing
+        return Bound(last[2], {**last[3], **values})
+
+    def _path(
+        self,
+        name: tuple[str, ...],
+        schema: Schema | None,
+        keys: Collection[str],
+        domains: dict[str, columns.Domain],
+        missing: dict[str, Any],
+    ) -> str | None:
+        """The path of the column that a filter is about, whose domain is noted; None: there is none."""
         target = _spark_type(self._schema, name)
-        field, path = _arrow_field(schema, name)
-        if target is None or field is None:
+        if target is None:
             return None
+        first = self._schema.names[index_of(name[0], self._schema.names) or 0]
+        if first in keys:
+            kind = as_schema(arrow_schema_of(st.StructType([st.StructField(first, target)])))[0].type
+            domains[first] = _domain(kind, target, self._options)
+            return first
+        if schema is None or first in METADATA:
+            return None
+        field, path = _arrow_field(schema, name)
+        if field is None:
+            if len(name) > 1 or any(each.lower() == first.lower() for each in schema.names):
+                return None
+            missing[first] = None
+            domains[first] = UNKNOWN
+            return first
         domains[path] = _domain(field.type, target, self._options)
         return path
 
@@ -246,6 +350,8 @@ def _exactly(literal: Convert) -> Callable[[Any], tuple[Any, Any] | None]:
 
 
 def _days(value: Any) -> Any:
+    if isinstance(value, str):  # of the option ``filter``
+        value = dt.date.fromisoformat(value)
     return (value - EPOCH.date()).days if type(value) is dt.date else None
 
 
@@ -257,6 +363,8 @@ def _to_microseconds(unit: str) -> Convert:
 
 
 def _microseconds(value: Any, zoned: bool) -> Any:
+    if isinstance(value, str):
+        value = dt.datetime.fromisoformat(value)
     if not isinstance(value, dt.datetime) or (value.tzinfo is not None) != zoned:
         return None
     return (value - (EPOCH_UTC if zoned else EPOCH)) // MICROSECOND

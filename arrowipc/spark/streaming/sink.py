@@ -1,19 +1,16 @@
-"""Writing a stream of micro-batches: each becomes one directory, and becomes it once.
+"""Writing a stream of micro-batches: each becomes one job, and becomes it once.
 
-``<path>/batch-<number>-<query>/`` holds the files of one micro-batch. On a local file system it gets its name
-in one step, so readers see all of a batch or nothing. Then ``<path>/_commits/<query>/<number>`` notes that
-the batch is there. Spark runs a batch again when it was stopped between our commit and its own note of it;
+The entry of the ledger since which the files of a micro-batch count also says that the query came this far (see
+`arrowipc.spark.write.job`). Spark runs a batch again when it was stopped between our commit and its own note of it;
 then the number is found and what the tasks wrote again is dropped.
 
 Spark numbers the batches of a query 0, 1, 2, ... and begins none before the last is committed. So the highest
-number noted says all: every batch up to it is there. The two highest are kept (the second until the first is
-safe), the others removed.
-
-`query` is the id that Spark keeps in the checkpoint: with a new checkpoint a query begins anew, at number 0,
-under another id. Reading the directory needs nothing of this: the hidden names are passed over.
+number says all: every batch up to it is there. `query` is the id that Spark keeps in the checkpoint: with a new
+checkpoint a query begins anew, at number 0, under another id.
 """
 
 import hashlib
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -21,8 +18,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from arrowipc.spark.shipping import Shipped
-from arrowipc.spark.write.commit import begin_write, remove_old
-from arrowipc.spark.write.task import HIDDEN, PartFile, Written, part_files
+from arrowipc.spark.write.commit import begin_write
+from arrowipc.spark.write.job import Job
+from arrowipc.spark.write.task import HIDDEN, Written, part_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,10 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ArrowIpcStreamWriter"]
 
-COMMITS = "_commits"
 QUERY_PROPERTY = "sql.streaming.queryId"
 BATCH_PROPERTY = "streaming.sql.batchId"
-KEPT_NOTES = 2
 
 
 class ArrowIpcStreamWriter(Shipped, DataSourceStreamArrowWriter):
@@ -48,6 +44,10 @@ class ArrowIpcStreamWriter(Shipped, DataSourceStreamArrowWriter):
     def __init__(self, schema: "StructType", options: Mapping[str, str], overwrite: bool) -> None:
         self._storage, self._parts = begin_write(schema, options, "writeStream", overwrite)
         self._overwrite = overwrite
+        # What the commit learns from the tasks: this object is not the one that commits.
+        ledger = self._storage.ledger()
+        self._began = ledger.number if ledger else 0
+        self._random = uuid.uuid4().hex[16:]
         # An abort may come without a task's message, which has the query's id; then the checkpoint stands for
         # the query. It is not known here where the session sets the location of checkpoints.
         checkpoint = options.get("checkpointlocation")
@@ -64,74 +64,48 @@ class ArrowIpcStreamWriter(Shipped, DataSourceStreamArrowWriter):
         directory = self._attempts(query, batch)
         # The tasks make it: the driver learns the number of a batch only when it commits.
         self._storage.make_directory(directory)
-        parts = self._parts.write(iterator, directory, f"{query}-{batch:08}", context.partitionId())
-        return Written(tuple(parts), query)
+        job = hashlib.sha256(query.encode()).hexdigest()[:16] + self._random
+        return Written(
+            tuple(self._parts.write(iterator, directory, job, context.partitionId())), query, job, self._began
+        )
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Make the files of the tasks a micro-batch of the directory, unless it is there.
 
         Raises
         ------
+        UsageError
+            Another job was committed that does not go with this batch.
         OSError
             A file could not be moved; the batch is not there, and Spark runs it again.
         """
-        storage = self._storage
-        query = _query(messages) or self._checkpoint
-        if not query:
-            return  # There was no task, hence no row.
-        name = f"batch-{batchId:08}-{query}"
-        notes = f"{COMMITS}/{query}"
-        newest = max(self._noted(query), default=-1)
-        if newest < batchId:
-            # Without a note, a directory that cannot be half there is all there.
-            if not (storage.renames_directories and storage.exists(name)):
-                self._move(part_files(messages), self._attempts(query, batchId), name)
-            storage.make_directory(notes)
-            storage.make_empty_file(f"{notes}/{batchId:08}")
-        if self._overwrite and newest <= batchId:
-            self._remove_others(name)
+        told, parts = _told(messages), part_files(messages)
+        query = self._query(told)
+        ledger = self._storage.ledger()
+        done = ledger is not None and ledger.queries.get(query, -1) >= batchId
+        if told is not None and not done and (parts or self._overwrite):
+            job = Job(self._storage, self._overwrite, told.job, told.began)
+            try:
+                job.start()
+                job.move(parts)
+                job.finish(query, batchId)
+            except BaseException:
+                with suppress(OSError):
+                    job.take_back()
+                raise
         # The batch is there, and known to be: what is left out of sight is no reason to say otherwise.
         with suppress(OSError):
-            for number in sorted(self._noted(query))[:-KEPT_NOTES]:
-                storage.remove(f"{notes}/{number:08}")
             self._clean(query, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Remove what the tasks wrote; what a commit brought into place stays for the next attempt."""
-        self._clean(_query(messages) or self._checkpoint, batchId)
+        """Remove what the tasks wrote, and what a commit that failed brought into place."""
+        told = _told(messages)
+        if told is not None:
+            Job(self._storage, self._overwrite, told.job, told.began).take_back()
+        self._clean(self._query(told), batchId)
 
-    def _move(self, parts: list[PartFile], attempts: str, name: str) -> None:
-        """Bring files into place under the name of the batch: all of them, or none."""
-        storage = self._storage
-        # From a commit that was interrupted, on a store where it cannot be one step.
-        storage.remove_tree(name)
-        if not parts:
-            return
-        stage = f"{attempts}/commit"
-        storage.remove_tree(stage)
-        storage.make_directory(stage)
-        for part in parts:
-            storage.rename(part.temporary, f"{stage}/{part.name}")
-        storage.sync(stage)
-        try:
-            storage.rename_directory(stage, name)
-        except BaseException:
-            with suppress(OSError):
-                storage.remove_tree(name)
-            raise
-        storage.sync()
-
-    def _remove_others(self, name: str) -> None:
-        """Remove all data but the directory of one batch."""
-        old = [each for each in self._storage.replaceable() if not each.startswith(f"{name}/")]
-        remove_old(self._storage, old)
-        for other in self._storage.names(""):
-            if other.startswith("batch-") and other != name:
-                self._storage.remove_if_empty(other)
-
-    def _noted(self, query: str) -> list[int]:
-        """The numbers of committed batches of a query, as far as they are kept."""
-        return [int(name) for name in self._storage.names(f"{COMMITS}/{query}") if name.isdecimal()]
+    def _query(self, told: Written | None) -> str:
+        return (told.query if told is not None else "") or self._checkpoint
 
     def _attempts(self, query: str, batch: int) -> str:
         return f"{HIDDEN}/{self._checkpoint or query}/{batch:08}"
@@ -146,5 +120,6 @@ class ArrowIpcStreamWriter(Shipped, DataSourceStreamArrowWriter):
         self._storage.remove_if_empty(HIDDEN)
 
 
-def _query(messages: list[WriterCommitMessage | None]) -> str:
-    return next((message.query for message in messages if isinstance(message, Written)), "")
+def _told(messages: list[WriterCommitMessage | None]) -> Written | None:
+    """What the tasks know and the driver does not; the same from each."""
+    return next((message for message in messages if isinstance(message, Written)), None)

@@ -139,7 +139,7 @@ class ArrowIpcStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvail
         self._schema = schema
         checked = ReadOptions.of(options)
         # The files of a micro-batch are named one by one.
-        self._options = replace(checked, paths=[], name_filter=None)
+        self._options = replace(checked, paths=[], name_filter=None, base_path=self._storage.root)
         self._reader = ArrowIpcReader(schema, self._options)
         self._pattern = checked.name_filter
         self._max_files = count(options, "maxFilesPerTrigger")

@@ -1,19 +1,13 @@
-"""Writing a data frame: tasks make complete files out of sight, the driver makes them the data by renaming.
+"""Writing a data frame: tasks make complete files out of sight, the driver makes them the data by one entry.
 
-What is visible at any moment, also after a crash of the driver in the middle of a commit:
-
-* Before the commit: the destination as it was. Tasks write into ``_temporary/<job>/``, which readers skip.
-* During the commit ``_SUCCESS`` is gone. First the new files appear, one by one; an overwrite then removes
-  the old ones, one by one. So no old row is missing before all new ones are there, and a reader who looks
-  just then sees a part of an append, or old and new rows of an overwrite. So does everybody if the driver
-  dies then, until somebody mends it: an overwrite that runs again does; of an append, the files that have the
-  job's id in their names are to be removed. Who wants to see whole jobs only waits for ``_SUCCESS``.
-* A commit that fails before the first old file is removed takes its files back. Afterwards it leaves the new
-  ones, all of which are there, and says which old ones are left.
+The entry is one of the ledger: `arrowipc.spark.write.job` has the steps, docs/guides/spark-commits.md what everybody
+sees at each of them.
+``_SUCCESS`` is for others, who do not know the ledger: it is gone from before the first new file is in place until
+after the last old one was removed.
 """
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -21,21 +15,20 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from arrowipc.errors import UsageError
 from arrowipc.spark.shipping import Shipped
+from arrowipc.spark.write.job import Job
 from arrowipc.spark.write.options import WriteOptions, file_schema
 from arrowipc.spark.write.storage import Storage, open_storage
-from arrowipc.spark.write.task import HIDDEN, PartFile, PartsWriter, Written, part_files
+from arrowipc.spark.write.task import HIDDEN, PartsWriter, Written, part_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["ArrowIpcWriter", "begin_write", "open_destination", "remove_old"]
+__all__ = ["ArrowIpcWriter", "begin_write", "open_destination"]
 
 SUCCESS = "_SUCCESS"
 #: What an overwrite may remove.
 ARROW_SUFFIXES = (".arrow", ".arrows", ".feather", ".ipc")
-# In the job's directory, from just before the first old file is removed.
-NO_WAY_BACK = "no-way-back"
 
 
 class ArrowIpcWriter(Shipped, DataSourceArrowWriter):
@@ -54,8 +47,9 @@ class ArrowIpcWriter(Shipped, DataSourceArrowWriter):
         self._existed = self._storage.exists()
         self._succeeded = self._storage.exists(SUCCESS)
         self._overwrite = overwrite
-        self._job = uuid.uuid4().hex
-        self._directory = f"{HIDDEN}/{self._job}"
+        ledger = self._storage.ledger()
+        self._job = Job(self._storage, overwrite, uuid.uuid4().hex, ledger.number if ledger else 0)
+        self._directory = f"{HIDDEN}/{self._job.id}"
         # Made here and by nobody else: a task that begins after the job has ended finds it gone.
         self._storage.make_directory(self._directory)
 
@@ -65,59 +59,49 @@ class ArrowIpcWriter(Shipped, DataSourceArrowWriter):
 
         context = TaskContext.get()
         partition = context.partitionId() if context is not None else 0
-        return Written(tuple(self._parts.write(iterator, self._directory, self._job, partition)))
+        return Written(tuple(self._parts.write(iterator, self._directory, self._job.id, partition)))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Make the files of the tasks the data of the directory; ``_SUCCESS`` comes last.
 
         Raises
         ------
+        UsageError
+            Another job was committed that does not go with this one; the directory is as that one left it.
         OSError
             A file could not be renamed (then the directory is as it was), or an old one not removed (then the
             new ones are there, and the text says what is left).
         """
-        storage = self._storage
+        storage, job = self._storage, self._job
         parts = part_files(messages)
         # Listing a large directory takes long, and an append has no need of it.
-        old = storage.replaceable() if self._overwrite or not parts else []
-        if not parts and (self._overwrite or not old):
+        if not parts and (self._overwrite or not storage.files()):
             # Who reads it back gets no rows, and the schema.
-            parts = [self._parts.write_empty(self._directory, self._job)]
+            parts = [self._parts.write_empty(self._directory, job.id)]
         try:
+            job.start()
             storage.remove(SUCCESS)
-            for part in parts:
-                storage.rename(part.temporary, part.name)
-            storage.sync()
-            if self._overwrite:
-                storage.make_empty_file(f"{self._directory}/{NO_WAY_BACK}")
-            else:
-                storage.make_empty_file(SUCCESS)
+            job.move(parts)
+            job.finish()
         except BaseException:
             with suppress(OSError):
-                self._take_back(parts)
+                self._take_back()
             raise
-        if self._overwrite:
-            remove_old(storage, old)
-            storage.make_empty_file(SUCCESS)
-        # The data are complete and known to be: what is left out of sight is no reason to say otherwise.
+        # The data are complete and known to be: what is missing beside them is no reason to say otherwise.
         with suppress(OSError):
+            storage.make_empty_file(SUCCESS)
             self._clean()
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove what the job wrote; the directory is as it was, and gone if there was none."""
         # Spark also comes here when the commit failed, or when its process died in the middle of it.
-        if not self._storage.exists(f"{self._directory}/{NO_WAY_BACK}"):
-            self._take_back(part_files(messages))
+        self._take_back()
         self._clean()
         if not self._existed:
             self._storage.remove_if_empty()
 
-    def _take_back(self, parts: Iterable[PartFile]) -> None:
-        for part in parts:
-            self._storage.remove(part.name)
-        if not self._succeeded:
-            self._storage.remove(SUCCESS)
-        elif not self._storage.exists(SUCCESS):
+    def _take_back(self) -> None:
+        if self._job.take_back() and self._succeeded and not self._storage.exists(SUCCESS):
             self._storage.make_empty_file(SUCCESS)
 
     def _clean(self) -> None:
@@ -169,26 +153,3 @@ def check_replaceable(storage: Storage) -> None:
                 f"{storage.path(entry.name)}: overwrite removes Arrow files ({', '.join(ARROW_SUFFIXES)}) "
                 "and nothing else; remove this file first, or write to another directory"
             )
-
-
-def remove_old(storage: Storage, names: Iterable[str]) -> None:
-    """Remove the files that an overwrite replaces.
-
-    Raises
-    ------
-    OSError
-        The first error, after all the others were tried; its text tells people what to do.
-    """
-    failed: dict[str, OSError] = {}
-    for name in names:
-        try:
-            storage.remove(name)
-        except OSError as error:
-            failed[storage.path(name)] = error
-    if failed:
-        first = next(iter(failed.values()))
-        raise OSError(
-            first.errno,
-            f"the new files are complete, but {len(failed)} of the old ones cannot be removed and would be "
-            f"read with them ({first}); remove them: {', '.join([*failed][:10])}",
-        )

@@ -10,6 +10,7 @@ from pyspark.sql import types as st
 from arrowipc.errors import UnsupportedError, UsageError
 from arrowipc.spark.options import check_names, choice, count, names
 from arrowipc.spark.types import ARROW_OF, arrow_schema_of, check_unique
+from arrowipc.spark.write.folders import check_keys
 
 __all__ = ["WriteOptions", "file_schema"]
 
@@ -37,6 +38,7 @@ class WriteOptions:
     max_records_per_file: int | None
     dictionary_columns: tuple[str, ...]
     statistics: bool | tuple[str, ...]
+    partition_by: tuple[str, ...]
 
     @classmethod
     def of(cls, options: Mapping[str, str], kind: str = "write") -> "WriteOptions":
@@ -62,6 +64,7 @@ class WriteOptions:
             max_records_per_file=count(options, "maxRecordsPerFile"),
             dictionary_columns=tuple(names(options, "dictionaryColumns") or ()),
             statistics=statistics,
+            partition_by=tuple(names(options, "partitionBy") or ()),
         )
 
     @property
@@ -103,7 +106,7 @@ def _statistics(options: Mapping[str, str]) -> bool | tuple[str, ...]:
 
 
 def file_schema(schema: st.StructType, options: WriteOptions) -> pa.Schema:
-    """The Arrow schema of the files that hold a data frame; timestamps with a zone are in UTC.
+    """The Arrow schema of a data frame; timestamps with a zone are in UTC. Files have no columns of `partition_by`.
 
     Raises
     ------
@@ -115,10 +118,15 @@ def file_schema(schema: st.StructType, options: WriteOptions) -> pa.Schema:
     if not schema.fields:
         raise UsageError("the data frame has no columns, so there is nothing to write")
     _check_type(schema, "")
+    if options.partition_by:
+        check_keys(schema, options.partition_by)
+        rest = st.StructType([field for field in schema.fields if field.name not in options.partition_by])
+    else:
+        rest = schema
     fields = list(arrow_schema_of(_plain(schema)))
     if isinstance(options.statistics, tuple):
-        _check_columns("statistics", options.statistics, schema)
-    _check_columns("dictionaryColumns", options.dictionary_columns, schema)
+        _check_columns("statistics", options.statistics, rest)
+    _check_columns("dictionaryColumns", options.dictionary_columns, rest)
     for name in options.dictionary_columns:
         index = schema.names.index(name)
         field = fields[index]

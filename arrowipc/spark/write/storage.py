@@ -4,14 +4,15 @@ import errno
 import os
 import shutil
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
-from arrowipc.read.files import check_link, is_hidden, is_local, walk
+from arrowipc.read.files import check_link, files_below, files_in_system, is_hidden, is_local, modified, walk
+from arrowipc.read.ledger import Ledger, local_ledger, remote_ledger
 from arrowipc.read.remote import find_system
 from arrowipc.spark.options import flag, storage_options
 from arrowipc.write.atomic_file import NewFile
@@ -55,12 +56,9 @@ class Storage(Protocol):
     ----------
     root : str
         The directory, for people and for openers: a path or a URL.
-    renames_directories : bool
-        Whether `rename_directory` happens at one moment or not at all.
     """
 
     root: str
-    renames_directories: bool
 
     def path(self, name: str = "") -> str:
         """The path or URL of a name."""
@@ -69,12 +67,17 @@ class Storage(Protocol):
     def files(self) -> list[Entry]:
         """All files that a read finds: at any depth, without hidden ones; none where there is no directory."""
 
-    def replaceable(self) -> list[str]:
-        """What has to be removed so that a read finds nothing: files, and links to directories.
+    def replaceable(self) -> dict[str, int]:
+        """What has to be removed so that nothing is there: files, and links to directories, with a slash at the end.
 
-        Not what lies behind these links: it is somebody else's.
+        And when they were modified, as `Entry` has it. Not what lies behind these links: it is somebody else's.
         """
-        return [entry.name for entry in self.files()]
+
+    def ledger(self) -> Ledger | None:
+        """Which of the files count, and who is writing; see `arrowipc.read.ledger`."""
+
+    def newest(self, name: str) -> int:
+        """When something in a directory, or the file of that name, was last modified; see `Entry`."""
 
     def is_file(self) -> bool:
         """Whether the root itself is a file."""
@@ -98,11 +101,11 @@ class Storage(Protocol):
     def make_empty_file(self, name: str) -> None:
         """Make a file without bytes, and wait until it is on the disk."""
 
+    def create(self, name: str, data: bytes) -> bool:
+        """Make a file that appears with all its bytes, and is on the disk; False if there is one of that name."""
+
     def rename(self, old: str, new: str) -> None:
         """Give a file another name, in the place of what had it."""
-
-    def rename_directory(self, old: str, new: str) -> None:
-        """Give a directory another name, which nothing has."""
 
     def remove(self, name: str) -> None:
         """Remove a file; no error when it is not there."""
@@ -120,8 +123,6 @@ class Storage(Protocol):
 class _Local(Storage):
     """A directory that the driver and all executors see under the same path."""
 
-    renames_directories = True
-
     def __init__(self, root: str, ignore_missing: bool) -> None:
         check_link(root)
         self.root = root
@@ -129,15 +130,29 @@ class _Local(Storage):
 
     def files(self) -> list[Entry]:
         return [
-            Entry(self._relative(path), found.st_size, found.st_mtime_ns // 1000)
-            for path, found in walk(self.root, ignore_missing=self._ignore_missing)
+            Entry(self._relative(file.path), file.size or 0, file.modified)
+            for file in files_below(self.root, ignore_missing=self._ignore_missing)
         ]
 
-    def replaceable(self) -> list[str]:
+    def replaceable(self) -> dict[str, int]:
         links: list[str] = []
-        found = [path for path, _ in walk(self.root, ignore_missing=self._ignore_missing, links=links)]
+        found = [*walk(self.root, ignore_missing=self._ignore_missing, links=links)]
         behind = tuple([os.path.join(link, "") for link in links])
-        return [self._relative(path) for path in [*links, *found] if not path.startswith(behind)]
+        linked = {f"{self._relative(link)}/": 0 for link in links if not link.startswith(behind)}
+        files = [(path, when.st_mtime_ns // 1000) for path, when in found if not path.startswith(behind)]
+        return linked | {self._relative(path): when for path, when in files}
+
+    def ledger(self) -> Ledger | None:
+        return local_ledger(self.root)
+
+    def newest(self, name: str) -> int:
+        above = self.path(name)
+        paths = [above, *[os.path.join(at, each) for at, folders, files in os.walk(above) for each in folders + files]]
+        times = [0]
+        for path in paths:
+            with suppress(FileNotFoundError):
+                times.append(os.lstat(path).st_mtime_ns // 1000)
+        return max(times)
 
     def _relative(self, path: str) -> str:
         return os.path.relpath(path, self.root).replace(os.sep, "/")
@@ -175,11 +190,31 @@ class _Local(Storage):
     def make_empty_file(self, name: str) -> None:
         NewFile(self.path(name), durable=True).commit()
 
+    def create(self, name: str, data: bytes) -> bool:
+        path = self.path(name)
+        temporary = os.path.join(os.path.dirname(path), f".{uuid.uuid4().hex}.tmp")
+        try:
+            with open(temporary, "xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            try:
+                os.link(temporary, path)
+            except OSError as error:
+                if error.errno == errno.EEXIST or os.path.lexists(path):
+                    return False
+                # Where there are no hard links, of two jobs that commit in the same instant one may be lost.
+                if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS):
+                    raise
+                os.rename(temporary, path)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)
+        self.sync(os.path.dirname(name))
+        return True
+
     def rename(self, old: str, new: str) -> None:
         os.replace(self.path(old), self.path(new))
-
-    def rename_directory(self, old: str, new: str) -> None:
-        os.rename(self.path(old), self.path(new))
 
     def remove(self, name: str) -> None:
         with suppress(FileNotFoundError):
@@ -220,8 +255,6 @@ class _Local(Storage):
 class _Remote(Storage):
     """A directory of an fsspec file system; most of these know no directories and copy instead of renaming."""
 
-    renames_directories = False
-
     def __init__(self, system: Any, root: str) -> None:
         self._system = system
         self._root = root.rstrip("/")
@@ -231,13 +264,25 @@ class _Remote(Storage):
         return f"{self._root}/{name}" if name else self._root
 
     def files(self) -> list[Entry]:
+        return [
+            Entry(file.path[len(self._root) :].lstrip("/"), file.size or 0, file.modified)
+            for file in files_in_system(self._system, self._root)
+        ]
+
+    def replaceable(self) -> dict[str, int]:
+        names = {path[len(self._root) :].lstrip("/"): found for path, found in self._find("").items()}
+        return {name: modified(found) for name, found in names.items() if name and not is_hidden(name)}
+
+    def _find(self, name: str) -> dict[str, Any]:
         self._system.invalidate_cache()
-        entries = []
-        for path, found in self._system.find(self._root, detail=True).items():
-            name = path[len(self._root) :].lstrip("/")
-            if name and found.get("type", "file") == "file" and not is_hidden(name):
-                entries.append(Entry(name, int(found.get("size") or 0), _modified(found)))
-        return entries
+        found: dict[str, Any] = self._system.find(self._at(name), detail=True)
+        return found
+
+    def ledger(self) -> Ledger | None:
+        return remote_ledger(self._system, self._root)
+
+    def newest(self, name: str) -> int:
+        return max(map(modified, self._find(name).values()), default=0)
 
     def is_file(self) -> bool:
         return bool(self._system.isfile(self._root))
@@ -264,14 +309,20 @@ class _Remote(Storage):
     def make_empty_file(self, name: str) -> None:
         self._system.pipe_file(self._at(name), b"")
 
+    def create(self, name: str, data: bytes) -> bool:
+        if self.exists(name):
+            return False
+        try:
+            self._system.pipe_file(self._at(name), data, mode="create")
+        except FileExistsError:
+            return False
+        except (TypeError, NotImplementedError):
+            # Where a store cannot refuse it, of two jobs that commit in the same instant one may be lost.
+            self._system.pipe_file(self._at(name), data)
+        return True
+
     def rename(self, old: str, new: str) -> None:
         self._system.mv(self._at(old), self._at(new))
-
-    def rename_directory(self, old: str, new: str) -> None:
-        self.make_directory(new)
-        for path in self._system.find(self._at(old)):
-            name = path[len(self._at(old)) :].lstrip("/")
-            self.rename(f"{old}/{name}", f"{new}/{name}")
 
     def remove(self, name: str) -> None:
         with suppress(FileNotFoundError):
@@ -289,17 +340,3 @@ class _Remote(Storage):
 
     def sync(self, name: str = "") -> None:
         """Nothing to do: what a store has taken, it has."""
-
-
-def _modified(found: Mapping[str, Any]) -> int:
-    """When a file was modified, under the names that file systems have for it."""
-    for key in ("LastModified", "last_modified", "mtime", "updated", "modified", "created"):
-        value: Any = found.get(key)
-        if isinstance(value, str):
-            with suppress(ValueError):
-                value = datetime.fromisoformat(value)
-        if hasattr(value, "timestamp"):
-            return int(value.timestamp() * 1_000_000)
-        if isinstance(value, (int, float)):
-            return int(value * 1_000_000)
-    return 0
