@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from arrowipc.errors import UsageError
+from arrowipc.spark.shipping import Shipped
 from arrowipc.spark.write.job import Job
 from arrowipc.spark.write.options import WriteOptions, file_schema
 from arrowipc.spark.write.storage import Storage, open_storage
@@ -30,7 +31,7 @@ SUCCESS = "_SUCCESS"
 ARROW_SUFFIXES = (".arrow", ".arrows", ".feather", ".ipc")
 
 
-class ArrowIpcWriter(DataSourceArrowWriter):
+class ArrowIpcWriter(Shipped, DataSourceArrowWriter):
     """Writes a data frame to a directory of Arrow IPC files or streams.
 
     Made on the driver, where everything that can be wrong with the options, the types and the path is found
