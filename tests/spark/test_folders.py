@@ -676,6 +676,21 @@ def test_times_that_spark_cannot_hold_are_named_before_they_are_handed_over(
     assert "record batch 1" in row["_corrupt_record"]
 
 
+@pytest.mark.parametrize(("precision", "scale"), [(5, 2), (38, 0), (38, 38)])
+def test_decimals_with_too_many_digits_are_named(tmp_path: Path, precision: int, scale: int) -> None:
+    type_ = pa.decimal128(precision, scale)
+
+    def decimals(*values: int) -> pa.RecordBatch:
+        data = b"".join(value.to_bytes(16, "little", signed=True) for value in values)
+        return pa.record_batch({"d": pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(data)])})
+
+    most = 10**precision - 1
+    (tmp_path / "x.arrow").write_bytes(file(decimals(most, -most), decimals(0, -most - 1)))
+    with pytest.raises(UnsupportedError, match=r"x\.arrow: record batch 1: column 'd' holds .*more than the digits"):
+        read_here(tmp_path)
+    assert read_here(tmp_path, mode="DROPMALFORMED").num_rows == 2
+
+
 def test_spark_says_file_batch_and_column(spark: SparkSession, tmp_path: Path) -> None:
     register(spark)
     batches = [pa.record_batch({"n": pa.array([i], pa.int64())}) for i in (1, 2**40)]
