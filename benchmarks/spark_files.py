@@ -129,7 +129,7 @@ class Files:
             reader = self.spark.read.format("arrowipc").options(columns=",".join(columns), **options)
             return reader.load(str(self.folder / "arrow"))
 
-        half = max(1, (self.size * len(schema) // len(DDL) + 131_072 * self.count) // 2 + 1)
+        half = max(1, (self.size * len(schema) // len(DDL) + 65_536 * self.count) // 2 + 1)
         return {
             "arrowipc": arrowipc,
             "parquet": lambda: self.spark.read.parquet(str(self.folder / "parquet")).select(columns),

@@ -4,8 +4,8 @@
 A writer changes what is right at one moment by making the file of the next number, which one of several succeeds in.
 So a directory without ``_commits`` is what it was before there were ledgers: all its files count.
 
-Not counted are the files of jobs that have *started* to commit, or were *dropped* while they did (their names hold
-the job's id, 32 hexadecimal digits), and those that an overwrite *replaced* and did not remove yet.
+Not counted are the files of jobs that have *started* to commit (their names hold the job's id, 32 hexadecimal digits),
+and those that an overwrite *replaced* and did not remove yet.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Protocol, TypeVar
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from arrowipc.errors import FormatError, UnsupportedError
 
@@ -32,20 +32,8 @@ LARGEST = 256 << 20
 ENDED = 64
 #: How often a reader looks again where others were faster.
 TRIES = 20
-_ENTRY = re.compile(r"(\d{20})\.json")
+_ENTRY = re.compile(r"(\d{20})\.json", re.ASCII)
 _JOB = re.compile(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])")
-
-
-class Found(Protocol):
-    """A file of a listing."""
-
-    @property
-    def path(self) -> str: ...
-    @property
-    def modified(self) -> int: ...
-
-
-File = TypeVar("File", bound=Found)
 
 
 @dataclass(frozen=True)
@@ -56,8 +44,10 @@ class Ledger:
     ----------
     number : int
         Of the entry, 0 where there is none yet.
-    started, dropped : mapping of str to int
-        The ids of jobs -> when they started, in seconds since 1970.
+    started : mapping of str to int
+        The ids of jobs that do not count -> when they started to commit, in seconds since 1970.
+    dropped : tuple of str
+        Those of them that may not go on.
     replaced : mapping of str to int
         Names under the directory -> when these files were modified, in microseconds: another file of the same name
         counts. Names that end with a slash are links to directories.
@@ -73,7 +63,7 @@ class Ledger:
 
     number: int = 0
     started: Mapping[str, int] = field(default_factory=dict)
-    dropped: Mapping[str, int] = field(default_factory=dict)
+    dropped: tuple[str, ...] = ()
     replaced: Mapping[str, int] = field(default_factory=dict)
     ended: tuple[tuple[int, str], ...] = ()
     committed: int = 0
@@ -103,8 +93,8 @@ class Ledger:
                 f"{where}: expected the state of commits in {entry_name(number)}, found something else; if no job is "
                 "writing, remove the file: the entry before it is right, or where there is none, all files are"
             )
-        checked: dict[str, Any] = {key: tuple(each) if type(each) is list else each for key, each in found.items()}
-        return cls(number, **checked)
+        found |= {"dropped": (*found["dropped"],), "ended": (*map(tuple, found["ended"]),), "chain": (*found["chain"],)}
+        return cls(number, **found)
 
     def to_bytes(self) -> bytes:
         """The content of the entry."""
@@ -120,11 +110,15 @@ class Ledger:
     def jobs_since(self, before: Ledger) -> set[str]:
         """The jobs of which a listing between two entries may hold some files that did not count `before`."""
         ended = {job for number, job in self.ended if number > before.number}
-        return ended.union(before.started, before.dropped, self.started, self.dropped)
+        return ended.union(before.started, self.started)
 
 
 def _times(found: Any) -> bool:
     return type(found) is dict and all(type(each) is int for each in found.values())
+
+
+def _texts(found: Any) -> bool:
+    return type(found) is list and all(type(each) is str for each in found)
 
 
 def _ended(found: Any) -> bool:
@@ -132,10 +126,10 @@ def _ended(found: Any) -> bool:
 
 
 _KINDS: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys([each.name for each in fields(Ledger)][1:], _times),
+    **dict.fromkeys(("started", "replaced", "queries"), _times),
+    **dict.fromkeys(("dropped", "chain"), _texts),
     **dict.fromkeys(("committed", "overwritten"), lambda found: type(found) is int),
     "ended": _ended,
-    "chain": lambda found: type(found) is list and all(type(each) is str for each in found),
 }
 
 
@@ -208,8 +202,8 @@ def above(directory: str) -> list[str]:
 
 
 def settled(
-    listing: Callable[[], Iterable[File]], ledger_of: Callable[[str], Ledger | None], directory: str
-) -> list[File]:
+    listing: Callable[[], Iterable[Any]], ledger_of: Callable[[str], Ledger | None], directory: str
+) -> list[Any]:
     """The files of a listing that count, all as of one moment, whoever writes meanwhile.
 
     Ledgers are read before and after it, and what any of them knows of is left out. Listed again is where an
@@ -218,7 +212,7 @@ def settled(
     Parameters
     ----------
     listing : callable
-        Lists the files, at any depth.
+        Lists the files, at any depth, as `FoundFile` has them.
     ledger_of : callable
         Reads the ledger of a directory.
     directory : str
@@ -238,7 +232,7 @@ def settled(
     raise OSError(errno.EBUSY, "it is overwritten faster than it can be listed", directory)
 
 
-def _directories(files: Iterable[Found], known: Iterable[str]) -> set[str]:
+def _directories(files: Iterable[Any], known: Iterable[str]) -> set[str]:
     """All directories in which files were found, with those between them and the known ones."""
     seen = set(known)
     for file in files:
@@ -249,7 +243,7 @@ def _directories(files: Iterable[Found], known: Iterable[str]) -> set[str]:
     return seen
 
 
-def _counting(files: list[File], directory: str, jobs: set[str], replaced: Mapping[str, int]) -> list[File]:
+def _counting(files: list[Any], directory: str, jobs: set[str], replaced: Mapping[str, int]) -> list[Any]:
     """The files but those below a directory that are of some jobs, or were replaced."""
     if not jobs and not replaced:
         return files
@@ -257,7 +251,7 @@ def _counting(files: list[File], directory: str, jobs: set[str], replaced: Mappi
     below = (f"{begin}/", begin + os.sep)
     links = tuple([name for name in replaced if name.endswith("/")])
 
-    def counts(file: File) -> bool:
+    def counts(file: Any) -> bool:
         if not file.path.startswith(below):
             return True
         name = file.path[len(begin) + 1 :].replace(os.sep, "/")

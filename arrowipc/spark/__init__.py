@@ -13,6 +13,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from arrowipc.spark.payloads.columns import (
+        FromArrowOptions,
+        from_arrow,
+        from_arrow_udf,
+        from_arrow_udtf,
+        to_arrow,
+        to_arrow_udf,
+    )
     from arrowipc.spark.payloads.decode import decode_payload_batches, decode_payloads
     from arrowipc.spark.payloads.encode import encode_payload_batches, encode_payloads, payload_schema
     from arrowipc.spark.read.convert import BatchConverter, to_spark_batch
@@ -25,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ArrowIpcDataSource",
     "BatchConverter",
+    "FromArrowOptions",
     "Shared",
     "TypeOptions",
     "count_rows",
@@ -33,15 +42,28 @@ __all__ = [
     "describe",
     "encode_payload_batches",
     "encode_payloads",
+    "from_arrow",
+    "from_arrow_udf",
+    "from_arrow_udtf",
     "payload_schema",
     "register",
     "share",
+    "to_arrow",
+    "to_arrow_udf",
     "to_spark_batch",
     "to_spark_schema",
     "vacuum",
 ]
 
 _MODULES = {
+    "payloads.columns": (
+        "FromArrowOptions",
+        "from_arrow",
+        "from_arrow_udf",
+        "from_arrow_udtf",
+        "to_arrow",
+        "to_arrow_udf",
+    ),
     "payloads.decode": ("decode_payload_batches", "decode_payloads"),
     "payloads.encode": ("encode_payload_batches", "encode_payloads", "payload_schema"),
     "read.convert": ("BatchConverter", "to_spark_batch"),

@@ -1,8 +1,8 @@
 """Data that all Python workers of a host read from the same memory: one copy per host, not one per worker.
 
 Spark's own broadcast gives each Python worker a copy of its own to unpickle. Here a file goes to each host
-once (`SparkContext.addFile`); the first worker there starts a broker, which puts the batches into shared
-memory; every worker maps that memory and gets a `Table` that points into it.
+once (`SparkContext.addFile`, with Connect `addArtifacts`); the first worker there starts a broker, which puts
+the batches into shared memory; every worker maps that memory and gets a `Table` that points into it.
 """
 
 import atexit
@@ -22,6 +22,7 @@ import arrowipc
 from arrowipc.dissociated.client import connect
 from arrowipc.dissociated.uri import DissociatedUri, new_tag
 from arrowipc.errors import UsageError
+from arrowipc.spark.shipping import Shipped
 from arrowipc.table import Table
 
 if TYPE_CHECKING:
@@ -79,8 +80,14 @@ def share(data: Any, *, spark: "SparkSession | None" = None) -> "Shared":
     path = Path(folder, f"{token}.arrow")
     with arrowipc.new_file(path, alignment=64, durable=False) as writer:
         writer.write(data.toArrow() if isinstance(data, DataFrame) else data)
-    session.sparkContext.addFile(str(path))
-    return Shared(token, new_tag(), new_tag())
+    context = getattr(session, "sparkContext", None)
+    if context is None:  # Spark Connect
+        session.addArtifacts(str(path), file=True)
+    else:
+        context.addFile(str(path))
+    shared = Shared(token, new_tag(), new_tag())
+    shared._path = str(path)
+    return shared
 
 
 def _read(uri: DissociatedUri) -> Table:
@@ -94,13 +101,14 @@ def _read(uri: DissociatedUri) -> Table:
         return reader.read_all()
 
 
-class Shared:
+class Shared(Shipped):
     """Data that lies in the memory of each host; made by `share`, small to pickle."""
 
     def __init__(self, token: str, want_data: int, free_data: int) -> None:
         self._token = token
         self._want_data = want_data
         self._free_data = free_data
+        self._path: str | None = None  # where `share` was called; a client of Spark Connect has no `SparkFiles`
 
     @property
     def value(self) -> Table:
@@ -146,7 +154,7 @@ class Shared:
     def _start_broker(self, socket: str) -> "subprocess.Popen[bytes]":
         from pyspark import SparkFiles
 
-        path = SparkFiles.get(f"{self._token}.arrow")
+        path = self._path or SparkFiles.get(f"{self._token}.arrow")
         command = [sys.executable, "-m", "arrowipc.spark.broker", socket, path, str(IDLE)]
         # What Spark put on our path in its own way has to be on the broker's. A session of its own: Spark
         # ends its workers by their process group.
@@ -166,8 +174,8 @@ class Shared:
         _brokers[:] = [broker, *(each for each in _brokers if each.poll() is None)]
         return broker
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Shared, (self._token, self._want_data, self._free_data)
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_path": None}
 
     def destroy(self) -> None:
         """Let go of this process's table; the file that new executors ask for stays until the driver ends."""

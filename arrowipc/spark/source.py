@@ -1,15 +1,14 @@
 """The Spark data source ``arrowipc``: what Spark asks it for, and its options."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql.datasource import DataSource
 
-from arrowipc.errors import UnsupportedError
 from arrowipc.spark.options import ReadOptions, check_names
 from arrowipc.spark.read.partitions import ArrowIpcReader
+from arrowipc.spark.shipping import Shipped, needing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,10 +45,14 @@ def register(spark: "SparkSession") -> None:
             asked = [int(context.getConf().get(f"spark.executor.{each}", "0")) for each in ("instances", "cores")]
             settings["minpartitionnum"] = str(max(context.defaultParallelism, asked[0] * asked[1]))
     # A class that no module has travels with its attributes to the processes that plan.
-    spark.dataSource.register(type(ArrowIpcDataSource.__name__, (ArrowIpcDataSource,), {"settings": settings}))
+    try:
+        spark.dataSource.register(type(ArrowIpcDataSource.__name__, (ArrowIpcDataSource,), {"settings": settings}))
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":  # Spark 4.0 refuses what it found by itself
+            raise
 
 
-class ArrowIpcDataSource(DataSource):
+class ArrowIpcDataSource(Shipped, DataSource):
     """Arrow IPC files (``.arrow``, Feather 2) and streams (``.arrows``, Hugging Face caches).
 
     Options of reading (names in any case; one that is not listed here is refused)
@@ -98,7 +101,7 @@ class ArrowIpcDataSource(DataSource):
     maxPartitionBytes, openCostInBytes, minPartitionNum
         As ``spark.sql.files.*`` have them, which `register` takes from the session where they are set: bytes of
         the chosen columns per partition at most (default 128 MiB), what it costs to open a file (default
-        128 KiB), and how many partitions to aim at (default: the cores; without `register` those of the driver's
+        64 KiB), and how many partitions to aim at (default: the cores; without `register` those of the driver's
         machine). Partitions are a multiple of that number, equally long, and none is shorter than 4 MiB. Files
         are split between record batches, and streams too, but for remote streams.
     partitionBytes
@@ -207,8 +210,8 @@ class ArrowIpcDataSource(DataSource):
 
             return DescribingReader(schema, options)
         if options.filter is not None or options.push_filters:
-            from arrowipc.spark.read.pruning import FilteringReader, PruningReader
-
+            with needing("4.1", "option pushFilters" if options.push_filters else "option filter"):
+                from arrowipc.spark.read.pruning import FilteringReader, PruningReader
             return (FilteringReader if options.push_filters else PruningReader)(schema, options)
         return ArrowIpcReader(schema, options)
 
@@ -220,23 +223,12 @@ class ArrowIpcDataSource(DataSource):
 
     def streamReader(self, schema: "StructType") -> "ArrowIpcStreamReader":
         """Build the reader of one streaming query."""
-        with needing_streams():
+        with needing("4.2", "reading streams"):
             from arrowipc.spark.streaming.source import ArrowIpcStreamReader
         return ArrowIpcStreamReader(schema, self._reading())
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "ArrowIpcStreamWriter":
         """Build the writer of a streaming query."""
-        with needing_streams():
+        with needing("4.1", "writing streams"):
             from arrowipc.spark.streaming.sink import ArrowIpcStreamWriter
         return ArrowIpcStreamWriter(schema, self.options, overwrite)
-
-
-@contextmanager
-def needing_streams() -> Iterator[None]:
-    """Say what is missing where PySpark is older than the interfaces that streams need."""
-    try:
-        yield
-    except ImportError as error:
-        raise UnsupportedError(
-            f"streams of arrowipc need PySpark 4.2 to be read and 4.1 to be written ({error})"
-        ) from error

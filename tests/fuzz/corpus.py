@@ -328,7 +328,7 @@ def ledgers() -> list[bytes]:
     parts: list[dict[str, Any]] = [
         {},
         {"started": {job: 1}},
-        {"dropped": {job: 1}, "ended": ((5, "cd" * 16), (6, job)), "committed": 6},
+        {"started": {job: 1}, "dropped": (job,), "ended": ((5, "cd" * 16), (6, job)), "committed": 6},
         {"replaced": {"plain.arrow": 0, "k=1/": 0}, "overwritten": 6, "queries": {"q": 3}, "chain": ("a", "b")},
     ]
     return [Ledger(7, **each).to_bytes() for each in parts]

@@ -7,8 +7,11 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import zipfile
+from collections.abc import Iterator
 from importlib.metadata import distribution
+from importlib.util import find_spec
 from pathlib import Path
 
 import arrowipc
@@ -16,6 +19,8 @@ import arrowipc
 DIST = Path(__file__).resolve().parents[2] / "dist"
 #: What a Python worker imports for mapInArrow and for our data source, Spark's own Python apart.
 NEEDED = ("pyarrow", "numpy")
+#: What the driver imports besides.
+ON_THE_DRIVER = ("pandas", "python-dateutil", *(["six"] if find_spec("six") else []))
 
 
 def wheel_archive(directory: Path) -> Path:
@@ -41,19 +46,43 @@ def packed_environment(directory: Path) -> Path:
     import venv_pack
 
     environment = directory / "environment"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
-    version = sysconfig.get_python_version()
-    site = environment / "lib" / f"python{version}" / "site-packages"
-    for name in NEEDED:
-        files = distribution(name).files
-        assert files is not None
-        root = Path(str(distribution(name).locate_file("")))
-        for top in {file.parts[0] for file in files if file.parts[0] != ".."}:
-            if (root / top).is_dir():
-                unused = shutil.ignore_patterns("tests", "*.h", "*.pyc")
-                shutil.copytree(root / top, site / top, ignore=unused)
+    site = _new_environment(environment)
+    unused = shutil.ignore_patterns("tests", "*.h", "*.pyc")
+    for path in _parts_of(*NEEDED, *ON_THE_DRIVER):
+        if path.is_dir():
+            shutil.copytree(path, site / path.name, ignore=unused)
+        else:
+            shutil.copy(path, site / path.name)
     with zipfile.ZipFile(wheel_archive(directory)) as zipped:
         zipped.extractall(site)
     packed = directory / "environment.tar.gz"
     venv_pack.pack(prefix=str(environment), output=str(packed), compress_level=1)
     return packed
+
+
+def bare_environment(directory: Path) -> Path:
+    """Pack an environment with all that is needed but arrowipc: links, which lead somewhere on this machine only."""
+    environment = directory / "bare"
+    site = _new_environment(environment)
+    for path in _parts_of(*NEEDED):
+        (site / path.name).symlink_to(path)
+    packed = directory / "bare.tar.gz"
+    with tarfile.open(packed, "w:gz") as archive:
+        archive.add(environment, ".")
+    return packed
+
+
+def _new_environment(path: Path) -> Path:
+    """Make an empty environment; returns where its packages go."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", path], check=True)
+    return path / "lib" / f"python{sysconfig.get_python_version()}" / "site-packages"
+
+
+def _parts_of(*names: str) -> Iterator[Path]:
+    """The folders and modules of installed distributions."""
+    for name in names:
+        files = distribution(name).files
+        assert files is not None
+        root = Path(str(distribution(name).locate_file("")))
+        tops = {file.parts[0] for file in files} - {"..", "__pycache__"}
+        yield from (root / top for top in sorted(tops) if (root / top).is_dir() or top.endswith(".py"))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from helpers.arrow_columns import file, stream
-from helpers.shipping import packed_environment, wheel_archive
+from helpers.shipping import bare_environment, packed_environment, wheel_archive
 
 from arrowipc.spark.java import NO_JAVA, find_java
 
@@ -152,13 +152,69 @@ def test_the_wheel_travels_as_an_archive_and_a_killed_executor_loses_no_row(data
     assert others(data / "written.arrow") == ["_SUCCESS"]
 
 
+def submit_with_environment(script: str, directory: Path, archive: Path) -> str:
+    """Run a script as the page on deployment says, in a directory that holds `environment`; returns what it prints.
+
+    The Python that the tests run with, its path and its PYTHONPATH have no part in it.
+    """
+    import pyspark
+
+    java = find_java()
+    if java is None:
+        pytest.skip(NO_JAVA)
+    (directory / "job.py").write_text(SESSION + script)
+    spark = Path(pyspark.__file__).parent
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "PYTHON"))}
+    done = subprocess.run(
+        [spark / "bin/spark-submit", "--archives", f"{archive}#environment", "job.py", directory, "{}"],
+        env={**inherited, "JAVA_HOME": java, "SPARK_HOME": str(spark), "PYSPARK_PYTHON": "./environment/bin/python"},
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
 def test_an_environment_travels_packed(data: Path) -> None:
-    packed = packed_environment(data)
-    # Nothing but the environment: executors would inherit the path that the tests may run with.
-    settings = {"spark.archives": f"{packed}#environment", "spark.executorEnv.PYTHONPATH": ""}
-    printed = submit(DECODE, data, settings, PYSPARK_PYTHON="./environment/bin/python")
+    """In cluster mode, too, the driver's directory holds `environment`: there Spark unpacks it."""
+    printed = submit_with_environment("print('driver', sys.executable)\n" + DECODE, data, packed_environment(data))
+    assert f"driver {data}/environment/bin/python" in printed
     paths = [line for line in printed.splitlines() if line.startswith("path ")]
     assert len(paths) == 2
-    assert all("/environment/lib/" in path for path in paths)
+    assert all("work/app-" in path and "/environment/lib/" in path for path in paths)
     for line in ("files 5 1225", "payloads 1225", "encoded 1225"):
         assert line in printed
+
+
+# Under the same path as on the driver, the executors have an environment without arrowipc.
+LACKING = """
+from arrowipc.spark import from_arrow
+frame = spark.read.format("arrowipc").load(data + "/x.arrow")
+messages = spark.read.parquet(data + "/messages.parquet")
+numbers = spark.range(3)
+for name, ask in {
+    "read": frame.count,
+    "write": lambda: numbers.write.format("arrowipc").mode("append").save(data + "/written"),
+    "decode": decode_payloads(messages, "payload", "id bigint").count,
+    "encode": encode_payloads(numbers, rows_per_payload=2).count,
+    "column": messages.select(from_arrow("payload", "id bigint")).collect,
+}.items():
+    try:
+        ask()
+    except Exception as error:
+        [said] = {line for line in str(error).splitlines() if line.startswith("ModuleNotFoundError")}
+        print(name, said)
+"""
+
+
+def test_executors_without_the_package_name_the_page_that_helps(data: Path) -> None:
+    (data / "environment").symlink_to(sys.prefix)
+    everything = submit_with_environment(LACKING, data, bare_environment(data))
+    printed = [line for line in everything.splitlines() if "ModuleNotFoundError" in line]
+    assert [line.split()[0] for line in printed] == ["read", "write", "decode", "encode", "column"]
+    for line in printed:
+        assert "environment/bin/python on" in line
+        assert "cannot import arrowipc: tasks need arrowipc, pyarrow and NumPy on every executor" in line
+        assert "docs/spark-deployment.md" in line

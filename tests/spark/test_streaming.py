@@ -482,9 +482,11 @@ def test_a_failed_batch_leaves_nothing_and_runs_again(spark: SparkSession, tmp_p
 
 def test_complete_mode_in_spark(spark: SparkSession, tmp_path: Path) -> None:
     into, out = tmp_path / "in", tmp_path / "out"
+    put(into / "first.arrow", 1, age=10)
     for number in range(2):
         put(into / f"{number}.arrow", 1, 2, number + 5)
-        counts = stream(spark, into).groupBy("id").count()
+        # The first time two batches in one run.
+        counts = stream(spark, into, maxFilesPerTrigger=1).groupBy("id").count()
         query = (
             counts.writeStream.format("arrowipc")
             .outputMode("complete")
@@ -494,4 +496,4 @@ def test_complete_mode_in_spark(spark: SparkSession, tmp_path: Path) -> None:
         )
         assert query.awaitTermination(120)
     rows_ = spark.read.format("arrowipc").load(str(out)).orderBy("id").collect()
-    assert [tuple(row) for row in rows_] == [(1, 2), (2, 2), (5, 1), (6, 1)]
+    assert [tuple(row) for row in rows_] == [(1, 3), (2, 2), (5, 1), (6, 1)]

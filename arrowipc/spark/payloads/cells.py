@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import ArrayType, StructField, StructType
 
 import arrowipc
 from arrowipc import types as at
 from arrowipc.errors import ArrowIpcError, LimitError, UnsupportedError, UsageError
 from arrowipc.schema import Field, Schema
 from arrowipc.spark.read.convert import BatchConverter, rows_without_columns, value_sizes
-from arrowipc.spark.types import TypeOptions, arrow_schema_of, find_name, schema_to_read
+from arrowipc.spark.types import TypeOptions, arrow_schema_of, arrow_type_of, find_name, schema_to_read
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -123,21 +123,28 @@ class PayloadDecoder:
     def decode(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The rows of the payloads of one batch, in batches fit for Spark."""
         cells = binary_column(batch, self._options.column)
-        others = _OtherColumns(batch, self._target, self._options)
+        yield from self._decode(cells, _OtherColumns(batch, self._target, self._options))
+
+    def decode_lists(self, cells: Any) -> Iterator[pa.Array]:
+        """The rows of each payload as a list of structs; null where a payload is null or was left out."""
+        yield from self._decode(cells, _Lists(cells, self._target))
+
+    def _decode(self, cells: Any, others: "_OtherColumns | _Lists") -> Iterator[Any]:
         count = len(cells)
         at, window = 0, count
         tried: dict[int, list[Setup]] = defaultdict(list)
         while at < count:
             if self._setup is None:
                 at = yield from self._find_setup(cells, at, others)
-                continue
-            some = cells if count - at <= window else cells.slice(0, at + window)
-            decoded = self._call(self._setup, some, at)
-            stop, switch = self._check(decoded, cells, others, tried)
-            yield from self._convert(self._setup.converter, decoded, stop, others)
-            window = SMALL_WINDOW if decoded.num_failed else min(4 * window, count)
-            self._setup = switch or self._setup
-            at = stop
+            else:
+                some = cells if count - at <= window else cells.slice(0, at + window)
+                decoded = self._call(self._setup, some, at)
+                stop, switch = self._check(decoded, cells, others, tried)
+                yield from self._convert(self._setup.converter, decoded, stop, others)
+                window = SMALL_WINDOW if decoded.num_failed else min(4 * window, count)
+                self._setup = switch or self._setup
+                at = stop
+            yield from others.finish(at)
         self._rows_before += count
 
     def _call(self, setup: Setup, cells: Any, start: int) -> "DecodedPayloads":
@@ -192,7 +199,7 @@ class PayloadDecoder:
             self._setups[schema, dictionaries] = setup
         return setup
 
-    def _find_setup(self, cells: Any, at: int, others: "_OtherColumns") -> Any:
+    def _find_setup(self, cells: Any, at: int, others: "_OtherColumns | _Lists") -> Any:
         """Take the setup of the first payload that has one; a generator that returns where to go on."""
         refused: dict[int, str] = {}
         while at < len(cells) and self._setup is None:
@@ -207,7 +214,7 @@ class PayloadDecoder:
         return at
 
     def _check(
-        self, decoded: "DecodedPayloads", cells: Any, others: "_OtherColumns", tried: dict[int, list[Setup]]
+        self, decoded: "DecodedPayloads", cells: Any, others: "_OtherColumns | _Lists", tried: dict[int, list[Setup]]
     ) -> tuple[int, Setup | None]:
         """The end of the cells whose rows are right, and the setup for the next one if it has to change."""
         for cell, error in decoded.failures:
@@ -243,15 +250,15 @@ class PayloadDecoder:
         reason = str(error).removeprefix(f"cell {row}: ")
         if self._options.on_error == "raise":
             where = f"column {self._options.column!r}, row {self._rows_before + row}{_partition()}"
-            help_ = 'on_error="skip" leaves such payloads out'
+            help_ = 'on_error="null" gives null for such payloads'
             raise type(error)(f"{where}: {reason}; {help_}") from error
         return reason
 
-    def _nulls(self, refused: Mapping[int, str], others: "_OtherColumns") -> Iterator[pa.RecordBatch]:
+    def _nulls(self, refused: Mapping[int, str], others: "_OtherColumns | _Lists") -> Iterator[pa.RecordBatch]:
         """A row of nulls for each of some cells."""
+        others.reasons.update(refused)
         if not refused or self._options.on_error != "null":
             return
-        others.reasons.update(refused)
         schema = arrow_schema_of(self._target)
         arrays = [pa.nulls(len(refused), field.type) for field in schema]
         rows = pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else rows_without_columns(len(refused))
@@ -260,12 +267,13 @@ class PayloadDecoder:
     # -- from the kernel's batches to Spark's --
 
     def _convert(
-        self, converter: BatchConverter, decoded: "DecodedPayloads", stop: int, others: "_OtherColumns"
+        self, converter: BatchConverter, decoded: "DecodedPayloads", stop: int, others: "_OtherColumns | _Lists"
     ) -> Iterator[pa.RecordBatch]:
         """Convert the rows of the cells before `stop`."""
         counts = decoded.counts.to_numpy()[: stop - decoded.start]
         ends = np.cumsum(counts)
         rows = int(ends[-1]) if len(ends) else 0
+        others.expect(decoded.start, counts)
         if not rows:
             return
         batch = converter.hand_over(decoded.batch).slice(0, rows)
@@ -350,6 +358,13 @@ class _OtherColumns:
         for begin, end in pairwise(bounds):
             yield self._one(rows.slice(begin, end - begin), parents[begin:end])
 
+    def expect(self, start: int, counts: Any) -> None:
+        """The rows bring their `parents` along."""
+
+    def finish(self, stop: int) -> Iterator[pa.RecordBatch]:
+        """Nothing is held back."""
+        return iter(())
+
     def _one(self, rows: pa.RecordBatch, parents: Any) -> pa.RecordBatch:
         arrays = list(rows.columns)
         if self._kept is not None:
@@ -359,6 +374,52 @@ class _OtherColumns:
         elif self._has_reasons:
             arrays.append(pa.nulls(len(parents), pa.string()))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+class _Lists:
+    """The decoded rows as one list per cell."""
+
+    needed = False
+
+    def __init__(self, cells: Any, target: StructType) -> None:
+        self.reasons: dict[int, str] = {}
+        self._cells = cells
+        self._type = arrow_type_of(ArrayType(target, False), "")
+        self._schema = arrow_schema_of(target)
+        self._begin = 0
+        self._rows: list[pa.RecordBatch] = []
+        self._counts = np.zeros(len(cells), np.int64)
+
+    def expect(self, start: int, counts: Any) -> None:
+        """Note how many rows come for each of some cells; of those that fail, none."""
+        self._counts[start : start + len(counts)] = counts
+
+    def around(self, rows: pa.RecordBatch, parents: Any) -> Iterator[pa.RecordBatch]:
+        """Keep rows until their cells are finished."""
+        self._rows.append(rows)
+        return iter(())
+
+    def finish(self, stop: int) -> Iterator[pa.Array]:
+        """The lists of the cells before `stop` that are not handed over yet."""
+        begin, self._begin = self._begin, stop
+        if begin == stop:
+            return
+        if len(self._rows) == 1:
+            rows = self._rows[0]
+        else:
+            rows = pa.concat_batches(self._rows) if self._rows else pa.RecordBatch.from_pylist([], self._schema)
+        self._rows = []
+        structs = pa.StructArray.from_arrays(rows.columns, fields=list(self._schema))
+        cells, counts, mask = self._cells.slice(begin, stop - begin), self._counts[begin:stop], None
+        failed = [cell - begin for cell in self.reasons if begin <= cell < stop]
+        if failed or cells.null_count:
+            counts[failed] = 0
+            missing = cells.is_null().to_numpy(zero_copy_only=False)
+            missing[failed] = True
+            mask = pa.array(missing)
+        offsets = np.zeros(stop - begin + 1, np.int32)
+        np.cumsum(counts, out=offsets[1:])
+        yield pa.ListArray.from_arrays(pa.array(offsets), structs, type=self._type, mask=mask)
 
 
 def nullable(schema: StructType) -> StructType:

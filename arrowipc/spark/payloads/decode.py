@@ -10,6 +10,7 @@ import arrowipc
 from arrowipc.errors import ArrowIpcError, UsageError
 from arrowipc.schema import Schema
 from arrowipc.spark.payloads.cells import DecodeOptions, OnError, PayloadDecoder, binary_column, nullable
+from arrowipc.spark.shipping import shipped
 from arrowipc.spark.types import TypeOptions, arrow_schema_of, as_schema, find_name, to_spark_schema
 from arrowipc.spark.unify import merge_fields
 
@@ -110,11 +111,11 @@ def decode_payloads(
     )
     if schema is None:
         schema = infer_schema(df, column, types, sample)
-    elif isinstance(schema, str):
-        schema = st.StructType.fromDDL(schema)
-    wanted = _wanted(schema, columns, types)
+    wanted = wanted_columns(schema, columns, types)
     source = df.select(*map(quoted, dict.fromkeys((column, *keep))))
-    output = _output(source.schema, keep, wanted.target, on_error, error_column)
+    fields = source.schema.fields
+    kept = [fields[find_name(name, source.columns, "the data frame")] for name in keep]
+    output = output_schema(kept, wanted.target, on_error, error_column)
 
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return _decoded(batches, wanted, options)
@@ -178,7 +179,7 @@ def decode_payload_batches(
     checked = DecodeOptions(
         column, list(keep), on_error, error_column, types, validate, rows_per_batch, bytes_per_batch
     )
-    return _decoded(batches, _wanted(schema, columns, types), checked)
+    return _decoded(batches, wanted_columns(schema, columns, types), checked)
 
 
 class Wanted(NamedTuple):
@@ -188,8 +189,11 @@ class Wanted(NamedTuple):
     given: Schema | None
 
 
-def _wanted(schema: Any, columns: Sequence[str] | None, options: TypeOptions) -> Wanted:
+def wanted_columns(schema: Any, columns: Sequence[str] | None, options: TypeOptions) -> Wanted:
+    """The columns that a schema, or some columns of an Arrow schema, ask for; DDL is read on the driver only."""
     given = None
+    if isinstance(schema, str):
+        schema = st.StructType.fromDDL(schema)
     if isinstance(schema, st.StructType):
         target = schema
     else:
@@ -231,15 +235,13 @@ def narrowed(schema: st.StructType, columns: Sequence[str]) -> st.StructType:
     return st.StructType(fields)
 
 
-def _output(
-    source: st.StructType,
-    keep: Sequence[str],
+def output_schema(
+    kept: Sequence[st.StructField],
     target: st.StructType,
     on_error: OnError,
     error_column: str | None,
 ) -> st.StructType:
     """The schema of the kept columns, the decoded ones, and the reasons."""
-    kept = [source.fields[find_name(name, source.names, "the data frame")] for name in keep]
     for field in kept:
         if isinstance(field.dataType, st.YearMonthIntervalType | st.CalendarIntervalType):
             raise UsageError(
@@ -272,12 +274,12 @@ def map_in_arrow(df: "DataFrame", function: Any, schema: st.StructType) -> "Data
     """``df.mapInArrow``, also for columns with a dot in their names, for which Spark's fails."""
     names = df.columns
     if not any("." in name for name in names):
-        return df.mapInArrow(function, schema)
+        return df.mapInArrow(shipped(function), schema)
 
     def renamed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from function(batch.rename_columns(names) for batch in batches)
 
-    return df.toDF(*(f"c{index}" for index in range(len(names)))).mapInArrow(renamed, schema)
+    return df.toDF(*(f"c{index}" for index in range(len(names)))).mapInArrow(shipped(renamed), schema)
 
 
 # -- the schema of payloads that nobody described ------------------------------------------------------------
@@ -300,7 +302,7 @@ def infer_schema(df: "DataFrame", column: str, options: TypeOptions, sample: int
 
     payload = quoted(column)
     source = df.select(payload.alias("payload")).where(payload.isNotNull())
-    found = source.mapInArrow(schemas, "schema binary, problem string").head(sample)
+    found = source.mapInArrow(shipped(schemas), "schema binary, problem string").head(sample)
     if not found:
         raise UsageError(f"column {column!r} holds no payload to take the schema from; pass schema=")
     readable = [row["schema"] for row in found if row["schema"] is not None]

@@ -327,7 +327,7 @@ class _Split:
         if not self.columns:
             raise UsageError("all columns are keys, so the payloads would be empty; pass keep_keys=True")
         # Without the metadata of fields, which is Spark's own.
-        self.rows = pa.schema([pa.field(f.name, _utc(f.type), f.nullable) for f in schema])
+        self.rows = pa.schema([pa.field(f.name, in_utc(f.type), f.nullable) for f in schema])
         wanted = {find_name(name, names, "the data frame") for name in dictionary_columns}
         for index in sorted(wanted):
             if index not in self.columns:
@@ -346,11 +346,11 @@ class _Split:
             )
 
 
-def _utc(type_: pa.DataType) -> pa.DataType:
+def in_utc(type_: pa.DataType) -> pa.DataType:
     """The type with UTC in place of the session's time zone: the instants are the same."""
     if pa.types.is_timestamp(type_):
         return pa.timestamp(type_.unit, "UTC") if type_.tz else type_
-    return _rebuilt(type_, _utc)
+    return _rebuilt(type_, in_utc)
 
 
 def _large(type_: pa.DataType) -> pa.DataType:

@@ -18,6 +18,7 @@ from arrowipc.schema import Schema
 from arrowipc.spark.options import ReadOptions
 from arrowipc.spark.read.planning import Layout, Slice, plan
 from arrowipc.spark.read.windows import Window, windows
+from arrowipc.spark.shipping import Shipped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,7 +35,7 @@ log: logging.Logger = logging.getLogger("arrowipc.spark")
 LARGE = 64 << 20
 
 
-class ArrowIpcReader(DataSourceReader):
+class ArrowIpcReader(Shipped, DataSourceReader):
     """Plans the partitions of a read on the driver, and reads them on the executors."""
 
     def __init__(self, schema: "StructType", options: ReadOptions) -> None:

@@ -25,7 +25,7 @@ SMALLEST_PARTITION = 4 * MIB
 LARGEST_PARTITION = 128 * MIB
 # What opening one more file costs, in bytes. Spark's own default, 4 MiB, is made for Parquet, whose footers and
 # pages take longer; ten thousand small files would become hundreds of tasks.
-OPEN_COST = MIB // 8
+OPEN_COST = MIB // 16
 # Pieces of about so many to a partition are shared out evenly.
 PIECES = 8
 # Remote files that are looked at together: their cost is waiting.

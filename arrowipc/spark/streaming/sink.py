@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
+from arrowipc.spark.shipping import Shipped
 from arrowipc.spark.write.commit import begin_write
 from arrowipc.spark.write.job import Job
 from arrowipc.spark.write.task import HIDDEN, Written, part_files
@@ -31,7 +32,7 @@ QUERY_PROPERTY = "sql.streaming.queryId"
 BATCH_PROPERTY = "streaming.sql.batchId"
 
 
-class ArrowIpcStreamWriter(DataSourceStreamArrowWriter):
+class ArrowIpcStreamWriter(Shipped, DataSourceStreamArrowWriter):
     """Writes the micro-batches of one query to a directory, each row exactly once.
 
     Spark makes one for the tasks of each micro-batch and another for its commit; what they have in common are

@@ -36,6 +36,7 @@ from arrowipc.errors import UnsupportedError, UsageError
 from arrowipc.read.files import passes
 from arrowipc.spark.options import ReadOptions, check_names, count
 from arrowipc.spark.read.partitions import ArrowIpcReader
+from arrowipc.spark.shipping import Shipped
 from arrowipc.spark.write.storage import Entry, open_storage
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def digest(name: str) -> str:
     return base64.urlsafe_b64encode(found).decode("ascii")
 
 
-class ArrowIpcStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class ArrowIpcStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads the files that appear in a directory, at any depth, as a stream."""
 
     def __init__(self, schema: "StructType", options: Mapping[str, str]) -> None:

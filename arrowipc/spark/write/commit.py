@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from arrowipc.errors import UsageError
+from arrowipc.spark.shipping import Shipped
 from arrowipc.spark.write.job import Job
 from arrowipc.spark.write.options import WriteOptions, file_schema
 from arrowipc.spark.write.storage import Storage, open_storage
@@ -30,7 +31,7 @@ SUCCESS = "_SUCCESS"
 ARROW_SUFFIXES = (".arrow", ".arrows", ".feather", ".ipc")
 
 
-class ArrowIpcWriter(DataSourceArrowWriter):
+class ArrowIpcWriter(Shipped, DataSourceArrowWriter):
     """Writes a data frame to a directory of Arrow IPC files or streams.
 
     Made on the driver, where everything that can be wrong with the options, the types and the path is found
@@ -88,7 +89,7 @@ class ArrowIpcWriter(DataSourceArrowWriter):
             raise
         # The data are complete and known to be: what is missing beside them is no reason to say otherwise.
         with suppress(OSError):
-            storage.make_empty_file(SUCCESS)
+            storage.create(SUCCESS, b"")
             self._clean()
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -100,8 +101,8 @@ class ArrowIpcWriter(DataSourceArrowWriter):
             self._storage.remove_if_empty()
 
     def _take_back(self) -> None:
-        if self._job.take_back() and self._succeeded and not self._storage.exists(SUCCESS):
-            self._storage.make_empty_file(SUCCESS)
+        if self._job.take_back() and self._succeeded:
+            self._storage.create(SUCCESS, b"")
 
     def _clean(self) -> None:
         """Remove the job's directory, with the files of attempts that failed or came second."""

@@ -51,7 +51,9 @@ def change(storage: Storage, update: Callable[[Ledger], Ledger]) -> Ledger:
         if mine in now.chain:
             with suppress(OSError):
                 for name in storage.names(LEDGER):
-                    if (number := entry_number(name)) is not None and number <= now.number - KEPT:
+                    # Also of entries that their makers did not finish.
+                    number = entry_number(name.lstrip(".")[: len(entry_name(0))])
+                    if number is not None and number <= now.number - KEPT:
                         storage.remove(f"{LEDGER}/{name}")
             return now
         new = replace(update(now), number=now.number + 1, chain=(*now.chain[1 - CHAIN :], mine))
@@ -72,7 +74,7 @@ def without(now: Ledger, *jobs: str) -> Ledger:
     return replace(
         now,
         started={job: since for job, since in now.started.items() if job not in jobs},
-        dropped={job: since for job, since in now.dropped.items() if job not in jobs},
+        dropped=tuple([job for job in now.dropped if job not in jobs]),
         ended=(*now.ended, *[(now.number + 1, job) for job in jobs])[-ENDED:],
     )
 
@@ -111,10 +113,8 @@ class Job:
         def started(now: Ledger) -> Ledger:
             self._check(now)
             # An earlier attempt at the same micro-batch: whoever makes it is dead, or will not finish it.
-            dead[:] = [job for job in now.started if job[:16] == self.id[:16] and job != self.id]
-            kept = {job: since for job, since in now.started.items() if job not in dead}
-            dropped = {**now.dropped, **{job: now.started[job] for job in dead}}
-            return replace(now, started={**kept, self.id: int(time.time())}, dropped=dropped)
+            dead[:] = [job for job in {*now.started} - {*now.dropped} if job[:16] == self.id[:16] and job != self.id]
+            return replace(now, started={**now.started, self.id: int(time.time())}, dropped=(*now.dropped, *dead))
 
         change(self._storage, started)
         self._remove(*dead)
@@ -147,11 +147,11 @@ class Job:
 
         def finished(now: Ledger) -> Ledger:
             self._check(now)
-            if self.id not in now.started or now.queries.get(query, -1) >= batch:
-                raise self._refused("an overwrite dropped it, or another run of the query was faster")
-            new, number = replace(without(now, self.id), committed=now.number + 1), now.number + 1
+            if self.id not in {*now.started} - {*now.dropped} or now.queries.get(query, -1) >= batch:
+                raise self._refused("an overwrite or vacuum dropped it, or another run of the query was faster")
+            new = replace(without(now, self.id), committed=now.number + 1)
             if self._overwrite:
-                new = replace(new, overwritten=number, started={}, dropped={**new.dropped, **new.started}, replaced=old)
+                new = replace(new, overwritten=new.committed, dropped=(*new.started,), replaced=old)
             if query:
                 others = {name: last for name, last in now.queries.items() if name != query}
                 new = replace(new, queries=dict([*others.items(), (query, batch)][-QUERIES:]))
@@ -177,7 +177,7 @@ class Job:
     def take_back(self) -> bool:
         """Remove what came into place of a job that will not finish; False if it did, or never started."""
         now = self._storage.ledger()
-        if now is None or self.id not in {**now.started, **now.dropped}:
+        if now is None or self.id not in now.started:
             return False
         self._remove(self.id)
         change(self._storage, lambda now: without(now, self.id))

@@ -15,7 +15,6 @@ from arrowipc.read.files import check_link, files_below, files_in_system, is_hid
 from arrowipc.read.ledger import Ledger, local_ledger, remote_ledger
 from arrowipc.read.remote import find_system
 from arrowipc.spark.options import flag, storage_options
-from arrowipc.write.atomic_file import NewFile
 
 __all__ = ["Entry", "Storage", "open_storage"]
 
@@ -77,7 +76,7 @@ class Storage(Protocol):
         """Which of the files count, and who is writing; see `arrowipc.read.ledger`."""
 
     def newest(self, name: str) -> int:
-        """When something in a directory, or the file of that name, was last modified; see `Entry`."""
+        """When something in a directory was last modified, as `Entry` has it; 0: not known."""
 
     def is_file(self) -> bool:
         """Whether the root itself is a file."""
@@ -97,9 +96,6 @@ class Storage(Protocol):
 
     def sink(self, name: str) -> AbstractContextManager[Any]:
         """What a writer of arrowipc can be given to make a file; the writer is closed within the block."""
-
-    def make_empty_file(self, name: str) -> None:
-        """Make a file without bytes, and wait until it is on the disk."""
 
     def create(self, name: str, data: bytes) -> bool:
         """Make a file that appears with all its bytes, and is on the disk; False if there is one of that name."""
@@ -146,12 +142,11 @@ class _Local(Storage):
         return local_ledger(self.root)
 
     def newest(self, name: str) -> int:
-        above = self.path(name)
-        paths = [above, *[os.path.join(at, each) for at, folders, files in os.walk(above) for each in folders + files]]
         times = [0]
-        for path in paths:
-            with suppress(FileNotFoundError):
-                times.append(os.lstat(path).st_mtime_ns // 1000)
+        for at, _, files in os.walk(self.path(name)):
+            for path in (at, *[os.path.join(at, file) for file in files]):
+                with suppress(FileNotFoundError):
+                    times.append(os.lstat(path).st_mtime_ns // 1000)
         return max(times)
 
     def _relative(self, path: str) -> str:
@@ -187,12 +182,9 @@ class _Local(Storage):
     def sink(self, name: str) -> Iterator[Any]:
         yield self.path(name)
 
-    def make_empty_file(self, name: str) -> None:
-        NewFile(self.path(name), durable=True).commit()
-
     def create(self, name: str, data: bytes) -> bool:
         path = self.path(name)
-        temporary = os.path.join(os.path.dirname(path), f".{uuid.uuid4().hex}.tmp")
+        temporary = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.{uuid.uuid4().hex}.tmp")
         try:
             with open(temporary, "xb") as file:
                 file.write(data)
@@ -201,7 +193,7 @@ class _Local(Storage):
             try:
                 os.link(temporary, path)
             except OSError as error:
-                if error.errno == errno.EEXIST or os.path.lexists(path):
+                if os.path.lexists(path) or not os.path.lexists(temporary):  # who is so late is cleaned up behind
                     return False
                 # Where there are no hard links, of two jobs that commit in the same instant one may be lost.
                 if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS):
@@ -305,9 +297,6 @@ class _Remote(Storage):
     def sink(self, name: str) -> Iterator[Any]:
         with self._system.open(self._at(name), "wb") as file:
             yield file
-
-    def make_empty_file(self, name: str) -> None:
-        self._system.pipe_file(self._at(name), b"")
 
     def create(self, name: str, data: bytes) -> bool:
         if self.exists(name):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from arrowipc.read.ledger import LEDGER, Ledger
+from arrowipc.read.ledger import Ledger
 from arrowipc.spark.write.job import change, remove_old, without
 from arrowipc.spark.write.storage import open_storage
 from arrowipc.spark.write.task import HIDDEN
@@ -58,38 +58,27 @@ def vacuum(
     storage = open_storage(path, options)
     until = time.time() - retention_hours * 3600
     ledger = storage.ledger() or Ledger()
-    dead = [job for job, since in {**ledger.started, **ledger.dropped}.items() if since <= until]
+    dead = [job for job, since in ledger.started.items() if since <= until]
     folders = [f"{HIDDEN}/{name}" for name in sorted(storage.names(HIDDEN))]
-    torn = [f"{LEDGER}/{name}" for name in sorted(storage.names(LEDGER)) if name.endswith(".tmp")]
-    folders, torn = (
-        [name for name in names if name[len(HIDDEN) + 1 :] in dead or 0 < storage.newest(name) <= until * 1_000_000]
-        for names in (folders, torn)
-    )
-    if not dry_run and dead:  # one that is not dead finds that it cannot commit
-        change(storage, lambda now: _dropped(now, dead))
-    if not dry_run:
-        for name in folders:
-            storage.remove_tree(name)
-        storage.remove_if_empty(HIDDEN)
-    # Only now: nobody moves another file of theirs into place.
-    left = [
-        name
-        for name, modified in (storage.replaceable() if dead or ledger.replaced else {}).items()
-        if ledger.replaced.get(name) == modified or any(job in name for job in dead)
+    folders = [
+        name for name in folders if name[len(HIDDEN) + 1 :] in dead or 0 < storage.newest(name) <= until * 1_000_000
     ]
-    if not dry_run:
-        remove_old(storage, [*left, *torn])
-    if not dry_run and (dead or ledger.replaced):
-        change(storage, lambda now: _forgotten(now, dead, ledger.replaced))
-    return [storage.path(name) for name in [*folders, *torn, *left]]
 
+    def left() -> list[str]:
+        found = storage.replaceable().items() if dead or ledger.replaced else ()
+        return [n for n, time in found if ledger.replaced.get(n) == time or any(job in n for job in dead)]
 
-def _dropped(now: Ledger, jobs: list[str]) -> Ledger:
-    dropped = {job: since for job, since in now.started.items() if job in jobs}
-    started = {job: since for job, since in now.started.items() if job not in jobs}
-    return replace(now, started=started, dropped={**now.dropped, **dropped})
-
-
-def _forgotten(now: Ledger, jobs: list[str], replaced: Mapping[str, int]) -> Ledger:
-    kept = {name: when for name, when in now.replaced.items() if replaced.get(name) != when}
-    return replace(without(now, *jobs), replaced=kept)
+    if dry_run:
+        return [storage.path(name) for name in [*folders, *left()]]
+    if dead:  # one that is not dead finds that it cannot commit
+        change(storage, lambda now: replace(now, dropped=(*{*now.dropped, *dead} & {*now.started},)))
+    for name in folders:
+        storage.remove_tree(name)
+    storage.remove_if_empty(HIDDEN)
+    # Only now: nobody moves another file of theirs into place.
+    files = left()
+    remove_old(storage, files)
+    if dead or ledger.replaced:
+        gone = ledger.replaced.items()
+        change(storage, lambda now: replace(without(now, *dead), replaced=dict(now.replaced.items() - gone)))
+    return [storage.path(name) for name in [*folders, *files]]

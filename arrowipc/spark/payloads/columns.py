@@ -1,0 +1,331 @@
+"""Column functions: payload cells as arrays of structs, and rows as payload cells, in queries and in SQL."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import types as st
+
+import arrowipc
+from arrowipc.errors import UsageError
+from arrowipc.spark.payloads.cells import DecodeOptions, OnError, PayloadDecoder
+from arrowipc.spark.payloads.decode import (
+    DEFAULT_BYTES_PER_BATCH,
+    DEFAULT_ROWS_PER_BATCH,
+    output_schema,
+    wanted_columns,
+)
+from arrowipc.spark.payloads.encode import COLUMN_OVERHEAD, PAYLOAD_OVERHEAD, in_utc
+from arrowipc.spark.read.convert import WithSchema
+from arrowipc.spark.shipping import needing, packed, shipped
+from arrowipc.spark.types import TypeOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+__all__ = ["FromArrowOptions", "from_arrow", "from_arrow_udf", "from_arrow_udtf", "to_arrow", "to_arrow_udf"]
+
+# What Spark marks a struct with that is another type of its own.
+MARKS = (b"variant", b"geometry", b"geography")
+
+
+class FromArrowOptions(TypedDict, total=False):
+    """The options of :func:`from_arrow`, as of :func:`decode_payloads`."""
+
+    columns: Sequence[str] | None
+    on_error: Literal["raise", "null"]
+    nanoseconds: str
+    unsupported: str
+    validate: Literal["none", "full", "strict"]
+
+
+def from_arrow(column: "Column | str", schema: Any, **options: Unpack[FromArrowOptions]) -> "Column":
+    """The rows of each Arrow IPC payload as an array of structs, as ``from_json`` and ``from_avro`` give them.
+
+    Parameters
+    ----------
+    column : Column or str
+        Binary; each cell is a whole stream or a whole file, or null, which stays null.
+    schema : StructType, str or Arrow schema
+        Columns wanted from the payloads, as for :func:`decode_payloads`; ``decode_payloads(df, ...).schema`` finds
+        out what there is.
+    columns : sequence of str, optional
+        Some columns of an Arrow schema.
+    on_error : {"raise", "null"}
+        Stop at a payload that cannot be read, or give null for it.
+    nanoseconds, unsupported, validate
+        As for :func:`decode_payloads`.
+
+    Returns
+    -------
+    pyspark.sql.Column
+        Of type ``array<struct<...>>``; ``inline`` makes rows of it, beside the other columns of its row.
+
+    Raises
+    ------
+    UsageError
+        For arguments that are not as described, and for PySpark older than 4.1.
+    ArrowIpcError
+        On the executors, for a broken payload; the text gives its row and partition.
+
+    Notes
+    -----
+    An array is one value, so a task holds the rows of a payload as a whole.
+
+    Examples
+    --------
+    >>> rows = from_arrow("payload", "id bigint, price double")                         # doctest: +SKIP
+    >>> messages.select("topic", F.inline(rows))                                        # doctest: +SKIP
+    """
+    # Both kinds of Column, classic and Connect, show their expression in the same way.
+    name = column if isinstance(column, str) else str(column).removeprefix("Column<'").removesuffix("'>")
+    rows: Column = _from_arrow(name, schema, **options)(column)
+    return rows
+
+
+def from_arrow_udf(schema: Any, **options: Unpack[FromArrowOptions]) -> Any:
+    """:func:`from_arrow` as a function for SQL.
+
+    Parameters
+    ----------
+    schema, **options
+        As for :func:`from_arrow`.
+
+    Returns
+    -------
+    user-defined function
+        For ``spark.udf.register``.
+
+    Examples
+    --------
+    >>> spark.udf.register("prices_of", from_arrow_udf("id bigint, price double"))       # doctest: +SKIP
+    >>> spark.sql("SELECT topic, inline(prices_of(payload)) FROM messages")              # doctest: +SKIP
+    """
+    return _from_arrow("payload", schema, **options)
+
+
+def _from_arrow(
+    name: str,
+    schema: Any,
+    *,
+    columns: Sequence[str] | None = None,
+    on_error: Literal["raise", "null"] = "raise",
+    nanoseconds: str = "error",
+    unsupported: str = "error",
+    validate: Literal["none", "full", "strict"] = "full",
+) -> Any:
+    if on_error not in ("raise", "null"):
+        raise UsageError(f"on_error: expected 'raise' or 'null', found {on_error!r}: a column leaves no row out")
+    types = TypeOptions.of({"nanoseconds": nanoseconds, "unsupported": unsupported})
+    wanted = wanted_columns(schema, columns, types)
+    # The decoder leaves broken payloads out, and says which; the array of such a cell is null.
+    inner: OnError = "raise" if on_error == "raise" else "skip"
+    options = _options(name, inner, types, validate)
+
+    def from_arrow(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        decoder = PayloadDecoder(wanted.target, wanted.given, options)
+        for cells in batches:
+            yield from decoder.decode_lists(cells)
+
+    return _arrow_udf(from_arrow, st.ArrayType(wanted.target, False))
+
+
+def _options(name: str, on_error: OnError, types: TypeOptions, validate: Any, why: str | None = None) -> DecodeOptions:
+    return DecodeOptions(name, [], on_error, why, types, validate, DEFAULT_ROWS_PER_BATCH, DEFAULT_BYTES_PER_BATCH)
+
+
+def _arrow_udf(function: Any, type_: st.DataType) -> Any:
+    with needing("4.1", function.__name__):
+        from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
+    wrapped = shipped(function)
+    wrapped.__annotations__ = {"batches": Iterator[pa.Array], "return": Iterator[pa.Array]}
+    return arrow_udf(wrapped, type_)
+
+
+def from_arrow_udtf(
+    schema: Any,
+    *,
+    columns: Sequence[str] | None = None,
+    on_error: OnError = "raise",
+    error_column: str | None = None,
+    nanoseconds: str = "error",
+    unsupported: str = "error",
+    validate: Literal["none", "full", "strict"] = "full",
+) -> Any:
+    """:func:`decode_payloads` as a table function for SQL: one row per row of a payload.
+
+    Spark has no lateral joins with such functions: ``inline`` of :func:`from_arrow_udf` keeps other columns.
+
+    Parameters
+    ----------
+    schema, columns, on_error, error_column, nanoseconds, unsupported, validate
+        As for :func:`decode_payloads`; without a schema, Spark could not know what the function returns.
+
+    Returns
+    -------
+    user-defined table function
+        For ``spark.udtf.register``; its argument is a table with one binary column.
+
+    Raises
+    ------
+    UsageError
+        For arguments that are not as described, and for PySpark older than 4.1.
+
+    Examples
+    --------
+    >>> spark.udtf.register("prices", from_arrow_udtf("id bigint, price double"))         # doctest: +SKIP
+    >>> spark.sql("SELECT * FROM prices(TABLE(SELECT payload FROM messages))")           # doctest: +SKIP
+    """
+    with needing("4.1", "from_arrow_udtf"):
+        from pyspark.sql.functions import arrow_udtf
+    types = TypeOptions.of({"nanoseconds": nanoseconds, "unsupported": unsupported})
+    wanted = wanted_columns(schema, columns, types)
+    options = _options("payload", on_error, types, validate, error_column)
+
+    def start() -> Any:
+        decoder = PayloadDecoder(wanted.target, wanted.given, options)
+        return lambda given: decoder.decode(_payloads_of(given))
+
+    unpack = packed(start)
+
+    class FromArrow:
+        def __init__(self) -> None:
+            self.decode = unpack()()
+
+        def eval(self, table: Any) -> Any:
+            return self.decode(table)
+
+    return arrow_udtf(FromArrow, returnType=output_schema([], wanted.target, on_error, error_column))
+
+
+def _payloads_of(given: Any) -> pa.RecordBatch:
+    """The only binary column of a table, or the payloads that a query gave instead of a table."""
+    if isinstance(given, pa.RecordBatch):
+        binary = [i for i, type_ in enumerate(given.schema.types) if type_ in (pa.binary(), pa.large_binary())]
+        if len(binary) != 1:
+            raise UsageError(
+                f"expected a table with one binary column, found the columns {', '.join(given.schema.names)}; say "
+                "which one has the payloads: TABLE(SELECT payload FROM ...)"
+            )
+        given = given.column(binary[0])
+    return pa.record_batch({"payload": given})
+
+
+# -- rows as payloads ----------------------------------------------------------------------------------------
+
+
+def to_arrow(
+    *columns: "Column | str",
+    with_schema: bool = True,
+    compression: Literal["lz4", "zstd"] | None = None,
+    compression_level: int | None = None,
+) -> "Column":
+    """Each row's columns as one Arrow IPC payload, the inverse of :func:`from_arrow`.
+
+    Parameters
+    ----------
+    *columns : Column or str
+        One array of structs: its elements become the rows of the payload. One struct, or several columns: a payload
+        of one row, which is much for so little (300 bytes and 150 per column); see :func:`encode_payloads`.
+    with_schema, compression, compression_level
+        As for :func:`encode_payloads`.
+
+    Returns
+    -------
+    pyspark.sql.Column
+        Binary; null where a single array or struct is null. All columns of the payloads may be null.
+
+    Raises
+    ------
+    UsageError
+        For arguments that are not as described, and for PySpark older than 4.1; on the executors for types that
+        no payload can hold.
+
+    Examples
+    --------
+    >>> rows = F.collect_list(F.struct("id", "price"))                                   # doctest: +SKIP
+    >>> prices.groupBy("topic").agg(rows.alias("rows")).select("topic", to_arrow("rows"))  # doctest: +SKIP
+    """
+    from pyspark.sql import functions as F
+
+    if not columns:
+        raise UsageError("to_arrow: give the columns that go into the payloads")
+    codec = {"with_schema": with_schema, "compression": compression, "compression_level": compression_level}
+    payload: Column = _to_arrow(codec)(F.struct(*columns))
+    return payload
+
+
+def to_arrow_udf(
+    *,
+    with_schema: bool = True,
+    compression: Literal["lz4", "zstd"] | None = None,
+    compression_level: int | None = None,
+) -> Any:
+    """:func:`to_arrow` as a function for SQL, of one argument: an array of structs, or a struct.
+
+    Parameters
+    ----------
+    with_schema, compression, compression_level
+        As for :func:`encode_payloads`.
+
+    Returns
+    -------
+    user-defined function
+        For ``spark.udf.register``.
+
+    Examples
+    --------
+    >>> spark.udf.register("to_arrow", to_arrow_udf())                                   # doctest: +SKIP
+    >>> spark.sql("SELECT to_arrow(collect_list(struct(id, price))) FROM prices GROUP BY topic")  # doctest: +SKIP
+    """
+    return _to_arrow({"with_schema": with_schema, "compression": compression, "compression_level": compression_level})
+
+
+def _to_arrow(codec: dict[str, Any]) -> Any:
+    # Tried without rows: what the encoder refuses is refused here.
+    arrowipc.encode_payloads(arrowipc.RecordBatch.from_pydict({"x": []}), rows_per_payload=1, **codec)
+
+    def to_arrow(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        for cells in batches:
+            yield from _encoded(cells, codec)
+
+    return _arrow_udf(to_arrow, st.BinaryType())
+
+
+def _encoded(cells: pa.Array, codec: dict[str, Any]) -> Iterator[pa.Array]:
+    """The payloads of the cells, in pieces of about `DEFAULT_BYTES_PER_BATCH`."""
+    if pa.types.is_struct(cells.type) and cells.type.num_fields == 1:
+        only = cells.type.field(0).type
+        if pa.types.is_struct(only) or (pa.types.is_list(only) and pa.types.is_struct(only.value_type)):
+            cells = cells.flatten()[0]
+    type_ = cells.type.value_type if pa.types.is_list(cells.type) else cells.type
+    if not pa.types.is_struct(type_):
+        raise UsageError(f"to_arrow: expected a struct or an array of structs, found {cells.type}; use struct(...)")
+    schema = pa.schema([pa.field(field.name, _payload_type(field, field.name)) for field in type_])
+    payload_bytes = cells.nbytes / max(len(cells), 1) + PAYLOAD_OVERHEAD + COLUMN_OVERHEAD * len(schema)
+    step = max(1, int(DEFAULT_BYTES_PER_BATCH / payload_bytes))
+    for start in range(0, len(cells), step):
+        some = cells.slice(start, step)
+        rows, offsets = some, np.arange(len(some) + 1)
+        if pa.types.is_list(some.type):
+            rows, offsets = some.values, some.offsets.to_numpy()
+            rows, offsets = rows.slice(offsets[0], offsets[-1] - offsets[0]), offsets - offsets[0]
+        batch = pa.RecordBatch.from_arrays(rows.flatten(), names=schema.names)
+        source = arrowipc.RecordBatch.from_arrow(WithSchema(batch, schema))
+        payloads = pa.array(arrowipc.encode_payloads(source, offsets, **codec))
+        yield pc.if_else(some.is_valid(), payloads, None) if some.null_count else payloads
+
+
+def _payload_type(field: pa.Field, path: str) -> pa.DataType:
+    """The type of a column in payloads, in UTC; an error for what Spark marks as a type of its own."""
+    for index in range(field.type.num_fields):
+        child = field.type.field(index)
+        mark = next((mark.decode() for mark in MARKS if mark in (child.metadata or {})), None)
+        if mark is not None:
+            raise UsageError(
+                f"to_arrow: column {path!r} is a {mark}, which payloads cannot hold; cast it or leave it out"
+            )
+        _payload_type(child, f"{path}.{child.name}")
+    return in_utc(field.type)

@@ -1,0 +1,186 @@
+"""Column functions: from_arrow gives the rows that decode_payloads gives, and to_arrow is its inverse."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from helpers.arrow_columns import everything, expected, stream
+from hypothesis import given, settings, strategies as st_
+
+import arrowipc
+from arrowipc.errors import UsageError
+from arrowipc.spark import (
+    decode_payload_batches,
+    decode_payloads,
+    from_arrow,
+    from_arrow_udf,
+    from_arrow_udtf,
+    to_arrow,
+    to_arrow_udf,
+    to_spark_schema,
+)
+from arrowipc.spark.payloads.cells import DecodeOptions, PayloadDecoder
+from arrowipc.spark.types import TypeOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+DDL = "id bigint, word string"
+SMALL = pa.record_batch({"id": [1, 2, 3], "word": ["a", None, "c"]})
+BARE = SMALL.slice(1, 1)
+SCHEMA = to_spark_schema(SMALL.schema)
+
+
+def lists(cells: pa.Array, on_error: Any = "skip", most: int = 10_000) -> list[Any]:
+    options = DecodeOptions("payload", [], on_error, None, TypeOptions(), "full", most, 1 << 24)
+    decoder = PayloadDecoder(SCHEMA, None, options)
+    found = list(decoder.decode_lists(cells))
+    assert sum(map(len, found)) == len(cells)
+    for array in found:
+        array.validate(full=True)
+    return [each for array in found for each in array.to_pylist()]
+
+
+@settings(max_examples=40)
+@given(
+    st_.lists(st_.sampled_from([None, b"junk", stream(SMALL), stream(SMALL.slice(0, 0)), stream(BARE)]), max_size=12),
+    st_.integers(1, 12),
+)
+def test_each_cell_has_the_rows_of_its_payload(payloads: list[bytes | None], most: int) -> None:
+    cells = pa.array(payloads, pa.binary())
+
+    def alone(payload: bytes | None) -> Any:
+        if payload is None or payload == b"junk":
+            return None
+        batches = decode_payload_batches([pa.record_batch({"p": pa.array([payload])})], "p", SCHEMA)
+        return [row for batch in batches for row in batch.to_pylist()]
+
+    assert lists(cells, most=most) == [alone(payload) for payload in payloads]
+    assert lists(pa.concat_arrays([cells[:1], cells]).slice(len(cells[:1]))) == lists(cells)
+
+
+def frame(spark: SparkSession, *payloads: bytes | None) -> DataFrame:
+    names = [f"host{row}" for row in range(len(payloads))]
+    table = pa.table({"host": names, "payload": pa.array(payloads, pa.binary())})
+    return spark.createDataFrame(table).coalesce(1)
+
+
+def test_every_type_in_select_and_with_column(spark: SparkSession) -> None:
+    from pyspark.sql import functions as F
+
+    batch = everything()
+    messages = frame(spark, stream(batch), None, stream(batch.slice(1)))
+    column = from_arrow("payload", batch.schema)
+    found = messages.withColumn("rows", column).select("host", F.inline("rows"))
+    wanted = decode_payloads(messages, "payload", batch.schema, keep=["host"])
+    assert found.schema.simpleString() == wanted.schema.simpleString()
+    assert found.collect() == wanted.collect()
+    arrays = [row.rows for row in messages.select(column.alias("rows")).collect()]
+    assert arrays[1] is None
+    assert len(arrays[0] + arrays[2]) == len(expected() + expected()[1:])
+
+
+def test_broken_payloads(spark: SparkSession) -> None:
+    from pyspark.errors import PySparkException
+
+    messages = frame(spark, stream(SMALL), b"garbage", None)
+    with pytest.raises(PySparkException, match=r"column 'payload', row 1 of partition 0: .*on_error=\"null\" gives"):
+        messages.select(from_arrow(messages.payload, DDL)).collect()
+    found = messages.select(from_arrow("payload", DDL, on_error="null").alias("rows")).collect()
+    assert [row.rows and len(row.rows) for row in found] == [3, None, None]
+    with pytest.raises(UsageError, match="on_error: expected 'raise' or 'null', found 'skip'"):
+        from_arrow("payload", DDL, on_error="skip")  # type: ignore[arg-type]
+
+
+def test_bare_messages_and_some_columns(spark: SparkSession) -> None:
+    cells = arrowipc.encode_payloads(SMALL, rows_per_payload=2, with_schema=False)
+    messages = frame(spark, *pa.array(cells).to_pylist())
+    found = messages.select(from_arrow("payload", SMALL.schema, columns=["word"]).alias("rows"))
+    assert [[row.word for row in each.rows] for each in found.collect()] == [["a", None], ["c"]]
+
+
+def test_in_sql(spark: SparkSession) -> None:
+    frame(spark, stream(SMALL), None, stream(BARE)).createOrReplaceTempView("messages_in_sql")
+    spark.udf.register("small_rows", from_arrow_udf(DDL))
+    spark.udf.register("to_arrow", to_arrow_udf(compression="zstd"))
+    spark.udtf.register("small_table", from_arrow_udtf(DDL, on_error="null", error_column="why"))
+    found = spark.sql("SELECT host, inline(small_rows(payload)) FROM messages_in_sql").collect()
+    assert [tuple(row) for row in found] == [
+        ("host0", 1, "a"),
+        ("host0", 2, None),
+        ("host0", 3, "c"),
+        ("host2", 2, None),
+    ]
+    table = spark.sql("SELECT * FROM small_table(TABLE(SELECT payload FROM messages_in_sql)) ORDER BY id, word")
+    assert [tuple(row) for row in table.collect()] == [(1, "a", None), (2, None, None), (2, None, None), (3, "c", None)]
+    again = spark.sql("SELECT size(small_rows(to_arrow(small_rows(payload)))) AS n FROM messages_in_sql").collect()
+    assert [row.n for row in again] == [3, None, 1]
+    assert spark.sql("SELECT why FROM small_table(X'00')").first().why is not None
+
+
+def test_a_table_function_says_which_column_it_wants(spark: SparkSession) -> None:
+    from pyspark.errors import PySparkException
+
+    frame(spark, stream(SMALL)).selectExpr("payload AS a", "payload AS b").createOrReplaceTempView("two_columns")
+    spark.udtf.register("small_table", from_arrow_udtf(DDL))
+    with pytest.raises(PySparkException, match="expected a table with one binary column, found the columns a, b"):
+        spark.sql("SELECT * FROM small_table(TABLE(two_columns))").collect()
+
+
+def test_rows_become_payloads(spark: SparkSession) -> None:
+    from pyspark.sql import functions as F
+
+    prices = spark.createDataFrame([("a", 1, 1.5), ("b", 2, None)], "topic string, id long, price double")
+    one = prices.select(to_arrow("id", F.col("price").alias("cost"))).collect()
+    read = [arrowipc.open_stream(row[0]).read_all().to_pylist() for row in one]
+    assert read == [[{"id": 1, "cost": 1.5}], [{"id": 2, "cost": None}]]
+    grouped = prices.groupBy().agg(F.collect_list(F.struct("id", "price")).alias("rows"))
+    [row] = grouped.select(to_arrow("rows", compression="lz4")).collect()
+    assert sorted(each["id"] for each in arrowipc.open_stream(row[0]).read_all().to_pylist()) == [1, 2]
+    nested = prices.select(to_arrow(F.array(F.array("id"))), to_arrow(F.when(F.col("id") == 1, F.struct("id"))))
+    assert [row[1] is None for row in nested.collect()] == [False, True]
+    with pytest.raises(UsageError, match="give the columns"):
+        to_arrow()
+
+
+def test_payloads_are_in_utc_whatever_the_session_says(spark: SparkSession) -> None:
+    instants = spark.sql("SELECT TIMESTAMP'2024-03-01 12:00:00Z' AS at, ARRAY(TIMESTAMP'2024-03-01 12:00:00Z') AS all")
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        [row] = instants.select(to_arrow("at", "all")).collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    with arrowipc.open_stream(row[0]) as reader:
+        assert "UTC" in str(reader.schema["at"].type)
+        instant = dt.datetime(2024, 3, 1, 12, tzinfo=dt.UTC)
+        assert reader.read_all().to_pylist() == [{"at": instant, "all": [instant]}]
+
+
+def test_what_payloads_cannot_hold_is_refused(spark: SparkSession) -> None:
+    from pyspark.errors import PySparkException
+
+    with pytest.raises(PySparkException, match="column 'v' is a variant, which payloads cannot hold"):
+        spark.sql("SELECT parse_json('1') AS v, 1 AS x").select(to_arrow("x", "v")).collect()
+    spark.udf.register("to_arrow", to_arrow_udf())
+    with pytest.raises(PySparkException, match="expected a struct or an array of structs, found int32"):
+        spark.sql("SELECT to_arrow(1)").collect()
+    with pytest.raises(UsageError, match="compression"):
+        to_arrow("x", compression="lzo")  # type: ignore[arg-type]
+
+
+def test_many_cells_in_small_batches(spark: SparkSession) -> None:
+    from pyspark.sql import functions as F
+
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "7")
+    try:
+        rows = F.transform(F.sequence(F.lit(1), F.col("id") % 5 + 1), lambda i: F.struct(i.alias("i")))
+        messages = spark.range(0, 200, 1, 3).select("id", to_arrow(rows).alias("payload"))
+        found = messages.select("id", F.inline(from_arrow("payload", "i bigint")))
+        assert sorted(map(tuple, found.collect())) == [(n, i) for n in range(200) for i in range(1, n % 5 + 2)]
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")

@@ -1,0 +1,91 @@
+"""What tasks need travels to executors, and one that lacks the package says what helps."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+import pyspark
+from pyspark import cloudpickle
+from pyspark.sql.types import StructType
+
+from arrowipc.errors import UsageError
+from arrowipc.spark import Shared, decode_payload_batches
+from arrowipc.spark.shipping import needing, shipped
+from arrowipc.spark.source import ArrowIpcDataSource
+
+pytestmark = pytest.mark.spark
+
+LOAD = """
+import pickle, sys
+value = pickle.loads(sys.stdin.buffer.read())
+value([])
+"""
+
+
+def load_without_the_package(data: bytes, folder: Path) -> str:
+    """What a Python says that has PySpark and nothing else, while it loads a pickle."""
+    for name in ("pyspark", "py4j"):
+        (folder / name).symlink_to(Path(pyspark.__file__).parents[1] / name)
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", LOAD],
+        input=data,
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        cwd=folder,
+        capture_output=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    return done.stderr.decode()
+
+
+@pytest.mark.parametrize("what", ["function", "reader", "writer", "shared"])
+def test_an_executor_without_the_package_names_the_page_that_helps(what: str, tmp_path: Path) -> None:
+    schema = StructType().add("id", "long")
+    (tmp_path / "x.arrow").touch()
+    values: dict[str, Any] = {
+        "function": lambda: shipped(decode_payload_batches),  # type: ignore[arg-type]
+        "reader": lambda: ArrowIpcDataSource({"path": str(tmp_path)}).reader(schema),
+        "writer": lambda: ArrowIpcDataSource({"path": str(tmp_path / "out")}).writer(schema, False),
+        "shared": lambda: Shared("token", 1, 2),
+    }
+    said = load_without_the_package(cloudpickle.dumps(values[what]()), tmp_path)
+    last = said.strip().splitlines()[-1]
+    assert last.startswith(f"ModuleNotFoundError: {sys.executable} on ")
+    assert "cannot import arrowipc" in last
+    assert "docs/spark-deployment.md" in last
+
+
+def test_what_is_shipped_is_the_same_there() -> None:
+    shared = Shared("token", 1, 2)
+    for dumps in (pickle.dumps, cloudpickle.dumps):
+        again = pickle.loads(dumps(shared))
+        assert (again._token, again._want_data, again._free_data) == ("token", 1, 2)
+    assert pickle.loads(cloudpickle.dumps(shipped(list)))([1]) == [1]
+
+
+def test_other_modules_that_are_missing_say_it_themselves() -> None:
+    class Other:
+        __name__ = "other"
+
+        def __reduce__(self) -> Any:
+            return __import__, ("a_module_of_the_user",)
+
+    with pytest.raises(ModuleNotFoundError, match=r"^No module named 'a_module_of_the_user'$"):
+        pickle.loads(cloudpickle.dumps(shipped(Other())))([])  # type: ignore[arg-type]
+
+
+def test_an_old_pyspark_is_named() -> None:
+    said = f"a thing needs PySpark 9.9 or newer, and this is {pyspark.__version__}"
+    with pytest.raises(UsageError, match=said), needing("9.9", "a thing"):
+        from pyspark.sql.datasource import NotThereYet  # noqa: F401
+    with pytest.raises(ImportError, match="NotThereEither"), needing("9.9", "a thing"):
+        from arrowipc import NotThereEither  # noqa: F401
