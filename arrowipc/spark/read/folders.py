@@ -54,8 +54,8 @@ def key_fields(files: Iterable[FoundFile]) -> list[st.StructField]:
         for name, text in keys_of(path, below + "/").items():
             known = index_of(name, [*texts])
             texts.setdefault(name if known is None else [*texts][known], set()).add(text)
-    if len(texts) > MOST_KEYS:
-        raise UsageError(f"{next(iter(folders))[0]} and others: the folders have more than {MOST_KEYS} keys together")
+        if len(texts) > MOST_KEYS:
+            raise UsageError(f"{path} and others: the folders have more than {MOST_KEYS} keys together")
     return [st.StructField(name, _key_type(found)) for name, found in texts.items()]
 
 
