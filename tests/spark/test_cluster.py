@@ -141,8 +141,9 @@ def as_archive(directory: Path) -> dict[str, str]:
 
 
 def others(directory: Path) -> list[str]:
-    """What lies in a directory, to any depth, and is no file of rows."""
-    return sorted(path.name for path in directory.rglob("*") if not path.match("part-*.arrow"))
+    """What lies in a directory, to any depth, and is no file of rows, but for the ledger of its commits."""
+    found = [path for path in directory.rglob("*") if "_commits" not in path.parts]
+    return sorted(path.name for path in found if not path.match("part-*.arrow"))
 
 
 def test_the_wheel_travels_as_an_archive_and_a_killed_executor_loses_no_row(data: Path) -> None:
