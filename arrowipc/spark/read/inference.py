@@ -105,7 +105,8 @@ def _schemas(options: ReadOptions, files: list[FoundFile]) -> Iterator[tuple[str
                         raise
                     reader = options.open_damaged(source)
                 with reader:
-                    return reader.schema
+                    schema: Schema = reader.schema
+                    return schema
         except (FormatError, FileNotFoundError) as error:
             return error
 

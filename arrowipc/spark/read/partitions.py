@@ -183,8 +183,7 @@ class ArrowIpcReader(DataSourceReader):
         In place of one that is damaged its FormatError.
         """
         if not isinstance(reader, RecordBatchFileReader):
-            for number, found in enumerate(_in_order(reader)):
-                yield number, 0, found
+            yield from ((number, 0, found) for number, found in enumerate(_in_order(reader)))
             return
         blocks = reader.blocks
         numbers = list(self._wanted(reader, piece, piece.numbers(blocks)))
