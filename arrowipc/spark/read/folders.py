@@ -40,7 +40,8 @@ def chosen_files(files: Iterable[FoundFile], root: str | None, options: "ReadOpt
             below = file.path[len(root.rstrip("/")) + 1 :]
         if options.recursive is False and not all("=" in part for part in below.split("/")[:-1]):
             continue
-        yield file._replace(below="" if options.recursive else below)
+        below = "" if options.recursive else below
+        yield file if below == file.below else file._replace(below=below)
 
 
 def key_fields(files: Iterable[FoundFile]) -> list[st.StructField]:
