@@ -82,17 +82,11 @@ def cases(scale: Scale) -> Iterator[Case | Fact]:
         parts = {each: job.runner(each) for each in ("no decode", "arrowipc", "drain")}
         case = Case(f"{name}, the ceiling", "payload", count, parts, goal=0.8, baseline="no decode", threads=2)
         yield replace(case, row="spark", named=True)
-        columns = {each: job.by_data_frame(each) for each in ("decode_payloads", "arrowipc")}
-        case = Case(
-            f"{name}, by inline(from_arrow(...))",
-            "payload",
-            count,
-            columns,
-            goal=0.83,
-            baseline="decode_payloads",
-            threads=2,
-        )
-        yield replace(case, row="spark column", named=True)
+        for keep in (["key"], []):
+            columns = {each: job.by_data_frame(each, keep) for each in ("decode_payloads", "arrowipc")}
+            kept = "a column kept" if keep else "no column kept"
+            case = Case(f"{name}, {kept}", "payload", count, columns, goal=0.83, baseline="decode_payloads", threads=2)
+            yield replace(case, row="spark column", named=bool(keep))
         for step in STEPS:
             yield Fact(f"{name}: {step}", job.steps(step), "payload")
         job.cells.unpersist()
@@ -143,17 +137,19 @@ class Job:
         """Return a run of the whole job, which returns the number of cells and remembers the steps."""
         return lambda: self.run(name)
 
-    def by_data_frame(self, name: str) -> Run:
+    def by_data_frame(self, name: str, keep: list[str]) -> Run:
         """Return a run of `decode_payloads` on the data frame, or of the column function that is to be as fast."""
         from pyspark.sql import functions as F
 
         from arrowipc.spark import decode_payloads, from_arrow
 
+        cells = self.cells.withColumn("key", F.lit("abc"))
+
         def run() -> int:
             if name == "decode_payloads":
-                rows = decode_payloads(self.cells, "payload", DDL)
+                rows = decode_payloads(cells, "payload", DDL, keep=keep)
             else:
-                rows = self.cells.select(F.inline(from_arrow("payload", DDL)))
+                rows = cells.select(*keep, F.inline(from_arrow("payload", DDL)))
             rows.write.format("noop").mode("overwrite").save()
             return self.count
 
