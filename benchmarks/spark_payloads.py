@@ -10,6 +10,8 @@ back to a sink that drops them.
 * no decode: the same number of equal rows, made once and sent again and again: the ceiling for any decoder.
 * drain: the cells arrive in the worker and nothing is sent back.
 
+Beside ``decode_payloads`` on the data frame, arrowipc is its column function, whose arrays Spark makes rows of.
+
 The steps of these jobs are told by the workers while they run, per payload, both workers' seconds added up
 (so that two at a time make half of it on the wall):
 
@@ -80,6 +82,11 @@ def cases(scale: Scale) -> Iterator[Case | Fact]:
         parts = {each: job.runner(each) for each in ("no decode", "arrowipc", "drain")}
         case = Case(f"{name}, the ceiling", "payload", count, parts, goal=0.8, baseline="no decode", threads=2)
         yield replace(case, row="spark", named=True)
+        for keep in (["key"], []):
+            columns = {each: job.by_data_frame(each, keep) for each in ("decode_payloads", "arrowipc")}
+            kept = "a column kept" if keep else "no column kept"
+            case = Case(f"{name}, {kept}", "payload", count, columns, goal=0.83, baseline="decode_payloads", threads=2)
+            yield replace(case, row="spark column", named=bool(keep))
         for step in STEPS:
             yield Fact(f"{name}: {step}", job.steps(step), "payload")
         job.cells.unpersist()
@@ -129,6 +136,24 @@ class Job:
     def runner(self, name: str) -> Run:
         """Return a run of the whole job, which returns the number of cells and remembers the steps."""
         return lambda: self.run(name)
+
+    def by_data_frame(self, name: str, keep: list[str]) -> Run:
+        """Return a run of `decode_payloads` on the data frame, or of the column function that is to be as fast."""
+        from pyspark.sql import functions as F
+
+        from arrowipc.spark import decode_payloads, from_arrow
+
+        cells = self.cells.withColumn("key", F.lit("abc"))
+
+        def run() -> int:
+            if name == "decode_payloads":
+                rows = decode_payloads(cells, "payload", DDL, keep=keep)
+            else:
+                rows = cells.select(*keep, F.inline(from_arrow("payload", DDL)))
+            rows.write.format("noop").mode("overwrite").save()
+            return self.count
+
+        return run
 
     def steps(self, step: str) -> dict[str, list[float]]:
         """Return the seconds per payload of a step, of every run but the first, which warmed up."""

@@ -472,9 +472,9 @@ def open_dataset(
     Parameters
     ----------
     paths : path, URL, or list of them
-        Of files, of folders, which are searched to any depth without names that begin with ``_`` or ``.``, and
-        patterns with ``*``, ``?``, ``[...]``, ``**`` and ``{a,b}``. Files are in the order of the paths, sorted within
-        each; each file is there once. Files and streams may be mixed.
+        Of files, of folders, which are searched to any depth without names that begin with ``.``, or with ``_`` but for
+        keys, and patterns with ``*``, ``?``, ``[...]``, ``**`` and ``{a,b}``. Files are in the order of the paths,
+        sorted within each; each file is there once. Files and streams may be mixed.
     columns : sequence of str or int, optional
         Names, indices or dotted paths to read, in this order; other columns are never touched.
     schema : Schema, optional

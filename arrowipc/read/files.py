@@ -109,7 +109,9 @@ def find_files(
         mark = None if local is not None and os.path.exists(local) else _MARKS.search(text)
         root = text if mark is None else os.path.dirname(text[: mark.start()])
         matched = text[len(root) :].strip("/").split("/") if mark is not None else []
-        for file in files:
+        files.reverse()
+        while files:
+            file = files.pop()
             inside = file.path != root and file.path.startswith(root)
             below = file.path[len(root) :] if inside else file.path
             if behind_matches:
@@ -215,11 +217,12 @@ def _listed(
         if (found.st_dev, found.st_ino) in seen:
             return
         with os.scandir(directory) as listed:
-            entries = sorted(listed, key=lambda entry: entry.name)
+            entries = sorted(listed, key=lambda entry: entry.name, reverse=True)
     except FileNotFoundError:
         return  # others are at work: it was there a moment ago
     seen.add((found.st_dev, found.st_ino))
-    for entry in entries:
+    while entries:
+        entry = entries.pop()  # each keeps what is known of its file: of a million files that is much
         if is_hidden(entry.name):
             continue
         path = entry.path

@@ -122,7 +122,7 @@ def _check(options: argparse.Namespace) -> None:
 
 def _count_steps(options: argparse.Namespace) -> int:
     if not options.input:
-        return 12  # lay down, and the eleven below with three inputs
+        return 14  # lay down, count payloads, read one airport, and the eleven below with three inputs
     # Start twice, write, read, compare, write Parquet, aggregate; several inputs are compared first.
     return len(options.input) + 7 + (len(options.input) > 1)
 

@@ -1,5 +1,6 @@
 """The job's steps, each one timed: decode payloads, read files, write Arrow files, compare, aggregate."""
 
+import json
 import os
 import platform
 import tempfile
@@ -17,15 +18,21 @@ import pyarrow.ipc
 from arrowipc.errors import UsageError
 from arrowipc.read.files import find_files, is_url
 from arrowipc.read.remote import RemoteSource
+from arrowipc.spark import from_arrow
 from arrowipc.spark.payloads.decode import decode_payloads
-from arrowipc.spark.source import register
+from arrowipc.spark.source import ArrowIpcDataSource, register
 from compare import Comparison, compare_rows, quote
 from flights import Inputs, airline_names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Job", "Result", "Source", "Step", "find_sources", "flights_sources", "run"]
+__all__ = ["Job", "Plan", "Result", "Source", "Step", "find_sources", "flights_sources", "run"]
+
+#: The folders of the files written, and the column that only those from July on have.
+KEY, LATER_COLUMN = "origin", "made_up"
+#: What is read of them once more, as the option ``filter`` has it.
+ONE_AIRPORT = [[KEY, "==", "JFK"]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +63,28 @@ class Step:
     def bytes_per_second(self) -> float | None:
         """Throughput in bytes of input."""
         return None if self.size is None else self.size / self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a read was planned.
+
+    Parameters
+    ----------
+    name : str
+        For people.
+    partitions, files, size : int
+        Tasks, files that they open, and the bytes of these.
+    skipped_files, skipped_size : int
+        What the filter left out without opening it.
+    """
+
+    name: str
+    partitions: int
+    files: int
+    size: int
+    skipped_files: int
+    skipped_size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +137,7 @@ class Result:
     """What came out: the steps, the comparison, the aggregates (lists of rows as dicts), and what ran it.
 
     ``names`` has full names for the values of the first column of ``by``; ``columns`` has name, type and
-    number of nulls of each.
+    number of nulls of each; ``payloads`` how many there were, and the rows of the largest.
     """
 
     title: str = ""
@@ -122,6 +151,8 @@ class Result:
     written: list[Path] = field(default_factory=list)
     machine: dict[str, str] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
+    plans: list[Plan] = field(default_factory=list)
+    payloads: tuple[int, int] | None = None
 
     @property
     def rows(self) -> int:
@@ -267,7 +298,9 @@ def run(spark: "SparkSession", job: Job, result: Result, watch: Stopwatch) -> No
         if not result.comparison.agree:
             return
     name = "flights" if job.flights else "rows"
-    again = _write_and_read(spark, first, job.output / f"{name}.arrow", result, watch)
+    if job.flights:
+        _count_payloads(spark, job.sources[0], first, result, watch)
+    again = _write_and_read(spark, first, job, job.output / f"{name}.arrow", result, watch)
     with watch.step("compare what was written") as timed:
         comparison = compare_rows({first_name: first, "the files written": again})
         timed.rows = sum(comparison.counts)
@@ -298,19 +331,65 @@ def _aggregate(spark: "SparkSession", job: Job, written: "DataFrame", result: Re
             result.hours = [row.asDict() for row in _late_by_hour(written).collect()]
 
 
+def _count_payloads(
+    spark: "SparkSession", source: Source, decoded: "DataFrame", result: Result, watch: Stopwatch
+) -> None:
+    """Count the rows of payloads where they are: `from_arrow` makes an array of each."""
+    from pyspark.sql import functions as F
+
+    assert source.column is not None
+    with watch.step("count rows in payloads") as timed:
+        rows = F.size(from_arrow(quote(source.column), decoded.schema)).alias("rows")
+        counts = spark.read.parquet(source.path).select(rows).agg(F.sum("rows"), F.count("rows"), F.max("rows"))
+        timed.rows, *found = counts.collect()[0]
+        result.payloads = (found[0], found[1])
+
+
 def _write_and_read(
-    spark: "SparkSession", frame: "DataFrame", path: Path, result: Result, watch: Stopwatch
+    spark: "SparkSession", frame: "DataFrame", job: Job, path: Path, result: Result, watch: Stopwatch
 ) -> "DataFrame":
     """Write Arrow IPC files with the data source, and read them with it."""
     with watch.step("write .arrow files") as timed:
-        frame.write.format("arrowipc").mode("overwrite").save(str(path))
+        if job.flights:
+            _write_folders(frame, path)
+        else:
+            frame.write.format("arrowipc").mode("overwrite").save(str(path))
         timed.rows = result.rows
     result.written.append(path)
-    source = Source("", str(path))
+    again = load(spark, Source("", str(path)))
+    if job.flights:
+        again = spark.read.format("arrowipc").option("mergeSchema", "true").load(str(path)).select(frame.columns)
     with watch.step("read the files written") as timed:
-        timed.rows = _drain(load(spark, source))
-        timed.size = input_size(spark, source)
-    return load(spark, source)
+        timed.rows = _drain(again)
+        timed.size = input_size(spark, Source("", str(path)))
+    if job.flights:
+        wanted = json.dumps(ONE_AIRPORT)
+        result.plans = [plan_of("all flights", path), plan_of("those from Kennedy", path, wanted)]
+        with watch.step("read one airport") as timed:
+            some = spark.read.format("arrowipc").option("filter", wanted).load(str(path))
+            timed.rows = _drain(some)
+            timed.size = result.plans[-1].size
+    return again
+
+
+def _write_folders(frame: "DataFrame", path: Path) -> None:
+    """Write a folder per airport, in two jobs; the second one has a column that the first did not know."""
+    from pyspark.sql import functions as F
+
+    later = frame.where("month > 6").withColumn(LATER_COLUMN, F.col("dep_delay") - F.col("arr_delay"))
+    for mode, part in (("overwrite", frame.where("month <= 6")), ("append", later)):
+        part.write.format("arrowipc").mode(mode).option("partitionBy", KEY).save(str(path))
+
+
+def plan_of(name: str, path: Path, wanted: str | None = None) -> Plan:
+    """What the data source plans to read; no body of a batch is looked at."""
+    options = {"path": str(path), **({"filter": wanted} if wanted else {})}
+    source = ArrowIpcDataSource(options)
+    partitions = source.reader(source.schema()).partitions()
+    opened = {piece.path for partition in partitions for piece in getattr(partition, "slices", ())}
+    sizes = {file.path: file.size or 0 for file in find_files([str(path)])}
+    size = sum(sizes[each] for each in opened)
+    return Plan(name, len(partitions), len(opened), size, len(sizes) - len(opened), sum(sizes.values()) - size)
 
 
 def warm_up(spark: "SparkSession") -> None:

@@ -58,6 +58,7 @@ def write_report(result: Result, path: Path) -> None:
         _group_chart(result, charts),
         _hour_chart(result, charts),
         _throughput(result.steps, charts),
+        _plans(result),
         _steps(result.steps),
         _columns(result),
         _footer(result),
@@ -254,6 +255,27 @@ def _steps(steps: Sequence[Step]) -> str:
     return (
         '<h2>What it took</h2><div class="scroll"><table><thead><tr><th>step</th>'
         f"{head}</tr></thead><tbody>{''.join(map(row, steps))}</tbody></table></div>"
+    )
+
+
+def _plans(result: Result) -> str:
+    if not result.plans:
+        return ""
+    rows = ""
+    for plan in result.plans:
+        numbers = f"{plan.files:,}", f"{plan.partitions:,}", size_text(plan.size), f"{plan.skipped_files:,}"
+        cells = "".join(f'<td class="n">{escape(text)}</td>' for text in (*numbers, size_text(plan.skipped_size)))
+        rows += f"<tr><td>{escape(plan.name)}</td>{cells}</tr>"
+    names = ("files", "partitions", "bytes", "files skipped", "bytes skipped")
+    head = "".join(f'<th class="n">{name}</th>' for name in names)
+    payloads = ""
+    if result.payloads is not None:
+        payloads = f" The payloads were {result.payloads[0]:,}, of up to {result.payloads[1]:,} rows each."
+    return (
+        '<h2>How the files written are read</h2><div class="scroll"><table><thead><tr><th>read</th>'
+        f"{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+        '<p class="soft">They lie in a folder per airport, and those of the second half of the year have a column '
+        f"more, which is null in the others.{escape(payloads)}</p>"
     )
 
 

@@ -54,6 +54,11 @@ messages = spark.read.parquet(data + "/messages.parquet").repartition(2)
 print("payloads", decode_payloads(messages, "payload").agg({"id": "sum"}).collect()[0][0])
 again = decode_payloads(encode_payloads(frame, rows_per_payload=7), "payload", "id bigint")
 print("encoded", again.agg({"id": "sum"}).collect()[0][0])
+keyed = frame.selectExpr("id", "id % 2 part")
+keyed.write.format("arrowipc").mode("append").option("partitionBy", "part").save(data + "/parts")
+options = {"withMetadata": True, "filter": '[["part", "=", 1]]'}
+parts = spark.read.format("arrowipc").options(**options).load(data + "/parts")
+print("parts", parts.columns == ["id", "part", "_file", "_batch", "_row"], parts.agg({"id": "sum"}).collect()[0][0])
 """
 
 # In its first attempt, the task of partition 1 waits until rows of it lie on the disk and kills its executor.
@@ -136,8 +141,9 @@ def as_archive(directory: Path) -> dict[str, str]:
 
 
 def others(directory: Path) -> list[str]:
-    """What lies in a directory, to any depth, and is no file of rows."""
-    return sorted(path.name for path in directory.rglob("*") if not path.match("part-*.arrow"))
+    """What lies in a directory, to any depth, and is no file of rows, but for the ledger of its commits."""
+    found = [path for path in directory.rglob("*") if "_commits" not in path.parts]
+    return sorted(path.name for path in found if not path.match("part-*.arrow"))
 
 
 def test_the_wheel_travels_as_an_archive_and_a_killed_executor_loses_no_row(data: Path) -> None:
@@ -145,7 +151,7 @@ def test_the_wheel_travels_as_an_archive_and_a_killed_executor_loses_no_row(data
     paths = [line for line in printed.splitlines() if line.startswith("path ")]
     assert len(paths) == 2
     assert all("work/app-" in path for path in paths)
-    for line in ("files 5 1225", "payloads 1225", "encoded 1225", "once True 400000"):
+    for line in ("files 5 1225", "payloads 1225", "encoded 1225", "parts True 625", "once True 400000"):
         assert line in printed
     assert (data / "killed-True").exists(), "no row had reached the disk when the executor was killed"
     assert (data / "attempt-1-1").exists(), "the task was not tried again"
@@ -184,7 +190,7 @@ def test_an_environment_travels_packed(data: Path) -> None:
     paths = [line for line in printed.splitlines() if line.startswith("path ")]
     assert len(paths) == 2
     assert all("work/app-" in path and "/environment/lib/" in path for path in paths)
-    for line in ("files 5 1225", "payloads 1225", "encoded 1225"):
+    for line in ("files 5 1225", "payloads 1225", "encoded 1225", "parts True 625"):
         assert line in printed
 
 

@@ -50,6 +50,10 @@ spark = SparkSession.builder.remote("sc://localhost:" + port).getOrCreate()
 frame = spark.read.format("arrowipc").load(data + "/x.arrow")
 frame.write.format("arrowipc").mode("append").save(data + "/out")
 print("files", spark.read.format("arrowipc").load(data + "/out").agg({"id": "sum"}).first()[0])
+keyed = frame.selectExpr("id", "id % 2 part").write.format("arrowipc").mode("append").option("partitionBy", "part")
+keyed.save(data + "/parts")
+parts = spark.read.format("arrowipc").option("mergeSchema", "true").load(data + "/parts").where("part < 2")
+print("parts", parts.agg({"id": "sum"}).first()[0])
 messages = spark.read.parquet(data + "/messages.parquet")
 print("payloads", decode_payloads(messages, "payload").agg({"id": "sum"}).first()[0])
 print("encoded", decode_payloads(encode_payloads(frame, rows_per_payload=7), "payload").agg({"id": "sum"}).first()[0])
@@ -111,5 +115,5 @@ def test_everything_works_from_a_client(tmp_path: Path, port: str) -> None:
     )
     assert done.returncode == 0, done.stderr[-3000:]
     printed = [line.split(maxsplit=1) for line in done.stdout.splitlines()]
-    names = ["files", "payloads", "encoded", "columns", "rows", "sql", "table"]
+    names = ["files", "parts", "payloads", "encoded", "columns", "rows", "sql", "table"]
     assert printed == [*([name, "1225"] for name in names), ["shared", "name 9 50"]]

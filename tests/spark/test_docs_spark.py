@@ -27,7 +27,7 @@ def test_spark_blocks_run_as_printed(page, spark, tmp_path, monkeypatch):
     for block in pages.blocks(page, "python"):
         if "spark" in block.words:
             # Spark's own processes have another current directory.
-            code = re.sub(r'(load|save)\("', rf'\1("{tmp_path}/', block.code)
+            code = re.sub(r'((?:load|save)\(|(?:count_rows|describe)\(spark, )"', rf'\1"{tmp_path}/', block.code)
             printed = pages.run(page, block._replace(code=code), namespace)
             assert block.output is None or same(block.output, printed), f"line {block.line}:\n{printed}"
 

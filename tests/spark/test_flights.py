@@ -78,14 +78,30 @@ def test_the_flights(spark: SparkSession, table: pa.Table, inputs: Inputs, tmp_p
     assert result.comparison.names[-1] == "the files written"
     assert result.comparison.counts == [ROWS] * 4
     found_rows = [step.rows for step in result.steps]
-    assert found_rows == [ROWS, ROWS, ROWS, 3 * ROWS, ROWS, ROWS, 2 * ROWS, ROWS, ROWS]
+    kennedy = table["origin"].to_pylist().count("JFK")
+    assert found_rows == [ROWS, ROWS, ROWS, 3 * ROWS, ROWS, ROWS, ROWS, kennedy, 2 * ROWS, ROWS, ROWS]
     assert all(step.seconds > 0 for step in result.steps)
     assert [step.name for step in result.steps if step.size] == [
         "decode payloads",
         "read .arrow files",
         "read .arrows streams",
         "read the files written",
+        "read one airport",
     ]
+    everything, one = result.plans
+    assert everything.skipped_files == everything.skipped_size == 0
+    assert 0 < one.files < everything.files == one.files + one.skipped_files
+    assert 0 < one.size < everything.size == one.size + one.skipped_size
+    assert everything.partitions >= one.partitions > 0
+    assert result.payloads is not None
+    assert sorted(path.name for path in (tmp_path / "flights.arrow").glob("origin=*")) == [
+        "origin=EWR",
+        "origin=JFK",
+        "origin=LGA",
+    ]
+    merged = spark.read.format("arrowipc").option("mergeSchema", "true").load(str(tmp_path / "flights.arrow"))
+    assert merged.where("made_up IS NOT NULL AND month <= 6").count() == 0
+    assert merged.where("made_up IS NOT NULL").count() > 0
     flights = pq.read_table(tmp_path / "flights.parquet")
     assert flights.num_rows == ROWS
     assert flights.schema.field("time_hour").type == pa.timestamp("us", "UTC")
@@ -100,6 +116,7 @@ def test_the_flights(spark: SparkSession, table: pa.Table, inputs: Inputs, tmp_p
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "Mean arrival delay by carrier and month" in page
     assert "Newark (EWR)" in page
+    assert "How the files written are read" in page
 
 
 def _instants(column: pa.ChunkedArray) -> list[Any]:

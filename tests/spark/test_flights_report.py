@@ -13,7 +13,7 @@ import vl_convert
 
 from charts import STEPS, STRONG, STYLE, Charts, bars, heatmap, lines
 from compare import Comparison
-from pipeline import Result, Step
+from pipeline import Plan, Result, Step
 from report import size_text, write_report
 
 pytestmark = pytest.mark.spark
@@ -51,6 +51,8 @@ def flights() -> Result:
         value="arr_delay",
         machine={"Spark": "4", "machine": "2 cores"},
         names={"AA": "American Airlines Inc.", "US": "US Airways Inc."},
+        plans=[Plan("all <flights>", 8, 6, 3_000_000, 0, 0), Plan("some", 2, 2, 1_000_000, 4, 2_000_000)],
+        payloads=(365, 99),
     )
 
 
@@ -95,6 +97,9 @@ def test_the_page_is_well_formed_and_loads_nothing(tmp_path: Path) -> None:
     page = written(flights(), tmp_path)
     assert "content=\"default-src 'none';script-src 'unsafe-inline';style-src 'unsafe-inline'\"" in page
     assert page.count("<script") == 2
+    assert "all &lt;flights&gt;" in page
+    assert '<td class="n">2 MB</td>' in page
+    assert "of up to 99 rows each" in page
     rest = without_library(page)
     assert not re.search(r"https?:|src=|@import|url\(|<link", rest)
     ElementTree.fromstring(re.sub(r"<!doctype html>|<meta [^>]*>|<script.*?</script>", "", rest))

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from helpers.arrow_columns import file, stream
-from pyspark.sql import types as st
+from pyspark.sql import datasource, types as st
 
 import arrowipc as ipc
 from arrowipc.errors import FormatError, UnsupportedError, UsageError
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
+FILTERS = pytest.mark.skipif(not hasattr(datasource, "Filter"), reason="Spark has filters from 4.1 on")
 Files = dict[str, Any]
 
 
@@ -388,6 +389,7 @@ JSON_FILTERS = [
 ]
 
 
+@FILTERS
 @pytest.mark.parametrize(("text", "kept"), JSON_FILTERS)
 def test_the_option_filter_leaves_files_out(hive: Path, text: str, kept: list[str]) -> None:
     schema = source_of(hive).schema().add("nothing", "integer")
@@ -421,18 +423,16 @@ def pushed() -> list[tuple[Any, list[str]]]:
     ]
 
 
+@FILTERS
 def test_pushed_filters_leave_files_out(hive: Path) -> None:
-    if not hasattr(pytest.importorskip("pyspark.sql.datasource"), "Filter"):
-        pytest.skip("Spark pushes filters from 4.1 on")
     for filters, kept in pushed():
         assert planned(hive, filters, pushFilters=True) == sorted(kept), filters
         both = planned(hive, filters, pushFilters=True, filter='[["k", "=", 1]]')
         assert both == sorted(set(kept) & {FIRST, FEBRUARY}), filters
 
 
+@FILTERS
 def test_pushed_filters_in_spark(spark: SparkSession, hive: Path) -> None:
-    if not hasattr(pytest.importorskip("pyspark.sql.datasource"), "Filter"):
-        pytest.skip("Spark pushes filters from 4.1 on")
     register(spark)
     for file_ in hive.rglob("*.arrow"):
         if file_.parent != hive / SECOND:
@@ -448,12 +448,14 @@ def test_pushed_filters_in_spark(spark: SparkSession, hive: Path) -> None:
     assert read.where("k = 2 or dt > '2030-01-01'").count() == 1
 
 
+@FILTERS
 def test_statistics_of_a_column_that_a_key_replaces_do_not_count(tmp_path: Path) -> None:
     put(tmp_path / "id=7" / "a.arrow", rows(1, 2), statistics=True)
     assert read_here(tmp_path, filter='[["id", "=", 7]]')["id"].to_pylist() == [7, 7]
     assert planned(tmp_path, filter='[["id", "=", 1]]') == []
 
 
+@FILTERS
 def test_files_without_a_column_are_left_out_by_filters_about_it(tmp_path: Path) -> None:
     put(tmp_path / "a" / "a.arrow", rows(1))
     put(tmp_path / "b" / "b.arrow", rows(2, extra=[5]), statistics=True)
@@ -525,6 +527,20 @@ def test_streams_have_keys_and_write_them(tmp_path: Path) -> None:
         put(tmp_path / f"k={i}" / "a.arrow", rows(i))
         start = end
     assert found == [(1, 1), (2, 2)]
+
+
+@pytest.mark.slow
+def test_a_stream_is_read_from_folders_and_written_into_others(spark: SparkSession, tmp_path: Path) -> None:
+    register(spark)
+    for i in range(3):
+        put(tmp_path / "in" / f"k={i}" / "a.arrow", rows(i, i + 10))
+    frame = spark.readStream.format("arrowipc").schema("id bigint, k int").load(str(tmp_path / "in"))
+    writer = frame.writeStream.format("arrowipc").option("partitionBy", "k").trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(tmp_path / "check")).start(str(tmp_path / "out"))
+    query.awaitTermination()
+    read = spark.read.format("arrowipc").load(str(tmp_path / "out"))
+    assert read.dtypes == [("id", "bigint"), ("k", "int")]
+    assert sorted((row.k, row.id) for row in read.collect()) == [(i, i + j) for i in range(3) for j in (0, 10)]
 
 
 # -- evolution -------------------------------------------------------------------------------------------------
@@ -674,6 +690,21 @@ def test_times_that_spark_cannot_hold_are_named_before_they_are_handed_over(
     assert read_here(tmp_path, mode="DROPMALFORMED")["id"].to_pylist() == [1, 2, 3]
     (row,) = [row for row in read_here(tmp_path, mode="PERMISSIVE").to_pylist() if row["_corrupt_record"]]
     assert "record batch 1" in row["_corrupt_record"]
+
+
+@pytest.mark.parametrize(("precision", "scale"), [(5, 2), (38, 0), (38, 38)])
+def test_decimals_with_too_many_digits_are_named(tmp_path: Path, precision: int, scale: int) -> None:
+    type_ = pa.decimal128(precision, scale)
+
+    def decimals(*values: int) -> pa.RecordBatch:
+        data = b"".join(value.to_bytes(16, "little", signed=True) for value in values)
+        return pa.record_batch({"d": pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(data)])})
+
+    most = 10**precision - 1
+    (tmp_path / "x.arrow").write_bytes(file(decimals(most, -most), decimals(0, -most - 1)))
+    with pytest.raises(UnsupportedError, match=r"x\.arrow: record batch 1: column 'd' holds .*more than the digits"):
+        read_here(tmp_path)
+    assert read_here(tmp_path, mode="DROPMALFORMED").num_rows == 2
 
 
 def test_spark_says_file_batch_and_column(spark: SparkSession, tmp_path: Path) -> None:

@@ -115,6 +115,7 @@ class PayloadDecoder:
     def __init__(self, target: StructType, given: Schema | None, options: DecodeOptions) -> None:
         self._options = options
         self._target = target if options.on_error != "null" else nullable(target)
+        self._help = 'on_error="skip" leaves such payloads out'
         self._rows_before = 0
         self._setups: dict[tuple[Schema, str], Setup] = {}
         self._base = None if given is None else self._base_setup(given)
@@ -127,6 +128,7 @@ class PayloadDecoder:
 
     def decode_lists(self, cells: Any) -> Iterator[pa.Array]:
         """The rows of each payload as a list of structs; null where a payload is null or was left out."""
+        self._help = 'on_error="null" gives null for such payloads'
         yield from self._decode(cells, _Lists(cells, self._target))
 
     def _decode(self, cells: Any, others: "_OtherColumns | _Lists") -> Iterator[Any]:
@@ -250,8 +252,7 @@ class PayloadDecoder:
         reason = str(error).removeprefix(f"cell {row}: ")
         if self._options.on_error == "raise":
             where = f"column {self._options.column!r}, row {self._rows_before + row}{_partition()}"
-            help_ = 'on_error="null" gives null for such payloads'
-            raise type(error)(f"{where}: {reason}; {help_}") from error
+            raise type(error)(f"{where}: {reason}; {self._help}") from error
         return reason
 
     def _nulls(self, refused: Mapping[int, str], others: "_OtherColumns | _Lists") -> Iterator[pa.RecordBatch]:

@@ -37,8 +37,8 @@ def check_added(schema: st.StructType, options: "ReadOptions") -> None:
         if added.get(field.name, field.dataType) != field.dataType:
             raise UsageError(
                 f"column {field.name!r} takes what withMetadata or mode PERMISSIVE adds, and the schema has it as "
-                f"{field.dataType.simpleString()}: make it {added[field.name].simpleString()}, or name another column "
-                "for the texts of errors with the option columnNameOfCorruptRecord"
+                f"{field.dataType.simpleString()}: make it a {added[field.name].simpleString()}, or name another "
+                "column for the texts of errors with the option columnNameOfCorruptRecord"
             )
         if options.mode == "permissive" and not field.nullable:
             raise UsageError(

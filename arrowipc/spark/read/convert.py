@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -279,7 +280,17 @@ def _converter(source: at.DataType, target: st.DataType, options: _Rules, path: 
             convert = _union(source, target, options, path)
         case _:
             convert = _leaf(source, target, options, path)
+    if isinstance(target, st.DecimalType):
+        return lambda array: _with_digits(array if array.type == expected else convert(array), f"column {path!r}")
     return lambda array: array if array.type == expected else convert(array)
+
+
+def _with_digits(array: Any, where: str) -> Any:
+    """Decimals, of which the format lets there be more digits than the type has, and Spark's JVM does not."""
+    for value in pc.min_max(array).as_py().values() if len(array) else ():
+        if value is not None and value.copy_abs() >= Decimal(10) ** (array.type.precision - array.type.scale):
+            raise UnsupportedError(f"{where} holds {value}, more than the digits of its type: {array.type}")
+    return array
 
 
 def _nulls(expected: pa.DataType) -> Convert:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import StructType
 
 from arrowipc.errors import FormatError
-from arrowipc.read.files import FoundFile, naming
+from arrowipc.read.files import naming
 from arrowipc.reader import RecordBatchFileReader
 from arrowipc.spark.read.partitions import ArrowIpcReader
 from arrowipc.spark.read.planning import Slice, plan
@@ -77,8 +77,7 @@ class DescribingReader(ArrowIpcReader):
 
     def partitions(self) -> list["InputPartition"]:
         """Give each task a share of the files, as if they were all equally long."""
-        files = [FoundFile(file.path, None, file.below) for file in self._wanted_files(self._options.files())]
-        return plan(files, self._options, lambda file: None)
+        return plan(self._wanted_files(self._options.files()), self._options, None, share=0.0)
 
     def read(self, partition: "InputPartition") -> Iterator["pa.RecordBatch"]:
         """Read one partition: a batch of what is said of its files, then what stands for damaged ones."""

@@ -40,7 +40,8 @@ def chosen_files(files: Iterable[FoundFile], root: str | None, options: "ReadOpt
             below = file.path[len(root.rstrip("/")) + 1 :]
         if options.recursive is False and not all("=" in part for part in below.split("/")[:-1]):
             continue
-        yield file._replace(below="" if options.recursive else below)
+        below = "" if options.recursive else below
+        yield file if below == file.below else file._replace(below=below)
 
 
 def key_fields(files: Iterable[FoundFile]) -> list[st.StructField]:
@@ -54,8 +55,8 @@ def key_fields(files: Iterable[FoundFile]) -> list[st.StructField]:
         for name, text in keys_of(path, below + "/").items():
             known = index_of(name, [*texts])
             texts.setdefault(name if known is None else [*texts][known], set()).add(text)
-    if len(texts) > MOST_KEYS:
-        raise UsageError(f"{next(iter(folders))[0]} and others: the folders have more than {MOST_KEYS} keys together")
+        if len(texts) > MOST_KEYS:
+            raise UsageError(f"{path} and others: the folders have more than {MOST_KEYS} keys together")
     return [st.StructField(name, _key_type(found)) for name, found in texts.items()]
 
 

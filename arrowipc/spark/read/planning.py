@@ -103,7 +103,7 @@ def _cores() -> int:
 
 
 def plan(
-    files: list[FoundFile], options: ReadOptions, look: Look, *, share: float = 1.0, prunes: bool = False
+    files: list[FoundFile], options: ReadOptions, look: Look | None, *, share: float = 1.0, prunes: bool = False
 ) -> list[InputPartition]:
     """Cut files into partitions.
 
@@ -113,8 +113,8 @@ def plan(
         In the order in which they are read.
     options : ReadOptions
         How large partitions are, and how many files the driver looks at.
-    look : callable
-        Finds the batches of a file.
+    look : callable, optional
+        Finds the batches of a file; without it, files stay whole.
     share : float
         The part of the bytes that is read.
     prunes : bool
@@ -126,23 +126,31 @@ def plan(
     every = options.batches_per_partition
 
     def looked_at(file: FoundFile) -> bool:
+        if look is None:
+            return False
         # A remote file that is whole in one task needs no look: each costs requests.
         size = file.size or 0
         return bool(every or (prunes and not is_url(file.path)) or size * share > target or size > LARGEST_PARTITION)
 
     large = [file for file in files if looked_at(file)]
-    if len(large) > options.planning_threshold and not every:
+    layouts: dict[str, Layout | None]
+    gone: set[str]
+    if look is None:
+        layouts, gone = {}, set()
+    elif len(large) > options.planning_threshold and not every:
         # The tasks look: what begins in their part of the file is theirs. A damaged file has no parts, and stays whole.
         step = max(1, int(target / share / PIECES))
-        layouts: dict[str, Layout | None] = {
+        layouts = {
             file.path: Layout([(at, min(step, file.size - at)) for at in range(0, file.size, step)])
             for file in large
             if file.size and not is_url(file.path) and not options.tolerates_damage
         }
-        gone: set[str] = set()
+        gone = set()
     else:
         layouts, gone = _look_at(large, options, look)
-    pieces = _Pieces([file for file in files if file.path not in gone], layouts, share, cost)
+    if gone:
+        files = [file for file in files if file.path not in gone]
+    pieces = _Pieces(files, layouts, share, cost)
     if every:
         found: Iterable[list[Slice]] = _by_number(pieces, every)
     else:
