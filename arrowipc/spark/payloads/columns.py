@@ -280,7 +280,11 @@ def to_arrow_udf(
     >>> spark.udf.register("to_arrow", to_arrow_udf())                                   # doctest: +SKIP
     >>> spark.sql("SELECT to_arrow(collect_list(struct(id, price))) FROM prices GROUP BY topic")  # doctest: +SKIP
     """
-    codec = {"with_schema": with_schema, "compression": compression, "compression_level": compression_level}
+    codec: dict[str, Any] = {
+        "with_schema": with_schema,
+        "compression": compression,
+        "compression_level": compression_level,
+    }
     # Tried without rows: what the encoder refuses is refused here.
     arrowipc.encode_payloads(arrowipc.RecordBatch.from_pydict({"x": []}), rows_per_payload=1, **codec)
 
