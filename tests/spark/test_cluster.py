@@ -158,7 +158,7 @@ def test_the_wheel_travels_as_an_archive_and_a_killed_executor_loses_no_row(data
     assert others(data / "written.arrow") == ["_SUCCESS"]
 
 
-def submit_with_environment(script: str, directory: Path, archive: Path) -> str:
+def submit_with_environment(script: str, directory: Path, archive: Path, settings: dict[str, str]) -> str:
     """Run a script as the page on deployment says, in a directory that holds `environment`; returns what it prints.
 
     The Python that the tests run with, its path and its PYTHONPATH have no part in it.
@@ -172,7 +172,7 @@ def submit_with_environment(script: str, directory: Path, archive: Path) -> str:
     spark = Path(pyspark.__file__).parent
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "PYTHON"))}
     done = subprocess.run(
-        [spark / "bin/spark-submit", "--archives", f"{archive}#environment", "job.py", directory, "{}"],
+        [spark / "bin/spark-submit", "--archives", f"{archive}#environment", "job.py", directory, json.dumps(settings)],
         env={**inherited, "JAVA_HOME": java, "SPARK_HOME": str(spark), "PYSPARK_PYTHON": "./environment/bin/python"},
         cwd=directory,
         capture_output=True,
@@ -185,7 +185,7 @@ def submit_with_environment(script: str, directory: Path, archive: Path) -> str:
 
 def test_an_environment_travels_packed(data: Path) -> None:
     """In cluster mode, too, the driver's directory holds `environment`: there Spark unpacks it."""
-    printed = submit_with_environment("print('driver', sys.executable)\n" + DECODE, data, packed_environment(data))
+    printed = submit_with_environment("print('driver', sys.executable)\n" + DECODE, data, packed_environment(data), {})
     assert f"driver {data}/environment/bin/python" in printed
     paths = [line for line in printed.splitlines() if line.startswith("path ")]
     assert len(paths) == 2
@@ -217,7 +217,8 @@ for name, ask in {
 
 def test_executors_without_the_package_name_the_page_that_helps(data: Path) -> None:
     (data / "environment").symlink_to(sys.prefix)
-    everything = submit_with_environment(LACKING, data, bare_environment(data))
+    settings = {"spark.task.maxFailures": "1"}
+    everything = submit_with_environment(LACKING, data, bare_environment(data), settings)
     printed = [line for line in everything.splitlines() if "ModuleNotFoundError" in line]
     assert [line.split()[0] for line in printed] == ["read", "write", "decode", "encode", "column"]
     for line in printed:

@@ -252,8 +252,8 @@ def to_arrow(
 
     if not columns:
         raise UsageError("to_arrow: give the columns that go into the payloads")
-    codec = {"with_schema": with_schema, "compression": compression, "compression_level": compression_level}
-    payload: Column = _to_arrow(codec)(F.struct(*columns))
+    encode = to_arrow_udf(with_schema=with_schema, compression=compression, compression_level=compression_level)
+    payload: Column = encode(F.struct(*columns))
     return payload
 
 
@@ -280,10 +280,11 @@ def to_arrow_udf(
     >>> spark.udf.register("to_arrow", to_arrow_udf())                                   # doctest: +SKIP
     >>> spark.sql("SELECT to_arrow(collect_list(struct(id, price))) FROM prices GROUP BY topic")  # doctest: +SKIP
     """
-    return _to_arrow({"with_schema": with_schema, "compression": compression, "compression_level": compression_level})
-
-
-def _to_arrow(codec: dict[str, Any]) -> Any:
+    codec: dict[str, Any] = {
+        "with_schema": with_schema,
+        "compression": compression,
+        "compression_level": compression_level,
+    }
     # Tried without rows: what the encoder refuses is refused here.
     arrowipc.encode_payloads(arrowipc.RecordBatch.from_pydict({"x": []}), rows_per_payload=1, **codec)
 
