@@ -36,7 +36,9 @@ def register(spark: "SparkSession") -> None:
     ``spark.sql.files.*`` settings, as they are now. It is also for sessions where another package's broken
     ``pyspark_*`` module stops that search.
     """
-    settings = {name.lower(): value for name, key in SETTINGS.items() if (value := spark.conf.get(key, None))}
+    settings: dict[str, str] = {}
+    with suppress(PySparkException):  # what a session does not tell is planned without
+        settings = {name.lower(): value for name, key in SETTINGS.items() if (value := spark.conf.get(key, None))}
     if "minpartitionnum" not in settings:
         # There is no such number in Spark Connect, whose planner counts the cores of its machine.
         with suppress(PySparkException):
