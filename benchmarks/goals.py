@@ -117,7 +117,4 @@ ROWS = (
         "spark_payloads",
     ),
     Row("spark pyarrow", "the same, beside pyarrow", ">= 3.5x", "spark_payloads"),
-    Row("spark column", "Spark: `inline(from_arrow(...))`, beside `decode_payloads`", ">= 0.83x", "spark_payloads"),
-    Row("spark planned", "Spark: Arrow files read, beside partitions set by hand", ">= 0.77x", "spark_files"),
-    Row("spark small", "Spark: rows of 10,000 small files counted, beside Parquet (Snappy)", ">= 0.5x", "spark_files"),
 )

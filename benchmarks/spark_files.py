@@ -19,7 +19,6 @@ import importlib.util
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,18 +73,15 @@ def large(files: Files) -> Iterator[Case]:
     yield Case(f"{name}: sum of one column", "query", 1, files.summed(), baseline="snappy", threads=2)
     yield Case(f"{name}: ten columns", "query", 1, files.dropped(), baseline="snappy", threads=2)
     planned = {name: files.summed()[name] for name in ("arrowipc", "by hand")}
-    case = Case(f"{name}: planned", "query", 1, planned, goal=0.77, baseline="by hand", threads=2)
-    yield replace(case, row="spark planned", named=files.count > 1)
+    yield Case(f"{name}: planned", "query", 1, planned, goal=0.77, baseline="by hand", threads=2)
 
 
 def little(files: Files) -> Iterator[Case]:
     """The cases of small files."""
     name = f"{files.count} files of {files.each} rows: count"
-    case = Case(name, "file", files.count, files.counted(), goal=0.5, baseline="snappy", threads=2)
-    yield replace(case, row="spark small", named=True)
+    yield Case(name, "file", files.count, files.counted(), goal=0.5, baseline="snappy", threads=2)
     planned = {name: files.counted()[name] for name in ("arrowipc", "by hand")}
-    case = Case(f"{name}, planned", "file", files.count, planned, goal=0.77, baseline="by hand", threads=2)
-    yield replace(case, row="spark planned")
+    yield Case(f"{name}, planned", "file", files.count, planned, goal=0.77, baseline="by hand", threads=2)
 
 
 class Files:

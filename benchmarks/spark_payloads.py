@@ -85,8 +85,7 @@ def cases(scale: Scale) -> Iterator[Case | Fact]:
         for keep in (["key"], []):
             columns = {each: job.by_data_frame(each, keep) for each in ("decode_payloads", "arrowipc")}
             kept = "a column kept" if keep else "no column kept"
-            case = Case(f"{name}, {kept}", "payload", count, columns, goal=0.83, baseline="decode_payloads", threads=2)
-            yield replace(case, row="spark column", named=bool(keep))
+            yield Case(f"{name}, {kept}", "payload", count, columns, goal=0.83, baseline="decode_payloads", threads=2)
         for step in STEPS:
             yield Fact(f"{name}: {step}", job.steps(step), "payload")
         job.cells.unpersist()
