@@ -141,7 +141,8 @@ def _arrow_udf(function: Any, type_: st.DataType) -> Any:
         from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
     wrapped = shipped(function)
     wrapped.__annotations__ = {"batches": Iterator[pa.Array], "return": Iterator[pa.Array]}
-    return arrow_udf(wrapped, type_)
+    make: Any = arrow_udf  # whose overloads know no plain DataType
+    return make(wrapped, type_)
 
 
 def from_arrow_udtf(
