@@ -133,8 +133,8 @@ docs: $(DOCS) ## build the documentation into build/docs (Sphinx), warnings are 
 	@echo 'build/docs/index.html'
 
 .PHONY: support
-support: $(TEST) ## try again what the libraries read and write, and write README's table anew
-	@$(INSTALLED) PYTHONPATH=tests $(PY) -m helpers.support README.md
+support: $(TEST) ## try again what the libraries read and write, and write the tables of README and docs/support.md
+	@$(INSTALLED) PYTHONPATH=tests $(PY) -m helpers.support
 
 # All of it takes about 25 minutes on two processors that nobody else uses; ARGS="NAME ..." asks some questions only.
 MEASURED := build/benchmarks.json

@@ -16,18 +16,18 @@ BEGIN, END = "<!-- speed:begin -->", "<!-- speed:end -->"
 #: The columns of the full tables besides pyarrow and arrowipc.
 PEERS = ("nanoarrow", "polars", "arro3")
 
-#: Families whose charts the README shows at once; the others unfold.
-FIRST = ("reading", "payloads", "writing")
+#: The family whose chart the README shows, and where pictures lie for pages outside of the repository.
+FIRST, PICTURES = "reading", "https://raw.githubusercontent.com/arrowipc/arrowipc/main/"
 
 
 def summary(found: dict[str, Any]) -> Iterator[str]:
-    """Yield the speed table, what stops us where a goal is not met, and what the numbers depend on."""
+    """Yield the speed table, why cases miss their goal, and what the numbers depend on."""
     table = list(lines(found["results"], found["skipped"]))
     yield from grid(HEADER, (line.cells() for line in table))
     yield ""
     missed = [f"* {line.row.words}: {line.reason}." for line in table if line.reason]
     if missed:
-        yield from ("What stops the rows that do not meet their goal:", "", *missed, "")
+        yield from ("Why some worst cases miss the goal:", "", *missed, "")
     yield from measured_with(found)
 
 
@@ -55,16 +55,13 @@ def pretty(cell: str) -> str:
 
 
 def readme(found: dict[str, Any], charts: dict[str, str]) -> Iterator[str]:
-    """Yield the README's part; `charts` are the addresses of pictures by family."""
-    yield from summary(found)
-    shown_first = [family for family in charts if family in FIRST]
-    for family in shown_first:
-        yield from ("", picture(family, charts[family]))
-    if rest := [family for family in charts if family not in FIRST]:
-        yield from ("", "<details>", f"<summary>More charts: {', '.join(rest)}</summary>")
-        for family in rest:
-            yield from ("", picture(family, charts[family]))
-        yield from ("", "</details>")
+    """Yield the README's part: the rows for its readers; `charts` are the addresses of pictures by family."""
+    table = [line for line in lines(found["results"], found["skipped"]) if line.row.front]
+    yield from grid(HEADER[:-2], (line.cells()[:-2] for line in table))
+    run = found["runs"][0]["environment"]
+    yield from ("", f"Measured with pyarrow {run['versions']['pyarrow']} on {run['cpu']}, {run['cores']} cores.")
+    if FIRST in charts:
+        yield from ("", picture(FIRST, PICTURES + charts[FIRST]))
 
 
 def what(family: str) -> str:
@@ -90,9 +87,9 @@ def placed(text: str, part: Iterable[str]) -> str:
 
 
 INTRODUCTION = (
-    "Written by `make charts` from what `make bench` measured. Figures are medians, with half the distance",
-    'between the quartiles; "times as fast" is the median of the ratios of neighbouring samples, beside',
-    "pyarrow or whoever is named. The file of a question says what each contender does in the measured time.",
+    "`make charts` writes this page from what `make bench` measured. Figures are medians, with half the distance",
+    'between the quartiles. "Times as fast" is the median ratio of neighbouring samples, compared with pyarrow or the',
+    "contender that is named. The file of each question says what a contender does in the measured time.",
 )
 
 

@@ -44,12 +44,12 @@ class Line:
 
     @property
     def reason(self) -> str:
-        """What stops us where a case does not meet the goal, else ""."""
+        """Why a case misses the goal, else ""."""
         result = self.named if self.verdict in UNMET else self.worst
         if result is None or result["verdict"] not in UNMET:
             return ""
         said = [self.row.why] if self.row.why else []
-        for kind, name in (("the floor", self.row.floor), ("beside it", self.row.beside)):
+        for kind, name in (("the floor", self.row.floor), ("for comparison", self.row.beside)):
             if speed := ratio(timing(result, name)):
                 said.append(f"{kind} ({name}) takes {shown(result, timing(result, name))}, {speed}")
         return "; ".join([f"{figure(result)} for {result['case']}", *(said or ["no floor is known"])])

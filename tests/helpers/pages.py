@@ -10,9 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import arrowipc as ipc
-from arrowipc.types import field, float64, int64, struct, utf8
-
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -56,24 +53,11 @@ def blocks(page: Path, language: str) -> Iterator[Block]:
 
 
 def lay_files(folder: Path) -> None:
-    """Put the files down that pages name: prices.arrow, torn.arrow, events.arrows, two parts of a cache."""
-    venue = struct([field("name", utf8()), field("city", utf8())])
-    prices = ipc.Schema([field("id", int64()), field("price", float64()), field("venue", venue)])
-    with ipc.new_file(folder / "prices.arrow", prices, durable=False) as writer:
-        for start in range(0, 40, 10):
-            ids = range(start, start + 10)
-            where = [{"name": f"venue {i}", "city": "Oslo" if i % 2 == 0 else "Rome"} for i in ids]
-            writer.write({"id": list(ids), "price": [i / 2 for i in ids], "venue": where})
-    whole = (folder / "prices.arrow").read_bytes()
-    with ipc.open_file(folder / "prices.arrow") as reader:
-        torn = reader.blocks[3][0] + 100
-    (folder / "torn.arrow").write_bytes(whole[:torn])
-    events = ipc.Schema([field("id", int64()), field("tag", utf8()), field("price", float64())])
-    for name in ("events.arrows", "cache-00000-of-00002.arrow", "cache-00001-of-00002.arrow"):
-        with ipc.new_stream(folder / name, events, durable=False) as stream:
-            for start in range(0, 30, 10):
-                ids = range(start, start + 10)
-                stream.write({"id": list(ids), "tag": [f"tag {i % 3}" for i in ids], "price": [i / 2 for i in ids]})
+    """Make the files that pages name (prices.arrow, torn.arrow ...), by the code that the quickstart shows."""
+    page = ROOT / "docs/quickstart.md"
+    (block,) = (each for each in blocks(page, "python") if "files" in each.words)
+    with contextlib.chdir(folder):
+        run(page, block, {})
 
 
 def run(page: Path, block: Block, namespace: dict[str, Any]) -> str:

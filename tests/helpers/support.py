@@ -1,7 +1,7 @@
-"""What each library reads and writes, each answer an experiment: the table in README.
+"""What each library reads and writes, each answer an experiment: the table of docs/support.md.
 
-``python -m helpers.support README.md`` (`make support`) writes it. Given a library and the number of a
-question, it prints the answers from there on: a library may end the process.
+``python -m helpers.support`` (`make support`) writes it, and the rows in `FRONT` into the README. Given a library and
+the number of a question, it prints the answers from there on: a library may end the process.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ LIBRARIES = {
     "arro3": ("arro3-core", "arro3-io"),
 }
 BEGIN, END = "<!-- support:begin -->\n", "<!-- support:end -->"
+ROOT = Path(__file__).resolve().parents[2]
 VERDICTS = {"yes": "yes", "no": "no", "wrong": "**wrong values**", "ends": "**ends the process**"}
 
 # -- what is read --------------------------------------------------------------------------------------------
@@ -277,7 +278,7 @@ QUESTIONS: dict[str, dict[str, Callable[[str], Any]]] = {
         "bare messages of a known schema": bare_message,
         "one batch of a file by its number": one_batch,
         "some columns of a file": some_columns,
-        "what is whole of a torn file": torn,
+        "intact batches of a truncated file": torn,
     },
     "writes": {
         "streams": lambda library: write(library, "stream", None),
@@ -286,10 +287,23 @@ QUESTIONS: dict[str, dict[str, Callable[[str], Any]]] = {
         "ZSTD bodies, in files": lambda library: write(library, "file", "zstd"),
         "ZSTD bodies, in streams": lambda library: write(library, "stream", "zstd"),
         "deltas": write_deltas,
-        "behind the batches of a file": append,
+        "append to a file": append,
     },
     "reads and writes": {"tensors": tensor, "sparse tensors": sparse_tensor, "Dissociated IPC": dissociated},
 }
+
+#: The rows that the README shows.
+FRONT = (
+    "reads/big-endian",
+    "reads/dictionaries that grow (deltas)",
+    "reads/list views",
+    "reads/one batch of a file by its number",
+    "reads/some columns of a file",
+    "reads/intact batches of a truncated file",
+    "writes/append to a file",
+    "reads and writes/sparse tensors",
+    "reads and writes/Dissociated IPC",
+)
 
 
 def verdicts(library: str) -> Iterator[tuple[str, str]]:
@@ -322,16 +336,32 @@ def versions() -> str:
     return ", ".join(f"{each} {version(each)}" for names in LIBRARIES.values() for each in names)
 
 
-def table() -> str:
-    """Render the table, in Markdown."""
-    found = {library: all_verdicts(library) for library in LIBRARIES}
-    lines = ["| | " + " | ".join(LIBRARIES) + " |", "|---" * (len(LIBRARIES) + 1) + "|"]
+def head() -> list[str]:
+    return ["| | " + " | ".join(LIBRARIES) + " |", "|---" * (len(LIBRARIES) + 1) + "|"]
+
+
+def row(found: dict[str, dict[str, str]], key: str, words: str) -> str:
+    return f"| {words} | " + " | ".join(VERDICTS[found[library][key]] for library in LIBRARIES) + " |"
+
+
+def table(found: dict[str, dict[str, str]]) -> str:
+    """Render the whole table, in Markdown."""
+    lines = head()
     for group, questions in QUESTIONS.items():
         lines.append(f"| **{group}** |" + " |" * len(LIBRARIES))
-        for what in questions:
-            cells = [VERDICTS[found[library][f"{group}/{what}"]] for library in LIBRARIES]
-            lines.append(f"| {what} | " + " | ".join(cells) + " |")
+        lines.extend(row(found, f"{group}/{what}", what) for what in questions)
     return "\n".join([*lines, "", f"Tried with {versions()}.", ""])
+
+
+def front(found: dict[str, dict[str, str]]) -> str:
+    """Render the README's rows."""
+    return "\n".join([*head(), *(row(found, key, key.replace("/", ": ")) for key in FRONT), ""])
+
+
+def place(page: Path, part: str) -> None:
+    """Write a part between the marks of a page."""
+    before, rest = page.read_text().split(BEGIN)
+    page.write_text(before + BEGIN + part + END + rest.split(END)[1])
 
 
 def main() -> None:
@@ -340,9 +370,9 @@ def main() -> None:
             if i >= int(sys.argv[2]):
                 print(json.dumps(verdict), flush=True)
         return
-    page = Path(sys.argv[1])
-    before, rest = page.read_text().split(BEGIN)
-    page.write_text(before + BEGIN + table() + END + rest.split(END)[1])
+    found = {library: all_verdicts(library) for library in LIBRARIES}
+    place(ROOT / "docs/support.md", table(found))
+    place(ROOT / "README.md", front(found))
 
 
 if __name__ == "__main__":

@@ -1,20 +1,28 @@
-"""README's table of what each library reads and writes is what they do, in the versions that it names."""
+"""The tables of what each library reads and writes are what they do, in the versions that docs/support.md names."""
 
 from __future__ import annotations
 
 import re
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 from helpers import pages, support
 
+PAGE = pages.ROOT / "docs/support.md"
+
+
+def rows(page: Path) -> list[list[str]]:
+    """The cells of a page's table; a row of one cell opens a group."""
+    text = page.read_text().split(support.BEGIN)[1].split(support.END)[0]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
+
 
 def cells(library: str) -> dict[str, str]:
-    """What README says of one library, by question."""
-    text = (pages.ROOT / "README.md").read_text().split(support.BEGIN)[1].split(support.END)[0]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
-    at, group, found = rows[0].index(library), "", {}
-    for row in rows[2:]:
+    """What the page says of one library, by question."""
+    names, _, *table = rows(PAGE)
+    at, group, found = names.index(library), "", {}
+    for row in table:
         if row[0].startswith("**"):
             group = row[0].strip("*")
         else:
@@ -22,10 +30,18 @@ def cells(library: str) -> dict[str, str]:
     return found
 
 
+def test_the_readme_shows_rows_of_the_table():
+    names, _, *table = rows(pages.ROOT / "README.md")
+    assert [row[0].replace(": ", "/", 1) for row in table] == list(support.FRONT)
+    for i, library in enumerate(names[1:], 1):
+        whole = cells(library)
+        assert {row[0]: row[i] for row in table} == {row[0]: whole[row[0].replace(": ", "/", 1)] for row in table}
+
+
 @pytest.mark.nosanitize  # peers bring their own allocators, and panic
 @pytest.mark.parametrize("library", support.LIBRARIES)
 def test_the_table_is_true(library):
-    tried = (pages.ROOT / "README.md").read_text().split("Tried with ")[1].split(support.END)[0]
+    tried = PAGE.read_text().split("Tried with ")[1].split(support.END)[0]
     for name in support.LIBRARIES[library]:
         pytest.importorskip(name.replace("-", "."))
         stated = re.search(rf"\b{name} ([\w.]*\w)", tried)

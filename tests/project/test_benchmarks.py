@@ -161,7 +161,7 @@ def test_a_row_shows_what_else_there_is_to_tell() -> None:
         result("decode", "named", 30.0, "met", named=True),
         result("decode", "worst", 15.0, "MISSED", others={"one payload": 40.0}),
     )["decode"]
-    assert beside.reason.endswith("; beside it (one payload) takes 25.0 us, 40.0x")
+    assert beside.reason.endswith("; for comparison (one payload) takes 25.0 us, 40.0x")
     unknown = lines(result("deltas flat", "c", 0.5, "MISSED", named=True))["deltas flat"]
     assert unknown.reason.endswith("; no floor is known")
 
@@ -193,22 +193,32 @@ def test_the_last_of_several_files_counts(tmp_path: Path) -> None:
     assert [run["questions"] for run in found["runs"]] == [["iterate_batches"], ["handover"]]
 
 
-def test_the_readme_has_what_the_tool_writes() -> None:
-    markdown, goals = module("markdown"), module("goals")
-    readme = (ROOT / "README.md").read_text()
-    part = readme.partition(markdown.BEGIN)[2].partition(markdown.END)[0]
-    assert markdown.placed(readme, part.strip("\n").split("\n")) == readme
-    rows = [line.strip("| ").split(" | ") for line in part.splitlines() if line.startswith("|")]
-    assert rows[0] == list(module("summary").HEADER)
-    assert len(rows) == 2 + len(goals.ROWS)
-    for cells, row in zip(rows[2:], goals.ROWS, strict=True):
+def cells_of(text: str) -> list[list[str]]:
+    return [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
+
+
+def test_the_results_have_every_row_and_its_verdict() -> None:
+    goals = module("goals")
+    names, _, *rows = cells_of((ROOT / "benchmarks/RESULTS.md").read_text().partition("\n## ")[0])
+    assert names == list(module("summary").HEADER)
+    for cells, row in zip(rows, goals.ROWS, strict=True):
         assert cells[0].startswith(pretty(row.words))
         assert cells[-2] == pretty(row.goal)
         assert cells[-1].startswith(("met", "level", "missed", "FAILED", "not judged", "not measured"))
-    pictures = re.findall(r"!\[.*\]\((.*)\)", part)
-    assert {Path(each).stem for each in pictures} <= set(sys.modules["benchmarks"].FAMILIES)
-    for each in pictures:
-        assert drawn_words((ROOT / each).read_text())
+
+
+def test_the_readme_shows_ten_rows_of_the_results_and_a_picture() -> None:
+    markdown = module("markdown")
+    readme = (ROOT / "README.md").read_text()
+    part = readme.partition(markdown.BEGIN)[2].partition(markdown.END)[0]
+    assert markdown.placed(readme, part.strip("\n").split("\n")) == readme
+    results = cells_of((ROOT / "benchmarks/RESULTS.md").read_text().partition("\n## ")[0])
+    names, _, *rows = cells_of(part)
+    assert names == results[0][: len(names)]
+    assert len(rows) == 10
+    assert all(row in [each[: len(row)] for each in results] for row in rows)
+    (address,) = re.findall(r"!\[.*\]\((.*)\)", part)
+    assert drawn_words((ROOT / address.removeprefix(markdown.PICTURES)).read_text())
 
 
 def placed(root: ElementTree.Element, x: float = 0, y: float = 0) -> Iterator[tuple[ElementTree.Element, float, float]]:
