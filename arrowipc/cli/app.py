@@ -53,7 +53,7 @@ Exit codes:
 
 #: What to do next, by the error's place in the tree; the first that fits.
 ADVICE = (
-    ("TruncatedError", "`arrowipc recover {path} -o NEW` saves what lies before the end."),
+    ("TruncatedError", "`arrowipc recover {path} -o NEW.arrow` saves what lies before the end."),
     (
         "LimitError",
         "If you trust where it comes from, read it with arrowipc.open(..., limits=...) in Python.",

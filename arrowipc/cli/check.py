@@ -41,7 +41,7 @@ def check(file: str, everything: bool, strict: bool, as_json: bool) -> None:
     """
     with about(file):
         data = _again(source(file))
-        with Progress("checking", lines=True):
+        with Progress("checking"):
             report = _checked(data)
     if as_json:
         say_json(report)

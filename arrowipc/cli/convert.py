@@ -9,8 +9,9 @@ from typing import Any
 import click
 
 import arrowipc as ipc
-from arrowipc.cli.foreign import FORMATS, foreign_reader, foreign_writer, format_of
-from arrowipc.cli.sources import Failure, about, opened, sink
+from arrowipc.cli.foreign import FORMATS, foreign_reader, format_of
+from arrowipc.cli.outputs import ARROW, Batches, checked_output, output_options, write_batches
+from arrowipc.cli.sources import Failure, about, opened, size_of
 from arrowipc.cli.terminal import (
     Progress,
     column_option,
@@ -20,10 +21,7 @@ from arrowipc.cli.terminal import (
 )
 from arrowipc.errors import UsageError
 
-ARROW = ("file", "stream", "legacy")
-
-#: Batches, and the message that each came in, or None.
-Batches = Iterator[tuple[Any, Any]]
+ARROW_READERS = (ipc.RecordBatchFileReader, ipc.RecordBatchStreamReader)
 
 
 def _writing_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -37,7 +35,6 @@ def _writing_options(function: Callable[..., Any]) -> Callable[..., Any]:
             help="Codec of what is written; keep: that of the source's first batch.",
         ),
         click.option("--level", type=int, metavar="N", help="Of the codec."),
-        click.option("-o", "--output", metavar="FILE", default="-", help="Where it goes; default: standard output."),
         json_option,
     ):
         function = option(function)
@@ -45,15 +42,9 @@ def _writing_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command()
-@click.argument("source", metavar="SOURCE")
-@click.argument("target", metavar="[TARGET]", required=False)
+@click.argument("source", metavar="SOURCE", type=click.Path())
+@click.argument("target", metavar="[TARGET]", required=False, type=click.Path())
 @click.option("--from", "origin", type=click.Choice(FORMATS), help="Format of SOURCE; default: by its content or name.")
-@click.option(
-    "--to",
-    "kind",
-    type=click.Choice(["file", "stream", "legacy", *FORMATS[1:]]),
-    help="Format of the output; default: by its name, else a file, or a stream through a pipe.",
-)
 @click.option("--batch-rows", type=click.IntRange(1), metavar="N", help="Cut and join batches to N rows.")
 @click.option("--dictionary", metavar="A,B", help="Encode these columns as dictionaries; *: all text columns.")
 @click.option("--no-dictionary", is_flag=True, help="Write plain values in place of all dictionaries.")
@@ -71,12 +62,15 @@ def _writing_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--master", metavar="URL", help="With --engine spark: where Spark runs; default: local[*].")
 @column_option
 @_writing_options
-def convert(source: str, target: str | None, output: str, columns: str | None, **options: Any) -> None:
+@output_options()
+def convert(
+    source: str, target: str | None, output: str, kind: str | None, force: bool, columns: str | None, **options: Any
+) -> None:
     """Convert SOURCE to TARGET.
 
     The formats are the Arrow IPC file, stream and legacy stream (the framing from before Arrow 0.15), and,
     where pyarrow is installed, Parquet, CSV and NDJSON. One batch is in memory at a time. TARGET appears when
-    it is complete.
+    it is complete, and replaces nothing without --force.
 
     \b
     Examples:
@@ -92,38 +86,42 @@ def convert(source: str, target: str | None, output: str, columns: str | None, *
     if options.pop("engine") == "spark":
         from arrowipc.cli.on_spark import convert_on_spark
 
-        convert_on_spark(source, path, columns_of(columns), options)
+        convert_on_spark(source, path, columns_of(columns), options | {"kind": kind, "force": force})
         return
     if options.pop("master"):
         raise UsageError("--master belongs to --engine spark")
     as_json = options.pop("as_json")
-    kind = options.pop("kind") or format_of(path) or ("stream" if path == "-" else "file")
+    kind = checked_output(path, kind, force, [source])
     with ExitStack() as stack:
-        reader = stack.enter_context(_reader(source, options.pop("origin"), columns_of(columns)))
+        origin = options.pop("origin")
+        reader = stack.enter_context(_reader(source, origin, columns_of(columns)))
         batches = _named(source, _prepared(_stored(reader, options), reader.schema, options))
-        progress = stack.enter_context(Progress("converting"))
+        # What is counted are bytes of Arrow data.
+        size = size_of(source) if isinstance(reader, ARROW_READERS) else None
+        progress = stack.enter_context(Progress("converting", size))
         with about(path):
-            rows, count = _write(path, kind, reader.schema, batches, options, progress)
+            rows, count = write_batches(path, kind, reader.schema, batches, progress, options)
     say_written(path, kind, rows, count, as_json)
 
 
 @click.command()
-@click.argument("sources", metavar="FILE...", nargs=-1, required=True)
-@click.option("--to", "kind", type=click.Choice(ARROW), help="Default: a stream; a file where -o says .arrow.")
+@click.argument("sources", metavar="FILE...", nargs=-1, required=True, type=click.Path())
 @column_option
 @_writing_options
+@output_options(ARROW)
 def cat(
     sources: tuple[str, ...],
     kind: str | None,
     output: str,
+    force: bool,
     columns: str | None,
     as_json: bool,
     **options: Any,
 ) -> None:
     """Write the batches of several sources, one after the other, as one.
 
-    Their schemas must be equal. Dictionaries that differ are merged in a file; in a stream they are replaced,
-    or grow by deltas, as they do in the sources.
+    Their schemas must be equal (`merge` takes others). Dictionaries that differ are merged in a file; in a stream
+    they are replaced, or grow by deltas, as they do in the sources.
 
     \b
     Example:
@@ -133,14 +131,14 @@ def cat(
     """
     if sources.count("-") > 1:
         raise UsageError("standard input can be read once only: - stands there twice")
-    named = format_of(output)
-    kind = kind or (named if named in ARROW else "stream")
-    options |= {"unify": kind == "file", "v4": False, "alignment": "8", "statistics": False}
+    kind = checked_output(output, kind, force, sources, ARROW)
     chosen = columns_of(columns)
-    with opened(sources[0], columns=chosen) as first, Progress("writing") as progress:
+    sizes = [size_of(path) for path in sources]
+    size = None if None in sizes else sum(filter(None, sizes))
+    with opened(sources[0], columns=chosen) as first, Progress("writing", size) as progress:
         batches = _chained(sources, first, chosen, options)
         with about(output):
-            rows, count = _write(output, kind, first.schema, batches, options, progress)
+            rows, count = write_batches(output, kind, first.schema, batches, progress, options)
     say_written(output, kind, rows, count, as_json)
 
 
@@ -166,7 +164,7 @@ def _stored(reader: Any, options: dict[str, Any]) -> Batches:
     """The batches of a source, with the messages that they came in; puts the first one's codec into `options`."""
     from arrowipc.inspection.message_layout import outline_of
 
-    if not isinstance(reader, (ipc.RecordBatchFileReader, ipc.RecordBatchStreamReader)):
+    if not isinstance(reader, ARROW_READERS):
         for batch in reader:
             yield None, batch
         return
@@ -213,45 +211,3 @@ def _text_columns(schema: ipc.Schema) -> list[str]:
     from arrowipc.types import LargeUtf8, Utf8, Utf8View
 
     return [field.name for field in schema if isinstance(field.type, (Utf8, LargeUtf8, Utf8View))]
-
-
-# -- writing -------------------------------------------------------------------------------------------------
-
-
-def _write(
-    path: str, kind: str, schema: ipc.Schema, batches: Batches, options: dict[str, Any], progress: Progress
-) -> tuple[int, int]:
-    """Write all batches, bodies untouched where they can be; returns their rows and their number."""
-    rows = count = 0
-    found = next(batches, None)
-    with _writer(path, kind, schema if found is None else found[1].schema, options) as writer:
-        while found is not None:
-            message, batch = found
-            if message is None or kind not in ARROW or not writer.write_stored(message, batch):
-                writer.write_batch(batch)
-            rows += len(batch)
-            count += 1
-            progress.advance()
-            found = next(batches, None)
-    return rows, count
-
-
-def _writer(path: str, kind: str, schema: ipc.Schema, options: dict[str, Any]) -> Any:
-    codec = options["compression"]
-    if kind not in ARROW:
-        if path == "-" and kind == "parquet":
-            sink(path)  # refuses a terminal
-        return foreign_writer(path, kind, schema, None if codec in ("keep", "none") else codec, options["level"])
-    if codec == "keep":
-        codec = options.get("codec")
-    made: dict[str, Any] = {
-        "compression": None if codec == "none" else codec,
-        "compression_level": options["level"],
-        "alignment": int(options["alignment"]),
-        "metadata_version": "V4" if options["v4"] else "V5",
-        "unify_dictionaries": options["unify"] or kind == "file",
-        "statistics": options["statistics"],
-    }
-    if kind == "file":
-        return ipc.new_file(sink(path), schema, **made)
-    return ipc.new_stream(sink(path), schema, legacy=kind == "legacy", **made)

@@ -57,7 +57,7 @@ def diff(left: str, right: str, most: int, metadata: bool, columns: str | None, 
     with (
         opened(left, columns=chosen) as one,
         opened(right, columns=chosen) as other,
-        Progress("comparing", lines=True) as progress,
+        Progress("comparing") as progress,
     ):
         schema = list(_schema_differences(one.schema, other.schema, metadata))
         pairs = _pairs(one.schema, other.schema)
@@ -155,7 +155,7 @@ def _compare(
                 found, complete = found[:most], False
         rows[0] += 0 if a is None else len(a)
         rows[1] += 0 if b is None else len(b)
-        progress.advance()
+        progress.advance(sum([side.nbytes for side in (a, b) if side is not None]))
     return found, (rows[0], rows[1]), complete
 
 

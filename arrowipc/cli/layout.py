@@ -80,7 +80,7 @@ def anatomy_of(file: str) -> Anatomy:
     pieces: list[Piece] = []
     schema: Any = None
     rows = batches = count = end = 0
-    with Progress("reading", lines=True) as progress:
+    with Progress("reading", _size_of(data)) as progress:
         for number, located in enumerate(locate_messages(data)):
             if located.message.kind == "Schema":
                 schema = ipc.read_schema(located.message)
@@ -95,7 +95,7 @@ def anatomy_of(file: str) -> Anatomy:
             rows += found[1] if located.message.kind == "RecordBatch" else 0
             batches += located.message.kind == "RecordBatch"
             pieces.append(found[0])
-            progress.advance()
+            progress.advance(located.metadata_length + located.body_length)
             count, end = number + 1, max(end, located.offset + located.metadata_length + located.body_length)
         shown = first + [_piece(number, located, schema, known) for located, number in last]
     if not is_file:

@@ -10,8 +10,7 @@ from typing import Any
 import click
 
 from arrowipc.arguments import printable
-from arrowipc.cli.convert import ARROW
-from arrowipc.cli.foreign import format_of
+from arrowipc.cli.outputs import checked_output, output_options
 from arrowipc.cli.sources import about, opened, sink
 from arrowipc.cli.terminal import (
     Progress,
@@ -83,8 +82,7 @@ def _address(text: str | None) -> Any:
 @click.command()
 @click.argument("uri", metavar="URI")
 @click.argument("name", metavar="NAME")
-@click.option("-o", "--output", metavar="FILE", default="-", help="Where it goes; default: standard output.")
-@click.option("--to", "kind", type=click.Choice(["file", "stream"]), help="Default: by FILE's name, else a file.")
+@output_options(("file", "stream"))
 @click.option(
     "--compression",
     type=click.Choice(["none", "lz4", "zstd"]),
@@ -93,15 +91,14 @@ def _address(text: str | None) -> Any:
     help="Of what is written.",
 )
 @json_option
-def fetch(uri: str, name: str, output: str, kind: str | None, compression: str, as_json: bool) -> None:
+def fetch(uri: str, name: str, output: str, kind: str | None, force: bool, compression: str, as_json: bool) -> None:
     """Write the stream NAME that a server at URI offers into a file.
 
     JSON (on stderr where the output goes to standard output): {"rows", "batches", "written", "format"}.
     """
     from arrowipc.dissociated.files import fetch as fetch_stream
 
-    named = format_of(output)
-    kind = kind or (named if named in ARROW else "stream" if output == "-" else "file")
+    kind = checked_output(output, kind, force, (), ("file", "stream"))
     options = {"compression": None if compression == "none" else compression}
     choice: Any = kind
     with about(uri), Progress("fetching") as progress:
@@ -111,6 +108,6 @@ def fetch(uri: str, name: str, output: str, kind: str | None, compression: str, 
             sink(output),
             format=choice,
             write_options=options,
-            on_batch=lambda _: progress.advance(),
+            on_batch=lambda done: progress.advance(done.num_bytes - progress.done),
         )
     say_written(output, kind, done.num_rows, done.num_batches, as_json)

@@ -68,7 +68,7 @@ def _run(
         frame = reader.load(source)
         if columns is not None:
             frame = frame.select(*[f"`{name.replace('`', '``')}`" for name in columns])
-        writer = frame.write.format(SPARK[kind]).mode("errorifexists")
+        writer = frame.write.format(SPARK[kind]).mode("overwrite" if options["force"] else "errorifexists")
         for name, value in _write_options(kind, options).items():
             writer = writer.option(name, value)
         writer.save(target)

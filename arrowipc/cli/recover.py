@@ -8,6 +8,7 @@ import click
 
 import arrowipc as ipc
 from arrowipc.arguments import printable
+from arrowipc.cli.outputs import checked_output, output_options
 from arrowipc.cli.sources import about, sink, source
 from arrowipc.cli.terminal import FILE, Progress, json_option, say_json, say_line, say_note
 
@@ -16,38 +17,39 @@ SHOWN = 20
 
 @click.command()
 @FILE
-@click.option("-o", "--output", metavar="NEW", help="Write it there; without this it is only counted.")
 @click.option("--resync", is_flag=True, help="Look for whole messages behind damage, too.")
-@click.option("--to", "kind", type=click.Choice(["file", "stream"]), help="Of NEW; default: what FILE is.")
 @click.option(
     "--compression",
     type=click.Choice(["keep", "none", "lz4", "zstd"]),
     default="keep",
     show_default=True,
-    help="Of NEW.",
+    help="Of what is written.",
 )
+@output_options(("file", "stream"), None, "Write it there; without this it is only counted.")
 @json_option
-def recover(file: str, output: str | None, resync: bool, kind: str | None, compression: str, as_json: bool) -> None:
+def recover(
+    file: str, output: str | None, resync: bool, kind: str | None, force: bool, compression: str, as_json: bool
+) -> None:
     """Save what a torn, damaged or unfinished FILE still holds.
 
-    NEW appears when it is complete. Exits with 0 where rows were found, also if others are lost: that is
-    printed, on stderr where NEW goes to standard output.
+    What is written appears when it is complete. Exits with 0 where rows were found, also if others are lost: that is
+    printed, on stderr where they go to standard output.
 
     JSON: {"complete", "format", "batches", "rows", "bytes", "lost_batches", "lost_rows", "lost_bytes",
     "error", "offset", "skipped": [{"reason", "offset", "length", "message", "column", "rows"}], "written"}.
     """
+    choice: Any = None if output is None else checked_output(output, kind, force, [file], ("file", "stream"))
     target = None if output is None else sink(output)
     with about(file), Progress("recovering") as progress:
         data: Any = source(file)
         if target is None:
             reader = ipc.recover(data, resync=resync)
             with reader:
-                for _ in reader:
-                    progress.advance()
+                for batch in reader:
+                    progress.advance(batch.nbytes)
                 report = reader.report
         else:
             codec: Any = None if compression == "none" else compression
-            choice: Any = kind
             report = ipc.recover(data, into=target, resync=resync, format=choice, compression=codec)
     _say(report, output, as_json)
     if not report.num_rows and not report.complete:
@@ -66,7 +68,7 @@ def _say(report: ipc.Recovery, output: str | None, as_json: bool) -> None:
     if output not in (None, "-"):
         lines.append(f"written: {output}")
     elif output is None:
-        lines.append("nothing was written: -o NEW saves it")
+        lines.append("nothing was written: -o FILE saves it")
     for line in lines:
         say_note(line) if to_stderr else say_line(printable(line))
 

@@ -13,9 +13,11 @@ import click
 
 import arrowipc as ipc
 from arrowipc.arguments import printable
+from arrowipc.cli.outputs import checked_output, output_options, write_batches
 from arrowipc.cli.sources import about, source
 from arrowipc.cli.terminal import (
     FILE,
+    Progress,
     as_json,
     column_option,
     columns_of,
@@ -27,6 +29,7 @@ from arrowipc.cli.terminal import (
     say_json,
     say_line,
     say_note,
+    say_written,
     width,
 )
 from arrowipc.cli.where import filters_of, where_option
@@ -47,7 +50,7 @@ def _count_option(words: str) -> Callable[[_Command], _Command]:
 
 
 def _table_options(command: _Command) -> _Command:
-    """Add what all commands have that print rows."""
+    """Add what all commands have that print rows: `wide`, `columns`, `as_json`, and where they go instead."""
     wide = click.option(
         "-w",
         "--width",
@@ -56,7 +59,9 @@ def _table_options(command: _Command) -> _Command:
         metavar="N",
         help="Characters of a line; 0: as many as all columns need.",
     )
-    return wide(column_option(json_option(command)))
+    writing = output_options(default=None, words="Write the rows there, in place of a table.")
+    made: _Command = wide(column_option(json_option(writing(command))))
+    return made
 
 
 # -- sources -------------------------------------------------------------------------------------------------
@@ -113,9 +118,7 @@ def _pruned(dataset: Any, conditions: Sequence[str]) -> Any:
 @click.option("--offset", type=click.IntRange(0), default=0, metavar="N", help="Rows to leave out before them.")
 @where_option
 @_table_options
-def head(
-    file: str, rows: int, offset: int, conditions: tuple[str, ...], wide: int | None, columns: str | None, as_json: bool
-) -> None:
+def head(file: str, rows: int, offset: int, conditions: tuple[str, ...], columns: str | None, **printing: Any) -> None:
     """Print the first rows of FILE as a table.
 
     FILE may also be a folder, or a pattern in quotes, of files and streams. Columns that do not fit are named below
@@ -126,7 +129,7 @@ def head(
     with _rows(file, columns, conditions, anywhere=bool(offset) and file != "-") as found:
         far = offset and file != "-"  # what comes through a pipe is read as it comes
         batches = iter(found.slice(offset, rows).batches) if far else _between(found, offset, rows)
-        _show(found.schema, batches, wide, as_json)
+        _show(file, found.schema, batches, **printing)
 
 
 @click.command()
@@ -134,16 +137,14 @@ def head(
 @_count_option("How many.")
 @where_option
 @_table_options
-def tail(
-    file: str, rows: int, conditions: tuple[str, ...], wide: int | None, columns: str | None, as_json: bool
-) -> None:
+def tail(file: str, rows: int, conditions: tuple[str, ...], columns: str | None, **printing: Any) -> None:
     """Print the last rows of FILE as a table; FILE as for `head`.
 
     JSON: as `head` prints it.
     """
     with _rows(file, columns, conditions) as found:
         batches = found.slice(max(found.count_rows() - rows, 0), rows).batches
-        _show(found.schema, iter(batches), wide, as_json)
+        _show(file, found.schema, iter(batches), **printing)
 
 
 @click.command()
@@ -156,7 +157,7 @@ def tail(
     help="Numbers and ranges, such as 5,17-20: from 0, both ends included, in any order; -1 is the last row.",
 )
 @_table_options
-def take(file: str, numbers: str, wide: int | None, columns: str | None, as_json: bool) -> None:
+def take(file: str, numbers: str, columns: str | None, **printing: Any) -> None:
     """Print some rows of FILE as a table, in the order in which they are named; FILE as for `head`.
 
     Only the batches that hold them are decoded.
@@ -164,7 +165,7 @@ def take(file: str, numbers: str, wide: int | None, columns: str | None, as_json
     JSON: as `head` prints it.
     """
     with _rows(file, columns) as found:
-        _show_taken(found, _numbers(numbers, found.count_rows()), wide, as_json)
+        _show_taken(file, found, _numbers(numbers, found.count_rows()), **printing)
 
 
 @click.command()
@@ -178,9 +179,8 @@ def sample(
     rows: int,
     seed: int | None,
     conditions: tuple[str, ...],
-    wide: int | None,
     columns: str | None,
-    as_json: bool,
+    **printing: Any,
 ) -> None:
     """Print rows of FILE that are chosen by chance, each at most once, as a table; FILE as for `head`.
 
@@ -194,7 +194,7 @@ def sample(
         total = found.count_rows()
         chosen = sorted(random.Random(seed).sample(range(total), min(rows, total)))
         say_note(f"{len(chosen):,} of {counted(total, 'row')}, --seed {seed}")
-        _show_taken(found, chosen, wide, as_json)
+        _show_taken(file, found, chosen, **printing)
 
 
 @click.command()
@@ -247,13 +247,29 @@ def _between(batches: Any, offset: int, rows: int) -> Iterator[Any]:
 # -- printing ------------------------------------------------------------------------------------------------
 
 
-def _show_taken(found: Any, rows: Sequence[int], wide: int | None, as_json: bool) -> None:
+def _show_taken(file: str, found: Any, rows: Sequence[int], **printing: Any) -> None:
     pieces = (found.take(rows[start : start + PIECE]) for start in range(0, len(rows), PIECE))
-    _show(found.schema, pieces, wide, as_json)
+    _show(file, found.schema, pieces, **printing)
 
 
-def _show(schema: Any, batches: Iterator[Any], wide: int | None, as_json: bool) -> None:
-    """Print rows as they come, or all of them as a table."""
+def _show(
+    file: str,
+    schema: Any,
+    batches: Iterator[Any],
+    *,
+    wide: int | None,
+    as_json: bool,
+    output: str | None,
+    kind: str | None,
+    force: bool,
+) -> None:
+    """Write rows to `output`, print them as they come, or all of them as a table."""
+    if output is not None:
+        kind = checked_output(output, kind, force, [file])
+        with about(output), Progress("writing") as progress:
+            rows, count = write_batches(output, kind, schema, _named(file, batches), progress, {})
+        say_written(output, kind, rows, count, as_json)
+        return
     if as_json:
         for batch in batches:
             _say_rows(batch)
@@ -263,6 +279,13 @@ def _show(schema: Any, batches: Iterator[Any], wide: int | None, as_json: bool) 
         say_line(f"no columns, {counted(sum(map(len, kept)), 'row')} in the first batches")
         return
     _say_table(schema, kept, width() if wide is None else wide)
+
+
+def _named(file: str, batches: Iterator[Any]) -> Iterator[tuple[None, Any]]:
+    """The same batches, without messages; errors of reading them, unlike those of writing, name `file`."""
+    with about(file):
+        for batch in batches:
+            yield None, batch
 
 
 def _say_rows(batch: Any) -> None:

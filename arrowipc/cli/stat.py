@@ -202,7 +202,7 @@ class Survey:
 def survey(file: str) -> Survey:
     """Read all of a source: its messages for sizes, its batches for values."""
     data = source(file)
-    with Progress("reading", size_of(file), lines=True) as progress:
+    with Progress("reading", size_of(file)) as progress:
         found: Survey | None = None
         for schema, located, batch, size in _parts(data):
             found = Survey(schema) if found is None else found

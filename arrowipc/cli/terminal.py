@@ -204,81 +204,63 @@ def metadata_json(pairs: Iterable[tuple[bytes, bytes]]) -> list[dict[str, Any]]:
 
 
 class Progress:
-    """Progress on stderr of what takes longer than a second: a bar on a terminal, elsewhere lines or nothing.
+    """What is done of something that takes longer than a second: bytes, rate and time left, on a terminal only.
 
     Parameters
     ----------
     title : str
-    total : float or None
-        None: nobody knows how much there is.
-    lines : bool
-        Whether lines are written where there is no terminal. Commands whose report goes to stderr do not.
+    total : int or None
+        Bytes; None: nobody knows how many there are.
     """
 
     DELAY = 1.0
 
-    def __init__(self, title: str, total: float | None = None, *, lines: bool = False) -> None:
-        self._lines = lines
+    def __init__(self, title: str, total: int | None = None) -> None:
         self._title, self._total = title, total or None
-        self._done = 0.0
+        self.done: float = 0  # bytes
         self._ended = threading.Event()
         self._drawn = threading.Thread(target=self._draw, daemon=True)
 
     def __enter__(self) -> Self:
-        self._drawn.start()
+        if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+            self._drawn.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._ended.set()
-        self._drawn.join()
+        if self._drawn.ident is not None:
+            self._drawn.join()
 
-    def advance(self, amount: float = 1) -> None:
-        """Say that so much more is done."""
-        self._done += amount
+    def advance(self, amount: float) -> None:
+        """Say that so many bytes more are done."""
+        self.done += amount
 
     def _draw(self) -> None:
         if self._ended.wait(self.DELAY):
             return
-        with suppress(OSError, ValueError):  # nobody reads stderr: that is no reason to end
-            if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
-                self._draw_bar()
-            elif self._lines:
-                self._write_lines()
-
-    def _draw_bar(self) -> None:
-        from rich.progress import BarColumn, Progress as Bar, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-        bar = Bar(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TaskProgressColumn(show_speed=self._total is None),
-            TimeElapsedColumn(),
-            console=console(error=True),
-            transient=True,
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            Progress as Bar,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+            TransferSpeedColumn,
         )
-        task = bar.add_task(self._title, total=self._total)
-        with bar:
-            while True:
-                bar.update(task, completed=self._done)
-                if self._ended.wait(0.1):
-                    return
 
-    def _write_lines(self) -> None:
-        """Write a line, and another each time that it has taken twice as long."""
-        seconds = self.DELAY
-        while True:
-            sys.stderr.write(f"{self._title}: {self._words()}{seconds:g} s\n")
-            sys.stderr.flush()
-            if self._ended.wait(seconds):
-                return
-            seconds *= 2
-
-    def _words(self) -> str:
-        if self._total is not None:
-            return f"{min(self._done / self._total, 1):.0%}, "
-        return f"{self._done:,.0f} done, " if self._done else ""
+        counted = [DownloadColumn(), TransferSpeedColumn()] if self.done else []
+        left = TimeRemainingColumn() if self._total and self.done else TimeElapsedColumn()
+        columns = (TextColumn("{task.description}"), BarColumn(20), *counted, left)
+        with suppress(OSError, ValueError):  # nobody reads stderr: that is no reason to end
+            bar = Bar(*columns, console=console(error=True), transient=True)
+            task = bar.add_task(self._title, total=self._total if self.done else None)
+            with bar:
+                while True:
+                    bar.update(task, completed=min(self.done, self._total or self.done))
+                    if self._ended.wait(0.1):
+                        return
 
 
 def fit(texts: Sequence[str], most: int) -> int:

@@ -128,11 +128,14 @@ class Fetched:
     Attributes
     ----------
     num_batches, num_rows : int
+    num_bytes : int
+        Of the batches' buffers, without compression.
     """
 
     def __init__(self) -> None:
         self.num_batches = 0
         self.num_rows = 0
+        self.num_bytes = 0
 
     def __repr__(self) -> str:
         return f"<Fetched: {self.num_rows:,} rows in {self.num_batches:,} batches>"
@@ -189,6 +192,7 @@ def fetch(
             writer.write_batch(batch)
             done.num_batches += 1
             done.num_rows += len(batch)
+            done.num_bytes += batch.nbytes
             if on_batch is not None:
                 on_batch(done)
     return done

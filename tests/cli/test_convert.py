@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 from pathlib import Path
@@ -65,8 +64,8 @@ def test_every_conversion_keeps_the_rows(data, tmp_path, options):
     assert (done.code, done.err) == (0, "")
     assert done.json["rows"] == ROWS
     if "parquet" in options:
-        run("convert", target, tmp_path / "back", "--from", "parquet")
-        target = tmp_path / "back"
+        run("convert", target, tmp_path / "back.arrow", "--from", "parquet")
+        target = tmp_path / "back.arrow"
     assert rows_of(target) == rows_of(data / "a.arrow")
     if "--batch-rows" in options:
         with ipc.open(target) as reader:
@@ -131,8 +130,7 @@ def test_standard_input_may_be_a_pipe_or_a_file(data, command):
             for script in ("{command} < {path}", "cat {path} | {command}")
         ]
         assert [each.code for each in found] == [0, 0]
-        progress = re.compile(r"^(reading|checking): .*s\n", re.M)
-        assert [progress.sub("", each.err) for each in found] == ["", ""]
+        assert [each.err for each in found] == ["", ""]
         assert len(found[0].out) == len(found[1].out) > 0 or command == "layout"
 
 
@@ -141,7 +139,7 @@ def test_what_cannot_be_read_to_its_end_leaves_the_old_target(data, tmp_path):
     cut.write_bytes((data / "a.arrows").read_bytes()[:-100])
     target.write_bytes(b"old")
     for command in (["convert", cut, target], ["cat", data / "a.arrow", cut, "-o", target]):
-        done = run(*command)
+        done = run(*command, "--force")
         assert done.code == 1
         assert done.err.startswith(f"arrowipc: {cut}: ")
         assert "arrowipc recover" in done.err
@@ -150,7 +148,7 @@ def test_what_cannot_be_read_to_its_end_leaves_the_old_target(data, tmp_path):
     other = tmp_path / "other.arrow"
     with ipc.new_file(other, ipc.Schema([field("x", float64())])) as writer:
         writer.write({"x": [1.0]})
-    refused = run("cat", data / "a.arrow", other, "-o", target)
+    refused = run("cat", data / "a.arrow", other, "-o", target, "--force")
     assert refused.code == 2
     assert f"{other}: its schema is not that of" in refused.err
 
@@ -232,11 +230,12 @@ def test_a_served_file_can_be_fetched_until_the_server_is_stopped(data, tmp_path
         done = run("fetch", offer["uri"], "a.arrow", "-o", tmp_path / "copy.arrow", "--compression", "zstd")
         assert done.code == 0
         assert rows_of(tmp_path / "copy.arrow") == rows_of(data / "a.arrow")
-        assert run("fetch", offer["uri"], "b.arrow", "-o", tmp_path / "no").code == 1
-        assert not (tmp_path / "no").exists()
+        assert "--force" in run("fetch", offer["uri"], "a.arrow", "-o", tmp_path / "copy.arrow").err
+        assert run("fetch", offer["uri"], "b.arrow", "-o", tmp_path / "no.arrow").code == 1
+        assert not (tmp_path / "no.arrow").exists()
         server.send_signal(signal.SIGINT)
         assert server.wait(30) == 0
-        refused = run("fetch", offer["uri"], "a.arrow", "-o", tmp_path / "no")
+        refused = run("fetch", offer["uri"], "a.arrow", "-o", tmp_path / "no.arrow")
         assert refused.code == 3
         assert "refused" in refused.err
     finally:

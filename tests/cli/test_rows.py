@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.terminal import Outcome, shell
+from helpers.in_process import run
+from helpers.terminal import shell
 
 import arrowipc as ipc
 from arrowipc.types import bool_, date32, decimal128, dictionary, field, float64, int32, int64, struct, timestamp, utf8
@@ -38,16 +37,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for start in range(first, first + 40, 10):
                 writer.write(columns(start, 10))
     return folder
-
-
-def run(*arguments: object) -> Outcome:
-    """A command in this process, which takes a hundredth of the time; test_look.py has those of their own."""
-    from arrowipc.cli.app import run as called
-
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = called([str(each) for each in arguments])
-    return Outcome(code, out.getvalue(), err.getvalue())
 
 
 def ids(*arguments: object) -> list[int]:
