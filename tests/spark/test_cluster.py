@@ -23,7 +23,9 @@ SESSION = """
 import json, os, sys, time
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
-from arrowipc.spark import decode_payloads, encode_payloads, register
+from pyspark.sql import functions as F
+from arrowipc.spark import count_rows, decode_payloads, describe, encode_payloads
+from arrowipc.spark import from_arrow, register, to_arrow, vacuum
 import pyarrow as pa
 
 data, settings = sys.argv[1], json.loads(sys.argv[2])
@@ -59,7 +61,27 @@ keyed.write.format("arrowipc").mode("append").option("partitionBy", "part").save
 options = {"withMetadata": True, "filter": '[["part", "=", 1]]'}
 parts = spark.read.format("arrowipc").options(**options).load(data + "/parts")
 print("parts", parts.columns == ["id", "part", "_file", "_batch", "_row"], parts.agg({"id": "sum"}).collect()[0][0])
+wider = frame.selectExpr("CAST(id AS int) id", "CAST(id AS string) name")
+wider.write.format("arrowipc").mode("append").save(data + "/evolved")
+frame.write.format("arrowipc").mode("append").save(data + "/evolved")
+evolved = spark.read.format("arrowipc").option("mergeSchema", True).load(data + "/evolved")
+print("evolved", dict(evolved.dtypes), evolved.selectExpr("sum(id)", "count(name)").first()[:])
+files = describe(spark, data + "/evolved")
+print("counted", count_rows(spark, data + "/evolved"), files.agg({"rows": "sum"}).first()[0], vacuum(data + "/evolved"))
+cells = messages.select(F.inline(from_arrow("payload", "id bigint"))).agg(F.collect_list(F.struct("id")).alias("rows"))
+again = cells.select(to_arrow("rows").alias("payload")).select(F.inline(from_arrow("payload", "id bigint")))
+print("columns", again.agg({"id": "sum"}).first()[0])
 """
+
+DECODED = (
+    "files 5 1225",
+    "payloads 1225",
+    "encoded 1225",
+    "parts True 625",
+    "evolved {'id': 'bigint', 'name': 'string'} (2450, 50)",
+    "counted 100 100 []",
+    "columns 1225",
+)
 
 # In its first attempt, the task of partition 1 waits until rows of it lie on the disk and kills its executor.
 KILL = """
@@ -151,7 +173,7 @@ def test_the_wheel_travels_as_an_archive_and_a_killed_executor_loses_no_row(data
     paths = [line for line in printed.splitlines() if line.startswith("path ")]
     assert len(paths) == 2
     assert all("work/app-" in path for path in paths)
-    for line in ("files 5 1225", "payloads 1225", "encoded 1225", "parts True 625", "once True 400000"):
+    for line in (*DECODED, "once True 400000"):
         assert line in printed
     assert (data / "killed-True").exists(), "no row had reached the disk when the executor was killed"
     assert (data / "attempt-1-1").exists(), "the task was not tried again"
@@ -190,7 +212,7 @@ def test_an_environment_travels_packed(data: Path) -> None:
     paths = [line for line in printed.splitlines() if line.startswith("path ")]
     assert len(paths) == 2
     assert all("work/app-" in path and "/environment/lib/" in path for path in paths)
-    for line in ("files 5 1225", "payloads 1225", "encoded 1225", "parts True 625"):
+    for line in DECODED:
         assert line in printed
 
 

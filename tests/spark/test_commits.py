@@ -22,7 +22,6 @@ from arrowipc.errors import FormatError, UnsupportedError, UsageError
 from arrowipc.read.files import FoundFile, find_files
 from arrowipc.read.ledger import ENDED, LEDGER, Ledger, entry_name, local_ledger, settled
 from arrowipc.spark import vacuum
-from arrowipc.spark.streaming.sink import ArrowIpcStreamWriter
 from arrowipc.spark.write.commit import ArrowIpcWriter
 from arrowipc.spark.write.job import KEPT, change, without
 from arrowipc.spark.write.storage import open_storage
@@ -593,14 +592,16 @@ class Batch(Write):
 
     def __init__(self, path: Path | str, *rows: int, number: int = 0, overwrite: bool = False) -> None:
         self.rows, self.number, self.overwrite = rows, number, overwrite
-        self.writer: Any = ArrowIpcStreamWriter(IDS, {"path": str(path), "checkpointlocation": "c"}, overwrite)
+        sink = pytest.importorskip("arrowipc.spark.streaming.sink", exc_type=ImportError)
+        options = {"path": str(path), "checkpointlocation": "c"}
+        self.writer: Any = sink.ArrowIpcStreamWriter(IDS, options, overwrite)
         directory = self.writer._attempts("q", number)
         self.writer._storage.make_directory(directory)
         job = "0123456789abcdef" + self.writer._random
         parts = [self.writer._parts.write([numbers(row)], directory, job, task) for task, row in enumerate(rows)]
         self.messages = [Written(tuple(each), "q", job, self.writer._began) for each in parts]
         # Another object commits.
-        self.writer = ArrowIpcStreamWriter(IDS, {"path": str(path), "checkpointlocation": "c"}, overwrite)
+        self.writer = sink.ArrowIpcStreamWriter(IDS, options, overwrite)
         self.storage = self.writer._storage
 
     def commit(self) -> None:

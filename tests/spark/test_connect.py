@@ -43,7 +43,8 @@ import sys
 import pyarrow as pa
 from pyspark.sql import SparkSession, functions as F
 from arrowipc.spark import (
-    decode_payloads, encode_payloads, from_arrow, from_arrow_udf, from_arrow_udtf, share, to_arrow, to_arrow_udf
+    count_rows, decode_payloads, describe, encode_payloads, from_arrow, from_arrow_udf, from_arrow_udtf, share,
+    to_arrow, to_arrow_udf
 )
 data, port = sys.argv[1:]
 spark = SparkSession.builder.remote("sc://localhost:" + port).getOrCreate()
@@ -54,6 +55,11 @@ keyed = frame.selectExpr("id", "id % 2 part").write.format("arrowipc").mode("app
 keyed.save(data + "/parts")
 parts = spark.read.format("arrowipc").option("mergeSchema", "true").load(data + "/parts").where("part < 2")
 print("parts", parts.agg({"id": "sum"}).first()[0])
+wider = frame.selectExpr("CAST(id AS int) id", "CAST(id AS string) name").where("id < 10")
+wider.write.format("arrowipc").mode("append").save(data + "/out")
+evolved = spark.read.format("arrowipc").option("mergeSchema", True).load(data + "/out")
+print("evolved", *evolved.selectExpr("sum(id)", "count(name)").first())
+print("counted", count_rows(spark, data + "/out"), describe(spark, data + "/out").agg({"rows": "sum"}).first()[0])
 messages = spark.read.parquet(data + "/messages.parquet")
 print("payloads", decode_payloads(messages, "payload").agg({"id": "sum"}).first()[0])
 print("encoded", decode_payloads(encode_payloads(frame, rows_per_payload=7), "payload").agg({"id": "sum"}).first()[0])
@@ -115,5 +121,11 @@ def test_everything_works_from_a_client(tmp_path: Path, port: str) -> None:
     )
     assert done.returncode == 0, done.stderr[-3000:]
     printed = [line.split(maxsplit=1) for line in done.stdout.splitlines()]
-    names = ["files", "parts", "payloads", "encoded", "columns", "rows", "sql", "table"]
-    assert printed == [*([name, "1225"] for name in names), ["shared", "name 9 50"]]
+    assert printed == [
+        ["files", "1225"],
+        ["parts", "1225"],
+        ["evolved", "1270 10"],
+        ["counted", "60 60"],
+        *([name, "1225"] for name in ("payloads", "encoded", "columns", "rows", "sql", "table")),
+        ["shared", "name 9 50"],
+    ]

@@ -13,18 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from hypothesis import given, strategies as st
-
-import arrowipc as ipc
-from arrowipc.columns.statistics import STATISTICS_KEY, compute_statistics, encode_statistics
-from arrowipc.spark import register, to_spark_batch, to_spark_schema
-from arrowipc.spark.read.pruning import Pruner
-
-filters = pytest.importorskip("pyspark.sql.datasource")
-if not hasattr(filters, "Filter"):
-    pytest.skip("Spark pushes filters from 4.1 on", allow_module_level=True)
-
-from pyspark.sql import types as spark_types  # noqa: E402
-from pyspark.sql.datasource import (  # noqa: E402
+from pyspark.sql import types as spark_types
+from pyspark.sql.datasource import (
     EqualNullSafe,
     EqualTo,
     Filter,
@@ -40,6 +30,11 @@ from pyspark.sql.datasource import (  # noqa: E402
     StringEndsWith,
     StringStartsWith,
 )
+
+import arrowipc as ipc
+from arrowipc.columns.statistics import STATISTICS_KEY, compute_statistics, encode_statistics
+from arrowipc.spark import register, to_spark_batch, to_spark_schema
+from arrowipc.spark.read.pruning import Pruner
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -16,7 +16,6 @@ from pyspark.sql import types as st
 from arrowipc.errors import UsageError
 from arrowipc.spark import register
 from arrowipc.spark.options import ReadOptions
-from arrowipc.spark.streaming.source import ArrowIpcStreamReader
 from arrowipc.spark.write.commit import ArrowIpcWriter
 from arrowipc.spark.write.storage import open_storage
 
@@ -131,13 +130,16 @@ def test_links_that_lead_nowhere_are_named(tmp_path: Path, name: str, make: Any)
         ArrowIpcWriter(IDS, {"path": str(root)}, True)
     with pytest.raises(UsageError, match=words):
         ArrowIpcWriter(IDS, {"path": str(root / name)}, False)
-    stream = ArrowIpcStreamReader(IDS, {"path": str(root)})
+    streaming = pytest.importorskip("arrowipc.spark.streaming.source")
+    stream = streaming.ArrowIpcStreamReader(IDS, {"path": str(root)})
     with pytest.raises(UsageError, match=words):
         stream.prepareForTriggerAvailableNow()
     # An append lists nothing, and what is missing may be passed over.
     ArrowIpcWriter(IDS, {"path": str(root)}, False).abort([])
     assert found(root, ignoreMissingFiles="true") == ["a.arrow"]
-    ArrowIpcStreamReader(IDS, {"path": str(root), "ignoremissingfiles": "true"}).prepareForTriggerAvailableNow()
+    streaming.ArrowIpcStreamReader(
+        IDS, {"path": str(root), "ignoremissingfiles": "true"}
+    ).prepareForTriggerAvailableNow()
     (root / name).rename(root / f"_{name}")
     assert found(root) == ["a.arrow"]
 

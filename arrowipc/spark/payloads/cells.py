@@ -405,12 +405,10 @@ class _Lists:
         begin, self._begin = self._begin, stop
         if begin == stop:
             return
-        if len(self._rows) == 1:
-            rows = self._rows[0]
-        else:
-            rows = pa.concat_batches(self._rows) if self._rows else pa.RecordBatch.from_pylist([], self._schema)
-        self._rows = []
-        structs = pa.StructArray.from_arrays(rows.columns, fields=list(self._schema))
+        rows, self._rows = self._rows or [pa.RecordBatch.from_pylist([], self._schema)], []
+        columns = list(zip(*(batch.columns for batch in rows), strict=True))
+        joined = [pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces) for pieces in columns]
+        structs = pa.StructArray.from_arrays(joined, fields=list(self._schema))
         cells, counts, mask = self._cells.slice(begin, stop - begin), self._counts[begin:stop], None
         failed = [cell - begin for cell in self.reasons if begin <= cell < stop]
         if failed or cells.null_count:
