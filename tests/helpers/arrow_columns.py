@@ -211,6 +211,22 @@ if hasattr(pa, "decimal32"):  # pyarrow 19
             pa.array(_values, _type), f"decimal({_type.precision},{_type.scale})", _values
         )
 
+try:
+    from pyspark.sql.types import TimeType as _  # noqa: F401
+except ImportError:
+    #: Whether Spark lacks what 4.1 brought: a type for times (they are nanoseconds since midnight), streams of Python
+    #: sources, filters pushed to them.
+    OLD_SPARK = True
+    for _unit, _values in (
+        ("s", (10**9, None, 2 * 10**9)),
+        ("ms", (10**6, None, 2 * 10**6)),
+        ("us", (1000, None, 2000)),
+    ):
+        COLUMNS[f"time_{_unit}"] = Column(COLUMNS[f"time_{_unit}"].array, "bigint", list(_values))
+    COLUMNS["time_ns"] = Column(COLUMNS["time_ns"].array, "bigint", [1000, None, 2000])
+else:
+    OLD_SPARK = False
+
 
 def everything() -> pa.RecordBatch:
     """Return a batch of all columns."""

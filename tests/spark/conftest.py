@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from helpers.arrow_columns import OLD_SPARK
 
 from arrowipc.spark.java import NO_JAVA, find_java
 
@@ -22,6 +23,7 @@ try:
     import pyspark.sql.streaming.datasource  # noqa: F401
 except ImportError:  # PySpark 4.1 is the first to push filters to Python sources and to stream their batches
     collect_ignore = ["test_filters.py", "test_streaming.py"]
+LACKING = re.compile(r".* needs PySpark .*|.*Literals of the type .TIME.*|.*`st_\w+`")
 # Where the modules of the job are; last, so that they hide nothing.
 sys.path.append(str(FLIGHTS))
 
@@ -35,15 +37,12 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: Any) -> Any:
-    """Skip what an older PySpark lacks: our error says which one it takes, wherever it was raised."""
+    """Skip what an older PySpark lacks: the error says so, our own or that of its parser."""
     try:
         return (yield)
     except Exception as error:
-        if lacks := re.search(r"[^\n]* needs PySpark (\d+\.\d+) or newer", str(error)):
-            import pyspark
-
-            if tuple(map(int, pyspark.__version__.split(".")[:2])) < tuple(map(int, lacks[1].split("."))):
-                pytest.skip(lacks[0].strip())
+        if OLD_SPARK and (lacks := LACKING.search(str(error))):
+            pytest.skip(lacks[0].strip())
         raise
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from helpers.arrow_columns import file, stream
-from pyspark.sql import datasource, types as st
+from helpers.arrow_columns import OLD_SPARK, file, stream
+from pyspark.sql import types as st
 
 import arrowipc as ipc
 from arrowipc.errors import FormatError, UnsupportedError, UsageError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-FILTERS = pytest.mark.skipif(not hasattr(datasource, "Filter"), reason="Spark has filters from 4.1 on")
+FILTERS = pytest.mark.skipif(OLD_SPARK, reason="Spark has filters from 4.1 on")
 Files = dict[str, Any]
 
 
@@ -677,7 +677,7 @@ TIMES: list[tuple[pa.DataType, int]] = [
 def test_times_that_spark_cannot_hold_are_named_before_they_are_handed_over(
     tmp_path: Path, type_: pa.DataType, value: int
 ) -> None:
-    if not hasattr(st, "TimeType"):
+    if OLD_SPARK:
         pytest.skip("Spark has a type for times from 4.1 on")
     storage = pa.int32() if type_.bit_width == 32 else pa.int64()
     good = pa.array([0, 1000, None], storage).view(type_)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from helpers.arrow_columns import file, stream
+from helpers.arrow_columns import OLD_SPARK, file, stream
 
 import arrowipc as ipc
 from arrowipc.errors import FormatError, UsageError
@@ -228,6 +228,7 @@ def test_sizes_in_words_of_spark() -> None:
 # In Spark.
 
 
+@pytest.mark.skipif(OLD_SPARK, reason="PySpark 4.0 keeps the first source that a session registers")
 def test_a_registered_source_knows_the_session(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "x.arrow").write_bytes(file(*[numbers(0, 100_000)] * 16))
 
