@@ -10,7 +10,10 @@ Environment switches, each with its own build directory so that builds never mix
 """
 
 import os
+import shlex
+import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -139,11 +142,42 @@ def extensions() -> list[Extension]:
     ]
 
 
+NO_COMPILER = """
+arrowipc is being built from source, which needs a C compiler and Python's headers.
+{reason}
+
+  Debian, Ubuntu   apt-get install gcc libc6-dev python3-dev
+  Fedora, RHEL     dnf install gcc python3-devel
+  Alpine           apk add gcc musl-dev python3-dev
+  macOS            xcode-select --install
+  conda            conda install c-compiler
+
+Another compiler is chosen by the environment variable CC.
+"""
+
+
+def require_compiler() -> None:
+    """End the build before it has begun where it would fail at its first C file, a minute later."""
+    if os.name != "posix":
+        return
+    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+    include = [f"-I{sysconfig.get_path(name)}" for name in ("include", "platinclude")]
+    command = [*compiler, "-E", *include, "-x", "c", "-o", os.devnull, "-"]
+    try:
+        done = subprocess.run(command, input="#include <Python.h>\n", capture_output=True, text=True)
+    except OSError as error:
+        sys.exit(NO_COMPILER.format(reason=f"{compiler[0]} cannot be run: {error.strerror}"))
+    if done.returncode != 0:
+        said = done.stderr.strip() or f"exit status {done.returncode}"
+        sys.exit(NO_COMPILER.format(reason=f"{compiler[0]} cannot compile for {sys.executable}:\n{said}"))
+
+
 class BuildExtensions(build_ext):
     """Translate with Cython when the modules are built, not when setup.py is read (an sdist needs no C)."""
 
     def run(self) -> None:
         """Write the C files to the build directory, then compile them."""
+        require_compiler()
         from Cython.Build import cythonize
 
         c_dir = BUILD_BASE / "c"
