@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import click
 
 import arrowipc as ipc
 from arrowipc.arguments import printable
+from arrowipc.cli.foreign import FORMATS, format_of
 from arrowipc.cli.sources import about, source
 from arrowipc.cli.terminal import FILE, Progress, counted, json_option, say_json, say_line
 from arrowipc.errors import ArrowIpcError, UnsupportedError
@@ -99,9 +101,12 @@ def _opens(data: Any) -> bool:
 def _say(file: str, report: dict[str, Any], everything: bool) -> None:
     kinds = {"file": "Arrow IPC file", "stream": "Arrow IPC stream", "tensors": "row of Arrow tensors"}
     name = "standard input" if file == "-" else printable(file)
+    if report["format"] is None and report["damage"]:
+        _say_foreign(file, name, report["damage"][0]["reason"])
+        return
     thing = ("tensor", "tensors") if report["format"] == "tensors" else ("batch", "batches")
     good = f"{counted(report['batches'], *thing)}, {counted(report['rows'], 'row')}"
-    say_line(f"{name}: {kinds.get(report['format'], 'not Arrow IPC data')}", bold=True)
+    say_line(f"{name}: {kinds[report['format']]}", bold=True)
     for level, words in LEVELS.items():
         passed = report["levels"][level]
         mark = click.style("ok ", fg="green") if passed else click.style("bad", fg="red")
@@ -117,6 +122,14 @@ def _say(file: str, report: dict[str, Any], everything: bool) -> None:
         place = "" if each["offset"] is None else f"byte {each['offset']:,}: "
         say_line("  " + click.style("note", fg="yellow") + f" {place}{printable(each['words'])}{times}")
     _say_verdict(report)
+
+
+def _say_foreign(file: str, name: str, reason: str) -> None:
+    """Say the one thing that there is to say of what is no Arrow data."""
+    words = printable(reason.removeprefix("message 1: "))
+    say_line(f"{name}: {words if words.startswith('this is') else 'not Arrow IPC data: ' + words}", bold=True)
+    if format_of(file) in FORMATS:
+        say_line(f"`arrowipc convert {name} {os.path.splitext(name)[0]}.arrow` makes Arrow data of it", dim=True)
 
 
 def _place(damage: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
@@ -37,6 +37,8 @@ from arrowipc.values.preview import NULL, shorten, type_text, value_text
 
 #: Widest cell of a table.
 CELL_WIDTH = 40
+#: What is left of it in a narrow terminal, where the columns do not fit.
+LEAST_WIDTH = 8
 #: Characters of a type that make its column wider.
 TYPE_WIDTH = 14
 #: Rows that are taken at a time where each is printed by itself.
@@ -300,6 +302,29 @@ def _say_rows(batch: Any) -> None:
             say_json(pairs if repeated else dict(pairs), line=True)
 
 
+class _Column(NamedTuple):
+    """A column as it is printed: its field, its name, its values, and the cells of a line that they take."""
+
+    field: Any
+    name: str
+    texts: list[str]
+    need: int
+
+
+def _fitting(schema: Any, batches: list[Any], room: int, most: int) -> list[_Column]:
+    """The first columns that fit into `room` characters (0: all), cut to `most` each."""
+    found: list[_Column] = []
+    for i, field in enumerate(schema.fields):
+        texts = [value_text(batch.column(i), k, most, quotes=False) for batch in batches for k in range(len(batch))]
+        name = shorten(printable(field.name), most)
+        # The type is cut to what the values take: `schema` spells it out.
+        need = fit([name, *texts, "x" * min(len(type_text(field.type, most)), TYPE_WIDTH)], most)
+        if room and found and sum([each.need + 2 for each in found]) + need > room:
+            break
+        found.append(_Column(field, name, texts, need))
+    return found
+
+
 def _say_table(schema: Any, batches: list[Any], room: int) -> None:
     """Print rows as a table of the columns that fit into `room` characters (0: all)."""
     from rich.text import Text
@@ -307,28 +332,32 @@ def _say_table(schema: Any, batches: list[Any], room: int) -> None:
     from arrowipc.types import Decimal, FloatingPoint, Int
 
     most = CELL_WIDTH if not room else max(min(CELL_WIDTH, room - 3), 4)
+    columns = _fitting(schema, batches, room, most)
+    if len(columns) < len(schema):  # rather more of them than all of the first
+        columns = _fitting(schema, batches, room, max(min(most, room // 3), LEAST_WIDTH))
     table = plain_table()
-    cells: list[list[Text]] = []
-    used = 0
-    for i, field in enumerate(schema.fields):
-        texts = [value_text(batch.column(i), k, most, quotes=False) for batch in batches for k in range(len(batch))]
-        name = shorten(printable(field.name), most)
-        # The type is cut to what the values take: `schema` spells it out.
-        need = fit([name, *texts, "x" * min(len(type_text(field.type, most)), TYPE_WIDTH)], most)
-        if room and used + need > room and cells:
-            break
-        used += need + 2
+    for field, name, _, need in columns:
         right = isinstance(field.type, (Int, FloatingPoint, Decimal))
         title = Text.assemble((name, "bold"), "\n", (type_text(field.type, need), "dim cyan"))
         table.add_column(title, justify="right" if right else "left", no_wrap=True, width=need)
-        cells.append([Text(text, style="dim italic" if text is NULL else "") for text in texts])
+    for row in zip(*[each.texts for each in columns], strict=True):
+        table.add_row(*[Text(text, style="dim italic" if text is NULL else "") for text in row])
     out = console()
-    out.width = max(room, used) + 2
-    for row in zip(*cells, strict=True):
-        table.add_row(*row)
+    out.width = max(room, sum([each.need + 2 for each in columns])) + 2
     out.print(table, soft_wrap=False, crop=False)
-    left = schema.names[len(cells) :]
-    if left:
-        names = ", ".join([printable(name) for name in left[:100]])
-        words = f"... and {counted(len(left), 'more column')}: {names}"
-        say_line(shorten(words, max(room, 20) * 3), dim=True)
+    _say_left(schema.names[len(columns) :], max(room, 20))
+
+
+def _say_left(names: list[str], room: int) -> None:
+    """Name the columns that did not fit, as many as two lines take."""
+    if not names:
+        return
+    line = f"... and {counted(len(names), 'more column')}: "
+    shown = 0
+    for name in names:
+        text = shorten(printable(name), CELL_WIDTH)
+        if shown and len(line) + len(text) > 2 * room - 5:
+            break
+        line += f"{', ' if shown else ''}{text}"
+        shown += 1
+    say_line(line + ("" if shown == len(names) else ", ..."), dim=True)

@@ -88,7 +88,8 @@ def console(*, error: bool = False) -> Console:
     """Make the console that draws tables."""
     from rich.console import Console
 
-    return Console(width=width(), stderr=error, highlight=False, markup=False, emoji=False, soft_wrap=False)
+    plain: dict[str, Any] = {"color_system": None} if coloured() is False else {}  # else rich leaves bold and dim
+    return Console(width=width(), stderr=error, highlight=False, markup=False, emoji=False, soft_wrap=False, **plain)
 
 
 def say_line(text: str = "", **style: Any) -> None:

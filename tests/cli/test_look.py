@@ -439,3 +439,48 @@ def test_names_that_the_terminal_cannot_spell_are_escaped(tmp_path):
     import json
 
     assert json.loads(rows) == {"\x1b[2J日本": "ß"}
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.json", "x.bin"])
+def test_check_says_one_thing_of_what_is_no_arrow_data(tmp_path, name):
+    content = {"x.csv": b"a,b\n1,2\n", "x.json": b'{"a": 1}\n', "x.bin": b"\x7fELF\2\1\1\0" * 20}[name]
+    (tmp_path / name).write_bytes(content)
+    found = run("check", tmp_path / name)
+    first, *rest = found.out.splitlines()
+    assert (found.code, found.err) == (1, "")
+    assert first.startswith(f"{tmp_path / name}: ")
+    assert {"x.csv": "this is text (CSV?)", "x.json": "this is JSON", "x.bin": "not Arrow IPC data"}[name] in first
+    assert rest == (
+        [f"`arrowipc convert {tmp_path}/x.csv {tmp_path}/x.arrow` makes Arrow data of it"] * ("csv" in name)
+    )
+    assert "Traceback" not in found.out
+    assert run("check", tmp_path / name, "--json").json["verdict"] == "bad"
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Wide characters, and a thousand columns."""
+    folder = tmp_path_factory.mktemp("odd")
+    with ipc.new_file(folder / "cjk.arrow") as writer:
+        writer.write({"名前": ["日本語のとても長いテキスト" * 5, None], "n": [1, 2], "city": ["東京", "Oslo"]})
+    with ipc.new_file(folder / "wide.arrow") as writer:
+        writer.write({f"column_{i}": [i] for i in range(1000)})
+    return folder
+
+
+@pytest.mark.parametrize("name", ["cjk.arrow", "wide.arrow"])
+@pytest.mark.parametrize("columns", [20, 30, 40, 80])
+def test_head_is_readable_with_wide_text_and_many_columns_in_any_terminal(odd, name, columns):
+    from rich.cells import cell_len
+
+    found = on_terminal("head", odd / name, columns=columns, NO_COLOR="1").out
+    assert "\x1b[" not in found  # neither colours nor bold
+    *table, left = found.splitlines()
+    if left.startswith("..."):
+        assert cell_len(left) <= 2 * columns  # whole names, on two lines at most
+        assert re.fullmatch(r"\.\.\. and [\d,]+ more columns?: [\w名前, ]*(, \.\.\.)?", left), left
+    else:
+        table.append(left)
+    widths = [cell_len(line.rstrip()) for line in table]
+    assert max(widths) <= columns
+    assert len(table[0].split()) >= 2  # more than the first column
