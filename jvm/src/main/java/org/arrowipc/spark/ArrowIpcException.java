@@ -1,0 +1,44 @@
+package org.arrowipc.spark;
+
+/** What is wrong with bytes, values or options: the errors of the Python package under the same names. */
+public class ArrowIpcException extends RuntimeException {
+  public ArrowIpcException(String message, Throwable cause) {
+    super(message, cause);
+  }
+
+  /** The bytes break the Arrow format. */
+  public static final class Format extends ArrowIpcException {
+    public Format(String message) {
+      super(message, null);
+    }
+
+    public Format(String message, Throwable cause) {
+      super(message, cause);
+    }
+  }
+
+  /** The bytes ask for more than the limits allow. */
+  public static final class Limit extends ArrowIpcException {
+    public Limit(String message) {
+      super(message, null);
+    }
+
+    public Limit(String message, Throwable cause) {
+      super(message, cause);
+    }
+  }
+
+  /** A type or value that Spark cannot hold. */
+  public static final class Unsupported extends ArrowIpcException {
+    public Unsupported(String message) {
+      super(message, null);
+    }
+  }
+
+  /** The caller asked for what is not there, or cannot be. */
+  public static final class Usage extends ArrowIpcException {
+    public Usage(String message) {
+      super(message, null);
+    }
+  }
+}
