@@ -22,7 +22,7 @@ copyright = "the arrowipc developers, Apache License 2.0"
 release = version = arrowipc.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
-myst_enable_extensions = ["colon_fence", "deflist"]
+myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 # Included files link to other files of the project; `type` in a docstring is a property of several classes.
 suppress_warnings = ["myst.xref_missing", "ref.python"]
