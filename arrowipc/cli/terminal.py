@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from arrowipc.arguments import printable
+from arrowipc.values.preview import size_text
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -126,18 +127,6 @@ def say_written(path: str, kind: str, rows: int, batches: int, as_json: bool) ->
 def counted(number: int, noun: str, plural: str = "") -> str:
     """Spell a number of things."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
-
-
-def size_text(size: int) -> str:
-    """Spell a number of bytes in at most eight characters."""
-    if size < 1000:
-        return f"{size} B"
-    scaled = float(size)
-    for unit in ("kB", "MB", "GB", "TB"):
-        scaled /= 1000
-        if scaled < 999.5:
-            return f"{scaled:.3g} {unit}"
-    return f"{scaled:,.0f} TB"
 
 
 # -- JSON ----------------------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["CUT", "NULL", "shorten", "type_text", "value_text", "values_text"]
+__all__ = ["CUT", "NULL", "shorten", "size_text", "type_text", "value_text", "values_text"]
 
 #: Stands for what was left out.
 CUT = "..."
@@ -113,6 +113,18 @@ def type_text(type_: DataType, width: int) -> str:
 def shorten(text: str, width: int) -> str:
     """`text`, cut at its end if it is longer than `width` characters."""
     return text if len(text) <= width else text[: max(width - len(CUT), 0)] + CUT
+
+
+def size_text(size: int) -> str:
+    """Spell a number of bytes in at most eight characters."""
+    if size < 1000:
+        return f"{size} B"
+    scaled = float(size)
+    for unit in ("kB", "MB", "GB", "TB"):
+        scaled /= 1000
+        if scaled < 999.5:
+            return f"{scaled:.3g} {unit}"
+    return f"{scaled:,.0f} TB"
 
 
 def _exceeds(type_: DataType, most: int) -> bool:

@@ -19,7 +19,7 @@ from arrowipc.types import (
     FloatingPoint,
     Int,
 )
-from arrowipc.values.preview import CUT, NULL, shorten, type_text, value_text, values_text
+from arrowipc.values.preview import CUT, NULL, shorten, size_text, type_text, value_text, values_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,11 +54,12 @@ VALUES = 10
 ARRAY_HEAD = 8
 ARRAY_TAIL = 3
 
-# HTML: columns and rows shown, characters per cell.
+# HTML: columns and rows shown (half of them from the end), characters per cell, columns of batches that are measured.
 HTML_COLUMNS = 20
 HTML_FIELDS = 100
 HTML_ROWS = 10
 CELL_WIDTH = 50
+MEASURED = 20_000
 STRIP_PIECES = 150
 
 # Metadata: pairs shown, characters of a value; children per level and levels that are looked at for more.
@@ -77,11 +78,15 @@ STYLE = (
     ".arrowipc th,.arrowipc td{padding:.2em .7em;text-align:left;vertical-align:baseline;white-space:nowrap;"
     "border-bottom:1px solid rgba(128,128,128,.25);background:transparent;color:inherit}"
     ".arrowipc th{font-weight:600;border-bottom:0;padding-bottom:0}"
-    ".arrowipc thead tr:last-child>*{border-bottom:2px solid rgba(128,128,128,.5)}"
-    ".arrowipc td.t{font-family:monospace;font-size:.85em;opacity:.65;padding:.2em .82em}"
+    ".arrowipc thead td{border-bottom:0;padding-top:0;padding-bottom:0}"
+    ".arrowipc thead tr:last-child>*{border-bottom:2px solid rgba(128,128,128,.5);padding-bottom:.3em}"
+    ".arrowipc tbody th{font-weight:400;border-bottom:1px solid rgba(128,128,128,.25);padding-bottom:.2em}"
+    ".arrowipc td.t{font-family:monospace;font-size:.85em;opacity:.75;padding-left:.82em;padding-right:.82em}"
+    ".arrowipc td.s{min-width:4em;line-height:2;background:linear-gradient(#4285f4,#4285f4) no-repeat 0 100%/0 3px content-box}"
+    ".arrowipc td.s.n{background-position:100% 100%}"
     ".arrowipc .n{text-align:right}"
-    ".arrowipc .i{opacity:.45}"
-    ".arrowipc .z{opacity:.45;font-style:italic}"
+    ".arrowipc .i{opacity:.7}"
+    ".arrowipc .z{opacity:.7;font-style:italic}"
     ".arrowipc p{margin:.4em 0;opacity:.75}"
     ".arrowipc .strip{display:flex;gap:1px;height:1.4em;max-width:60em;margin:.4em 0}"
     ".arrowipc .strip i{min-width:1px;background:rgba(66,133,244,.6)}"
@@ -190,26 +195,26 @@ def _pair_lines(pairs: tuple[tuple[bytes, bytes], ...], title: str, indent: str)
 
 
 def batch_html(batch: Any) -> str:
-    """Return a table with the names and types of the first columns, and the first rows."""
+    """Return a table of the first columns with their types, nulls and sizes, and the first and last rows."""
     shape = f"{_counted(batch.num_rows, 'row')} x {_counted(len(batch.schema), 'column')}"
-    return _frame(f"RecordBatch: {shape}", _data_table(batch.schema, batch, batch.num_rows))
+    return _frame(f"RecordBatch: {shape}", _data_table(batch.schema, [batch], batch.num_rows))
 
 
 def table_html(table: Any) -> str:
-    """Return a table with the names and types of the first columns, and rows of the first filled batch."""
+    """Return a table of the first columns with their types, nulls and sizes, and the first and last rows."""
     shape = f"{_counted(table.num_rows, 'row')} x {_counted(len(table.schema), 'column')}"
     caption = f"Table: {shape} in {_counted(len(table.batches), 'batch', 'batches')}"
-    return _frame(caption, _data_table(table.schema, _first_filled(table), table.num_rows))
+    return _frame(caption, _data_table(table.schema, table.batches, table.num_rows))
 
 
 def array_html(array: Any) -> str:
-    """Return the type of an array and its first values."""
-    head = f"<tr>{_cell('td', type_text(array.type, CELL_WIDTH), 't')}</tr>"
-    rows = [f"<tr>{_value_cell(array, i)}</tr>" for i in range(min(len(array), HTML_ROWS))]
-    if len(array) > HTML_ROWS:
-        rows.append(f"<tr>{_cell('td', CUT, 'z')}</tr>")
+    """Return the type of an array, and its first and last values."""
+    head = f"<tr><td></td>{_cell('td', type_text(array.type, CELL_WIDTH), f't {_classes(array.type)}')}</tr>"
+    first, last = _ends(len(array))
+    rows = [(i, [_value_cell(array, i)]) for i in (*range(first), *range(last, len(array)))]
     nulls = f", {array.null_count:,} null" if array.null_count else ""
-    return _frame(f"Array: {_counted(len(array), 'value')}{nulls}", _table(head, rows))
+    caption = f"Array: {_counted(len(array), 'value')}{nulls}"
+    return _frame(caption, _table(head, _numbered(rows, len(array), 1, "value")))
 
 
 def file_html(schema: Schema, blocks: Iterable[tuple[int, int, bool]]) -> str:
@@ -327,25 +332,76 @@ def _arrays(parts: dict[str, Any]) -> Iterator[tuple[str, Any]]:
                 yield f"{name}[{level}]" if levels is value else name, array
 
 
-def _data_table(schema: Schema, batch: Any | None, total: int) -> str:
-    """Rows of `batch` below the fields of `schema`; `total` rows exist altogether."""
+def _data_table(schema: Schema, batches: list[Any], total: int) -> str:
+    """The first and last of `total` rows of `batches`, below what is to be known about the first columns."""
     fields = schema.fields[:HTML_COLUMNS]
     missing = len(schema) - len(fields)
-    names = [_cell("th", shorten(printable(field.name), CELL_WIDTH), _classes(field.type)) for field in fields]
-    types = [_cell("td", _typed(field, CELL_WIDTH), f"t {_classes(field.type)}") for field in fields]
+    classes = [_classes(field.type) for field in fields]
+    names = [
+        _cell("th", shorten(printable(field.name), CELL_WIDTH), kind)
+        for field, kind in zip(fields, classes, strict=True)
+    ]
+    types = [_cell("td", _typed(field, CELL_WIDTH), f"t {kind}") for field, kind in zip(fields, classes, strict=True)]
     if missing:
         names.append(_cell("th", f"{CUT} {_counted(missing, 'more column')}", "z"))
-        types.append("<td></td>")
-    head = f"<tr>{''.join(names)}</tr><tr>{''.join(types)}</tr>"
-    rows = []
-    shown = 0 if batch is None or not _readable(schema) else min(batch.num_rows, HTML_ROWS)
-    columns = [batch.column(i) for i in range(len(fields))] if batch is not None and shown else []
-    for i in range(shown):
-        cells = [_value_cell(column, i) for column in columns] + ["<td></td>"] * bool(missing)
-        rows.append(f"<tr>{''.join(cells)}</tr>")
-    if total > shown and fields:
-        rows.append(f"<tr>{''.join([_cell('td', CUT, f'z {_classes(field.type)}') for field in fields])}</tr>")
-    return _table(head, rows)
+    lines = [names, types, *_measures(schema, batches, classes)]
+    head = "".join(
+        [f"<tr><td></td>{''.join(line)}{'<td></td>' * (missing and line is not names)}</tr>" for line in lines]
+    )
+    rows: list[tuple[int, list[str]]] = []
+    if _readable(schema) and fields:
+        for start, batch, chosen in _ends_of(batches, total):
+            columns = [batch.column(i) for i in range(len(fields))]
+            rows += [(start + i, [_value_cell(column, i) for column in columns]) for i in chosen]
+    return _table(head, _numbered(rows, total if fields else 0, len(fields), "row"))
+
+
+def _measures(schema: Schema, batches: list[Any], classes: list[str]) -> Iterator[list[str]]:
+    """Yield the line of nulls, if there are any, and that of sizes, where both are found soon."""
+    if not _readable(schema) or not 0 < len(batches) * len(schema) <= MEASURED:
+        return
+    narrow = [batch.select(range(len(classes))) for batch in batches]
+    nulls = [sum([batch.column(i).null_count for batch in narrow]) for i in range(len(classes))]
+    sizes = [sum([batch.select([i]).nbytes for batch in narrow]) for i in range(len(classes))]
+    if any(nulls):
+        yield [_cell("td", f"{n:,} null" if n else "", f"t {kind}") for n, kind in zip(nulls, classes, strict=True)]
+    largest = max(sizes) or 1
+    yield [
+        f'<td class="t s {kind}" style="background-size:{4 * size / largest:.2f}em 3px">{size_text(size)}</td>'
+        for size, kind in zip(sizes, classes, strict=True)
+    ]
+
+
+def _ends(total: int) -> tuple[int, int]:
+    """Return how many rows are shown from the beginning, and which is the first that is shown from the end."""
+    return (total, total) if total <= HTML_ROWS else (HTML_ROWS // 2, total - HTML_ROWS // 2)
+
+
+def _ends_of(batches: list[Any], total: int) -> Iterator[tuple[int, Any, range]]:
+    """Yield the number of a batch's first row, the batch, and which of its rows are shown, at both ends."""
+    first, last = _ends(total)
+    start = 0
+    for batch in batches:
+        if start >= first:
+            break
+        yield start, batch, range(min(batch.num_rows, first - start))
+        start += batch.num_rows
+    found, start = [], total
+    for batch in reversed(batches):
+        if start <= last:
+            break
+        start -= batch.num_rows
+        found.append((start, batch, range(max(last - start, 0), batch.num_rows)))
+    yield from reversed(found)
+
+
+def _numbered(rows: list[tuple[int, list[str]]], total: int, width: int, noun: str) -> list[str]:
+    """Put numbers before the cells of some of `total` rows, and say how many are left out where they are."""
+    lines = [f"<tr>{_cell('th', f'{i:,}', 'n i')}{''.join(cells)}</tr>" for i, cells in rows]
+    if total > len(rows):
+        more = f"{CUT} {_counted(total - len(rows), f'more {noun}')}"
+        lines.insert(_ends(total)[0], f'<tr><td></td><td class="z" colspan="{width}">{more}</td></tr>')
+    return lines
 
 
 def _value_cell(array: Any, i: int) -> str:

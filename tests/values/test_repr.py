@@ -142,7 +142,11 @@ def test_tables_show_their_first_rows() -> None:
     table = Table(parts[0].schema, parts)
     assert table_text(table).splitlines() == ["Table: 3 rows x 1 column in 3 batches", "  a  int8  [1, 2]"]
     parsed = Parsed(table_html(table))
-    assert parsed.texts[1:] == ["Table: 3 rows x 1 column in 3 batches", "a", "int8", "1", "2", "..."]
+    assert parsed.texts[1:] == [
+        "Table: 3 rows x 1 column in 3 batches",
+        *("a", "int8", "3 B"),
+        *("0", "1", "1", "2", "2", "3"),
+    ]
     empty = Table(parts[0].schema, [])
     assert table_text(empty).splitlines() == ["Table: 0 rows x 1 column in 0 batches", "  a  int8"]
     assert Parsed(table_html(empty)).texts[1:] == ["Table: 0 rows x 1 column in 0 batches", "a", "int8"]
@@ -156,16 +160,47 @@ def test_html_of_a_batch() -> None:
     assert parsed.texts[1:] == [
         "RecordBatch: 2 rows x 2 columns",
         *("n", "s", "int64", "string"),
-        *("1", "null", "null", "null"),
+        *("1 null", "1 null", "17 B", "17 B"),
+        *("0", "1", "null", "1", "null", "null"),
     ]
     # Numbers align to the right, and a text that says null is no null.
-    assert '<tr><td class="n">1</td><td>null</td></tr>' in html
-    assert '<tr><td class="n z">null</td><td class="z">null</td></tr>' in html
+    assert '<td class="n">1</td><td>null</td></tr>' in html
+    assert '<td class="n z">null</td><td class="z">null</td></tr>' in html
+
+
+#: Numbers and values of the rows that are shown of range(1000), and what stands between them.
+ENDS = [
+    *[each for i in range(5) for each in (str(i), str(i))],
+    "... 990 more values",
+    *[each for i in range(995, 1000) for each in (str(i), str(i))],
+]
+
+
+@pytest.mark.parametrize("cuts", [[1000], [3, 2, 990, 5], [2, 996, 2], [0, 4, 0, 992, 0, 4, 0], [1] * 1000])
+def test_tables_show_both_ends_across_batches(cuts: list[int]) -> None:
+    whole = arrowipc.RecordBatch.from_pydict({"n": np.arange(1000)})
+    starts = np.cumsum([0, *cuts])[:-1].tolist()
+    table = Table(whole.schema, [whole.slice(start, length) for start, length in zip(starts, cuts, strict=True)])
+    texts = Parsed(table_html(table)).texts
+    assert texts[texts.index("0") :] == [each.replace("values", "rows") for each in ENDS]
+
+
+def test_sizes_and_nulls_are_those_of_all_batches() -> None:
+    batch = arrowipc.RecordBatch.from_pydict({"wide": np.arange(8), "small": np.zeros(8, np.int8), "s": [None] * 8})
+    html = table_html(Table(batch.schema, [batch] * 3))
+    assert Parsed(html).texts[8:12] == ["24 null", "192 B", "24 B", "0 B"]
+    assert re.findall(r"background-size:([\d.]+)em", html) == ["4.00", "0.50", "0.00"]
+    # Of very many batches they are not asked for.
+    many = Parsed(table_html(Table(batch.schema, [batch] * 10_000))).texts
+    assert many[2:9] == ["wide", "small", "s", "int64", "int8", "null", "0"]
 
 
 def test_html_of_arrays() -> None:
     parsed = Parsed(read_array(pa.array(range(1000)))._repr_html_())
-    assert parsed.texts[1:] == ["Array: 1,000 values", "int64", *map(str, range(10)), "..."]
+    assert parsed.texts[1:] == ["Array: 1,000 values", "int64", *ENDS]
+    assert Parsed(read_array(pa.array([7, None]))._repr_html_()).texts[1:] == [
+        *("Array: 2 values, 1 null", "int64", "0", "7", "1", "null")
+    ]
 
 
 # Nothing of the data is ever markup, and nothing reaches the terminal as a control character.
@@ -314,6 +349,10 @@ class Counting:
         self.asked.append(i)
         return self.batch.column(0)
 
+    def select(self, columns: Any) -> Any:
+        self.asked += columns
+        return self.batch.select([0 for _ in columns])
+
 
 def test_a_million_columns() -> None:
     small = read(pa.record_batch({"a": pa.array([1, 2, 3])}))
@@ -331,7 +370,7 @@ def test_two_billion_rows() -> None:
     rows = 2**31 - 1
     batch = read(pa.record_batch([pa.nulls(rows)], names=["n"]))
     assert repr(batch).splitlines()[0] == "RecordBatch: 2,147,483,647 rows x 1 column"
-    assert len(Parsed(batch._repr_html_()).texts) == 15
+    assert Parsed(batch._repr_html_()).texts[6:-10:2] == ["0", "1", "2", "3", "4", "... 2,147,483,637 more rows"]
     assert repr(batch[0]).startswith("Array: null, 2,147,483,647 values, 2,147,483,647 null\n  null\n")
 
 
@@ -402,7 +441,7 @@ def test_big_endian_data_is_left_alone() -> None:
     small = read(pa.record_batch({"a": pa.array([1, 2, 3])}))
     batch = Counting(arrowipc.Schema(small.schema.fields, endianness="big"), small)
     assert batch_text(batch).splitlines()[1] == "  a  int64  <big-endian>"
-    assert Parsed(batch_html(batch)).texts[1:] == ["RecordBatch: 3 rows x 1 column", "a", "int64", "..."]
+    assert Parsed(batch_html(batch)).texts[1:] == [*("RecordBatch: 3 rows x 1 column", "a", "int64", "... 3 more rows")]
     assert not batch.asked
 
 
