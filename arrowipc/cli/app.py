@@ -30,6 +30,8 @@ COMMANDS = {
     "check": ("check", "everything that is wrong with a file or a stream, and a verdict"),
     "diff": ("diff", "whether two sources hold the same, and the first differences"),
     "convert": ("convert", "into another format, codec, framing, selection or batch size"),
+    "split": ("parts", "one source into several: by rows, bytes or a column"),
+    "merge": ("parts", "several sources and folders into one, also where their schemas differ"),
     "cat": ("convert", "several sources, one after the other, as one"),
     "recover": ("recover", "what a damaged or unfinished file still holds"),
     "serve": ("network", "files, to whoever asks for them (Dissociated IPC)"),
@@ -37,7 +39,7 @@ COMMANDS = {
 }
 
 EPILOG = """FILE is an Arrow IPC file or stream (which of them is found out), a URL, or - for
-standard input; head, tail, take, sample and count also take folders. Each command has --help and
+standard input; head, tail, take, sample, count and merge also take folders. Each command has --help and
 --json. NO_COLOR switches colours off.
 
 \b

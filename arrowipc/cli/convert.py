@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -10,7 +10,17 @@ import click
 
 import arrowipc as ipc
 from arrowipc.cli.foreign import FORMATS, foreign_reader, format_of
-from arrowipc.cli.outputs import ARROW, Batches, checked_output, output_options, write_batches
+from arrowipc.cli.outputs import (
+    ARROW,
+    ARROW_READERS,
+    Batches,
+    checked_output,
+    compression_options,
+    named_batches,
+    output_options,
+    stored_batches,
+    write_batches,
+)
 from arrowipc.cli.sources import Failure, about, opened, size_of
 from arrowipc.cli.terminal import (
     Progress,
@@ -20,25 +30,6 @@ from arrowipc.cli.terminal import (
     say_written,
 )
 from arrowipc.errors import UsageError
-
-ARROW_READERS = (ipc.RecordBatchFileReader, ipc.RecordBatchStreamReader)
-
-
-def _writing_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what `convert` and `cat` have in common."""
-    for option in (
-        click.option(
-            "--compression",
-            type=click.Choice(["keep", "none", "lz4", "zstd"]),
-            default="keep",
-            show_default=True,
-            help="Codec of what is written; keep: that of the source's first batch.",
-        ),
-        click.option("--level", type=int, metavar="N", help="Of the codec."),
-        json_option,
-    ):
-        function = option(function)
-    return function
 
 
 @click.command()
@@ -61,7 +52,8 @@ def _writing_options(function: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.option("--master", metavar="URL", help="With --engine spark: where Spark runs; default: local[*].")
 @column_option
-@_writing_options
+@compression_options
+@json_option
 @output_options()
 def convert(
     source: str, target: str | None, output: str, kind: str | None, force: bool, columns: str | None, **options: Any
@@ -95,7 +87,7 @@ def convert(
     with ExitStack() as stack:
         origin = options.pop("origin")
         reader = stack.enter_context(_reader(source, origin, columns_of(columns)))
-        batches = _named(source, _prepared(_stored(reader, options), reader.schema, options))
+        batches = named_batches(source, _prepared(stored_batches(reader, options), reader.schema, options))
         # What is counted are bytes of Arrow data.
         size = size_of(source) if isinstance(reader, ARROW_READERS) else None
         progress = stack.enter_context(Progress("converting", size))
@@ -107,7 +99,8 @@ def convert(
 @click.command()
 @click.argument("sources", metavar="FILE...", nargs=-1, required=True, type=click.Path())
 @column_option
-@_writing_options
+@compression_options
+@json_option
 @output_options(ARROW)
 def cat(
     sources: tuple[str, ...],
@@ -154,36 +147,15 @@ def _reader(path: str, origin: str | None, columns: list[str] | None) -> Any:
     return foreign_reader(path, kind, columns)
 
 
-def _named(path: str, batches: Batches) -> Batches:
-    """The same batches; errors of reading them, unlike those of writing, name `path`."""
-    with about(path):
-        yield from batches
-
-
-def _stored(reader: Any, options: dict[str, Any]) -> Batches:
-    """The batches of a source, with the messages that they came in; puts the first one's codec into `options`."""
-    from arrowipc.inspection.message_layout import outline_of
-
-    if not isinstance(reader, ARROW_READERS):
-        for batch in reader:
-            yield None, batch
-        return
-    for message, batch in reader._stored():
-        if "codec" not in options:
-            found = outline_of(message)
-            options["codec"] = None if found is None else found.codec
-        yield message, batch
-
-
 def _chained(sources: tuple[str, ...], first: Any, columns: list[str] | None, options: dict[str, Any]) -> Batches:
     """The batches of all sources, whose schemas are equal."""
-    yield from _named(sources[0], _stored(first, options))
+    yield from named_batches(sources[0], stored_batches(first, options))
     for path in sources[1:]:
         with opened(path, columns=columns) as reader:
             if reader.schema != first.schema:
                 words = f"its schema is not that of {sources[0]}: `arrowipc diff` shows how they differ"
                 raise Failure(path, UsageError(words))
-            yield from _named(path, _stored(reader, options))
+            yield from named_batches(path, stored_batches(reader, options))
 
 
 def _prepared(stored: Batches, schema: ipc.Schema, options: dict[str, Any]) -> Batches:

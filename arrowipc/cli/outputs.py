@@ -12,13 +12,28 @@ import click
 
 import arrowipc as ipc
 from arrowipc.cli.foreign import ENDINGS, FORMATS, foreign_writer, format_of
-from arrowipc.cli.sources import sink
+from arrowipc.cli.sources import about, sink
 from arrowipc.cli.terminal import Progress
 from arrowipc.read.sources import file_path
 
-__all__ = ["ARROW", "KINDS", "Batches", "checked_output", "output_options", "refuse_overwriting", "write_batches"]
+__all__ = [
+    "ARROW",
+    "ARROW_READERS",
+    "KINDS",
+    "Batches",
+    "batch_writer",
+    "checked_output",
+    "compression_options",
+    "named_batches",
+    "output_options",
+    "refuse_overwriting",
+    "size_in",
+    "stored_batches",
+    "write_batches",
+]
 
 ARROW = ("file", "stream", "legacy")
+ARROW_READERS = (ipc.RecordBatchFileReader, ipc.RecordBatchStreamReader)
 KINDS = (*ARROW, *FORMATS[1:])
 
 #: Batches, and the message that each came in, or None.
@@ -34,7 +49,7 @@ def output_options(
     def add(command: Any) -> Any:
         to = f"Format of what is written; default: by its name ({known}), a stream through a pipe."
         for option in (
-            click.option("-f", "--force", is_flag=True, help="Overwrite what is there already."),
+            click.option("--force", is_flag=True, help="Overwrite what is there already."),
             click.option("--to", "kind", type=click.Choice(kinds), help=to),
             click.option("-o", "--output", metavar="FILE", default=default, help=words, type=click.Path()),
         ):
@@ -42,6 +57,14 @@ def output_options(
         return command
 
     return add
+
+
+def compression_options(command: Any) -> Any:
+    """Add `compression` and `level`, as `write_batches` takes them."""
+    kept = "Codec of what is written; keep: that of the source's first batch."
+    codecs = click.Choice(["keep", "none", "lz4", "zstd"])
+    level = click.option("--level", type=int, metavar="N", help="Of the codec.")
+    return click.option("--compression", type=codecs, default="keep", show_default=True, help=kept)(level(command))
 
 
 def checked_output(
@@ -102,8 +125,29 @@ def _place(path: str, descriptor: int) -> object:
 # -- batches -------------------------------------------------------------------------------------------------
 
 
+def named_batches(path: str, batches: Batches) -> Batches:
+    """The same batches; errors of reading them, unlike those of writing, name `path`."""
+    with about(path):
+        yield from batches
+
+
+def stored_batches(reader: Any, options: dict[str, Any]) -> Batches:
+    """The batches of a source, with the messages that they came in; puts the first one's codec into `options`."""
+    from arrowipc.inspection.message_layout import outline_of
+
+    if not isinstance(reader, ARROW_READERS):
+        for batch in reader:
+            yield None, batch
+        return
+    for message, batch in reader._stored():
+        if "codec" not in options:
+            found = outline_of(message)
+            options["codec"] = None if found is None else found.codec
+        yield message, batch
+
+
 def write_batches(
-    path: str, kind: str, schema: ipc.Schema, batches: Batches, progress: Progress, options: dict[str, Any]
+    path: str, kind: str, schema: ipc.Schema, batches: Batches, progress: Progress | None, options: dict[str, Any]
 ) -> tuple[int, int]:
     """Write all batches, bodies untouched where they can be; returns their rows and their number.
 
@@ -112,19 +156,27 @@ def write_batches(
     """
     rows = count = 0
     found = next(batches, None)
-    with _writer(path, kind, schema if found is None else found[1].schema, options) as writer:
+    with batch_writer(path, kind, schema if found is None else found[1].schema, options) as writer:
         while found is not None:
             message, batch = found
             if message is None or kind not in ARROW or not writer.write_stored(message, batch):
                 writer.write_batch(batch)
             rows += len(batch)
             count += 1
-            progress.advance(batch.nbytes if message is None else message.body_length)
+            if progress is not None:
+                progress.advance(size_in(message, batch))
             found = next(batches, None)
     return rows, count
 
 
-def _writer(path: str, kind: str, schema: ipc.Schema, options: dict[str, Any]) -> Any:
+def size_in(message: Any, batch: Any) -> int:
+    """Bytes of a batch in its source; of one without a message, those of its buffers."""
+    size: int = batch.nbytes if message is None else message.body_length
+    return size
+
+
+def batch_writer(path: str, kind: str, schema: ipc.Schema, options: dict[str, Any]) -> Any:
+    """Open what takes batches of any format; options as for `write_batches`."""
     codec = options.get("compression", "keep")
     if kind not in ARROW:
         if path == "-" and kind == "parquet":
@@ -140,6 +192,7 @@ def _writer(path: str, kind: str, schema: ipc.Schema, options: dict[str, Any]) -
         "metadata_version": "V4" if options.get("v4") else "V5",
         "unify_dictionaries": options.get("unify") or kind == "file",
         "statistics": options.get("statistics", False),
+        "coalesce_rows": options.get("coalesce_rows", 0),
     }
     if kind == "file":
         return ipc.new_file(sink(path), schema, **made)

@@ -6,14 +6,15 @@ import os
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 import click
 
 import arrowipc as ipc
 from arrowipc.arguments import printable
-from arrowipc.cli.outputs import checked_output, output_options, write_batches
+from arrowipc.cli.follow import follow
+from arrowipc.cli.outputs import checked_output, named_batches, output_options, write_batches
 from arrowipc.cli.sources import about, source
 from arrowipc.cli.terminal import (
     FILE,
@@ -32,7 +33,7 @@ from arrowipc.cli.terminal import (
     say_written,
     width,
 )
-from arrowipc.cli.where import filters_of, where_option
+from arrowipc.cli.where import columns_tested, filters_of, matcher, where_option
 from arrowipc.values.preview import NULL, shorten, type_text, value_text
 
 #: Widest cell of a table.
@@ -70,44 +71,74 @@ def _table_options(command: _Command) -> _Command:
 
 
 @contextmanager
-def _rows(file: str, columns: str | None, conditions: Sequence[str] = (), *, anywhere: bool = True) -> Iterator[Any]:
+def _rows(file: str, columns: str | None, *, anywhere: bool = True) -> Iterator[Any]:
     """Open a file, a stream, a folder or a pattern for its rows; errors name it.
 
     `anywhere`: also for `take`, `slice` and `count_rows`, for which a stream is looked through, and one that comes
     through a pipe is copied to the disk.
     """
     chosen = columns_of(columns)
-    if file == "-" and conditions:
-        raise click.UsageError("--where leaves out what need not be read, and all of standard input is: give a path")
-    if file == "-" or not (conditions or os.path.isdir(file) or _is_pattern(file)):
-        found = source(file)
-        if anywhere and hasattr(found, "read"):
-            from arrowipc.inspection.recover import whole
-
-            found = memoryview(whole(found, True))
-        with about(file), ipc.open(found, columns=chosen, index=anywhere) as reader:
-            yield reader
+    if file != "-" and (os.path.isdir(file) or is_pattern(file)):
+        with about(file):
+            dataset = ipc.open_dataset(file)
+            yield dataset if chosen is None else dataset.select(chosen)
         return
-    with about(file):
-        dataset = ipc.open_dataset(file)
-        if conditions:
-            dataset = _pruned(dataset, conditions)
-        yield dataset if chosen is None else dataset.select(chosen)
+    with about(file), ipc.open(_again(file) if anywhere else source(file), columns=chosen, index=anywhere) as reader:
+        yield reader
 
 
-def _is_pattern(path: str) -> bool:
+def _again(file: str) -> Any:
+    """A source that can be read at any place, and more than once: a pipe is copied to the disk."""
+    from arrowipc.inspection.recover import whole
+
+    found = source(file)
+    return memoryview(whole(found, True)) if hasattr(found, "read") else found
+
+
+@contextmanager
+def _matching(file: str, columns: str | None, conditions: Sequence[str], most: int | None = None) -> Iterator[Any]:
+    """Open a source as `_rows` does, and find the numbers of the rows that meet conditions: the first `most`, or all.
+
+    Only the columns that conditions are about are read for that, of the batches that may hold such rows.
+    """
+    import numpy as np
+
+    chosen = columns_of(columns)
+    with about(file), ExitStack() as stack:
+        if file == "-":
+            data = _again(file)
+            found = stack.enter_context(ipc.open(data, columns=chosen, index=True))
+            filters = filters_of(conditions, (whole := stack.enter_context(ipc.open(data))).schema)
+            tested = stack.enter_context(ipc.open(data, columns=columns_tested(filters, whole.schema)))
+        else:
+            dataset = ipc.open_dataset(file)
+            filters = filters_of(conditions, dataset.schema)
+            dataset = _pruned(dataset, filters)
+            tested = dataset.select(columns_tested(filters, dataset.schema))
+            found = dataset if chosen is None else dataset.select(chosen)
+        matches = matcher(filters)
+        numbers, start, count = [np.zeros(0, np.int64)], 0, 0
+        with Progress("looking") as progress:
+            for batch in tested if most != 0 else ():
+                numbers.append(matches(batch) + start)
+                start, count = start + len(batch), count + len(numbers[-1])
+                progress.advance(batch.nbytes)
+                if most is not None and count >= most:
+                    break
+        yield found, np.concatenate(numbers)[:most]
+
+
+def is_pattern(path: str) -> bool:
     """Whether a name is no file, and could stand for several."""
     return bool(re.search(r"[*]" if "://" in path else r"[*?\[{]", path)) and not os.path.exists(path)
 
 
-def _pruned(dataset: Any, conditions: Sequence[str]) -> Any:
+def _pruned(dataset: Any, filters: Any) -> Any:
     """Leave out what cannot hold what is looked for, and say how much that is."""
-    left = dataset.filter(filters_of(conditions, dataset.schema))
+    left = dataset.filter(filters)
     rows, kept = dataset.count_rows(), left.count_rows()
-    say_note(
-        f"--where: {rows - kept:,} of {counted(rows, 'row')} left out, in batches and files that hold no such row; "
-        f"{kept:,} left, which are not filtered one by one"
-    )
+    if kept < rows:
+        say_note(f"--where: {rows - kept:,} of {counted(rows, 'row')} are in batches and files that need not be read")
     return left
 
 
@@ -128,7 +159,11 @@ def head(file: str, rows: int, offset: int, conditions: tuple[str, ...], columns
 
     JSON: one line per row, an object by column name (pairs of name and value where two columns share one).
     """
-    with _rows(file, columns, conditions, anywhere=bool(offset) and file != "-") as found:
+    if conditions:
+        with _matching(file, columns, conditions, offset + rows) as (found, numbers):
+            _show_taken(file, found, numbers[offset:], **printing)
+        return
+    with _rows(file, columns, anywhere=bool(offset) and file != "-") as found:
         far = offset and file != "-"  # what comes through a pipe is read as it comes
         batches = iter(found.slice(offset, rows).batches) if far else _between(found, offset, rows)
         _show(file, found.schema, batches, **printing)
@@ -137,14 +172,29 @@ def head(file: str, rows: int, offset: int, conditions: tuple[str, ...], columns
 @click.command()
 @FILE
 @_count_option("How many.")
+@click.option("-f", "--follow", "follows", is_flag=True, help="Go on with the rows that are appended to a stream.")
 @where_option
 @_table_options
-def tail(file: str, rows: int, conditions: tuple[str, ...], columns: str | None, **printing: Any) -> None:
+def tail(
+    file: str, rows: int, follows: bool, conditions: tuple[str, ...], columns: str | None, **printing: Any
+) -> None:
     """Print the last rows of FILE as a table; FILE as for `head`.
+
+    With -f, FILE is a stream that grows, or one that comes through a pipe: its rows are printed as they come, until
+    it ends or Ctrl-C.
 
     JSON: as `head` prints it.
     """
-    with _rows(file, columns, conditions) as found:
+    if follows:
+        if printing["output"] is not None:
+            raise click.UsageError("-f prints rows as they come: leave -o out")
+        follow(file, rows, columns, conditions, _Shown(file, printing))
+        return
+    if conditions:
+        with _matching(file, columns, conditions) as (found, numbers):
+            _show_taken(file, found, numbers[max(len(numbers) - rows, 0) :], **printing)
+        return
+    with _rows(file, columns) as found:
         batches = found.slice(max(found.count_rows() - rows, 0), rows).batches
         _show(file, found.schema, iter(batches), **printing)
 
@@ -192,11 +242,11 @@ def sample(
     """
     if seed is None:
         seed = random.SystemRandom().randrange(1 << 32)
-    with _rows(file, columns, conditions) as found:
-        total = found.count_rows()
-        chosen = sorted(random.Random(seed).sample(range(total), min(rows, total)))
-        say_note(f"{len(chosen):,} of {counted(total, 'row')}, --seed {seed}")
-        _show_taken(file, found, chosen, **printing)
+    with _matching(file, columns, conditions) if conditions else _rows(file, columns) as opened:
+        found, numbers = opened if conditions else (opened, range(opened.count_rows()))
+        chosen = sorted(random.Random(seed).sample(range(len(numbers)), min(rows, len(numbers))))
+        say_note(f"{len(chosen):,} of {counted(len(numbers), 'row')}, --seed {seed}")
+        _show_taken(file, found, [int(numbers[i]) for i in chosen], **printing)
 
 
 @click.command()
@@ -204,14 +254,16 @@ def sample(
 @where_option
 @json_option
 def count(file: str, conditions: tuple[str, ...], as_json: bool) -> None:
-    """Print how many rows FILE has; FILE as for `head`. No values are read.
-
-    With --where, how many rows lie in batches that may hold such rows: at most so many do.
+    """Print how many rows FILE has; FILE as for `head`. Without --where, no values are read.
 
     JSON: {"rows"}.
     """
-    with _rows(file, None if file != "-" else "", conditions, anywhere=file != "-") as found:
-        rows = sum(map(len, found)) if file == "-" else found.count_rows()
+    if conditions:
+        with _matching(file, None, conditions) as (_, numbers):
+            rows = len(numbers)
+    else:
+        with _rows(file, None if file != "-" else "", anywhere=file != "-") as found:
+            rows = sum(map(len, found)) if file == "-" else found.count_rows()
     if as_json:
         say_json({"rows": rows})
     else:
@@ -254,6 +306,21 @@ def _show_taken(file: str, found: Any, rows: Sequence[int], **printing: Any) -> 
     _show(file, found.schema, pieces, **printing)
 
 
+class _Shown:
+    """Shows batches one after the other, below the same titles while their values fit."""
+
+    def __init__(self, file: str, printing: dict[str, Any]) -> None:
+        self._file, self._printing = file, printing
+        self._needs: list[int] = []
+
+    def __call__(self, schema: Any, batches: Iterator[Any]) -> None:
+        if self._printing["as_json"] or not len(schema):
+            _show(self._file, schema, batches, **self._printing)
+            return
+        wide = self._printing["wide"]
+        self._needs = _say_table(schema, list(batches), width() if wide is None else wide, self._needs)
+
+
 def _show(
     file: str,
     schema: Any,
@@ -268,8 +335,9 @@ def _show(
     """Write rows to `output`, print them as they come, or all of them as a table."""
     if output is not None:
         kind = checked_output(output, kind, force, [file])
+        named = named_batches(file, ((None, batch) for batch in batches))
         with about(output), Progress("writing") as progress:
-            rows, count = write_batches(output, kind, schema, _named(file, batches), progress, {})
+            rows, count = write_batches(output, kind, schema, named, progress, {})
         say_written(output, kind, rows, count, as_json)
         return
     if as_json:
@@ -281,13 +349,6 @@ def _show(
         say_line(f"no columns, {counted(sum(map(len, kept)), 'row')} in the first batches")
         return
     _say_table(schema, kept, width() if wide is None else wide)
-
-
-def _named(file: str, batches: Iterator[Any]) -> Iterator[tuple[None, Any]]:
-    """The same batches, without messages; errors of reading them, unlike those of writing, name `file`."""
-    with about(file):
-        for batch in batches:
-            yield None, batch
 
 
 def _say_rows(batch: Any) -> None:
@@ -311,31 +372,37 @@ class _Column(NamedTuple):
     need: int
 
 
-def _fitting(schema: Any, batches: list[Any], room: int, most: int) -> list[_Column]:
-    """The first columns that fit into `room` characters (0: all), cut to `most` each."""
+def _fitting(schema: Any, batches: list[Any], room: int, most: int, least: Sequence[int]) -> list[_Column]:
+    """The first columns that fit into `room` characters (0: all), cut to `most` each, no narrower than `least`."""
     found: list[_Column] = []
     for i, field in enumerate(schema.fields):
         texts = [value_text(batch.column(i), k, most, quotes=False) for batch in batches for k in range(len(batch))]
         name = shorten(printable(field.name), most)
         # The type is cut to what the values take: `schema` spells it out.
         need = fit([name, *texts, "x" * min(len(type_text(field.type, most)), TYPE_WIDTH)], most)
+        need = max(need, least[i]) if i < len(least) else need
         if room and found and sum([each.need + 2 for each in found]) + need > room:
             break
         found.append(_Column(field, name, texts, need))
     return found
 
 
-def _say_table(schema: Any, batches: list[Any], room: int) -> None:
-    """Print rows as a table of the columns that fit into `room` characters (0: all)."""
+def _say_table(schema: Any, batches: list[Any], room: int, known: Sequence[int] = ()) -> list[int]:
+    """Print rows as a table of the columns that fit into `room` characters (0: all); returns their widths.
+
+    Where those are `known`, the rows go on below others, without titles.
+    """
     from rich.text import Text
 
     from arrowipc.types import Decimal, FloatingPoint, Int
 
     most = CELL_WIDTH if not room else max(min(CELL_WIDTH, room - 3), 4)
-    columns = _fitting(schema, batches, room, most)
+    columns = _fitting(schema, batches, room, most, known)
     if len(columns) < len(schema):  # rather more of them than all of the first
-        columns = _fitting(schema, batches, room, max(min(most, room // 3), LEAST_WIDTH))
+        columns = _fitting(schema, batches, room, max(min(most, room // 3), LEAST_WIDTH), known)
+    needs = [each.need for each in columns]
     table = plain_table()
+    table.show_header = needs != known
     for field, name, _, need in columns:
         right = isinstance(field.type, (Int, FloatingPoint, Decimal))
         title = Text.assemble((name, "bold"), "\n", (type_text(field.type, need), "dim cyan"))
@@ -343,9 +410,11 @@ def _say_table(schema: Any, batches: list[Any], room: int) -> None:
     for row in zip(*[each.texts for each in columns], strict=True):
         table.add_row(*[Text(text, style="dim italic" if text is NULL else "") for text in row])
     out = console()
-    out.width = max(room, sum([each.need + 2 for each in columns])) + 2
+    out.width = max(room, sum(needs) + 2 * len(needs)) + 2
     out.print(table, soft_wrap=False, crop=False)
-    _say_left(schema.names[len(columns) :], max(room, 20))
+    if needs != known:
+        _say_left(schema.names[len(columns) :], max(room, 20))
+    return needs
 
 
 def _say_left(names: list[str], room: int) -> None:

@@ -17,8 +17,9 @@ from arrowipc.arguments import printable
 from arrowipc.errors import ArrowIpcError
 from arrowipc.write.atomic_file import open_path
 
-__all__ = ["Failure", "about", "looks_arrow", "opened", "require", "sink", "size_of", "source", "target"]
+__all__ = ["TERMINAL", "Failure", "about", "looks_arrow", "opened", "require", "sink", "size_of", "source", "target"]
 
+TERMINAL = "standard input is a terminal: give a file, or pipe data in"
 MAGIC = b"ARROW1"
 
 
@@ -72,7 +73,7 @@ def source(path: str) -> Any:
         return path
     file = io.FileIO(0, closefd=False)
     if file.isatty():
-        raise click.UsageError("standard input is a terminal: give a file, or pipe data in")
+        raise click.UsageError(TERMINAL)
     if file.seekable():
         from arrowipc.read.sources import map_file
 

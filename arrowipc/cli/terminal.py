@@ -53,7 +53,8 @@ __all__ = [
 #: Characters of a line where the output is no terminal and COLUMNS does not say.
 PIPE_WIDTH = 120
 
-FILE = click.argument("file", metavar="FILE")
+#: The type is for shells, which complete names of files.
+FILE = click.argument("file", metavar="FILE", type=click.Path())
 
 json_option: Callable[[_Command], _Command] = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON, for programs."

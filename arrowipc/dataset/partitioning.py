@@ -14,13 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-__all__ = ["MOST_KEYS", "NULL", "key_type", "key_value", "keys_of"]
+__all__ = ["MOST_KEYS", "NULL", "folder_name", "key_type", "key_value", "keys_of"]
 
 #: The name of a folder for a null.
 NULL = "__HIVE_DEFAULT_PARTITION__"
 #: Folders with a key in one path.
 MOST_KEYS = 64
 
+#: What Spark's names of folders do not have as it is.
+_ESCAPED = {ord(char): f"%{ord(char):02X}" for char in [*map(chr, range(0x20)), *"\"#%'*/:=?\\\x7f{[]^"]}
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
@@ -59,6 +61,11 @@ def keys_of(path: str, below: str) -> dict[str, str | None]:
             raise UsageError(f"{path!r}: the key {name!r} is no text that UTF-8 can hold") from None
         found[name] = None if text == NULL else text
     return found
+
+
+def folder_name(name: str, text: str | None) -> str:
+    """The name of a folder for a key and the text of its value, as Spark spells it; no text and None are null."""
+    return f"{name.translate(_ESCAPED)}={text.translate(_ESCAPED) if text else NULL}"
 
 
 def key_type(texts: Iterable[str | None]) -> at.DataType:

@@ -77,9 +77,9 @@ def words_of(capfd, command: str, path: Path, folder: Path) -> tuple[int, str]:
     rest = {
         "layout": ["-o", str(folder / "x.svg")],
         "diff": [str(path)],
-        "cat": ["-f", "-o", str(folder / "x.arrow")],
-        "convert": ["-f", str(folder / "y.arrow"), "--dictionary", "*"],
-        "recover": ["-f", "--resync", "-o", str(folder / "z.arrow")],
+        "cat": ["--force", "-o", str(folder / "x.arrow")],
+        "convert": ["--force", str(folder / "y.arrow"), "--dictionary", "*"],
+        "recover": ["--force", "--resync", "-o", str(folder / "z.arrow")],
     }.get(command, [])
     code = main([command, str(path), *rest])
     return code, capfd.readouterr().err

@@ -9,13 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as st
 
-from arrowipc.dataset.partitioning import NULL
+from arrowipc.dataset.partitioning import folder_name
 from arrowipc.errors import UsageError
 
 __all__ = ["by_folder", "check_keys"]
 
-#: What Spark's names of folders do not have as it is.
-_ESCAPED = {ord(char): f"%{ord(char):02X}" for char in [*map(chr, range(0x20)), *"\"#%'*/:=?\\\x7f{[]^"]}
 _KEYS = (
     st.StringType,
     st.CharType,
@@ -54,13 +52,12 @@ def by_folder(batch: pa.RecordBatch, keys: Sequence[str]) -> Iterator[tuple[str,
     lists = found["row_list"]
     for i, values in enumerate(found.select([*columns]).to_pylist()):
         texts = [values[name] for name in columns]
-        folder = "/".join([f"{_escaped(name)}={_escaped(text)}" for name, text in zip(keys, texts, strict=True)])
+        folder = "/".join([folder_name(name, _text(value)) for name, value in zip(keys, texts, strict=True)])
         yield folder, rest if len(found) == 1 else rest.take(lists[i].values)
 
 
-def _escaped(value: Any) -> str:
-    text = format(value, "f") if isinstance(value, Decimal) else value
-    return text.translate(_ESCAPED) if text else NULL
+def _text(value: Any) -> str | None:
+    return format(value, "f") if isinstance(value, Decimal) else value
 
 
 def _grouped(values: Any) -> Any:
