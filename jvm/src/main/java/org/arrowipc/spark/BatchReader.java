@@ -59,7 +59,8 @@ public final class BatchReader implements AutoCloseable {
   private long dictionaryBytes;
 
   /** A dictionary as of some message, and the memory of its parts. */
-  private record Known(int last, Column.Dictionary values, List<ArrowBuf> memory, long bytes) {}
+  private record Known(
+      int last, List<IpcFile.DictionaryBlock> blocks, Column.Dictionary values, List<ArrowBuf> memory) {}
 
   public BatchReader(IpcFile file, StructType wanted, ReadOptions options, BufferAllocator allocator) {
     this.file = file;
@@ -72,17 +73,15 @@ public final class BatchReader implements AutoCloseable {
     converters = new Converters.Converter[fields.length];
     places = new int[fields.length];
     Converters planner = new Converters(options);
+    Converters.ByName columns = new Converters.ByName(whole.columns, names, "the file");
+    Map<Plan, Integer> known = new HashMap<>();
     for (int i = 0; i < fields.length; i++) {
-      Plan plan = Converters.find(fields[i].name(), whole.columns, names, "the file");
-      if (plan == null && !fields[i].nullable()) {
-        throw new ArrowIpcException.Usage(
-            "the file has no column '" + fields[i].name() + "', and the schema says that it has no nulls");
-      }
-      places[i] = plan == null ? -1 : chosen.indexOf(plan);
+      Plan plan = columns.find(fields[i].name(), !fields[i].nullable());
+      places[i] = -1;
       if (plan != null) {
         converters[i] = planner.plan(plan, fields[i].dataType(), fields[i].name());
-        if (places[i] < 0) {
-          places[i] = chosen.size();
+        places[i] = known.computeIfAbsent(plan, key -> chosen.size());
+        if (places[i] == chosen.size()) {
           chosen.add(plan);
         }
       }
@@ -95,10 +94,10 @@ public final class BatchReader implements AutoCloseable {
       long rows = file.rows(batch);
       return batch(new Column[0], (int) rows);
     }
-    resolve(chosen, batch);
-    IpcFile.Block block = file.batches().get(batch);
-    Message message = file.header(block);
     return Metadata.guarded("batch " + batch, () -> {
+      resolve(chosen, batch);
+      IpcFile.Block block = file.batches().get(batch);
+      Message message = file.header(block);
       RecordBatch header = IpcFile.batch(message);
       int rows = (int) IpcFile.length(header);
       Column[] columns = load(whole, chosen, header, message, block, slabs);
@@ -128,9 +127,9 @@ public final class BatchReader implements AutoCloseable {
 
   /** Bytes of the chosen columns in a batch, as they are stored. */
   public long bytes(int batch) throws IOException {
-    IpcFile.Block block = file.batches().get(batch);
-    Message message = file.header(block);
     return Metadata.guarded("batch " + batch, () -> {
+      IpcFile.Block block = file.batches().get(batch);
+      Message message = file.header(block);
       List<Wanted> buffers = new ArrayList<>();
       walk(whole, chosen, IpcFile.batch(message), message, block.bodyLength(), buffers);
       return buffers.stream().mapToLong(Wanted::size).sum();
@@ -143,7 +142,7 @@ public final class BatchReader implements AutoCloseable {
       release(slabs[i]);
       slabs[i] = null;
     }
-    dictionaries.values().forEach(known -> known.memory.forEach(BatchReader::release));
+    dictionaries.values().forEach(known -> release(known.memory));
     dictionaries.clear();
   }
 
@@ -170,6 +169,7 @@ public final class BatchReader implements AutoCloseable {
       attach(column);
       if (options.validate) {
         Validator.check(column);
+        Expansion.check(column, message.bodyLength() + dictionaryBytes);
       }
     }
     return columns;
@@ -395,52 +395,53 @@ public final class BatchReader implements AutoCloseable {
     if (last < 0 || (known != null && known.last == last)) {
       return;
     }
-    if (known != null) {
-      known.memory.forEach(BatchReader::release);
-      dictionaryBytes -= known.bytes;
-      dictionaries.remove(id);
+    boolean more = known != null && parts.size() > known.blocks.size()
+        && parts.subList(0, known.blocks.size()).equals(known.blocks);
+    List<ArrowBuf> memory = more ? known.memory : new ArrayList<>();
+    if (known != null && !more) {
+      release(known.memory);
     }
-    List<ArrowBuf> memory = new ArrayList<>();
-    try {
-      Column[] columns = new Column[parts.size()];
-      long bytes = 0;
-      for (int i = 0; i < columns.length; i++) {
-        ArrowBuf[] own = new ArrowBuf[2];
-        try {
-          columns[i] = part(plan, parts.get(i), own);
-        } finally {
-          for (ArrowBuf each : own) {
-            if (each != null) {
-              memory.add(each);
-              bytes += each.capacity();
-            }
+    // In the map while it grows, so that its memory is released in any case.
+    dictionaries.put(id, new Known(-1, parts, null, memory));
+    Column[] columns = more ? Arrays.copyOf(known.values.parts, parts.size()) : new Column[parts.size()];
+    for (int i = more ? known.blocks.size() : 0; i < columns.length; i++) {
+      ArrowBuf[] own = new ArrowBuf[2];
+      try {
+        columns[i] = part(plan, parts.get(i), own);
+      } finally {
+        for (ArrowBuf each : own) {
+          if (each != null) {
+            memory.add(each);
+            dictionaryBytes += each.capacity();
           }
         }
-        if (dictionaryBytes + bytes > ReadOptions.DICTIONARY_BYTES) {
-          throw new ArrowIpcException.Limit("dictionaries of more than " + ReadOptions.DICTIONARY_BYTES + " bytes");
-        }
       }
-      dictionaries.put(id, new Known(last, new Column.Dictionary(columns), memory, bytes));
-      dictionaryBytes += bytes;
-    } catch (IOException | RuntimeException error) {
-      memory.forEach(BatchReader::release);
-      throw error;
+      if (dictionaryBytes > ReadOptions.DICTIONARY_BYTES) {
+        throw new ArrowIpcException.Limit("dictionaries of more than " + ReadOptions.DICTIONARY_BYTES + " bytes");
+      }
     }
+    dictionaries.put(id, new Known(last, parts, new Column.Dictionary(columns), memory));
+  }
+
+  private void release(List<ArrowBuf> memory) {
+    for (ArrowBuf each : memory) {
+      dictionaryBytes -= each.capacity();
+      each.close();
+    }
+    memory.clear();
   }
 
   private Column part(Plan.Whole plan, IpcFile.DictionaryBlock part, ArrowBuf[] memory) throws IOException {
     Message message = file.header(part.block());
-    return Metadata.guarded("dictionary " + part.id(), () -> {
-      RecordBatch header = IpcFile.dictionaryBatch(message).data();
-      if (header == null) {
-        throw new ArrowIpcException.Format("dictionary " + part.id() + " has no batch");
-      }
-      long length = IpcFile.length(header);
-      Column column = load(plan, plan.columns, header, message, part.block(), memory)[0];
-      if (column.length != length) {
-        throw column.fault("a dictionary has " + column.length + " values, and its batch " + length + " rows");
-      }
-      return column;
-    });
+    RecordBatch header = IpcFile.dictionaryBatch(message).data();
+    if (header == null) {
+      throw new ArrowIpcException.Format("dictionary " + part.id() + " has no batch");
+    }
+    long length = IpcFile.length(header);
+    Column column = load(plan, plan.columns, header, message, part.block(), memory)[0];
+    if (column.length != length) {
+      throw column.fault("a dictionary has " + column.length + " values, and its batch " + length + " rows");
+    }
+    return column;
   }
 }

@@ -1,8 +1,10 @@
 package org.arrowipc.spark;
 
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
+import java.util.Map;
 import org.apache.arrow.vector.types.DateUnit;
 import org.apache.arrow.vector.types.FloatingPointPrecision;
 import org.apache.arrow.vector.types.IntervalUnit;
@@ -29,36 +31,51 @@ final class Converters {
   }
 
   private final ReadOptions options;
+  private final Map<Plan.Whole, Map<DataType, Converter>> dictionaries = new HashMap<>();
 
   Converters(ReadOptions options) {
     this.options = options;
   }
 
-  /** The only field of a name, exactly or else but for case; null for none, an error for several. */
-  static <T> T find(String name, List<T> fields, List<String> names, String label) {
-    List<T> equal = new ArrayList<>();
-    List<T> similar = new ArrayList<>();
-    for (int i = 0; i < names.size(); i++) {
-      if (names.get(i).equals(name)) {
-        equal.add(fields.get(i));
-      }
-      if (names.get(i).toLowerCase(Locale.ROOT).equals(name.toLowerCase(Locale.ROOT))) {
-        similar.add(fields.get(i));
+  /** Fields by name, as Spark finds them: the only equal one, or else the only one that differs in case. */
+  static final class ByName {
+    private final Map<String, List<Plan>> equal = new HashMap<>();
+    private final Map<String, List<Plan>> similar = new HashMap<>();
+    private final String label;
+
+    ByName(List<Plan> plans, List<String> names, String label) {
+      this.label = label;
+      for (int i = 0; i < names.size(); i++) {
+        equal.computeIfAbsent(names.get(i), key -> new ArrayList<>()).add(plans.get(i));
+        similar.computeIfAbsent(names.get(i).toLowerCase(Locale.ROOT), key -> new ArrayList<>()).add(plans.get(i));
       }
     }
-    List<T> found = equal.size() == 1 ? equal : similar;
-    if (found.size() > 1) {
-      throw new ArrowIpcException.Usage(
-          label + " has " + found.size() + " columns named '" + name + "'; Spark finds columns by name");
+
+    /** The field of a name; null for none, which is an error where the column is required, as several are always. */
+    Plan find(String name, boolean required) {
+      List<Plan> found = equal.getOrDefault(name, List.of());
+      found = found.size() == 1 ? found : similar.getOrDefault(name.toLowerCase(Locale.ROOT), List.of());
+      if (found.size() > 1) {
+        throw new ArrowIpcException.Usage(
+            label + " has " + found.size() + " columns named '" + name + "'; Spark finds columns by name");
+      }
+      if (found.isEmpty() && required) {
+        throw new ArrowIpcException.Usage(
+            label + " has no column '" + name + "', and the schema says that it has no nulls");
+      }
+      return found.isEmpty() ? null : found.get(0);
     }
-    return found.isEmpty() ? null : found.get(0);
   }
 
   /** How a column becomes values of a type. */
   Converter plan(Plan plan, DataType target, String path) {
     plan.want();
     if (plan.dictionary != null) {
-      Converter values = plan(plan.dictionary.columns.get(0), target, path);
+      // Fields that share a dictionary share its vectors.
+      Map<DataType, Converter> planned = dictionaries.computeIfAbsent(plan.dictionary, key -> new HashMap<>());
+      Converter values = planned.containsKey(target) ? planned.get(target)
+          : plan(plan.dictionary.columns.get(0), target, path);
+      planned.put(target, values);
       return column -> new Vectors.Taken(
           dictionary(column.dictionary, values, target), column.length, indices(column), true);
     }
@@ -141,17 +158,14 @@ final class Converters {
     Converter[] members = new Converter[fields.length];
     int[] places = new int[fields.length];
     boolean[] required = new boolean[fields.length];
+    ByName children = new ByName(plan.children, names, "struct column '" + path + "'");
     for (int i = 0; i < fields.length; i++) {
-      Plan child = find(fields[i].name(), plan.children, names, "struct column '" + path + "'");
       required[i] = !fields[i].nullable();
+      Plan child = children.find(fields[i].name(), required[i]);
       places[i] = child == null ? -1 : plan.children.indexOf(child);
       DataType type = fields[i].dataType();
       members[i] = child == null ? column -> new Vectors.Nulls(type, column.length)
           : plan(child, type, path + "." + fields[i].name());
-      if (child == null && required[i]) {
-        throw new ArrowIpcException.Usage("struct column '" + path + "' has no column '" + fields[i].name()
-            + "', and the schema says that it has no nulls");
-      }
     }
     return column -> {
       Vector[] found = new Vector[members.length];
@@ -173,9 +187,10 @@ final class Converters {
     int count = wanted.fields().length;
     int[] places = new int[count];
     Converter[] members = new Converter[count];
+    ByName children = new ByName(plan.children, names, "union column '" + path + "'");
     for (int i = 0; i < count; i++) {
       StructField field = wanted.fields()[i];
-      Plan child = find(field.name(), plan.children, names, "union column '" + path + "'");
+      Plan child = children.find(field.name(), false);
       if (child == null || !field.nullable()) {
         throw new ArrowIpcException.Usage(child == null
             ? "union column '" + path + "' has no column '" + field.name() + "'"

@@ -5,6 +5,7 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -32,7 +33,7 @@ public final class IpcFile implements AutoCloseable {
 
   private final Source source;
   private final List<Block> batches = new ArrayList<>();
-  private final Map<String, byte[]> metadata = new LinkedHashMap<>();
+  private final Map<String, String> metadata = new LinkedHashMap<>();
   private List<DictionaryBlock> dictionaries = new ArrayList<>();
   private List<Block> unread = List.of();
   private long[] rows;
@@ -46,19 +47,22 @@ public final class IpcFile implements AutoCloseable {
 
   /** Read the footer of a file, or the headers of a stream; the source is this file's from then on. */
   public static IpcFile open(Source source, ReadOptions options) throws IOException {
-    byte[] start = new byte[(int) Math.min(MAGIC.length, source.size())];
-    source.read(0, start.length).get(start);
-    boolean magic = java.util.Arrays.equals(start, MAGIC);
-    if (!magic && options.format.equals("file")) {
-      throw new ArrowIpcException.Format("not an Arrow file: it does not begin with ARROW1");
-    }
-    IpcFile file = new IpcFile(source, !magic || options.format.equals("stream"));
-    if (file.stream) {
-      file.walk();
-    } else {
-      file.readFooter();
-    }
-    return file;
+    return Metadata.guarded("the file", () -> {
+      byte[] start = new byte[(int) Math.min(MAGIC.length, source.size())];
+      source.read(0, start.length).get(start);
+      boolean magic = Arrays.equals(start, MAGIC);
+      if (!magic && options.format.equals("file")) {
+        throw new ArrowIpcException.Format("not an Arrow file: it does not begin with ARROW1");
+      }
+      IpcFile file = new IpcFile(source, !magic || options.format.equals("stream"));
+      if (file.stream) {
+        file.walk();
+      } else {
+        file.readFooter();
+      }
+      Plan.of(file.schema.getFields()); // refuses what is no schema
+      return file;
+    });
   }
 
   public Schema schema() {
@@ -70,14 +74,14 @@ public final class IpcFile implements AutoCloseable {
   }
 
   /** What the writer put into the footer beside the schema; streams have none. */
-  public Map<String, byte[]> metadata() {
+  public Map<String, String> metadata() {
     return metadata;
   }
 
   /** Rows of a batch, which only its header tells. */
   public long rows(int batch) throws IOException {
     if (rows[batch] < 0) {
-      rows[batch] = length(batch(header(batches.get(batch))));
+      rows[batch] = Metadata.guarded("batch " + batch, () -> length(batch(header(batches.get(batch)))));
     }
     return rows[batch];
   }
@@ -106,7 +110,7 @@ public final class IpcFile implements AutoCloseable {
     byte[] magic = new byte[MAGIC.length];
     tail.get(4, magic);
     int length = tail.getInt(0);
-    if (!java.util.Arrays.equals(magic, MAGIC)) {
+    if (!Arrays.equals(magic, MAGIC)) {
       throw new ArrowIpcException.Format("the file has no footer: it does not end with ARROW1");
     }
     long room = source.size() - TAIL - 8;
@@ -118,39 +122,33 @@ public final class IpcFile implements AutoCloseable {
       throw new ArrowIpcException.Limit("a footer of " + length + " bytes: more than " + most);
     }
     ByteBuffer bytes = source.read(source.size() - TAIL - length, length);
-    Metadata.guarded("the footer", () -> {
-      Footer footer = Footer.getRootAsFooter(bytes);
-      if (footer.schema() == null) {
-        throw new ArrowIpcException.Format("the footer has no schema");
+    Footer footer = Footer.getRootAsFooter(bytes);
+    if (footer.schema() == null) {
+      throw new ArrowIpcException.Format("the footer has no schema");
+    }
+    schema = Metadata.schema(footer.schema(), length);
+    long[] left = {0, length};
+    for (int i = 0; i < footer.customMetadataLength(); i++) {
+      KeyValue pair = footer.customMetadata(i);
+      String value = Metadata.spend(pair.valueAsByteBuffer(), left);
+      // Twice the same key: neither is believed.
+      metadata.merge(Metadata.spend(pair.keyAsByteBuffer(), left), value, (one, other) -> "");
+    }
+    long limit = source.size() - TAIL - length;
+    for (int i = 0; i < footer.recordBatchesLength(); i++) {
+      batches.add(block(i, footer.recordBatches(i), limit));
+    }
+    unread = new ArrayList<>();
+    long total = 0;
+    for (int i = 0; i < footer.dictionariesLength(); i++) {
+      unread.add(block(i, footer.dictionaries(i), limit));
+      total += unread.get(i).metadataLength + unread.get(i).bodyLength;
+      if (total > source.size() + ReadOptions.OVERLAP_BYTES) {
+        throw new ArrowIpcException.Limit("the footer lists dictionaries of more bytes than the file has");
       }
-      schema = Metadata.schema(footer.schema(), length);
-      for (int i = 0; i < footer.customMetadataLength(); i++) {
-        KeyValue pair = footer.customMetadata(i);
-        ByteBuffer value = pair.valueAsByteBuffer();
-        byte[] copy = new byte[value == null ? 0 : value.remaining()];
-        if (value != null) {
-          value.get(copy);
-        }
-        // Twice the same key: neither is believed.
-        metadata.merge(String.valueOf(pair.key()), copy, (one, other) -> new byte[0]);
-      }
-      long limit = source.size() - TAIL - length;
-      for (int i = 0; i < footer.recordBatchesLength(); i++) {
-        batches.add(block(i, footer.recordBatches(i), limit));
-      }
-      unread = new ArrayList<>();
-      long total = 0;
-      for (int i = 0; i < footer.dictionariesLength(); i++) {
-        unread.add(block(i, footer.dictionaries(i), limit));
-        total += unread.get(i).metadataLength + unread.get(i).bodyLength;
-        if (total > source.size() + ReadOptions.OVERLAP_BYTES) {
-          throw new ArrowIpcException.Limit("the footer lists dictionaries of more bytes than the file has");
-        }
-      }
-      return null;
-    });
+    }
     rows = new long[batches.size()];
-    java.util.Arrays.fill(rows, -1);
+    Arrays.fill(rows, -1);
   }
 
   private static Block block(int number, org.apache.arrow.flatbuf.Block block, long limit) {
@@ -241,9 +239,8 @@ public final class IpcFile implements AutoCloseable {
           : "a second Schema message in a stream");
     }
     if (kind == MessageHeader.Schema) {
-      schema = Metadata.guarded("the schema", () -> Metadata.schema(
-          (org.apache.arrow.flatbuf.Schema) message.header(new org.apache.arrow.flatbuf.Schema()),
-          block.metadataLength));
+      schema = Metadata.schema(
+          (org.apache.arrow.flatbuf.Schema) message.header(new org.apache.arrow.flatbuf.Schema()), block.metadataLength);
     } else if (kind == MessageHeader.DictionaryBatch) {
       dictionaries.add(dictionary(block, message, batches.size()));
     } else {
@@ -279,26 +276,24 @@ public final class IpcFile implements AutoCloseable {
     if (message.headerType() != MessageHeader.RecordBatch) {
       throw new ArrowIpcException.Format("expected a RecordBatch message, found kind " + message.headerType());
     }
-    return Metadata.guarded("a RecordBatch", () -> (RecordBatch) message.header(new RecordBatch()));
+    return (RecordBatch) message.header(new RecordBatch());
   }
 
   static DictionaryBatch dictionaryBatch(Message message) {
     if (message.headerType() != MessageHeader.DictionaryBatch) {
       throw new ArrowIpcException.Format("expected a DictionaryBatch message, found kind " + message.headerType());
     }
-    return Metadata.guarded("a DictionaryBatch", () -> (DictionaryBatch) message.header(new DictionaryBatch()));
+    return (DictionaryBatch) message.header(new DictionaryBatch());
   }
 
   private static DictionaryBlock dictionary(Block block, Message message, int before) {
-    return Metadata.guarded("a DictionaryBatch", () -> {
-      DictionaryBatch found = dictionaryBatch(message);
-      return new DictionaryBlock(block, found.id(), found.isDelta(), before);
-    });
+    DictionaryBatch found = dictionaryBatch(message);
+    return new DictionaryBlock(block, found.id(), found.isDelta(), before);
   }
 
   /** The rows that a header states, within the limit. */
   static long length(RecordBatch batch) {
-    long length = Metadata.guarded("a RecordBatch", batch::length);
+    long length = batch.length();
     if (length < 0) {
       throw new ArrowIpcException.Format("a batch states " + length + " rows");
     }

@@ -69,7 +69,8 @@ final class Plan {
     boolean encoded = field.getDictionary() != null && !values;
     type = encoded ? field.getDictionary().getIndexType() : stored(field);
     layout = layoutOf(type, path);
-    width = widthOf(type, path);
+    String narrow = field.getMetadata().get(Metadata.WIDTH);
+    width = narrow == null || encoded ? widthOf(type, path) : Integer.parseInt(narrow);
     node = whole.nodes++;
     buffer = whole.buffers;
     views = whole.views;
@@ -186,10 +187,11 @@ final class Plan {
       default -> 0;
     };
     boolean good = switch (type.getTypeID()) {
-      case Int -> width == 1 || width == 2 || width == 4 || width == 8;
-      case Decimal -> (width == 4 || width == 8 || width == 16 || width == 32)
+      case Int -> List.of(8, 16, 32, 64).contains(((ArrowType.Int) type).getBitWidth());
+      case Decimal -> List.of(128, 256).contains(((ArrowType.Decimal) type).getBitWidth())
           && ((ArrowType.Decimal) type).getPrecision() > 0;
-      case Time -> width == (((ArrowType.Time) type).getUnit().compareTo(TimeUnit.MICROSECOND) < 0 ? 4 : 8);
+      case Time -> ((ArrowType.Time) type).getBitWidth()
+          == (((ArrowType.Time) type).getUnit().compareTo(TimeUnit.MICROSECOND) < 0 ? 32 : 64);
       default -> width >= 0;
     };
     if (!good) {

@@ -31,7 +31,8 @@ public final class Dump {
 
   private static String attempt(String path, ReadOptions options) {
     try (RootAllocator allocator = new RootAllocator(MEMORY)) {
-      return "ok " + rows(path, options, allocator);
+      long start = System.nanoTime();
+      return "ok " + rows(path, options, allocator) + " in " + (System.nanoTime() - start) / 1_000_000;
     } catch (Throwable error) {
       String text = String.valueOf(error.getMessage()).replace('\n', ' ');
       return "error " + error.getClass().getSimpleName() + ": " + text;
