@@ -51,7 +51,7 @@ def cases(scale: Scale) -> Iterator[Case | Fact]:
     from pyspark import cloudpickle
 
     from arrowipc.spark import register
-    from arrowipc.spark.session import start_session
+    from arrowipc.spark.local_session import start_session
 
     # The workers cannot import the benchmarks: what they run is sent to them whole.
     cloudpickle.register_pickle_by_value(sys.modules[__name__])

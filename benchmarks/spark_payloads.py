@@ -67,7 +67,7 @@ def missing() -> str | None:
 
 def cases(scale: Scale) -> Iterator[Case | Fact]:
     """End to end beside pyarrow and beside no decoding at all; then the steps of these jobs."""
-    from arrowipc.spark.session import start_session
+    from arrowipc.spark.local_session import start_session
 
     count = 400_000 if scale.thorough else scale.size(40_000, 50)
     with (

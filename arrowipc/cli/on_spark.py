@@ -51,7 +51,7 @@ def convert_on_spark(source: str, target: str, columns: list[str] | None, option
 def _run(
     source: str, target: str, columns: list[str] | None, kind: str, options: dict[str, Any]
 ) -> tuple[int, int | None]:
-    from arrowipc.spark.session import start_session
+    from arrowipc.spark.local_session import start_session
 
     origin = options["origin"] or format_of(source) or "arrow"
     with (

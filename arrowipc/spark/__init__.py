@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from arrowipc.spark.jar import configure, find_jar, session
     from arrowipc.spark.payloads.columns import (
         FromArrowOptions,
         from_arrow,
@@ -36,17 +37,20 @@ __all__ = [
     "FromArrowOptions",
     "Shared",
     "TypeOptions",
+    "configure",
     "count_rows",
     "decode_payload_batches",
     "decode_payloads",
     "describe",
     "encode_payload_batches",
     "encode_payloads",
+    "find_jar",
     "from_arrow",
     "from_arrow_udf",
     "from_arrow_udtf",
     "payload_schema",
     "register",
+    "session",
     "share",
     "to_arrow",
     "to_arrow_udf",
@@ -56,6 +60,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "jar": ("configure", "find_jar", "session"),
     "payloads.columns": (
         "FromArrowOptions",
         "from_arrow",

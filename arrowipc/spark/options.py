@@ -52,6 +52,7 @@ _READ = (
     "ignoreCorruptFiles",
     "mergeSchema",
     "withMetadata",
+    "engine",
 )
 _WRITE = (
     "path",
@@ -132,6 +133,11 @@ class ReadOptions:
         from arrowipc.spark.types import TypeOptions  # imports pyarrow, which finding the data source must not
 
         check_names(options, "read", "readStream")  # of both: Spark asks for a schema without saying what for
+        if choice(options, "engine", ("auto", "python", "jvm")) == "jvm":
+            raise UsageError(
+                "option engine: jvm is wanted, and Python was asked; put the jar that python -m arrowipc.spark.jar "
+                "names on Spark's class path, see arrowipc.spark.configure; streams are read by Python only"
+            )
         return cls(
             paths=_paths(options),
             name_filter=options.get("pathglobfilter"),

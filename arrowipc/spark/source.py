@@ -113,6 +113,9 @@ class ArrowIpcDataSource(Shipped, DataSource):
     parallelPlanningThreshold
         Files that the driver looks into, because they are to be split or filtered: default 10,000. Where there
         are more, the tasks look: each is given ranges of bytes.
+    engine
+        Who reads: ``auto`` (default), ``python``, or ``jvm``, which fails where it would leave it to Python. Spark
+        reads without Python where the package's jar is on its class path, see :func:`arrowipc.spark.configure`.
     describe
         ``true``: a row about each file instead of its rows; see :func:`arrowipc.spark.describe`.
     rowsPerBatch

@@ -51,9 +51,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local session of two cores; its log goes to a file."""
     if find_java() is None:
         pytest.skip(NO_JAVA)
-    from arrowipc.spark.session import start_session
+    from arrowipc.spark.local_session import start_session
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     with start_session("local[2]", tmp_path_factory.mktemp("log") / "spark.log") as session:
         session.conf.set("spark.sql.shuffle.partitions", "2")
+        # Where a jar was built, tests/spark/test_jvm.py asks the same of the other engine.
+        session.conf.set("spark.arrowipc.engine", "python")
         yield session

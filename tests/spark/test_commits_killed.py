@@ -108,7 +108,7 @@ SESSION = """
 import sys
 from pathlib import Path
 from arrowipc.spark import register
-from arrowipc.spark.session import start_session
+from arrowipc.spark.local_session import start_session
 
 out, log, kind, number = sys.argv[1:]
 number = int(number)

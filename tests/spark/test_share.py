@@ -37,7 +37,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from arrowipc.spark import share
-from arrowipc.spark.session import start_session
+from arrowipc.spark.local_session import start_session
 
 folder = Path(sys.argv[1])
 ROWS = 4 * 6_250_000

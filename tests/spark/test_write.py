@@ -351,7 +351,7 @@ RETRY = """
 import sys
 from pathlib import Path
 from arrowipc.spark import register
-from arrowipc.spark.session import start_session
+from arrowipc.spark.local_session import start_session
 
 out, log = sys.argv[1:]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arrowipc.errors import UsageError
+from arrowipc.spark.jar import configure, find_jar
 from arrowipc.spark.java import NO_JAVA, find_java
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def _build(master: str) -> "SparkSession":
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.sql.shuffle.partitions", str(max(2, min(os.cpu_count() or 2, 16))))
         )
-    return builder.getOrCreate()
+    return (configure(builder) if find_jar() else builder).getOrCreate()
 
 
 def _driver_memory() -> int:
