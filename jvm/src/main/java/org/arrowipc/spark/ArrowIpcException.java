@@ -1,9 +1,19 @@
 package org.arrowipc.spark;
 
-/** What is wrong with bytes, values or options: the errors of the Python package under the same names. */
-public class ArrowIpcException extends RuntimeException {
+import org.apache.spark.SparkThrowable;
+
+/**
+ * What is wrong with bytes, values or options: the errors of the Python package under the same names. Spark hands its
+ * own kind on from a task as it is, and PySpark has a class for arguments.
+ */
+public class ArrowIpcException extends IllegalArgumentException implements SparkThrowable {
   public ArrowIpcException(String message, Throwable cause) {
     super(message, cause);
+  }
+
+  @Override
+  public String getCondition() {
+    return "ARROW_IPC"; // without one it would be wrapped
   }
 
   /** The bytes break the Arrow format. */

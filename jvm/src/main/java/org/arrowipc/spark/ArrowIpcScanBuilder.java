@@ -33,9 +33,10 @@ final class ArrowIpcScanBuilder
     }
   }
 
+  /** Where what is malformed is dropped, a batch is looked at whole: the rows are the same whatever is asked. */
   @Override
   public void pruneColumns(StructType required) {
-    wanted = required;
+    wanted = options.dropMalformed() ? schema : required;
   }
 
   /** All of them stay with Spark, too: a batch is read or left out as a whole. */
