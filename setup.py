@@ -1,6 +1,6 @@
 """How the compiled modules of arrowipc are built; everything else about the package is in pyproject.toml.
 
-Environment switches, each with its own build directory so that builds never mix:
+Environment switches, each with its own directory of objects so that builds never mix:
 
 * ``ARROWIPC_SANITIZE=1``: AddressSanitizer and UBSan (``make sanitize`` runs the suite under them);
 * ``ARROWIPC_COVERAGE=1``: blocks of code and comparisons report to the fuzzer (``make fuzz``); such modules
@@ -99,7 +99,8 @@ def compiler_flags() -> tuple[list[str], list[str]]:
     link_args: list[str] = []
     if SANITIZE:
         sanitizers = "-fsanitize=address,undefined"
-        compile_args += ["-g", "-O1", "-fno-omit-frame-pointer"]
+        # Lines of functions are enough for a report; all about variables takes a third of the compiler's time.
+        compile_args += ["-g1", "-O1", "-fno-omit-frame-pointer"]
         compile_args += [sanitizers, "-fno-sanitize-recover=undefined"]
         # setuptools passes -fwrapv, which defines signed overflow and so hides it from UBSan; the last wins.
         compile_args += ["-fno-wrapv"]
@@ -180,9 +181,10 @@ class BuildExtensions(build_ext):
         require_compiler()
         from Cython.Build import cythonize
 
-        c_dir = BUILD_BASE / "c"
-        # A third of the C would be our source beside it, as comments; they are read when something is looked for.
-        tracing = {"linetrace": TRACE, "emit_code_comments": ANNOTATE or VARIANT != "release"}
+        # One C for all builds but those that trace lines: translating is a third of a build. Our source beside it, as
+        # comments, would be a third of the C; annotated pages show it to those who look for something.
+        c_dir = Path("build/traced-c" if TRACE else "build/c")
+        tracing = {"linetrace": TRACE, "emit_code_comments": ANNOTATE}
         generated = [c_dir / (name.replace(".", "/") + ".c") for name in MODULES]
         # Cython looks at the sources only; the directives are part of what it would have to look at.
         changed = Path(__file__).stat().st_mtime

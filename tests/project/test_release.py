@@ -152,7 +152,7 @@ def test_a_missing_compiler_is_noticed_before_anything_is_translated(compiler: s
     assert done.returncode == 1
     assert said in done.stderr
     assert all(word in done.stderr for word in ("apt-get install gcc", "dnf", "apk", "xcode-select", "CC"))
-    assert not (tmp_path / "build/release/c").exists()
+    assert not (tmp_path / "build/c").exists()
 
 
 # The workflows.
