@@ -68,6 +68,7 @@ class ClientStream:
         self._incoming = Incoming(limits, dialect=dialect)
         self._failure: str | None = None
         self.num_bodies_sent: int = 0
+        self._run: Iterator[Message] = iter(())  # messages that came together
         self._turn = Lock()
 
     @property
@@ -107,17 +108,20 @@ class ClientStream:
 
     def _go_on(self) -> RecordBatch | SchemaRead | None:
         while True:
-            arrival = self._incoming.take()
-            if arrival is None:
-                if self._incoming.is_complete:
-                    if self._keep is not None and self._link is not None:
-                        self._keep(self._link)
-                        self._link = None
-                    return None
-                if not self._receive():
-                    return None
-                continue
-            event = self.decoder.decode_next(self._message(arrival))
+            message = next(self._run, None)
+            if message is None:
+                arrival = self._incoming.take()
+                if arrival is None:
+                    if self._incoming.is_complete:
+                        if self._keep is not None and self._link is not None:
+                            self._keep(self._link)
+                            self._link = None
+                        return None
+                    if not self._receive():
+                        return None
+                    continue
+                message = self._message(arrival)
+            event = self.decoder.decode_next(message)
             if isinstance(event, BatchRead):
                 return event.batch
             if isinstance(event, SchemaRead):
@@ -138,6 +142,8 @@ class ClientStream:
     def _receive(self) -> bool:
         """Take in what is there, up to the next whole message; False: nothing."""
         found = False
+        if self._metadata is self._data and self._incoming.is_clear and self._take_run():
+            return True
         self._data.expect(self._incoming.wanted_body)
         for connection, what in self._carriers:
             if not self._goes_on(what):
@@ -159,6 +165,15 @@ class ClientStream:
             if ended and not found:
                 self._lost(connection, what, reason)
         return found
+
+    def _take_run(self) -> bool:
+        """Take in small messages that came together; False: there are none."""
+        with self._data.lock:
+            messages = self._data.receive_run(self._incoming.next)
+        self._incoming.skip(len(messages))
+        self.num_bodies_sent += sum(each.body_length > 0 for each in messages)
+        self._run = iter(messages)
+        return bool(messages)
 
     def _goes_on(self, what: str) -> bool:
         """Whether another message of this connection is of use before the next one is taken."""
@@ -207,6 +222,7 @@ class ClientStream:
     def close(self) -> None:
         """End the stream; the connection lives on behind batches that lie in memory of the server."""
         self._failure = self._failure or "it was closed"
+        self._run = iter(())
         self.decoder.release()
         if self._link is not None:
             self._link.close()

@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from arrowipc.dissociated.protocol import NUMBERS, WITH_BODY, BodyType, body_tag, metadata_prefix
+
 if TYPE_CHECKING:
     from typing import Self
 
@@ -89,6 +91,21 @@ class Connection(ABC):
             The connection is gone.
         """
 
+    def send_messages(self, number: int, messages: list[Message], role: str = "both") -> None:
+        """Send messages of a stream, numbered from `number` on: metadata ("meta"), packed bodies ("data"), or both.
+
+        Raises
+        ------
+        OSError
+            The connection is gone.
+        """
+        for message in messages:
+            if role != "data":
+                self.send(None, [metadata_prefix(number), message.metadata])
+            if role != "meta" and message.kind in WITH_BODY:
+                self.send(body_tag(number, BodyType.PACKED), message.stretches)
+            number = (number + 1) % NUMBERS
+
     def uncork(self) -> None:
         """Send what was kept while `corked` was true, and keep nothing from now on."""
         self.corked = False
@@ -113,6 +130,13 @@ class Connection(ABC):
     def receive(self) -> Frame | None:
         """Return the next message that arrived, or None: none so far."""
         return self._inbox.popleft() if self._inbox else None
+
+    def receive_run(self, number: int) -> list[Message]:
+        """Return the messages from `number` on that come next, whole; empty: `receive` has what comes next.
+
+        For a stream whose metadata and bodies both come over this connection.
+        """
+        return []
 
     def expect(self, number: int | None) -> None:  # noqa: B027 - most take what comes, in its order
         """Say which message waits for its body; a transport that can look for it takes it first.

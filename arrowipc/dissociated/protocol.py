@@ -445,6 +445,15 @@ class Incoming:
             self._look()
         return Arrival(number, metadata, body_type, body)
 
+    @property
+    def is_clear(self) -> bool:
+        """Whether the stream has begun and nothing waits: what comes next may be the next message."""
+        return self.next != self.first and not (self._metadata or self._bodies or self.end is not None)
+
+    def skip(self, count: int) -> None:
+        """Say that the next messages, batches and dictionaries, were taken elsewhere while it `is_clear`."""
+        self.next = (self.next + count) % NUMBERS
+
     def __iter__(self) -> Iterator[Arrival]:
         return iter(self.take, None)
 
@@ -527,10 +536,10 @@ class Outgoing:
     def __init__(self) -> None:
         self.next: int = FIRST_NUMBER
 
-    def number(self) -> int:
-        """Return the number of the next message."""
+    def number(self, count: int = 1) -> int:
+        """Return the number of the next message, the first of `count`."""
         number = self.next
-        self.next = (number + 1) % NUMBERS
+        self.next = (number + count) % NUMBERS
         return number
 
     def end(self) -> bytes:

@@ -10,9 +10,8 @@ from collections.abc import Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc.columns.array import RecordBatch
-from arrowipc.dissociated.connection import Connection, Deadline, Frame, OfferedMemory
+from arrowipc.dissociated.connection import Connection, Deadline, Frame, OfferedMemory, Placed
 from arrowipc.dissociated.protocol import (
-    WITH_BODY,
     BodyType,
     Leases,
     Outgoing,
@@ -293,15 +292,29 @@ class Session:
         No more than that: what clients give back in between makes room for the next.
         """
         self.connection.corked = True
+        run: list[Message] = []  # that are sent as they are, one behind the other
+        size = 0
         try:
-            size = self._send_next(messages)
-            while self._is_at_hand and self._messages is not None and size < SMALL:
-                size += self._send_next(messages)
+            while size < SMALL and self._messages is not None:
+                message = self._next_message(messages)
+                if message is not None:
+                    placed = self._place(message)
+                    if placed is None:
+                        run.append(message)
+                    else:
+                        self._send_run(run)
+                        self._send_placed(message, placed)
+                    size += len(message.metadata) + message.body_length
+                if not self._is_at_hand:
+                    break
+            self._send_run(run)
+            if self._messages is None and self._role != "data":
+                self.connection.send(None, [self._outgoing.end()])
         finally:
+            self._send_run(run)  # what was made before the source failed
             self.connection.uncork()
 
-    def _send_next(self, messages: Iterator[Message]) -> int:
-        """Send one message, or the end; returns about how many bytes it has."""
+    def _next_message(self, messages: Iterator[Message]) -> Message | None:
         try:
             message = next(messages, None)
         except BaseException:
@@ -309,25 +322,24 @@ class Session:
             raise
         if message is None:
             self._messages = None
-            if self._role != "data":
-                self.connection.send(None, [self._outgoing.end()])
-            return 0
-        number = self._outgoing.number()
-        metadata = message.metadata
-        if self._role != "data":
-            self.connection.send(None, [metadata_prefix(number), metadata])
-        if self._role != "meta" and message.kind in WITH_BODY:
-            self._send_body(number, message)
-        return len(metadata) + message.body_length
+        return message
 
-    def _send_body(self, number: int, message: Message) -> None:
-        placed = None
-        if self._memory is not None and self._roles.free_data is not None and message.body_length:
-            placed = self._memory.place(message, self.connection)
-        if placed is None:
-            self.connection.send(body_tag(number, BodyType.PACKED), message.stretches)
-            return
+    def _send_run(self, run: list[Message]) -> None:
+        if run:
+            self.connection.send_messages(self._outgoing.number(len(run)), run, self._role)
+            run.clear()
+
+    def _place(self, message: Message) -> Placed | None:
+        """Put a body where the client reaches it; None: it has to be sent, if it has one."""
+        if self._memory is None or self._roles.free_data is None or self._role == "meta" or not message.body_length:
+            return None
+        return self._memory.place(message, self.connection)
+
+    def _send_placed(self, message: Message, placed: Placed) -> None:
         pairs, addresses, handles = placed
+        number = self._outgoing.number()
+        if self._role != "data":
+            self.connection.send(None, [metadata_prefix(number), message.metadata])
         self.leases.grant(addresses)
         self.connection.send(body_tag(number, BodyType.PAIRS), [pairs], handles)
 

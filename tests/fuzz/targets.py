@@ -38,6 +38,7 @@ from arrowipc.dissociated.client import Client, ClientStream
 from arrowipc.dissociated.connection import PeerMemory
 from arrowipc.dissociated.link import Link
 from arrowipc.dissociated.session import Roles, Session
+from arrowipc.dissociated.transports.message_runs import read_run, write_run
 from arrowipc.dissociated.transports.sockets import SocketConnection
 from arrowipc.inspection.integration_json import differences, read_json, write_json
 from arrowipc.inspection.message_layout import locate_messages, nodes_of, outline_of
@@ -466,6 +467,28 @@ def client(data: bytes, chance: random.Random) -> None:
         with Client(received, 5) as reader:
             read(reader, level, chance)
             repr(reader)
+
+
+@target("runs", corpus.frames)
+def runs(data: bytes, chance: random.Random) -> None:
+    """Messages that came together are what is sent for them, wherever one begins to read."""
+    start, end = len(peers.HELLO), chance.choice((len(data), len(data) + 1, chance.randrange(len(data) + 1)))
+    if chance.random() < 0.2:
+        start = chance.randrange(-1, len(data) + 1)
+    for number in range(MOST_BATCHES):
+        found, last = read_run(data, start, end, number, FEW)
+        assert start <= last <= max(start, min(end, len(data)))
+        if found:
+            again = b"".join(write_run(number, found))
+            assert len(again) == last - start
+            assert again == data[start:last]
+        else:
+            assert last == start
+            kind, length = struct.unpack_from("<Q8xQ", data, start) if 0 <= start <= len(data) - 24 else (0, 0)
+            start += 24 + length if kind < 2 and length < len(data) else 1
+        start = max(start, last)
+        if start > len(data):
+            break
 
 
 @functools.cache

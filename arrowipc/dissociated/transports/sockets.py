@@ -19,13 +19,17 @@ import struct
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from arrowipc.dissociated.connection import Connection, Deadline, Frame, Listener
 from arrowipc.dissociated.memory.receiving import announced
 from arrowipc.dissociated.protocol import Reason
+from arrowipc.dissociated.transports.message_runs import read_run, write_run
 from arrowipc.errors import FormatError, LimitError
 from arrowipc.limits import Limits
+
+if TYPE_CHECKING:
+    from arrowipc.read.framing import Message
 
 __all__ = ["HELLO", "SocketConnection", "SocketListener", "connect_tcp", "connect_unix", "listen_tcp", "listen_unix"]
 
@@ -77,6 +81,7 @@ class SocketConnection(Connection):
         self._unsent = 0
         self._stage = memoryview(bytearray(STAGE))
         self._first = self._last = 0  # what is unread in the stage
+        self._uncut = False  # there may be a whole message
         self._greeted = False
         self._handles: deque[int] = deque()
         self._target: memoryview | None = None  # of a message that is longer than the stage
@@ -95,6 +100,15 @@ class SocketConnection(Connection):
         length = sum(map(len, views))
         head = HEADER.pack(UNTAGGED if tag is None else TAGGED, len(handles), 0, 0, tag or 0, length)
         self._queue([memoryview(head), *filter(len, views)], len(head) + length, tuple(handles))
+        if not self.corked:
+            self._send_some()
+
+    def send_messages(self, number: int, messages: list[Message], role: str = "both") -> None:
+        """See `Connection.send_messages`: small stretches go out together."""
+        if self._closed:
+            raise BrokenPipeError(f"{self.name}: the connection is closed")
+        views = write_run(number, messages, role != "data", role != "meta")
+        self._queue(views, sum(map(len, views)), ())
         if not self.corked:
             self._send_some()
 
@@ -160,9 +174,29 @@ class SocketConnection(Connection):
         # What the peer said before it went is still to be read; who sends on learns of it from `send`.
         with contextlib.suppress(ConnectionError):
             self._send_some()
-        while not self._ended and not self._inbox:
-            if not self._receive_some():
+        while not self._inbox:
+            if self._uncut:
+                self._uncut = self._cut() and self._first != self._last
+            elif self._ended or not self._receive_some():
                 return
+
+    def receive(self) -> Frame | None:
+        """See `Connection.receive`."""
+        while self._uncut and not self._inbox:
+            self._uncut = self._cut() and self._first != self._last
+        return self._inbox.popleft() if self._inbox else None
+
+    def receive_run(self, number: int) -> list[Message]:
+        """See `Connection.receive_run`."""
+        if self._inbox or not self._uncut or not self._greeted:
+            return []
+        messages, self._first = read_run(self._stage, self._first, self._last, number, self._limits)
+        return messages
+
+    @property
+    def at_end(self) -> bool:
+        """See `Connection.at_end`."""
+        return (self._ended or self._closed) and not self._inbox and not self._uncut
 
     def _receive_some(self) -> bool:
         """Read once; False: nothing is there now."""
@@ -191,12 +225,8 @@ class SocketConnection(Connection):
                 self._inbox.append(Frame(tag, self._target, handles))
                 self._target = None
         else:
-            more = count == len(self._stage) - self._last
             self._last += count
-            while self._cut():
-                pass
-            # The stage had room for more than there was: no need to hear that nothing is left.
-            return more or self._target is not None
+            self._uncut = True
         return True
 
     def _read(self, out: memoryview) -> int:
@@ -303,7 +333,7 @@ class SocketConnection(Connection):
 
     def prepare_wait(self) -> bool:
         """See `Connection.prepare_wait`."""
-        return not (self._inbox or self._ended or self._closed)
+        return not (self._inbox or self._uncut or self._ended or self._closed)
 
     def peer_user(self) -> int | None:
         """Return the user id of the process at the other end of a Unix socket; None: nobody knows."""

@@ -1,0 +1,252 @@
+"""Small messages that are written and read together: the same bytes, batches and errors as one by one."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from helpers import mutate, peers
+
+import arrowipc as ipc
+from arrowipc import Limits, dissociated
+from arrowipc.dissociated.connection import Connection
+from arrowipc.dissociated.protocol import NUMBERS
+from arrowipc.dissociated.served import messages_of
+from arrowipc.dissociated.transports.message_runs import read_run, write_run
+from arrowipc.dissociated.transports.sockets import STAGE, SocketConnection
+from arrowipc.errors import ArrowIpcError
+
+ROLES = {"both": (True, True), "meta": (True, False), "data": (False, True)}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left():
+    with peers.nothing_left():
+        yield
+
+
+class OneByOne(SocketConnection):
+    """A connection whose messages all go the general way."""
+
+    send_messages = Connection.send_messages
+    receive_run = Connection.receive_run
+
+
+def sources() -> dict[str, pa.Table | list[pa.RecordBatch]]:
+    wide = {f"c{i}": pa.array(np.arange(100.0) + i) for i in range(300)}
+    return {
+        "numbers": peers.numbers(10, batches=7),
+        "nothing": peers.numbers(0, batches=2),
+        "words": peers.words(),
+        "wide": pa.table({**wide, "s": pa.array(["x", None] * 50)}),
+        "large": pa.table({"x": np.arange(20_000), "y": pa.array([1, None] * 10_000, pa.int8())}),
+    }
+
+
+def messages(name: str, **options) -> list:
+    return list(messages_of(sources()[name], **options))
+
+
+def sent(kind: type[SocketConnection], number: int, made: list, role: str) -> bytes:
+    """All that goes out for messages, over a connection of this kind."""
+    raw, other = peers.raw_pair()
+    with raw, kind(other, "ours") as connection:
+        connection.corked = True
+        connection.send_messages(number, made, role)
+        return b"".join(b"".join(pieces) for pieces, _ in connection._outgoing)
+
+
+@pytest.mark.parametrize("name", sources())
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("compression", [None, "zstd"])
+def test_a_run_is_what_messages_are_one_by_one(name, role, compression):
+    made = messages(name, compression=compression)
+    for number in (0, 77, NUMBERS - 2):
+        assert sent(SocketConnection, number, made, role) == sent(OneByOne, number, made, role)
+    for each in made:
+        _ = each.body  # from here on in one stretch
+    assert sent(SocketConnection, 5, made, role) == sent(OneByOne, 5, made, role)
+
+
+def test_large_stretches_are_not_copied():
+    made = messages("large")
+    one, other = write_run(0, made), write_run(0, made)
+    assert list(map(bytes, one)) == list(map(bytes, other))
+    first, second = ({np.frombuffer(each, np.uint8).ctypes.data for each in found} for found in (one, other))
+    assert len(first) == 5  # those of the two columns, and what was copied around them
+    assert len(first & second) == 2
+
+
+@pytest.mark.parametrize("number", [1, NUMBERS - 3])
+@pytest.mark.parametrize("name", ["numbers", "words", "nothing", "wide", "large"])
+def test_what_was_written_is_read_wherever_it_is_cut(name, number):
+    made = messages(name)[1:]
+    data = b"".join(write_run(number, made))
+    found, end = read_run(data, 0, len(data), number)
+    assert end == len(data)
+    assert len(found) == len(made)
+    assert all(one.equals(other) for one, other in zip(found, made, strict=True))
+    ends = [len(b"".join(write_run(number, made[:count]))) for count in range(len(made) + 1)]
+    chance = random.Random(name)
+    for cut in {*range(0, len(data), max(1, len(data) // 500)), *(e + d for e in ends for d in (-1, 0, 1))}:
+        if 0 <= cut <= len(data):
+            whole = sum(each <= cut for each in ends) - 1
+            found, end = read_run(data, 0, cut, number)
+            assert (len(found), end) == (whole, ends[whole])
+        # From the middle on: another number is next, and what comes before a run is not looked at.
+        skip = chance.randrange(len(ends))
+        found, end = read_run(data, ends[skip], len(data), (number + skip) % NUMBERS)
+        assert (len(found), end) == (len(made) - skip, len(data))
+        assert read_run(data, ends[skip], len(data), (number + skip + 1) % NUMBERS) == ([], ends[skip])
+
+
+def test_bodies_of_a_run_are_aligned_and_live_as_long_as_their_batches():
+    made = messages("numbers")[1:]
+    data = bytearray(b"".join(write_run(1, made)))
+    found, _ = read_run(data, 0, len(data), 1)
+    assert all(np.frombuffer(each.body, np.uint8).ctypes.data % 64 == 0 for each in found)
+    data[:] = bytes(len(data))  # it is the stage, which others fill
+    assert all(one.equals(other) for one, other in zip(found, made, strict=True))
+
+
+def test_limits_and_places_outside_are_for_the_general_way():
+    made = messages("numbers")[1:]
+    data = b"".join(write_run(1, made))
+    size = len(made[0].metadata)
+    assert len(read_run(data, 0, len(data), 1, Limits(metadata_bytes=size))[0]) == len(made)
+    assert read_run(data, 0, len(data), 1, Limits(metadata_bytes=size - 1)) == ([], 0)
+    for start, end in ((-1, 10), (len(data) + 1, len(data) + 2), (10, 5), (0, 0), (len(data), len(data))):
+        assert read_run(data, start, end, 1)[0] == []
+    assert len(read_run(data, 0, len(data) + 1000, 1)[0]) == len(made)
+
+
+def outcome(kind: type[SocketConnection], data: bytes, sizes: list[int], limits: Limits | None = None):
+    """What a client gets of what a server says, in pieces of these sizes: its batches, and its error."""
+    raw, other = peers.raw_pair()
+    raw.setsockopt(1, 7, 4 << 20)  # SO_SNDBUF
+    batches = []
+    with raw:
+        connection = kind(other, "the server", limits)
+        try:
+            at = 0
+            for size in [*sizes, len(data)]:
+                raw.sendall(data[at : at + size])
+                at += size
+            raw.shutdown(1)
+            with peers.client_of((connection,), limits=limits) as reader:
+                for batch in reader:
+                    batches.append(batch.to_pydict())
+        except (ArrowIpcError, OSError) as error:
+            return batches, type(error), str(error)
+        finally:
+            connection.close()
+    return batches, None, ""
+
+
+def stream(name: str) -> bytes:
+    """A whole stream in our framing."""
+    parts = peers.dissociated(peers.written(sources()[name]) if name != "words" else written_words())
+    return peers.HELLO + b"".join(peers.frame(*each) for each in parts)
+
+
+def written_words() -> bytes:
+    sink = pa.BufferOutputStream()
+    batches = peers.words()
+    with pa.ipc.new_stream(sink, batches[0].schema, options=pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)) as w:
+        for batch in batches:
+            w.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+@pytest.mark.parametrize("name", ["numbers", "words"])
+def test_streams_cut_short_anywhere_give_the_same_batches_and_error(name):
+    data = stream(name)
+    for cut in range(0, len(data), 13):
+        assert outcome(SocketConnection, data[:cut], []) == outcome(OneByOne, data[:cut], [])
+
+
+@pytest.mark.parametrize("name", ["numbers", "words"])
+def test_changed_streams_give_the_same_batches_and_error(name):
+    data, chance = stream(name), random.Random(name)
+    different = 0
+    for _ in range(600):
+        changed = bytearray(data)
+        for _ in range(chance.choice((1, 1, 1, 2, 5))):
+            changed[chance.randrange(len(changed))] = chance.choice((0, 1, 2, 5, 0x7F, 0xFF, chance.randrange(256)))
+        one, other = (outcome(kind, bytes(changed), []) for kind in (SocketConnection, OneByOne))
+        different += one[1] is None
+        assert one == other
+    assert different < 600
+
+
+def test_spliced_and_swapped_messages_give_the_same_batches_and_error():
+    parts = peers.dissociated(peers.written(peers.numbers(4, batches=6)))
+    chance = random.Random(5)
+    for _ in range(300):
+        mixed = [parts[0], *parts[1:]]
+        for _ in range(chance.randrange(1, 4)):
+            i, j = chance.randrange(1, len(mixed)), chance.randrange(1, len(mixed))
+            what = chance.randrange(4)
+            if what == 0:
+                mixed[i], mixed[j] = mixed[j], mixed[i]
+            elif what == 1:
+                mixed.insert(i, mixed[j])
+            elif what == 2 and len(mixed) > 2:
+                del mixed[i]
+            else:
+                tag, body = mixed[i]
+                mixed[i] = (tag if tag is None else tag | chance.choice((1 << 56, 1 << 40, 1 << 55, 8)), body)
+        data = peers.HELLO + b"".join(peers.frame(*each) for each in mixed)
+        assert outcome(SocketConnection, data, []) == outcome(OneByOne, data, [])
+
+
+@pytest.mark.parametrize("rows", [1, 100, 3000, 9000])
+def test_batches_around_the_size_of_the_stage_come_through(rows):
+    # Messages that lie across the end of the stage, that fill it, and that are longer.
+    batch = pa.record_batch({"x": np.arange(rows)})
+    count = max(3, 3 * STAGE // (8 * rows + 300))
+    data = [batch] * count
+    with dissociated.Server(lambda name: data, "unix") as server:
+        for uri in (server.uri, server.uris):
+            with dissociated.connect(uri, timeout=peers.SECONDS) as reader:
+                found = list(reader)
+                assert len(found) == count
+                assert all(pa.record_batch(each).equals(batch) for each in found)
+                assert reader.num_bodies_sent == count
+
+
+def test_small_and_large_bodies_of_one_stream_keep_their_order():
+    chance = random.Random(8)
+    sizes = [chance.choice((0, 1, 50, 5000, 40_000)) for _ in range(200)]
+    batches = [pa.record_batch({"x": np.arange(size) + i}) for i, size in enumerate(sizes)]
+    for transport in ("unix", "shm"):
+        with (
+            dissociated.Server({"t": batches}, transport) as server,
+            dissociated.connect(server.uri, "t", timeout=peers.SECONDS) as reader,
+        ):
+            for expected, found in zip(batches, reader, strict=True):
+                assert pa.record_batch(found).equals(expected)
+
+
+def test_what_a_source_gave_before_it_failed_is_sent():
+    def torn():
+        yield from peers.numbers(3, batches=4).to_batches()
+        raise LookupError("no more")
+
+    with (
+        dissociated.Server({"t": torn}, "unix") as server,
+        dissociated.connect(server.uri, "t", timeout=peers.SECONDS) as reader,
+    ):
+        found = [reader.read_next_batch() for _ in range(4)]
+        assert sum(map(len, found)) == 12
+        with pytest.raises(ipc.TruncatedError):
+            reader.read_next_batch()
+
+
+def test_headers_are_those_of_the_general_way():
+    assert len(peers.frame(None, b"")) == mutate.FRAME
+    made = messages("numbers")[1:2]
+    parts = [peers.metadata(9, bytes(made[0].metadata)), peers.body(9, bytes(made[0].body))]
+    assert b"".join(write_run(9, made)) == b"".join(peers.frame(*each) for each in parts)
