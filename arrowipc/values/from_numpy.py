@@ -172,9 +172,14 @@ def _ticks(values: _Values, mask: _Mask | None, kind: DataType) -> tuple[_Values
         null |= mask
     ticks = values
     if values.dtype != target:
-        ticks = values.astype(target)
-        # A coarse unit reaches further than a fine one.
-        _refuse((ticks.astype(values.dtype) != values) & ~null, values, f"lies outside the range of {kind}")
+        # A coarse unit reaches further than a fine one: NumPy wraps around, or from 2.5 on raises.
+        problem = f"lies outside the range of {kind}"
+        try:
+            ticks = values.astype(target)
+        except OverflowError:
+            row = _first_beyond(values, target)
+            raise Misfit(f"{values[row]} {problem}", row) from None
+        _refuse((ticks.astype(values.dtype) != values) & ~null, values, problem)
     numbers = ticks.view("<i8")
     if kind == DATE32:
         numbers = np.where(null, 0, numbers)
@@ -182,6 +187,19 @@ def _ticks(values: _Values, mask: _Mask | None, kind: DataType) -> tuple[_Values
         _refuse(outside, values, f"lies outside the range of {kind}")
         numbers = numbers.astype("<i4")
     return numbers, null if null.any() else None
+
+
+def _first_beyond(values: _Values, target: np.dtype[Any]) -> int:
+    """Return the row of the first of `values` for which casting all of them fails."""
+    low, high = 0, len(values)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            values[low:middle].astype(target)
+            low = middle
+        except OverflowError:
+            high = middle
+    return low
 
 
 def _refuse(wrong: _Mask, values: _Values, problem: str) -> None:

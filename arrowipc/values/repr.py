@@ -421,7 +421,7 @@ def _table(head: str, rows: list[str]) -> str:
 
 
 def _frame(caption: str, content: str) -> str:
-    return f'<div class="arrowipc">{STYLE}<p>{caption}</p>{content}</div>'
+    return f'<div class="arrowipc" tabindex="0">{STYLE}<p>{caption}</p>{content}</div>'
 
 
 def _pairs_html(pairs: tuple[tuple[bytes, bytes], ...]) -> str:

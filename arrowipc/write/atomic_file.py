@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from arrowipc.errors import UsageError
+from arrowipc.errors import ArrowIpcError, UsageError
 from arrowipc.read.sources import file_path
 
 __all__ = ["NewFile", "OpenFile", "RemoteFile", "named", "open_path", "open_url"]
@@ -29,6 +29,8 @@ def named(path: str) -> Iterator[None]:
     """Let the OSErrors of a block name the path that the caller knows, not the one that we made up."""
     try:
         yield
+    except ArrowIpcError:  # TruncatedError is an OSError too, and says what it has to
+        raise
     except OSError as error:
         raise type(error)(error.errno, error.strerror, path) from None
 

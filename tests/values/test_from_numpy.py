@@ -215,6 +215,8 @@ def test_arrays_are_cast_only_without_loss():
         (np.array([1, 2**63 - 1]), t.float64(), "row 1: "),
         (np.array([1, 2**64 - 1], "u8"), t.float64(), "row 1: "),
         (np.array([0, 2**40], "M8[s]"), t.timestamp("ns"), "row 1: .* lies outside the range"),
+        (np.array([-9223372030, -9223372040], "M8[s]"), t.timestamp("ns"), "row 1: .* lies outside the range"),
+        (np.array([9223372030, 9223372040], "m8[s]"), t.duration("ns"), "row 1: .* lies outside the range"),
         (np.array([0, 2**31], "M8[D]"), t.date32(), "row 1: .* lies outside the range"),
         (np.array([1j]), t.float64(), "complex128 cannot become"),
         (np.array([1.0], np.longdouble), t.dictionary(t.int8(), t.float64()), "cannot become"),

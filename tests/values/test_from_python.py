@@ -233,7 +233,7 @@ def test_scalars_of_numpy_and_pandas():
     assert build_array([np.True_, np.False_], t.bool_()).to_pylist() == [True, False]
     assert build_array([np.str_("é"), "x"], t.string()).to_pylist() == ["é", "x"]
     assert build_array([np.bytes_(b"x")], t.binary()).to_pylist() == [b"x"]
-    moments = [np.datetime64("2000-01-01T00:00:01"), np.datetime64("NaT"), pd.Timestamp("2000-01-01"), pd.NaT]
+    moments = [np.datetime64("2000-01-01T00:00:01"), np.datetime64("NaT", "s"), pd.Timestamp("2000-01-01"), pd.NaT]
     expected = [dt.datetime(2000, 1, 1, 0, 0, 1), None, dt.datetime(2000, 1, 1), None]
     assert build_array(moments, t.timestamp("ms")).to_pylist() == expected
     assert build_array([pd.Timestamp(946684800000000123)], t.timestamp("ns")).to_pylist() == [946684800000000123]
