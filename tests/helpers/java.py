@@ -27,24 +27,29 @@ class Missing(Exception):
     """Arrow Java cannot be run here; the message says why."""
 
 
+def compiled(build: Path, sources: list[Path]) -> tuple[str, str]:
+    """Compile Java sources against PySpark's jars; returns the ``java`` to run, and the class path."""
+    home, spec = find_java(), importlib.util.find_spec("pyspark")
+    if home is None:
+        raise Missing(NO_JAVA)
+    if spec is None or spec.origin is None:
+        raise Missing("pyspark, whose jars hold Arrow Java, is not installed")
+    jars = Path(spec.origin).parent / "jars"
+    if not (Path(home) / "bin" / "javac").exists():
+        raise Missing(f"{home} is a Java without a compiler (javac): install a JDK")
+    command = [f"{home}/bin/javac", "-cp", f"{jars}/*", "-d", str(build), *map(str, sources)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return str(Path(home) / "bin" / "java"), f"{build}:{jars}/*"
+
+
 class ArrowJava:
     """Arrow Java, ready to read."""
 
     def __init__(self, build: Path) -> None:
-        home, spec = find_java(), importlib.util.find_spec("pyspark")
-        if home is None:
-            raise Missing(NO_JAVA)
-        if spec is None or spec.origin is None:
-            raise Missing("pyspark, whose jars hold Arrow Java, is not installed")
-        jars = Path(spec.origin).parent / "jars"
-        if not list(jars.glob("arrow-compression-*.jar")):
+        self._java, self._path = compiled(build, [SOURCE])
+        if not list(Path(self._path.split(":")[1]).parent.glob("arrow-compression-*.jar")):
             raise Missing("this pyspark brings no arrow-compression jar")
-        if not (Path(home) / "bin" / "javac").exists():
-            raise Missing(f"{home} is a Java without a compiler (javac): install a JDK")
-        self._java, self._path = str(Path(home) / "bin" / "java"), f"{build}:{jars}/*"
-        command = [f"{home}/bin/javac", "-cp", f"{jars}/*", "-d", str(build), str(SOURCE)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr
 
     def read(self, paths: list[Path]) -> list[Any]:
         """Read every path (``*.file`` as a file, any other as a stream); see helpers.plainly for the results.

@@ -10,6 +10,7 @@ import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.DoubleType;
 import org.apache.spark.sql.types.FloatType;
+import org.apache.spark.sql.types.FractionalType;
 import org.apache.spark.sql.types.IntegralType;
 import org.apache.spark.sql.types.NumericType;
 import org.apache.spark.sql.types.TimestampNTZType;
@@ -131,9 +132,9 @@ final class Cast extends Vectors.Elsewhere {
       BigDecimal found = exact(row);
       return found.stripTrailingZeros().scale() <= 0 && found.toBigInteger().bitLength() < bits();
     }
+    int unused = type instanceof FloatType ? 64 - 25 : type instanceof DoubleType ? 64 - 54 : 64 - bits();
     long found = whole(row);
-    return type instanceof FloatType ? Math.abs(found) <= 1 << 24
-        : type instanceof DoubleType ? Math.abs(found) <= 1L << 53 : 64 - bits() >= 0 && found << 64 - bits() >> 64 - bits() == found;
+    return found << unused >> unused == found || (type instanceof FractionalType && found == 1L << 63 - unused);
   }
 
   private int bits() {

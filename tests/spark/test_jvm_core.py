@@ -1,0 +1,181 @@
+"""The core in Java gives the schema, the values and the errors of the Python data source, for every type."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from helpers import golden, java, jvm
+from helpers.arrow_columns import COLUMNS, everything, file, stream
+from pyspark.sql import types as st
+
+import arrowipc
+from arrowipc.errors import ArrowIpcError
+from arrowipc.spark import TypeOptions, to_spark_batch, to_spark_schema
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="session")
+def core(tmp_path_factory: pytest.TempPathFactory) -> jvm.Core:
+    try:
+        return jvm.Core(tmp_path_factory.mktemp("classes"))
+    except java.Missing as error:
+        pytest.skip(str(error))
+
+
+def wrapped(array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+    """The column, and what holds it."""
+    yield "column", array
+    yield "list", pa.ListArray.from_arrays(pa.array([0, 1, 1, 3], pa.int32()), array)
+    yield "large_list", pa.LargeListArray.from_arrays(pa.array([0, 1, 1, 3], pa.int64()), array)
+    yield "fixed_list", pa.FixedSizeListArray.from_arrays(array, 1)
+    yield "struct", pa.StructArray.from_arrays([array], ["f"], mask=pa.array([False, False, True]))
+    keys = pa.array([1, 2, 3], pa.uint8())
+    yield "map", pa.MapArray.from_arrays(pa.array([0, 1, 3], pa.int32()), keys, array)
+    if not isinstance(array, pa.DictionaryArray | pa.RunEndEncodedArray | pa.NullArray):
+        yield "dictionary", pa.DictionaryArray.from_arrays(pa.array([2, 0, None, 2, 1], pa.uint8()), array)
+        yield "runs", pa.RunEndEncodedArray.from_arrays(pa.array([2, 3, 5], pa.int64()), array)
+
+
+def saved(folder: Path, arrays: dict[str, pa.Array]) -> dict[str, tuple[Path, pa.RecordBatch]]:
+    """Each column in a file of its own, by turns of either format and with each codec; two batches, the second cut."""
+    found = {}
+    ways = [(write, codec) for write in (file, stream) for codec in (None, "lz4", "zstd")]
+    for number, (name, array) in enumerate(arrays.items()):
+        batch = pa.record_batch({"x": array})
+        write, codec = ways[number % len(ways)]
+        found[name] = folder / f"{name}.arrow", batch
+        found[name][0].write_bytes(write(batch, batch.slice(1), compression=codec))
+    return found
+
+
+def told(batch: Any, schema: st.StructType | None = None, options: Any = None) -> tuple[bool, Any]:
+    """What the Python side makes of a batch and of all of it but its first row."""
+    try:
+        parts = [json.loads(jvm.rows(to_spark_batch(part, schema, options))) for part in (batch, batch.slice(1))]
+        return True, parts[0] + parts[1]
+    except ArrowIpcError as error:
+        return False, type(error).__name__.removesuffix("Error")
+
+
+def compare(core: jvm.Core, files: dict[str, tuple[Path, pa.RecordBatch]], schema: Any = None, **options: str) -> None:
+    given = {"schema": schema.json()} if schema is not None else {}
+    answers = core.read([path for path, _ in files.values()], values="true", **given, **options)
+    wrong = []
+    for (name, (_, batch)), answer in zip(files.items(), answers, strict=True):
+        expected = told(batch, schema, TypeOptions.of(options))
+        found = (True, json.loads(answer.text)) if answer.ok else (False, answer.error)
+        if found != expected:
+            wrong.append(f"{name}: {answer.text}, expected {expected}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_type_alone_and_in_what_holds_it(core, tmp_path):
+    arrays = {f"{name} in {how}": array for name in COLUMNS for how, array in wrapped(COLUMNS[name].array)}
+    compare(core, saved(tmp_path, arrays))
+
+
+def test_all_columns_of_one_file(core, tmp_path):
+    path = tmp_path / "all.arrow"
+    path.write_bytes(file(everything(), everything().slice(2)))
+    (answer,) = core.read([path], values="true")
+    assert json.loads(answer.text) == [
+        row for part in (everything(), everything().slice(2)) for row in json.loads(jvm.rows(to_spark_batch(part)))
+    ]
+
+
+ODD = {
+    "ns": pa.array([1, None, 1_999], pa.timestamp("ns")),
+    "ns_before_1970": pa.array([-1, None, 0], pa.timestamp("ns", "UTC")),
+    "time_ns": pa.array([1, None, 1_999], pa.time64("ns")),
+    "whole_time_ns": pa.array([1_000, None, 0], pa.time64("ns")),
+    "duration_ns": pa.array([-1, None, 1], pa.duration("ns")),
+    "a_day": pa.array([86_400], pa.time32("s")),
+    "before_midnight": pa.array([-1], pa.time64("us")),
+    "far": pa.array([2**62], pa.timestamp("s")),
+    "far_back": pa.array([-(2**62)], pa.duration("ms")),
+    "date64_within_a_day": pa.array([-1, None, 86_400_001], pa.int64()).view(pa.date64()),
+    "too_many_digits": pa.array([12_345], pa.int64()).cast(pa.decimal128(19)).cast(pa.decimal128(38, 2)),
+    "decimal76": pa.array([None, "1.5", "-0.000000001"]).cast(pa.decimal256(76, 30)),
+    "ns_in_a_list": pa.array([[1000], None, [1]], pa.list_(pa.timestamp("ns"))),
+    "ns_in_a_dictionary": pa.array([1, 1], pa.timestamp("ns")).dictionary_encode(),
+}
+
+
+@pytest.mark.parametrize("nanoseconds", ["error", "truncate", "long"])
+@pytest.mark.parametrize("unsupported", ["error", "string"])
+def test_values_that_spark_cannot_hold(core, tmp_path, nanoseconds, unsupported):
+    compare(core, saved(tmp_path, ODD), nanoseconds=nanoseconds, unsupported=unsupported)
+
+
+NUMBERS = {
+    **{name: COLUMNS[name].array for name in ("int8", "int16", "int32", "int64", "uint8", "uint32", "uint64")},
+    **{name: COLUMNS[name].array for name in ("half", "float", "double", "decimal128", "decimal256", "date32")},
+    "small": pa.array([1, None, -2], pa.int64()),
+    "whole": pa.array(["1.00", None, "-300.00"]).cast(pa.decimal128(9, 2)),
+    "many": pa.array([2**24 + 1, 2**53 + 1], pa.int64()),
+    "null": pa.nulls(2),
+    "text": pa.array(["a"]),
+}
+
+
+WANTED: list[st.DataType] = [
+    *(st.ByteType(), st.ShortType(), st.IntegerType(), st.LongType(), st.FloatType(), st.DoubleType()),
+    *(st.DecimalType(9, 2), st.DecimalType(38, 10), st.TimestampNTZType()),
+]
+
+
+@pytest.mark.parametrize("wanted", WANTED, ids=lambda type_: type_.simpleString())
+def test_numbers_as_those_that_a_schema_asks_for(core, tmp_path, wanted):
+    compare(core, saved(tmp_path, NUMBERS), st.StructType().add("x", wanted))
+
+
+def test_fields_of_structs_are_pruned_reordered_and_found_whatever_their_case(core, tmp_path):
+    values = [{"a": 1, "B": "x", "c": [{"d": 1, "e": 2}]}, None, {"a": None, "B": None, "c": None}]
+    inner = pa.struct({"d": pa.int32(), "e": pa.uint16()})
+    array = pa.array(values, pa.struct({"a": pa.uint8(), "B": pa.string_view(), "c": pa.list_(inner)}))
+    element = st.StructType().add("e", st.IntegerType())
+    fields = st.StructType().add("c", st.ArrayType(element)).add("b", st.StringType())
+    schema = st.StructType().add("X", fields)
+    compare(core, saved(tmp_path, {"x": array}), schema)
+
+
+def test_a_column_that_is_not_there_is_null(core, tmp_path):
+    files = saved(tmp_path, {"x": pa.array([1, 2])})
+    schema = st.StructType().add("y", st.StructType().add("a", st.IntegerType())).add("x", st.IntegerType())
+    (answer,) = core.read([files["x"][0]], values="true", schema=schema.json())
+    assert json.loads(answer.text) == [[None, 1], [None, 2], [None, 2]]
+
+
+def golden_rows(path: Path, options: dict[str, str]) -> list[Any] | str | None:
+    """The first rows of each batch; None: they have no columns; the error where there is one."""
+    with arrowipc.open(path) as reader:
+        try:
+            schema = to_spark_schema(reader.schema, options)
+            batches = [to_spark_batch(batch, schema, options).slice(0, 100) for batch in reader]
+        except ArrowIpcError as error:
+            return type(error).__name__.removesuffix("Error")
+    return [row for batch in batches for row in json.loads(jvm.rows(batch))] if schema.fields else None
+
+
+def test_golden_files(core, arrow_data):
+    """Another implementation's files: the values of the Python side, or an error where it has one."""
+    paths = [path for case in golden.cases() for path in (golden.load(case).stream, golden.load(case).file)]
+    options = {"nanoseconds": "truncate", "unsupported": "string"}
+    same = 0
+    for path, answer in zip(paths, core.read(paths, values="true", **options), strict=True):
+        if answer.error == "Declined":
+            continue
+        expected = golden_rows(path, options)
+        if isinstance(expected, str):
+            assert answer.error == expected, (path, answer)
+        else:
+            assert answer.ok, (path, answer)
+            assert expected is None or json.loads(answer.text) == expected, path
+            same += 1
+    assert same > 60
