@@ -179,3 +179,43 @@ def test_golden_files(core, arrow_data):
             assert expected is None or json.loads(answer.text) == expected, path
             same += 1
     assert same > 60
+
+
+def test_statistics_of_the_footer(core, tmp_path):
+    table = {
+        "number": pa.array([3, None, -2], pa.int16()),
+        "unsigned": pa.array([3, None, 200], pa.uint8()),
+        "ratio": pa.array([0.5, float("nan"), None]),
+        "text": pa.array(["b", None, "a" * 100]).dictionary_encode(),
+        "bytes": pa.array([b"b", None, b"a"]),
+        "moment": pa.array([1, None, 2], pa.timestamp("ms", "UTC")),
+        "day": pa.array([1, None, 2], pa.date32()),
+        "price": pa.array(["1.50", None, "-2.25"]).cast(pa.decimal128(9, 2)),
+        "flag": pa.array([True, None, True]),
+        "nothing": pa.nulls(3, pa.int32()),
+    }
+    batch = pa.record_batch(table)
+    with arrowipc.new_file(tmp_path / "x.arrow", batch.schema, statistics=True) as writer:
+        writer.write(batch)
+        writer.write(batch.slice(0, 1))
+    (answer,) = core.read([tmp_path / "x.arrow"], statistics="true")
+    found = json.loads(answer.text)
+    assert found[: len(table)] == [
+        [3, 1, -2, 3, True, True, None],
+        [3, 1, 3, 200, True, True, None],
+        [3, 1, 0.5, 0.5, True, True, True],
+        [3, 1, "a" * 64, "b", False, True, None],
+        [3, 1, b"a".hex(), b"b".hex(), True, True, None],
+        [3, 1, 1000, 2000, True, True, None],
+        [3, 1, 1, 2, True, True, None],
+        [3, 1, "-2.25", "1.50", True, True, None],
+        [3, 1, "true", "true", True, True, None],
+        [3, 3, None, None, False, False, None],
+    ]
+    assert found[len(table)] == [1, 0, 3, 3, True, True, None]
+    data = (tmp_path / "x.arrow").read_bytes()
+    with arrowipc.new_file(tmp_path / "y.arrow", batch.schema) as writer:
+        writer.write(batch)
+    assert core.read([tmp_path / "y.arrow"], statistics="true")[0].text == "[]"
+    (tmp_path / "z.arrow").write_bytes(data.replace(b"arrowipc:statistics", b"arrowipc:statisticz"))
+    assert core.read([tmp_path / "z.arrow"], statistics="true")[0].text == "[]"

@@ -18,6 +18,7 @@ import org.apache.arrow.flatbuf.Message;
 import org.apache.arrow.flatbuf.MessageHeader;
 import org.apache.arrow.flatbuf.RecordBatch;
 import org.apache.arrow.vector.types.pojo.Schema;
+import org.apache.spark.sql.types.StructType;
 
 /** An Arrow file, by its footer, or a stream, by a walk over its headers: where each message lies. */
 public final class IpcFile implements AutoCloseable {
@@ -86,9 +87,9 @@ public final class IpcFile implements AutoCloseable {
     return rows[batch];
   }
 
-  /** What the writer says of each batch, as nothing proves; null where it says nothing. */
-  public Statistics statistics() throws IOException {
-    return Statistics.of(this);
+  /** What the footer says of some columns in each batch, which nothing proves; null where it says nothing. */
+  public Statistics statistics(StructType schema, ReadOptions options) {
+    return Statistics.of(this, schema, options);
   }
 
   @Override

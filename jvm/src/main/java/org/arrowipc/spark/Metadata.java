@@ -63,7 +63,12 @@ final class Metadata {
     for (int i = 0; i < schema.fieldsLength(); i++) {
       fields.add(field(schema.fields(i), 1, left));
     }
-    return new Schema(fields);
+    Map<String, String> metadata = new HashMap<>();
+    for (int i = 0; i < schema.customMetadataLength(); i++) {
+      KeyValue pair = schema.customMetadata(i);
+      metadata.put(spend(pair.keyAsByteBuffer(), left), spend(pair.valueAsByteBuffer(), left));
+    }
+    return new Schema(fields, metadata);
   }
 
   /** What {@code Field.convertField} does, but for narrow decimals, which it refuses. */

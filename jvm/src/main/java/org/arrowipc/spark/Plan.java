@@ -99,10 +99,14 @@ final class Plan {
     return field.getDictionary().getId();
   }
 
-  /** Read this field, and those below it that are asked for, too. */
   Plan want() {
     wanted = true;
     return this;
+  }
+
+  void wantAll() {
+    wanted = true;
+    (dictionary == null ? children : dictionary.columns).forEach(Plan::wantAll);
   }
 
   static String name(Field field) {
