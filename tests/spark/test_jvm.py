@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
+import inspect
+import subprocess
+import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
-from spark.test_filters import *  # noqa: F403
-from spark.test_folders import *  # noqa: F403
-from spark.test_planning import *  # noqa: F403
-from spark.test_read_modes import *  # noqa: F403
-from spark.test_source import *  # noqa: F403
-from spark.test_types import *  # noqa: F403
+from helpers.arrow_columns import file
+from spark import test_filters, test_folders, test_planning, test_read_modes, test_source, test_types
 
+import arrowipc as ipc
 from arrowipc.spark import find_jar
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.skipif(find_jar() is None, reason="no jar was built: make jar, with a JDK"),
 ]
+
+#: Fixtures by which a test asks a session.
+SESSIONS = {"spark", "registered", "pushing", "twins"}
+#: What is true of Python sources only.
+PYTHONS = {"test_the_option_needs_the_configuration"}
+
+for _module in (test_filters, test_folders, test_planning, test_read_modes, test_source, test_types):
+    for _name, _value in vars(_module).items():
+        fixture = "Fixture" in type(_value).__name__
+        test = _name.startswith("test_") and SESSIONS & {*inspect.signature(_value).parameters}
+        if fixture or (test and _name not in PYTHONS):
+            globals()[_name] = _value
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -29,3 +43,126 @@ def _by_the_jvm(spark: SparkSession) -> Iterator[None]:
     spark.conf.set("spark.arrowipc.engine", "auto")
     yield
     spark.conf.set("spark.arrowipc.engine", "python")
+
+
+def load(spark: SparkSession, path: Any, **options: Any) -> DataFrame:
+    """A frame that the JVM reads, or nobody."""
+    return spark.read.format("arrowipc").options(**{"engine": "jvm", **options}).load(str(path))
+
+
+def plan(frame: DataFrame) -> str:
+    return frame._jdf.queryExecution().toString()
+
+
+@pytest.fixture(scope="module")
+def counted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two folders of a file each, of ten batches with statistics: 0 to 99, and from 100."""
+    root = tmp_path_factory.mktemp("counted")
+    for number in range(2):
+        folder = root / f"part={number}"
+        folder.mkdir()
+        with ipc.new_file(folder / "x.arrow", statistics=True) as writer:
+            for start in range(number * 100, number * 100 + 100, 10):
+                ids = [*range(start, start + 9), None]
+                struct = [{"a": each, "b": "x"} for each in ids]
+                names = [None if each is None else f"n{each:03}" for each in ids]
+                writer.write({"id": ids, "name": names, "real": [1.5] * 10, "s": struct})
+    return root
+
+
+def test_columns_and_fields_are_read_by_the_jvm_alone(spark: SparkSession, counted: Path) -> None:
+    frame = load(spark, counted).selectExpr("id", "s.a", "part").where("part = 1 and id >= 150")
+    assert sorted(frame.collect())[:2] == [(150, 150, 1), (151, 151, 1)]
+    text = plan(frame)
+    assert "struct<id:bigint,s:struct<a:bigint>,part:int>" in text
+    assert "files: 1 of 2, batches: 5 of 10" in text
+    assert "ColumnarToRow" in text
+
+
+@pytest.mark.parametrize(
+    ("condition", "batches"),
+    [
+        ("id < 20", 2),
+        ("id in (5, 195)", 2),
+        ("id = 5 or name = 'n055'", 2),
+        ("not (id >= 10)", 1),
+        ("name like 'n01%'", 1),
+        ("s.a = 77", 1),
+        ("id is null", 20),
+        ("real > 2", 0),
+        ("id <=> null and part = 0", 10),
+        ("id + 1 = 6", 20),
+    ],
+)
+def test_batches_that_hold_no_row_are_skipped(spark: SparkSession, counted: Path, condition: str, batches: int) -> None:
+    frame = load(spark, counted).where(condition)
+    expected = load(spark, counted, pushFilters="false").where(condition)
+    assert sorted(frame.collect(), key=str) == sorted(expected.collect(), key=str)
+    assert f"batches: {batches} of " in plan(frame)
+
+
+def test_counts_and_ends_are_answered_without_a_task(spark: SparkSession, counted: Path) -> None:
+    load(spark, counted).createOrReplaceTempView("counted")
+    asked = "count(*), count(id), min(id), max(id), max(name), min(part), count(part)"
+    frame = spark.sql(f"select {asked} from counted")
+    assert frame.collect() == [(200, 180, 0, 198, "n198", 0, 200)]
+    assert "LocalTableScan" in plan(frame)
+    for other in ("count(distinct id)", "sum(id)", "max(s)", "count(*) filter (where id > 5)", "min(id + 1)"):
+        frame = spark.sql(f"select {other} from counted")
+        assert "LocalTableScan" not in plan(frame)
+        expected = spark.read.format("arrowipc").option("engine", "python").load(str(counted))
+        assert frame.collect() == expected.selectExpr(other).collect()
+    assert "LocalTableScan" not in plan(load(spark, counted).where("id > 5").groupBy().count())
+
+
+def test_no_statistics_no_answer(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "x.arrow").write_bytes(file(pa.record_batch({"id": [3, 1, 2]})))
+    frame = load(spark, tmp_path).selectExpr("max(id)", "count(*)")
+    assert frame.collect() == [(3, 3)]
+    assert "LocalTableScan" not in plan(frame)
+    assert "LocalTableScan" in plan(load(spark, tmp_path).groupBy().count())
+
+
+def test_paths_and_tables_in_sql(spark: SparkSession, counted: Path) -> None:
+    assert spark.sql(f"select count(*), max(id) from arrowipc.`{counted}`").collect() == [(200, 198)]
+    spark.sql(f"create table counted_table using arrowipc options (path '{counted}')")
+    try:
+        assert spark.sql("select part, max(id) from counted_table group by 1 order by 1").collect() == [
+            (0, 98),
+            (1, 198),
+        ]
+        assert spark.table("counted_table").where("part = 1").count() == 100
+    finally:
+        spark.sql("drop table counted_table")
+    assert (counted / "part=0" / "x.arrow").exists()
+
+
+def test_what_the_jvm_declines_python_reads(spark: SparkSession, counted: Path) -> None:
+    assert load(spark, counted, engine="auto", describe="true").count() == 2
+    assert load(spark, counted, engine="auto", mode="PERMISSIVE").count() == 200
+    from pyspark.errors import UnsupportedOperationException
+
+    with pytest.raises(UnsupportedOperationException, match="engine=jvm: mode PERMISSIVE"):
+        load(spark, counted, mode="PERMISSIVE")
+
+
+def test_engines_of_a_session_and_of_a_read(spark: SparkSession, counted: Path) -> None:
+    spark.conf.set("spark.arrowipc.engine", "python")
+    try:
+        assert "ColumnarToRow" not in plan(spark.read.format("arrowipc").load(str(counted)))
+        assert "ColumnarToRow" in plan(load(spark, counted))
+    finally:
+        spark.conf.set("spark.arrowipc.engine", "auto")
+    assert "ColumnarToRow" not in plan(load(spark, counted, engine="python"))
+
+
+def test_sizes_are_known_before_anything_is_read(spark: SparkSession, counted: Path) -> None:
+    size = sum(path.stat().st_size for path in counted.glob("*/*"))
+    found = load(spark, counted)._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()
+    assert int(str(found)) == size
+
+
+def test_a_jar_is_found_and_named() -> None:
+    done = subprocess.run([sys.executable, "-m", "arrowipc.spark.jar"], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == find_jar()
+    assert Path(done.stdout.strip()).stat().st_size <= 250_000

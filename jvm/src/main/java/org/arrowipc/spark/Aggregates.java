@@ -122,7 +122,7 @@ final class Aggregates implements LocalScan {
         Question question = questions.get(at);
         Object value = rows;
         if (question.kind != '*' && rows > 0) {
-          bounds = bounds == null ? Bounds.of(opened, schema, options.read()) : bounds;
+          bounds = bounds == null ? new Bounds(opened, schema, options.read()) : bounds;
           Bounds.Exact exact = bounds.exact(file, batch, question.column, rows);
           if (exact == null || (question.kind == 'n' ? exact.values() < 0 : !exact.ends())) {
             return new Object[0];

@@ -49,7 +49,7 @@ record Pruner(List<Filter> filters, StructType schema) implements Serializable {
     if (filters.isEmpty()) {
       return all;
     }
-    Bounds bounds = Bounds.of(opened, schema, options);
+    Bounds bounds = new Bounds(opened, schema, options);
     return all.stream().filter(number -> passes(name -> ofKey(file, name, bounds.known(number, name)))).toList();
   }
 
@@ -154,6 +154,8 @@ record Pruner(List<Filter> filters, StructType schema) implements Serializable {
       return ((Number) value).doubleValue() + 0.0; // one zero
     } else if (value instanceof String text) {
       return UTF8String.fromString(text);
+    } else if (value instanceof byte[] bytes) {
+      return UTF8String.fromBytes(bytes);
     } else if (value instanceof Decimal decimal) {
       return decimal.toJavaBigDecimal();
     } else if (value instanceof BigDecimal decimal) {
