@@ -121,7 +121,12 @@ def __getattr__(name: str) -> "Any":
     if home is None:
         # With `name` and `obj` the interpreter adds what else may have been meant.
         raise AttributeError(_no_attribute(name), name=name, obj=modules[__name__])
-    value = getattr(import_module(home), name)
+    try:
+        value = getattr(import_module(home), name)
+    except ModuleNotFoundError as error:
+        from arrowipc.errors import not_installed
+
+        raise not_installed(error) from None
     _unquote(value)
     globals()[name] = value
     return value

@@ -6,6 +6,8 @@ is first called, by ``from arrowipc._upcalls import name`` inside the method tha
 
 from importlib import import_module
 
+from arrowipc.errors import not_installed
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -66,6 +68,10 @@ _HOMES = {name: home for (_, home), names in UPCALLS.items() for name in names}
 def __getattr__(name: str) -> "Any":
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
-    value = getattr(import_module(f"arrowipc.{_HOMES[name]}"), name)
+    try:
+        home = import_module(f"arrowipc.{_HOMES[name]}")
+    except ModuleNotFoundError as error:
+        raise not_installed(error) from None
+    value = getattr(home, name)
     globals()[name] = value
     return value

@@ -242,7 +242,7 @@ def read_keywords(options: Any) -> tuple[list[int] | None, bool, bool]:
     """`columns`, `use_threads` and `ensure_native_endian` of a ``pyarrow.ipc.IpcReadOptions``."""
     if not hasattr(options, "included_fields"):
         raise UsageError(
-            f"options: expected a pyarrow.ipc.IpcReadOptions, found {described(options)}: ours are keyword arguments"
+            f"options: expected a pyarrow.ipc.IpcReadOptions, found {described(options)}: pass others as keywords"
         )
     # There the fields come in the order of the schema, each once; and buffers are always aligned here.
     return sorted(set(options.included_fields)) or None, options.use_threads, options.ensure_native_endian
@@ -252,7 +252,7 @@ def write_keywords(options: Any) -> dict[str, Any]:
     """The keywords of `new_stream` for a ``pyarrow.ipc.IpcWriteOptions``."""
     if not hasattr(options, "use_legacy_format"):
         raise UsageError(
-            f"options: expected a pyarrow.ipc.IpcWriteOptions, found {described(options)}: ours are keyword arguments"
+            f"options: expected a pyarrow.ipc.IpcWriteOptions, found {described(options)}: pass others as keywords"
         )
     found = {ours: getattr(options, theirs) for theirs, ours in _WRITE.items()}
     found["metadata_version"] = f"V{options.metadata_version + 1}"

@@ -52,6 +52,13 @@ class ArrowIpcError(Exception):
         return Exception.__str__(self)  # KeyError would put the message in quotes
 
 
+def not_installed(error: ModuleNotFoundError) -> ModuleNotFoundError:
+    """Return what is raised for a package that is not installed: of NumPy, how to get it."""
+    if error.name != "numpy":
+        return error
+    return ModuleNotFoundError("this needs NumPy, which is not installed: pip install 'arrowipc[numpy]'", name="numpy")
+
+
 class FormatError(ArrowIpcError, ValueError):
     """The bytes are not what the Arrow IPC format allows."""
 

@@ -140,7 +140,7 @@ class IndexedStreamReader(RecordBatchFileReader):
         try:
             with RecordBatchFileReader(path, columns=COLUMNS, memory_map=False) as reader:
                 kept = reader.schema.metadata
-                entries = [array.to_numpy() for array in reader.read_all().combine().columns]
+                entries = [memoryview(array).cast("B").cast("q") for array in reader.read_all().combine().columns]
             start, length = int(entries[0][-1]), int(entries[1][-1])
             if not (0 <= start < size and 0 < length <= size - start):
                 return None
@@ -163,7 +163,8 @@ class IndexedStreamReader(RecordBatchFileReader):
         telling = self._telling(time, schema, int(entries[0][-1]), int(entries[1][-1]))
         made = Schema([field(name, int64()) for name in COLUMNS], telling)
         with suppress(OSError), new_file(path, made) as writer:
-            writer.write(RecordBatch.from_pydict(dict(zip(COLUMNS, entries, strict=True)), made))
+            n, buffers = len(entries[0]), [buffer for column in entries for buffer in (None, column)]
+            writer.write(RecordBatch.from_buffers(made, n, [(n, 0)] * len(entries), buffers))
 
     # -- what differs from files --
 

@@ -31,7 +31,7 @@ class Limits(Immutable):
     decompressed_ratio : int, default 1000
         A batch may expand to this many times its compressed size ...
     decompressed_slack : int, default 1 GiB
-        ... plus this much. Together they let honest constant columns through and stop bombs.
+        ... plus this much. Together they allow constant columns, which compress very well, and stop bombs.
     payload_slack : int, default 64 MiB
         The same for a payload column, whose cells all share it: what one call of `decode_payloads` makes
         beyond `decompressed_ratio` times their bytes. Where dictionaries refer to dictionaries, which
@@ -47,7 +47,7 @@ class Limits(Immutable):
         a larger batch is kept alone. What lies in a mapped file or in the caller's memory is not counted.
     overlap_bytes : int, default 64 MiB
         By how much the buffers of a batch may exceed its body because they share bytes. Sharing is
-        legal; a thousand columns on one 2 GiB buffer is a bomb for whoever copies them.
+        legal; a thousand columns on one 2 GiB buffer are a bomb for anyone who copies them.
     dataset_columns : int, default 100,000
         Columns of a data set, to which each of its files may add some.
 

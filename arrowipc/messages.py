@@ -26,7 +26,7 @@ class MessageReader:
     Parameters
     ----------
     source : path, bytes-like or binary file object
-        A stream, or messages one after another. A file object is left behind the last message that was read.
+        A stream, or messages one after another. A file object stands after the last message that was read.
     limits : Limits, optional
         Bounds on what the input may claim.
 
@@ -99,7 +99,7 @@ def read_message(source: Any, *, limits: Limits | None = None) -> Message:
     Parameters
     ----------
     source : path, bytes-like or binary file object
-        A file object is left behind the message.
+        A file object stands after the message when the call returns.
     limits : Limits, optional
         Bounds on what the bytes may ask for.
 

@@ -41,7 +41,7 @@ def open_stream(
     columns : sequence of str or int, optional
         Names, indices or dotted paths to read, in this order; other columns are never touched.
     validate : {"full", "none", "strict"}
-        "full" proves that every value is safe to follow, "none" only that the structure is (access from
+        "full" checks that every value is safe to use, "none" only the structure (access from
         Python still checks), "strict" also that values lie in their types' domains.
     limits : Limits, optional
         Bounds on what the bytes may ask for.
@@ -114,7 +114,7 @@ def open_file(
     columns : sequence of str or int, optional
         Names, indices or dotted paths to read, in this order; other columns are never touched.
     validate : {"full", "none", "strict"}
-        "full" proves that every value is safe to follow, "none" only that the structure is (access from
+        "full" checks that every value is safe to use, "none" only the structure (access from
         Python still checks), "strict" also that values lie in their types' domains.
     limits : Limits, optional
         Bounds on what the bytes may ask for.
@@ -194,7 +194,7 @@ def open(
     columns : sequence of str or int, optional
         Names, indices or dotted paths to read, in this order; other columns are never touched.
     validate : {"full", "none", "strict"}
-        "full" proves that every value is safe to follow, "none" only that the structure is (access from
+        "full" checks that every value is safe to use, "none" only the structure (access from
         Python still checks), "strict" also that values lie in their types' domains.
     limits : Limits, optional
         Bounds on what the bytes may ask for.

@@ -113,7 +113,7 @@ class BatchReader:
     def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
         # Called by pd.DataFrame(reader) too, which would take the batches for rows.
         raise UsageError(
-            "a reader is no array: read_pandas() makes a data frame of it, np.asarray(reader.read_all()) a matrix"
+            "a reader is not an array: read_pandas() makes a data frame of it, np.asarray(reader.read_all()) a matrix"
         )
 
     def __arrow_c_schema__(self) -> Any:
@@ -532,7 +532,7 @@ class RecordBatchFileReader(BatchReader):
         return (self if columns is None else self._part(columns))._row_reader().row(i, extensions=extensions)
 
     def slice(self, offset: int = 0, length: int | None = None, *, columns: Columns = None) -> Table:
-        """Return rows ``[offset, offset + length)`` without copying; what lies past the end is left out.
+        """Return rows ``[offset, offset + length)`` without copying; rows past the end are left out.
 
         Raises
         ------

@@ -105,7 +105,7 @@ class Table:
             With ``__arrow_c_stream__`` (tables, data frames, readers of pyarrow, polars, pandas, DuckDB) or
             ``__arrow_c_array__``.
         validate : {"none", "full", "strict"}
-            What is proven about the values; see :meth:`arrowipc.RecordBatch.from_arrow`, also for the errors.
+            What is checked about the values; see :meth:`arrowipc.RecordBatch.from_arrow`, also for the errors.
         """
         from arrowipc.cdata.import_array import batch_from, stream_from
 
@@ -179,7 +179,7 @@ class Table:
         return self.num_rows
 
     def slice(self, offset: int = 0, length: int | None = None) -> Table:
-        """Return rows ``[offset, offset + length)`` without copying; what lies past the end is left out.
+        """Return rows ``[offset, offset + length)`` without copying; rows past the end are left out.
 
         Raises
         ------

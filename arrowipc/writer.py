@@ -401,7 +401,7 @@ def new_file(
         Of the file; ``writer.metadata`` can be set until the writer is closed. What is given here stands in
         the first message too, where it survives a lost footer.
     append : bool, default False
-        Go on behind the batches of the file at this path, if there is one. Its batches are copied to a new
+        Append to the file at this path, if there is one. Its batches are copied to a new
         file (by the kernel, and not at all where the file system shares blocks), which takes the old one's
         place when the writer is closed: until then, and after a crash, the old file is there as it was.
     dictionary_deltas : bool, optional

@@ -198,7 +198,7 @@ class AsyncStreamWriter:
 
     def _occupy(self) -> None:
         if self._failure is not None:
-            raise UsageError(f"this writer cannot go on: {self._failure}")
+            raise UsageError(f"this writer cannot continue: {self._failure}")
         if self._writing:
             raise UsageError("another task writes with this writer: one at a time may")
         self._writing = True

@@ -769,7 +769,7 @@ cdef ArrayOwner moved_array(object capsule):
     else:
         raise UsageError(f"expected an 'arrow_array' PyCapsule, found {capsule!r}")
     if array.release == NULL:
-        raise UsageError("the array has been released, or somebody has taken it out of its capsule already")
+        raise UsageError("the array has been released, or was already taken out of its capsule")
     owner = ArrayOwner.__new__(ArrayOwner)
     owner.array = array[0]
     array.release = NULL
@@ -807,7 +807,7 @@ cdef BatchStream moved_stream(object source):
             raise UsageError(f"expected an 'arrow_array_stream' PyCapsule, found {capsule!r}")
     found = <ArrowArrayStream*> PyCapsule_GetPointer(capsule, "arrow_array_stream")
     if found.release == NULL:
-        raise UsageError("the stream has been released, or somebody has taken it out of its capsule already")
+        raise UsageError("the stream has been released, or was already taken out of its capsule")
     stream = BatchStream.__new__(BatchStream)
     stream.stream = found[0]
     found.release = NULL
@@ -978,7 +978,7 @@ def batch_from(source, validate="none"):
         the pair of PyCapsules that these return. Anything with ``__arrow_c_stream__``, such as a data frame:
         all its batches, copied into one if there are several. A RecordBatch is returned as it is.
     validate : {"none", "full", "strict"}
-        As for readers: whether the values are proven safe to follow, or within their domains too. What the
+        As for readers: whether the values are checked to be safe to use, or also to lie in their domains. What the
         structs of the interface say is checked always.
 
     Returns

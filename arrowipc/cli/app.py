@@ -18,27 +18,27 @@ __all__ = ["run"]
 
 #: Command -> the module that holds it, and what the list of commands says of it.
 COMMANDS = {
-    "schema": ("look", "columns, types, nullability, dictionaries and metadata"),
-    "head": ("rows", "the first rows, as a table"),
-    "tail": ("rows", "the last rows"),
-    "take": ("rows", "rows by their numbers"),
-    "sample": ("rows", "rows that are chosen by chance"),
-    "count": ("rows", "how many rows there are"),
-    "stat": ("stat", "rows, bytes, nulls, bounds and distinct values of each column"),
-    "messages": ("look", "every message: where it is, what it is, how large"),
-    "layout": ("layout", "the anatomy of a file or a stream, as a picture"),
-    "check": ("check", "everything that is wrong with a file or a stream, and a verdict"),
-    "diff": ("diff", "whether two sources hold the same, and the first differences"),
-    "convert": ("convert", "into another format, codec, framing, selection or batch size"),
-    "split": ("parts", "one source into several: by rows, bytes or a column"),
-    "merge": ("parts", "several sources and folders into one, also where their schemas differ"),
-    "cat": ("convert", "several sources, one after the other, as one"),
-    "recover": ("recover", "what a damaged or unfinished file still holds"),
-    "serve": ("network", "files, to whoever asks for them (Dissociated IPC)"),
-    "fetch": ("network", "a served stream, into a file"),
+    "schema": ("look", "show columns, types, nullability, dictionaries and metadata"),
+    "head": ("rows", "show the first rows, as a table"),
+    "tail": ("rows", "show the last rows"),
+    "take": ("rows", "show rows by number"),
+    "sample": ("rows", "show random rows"),
+    "count": ("rows", "count the rows"),
+    "stat": ("stat", "show bytes, nulls, minimum, maximum and distinct values of each column"),
+    "messages": ("look", "list all messages: offset, kind and size"),
+    "layout": ("layout", "draw the layout of a file or a stream"),
+    "check": ("check", "find everything that is wrong with a file or a stream"),
+    "diff": ("diff", "compare two sources"),
+    "convert": ("convert", "convert to another format, codec, framing or batch size"),
+    "split": ("parts", "split one source into several: by rows, bytes or a column"),
+    "merge": ("parts", "merge several sources and folders, also with different schemas"),
+    "cat": ("convert", "concatenate sources of one schema"),
+    "recover": ("recover", "recover the intact batches of a damaged or unfinished file"),
+    "serve": ("network", "serve files to other processes (Dissociated IPC)"),
+    "fetch": ("network", "write a served stream to a file"),
 }
 
-EPILOG = """FILE is an Arrow IPC file or stream (which of them is found out), a URL, or - for
+EPILOG = """FILE is an Arrow IPC file or stream (the command finds out which), a URL, or - for
 standard input; head, tail, take, sample, count and merge also take folders. Each command has --help and
 --json. NO_COLOR switches colours off.
 
@@ -48,19 +48,22 @@ Exit codes:
     1  the data is bad, or differs
     2  the command line is wrong
     3  a file or the network cannot be read or written, or memory ran out
-    4  the data may be good, but this installation lacks what it takes
+    4  the data may be good, but a package is not installed
   130  interrupted
-  141  whoever read the output has gone
+  141  the reader of the output closed the pipe
 """
 
 #: What to do next, by the error's place in the tree; the first that fits.
 ADVICE = (
-    ("TruncatedError", "`arrowipc recover {path} -o NEW.arrow` saves what lies before the end."),
+    ("TruncatedError", "`arrowipc recover {path} -o NEW.arrow` writes the intact batches to a new file."),
     (
         "LimitError",
-        "If you trust where it comes from, read it with arrowipc.open(..., limits=...) in Python.",
+        "If you trust its source, read it with arrowipc.open(..., limits=...) in Python.",
     ),
-    ("FormatError", "`arrowipc check {path}` lists all that is wrong, `arrowipc recover` saves what is not."),
+    (
+        "FormatError",
+        "`arrowipc check {path}` lists everything that is wrong, `arrowipc recover` saves the intact batches.",
+    ),
 )
 
 

@@ -17,7 +17,7 @@ from arrowipc.errors import ArrowIpcError, UnsupportedError
 #: What each level proves, in the order of rising strictness.
 LEVELS = {
     "structure": "every message opens, and its buffers are large enough",
-    "full": "every value is safe to follow; the footer lists what the stream holds",
+    "full": "every value is safe to use; the footer lists the messages of the stream",
     "strict": "every value also lies in its type's domain",
 }
 
@@ -27,15 +27,15 @@ SHOWN = 20
 
 @click.command()
 @FILE
-@click.option("--all", "everything", is_flag=True, help=f"Print more than {SHOWN} things that are wrong.")
+@click.option("--all", "everything", is_flag=True, help=f"Print more than {SHOWN} faults.")
 @click.option("--strict", is_flag=True, help="Exit with 1 also for what is safe, but not in its type's domain.")
 @json_option
 def check(file: str, everything: bool, strict: bool, as_json: bool) -> None:
-    """Check all of FILE, also behind the first damage, and say what is wrong with it.
+    """Check all of FILE, also after the first damage, and report what is wrong with it.
 
-    Three levels: structure, full (safe to read), strict (values in their types' domains). Below them stands
-    what other readers may stumble over although it is valid, and the columns that some misread. Exits with 1
-    if the data are not safe to read.
+    There are three levels: structure, full (safe to read), strict (values in their types' domains). After them come
+    valid things that other readers may reject, and columns that some misread. Exits with 1 if the data are not
+    safe to read.
 
     JSON: {"verdict": "good" | "questionable" | "bad", "format", "levels": {"structure", "full", "strict"},
     "batches", "rows", "bytes", "bad_batches", "bad_rows", "bad_bytes", "damage": [{"reason", "offset",

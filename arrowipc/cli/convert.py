@@ -111,7 +111,7 @@ def cat(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Write the batches of several sources, one after the other, as one.
+    """Concatenate the batches of several sources.
 
     Their schemas must be equal (`merge` takes others). Dictionaries that differ are merged in a file; in a stream
     they are replaced, or grow by deltas, as they do in the sources.
@@ -123,7 +123,7 @@ def cat(
     JSON (on stderr where the output goes to standard output): {"rows", "batches", "written", "format"}.
     """
     if sources.count("-") > 1:
-        raise UsageError("standard input can be read once only: - stands there twice")
+        raise UsageError("standard input can be read only once, and - is given twice")
     kind = checked_output(output, kind, force, sources, ARROW)
     chosen = columns_of(columns)
     sizes = [size_of(path) for path in sources]

@@ -264,7 +264,7 @@ def _strip(pieces: list[Piece]) -> list[Piece]:
 @click.option("-o", "--output", metavar="PICTURE", help="A name that ends with .html or .svg.")
 @json_option
 def layout(file: str, output: str | None, as_json: bool) -> None:
-    """Draw the anatomy of FILE: messages, their metadata, the buffers of columns, padding, compression.
+    """Draw the layout of FILE: messages, their metadata, the buffers of columns, padding, compression.
 
     An HTML page can be zoomed with the wheel and moved with the mouse; it needs nothing else. Of many
     messages the first and the last are drawn in detail: the picture stays below 2 MB. Without -o it is HTML

@@ -34,7 +34,7 @@ TREE_FIELDS = 1000
 
 @click.command()
 @FILE
-@click.option("--all", "everything", is_flag=True, help=f"Also the fields behind the first {TREE_FIELDS:,}.")
+@click.option("--all", "everything", is_flag=True, help=f"Also the fields after the first {TREE_FIELDS:,}.")
 @json_option
 def schema(file: str, everything: bool, as_json: bool) -> None:
     """Print the schema of FILE as a tree.

@@ -152,7 +152,7 @@ class _Canvas:
         self.text(MARGIN, y + 56 + STRIP, "byte 0", "d")
         end = f"{found.size:,}"
         self.text(WIDTH - MARGIN - CHARACTER * len(end), y + 56 + STRIP, end, "d")
-        self.text(MARGIN, y + 92 + STRIP, "Messages, each to a scale of its own", "t")
+        self.text(MARGIN, y + 92 + STRIP, "Messages, each to its own scale", "t")
         self.legend(y + 110 + STRIP, PART_LEGEND)
         self.text(500, y + 110 + STRIP, "the light part of a box: what compression saved", "d")
         return y + 128 + STRIP

@@ -17,7 +17,7 @@ SHOWN = 20
 
 @click.command()
 @FILE
-@click.option("--resync", is_flag=True, help="Look for whole messages behind damage, too.")
+@click.option("--resync", is_flag=True, help="Look for intact messages after damage, too.")
 @click.option(
     "--compression",
     type=click.Choice(["keep", "none", "lz4", "zstd"]),
@@ -30,7 +30,7 @@ SHOWN = 20
 def recover(
     file: str, output: str | None, resync: bool, kind: str | None, force: bool, compression: str, as_json: bool
 ) -> None:
-    """Save what a torn, damaged or unfinished FILE still holds.
+    """Recover the intact batches of a truncated, damaged or unfinished FILE.
 
     What is written appears when it is complete. Exits with 0 where rows were found, also if others are lost: that is
     printed, on stderr where they go to standard output.

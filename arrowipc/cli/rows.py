@@ -148,7 +148,7 @@ def _pruned(dataset: Any, filters: Any) -> Any:
 @click.command()
 @FILE
 @_count_option("How many.")
-@click.option("--offset", type=click.IntRange(0), default=0, metavar="N", help="Rows to leave out before them.")
+@click.option("--offset", type=click.IntRange(0), default=0, metavar="N", help="Rows to skip first.")
 @where_option
 @_table_options
 def head(file: str, rows: int, offset: int, conditions: tuple[str, ...], columns: str | None, **printing: Any) -> None:
@@ -223,7 +223,7 @@ def take(file: str, numbers: str, columns: str | None, **printing: Any) -> None:
 @click.command()
 @FILE
 @_count_option("How many.")
-@click.option("--seed", type=int, help="For the same rows again.")
+@click.option("--seed", type=int, help="Seed; the same seed gives the same rows.")
 @where_option
 @_table_options
 def sample(
@@ -234,7 +234,7 @@ def sample(
     columns: str | None,
     **printing: Any,
 ) -> None:
-    """Print rows of FILE that are chosen by chance, each at most once, as a table; FILE as for `head`.
+    """Print random rows of FILE, each at most once, as a table; FILE as for `head`.
 
     Every row is as likely as any other. They come in the order that they have in FILE.
 

@@ -243,7 +243,7 @@ def _parts(data: Any) -> Iterator[tuple[Any, Any, Any, int]]:
 
 @click.command()
 @FILE
-@click.option("--all", "everything", is_flag=True, help=f"Also the columns behind the first {SHOWN}.")
+@click.option("--all", "everything", is_flag=True, help=f"Also the columns after the first {SHOWN}.")
 @json_option
 def stat(file: str, everything: bool, as_json: bool) -> None:
     """Print what each column of FILE holds.

@@ -304,7 +304,7 @@ def batch_statistics(source: Any) -> dict[str, ColumnStatistics] | None:
     -------
     dict of str to ColumnStatistics, or None
         By dotted path. None: there are none, or not of the form that this version knows. A column of which
-        something makes no sense is left out. Nothing proves that statistics are true of the batch.
+        something makes no sense is left out. Nothing guarantees that the statistics are true.
 
     Examples
     --------

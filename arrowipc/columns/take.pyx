@@ -191,7 +191,7 @@ cdef int take_runs(Runs* runs, const ColumnsData* d, int32_t f, int64_t base, co
     return 0
 
 
-# -- rows by their numbers -----------------------------------------------------------------------------------
+# -- rows by number -----------------------------------------------------------------------------------
 
 cdef enum:
     MOST_ELEMENTS = 1 << 24     # of lists in work, which take 12 bytes each
@@ -821,15 +821,26 @@ cdef int take_ranges(Columns out, Columns source, const TakeRange* ranges, int64
 # -- rows ----------------------------------------------------------------------------------------------------
 
 
+cdef object numpy_or_none():
+    """NumPy where it is installed."""
+    try:
+        import numpy
+    except ModuleNotFoundError:
+        return None
+    return numpy
+
+
 cdef Source integers(object values, str name):
-    """One dimension of int64; NumPy is asked what a list of ints is not."""
+    """One dimension of int64; NumPy, where it is installed, is asked about what is no list of ints."""
     cdef Memory numbers
     cdef Py_ssize_t n, i
     cdef int overflow = 0
     if type(values) is Memory or (type(values) is memoryview and values.format in "ql" and values.itemsize == 8
                                   and values.ndim == 1 and values.c_contiguous):
         return Source(values)
-    if type(values) is list:
+    np = None if type(values) is list else numpy_or_none()
+    if np is None:
+        values = values if type(values) is list else list(values)
         n = len(values)
         numbers = Memory(8 * n)
         numbers.size = 8 * n
@@ -842,8 +853,9 @@ cdef Source integers(object values, str name):
                 break
         else:
             return Source(numbers)
-    import numpy as np
-
+        np = numpy_or_none()
+        if np is None:
+            raise UsageError(f"{name}: expected integers of 64 bits, found {item!r}")
     found = np.arange(values.start, values.stop, values.step) if type(values) is range else np.asarray(values)
     if found.size == 0:
         found = found.astype(np.int64)
@@ -1162,7 +1174,7 @@ cdef class RowReader:
         for i in range(count):
             length = (<const loose_i64*> given.data)[i]
             if length < 0 or add_overflows(firsts[i], length, &firsts[i + 1]):
-                raise LimitError(f"batch {i} cannot have {length} rows behind {firsts[i]}")
+                raise LimitError(f"batch {i} cannot have {length} rows after {firsts[i]}")
         open_homes(&self.homes, firsts, count, self.known)
         self.batches = [None] * count
         self.oldest = self.newest = -1

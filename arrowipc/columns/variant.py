@@ -91,7 +91,7 @@ class _Reader:
     def read(self, at: int, end: int, depth: int) -> Any:
         """Read the value at a place; it must end before another one."""
         if at >= end:
-            raise _broken(f"a value begins at byte {at}, behind its end at {end}")
+            raise _broken(f"a value begins at byte {at}, after its end at {end}")
         if depth > _DEEPEST:
             raise _broken(f"nested deeper than {_DEEPEST} levels", LimitError)
         basic, header = self._data[at] & 3, self._data[at] >> 2

@@ -254,7 +254,7 @@ class Dataset:
         return self._reader().take(rows)
 
     def slice(self, offset: int = 0, length: int | None = None) -> Table:
-        """Return rows ``[offset, offset + length)``; what lies past the end is left out. Errors are those of `take`."""
+        """Return rows ``[offset, offset + length)``; rows past the end are left out. Errors are those of `take`."""
         return Table(self.schema, self._reader().slice(offset, length))
 
     def row(self, i: int, *, extensions: Extensions = False) -> dict[str, Any]:
@@ -484,17 +484,18 @@ def open_dataset(
         that differ, the values of dictionaries that differ), else it is an error.
     partitioning : {"hive", None}
         Whether folders named ``key=value`` below the paths (of files that are named one by one, in their whole paths)
-        are columns behind all others: int64 if all values are integers, date32 if all are dates, else text, or as
+        are columns after all others: int64 if all values are integers, date32 if all are dates, else text, or as
         `schema` says; ``__HIVE_DEFAULT_PARTITION__`` is null. They come before columns of that name in the files.
     filter : list, optional
         Which rows are wanted: ``[("t", ">=", x), ("carrier", "in", [...]), ("x", "is_null")]``, all of which have to
         hold, or ``("or", a, b)``. Files are left out by their keys and batches by their statistics. Rows are never
-        looked at: **rows that do not pass come too**, those of batches in which others may.
+        looked at: **rows that do not match are returned too**, if others in their batch may match.
     on_missing : {"null", "error"}
         What becomes of a column that a file lacks.
     on_error : {"raise", "skip", "recover"}
-        What becomes of files that are damaged, gone or no Arrow data: an error; or they, and batches that cannot
-        be decoded, are left out (`Dataset.skipped` says why); or what is whole of a torn file is read, see `recover`.
+        What happens with files that are damaged, gone or not Arrow data: an error; or they, and batches that cannot
+        be decoded, are skipped (`Dataset.skipped` says why); or the intact batches of a truncated file are read, see
+        `recover`.
     workers : int, default 4
         Batches that are decoded ahead in threads; each takes the memory of one. 0: none.
     validate : {"full", "none", "strict"}

@@ -190,7 +190,7 @@ class Opener:
     def _check(self, fragment: Fragment, found: os.stat_result) -> None:
         """Whether a local file is the one that it was."""
         if not stat.S_ISREG(found.st_mode):
-            raise UsageError(f"{fragment.path} is no regular file: a data set has files that can be read again")
+            raise UsageError(f"{fragment.path} is not a regular file: a data set needs files that can be read again")
         if fragment.version is None:
             fragment.size, fragment.version = found.st_size, found.st_mtime_ns
         elif (fragment.size, fragment.version) != (found.st_size, found.st_mtime_ns):

@@ -39,7 +39,7 @@ def saved_files(folder: str, split: str | None) -> tuple[list[str], list[str]] |
         return _listed(document, "_data_files", folder, state), _listed(document, "_indices_data_files", folder, state)
     if os.path.isfile(os.path.join(folder, "dataset_info.json")):
         raise UsageError(
-            f"{folder} is a cache of Hugging Face, where files of several splits and of other steps lie beside each "
+            f"{folder} is a cache of Hugging Face, where files of several splits and of other steps are in one "
             "other: give those that are meant, as a pattern such as NAME-train*.arrow"
         )
     return None

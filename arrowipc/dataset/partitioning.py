@@ -58,7 +58,7 @@ def keys_of(path: str, below: str) -> dict[str, str | None]:
         try:
             (name + text).encode()
         except UnicodeEncodeError:
-            raise UsageError(f"{path!r}: the key {name!r} is no text that UTF-8 can hold") from None
+            raise UsageError(f"{path!r}: the key {name!r} cannot be encoded as UTF-8") from None
         found[name] = None if text == NULL else text
     return found
 
@@ -99,4 +99,4 @@ def key_value(path: str, name: str, text: str | None, kind: at.DataType) -> Any:
             return None if text is None else reader(text)
     except (ValueError, KeyError, AttributeError):
         pass
-    raise UsageError(f"{path}: the key {name!r} is {text!r}, which is no {kind}")
+    raise UsageError(f"{path}: the key {name!r} is {text!r}, which is not a valid {kind}")

@@ -47,7 +47,7 @@ class RowDataset:
     window : sequence of int, optional
         A sample is not row `i`, but the rows ``i + delta``, one value of each column for each delta.
     edges : {"error", "clip"}
-        What becomes of a delta that leads over the first or last row: an IndexError, or that row again.
+        What happens to a window that crosses the first or last row: an IndexError, or that row is repeated.
     format : {"python", "numpy", "arrow"}
         What samples and batches are made of; see the notes.
     transform : callable, optional
@@ -65,7 +65,7 @@ class RowDataset:
     UsageError
         The options contradict each other, or the folder holds several splits.
     FormatError, LimitError, UnsupportedError
-        The bytes cannot be decoded; files differ in schema; an index leads to a row that is not there.
+        The bytes cannot be decoded; files differ in schema; an index names a row that does not exist.
     IndexError
         When a row is asked for that is not there.
     OSError
@@ -232,7 +232,7 @@ class RowDataset:
             clipped = whole.clip(0, max(size - 1, 0))
             if self._options["edges"] == "error" and (wrong := (whole != clipped).any(axis=1)).any():
                 raise NotFoundError(
-                    f"the window of row {places[wrong.argmax()]} leads over the edges of the data set, which has "
+                    f"the window of row {places[wrong.argmax()]} crosses an end of the data set, which has "
                     f'{size:,} rows: choose others with a sampler, or edges="clip"'
                 )
             places = clipped.reshape(-1)
@@ -242,7 +242,7 @@ class RowDataset:
         found = _integers(self._order.take(places).column(0), "indices")
         if (wrong := (found < 0) | (found >= total)).any():
             k = wrong.argmax()
-            raise FormatError(f"indices: row {places[k]} leads to row {found[k]}, the source has {total:,}")
+            raise FormatError(f"indices: row {places[k]} is row {found[k]}, and the source has {total:,}")
         return found
 
     def __repr__(self) -> str:

@@ -68,7 +68,7 @@ def scan_polars(dataset: Any, **options: Any) -> pl.LazyFrame:
 
         dataset = open_dataset(dataset, **options)
     elif options:
-        raise UsageError(f"scan_polars: the data set is open already; {', '.join(options)} came too late")
+        raise UsageError(f"scan_polars: the data set is open already; {', '.join(options)} have no effect")
     schema: Schema = dataset.schema
     nothing = Table(schema, []).to_polars()
 

@@ -91,7 +91,7 @@ class AsyncClient(AsyncReader):
     """Reads the batches of a dissociated stream in an event loop; made by `connect_async`.
 
     ``async for`` gives each batch once. One task at a time may read; batches are decoded in the loop's
-    thread. A read that was cancelled, or that timed out, has lost nothing: the next one goes on where it was.
+    thread. A read that was cancelled, or that timed out, has lost nothing: the next one continues at the same place.
     """
 
     def __init__(self, stream: ClientStream, timeout: float | None) -> None:

@@ -94,7 +94,7 @@ class ClientStream:
             It cannot go on after an error, or another thread is reading.
         """
         if self._failure is not None:
-            raise UsageError(f"this stream cannot go on: {self._failure}")
+            raise UsageError(f"this stream cannot continue: {self._failure}")
         if not self._turn.acquire(blocking=False):
             raise UsageError("another thread is reading this stream: one thread at a time may")
         try:

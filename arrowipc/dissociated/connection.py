@@ -207,7 +207,7 @@ class Connection(ABC):
                 if not self.unsent:
                     return
                 if self.at_end:
-                    raise ConnectionResetError(f"{self.name} is gone, and did not take all that was sent")
+                    raise ConnectionResetError(f"{self.name} closed the connection before it read everything")
             wait([self], deadline, f"{self.name} to take what is sent to it", sending=True)
 
     def __enter__(self) -> Self:

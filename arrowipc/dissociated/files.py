@@ -84,7 +84,7 @@ def serve_files(
     for path in paths:
         name = os.path.basename(os.fspath(path))
         if name in named:
-            raise UsageError(f"two of the files are named {name!r}: nobody could ask for the second")
+            raise UsageError(f"two of the files are named {name!r}: no client could ask for the second")
         with open_reader(path, **chosen):  # now is the time to hear that it cannot be read
             named[name] = partial(open_reader, os.path.abspath(path), **chosen)
     if not named:

@@ -79,7 +79,7 @@ def ways(uris: Sequence[str], schemes: Collection[str] = SCHEMES) -> tuple[list[
         halves[uri.streams].append(uri)
         if halves["meta"] and halves["data"]:
             found.append((halves["meta"].pop(0), halves["data"].pop(0)))
-    problems += [f"{uri}: the other of the two streams is nowhere" for uri in halves["meta"] + halves["data"]]
+    problems += [f"{uri}: the URI of the other stream is missing" for uri in halves["meta"] + halves["data"]]
     return found, problems
 
 

@@ -95,7 +95,7 @@ REASONS: dict[int, str] = {
     Reason.FAILED: "reading the source of the stream failed; the errors of the server say why",
     Reason.OTHER_USER: "it shares memory, and takes clients of its own user only",
     Reason.TOO_LATE: "it waited too long for this client to ask, to end a message, or to take what was sent",
-    Reason.NOT_UNDERSTOOD: "it did not understand what this client sent",
+    Reason.NOT_UNDERSTOOD: "it could not parse what this client sent",
     Reason.CLOSED: "it was closed",
     Reason.IDLE: "this client was idle for the longest, and made room for another one (max_clients=)",
 }
@@ -226,7 +226,7 @@ def check_tags(want_data: int, free_data: int | None) -> None:
         if not 0 <= tag < 1 << 64:
             raise FormatError(f"{name} is a number from 0 to 2**64 - 1, found {tag!r}")
     if want_data == free_data:
-        raise FormatError(f"want_data and free_data are the same tag, {want_data}: nobody could tell them apart")
+        raise FormatError(f"want_data and free_data are the same tag, {want_data}: they must differ")
 
 
 def check_offered_tag(tag: int) -> None:
@@ -351,7 +351,9 @@ class Incoming:
                 "schema, and no other is"
             )
         if kind not in WITH_BODY and kind != "Schema":
-            raise FormatError(f"message {number} is a {kind} message, which a stream of record batches has not")
+            raise FormatError(
+                f"message {number} is a {kind} message, which does not belong in a stream of record batches"
+            )
         return kind
 
     def receive_body(self, tag: int, body: Any) -> int:

@@ -57,7 +57,7 @@ class Server(Service):
         Seconds without any sign of a client (nothing asked for, taken or given back) after which it may have
         to make room for another one where there are `max_clients`: first those that want nothing, then those
         that hold memory, which stays readable for them, and last those that take nothing of a stream. None:
-        nobody who asked ever has to. Where there is room, a client may be idle for as long as it likes.
+        a client that has asked never has to. If there is room, a client may be idle for any time.
     limits : Limits, optional
         On what clients send.
     on_error : callable, optional

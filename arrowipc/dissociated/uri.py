@@ -141,7 +141,7 @@ class DissociatedUri(Immutable):
             raise FormatError(f"not a URI: {text!r}: {error}") from None
         given = _parameters(parts.query, text)
         if "want_data" not in given:
-            raise FormatError(f"the URI has no want_data, so nobody knows how to ask for its stream: {text!r}")
+            raise FormatError(f"the URI has no want_data, so a client cannot ask for its stream: {text!r}")
         handle = given.get("remote_handle")
         streams = given.get("streams", "both")
         if streams not in ("both", "meta", "data"):

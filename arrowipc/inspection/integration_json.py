@@ -150,7 +150,7 @@ def _pairs_json(pairs: Iterable[tuple[bytes, bytes]]) -> Json:
         try:
             found.append({"key": key.decode(), "value": value.decode()})
         except UnicodeDecodeError:
-            raise UnsupportedError(f"metadata {key!r}: JSON cannot hold bytes that are no text") from None
+            raise UnsupportedError(f"metadata {key!r}: JSON cannot hold bytes that are not text") from None
     return {"metadata": found} if found else {}
 
 
@@ -537,7 +537,7 @@ def _content(kind: DataType, data: bytes, valid: bool) -> str:
         return data.decode()
     except UnicodeDecodeError as error:
         if valid:
-            raise FormatError(f"a text of the batches is no UTF-8: {error}") from error
+            raise FormatError(f"a text of the batches is not UTF-8: {error}") from error
         return "\0" * len(data)
 
 

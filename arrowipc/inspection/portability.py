@@ -261,7 +261,7 @@ class _Habits:
                     self.note("compressed-larger", "a buffer that compression made larger", at)
             self._views(node, at)
         if any(_padding(located.message.body, found.buffers)):
-            self.note("dirty-padding", "bytes between buffers that are not zero: they may be somebody's secret", at)
+            self.note("dirty-padding", "bytes between buffers that are not zero: they may hold confidential data", at)
 
     def _views(self, node: Node, at: int) -> None:
         if isinstance(node.type, (types.Utf8View, types.BinaryView)):

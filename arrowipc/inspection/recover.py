@@ -125,7 +125,7 @@ def recover(
     ensure_native_endian: bool = True,
     memory_map: bool = True,
 ) -> RecoveryReader | Recovery:
-    """Read what a torn, damaged or unfinished file or stream still holds, or write it to a new file.
+    """Read the intact batches of a truncated, damaged or unfinished file or stream, or write them to a new file.
 
     A file whose footer is whole gives every batch that decodes. A file without one, which a writer that
     was killed leaves behind, and a stream give the batches in front of the first damage; with `resync` those
@@ -162,7 +162,7 @@ def recover(
     Raises
     ------
     FormatError
-        There is no readable schema. Damage behind it stands in the report.
+        There is no readable schema. The report lists damage after it.
     UnsupportedError
         A batch is not damaged, and cannot be decoded here: a codec is not installed, for example.
     UsageError
@@ -500,7 +500,7 @@ class _InOrder:
             left = 0 if self._size is None else self._size - self.ledger.num_bytes
             if left:
                 self._lose(
-                    FormatError(f"an end-of-stream marker, and {left:,} bytes behind it: no end, but damage"), None
+                    FormatError(f"an end-of-stream marker followed by {left:,} bytes: damage, not the end"), None
                 )
             return
         damage = self._damage

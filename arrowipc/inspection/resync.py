@@ -271,7 +271,7 @@ class Search:
             return
         self._reach(start, False)
         if follows < end:
-            claim = FormatError(f"its body claims {end - follows:,} bytes of the message behind it")
+            claim = FormatError(f"its body claims {end - follows:,} bytes of the next message")
             self._ledger.skip(Damage(str(claim), start, 0, self._number, rows=0), claim, 0)
         self._at = follows
         if isinstance(event, BatchRead):

@@ -33,7 +33,7 @@ class Validation(Immutable):
     format : {"file", "stream", "tensors"} or None
         None: none of these.
     level : {"full", "strict"}
-        What was proven about every value of the good batches.
+        What was checked about every value of the good batches.
     num_batches, num_rows, num_bytes : int
         Good ones. Tensors count as batches.
     bad_batches, bad_rows, bad_bytes : int or None
@@ -117,7 +117,7 @@ class Validation(Immutable):
 def validate(
     source: Any, *, level: Literal["full", "strict"] = "full", limits: Limits | None = None, memory_map: bool = True
 ) -> Validation:
-    """Check all of a file, a stream or a row of tensors, also what lies behind the first fault.
+    """Check all of a file, a stream or a row of tensors, also after the first fault.
 
     Of a file: its footer, every block, every dictionary and batch, and whether the messages from its
     beginning on are those that the footer lists. Of a stream: every message up to the end.
@@ -127,11 +127,11 @@ def validate(
     source : path, URL, RemoteSource, bytes-like or binary file object
         As for `recover` with ``resync=True``.
     level : {"full", "strict"}
-        "full": every value is safe to follow; "strict": it also lies in its type's domain.
+        "full": every value is safe to use; "strict": it also lies in the domain of its type.
     limits : Limits, optional
         Bounds on what the bytes may ask for; what exceeds them counts as bad.
     memory_map : bool, default True
-        Map a path; False copies it to a temporary file first, which nobody else can cut short.
+        Map a path; False copies it to a temporary file first, which no other process can truncate.
 
     Returns
     -------

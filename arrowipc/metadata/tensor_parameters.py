@@ -60,9 +60,9 @@ class _Parameters:
         try:
             found = json.loads(field.extension_metadata or b"{}")
         except (ValueError, RecursionError) as error:
-            raise self.broken(f"its metadata is no JSON: {error}") from None
+            raise self.broken(f"its metadata is not JSON: {error}") from None
         if not isinstance(found, dict):
-            raise self.broken(f"its metadata is no JSON object but {described(found)}")
+            raise self.broken(f"its metadata is not a JSON object but {described(found)}")
         self._found = found
 
     def broken(self, problem: str) -> FormatError:

@@ -467,7 +467,7 @@ cdef class PayloadDecoder:
         """Raise why `finish` did not let the payload at hand stay."""
         if self.builder.length > self.limits.rows_per_batch:
             self.full = LimitError("the output would have more rows than Limits.rows_per_batch = "
-                                   f"{self.limits.rows_per_batch:,}: pass max_rows=, and go on at `next`")
+                                   f"{self.limits.rows_per_batch:,}: pass max_rows=, and continue at `next`")
             raise self.full
         raise LimitError("with their parent indices, its rows are more bytes than it may become "
                          "(Limits.decompressed_ratio and payload_slack)")
@@ -587,7 +587,7 @@ cdef class PayloadDecoder:
             raise_append_fault(&fault, self.out)
         except UnsupportedError as error:
             if fault.code == FAULT_FULL:
-                error.args = (f"{error}: pass max_rows= or max_bytes=, and go on at `next`",)
+                error.args = (f"{error}: pass max_rows= or max_bytes=, and continue at `next`",)
                 self.full = error
             raise
 

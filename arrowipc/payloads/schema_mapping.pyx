@@ -679,7 +679,7 @@ cdef object indices_full(Columns columns, int32_t f, int64_t limit):
     return IndicesFull(
         f"column {field_path(columns.plan, f)!r}: all payloads together have more than {limit + 1:,} distinct "
         f"values, which its indices cannot count: pass dictionaries=\"decode\", a schema= with a wider index "
-        "type, or max_rows= and go on at `next`")
+        "type, or max_rows= and continue at `next`")
 
 
 cdef class Merger:

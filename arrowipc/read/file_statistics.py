@@ -62,7 +62,7 @@ def file_statistics(
     Returns
     -------
     list of (dict of str to ColumnStatistics, or None)
-        One per batch, as `batch_statistics` returns it. Nothing proves that they are true.
+        One per batch, as `batch_statistics` returns it. Nothing guarantees that they are true.
 
     Raises
     ------

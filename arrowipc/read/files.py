@@ -264,7 +264,7 @@ def _broken(path: str) -> str | None:
     except OSError:  # gone meanwhile
         to = "elsewhere"
     return (
-        f"{path}: a link to {to}, which leads nowhere; remove it, put back what it leads to, or let missing files be "
+        f"{path}: a link to {to}, whose target does not exist; remove it, restore its target, or let missing files be "
         "ignored"
     )
 

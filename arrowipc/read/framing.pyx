@@ -213,7 +213,7 @@ cdef class Framer:
 
     cdef int check_usable(self) except -1:
         if self.failure is not None:
-            raise UsageError(f"this reader cannot go on: {self.failure}")
+            raise UsageError(f"this reader cannot continue: {self.failure}")
         return 0
 
     cdef int check_idle(self) except -1:
@@ -996,18 +996,28 @@ cdef class StreamIndex:
         return (self.lengths.size + self.ids.size) // 8
 
     def entries(self):
-        """Return the messages in order: (offset, metadata length, body length, rows or id, kind) as int64 arrays.
+        """Return the messages in order: (offset, metadata length, body length, rows or id, kind), each a column of int64.
 
         Kind is 0 of a RecordBatch, 1 of a DictionaryBatch, 2 of a delta.
         """
-        import numpy as np
-
-        blocks = np.concatenate([np.frombuffer(memory, np.int64).reshape(-1, 3)
-                                 for memory in (self.batches, self.dictionaries)])
-        numbers = np.concatenate([np.frombuffer(memory, np.int64) for memory in (self.lengths, self.ids)])
-        kinds = np.concatenate([np.zeros(self.lengths.size // 8, np.int64), 1 + np.frombuffer(self.deltas, np.int64)])
-        order = np.argsort(blocks[:, 0])
-        return (*blocks[order].T, numbers[order], kinds[order])
+        cdef int64_t batches = self.lengths.size // 8, n = batches + self.ids.size // 8, b = 0, d = 0, i
+        cdef const int64_t* batch = <const int64_t*> self.batches.data
+        cdef const int64_t* dictionary = <const int64_t*> self.dictionaries.data
+        cdef const int64_t* block
+        cdef Memory columns = Memory(40 * n)
+        cdef int64_t* out = <int64_t*> columns.data
+        columns.size = 40 * n
+        for i in range(n):  # both lists are in order
+            if b < batches and (d == n - batches or batch[3 * b] < dictionary[3 * d]):
+                block, out[3 * n + i], out[4 * n + i] = batch + 3 * b, (<const int64_t*> self.lengths.data)[b], 0
+                b += 1
+            else:
+                block, out[3 * n + i] = dictionary + 3 * d, (<const int64_t*> self.ids.data)[d]
+                out[4 * n + i] = 1 + (<const int64_t*> self.deltas.data)[d]
+                d += 1
+            out[i], out[n + i], out[2 * n + i] = block[0], block[1], block[2]
+        view = memoryview(columns).cast("q")
+        return tuple([view[i * n : (i + 1) * n] for i in range(5)])
 
     def enter(self, entries):
         """Enter what `entries` of another index of this stream returned.

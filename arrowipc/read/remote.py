@@ -113,7 +113,7 @@ def io_error(url: str, error: BaseException, where: str = "") -> BaseException:
 
 
 class RemoteSource:
-    """A file behind a URL; every reader takes one in place of the URL, to which it adds options.
+    """A file at a URL, with options; every reader takes one in place of the URL.
 
     Parameters
     ----------

@@ -69,7 +69,7 @@ def _opened(path: str | os.PathLike[str]) -> Any:
         advice = "Is a directory: open its files one by one"
         raise IsADirectoryError(error.errno, advice, error.filename) from None
     except ValueError as error:  # a zero byte
-        raise UsageError(f"a str is taken for a path, data has to be bytes: {error}") from None
+        raise UsageError(f"a str is a path; data must be bytes: {error}") from None
 
 
 def _checked(file: Any) -> Any:

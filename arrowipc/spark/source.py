@@ -68,7 +68,7 @@ class ArrowIpcDataSource(Shipped, DataSource):
         What the file system of a URL wants to know: ``.option("storage.anon", "true")``. Values are JSON
         where they can be, else texts; put a text such as ``12345`` in quotes.
     ignoreMissingFiles
-        ``true``: pass over files that vanish between listing and reading, and links that lead nowhere;
+        ``true``: skip files that vanish between listing and reading, and links without a target;
         default ``false``.
     pushFilters
         ``true``: files whose folders, and batches whose statistics, which the option ``statistics`` of the writer

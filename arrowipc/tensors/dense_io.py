@@ -49,7 +49,8 @@ def read_tensor(source: Any, *, limits: Limits | None = None) -> Any:
     ----------
     source : path, URL, bytes-like, binary file object, socket file or Message
         Memory and mapped paths are pointed into, except that elements at addresses that are not multiples of
-        their size are copied once. A file object is read from its position and left behind the tensor.
+        their size are copied once. A file object is read from its position, and
+        stands after the tensor when the call returns.
     limits : Limits, optional
         Bounds on what the bytes may claim.
 

@@ -44,9 +44,10 @@ def read_sparse_tensor(source: Any, *, validate: Validate = "full", limits: Limi
     ----------
     source : path, URL, bytes-like, binary file object, socket file or Message
         Memory and mapped paths are pointed into, except for buffers at addresses that are not multiples of
-        the size of what they hold. A file object is read from its position and left behind the tensor.
+        the size of what they hold. A file object is read from its position, and
+        stands after the tensor when the call returns.
     validate : {"full", "none", "strict"}
-        "full" proves every index. "none" leaves that to the first use of the index, other than looking at its
+        "full" checks every index. "none" leaves that to the first use of the index, other than looking at its
         arrays. "strict" also refuses a COO index that claims to be sorted and unique and is not, and
         compressed ones that are not.
     limits : Limits, optional

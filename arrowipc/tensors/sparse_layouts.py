@@ -69,7 +69,7 @@ class SparseCOOTensor(SparseTensor):
     type : DataType, optional
         What the values are, if their dtype does not say so (decimals, for instance).
     validate : {"full", "none", "strict"}
-        "none": the indices are proven when they are first used. "strict" is "full" here.
+        "none": the indices are checked when they are first used. "strict" is "full" here.
 
     Raises
     ------
@@ -359,7 +359,7 @@ class SparseCSRMatrix(_CompressedMatrix):
     type : DataType, optional
         What the values are, if their dtype does not say so.
     validate : {"full", "none", "strict"}
-        "none": the index is proven when it is first used. "strict" is "full" here.
+        "none": the index is checked when it is first used. "strict" is "full" here.
 
     Raises
     ------
@@ -394,7 +394,7 @@ class SparseCSCMatrix(_CompressedMatrix):
     type : DataType, optional
         What the values are, if their dtype does not say so.
     validate : {"full", "none", "strict"}
-        "none": the index is proven when it is first used. "strict" is "full" here.
+        "none": the index is checked when it is first used. "strict" is "full" here.
 
     Raises
     ------
@@ -435,7 +435,7 @@ class SparseCSFTensor(SparseTensor):
     type : DataType, optional
         What the values are, if their dtype does not say so.
     validate : {"full", "none", "strict"}
-        "none": the index is proven when it is first used. "strict" is "full" here.
+        "none": the index is checked when it is first used. "strict" is "full" here.
 
     Raises
     ------

@@ -1225,7 +1225,7 @@ def digits_of(list values not None):
         if value is None:
             continue
         if not read_decimal(value, &w):
-            raise UsageError(f"the decimal {value} is no number that Arrow has")
+            raise UsageError(f"the decimal {value} cannot be stored as an Arrow decimal")
         behind = max(behind, -w.exponent)
         before = max(before, w.count + w.exponent)
     return before, behind

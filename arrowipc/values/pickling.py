@@ -114,9 +114,11 @@ class _Parts:
 
 
 def _in_use(array: Array, values: Array, indices: Any) -> tuple[Array, Any]:
-    """The values that an encoded array uses, and indices of these."""
-    import numpy as np
-
+    """The values that an encoded array uses, and indices of these; without NumPy all values."""
+    try:
+        import numpy as np
+    except ModuleNotFoundError:
+        return values, indices
     kind: Any = array.type
     dtype = np.dtype(f"{'i' if kind.index_type.signed else 'u'}{kind.index_type.bit_width // 8}")
     valid = np.array(array.is_valid(), bool)

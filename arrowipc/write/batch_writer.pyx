@@ -657,7 +657,7 @@ cdef class BatchWriter:
 
     cdef int check_usable(self) except -1:
         if self.failure is not None:
-            raise UsageError(f"this writer cannot go on: {self.failure}")
+            raise UsageError(f"this writer cannot continue: {self.failure}")
         return 0
 
     cdef int check_idle(self) except -1:

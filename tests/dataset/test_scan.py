@@ -209,7 +209,7 @@ def test_paths_with_options(folder):
     frame = ipc.scan_polars(sorted(folder.iterdir())[:1], columns=["id", "x"])
     assert frame.collect().shape == (ROWS * BATCHES, 2)
     assert frame.collect_schema().names() == ["id", "x"]
-    with pytest.raises(UsageError, match="is open already; columns came too late"):
+    with pytest.raises(UsageError, match="is open already; columns have no effect"):
         ipc.scan_polars(ipc.open_dataset(folder), columns=["id"])
 
 

@@ -194,7 +194,7 @@ def test_d092_one_uri_is_both_and_streams_says_otherwise():
     assert texts(one, two, three) == [["1"], ["2"], ["3"]]
     found, problems = ways([one + "&streams=data", two])
     assert [way[0].port for way in found] == [2]
-    assert "the other of the two streams is nowhere" in problems[0]
+    assert "the URI of the other stream is missing" in problems[0]
     assert ways(["arrowipc+tcp://[::1?want_data=1"]) == (
         [],
         ["arrowipc+tcp://[::1?want_data=1: Invalid IPv6 URL"],

@@ -223,7 +223,7 @@ def test_text_that_is_none_is_refused_unless_a_null_hides_it(prefix, null):
         _, (found,) = read_json(write_json(batch.schema, [batch]))
         assert found.to_pydict() == {"x": ["ab", None]}
     else:
-        with pytest.raises(FormatError, match="a text of the batches is no UTF-8"):
+        with pytest.raises(FormatError, match="a text of the batches is not UTF-8"):
             write_json(batch.schema, [batch])
 
 
@@ -231,7 +231,7 @@ def test_inlined_text_that_is_none_is_refused():
     broken = pa.array([b"ab", b"\xe2\x82"], pa.binary_view())
     text = pa.Array.from_buffers(pa.string_view(), 2, broken.buffers())
     batch = read_batch(pa.record_batch([text], ["x"]), validate="none")
-    with pytest.raises(FormatError, match="a text of the batches is no UTF-8"):
+    with pytest.raises(FormatError, match="a text of the batches is not UTF-8"):
         write_json(batch.schema, [batch])
 
 

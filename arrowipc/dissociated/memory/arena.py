@@ -134,7 +134,7 @@ class Arena(SegmentedMemory[MemfdSegment]):
         check_integer("segment_bytes", segment_bytes, 0, most)
         check_integer("least_bytes", least_bytes, 0, most)
         if not hasattr(os, "memfd_create"):
-            raise UnsupportedError("shared memory that can be sealed (memfd) is a thing of Linux")
+            raise UnsupportedError("shared memory that can be sealed (memfd) exists on Linux only")
         super().__init__(capacity, segment_bytes, least_bytes)
         self.remote_handle: bytes = b"memfd"
         self._next_number = 1
@@ -188,7 +188,7 @@ class Arena(SegmentedMemory[MemfdSegment]):
             self._has_held = True
             segment = self._add_segment(rounded(size, mmap.PAGESIZE))
             if segment is None:
-                raise OSError(f"there is no shared memory of {size:,} bytes to be had")
+                raise OSError(f"the system has no shared memory of {size:,} bytes left")
             segment.is_shut = segment.is_held = True
             try:
                 segment.readable = memory = segment.map_readable()

@@ -561,7 +561,7 @@ cdef DeviceOwner moved_device(object capsule):
         raise UsageError(f"expected an 'arrow_device_array' PyCapsule, found {type(capsule).__name__}")
     device = <ArrowDeviceArray*> PyCapsule_GetPointer(capsule, "arrow_device_array")
     if device.array.release == NULL:
-        raise UsageError("the array has been released, or somebody has taken it out of its capsule already")
+        raise UsageError("the array has been released, or was already taken out of its capsule")
     owner = DeviceOwner.__new__(DeviceOwner)
     owner.device = device[0]
     device.array.release = NULL

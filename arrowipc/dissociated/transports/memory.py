@@ -226,5 +226,5 @@ def connect_memory(name: str) -> MemoryConnection:
     """Connect to a listener of this process."""
     listener = _listening.get(name)
     if listener is None:
-        raise ConnectionRefusedError(f"nobody waits at memory {name}")
+        raise ConnectionRefusedError(f"no server listens at memory {name}")
     return listener.connect()

@@ -264,7 +264,7 @@ def check_user(connection: Connection | None) -> None:
     ask = getattr(connection, "peer_user", None)
     user = ask() if ask is not None else None
     if user != os.geteuid():
-        found = "nobody can tell whose it is" if user is None else f"it is of user {user}"
+        found = "its user is unknown" if user is None else f"it is of user {user}"
         raise PermissionError(
             f"{connection.name} tells of memory instead of sending it; that is for servers of our own user, "
             f"{os.geteuid()}, over a Unix socket, and {found}"
@@ -335,7 +335,7 @@ def _map_sealed(handle: int) -> memoryview:
     try:
         seals = fcntl.fcntl(handle, getattr(fcntl, "F_GET_SEALS", 1034))
     except OSError:
-        raise FormatError("the file descriptor that came with a body is no memory that can be sealed") from None
+        raise FormatError("the file descriptor that came with a body is not memory that can be sealed") from None
     if seals & FIXED_SIZE != FIXED_SIZE:
         raise FormatError(
             "the memory that came with a body can change its size: expected the seals SHRINK and GROW, found "
@@ -490,5 +490,5 @@ def _start_time(pid: int) -> int:
             return int(file.read().rpartition(b")")[2].split()[19])
     except FileNotFoundError:
         if not os.path.exists("/proc/self/stat"):
-            raise UnsupportedError("reading the memory of another process is a thing of Linux") from None
+            raise UnsupportedError("reading the memory of another process works on Linux only") from None
         raise

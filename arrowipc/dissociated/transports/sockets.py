@@ -418,7 +418,7 @@ class SocketListener(Listener):
         client = SocketConnection(sock, name, self._limits, self._longest)
         user = client.peer_user() if self._same_user else None
         if self._same_user and user != os.geteuid():
-            whose = "a user whom nobody can tell" if user is None else f"user {user}"
+            whose = "an unknown user" if user is None else f"user {user}"
             client.refuse(Reason.OTHER_USER)
             client.close()
             raise PermissionError(

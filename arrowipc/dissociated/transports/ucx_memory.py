@@ -309,7 +309,7 @@ class UcxPeerMemory(PeerMemory):
         return ucx_worker.Mapped(key, place, place + size)
 
     def _gone(self) -> TruncatedError:
-        return TruncatedError(f"{self._connection.name} let go of memory before what it told of there had been read")
+        return TruncatedError(f"{self._connection.name} released memory before the client had read it")
 
     def _fetch(
         self, segment: _RemoteSegment, key: ucx_worker.RemoteKey, places: Sequence[Place], target: memoryview

@@ -229,7 +229,7 @@ def narrowed(schema: st.StructType, columns: Sequence[str]) -> st.StructType:
         field = schema[head]
         if inner is not None:
             if not isinstance(field.dataType, st.StructType):
-                raise UsageError(f"column '{head}.{inner[0]}': {head!r} is no struct")
+                raise UsageError(f"column '{head}.{inner[0]}': {head!r} is not a struct")
             field = st.StructField(head, narrowed(field.dataType, inner), field.nullable)
         fields.append(field)
     return st.StructType(fields)

@@ -366,7 +366,7 @@ def _time_of_day(expected: pa.DataType, where: str) -> Convert:
         if len(array) and bounds["min"] is not None and not 0 <= bounds["min"] <= bounds["max"] < NANOSECONDS_PER_DAY:
             wrong = bounds["min"] if bounds["min"] < 0 else bounds["max"]
             raise UnsupportedError(
-                f"{where} holds {wrong / 1e9:.6f} s, which is no time of day: Spark's TIME goes from 0 to less than "
+                f"{where} holds {wrong / 1e9:.6f} s, which is not a time of day: Spark's TIME goes from 0 to less than "
                 "86,400 s; mend it where it is written, or leave such batches out with the option mode=DROPMALFORMED"
             )
         return result

@@ -36,7 +36,7 @@ def chosen_files(files: Iterable[FoundFile], root: str | None, options: "ReadOpt
         below = file.below
         if root is not None:
             if not file.path.startswith(root.rstrip("/") + "/"):
-                raise UsageError(f"option basePath: {file.path} does not lie under {root}")
+                raise UsageError(f"option basePath: {file.path} is not below {root}")
             below = file.path[len(root.rstrip("/")) + 1 :]
         if options.recursive is False and not all("=" in part for part in below.split("/")[:-1]):
             continue

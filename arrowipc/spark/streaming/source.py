@@ -214,7 +214,7 @@ class ArrowIpcStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvail
         missing = set(after.digests) - set(before.digests) - {digest(name) for name in names}
         if missing and not self._options.ignore_missing:
             raise UsageError(
-                f"{self._storage.root}: {len(missing)} of the files of this micro-batch are gone; files must "
+                f"{self._storage.root}: {len(missing)} of the files of this micro-batch no longer exist; files must "
                 "stay until the batch that reads them is committed. Put them back under their names, "
                 "begin anew with another checkpoint, or pass over them with ignoreMissingFiles=true"
             )

@@ -37,7 +37,7 @@ def check_keys(schema: st.StructType, names: Sequence[str]) -> None:
         if not isinstance(schema[name].dataType, _KEYS):
             kind = schema[name].dataType.simpleString()
             raise UsageError(
-                f"option partitionBy: column {name!r} is {kind}, which is no name of a folder; cast it to string"
+                f"option partitionBy: column {name!r} is {kind}, which cannot name folders; cast it to string"
             )
     if len({*names}) < len(names) or len(names) == len(schema.names):
         raise UsageError("option partitionBy: each column can be named once, and one has to be left for the files")
