@@ -65,13 +65,22 @@ UPCALLS = {
 _HOMES = {name: home for (_, home), names in UPCALLS.items() for name in names}
 
 
+def _refuses(error: ModuleNotFoundError) -> "Any":
+    """Return a function that raises the error: compiled modules make an ImportError of what is raised here."""
+
+    def refuse(*arguments: "Any", **options: "Any") -> "Any":
+        raise error
+
+    return refuse
+
+
 def __getattr__(name: str) -> "Any":
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
     try:
         home = import_module(f"arrowipc.{_HOMES[name]}")
     except ModuleNotFoundError as error:
-        raise not_installed(error) from None
+        return _refuses(not_installed(error))
     value = getattr(home, name)
     globals()[name] = value
     return value

@@ -190,7 +190,7 @@ def test_a_generator_that_was_cancelled_is_no_end_of_the_input():
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.002):
                 await reader.read_all()
-        with pytest.raises(ipc.UsageError, match="cannot go on"):
+        with pytest.raises(ipc.UsageError, match="cannot continue"):
             await reader.read_next_batch()
 
     asyncio.run(main())

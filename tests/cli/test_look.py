@@ -98,7 +98,7 @@ def test_without_its_packages_the_command_says_what_to_install():
         (["head"], 2, "Missing argument 'FILE'"),
         (["head", "no/such/file"], 3, "no/such/file: No such file or directory"),
         (["head", "a.arrow", "-c", "nothing"], 2, "nothing"),
-        (["cat", "-", "-"], 2, "once only"),
+        (["cat", "-", "-"], 2, "only once"),
         (["layout", "a.arrow", "-o", "a.png"], 2, "neither .html nor .svg"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,

@@ -221,7 +221,7 @@ def test_a_file_that_vanished_or_changed(folder):
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes on this platform")
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(UsageError, match="no regular file"):
+    with pytest.raises(UsageError, match="not a regular file"):
         ipc.open_dataset(tmp_path / "pipe")
 
 

@@ -242,7 +242,7 @@ def test_indices_of_a_file_are_checked(tmp_path, parts, values, kind):
     dataset = ipc.RowDataset(parts, indices=indices_that_lie(tmp_path / "order.arrow", values, kind))
     assert dataset[0]["id"] == 0
     for ask in (lambda: dataset[1], lambda: dataset[[0, 1]]):
-        with pytest.raises(ipc.FormatError, match=r"row 1 leads to row .*, the source has 60"):
+        with pytest.raises(ipc.FormatError, match=r"row 1 is row .*, and the source has 60"):
             ask()
 
 
@@ -258,7 +258,7 @@ def test_indices_that_are_none_are_refused(tmp_path, parts):
     [
         ({}, 60, IndexError, "60"),
         ({}, [0, -61], IndexError, "60"),
-        ({"window": [0, 1]}, 59, IndexError, r"row 59 leads over the edges.*60 rows.*clip"),
+        ({"window": [0, 1]}, 59, IndexError, r"row 59 crosses an end.*60 rows.*clip"),
         ({"window": [0, 1]}, [3, 60], IndexError, "row 60 is out of range"),
         ({"indices": [3]}, 1, IndexError, "row 1 is out of range: the data set has 1"),
         ({}, "id", ipc.UsageError, "integers"),
@@ -356,7 +356,7 @@ def test_a_folder_with_indices_that_lead_out_of_it(tmp_path):
     indices_that_lie(folder / "indices.arrow", [9, 10], int64())
     dataset = ipc.RowDataset(folder)
     assert (len(dataset), dataset[0]["id"]) == (2, 9)
-    with pytest.raises(ipc.FormatError, match="row 1 leads to row 10, the source has 10"):
+    with pytest.raises(ipc.FormatError, match="row 1 is row 10, and the source has 10"):
         dataset[1]
     with pytest.raises(ipc.UsageError, match="some of its own"):
         ipc.RowDataset(folder, indices=[0])

@@ -153,7 +153,7 @@ MISTAKES = {
     "a file in text mode": (lambda: ipc.open(io.StringIO("x")), ipc.UsageError, "open(path, 'rb')"),
     "a sink in text mode": (lambda: ipc.new_file(io.StringIO()), ipc.UsageError, "open(path, 'wb')"),
     "a file object that is closed": (lambda: ipc.open(shut()), ipc.UsageError, "is closed, open it again"),
-    "data as str": (lambda: ipc.open("ARROW1\0\0"), ipc.UsageError, "data has to be bytes"),
+    "data as str": (lambda: ipc.open("ARROW1\0\0"), ipc.UsageError, "data must be bytes"),
     "None": (lambda: ipc.open(None), ipc.UsageError, "expected a path, a URL, a bytes-like object"),
     "a table": (lambda: ipc.open(TABLE), ipc.UsageError, "found Table"),
     "a tensor as a stream": (

@@ -506,7 +506,7 @@ def test_streams_that_are_unsound() -> None:
     empty.stream.get_next = GetNext(0)
     with pytest.raises(ipc.FormatError, match="callback"):
         empty.open()
-    with pytest.raises(ipc.UsageError, match="taken it out of its capsule"):
+    with pytest.raises(ipc.UsageError, match="taken out of its capsule"):
         empty.open()
     assert (p.released[CSchema], empty.released[CStream]) == (1, 1)
 

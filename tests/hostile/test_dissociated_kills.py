@@ -164,7 +164,7 @@ def kill_servers(times: int, seed: int, transport: str = "shm") -> None:
                 except (ipc.TruncatedError, OSError):
                     ended += 1
                     assert len(found) < BATCHES * TIMES
-                    with pytest.raises(ipc.UsageError, match="cannot go on"):
+                    with pytest.raises(ipc.UsageError, match="cannot continue"):
                         reader.read_next_batch()
             assert all(is_batch(each, place % BATCHES, ROWS) for place, each in enumerate(found))
             if found:

@@ -149,7 +149,7 @@ def test_a_pipe_that_does_not_block_has_no_schema_yet() -> None:
         sink.close()
         with pytest.raises(ipc.TruncatedError):
             reader.read_next_batch()
-        with pytest.raises(ipc.UsageError, match="cannot go on"):
+        with pytest.raises(ipc.UsageError, match="cannot continue"):
             reader.read_next_batch()
 
 
@@ -215,7 +215,7 @@ def test_a_reader_refuses_to_go_on_where_a_handler_took_bytes_along(alarm: type[
     for reader in (ipc.open_stream(Interrupted(STREAM)), ipc.MessageReader(Interrupted(STREAM))):
         with pytest.raises(alarm):
             list(reader)
-        with pytest.raises(ipc.UsageError, match=r"cannot go on: .*bytes may be lost"):
+        with pytest.raises(ipc.UsageError, match=r"cannot continue: .*bytes may be lost"):
             next(reader)
 
 
@@ -318,7 +318,7 @@ def test_a_connection_that_is_reset_ends_the_writer(wrap: Any) -> None:
         with pytest.raises((ConnectionResetError, BrokenPipeError)):  # noqa: PT012
             for _ in range(1000):
                 writer.write_batch(PARTS[0])
-        with pytest.raises(ipc.UsageError, match="cannot go on"):
+        with pytest.raises(ipc.UsageError, match="cannot continue"):
             writer.write_batch(PARTS[0])
         if sink is not here:
             sink.close()
@@ -452,7 +452,7 @@ def test_a_reader_does_not_go_on_behind_an_answer_that_cannot_be(method: str) ->
     with pytest.raises(ipc.UsageError, match="the strange one"):
         reader.read_next_batch()
     bad = False
-    with pytest.raises(ipc.UsageError, match="cannot go on: an error ended it while it was reading"):
+    with pytest.raises(ipc.UsageError, match="cannot continue: an error ended it while it was reading"):
         reader.read_next_batch()
 
 
