@@ -996,7 +996,7 @@ cdef class StreamIndex:
         return (self.lengths.size + self.ids.size) // 8
 
     def entries(self):
-        """Return the messages in order: (offset, metadata length, body length, rows or id, kind), each a column of int64.
+        """Return columns of int64, of the messages in order: offset, metadata length, body length, rows or id, kind.
 
         Kind is 0 of a RecordBatch, 1 of a DictionaryBatch, 2 of a delta.
         """

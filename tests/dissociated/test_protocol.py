@@ -496,7 +496,7 @@ def test_d014_unknown_parameters_are_ignored_and_known_ones_come_once():
 
 
 def test_d015_the_two_tags_differ():
-    with pytest.raises(FormatError, match="the same tag, 7: nobody could tell them apart"):
+    with pytest.raises(FormatError, match="the same tag, 7: they must differ"):
         DissociatedUri.parse("ucx://h:1?want_data=7&free_data=7")
 
 
