@@ -78,7 +78,9 @@ def test_the_job_on_flights_stays_out_of_the_wheel_and_of_the_extras() -> None:
 
 @pytest.mark.nosanitize  # instrumented code with debug information
 def test_installed_size() -> None:
-    assert sum(path.stat().st_size for path in installed_files()) <= INSTALLED_BYTES
+    # What Cython makes for later Pythons is larger: by 3 % for 3.12 and 3.13, by 9 % for 3.14.
+    most = INSTALLED_BYTES * (1.1 if sys.version_info >= (3, 12) else 1)
+    assert sum(path.stat().st_size for path in installed_files()) <= most
 
 
 def test_spark_finds_the_data_source_module() -> None:
