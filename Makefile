@@ -42,7 +42,9 @@ TEST_EXTRAS := test,bench,dev,spark,compression,remote,cli
 # What the job on flights needs beside the wheel.
 FLIGHTS := examples/flights/requirements.txt
 
-SOURCES := setup.py pyproject.toml README.md LICENSE pyspark_arrowipc.py \
+# Spark's reader in Java; made where there is a JDK, and left out of the wheel where there is none.
+JAR := $(if $(shell command -v javac 2>/dev/null),arrowipc/spark/arrowipc-spark.jar)
+SOURCES := $(JAR) setup.py pyproject.toml README.md LICENSE pyspark_arrowipc.py \
 	$(shell find arrowipc -name '*.py' -o -name '*.pyx' -o -name '*.pxd' -o -name '*.pyi' -o -name py.typed)
 # The package's own stub only collects names; tests/project/test_typing.py compares it with the package.
 STUBBED := $(subst /,.,$(patsubst %.pyi,%,$(filter-out %/__init__.pyi,$(shell find arrowipc -name '*.pyi'))))
@@ -74,8 +76,12 @@ help: ## list the commands
 run: $(RUN) java ## run the Spark job on flights (examples/flights), with everything it needs: make run ARGS="--help"
 	@$(INSTALLED) $(WITH_SPARK) $(PY) examples/flights $(ARGS)
 
+.PHONY: jar
+jar: $(if $(JAR),$(JAR),$(BASE)) ## compile jvm/ to the jar that lets Spark read Arrow files without Python (needs a JDK)
+	@$(if $(JAR),echo $(JAR),echo 'no javac found: install a JDK of Java 17 or newer' >&2; exit 1)
+
 .PHONY: wheel
-wheel: $(BASE) ## build a manylinux wheel for each installed CPython into dist/, and try each in a clean environment
+wheel: $(BASE) $(JAR) ## build a manylinux wheel for each installed CPython into dist/, and try each in a clean environment
 	@rm -f $(WHEEL)
 	@$(PY) tools/wheels.py $(ARGS)
 
@@ -156,7 +162,7 @@ layout: $(BASE) ## write arrowipc/inline/fbs_layout.pxd again from format/*.fbs
 clean: ## remove what was built, and caches; the virtual environment stays
 	@rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.* htmlcov
 	@rm -rf spark-warehouse metastore_db derby.log
-	@find arrowipc -name '*.so' -delete
+	@find arrowipc -name '*.so' -delete -o -name '*.jar' -delete
 	@find arrowipc tests benchmarks tools docs examples -name __pycache__ -prune -exec rm -rf {} +
 	@rm -f $(RUN) $(TEST) $(DOCS) $(DEV)
 
@@ -173,6 +179,11 @@ $(BASE):
 	@$(PYTHON) -m venv $(VENV)
 	@$(PIP) install --upgrade pip 'setuptools>=77' 'cython>=3.1,<3.3'
 	@touch $@
+
+# PySpark comes with the jars to compile against.
+arrowipc/spark/arrowipc-spark.jar: tools/jar.py $(shell find jvm/src/main -type f) | $(BASE)
+	@$(PY) -c 'import pyspark' 2>/dev/null || { echo 'install pyspark'; $(PIP) install 'pyspark>=4'; }
+	@$(PY) tools/jar.py
 
 $(WHEEL): $(SOURCES) | $(BASE)
 	@echo 'wheel'

@@ -24,7 +24,7 @@ FAMILIES = {
     "rows": ("training", "pruning"),
     "values": ("python_values",),
     "arrays": ("tensors", "sparse_tensors", "statistics"),
-    "spark": ("spark_payloads", "spark_files"),
+    "spark": ("spark_payloads", "spark_files", "spark_jvm"),
     "dissociated": ("dissociated",),
     "start": ("import_time",),
     "memory": ("read_memory", "write_memory"),

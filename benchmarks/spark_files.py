@@ -2,8 +2,8 @@
 
 Ten columns of everyday types; two tasks at a time. All files lie in the page cache.
 
-* arrowipc: ``spark.read.format("arrowipc")``, its partitions as it plans them; the one column is named by
-  ``columns``, as Spark tells a Python source of none.
+* arrowipc: ``spark.read.format("arrowipc")`` by Python (``spark_jvm`` is about the jar), its partitions as it plans
+  them; the one column is named by ``columns``, as Spark tells a Python source of none.
 * parquet, snappy: ``spark.read.parquet`` of uncompressed and of Snappy files, which Spark reads without Python.
 * pyarrow: the paths are given to ``mapInArrow``, whose function opens the files with pyarrow and hands on what
   it finds; a task per file, at most sixteen.
@@ -125,7 +125,8 @@ class Files:
         of = frame.repartition(min(len(paths), 16)).cache()
 
         def arrowipc(**options: Any) -> Any:
-            reader = self.spark.read.format("arrowipc").options(columns=",".join(columns), **options)
+            reader = self.spark.read.format("arrowipc").option("engine", "python")
+            reader = reader.options(columns=",".join(columns), **options)
             return reader.load(str(self.folder / "arrow"))
 
         half = max(1, (self.size * len(schema) // len(DDL) + 65_536 * self.count) // 2 + 1)
