@@ -41,9 +41,23 @@ napoleon_custom_sections = [
 default_role = "py:obj"  # `name` in docstrings is a link where there is such a thing
 
 html_theme = "furo"
-html_title = f"arrowipc {release}"
+html_title = "arrowipc"
 html_static_path = ["_static"]
 html_css_files = ["page.css"]
+templates_path = ["_templates"]
+html_sidebars = {
+    "**": [
+        "sidebar/brand.html",
+        "sidebar/versions.html",
+        "sidebar/search.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "sidebar/scroll-end.html",
+    ]
+}
+#: The released versions, whose pages lie beside these: what git has tags of.
+_tags = subprocess.run(["git", "tag", "-l", "v*", "--sort=-v:refname"], cwd=ROOT, capture_output=True, text=True)
+html_context = {"versions": [each.removeprefix("v") for each in _tags.stdout.split()]}
 html_theme_options = {"navigation_with_keys": True}
 html_copy_source = False
 copybutton_prompt_text = r">>> |\.\.\. |\$ "

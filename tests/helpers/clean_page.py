@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import doctest
-import importlib
+import importlib.util
 import io
 import json
 import os
