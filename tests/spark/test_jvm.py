@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +17,7 @@ from helpers.arrow_columns import file
 from spark import test_filters, test_folders, test_planning, test_read_modes, test_source, test_types
 
 import arrowipc as ipc
-from arrowipc.spark import find_jar
+from arrowipc.spark import configure, find_jar
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -166,3 +168,46 @@ def test_a_jar_is_found_and_named() -> None:
     done = subprocess.run([sys.executable, "-m", "arrowipc.spark.jar"], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == find_jar()
     assert Path(done.stdout.strip()).stat().st_size <= 250_000
+
+
+SHIPPED = """
+import json, sys
+from arrowipc.spark import session
+
+spark = session(sys.argv[1], json.loads(sys.argv[2]))
+frame = spark.read.format("arrowipc").option("engine", "jvm").load(sys.argv[3])
+print(frame.repartition(3).selectExpr("sum(id)", "max(s.a)", "count(*)").first()[:], frame.count())
+print(spark.sql(f"select min(id) from arrowipc.`{sys.argv[3]}`").first()[0])
+"""
+
+
+def run(counted: Path, tmp_path: Path, master: str, settings: dict[str, str]) -> list[str]:
+    local = {"spark.ui.enabled": "false", "spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    command = [sys.executable, "-c", SHIPPED, master, json.dumps(local | settings), str(counted)]
+    environment = {**os.environ, "SPARK_WORKER_DIR": str(tmp_path / "work"), "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout.splitlines()[-2:]
+
+
+@pytest.mark.slow
+def test_a_session_of_ours_brings_the_jar_to_executors(counted: Path, tmp_path: Path) -> None:
+    assert run(counted, tmp_path, "local-cluster[2,1,1024]", {}) == ["(17820, 198, 200) 200", "0"]
+
+
+def test_a_session_keeps_other_jars(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Builder:
+        def __init__(self) -> None:
+            self._options = {"spark.jars": "/other.jar"}
+
+        def config(self, name: str, value: str) -> Builder:
+            self._options[name] = value
+            return self
+
+    for _ in range(2):
+        built = configure(Builder())._options
+        assert built["spark.jars"] == f"/other.jar,{find_jar()}"
+        assert built["spark.sql.catalog.arrowipc"].startswith("org.arrowipc.spark.")
+    monkeypatch.setattr("arrowipc.spark.jar.JAR", Path("/nowhere.jar"))
+    assert configure(Builder())._options == {"spark.jars": "/other.jar"}
+    assert find_jar() is None
