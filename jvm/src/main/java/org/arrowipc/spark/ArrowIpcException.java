@@ -7,9 +7,7 @@ import org.apache.spark.SparkThrowable;
  * own kind on from a task as it is, and PySpark has a class for arguments.
  */
 public class ArrowIpcException extends IllegalArgumentException implements SparkThrowable {
-  public ArrowIpcException(String message, Throwable cause) {
-    super(message, cause);
-  }
+  public ArrowIpcException(String message, Throwable cause) { super(message, cause); }
 
   @Override
   public String getCondition() {
@@ -18,37 +16,38 @@ public class ArrowIpcException extends IllegalArgumentException implements Spark
 
   /** The bytes break the Arrow format. */
   public static final class Format extends ArrowIpcException {
-    public Format(String message) {
-      super(message, null);
+    /** Raise unless something holds; the words are made of a format and its parts only then. */
+    static void unless(boolean good, String words, Object... parts) {
+      if (!good) {
+        throw new Format(String.format(words, parts));
+      }
     }
 
-    public Format(String message, Throwable cause) {
-      super(message, cause);
-    }
+    public Format(String message) { super(message, null); }
+
+    public Format(String message, Throwable cause) { super(message, cause); }
   }
 
   /** The bytes ask for more than the limits allow. */
   public static final class Limit extends ArrowIpcException {
-    public Limit(String message) {
-      super(message, null);
+    static void unless(boolean good, String words, Object... parts) {
+      if (!good) {
+        throw new Limit(String.format(words, parts));
+      }
     }
 
-    public Limit(String message, Throwable cause) {
-      super(message, cause);
-    }
+    public Limit(String message) { super(message, null); }
+
+    public Limit(String message, Throwable cause) { super(message, cause); }
   }
 
   /** A type or value that Spark cannot hold. */
   public static final class Unsupported extends ArrowIpcException {
-    public Unsupported(String message) {
-      super(message, null);
-    }
+    public Unsupported(String message) { super(message, null); }
   }
 
   /** The caller asked for what is not there, or cannot be. */
   public static final class Usage extends ArrowIpcException {
-    public Usage(String message) {
-      super(message, null);
-    }
+    public Usage(String message) { super(message, null); }
   }
 }

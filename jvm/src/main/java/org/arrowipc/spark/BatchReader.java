@@ -1,11 +1,7 @@
 package org.arrowipc.spark;
 
 import java.io.IOException;
-import java.util.ArrayList;
-import java.util.Arrays;
-import java.util.HashMap;
-import java.util.List;
-import java.util.Map;
+import java.util.*;
 import org.apache.arrow.flatbuf.FieldNode;
 import org.apache.arrow.flatbuf.KeyValue;
 import org.apache.arrow.flatbuf.Message;
@@ -18,6 +14,8 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.apache.spark.unsafe.Platform;
+import org.arrowipc.spark.ArrowIpcException.Format;
+import org.arrowipc.spark.ArrowIpcException.Limit;
 
 /**
  * Reads the chosen columns of batches of one file: ranges of the body, decompressed, proven, and as Spark's vectors.
@@ -210,30 +208,25 @@ public final class BatchReader implements AutoCloseable {
       List<Wanted> out) {
     boolean old = message.version() == 3; // V4, in which unions have bitmaps
     int views = header.variadicBufferCountsLength();
-    if (views != plan.views) {
-      throw new ArrowIpcException.Format("a batch has " + views + " variadic buffer counts, expected " + plan.views);
-    }
+    Format.unless(views == plan.views, "a batch has %d variadic buffer counts, expected %d", views, plan.views);
     long[] before = new long[views + 1];
     for (int i = 0; i < views; i++) {
       long count = header.variadicBufferCounts(i);
-      if (count < 0 || count > header.buffersLength() - before[i]) {
-        throw new ArrowIpcException.Format("a column of views has " + count + " data buffers");
-      }
+      Format.unless(
+          0 <= count && count <= header.buffersLength() - before[i], "a column of views has %d data buffers", count);
       before[i + 1] = before[i] + count;
     }
     long buffers = plan.buffers + before[views] + (old ? plan.unions : 0);
-    if (header.nodesLength() != plan.nodes || header.buffersLength() != buffers) {
-      throw new ArrowIpcException.Format("a batch has " + header.nodesLength() + " nodes and "
-          + header.buffersLength() + " buffers, and its schema asks for " + plan.nodes + " and " + buffers);
-    }
+    Format.unless(header.nodesLength() == plan.nodes && header.buffersLength() == buffers,
+        "a batch has %d nodes and %d buffers, and its schema asks for %d and %d",
+        header.nodesLength(), header.buffersLength(), plan.nodes, buffers);
     Column[] columns = new Column[roots.size()];
     for (int i = 0; i < columns.length; i++) {
       columns[i] = column(roots.get(i), header, old, before, message.bodyLength(), out);
     }
     long total = out.stream().mapToLong(Wanted::size).sum();
-    if (total > body && total - body > ReadOptions.OVERLAP_BYTES) {
-      throw new ArrowIpcException.Limit("buffers of " + total + " bytes share a body of " + body);
-    }
+    Limit.unless(total <= body || total - body <= ReadOptions.OVERLAP_BYTES,
+        "buffers of %d bytes share a body of %d", total, body);
     return columns;
   }
 
@@ -257,7 +250,7 @@ public final class BatchReader implements AutoCloseable {
       long offset = buffer.offset();
       long size = buffer.length();
       if (size != 0 && (size < 0 || offset < 0 || offset > body || size > body - offset)) {
-        throw column.fault("buffer " + k + " of " + size + " bytes at " + offset + " is not inside the body of " + body);
+        throw column.fault("buffer " + k + ", " + size + " bytes at " + offset + ", is not inside the body of " + body);
       }
       boolean own = k < plan.layout.buffers;
       if (size > 0) {
@@ -356,13 +349,10 @@ public final class BatchReader implements AutoCloseable {
       }
       claimed += claim;
       reserved += claim + 63 & -64L;
-      if (claimed > ReadOptions.DECOMPRESSED_BYTES) {
-        throw new ArrowIpcException.Limit("a batch claims more than " + ReadOptions.DECOMPRESSED_BYTES + " bytes");
-      }
+      Limit.unless(claimed <= ReadOptions.DECOMPRESSED_BYTES, "a batch claims more than 2 GiB of uncompressed bytes");
     }
-    if (claimed > stored * ReadOptions.DECOMPRESSED_RATIO + ReadOptions.DECOMPRESSED_SLACK) {
-      throw new ArrowIpcException.Limit("a batch claims " + claimed + " bytes in " + stored);
-    }
+    Limit.unless(claimed <= stored * ReadOptions.DECOMPRESSED_RATIO + ReadOptions.DECOMPRESSED_SLACK,
+        "a batch claims %d uncompressed bytes in %d", claimed, stored);
     ArrowBuf into = allocate(memory, 1, reserved);
     long place = into.memoryAddress();
     for (Wanted each : buffers) {
@@ -397,10 +387,9 @@ public final class BatchReader implements AutoCloseable {
     int last = -1;
     for (int i = 0; i < blocks.size() && blocks.get(i).before() <= batch; i++) {
       if (blocks.get(i).id() == id) {
+        Format.unless(!blocks.get(i).delta() || !parts.isEmpty(), "dictionary %d begins with a delta", id);
         if (!blocks.get(i).delta()) {
           parts.clear();
-        } else if (parts.isEmpty()) {
-          throw new ArrowIpcException.Format("dictionary " + id + " begins with a delta");
         }
         parts.add(blocks.get(i));
         last = i;
@@ -431,9 +420,7 @@ public final class BatchReader implements AutoCloseable {
           }
         }
       }
-      if (dictionaryBytes > ReadOptions.DICTIONARY_BYTES) {
-        throw new ArrowIpcException.Limit("dictionaries of more than " + ReadOptions.DICTIONARY_BYTES + " bytes");
-      }
+      Limit.unless(dictionaryBytes <= ReadOptions.DICTIONARY_BYTES, "dictionaries of %d bytes", dictionaryBytes);
     }
     dictionaries.put(id, new Known(last, parts, new Column.Dictionary(columns), memory));
   }
@@ -449,9 +436,7 @@ public final class BatchReader implements AutoCloseable {
   private Column part(Plan.Whole plan, IpcFile.DictionaryBlock part, ArrowBuf[] memory) throws IOException {
     Message message = file.header(part.block());
     RecordBatch header = IpcFile.dictionaryBatch(message).data();
-    if (header == null) {
-      throw new ArrowIpcException.Format("dictionary " + part.id() + " has no batch");
-    }
+    Format.unless(header != null, "dictionary %d has no batch", part.id());
     long length = IpcFile.length(header);
     Column column = load(plan, plan.columns, header, message, part.block(), memory)[0];
     if (column.length != length) {

@@ -3,17 +3,7 @@ package org.arrowipc.spark;
 import java.math.BigDecimal;
 import java.math.RoundingMode;
 import java.util.function.Supplier;
-import org.apache.spark.sql.types.DataType;
-import org.apache.spark.sql.types.DataTypes;
-import org.apache.spark.sql.types.DateType;
-import org.apache.spark.sql.types.Decimal;
-import org.apache.spark.sql.types.DecimalType;
-import org.apache.spark.sql.types.DoubleType;
-import org.apache.spark.sql.types.FloatType;
-import org.apache.spark.sql.types.FractionalType;
-import org.apache.spark.sql.types.IntegralType;
-import org.apache.spark.sql.types.NumericType;
-import org.apache.spark.sql.types.TimestampNTZType;
+import org.apache.spark.sql.types.*;
 
 /** Numbers of one type as those of another that the schema asks for, each of them checked. */
 final class Cast extends Vectors.Elsewhere {
@@ -40,15 +30,8 @@ final class Cast extends Vectors.Elsewhere {
     return column -> new Cast(target, from.of(column), plan.path);
   }
 
-  @Override
-  int at(int row) {
-    return row;
-  }
-
-  @Override
-  Vector in(int row) {
-    return values;
-  }
+  @Override int at(int row) { return row; }
+  @Override Vector in(int row) { return values; }
 
   /** The value as a number with a point, of the natural types that are exact. */
   private BigDecimal exact(int row) {
@@ -70,30 +53,16 @@ final class Cast extends Vectors.Elsewhere {
         : type.equals(DataTypes.ShortType) ? values.getShort(row) : values.getInt(row);
   }
 
-  @Override
-  public byte getByte(int row) {
-    return (byte) whole(row);
-  }
-
-  @Override
-  public short getShort(int row) {
-    return (short) whole(row);
-  }
-
-  @Override
-  public int getInt(int row) {
-    return (int) whole(row);
-  }
+  @Override public byte getByte(int row) { return (byte) whole(row); }
+  @Override public short getShort(int row) { return (short) whole(row); }
+  @Override public int getInt(int row) { return (int) whole(row); }
 
   @Override
   public long getLong(int row) {
     return values.dataType() instanceof DateType ? values.getInt(row) * MICROSECONDS_PER_DAY : whole(row);
   }
 
-  @Override
-  public float getFloat(int row) {
-    return whole(row);
-  }
+  @Override public float getFloat(int row) { return whole(row); }
 
   @Override
   public double getDouble(int row) {
@@ -137,7 +106,5 @@ final class Cast extends Vectors.Elsewhere {
     return found << unused >> unused == found || (type instanceof FractionalType && found == 1L << 63 - unused);
   }
 
-  private int bits() {
-    return 8 * type.defaultSize();
-  }
+  private int bits() { return 8 * type.defaultSize(); }
 }

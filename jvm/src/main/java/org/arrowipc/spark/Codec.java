@@ -26,7 +26,7 @@ final class Codec {
 
   private Codec() {}
 
-  /** What speaks against a frame of {@code claim} bytes, where the field's length asks for {@code known} (-1: unknown). */
+  /** What speaks against a frame of {@code claim} bytes; the field's length asks for {@code known} (-1: unknown). */
   static String refusal(int codec, long frame, long size, long claim, long known) {
     if (claim < 0) {
       return "a buffer claims " + claim + " uncompressed bytes";
@@ -129,7 +129,8 @@ final class Codec {
       return "the LZ4 frame needs a dictionary";
     }
     boolean states = (flags & 8) != 0;
-    return states && (size < 15 || Platform.getLong(null, frame + 6) != claim) ? "the LZ4 frame states another size" : null;
+    boolean other = states && (size < 15 || Platform.getLong(null, frame + 6) != claim);
+    return other ? "the LZ4 frame states another size" : null;
   }
 
   /** All blocks of a frame, whose matches may reach into the blocks before; checksums are not looked at. */

@@ -45,9 +45,7 @@ final class Column {
   }
 
   /** The bitmap; 0 where nothing is null, or the layout has none. */
-  long validity() {
-    return plan.layout.hasValidity() ? address[0] : 0;
-  }
+  long validity() { return plan.layout.hasValidity() ? address[0] : 0; }
 
   boolean isNull(long row) {
     long bits = validity();
@@ -72,7 +70,7 @@ final class Column {
     return signed || plan.width == 8 ? found : found & (1L << 8 * plan.width) - 1;
   }
 
-  /** The first element of the list in a row, or the first byte of a text; for row {@code length} the end of the last. */
+  /** The first element of the list in a row, or byte of the text; of row {@code length} the end of the last. */
   long offset(long row) {
     return switch (plan.layout) {
       case FIXED_LIST -> row * plan.width;
@@ -175,7 +173,5 @@ final class Column {
     return high != 0 || one * other < 0 ? Long.MAX_VALUE : one * other;
   }
 
-  ArrowIpcException fault(String what) {
-    return new ArrowIpcException.Format("column '" + plan.path + "': " + what);
-  }
+  ArrowIpcException fault(String what) { return new ArrowIpcException.Format("column '" + plan.path + "': " + what); }
 }

@@ -1,26 +1,13 @@
 package org.arrowipc.spark;
 
-import java.util.ArrayList;
-import java.util.HashMap;
-import java.util.List;
-import java.util.Locale;
-import java.util.Map;
+import java.util.*;
 import org.apache.arrow.vector.types.DateUnit;
 import org.apache.arrow.vector.types.FloatingPointPrecision;
 import org.apache.arrow.vector.types.IntervalUnit;
 import org.apache.arrow.vector.types.TimeUnit;
 import org.apache.arrow.vector.types.pojo.ArrowType;
 import org.apache.arrow.vector.types.pojo.Field;
-import org.apache.spark.sql.types.ArrayType;
-import org.apache.spark.sql.types.DataType;
-import org.apache.spark.sql.types.DataTypes;
-import org.apache.spark.sql.types.DecimalType;
-import org.apache.spark.sql.types.LongType;
-import org.apache.spark.sql.types.MapType;
-import org.apache.spark.sql.types.NullType;
-import org.apache.spark.sql.types.StringType;
-import org.apache.spark.sql.types.StructField;
-import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.types.*;
 import org.apache.spark.unsafe.Platform;
 
 /** Plans once per schema how each column becomes the vector that Spark wants, and marks what is to be read. */
@@ -33,9 +20,7 @@ final class Converters {
   private final ReadOptions options;
   private final Map<Plan.Whole, Map<DataType, Converter>> dictionaries = new HashMap<>();
 
-  Converters(ReadOptions options) {
-    this.options = options;
-  }
+  Converters(ReadOptions options) { this.options = options; }
 
   /** Fields by name, as Spark finds them: the only equal one, or else the only one that differs in case. */
   static final class ByName {
@@ -296,13 +281,9 @@ final class Converters {
     private final Column ends;
     private int run;
 
-    Runs(Column ends) {
-      this.ends = ends;
-    }
+    Runs(Column ends) { this.ends = ends; }
 
-    private long end(int of) {
-      return ends.word(1, ends.plan.width, of);
-    }
+    private long end(int of) { return ends.word(1, ends.plan.width, of); }
 
     @Override
     public int of(int row) {

@@ -4,13 +4,7 @@ import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
-import java.util.ArrayList;
-import java.util.Arrays;
-import java.util.HashSet;
-import java.util.LinkedHashMap;
-import java.util.List;
-import java.util.Map;
-import java.util.Set;
+import java.util.*;
 import org.apache.arrow.flatbuf.DictionaryBatch;
 import org.apache.arrow.flatbuf.Footer;
 import org.apache.arrow.flatbuf.KeyValue;
@@ -19,6 +13,8 @@ import org.apache.arrow.flatbuf.MessageHeader;
 import org.apache.arrow.flatbuf.RecordBatch;
 import org.apache.arrow.vector.types.pojo.Schema;
 import org.apache.spark.sql.types.StructType;
+import org.arrowipc.spark.ArrowIpcException.Format;
+import org.arrowipc.spark.ArrowIpcException.Limit;
 
 /** An Arrow file, by its footer, or a stream, by a walk over its headers: where each message lies. */
 public final class IpcFile implements AutoCloseable {
@@ -52,9 +48,7 @@ public final class IpcFile implements AutoCloseable {
       byte[] start = new byte[(int) Math.min(MAGIC.length, source.size())];
       source.read(0, start.length).get(start);
       boolean magic = Arrays.equals(start, MAGIC);
-      if (!magic && options.format.equals("file")) {
-        throw new ArrowIpcException.Format("not an Arrow file: it does not begin with ARROW1");
-      }
+      Format.unless(magic || !options.format.equals("file"), "not an Arrow file: it does not begin with ARROW1");
       IpcFile file = new IpcFile(source, !magic || options.format.equals("stream"));
       if (file.stream) {
         file.walk();
@@ -66,18 +60,12 @@ public final class IpcFile implements AutoCloseable {
     });
   }
 
-  public Schema schema() {
-    return schema;
-  }
+  public Schema schema() { return schema; }
 
-  public List<Block> batches() {
-    return batches;
-  }
+  public List<Block> batches() { return batches; }
 
   /** What the writer put into the footer beside the schema; streams have none. */
-  public Map<String, String> metadata() {
-    return metadata;
-  }
+  public Map<String, String> metadata() { return metadata; }
 
   /** Rows of a batch, which only its header tells. */
   public long rows(int batch) throws IOException {
@@ -88,45 +76,28 @@ public final class IpcFile implements AutoCloseable {
   }
 
   /** What the footer says of some columns in each batch, which nothing proves; null where it says nothing. */
-  public Statistics statistics(StructType schema, ReadOptions options) {
-    return Statistics.of(this, schema, options);
-  }
+  public Statistics statistics(StructType schema, ReadOptions options) { return Statistics.of(this, schema, options); }
 
-  @Override
-  public void close() throws IOException {
-    source.close();
-  }
+  @Override public void close() throws IOException { source.close(); }
 
-  Source source() {
-    return source;
-  }
+  Source source() { return source; }
 
   // -- files ---------------------------------------------------------------------------------------------------
 
   private void readFooter() throws IOException {
-    if (source.size() < 2 * TAIL) {
-      throw new ArrowIpcException.Format("the file is cut short: it has " + source.size() + " bytes");
-    }
+    Format.unless(source.size() >= 2 * TAIL, "the file is cut short: it has %d bytes", source.size());
     ByteBuffer tail = source.read(source.size() - TAIL, TAIL).order(ByteOrder.LITTLE_ENDIAN);
     byte[] magic = new byte[MAGIC.length];
     tail.get(4, magic);
     int length = tail.getInt(0);
-    if (!Arrays.equals(magic, MAGIC)) {
-      throw new ArrowIpcException.Format("the file has no footer: it does not end with ARROW1");
-    }
+    Format.unless(Arrays.equals(magic, MAGIC), "the file has no footer: it does not end with ARROW1");
     long room = source.size() - TAIL - 8;
-    if (length <= 0 || length > room) {
-      throw new ArrowIpcException.Format("a footer of " + length + " bytes does not fit a file of " + source.size());
-    }
+    Format.unless(0 < length && length <= room, "a footer of %d bytes does not fit a file of %d", length, source.size());
     long most = ReadOptions.METADATA_BYTES + 24L * (room / 16);
-    if (length > most) {
-      throw new ArrowIpcException.Limit("a footer of " + length + " bytes: more than " + most);
-    }
+    Limit.unless(length <= most, "a footer of %d bytes: more than %d", length, most);
     ByteBuffer bytes = source.read(source.size() - TAIL - length, length);
     Footer footer = Footer.getRootAsFooter(bytes);
-    if (footer.schema() == null) {
-      throw new ArrowIpcException.Format("the footer has no schema");
-    }
+    Format.unless(footer.schema() != null, "the footer has no schema");
     schema = Metadata.schema(footer.schema(), length);
     long[] left = {0, length};
     for (int i = 0; i < footer.customMetadataLength(); i++) {
@@ -144,9 +115,7 @@ public final class IpcFile implements AutoCloseable {
     for (int i = 0; i < footer.dictionariesLength(); i++) {
       unread.add(block(i, footer.dictionaries(i), limit));
       total += unread.get(i).metadataLength + unread.get(i).bodyLength;
-      if (total > source.size() + ReadOptions.OVERLAP_BYTES) {
-        throw new ArrowIpcException.Limit("the footer lists dictionaries of more bytes than the file has");
-      }
+      Limit.unless(total <= source.size() + ReadOptions.OVERLAP_BYTES, "the dictionaries are more than the file");
     }
     rows = new long[batches.size()];
     Arrays.fill(rows, -1);
@@ -156,10 +125,10 @@ public final class IpcFile implements AutoCloseable {
     long offset = block.offset();
     int head = block.metaDataLength();
     long body = block.bodyLength();
-    if (offset < 8 || head < 8 || body < 0 || offset > limit || head > limit - offset || body > limit - offset - head) {
-      String found = offset + " + " + head + " + " + body;
-      throw new ArrowIpcException.Format("block " + number + " at " + found + " is not inside the file's " + limit);
-    }
+    Format.unless(
+        offset >= 8 && head >= 8 && body >= 0 && offset <= limit && head <= limit - offset
+            && body <= limit - offset - head,
+        "block %d at %d + %d + %d is not inside the file's %d", number, offset, head, body, limit);
     return new Block(number, offset, head, body);
   }
 
@@ -170,10 +139,8 @@ public final class IpcFile implements AutoCloseable {
       Set<Long> seen = new HashSet<>();
       for (Block block : unread) {
         DictionaryBlock each = dictionary(block, header(block), 0);
-        if (!seen.add(each.id) && !each.delta) {
-          throw new ArrowIpcException.Format(
-              "dictionary " + each.id + " is listed twice without being a delta; a file cannot replace dictionaries");
-        }
+        Format.unless(seen.add(each.id) || each.delta,
+            "dictionary %d is listed twice without being a delta; a file cannot replace dictionaries", each.id);
         found.add(each);
       }
       dictionaries = found;
@@ -189,14 +156,9 @@ public final class IpcFile implements AutoCloseable {
     List<Long> counted = new ArrayList<>();
     while (at < source.size()) {
       ByteBuffer head = source.read(at, (int) Math.min(HEAD, source.size() - at)).order(ByteOrder.LITTLE_ENDIAN);
-      if (head.remaining() < 4) {
-        throw new ArrowIpcException.Format("the stream is cut short at byte " + at);
-      }
-      boolean marked = head.getInt(0) == -1;
-      int prefix = marked ? 8 : 4;
-      if (head.remaining() < prefix) {
-        throw new ArrowIpcException.Format("the stream is cut short at byte " + at);
-      }
+      Format.unless(head.remaining() >= 4, "the stream is cut short at byte %d", at);
+      int prefix = head.getInt(0) == -1 ? 8 : 4;
+      Format.unless(head.remaining() >= prefix, "the stream is cut short at byte %d", at);
       int length = head.getInt(prefix - 4);
       if (length == 0) {
         break;
@@ -207,41 +169,30 @@ public final class IpcFile implements AutoCloseable {
       }
       Message message = Metadata.message(head.slice(prefix, length));
       long room = source.size() - at - prefix - length;
-      if (message.bodyLength() > room) {
-        String body = message.bodyLength() + " bytes at byte " + at + ", and " + room + " are left";
-        throw new ArrowIpcException.Format("the stream is cut short: a message has a body of " + body);
-      }
+      Format.unless(message.bodyLength() <= room, "the stream is cut short: a message at byte %d has a body of %d bytes,"
+          + " and %d are left", at, message.bodyLength(), room);
       Block block = new Block(batches.size(), at, prefix + length, message.bodyLength());
       take(message, block, counted);
       at += block.metadataLength + block.bodyLength;
     }
-    if (schema == null) {
-      throw new ArrowIpcException.Format("not an Arrow stream: it ends before its schema");
-    }
+    Format.unless(schema != null, "not an Arrow stream: it ends before its schema");
     rows = counted.stream().mapToLong(Long::longValue).toArray();
   }
 
   private void checkMetadata(int length, long at, int prefix) {
-    if (length < 0 || length > source.size() - at - prefix) {
-      String found = length + " bytes of metadata at byte " + at + " of " + source.size();
-      throw new ArrowIpcException.Format("not an Arrow stream, or cut short: " + found);
-    }
-    if (length > ReadOptions.METADATA_BYTES) {
-      throw new ArrowIpcException.Limit(
-          length + " bytes of metadata at byte " + at + ": more than the limit " + ReadOptions.METADATA_BYTES);
-    }
+    Format.unless(0 <= length && length <= source.size() - at - prefix,
+        "not an Arrow stream, or cut short: %d bytes of metadata at byte %d of %d", length, at, source.size());
+    Limit.unless(length <= ReadOptions.METADATA_BYTES, "%d bytes of metadata at byte %d", length, at);
   }
 
   private void take(Message message, Block block, List<Long> counted) {
     byte kind = message.headerType();
-    if ((schema == null) != (kind == MessageHeader.Schema)) {
-      throw new ArrowIpcException.Format(schema == null
-          ? "a stream begins with a Schema message, found kind " + kind
-          : "a second Schema message in a stream");
-    }
+    Format.unless((schema == null) == (kind == MessageHeader.Schema),
+        "expected one Schema message, at the start of the stream; found a message of kind %d", kind);
     if (kind == MessageHeader.Schema) {
       schema = Metadata.schema(
-          (org.apache.arrow.flatbuf.Schema) message.header(new org.apache.arrow.flatbuf.Schema()), block.metadataLength);
+          (org.apache.arrow.flatbuf.Schema) message.header(new org.apache.arrow.flatbuf.Schema()),
+          block.metadataLength);
     } else if (kind == MessageHeader.DictionaryBatch) {
       dictionaries.add(dictionary(block, message, batches.size()));
     } else {
@@ -254,36 +205,27 @@ public final class IpcFile implements AutoCloseable {
 
   /** The header of a message whose place is known, which must say the same of its body. */
   Message header(Block block) throws IOException {
-    if (block.metadataLength > ReadOptions.METADATA_BYTES + 8) {
-      throw new ArrowIpcException.Limit("a message has " + block.metadataLength + " bytes of metadata");
-    }
+    Limit.unless(block.metadataLength <= ReadOptions.METADATA_BYTES + 8, "%d bytes of metadata", block.metadataLength);
     ByteBuffer bytes = source.read(block.offset, block.metadataLength).order(ByteOrder.LITTLE_ENDIAN);
     int prefix = bytes.getInt(0) == -1 ? 8 : 4;
     int length = bytes.getInt(prefix - 4);
-    if (length <= 0 || length > block.metadataLength - prefix) {
-      throw new ArrowIpcException.Format(
-          "a message at byte " + block.offset + " states " + length + " bytes of metadata, not " + block.metadataLength);
-    }
+    Format.unless(0 < length && length <= block.metadataLength - prefix,
+        "a message at byte %d states %d bytes of metadata, not %d", block.offset, length, block.metadataLength);
     Message message = Metadata.message(bytes.slice(prefix, length));
-    if (message.bodyLength() > block.bodyLength) {
-      throw new ArrowIpcException.Format(
-          "a message at byte " + block.offset + " states a body of " + message.bodyLength() + " bytes, and its block "
-              + block.bodyLength);
-    }
+    Format.unless(message.bodyLength() <= block.bodyLength, "a message at byte %d states a body of %d bytes, and its "
+        + "block %d", block.offset, message.bodyLength(), block.bodyLength);
     return message;
   }
 
   static RecordBatch batch(Message message) {
-    if (message.headerType() != MessageHeader.RecordBatch) {
-      throw new ArrowIpcException.Format("expected a RecordBatch message, found kind " + message.headerType());
-    }
+    byte kind = message.headerType();
+    Format.unless(kind == MessageHeader.RecordBatch, "expected a RecordBatch message, found kind %d", kind);
     return (RecordBatch) message.header(new RecordBatch());
   }
 
   static DictionaryBatch dictionaryBatch(Message message) {
-    if (message.headerType() != MessageHeader.DictionaryBatch) {
-      throw new ArrowIpcException.Format("expected a DictionaryBatch message, found kind " + message.headerType());
-    }
+    byte kind = message.headerType();
+    Format.unless(kind == MessageHeader.DictionaryBatch, "expected a DictionaryBatch message, found kind %d", kind);
     return (DictionaryBatch) message.header(new DictionaryBatch());
   }
 
@@ -295,12 +237,8 @@ public final class IpcFile implements AutoCloseable {
   /** The rows that a header states, within the limit. */
   static long length(RecordBatch batch) {
     long length = batch.length();
-    if (length < 0) {
-      throw new ArrowIpcException.Format("a batch states " + length + " rows");
-    }
-    if (length > ReadOptions.ROWS_PER_BATCH) {
-      throw new ArrowIpcException.Limit("a batch states " + length + " rows: more than " + ReadOptions.ROWS_PER_BATCH);
-    }
+    Format.unless(length >= 0, "a batch states %d rows", length);
+    Limit.unless(length <= ReadOptions.ROWS_PER_BATCH, "a batch states %d rows", length);
     return length;
   }
 }

@@ -2,9 +2,7 @@ package org.arrowipc.spark;
 
 import java.math.BigDecimal;
 import java.math.BigInteger;
-import org.apache.spark.sql.types.DataType;
-import org.apache.spark.sql.types.Decimal;
-import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.*;
 import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 
@@ -14,24 +12,11 @@ final class Numbers {
 
   /** Integers without a sign, in the next wider type. */
   static final class Unsigned extends Vectors.Fixed {
-    Unsigned(DataType type, Column column) {
-      super(type, column, 0);
-    }
+    Unsigned(DataType type, Column column) { super(type, column, 0); }
 
-    @Override
-    public short getShort(int row) {
-      return (short) (getByte(row) & 0xff);
-    }
-
-    @Override
-    public int getInt(int row) {
-      return super.getShort(row) & 0xffff;
-    }
-
-    @Override
-    public long getLong(int row) {
-      return super.getInt(row) & 0xffffffffL;
-    }
+    @Override public short getShort(int row) { return (short) (getByte(row) & 0xff); }
+    @Override public int getInt(int row) { return super.getShort(row) & 0xffff; }
+    @Override public long getLong(int row) { return super.getInt(row) & 0xffffffffL; }
 
     @Override
     public Decimal getDecimal(int row, int precision, int scale) {
@@ -43,9 +28,7 @@ final class Numbers {
 
   /** Floating-point numbers of 16 bits. */
   static final class Half extends Vectors.Fixed {
-    Half(DataType type, Column column) {
-      super(type, column, 0);
-    }
+    Half(DataType type, Column column) { super(type, column, 0); }
 
     @Override
     public float getFloat(int row) {
@@ -63,21 +46,14 @@ final class Numbers {
 
   /** Bytes that are true unless they are 0. */
   static final class Bool8 extends Vectors.Fixed {
-    Bool8(DataType type, Column column) {
-      super(type, column, 0);
-    }
+    Bool8(DataType type, Column column) { super(type, column, 0); }
 
-    @Override
-    public boolean getBoolean(int row) {
-      return getByte(row) != 0;
-    }
+    @Override public boolean getBoolean(int row) { return getByte(row) != 0; }
   }
 
   /** UUIDs as text. */
   static final class Uuid extends Vectors.Fixed {
-    Uuid(DataType type, Column column) {
-      super(type, column, 0);
-    }
+    Uuid(DataType type, Column column) { super(type, column, 0); }
 
     @Override
     public UTF8String getUTF8String(int row) {
@@ -105,19 +81,10 @@ final class Numbers {
       this.clock = clock;
     }
 
-    private long stored(int row) {
-      return stride == 4 ? super.getInt(row) : super.getLong(row);
-    }
+    private long stored(int row) { return stride == 4 ? super.getInt(row) : super.getLong(row); }
 
-    @Override
-    public int getInt(int row) {
-      return (int) getLong(row);
-    }
-
-    @Override
-    public long getLong(int row) {
-      return Math.floorDiv(stored(row), per) * times;
-    }
+    @Override public int getInt(int row) { return (int) getLong(row); }
+    @Override public long getLong(int row) { return Math.floorDiv(stored(row), per) * times; }
 
     @Override
     void check(int from, int to) {
@@ -181,10 +148,7 @@ final class Numbers {
     }
 
     /** The unscaled value of one of at most 18 digits, which lie in the first 8 bytes. */
-    @Override
-    public long getLong(int row) {
-      return stride == 4 ? super.getInt(row) : super.getLong(row);
-    }
+    @Override public long getLong(int row) { return stride == 4 ? super.getInt(row) : super.getLong(row); }
 
     @Override
     public Decimal getDecimal(int row, int precision, int scale) {
@@ -194,10 +158,7 @@ final class Numbers {
       return Decimal.apply(value(row).setScale(scale), precision, scale);
     }
 
-    @Override
-    public UTF8String getUTF8String(int row) {
-      return UTF8String.fromString(value(row).toString());
-    }
+    @Override public UTF8String getUTF8String(int row) { return UTF8String.fromString(value(row).toString()); }
 
     @Override
     void check(int from, int to) {

@@ -1,9 +1,6 @@
 package org.arrowipc.spark;
 
-import java.util.ArrayList;
-import java.util.HashMap;
-import java.util.List;
-import java.util.Map;
+import java.util.*;
 import org.apache.arrow.vector.types.FloatingPointPrecision;
 import org.apache.arrow.vector.types.TimeUnit;
 import org.apache.arrow.vector.types.pojo.ArrowType;
@@ -18,13 +15,9 @@ final class Plan {
 
     final int buffers;
 
-    Layout(int buffers) {
-      this.buffers = buffers;
-    }
+    Layout(int buffers) { this.buffers = buffers; }
 
-    boolean hasValidity() {
-      return this != NULL && this != SPARSE && this != DENSE && this != RUN_END;
-    }
+    boolean hasValidity() { return this != NULL && this != SPARSE && this != DENSE && this != RUN_END; }
   }
 
   /** What one kind of message holds: that of the schema, or that of a dictionary. */
@@ -95,9 +88,7 @@ final class Plan {
   }
 
   /** Which dictionary a field refers to. */
-  long dictionaryId() {
-    return field.getDictionary().getId();
-  }
+  long dictionaryId() { return field.getDictionary().getId(); }
 
   Plan want() {
     wanted = true;
@@ -109,9 +100,7 @@ final class Plan {
     (dictionary == null ? children : dictionary.columns).forEach(Plan::wantAll);
   }
 
-  static String name(Field field) {
-    return field.getName() == null ? "" : field.getName();
-  }
+  static String name(Field field) { return field.getName() == null ? "" : field.getName(); }
 
   static ArrowType stored(Field field) {
     return field.getType() instanceof ArrowType.ExtensionType extension ? extension.storageType() : field.getType();

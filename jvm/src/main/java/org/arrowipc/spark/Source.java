@@ -27,14 +27,10 @@ public abstract class Source implements AutoCloseable {
   private final long size;
   private byte[] small;
 
-  Source(long size) {
-    this.size = size;
-  }
+  Source(long size) { this.size = size; }
 
   /** Bytes of the file when it was opened. */
-  public final long size() {
-    return size;
-  }
+  public final long size() { return size; }
 
   /** Fill what remains of {@code into} from a position on. */
   abstract void fill(long position, ByteBuffer into) throws IOException;
@@ -73,11 +69,8 @@ public abstract class Source implements AutoCloseable {
   /** Bytes that are there. */
   static Source of(byte[] bytes) {
     Source source = new Source(bytes.length) {
-      @Override
-      void fill(long position, ByteBuffer into) {}
-
-      @Override
-      public void close() {}
+      @Override void fill(long position, ByteBuffer into) {}
+      @Override public void close() {}
     };
     source.small = bytes;
     return source;
@@ -98,10 +91,7 @@ public abstract class Source implements AutoCloseable {
         }
       }
 
-      @Override
-      public void close() throws IOException {
-        channel.close();
-      }
+      @Override public void close() throws IOException { channel.close(); }
     };
   }
 
@@ -125,10 +115,7 @@ public abstract class Source implements AutoCloseable {
         }
       }
 
-      @Override
-      public void close() throws IOException {
-        stream.close();
-      }
+      @Override public void close() throws IOException { stream.close(); }
     };
   }
 }

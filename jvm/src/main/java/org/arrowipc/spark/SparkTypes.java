@@ -1,22 +1,12 @@
 package org.arrowipc.spark;
 
-import java.util.ArrayList;
-import java.util.HashSet;
-import java.util.List;
-import java.util.Set;
+import java.util.*;
 import org.apache.arrow.vector.types.FloatingPointPrecision;
 import org.apache.arrow.vector.types.TimeUnit;
 import org.apache.arrow.vector.types.pojo.ArrowType;
 import org.apache.arrow.vector.types.pojo.Field;
 import org.apache.arrow.vector.types.pojo.Schema;
-import org.apache.spark.sql.types.ArrayType;
-import org.apache.spark.sql.types.DataType;
-import org.apache.spark.sql.types.DataTypes;
-import org.apache.spark.sql.types.DayTimeIntervalType;
-import org.apache.spark.sql.types.DecimalType;
-import org.apache.spark.sql.types.MapType;
-import org.apache.spark.sql.types.StructField;
-import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.types.*;
 
 /** Which Spark type each Arrow type becomes: the table of {@code arrowipc.spark.types}. */
 public final class SparkTypes {
@@ -55,9 +45,7 @@ public final class SparkTypes {
     return new StructType(fields.toArray(new StructField[0]));
   }
 
-  static StructField nullable(String name, DataType type) {
-    return DataTypes.createStructField(name, type, true);
-  }
+  static StructField nullable(String name, DataType type) { return DataTypes.createStructField(name, type, true); }
 
   private static void checkUnique(List<Field> fields, String what) {
     Set<String> seen = new HashSet<>();

@@ -5,13 +5,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
-import java.util.ArrayList;
-import java.util.Base64;
-import java.util.HashMap;
-import java.util.HexFormat;
-import java.util.Iterator;
-import java.util.List;
-import java.util.Map;
+import java.util.*;
 import java.util.zip.Inflater;
 import org.apache.arrow.memory.RootAllocator;
 import org.apache.arrow.vector.types.pojo.ArrowType;
@@ -38,14 +32,10 @@ public final class Statistics {
 
   private final List<Map<String, Entry>> batches;
 
-  private Statistics(List<Map<String, Entry>> batches) {
-    this.batches = batches;
-  }
+  private Statistics(List<Map<String, Entry>> batches) { this.batches = batches; }
 
   /** What is said of a column in a batch; null where nothing is. */
-  public Entry entry(int batch, String column) {
-    return batches.get(batch).get(column);
-  }
+  public Entry entry(int batch, String column) { return batches.get(batch).get(column); }
 
   /** The statistics of some columns; null where the file has none, or those of another file. */
   static Statistics of(IpcFile file, StructType schema, ReadOptions options) {

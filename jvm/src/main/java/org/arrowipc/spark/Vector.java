@@ -25,13 +25,8 @@ abstract class Vector extends ColumnVector {
   /** Raise for the first value of some rows that Spark cannot hold. */
   void check(int from, int to) {}
 
-  @Override
-  public void close() {}
-
-  @Override
-  public boolean hasNull() {
-    return numNulls() > 0;
-  }
+  @Override public void close() {}
+  @Override public boolean hasNull() { return numNulls() > 0; }
 
   @Override
   public int numNulls() {
@@ -53,68 +48,17 @@ abstract class Vector extends ColumnVector {
     return new UnsupportedOperationException(type.simpleString() + " is not " + what);
   }
 
-  @Override
-  public boolean getBoolean(int row) {
-    throw not("boolean");
-  }
-
-  @Override
-  public byte getByte(int row) {
-    throw not("tinyint");
-  }
-
-  @Override
-  public short getShort(int row) {
-    throw not("smallint");
-  }
-
-  @Override
-  public int getInt(int row) {
-    throw not("int");
-  }
-
-  @Override
-  public long getLong(int row) {
-    throw not("bigint");
-  }
-
-  @Override
-  public float getFloat(int row) {
-    throw not("float");
-  }
-
-  @Override
-  public double getDouble(int row) {
-    throw not("double");
-  }
-
-  @Override
-  public Decimal getDecimal(int row, int precision, int scale) {
-    throw not("decimal");
-  }
-
-  @Override
-  public UTF8String getUTF8String(int row) {
-    throw not("string");
-  }
-
-  @Override
-  public byte[] getBinary(int row) {
-    throw not("binary");
-  }
-
-  @Override
-  public ColumnarArray getArray(int row) {
-    throw not("array");
-  }
-
-  @Override
-  public ColumnarMap getMap(int row) {
-    throw not("map");
-  }
-
-  @Override
-  public ColumnVector getChild(int ordinal) {
-    throw not("struct");
-  }
+  @Override public boolean getBoolean(int row) { throw not("boolean"); }
+  @Override public byte getByte(int row) { throw not("tinyint"); }
+  @Override public short getShort(int row) { throw not("smallint"); }
+  @Override public int getInt(int row) { throw not("int"); }
+  @Override public long getLong(int row) { throw not("bigint"); }
+  @Override public float getFloat(int row) { throw not("float"); }
+  @Override public double getDouble(int row) { throw not("double"); }
+  @Override public Decimal getDecimal(int row, int precision, int scale) { throw not("decimal"); }
+  @Override public UTF8String getUTF8String(int row) { throw not("string"); }
+  @Override public byte[] getBinary(int row) { throw not("binary"); }
+  @Override public ColumnarArray getArray(int row) { throw not("array"); }
+  @Override public ColumnarMap getMap(int row) { throw not("map"); }
+  @Override public ColumnVector getChild(int ordinal) { throw not("struct"); }
 }

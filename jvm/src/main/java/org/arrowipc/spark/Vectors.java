@@ -28,10 +28,7 @@ final class Vectors {
       return validity != 0 && (Platform.getByte(null, validity + (row >> 3)) >> (row & 7) & 1) == 0;
     }
 
-    @Override
-    final int countNulls() {
-      return (int) column.nulls;
-    }
+    @Override final int countNulls() { return (int) column.nulls; }
   }
 
   /** Values of one width, or one member of values that have several, in the byte order and form of the JVM's own. */
@@ -45,46 +42,17 @@ final class Vectors {
       stride = column.plan.width;
     }
 
-    @Override
-    public byte getByte(int row) {
-      return Platform.getByte(null, base + stride * row);
-    }
-
-    @Override
-    public short getShort(int row) {
-      return Platform.getShort(null, base + stride * row);
-    }
-
-    @Override
-    public int getInt(int row) {
-      return Platform.getInt(null, base + stride * row);
-    }
-
-    @Override
-    public long getLong(int row) {
-      return Platform.getLong(null, base + stride * row);
-    }
-
-    @Override
-    public float getFloat(int row) {
-      return Platform.getFloat(null, base + stride * row);
-    }
-
-    @Override
-    public double getDouble(int row) {
-      return Platform.getDouble(null, base + stride * row);
-    }
-
-    @Override
-    public byte[] getBinary(int row) {
-      return bytes(base + stride * row, (int) stride);
-    }
+    @Override public byte getByte(int row) { return Platform.getByte(null, base + stride * row); }
+    @Override public short getShort(int row) { return Platform.getShort(null, base + stride * row); }
+    @Override public int getInt(int row) { return Platform.getInt(null, base + stride * row); }
+    @Override public long getLong(int row) { return Platform.getLong(null, base + stride * row); }
+    @Override public float getFloat(int row) { return Platform.getFloat(null, base + stride * row); }
+    @Override public double getDouble(int row) { return Platform.getDouble(null, base + stride * row); }
+    @Override public byte[] getBinary(int row) { return bytes(base + stride * row, (int) stride); }
   }
 
   static final class Bits extends Leaf {
-    Bits(DataType type, Column column) {
-      super(type, column);
-    }
+    Bits(DataType type, Column column) { super(type, column); }
 
     @Override
     public boolean getBoolean(int row) {
@@ -175,10 +143,7 @@ final class Vectors {
       return new ColumnarMap(members[0], members[1], (int) column.offset(row), (int) column.count(row));
     }
 
-    @Override
-    public ColumnVector getChild(int ordinal) {
-      return members[ordinal];
-    }
+    @Override public ColumnVector getChild(int ordinal) { return members[ordinal]; }
 
     @Override
     void check(int from, int to) {
@@ -222,10 +187,7 @@ final class Vectors {
       this.required = required;
     }
 
-    @Override
-    public ColumnVector getChild(int ordinal) {
-      return members[ordinal];
-    }
+    @Override public ColumnVector getChild(int ordinal) { return members[ordinal]; }
 
     @Override
     void check(int from, int to) {
@@ -249,15 +211,8 @@ final class Vectors {
       this.members = members;
     }
 
-    @Override
-    public boolean isNullAt(int row) {
-      return false;
-    }
-
-    @Override
-    public ColumnVector getChild(int ordinal) {
-      return members[ordinal];
-    }
+    @Override public boolean isNullAt(int row) { return false; }
+    @Override public ColumnVector getChild(int ordinal) { return members[ordinal]; }
 
     @Override
     void check(int from, int to) {
@@ -269,19 +224,10 @@ final class Vectors {
 
   /** Nothing but nulls: of the null type, or a column that the file has not. */
   static final class Nulls extends Vector {
-    Nulls(DataType type, long length) {
-      super(type, length);
-    }
+    Nulls(DataType type, long length) { super(type, length); }
 
-    @Override
-    public boolean isNullAt(int row) {
-      return true;
-    }
-
-    @Override
-    int countNulls() {
-      return length;
-    }
+    @Override public boolean isNullAt(int row) { return true; }
+    @Override int countNulls() { return length; }
 
     @Override
     public ColumnVector getChild(int ordinal) {
@@ -292,9 +238,7 @@ final class Vectors {
 
   /** Rows of other vectors: where a row is, is found anew each time it is asked for. */
   abstract static class Elsewhere extends Vector {
-    Elsewhere(DataType type, long length) {
-      super(type, length);
-    }
+    Elsewhere(DataType type, long length) { super(type, length); }
 
     /** In which row of {@link #in} a row is; negative: it is null. */
     abstract int at(int row);
@@ -307,65 +251,23 @@ final class Vectors {
       return at < 0 || in(row).isNullAt(at);
     }
 
-    @Override
-    public boolean getBoolean(int row) {
-      return in(row).getBoolean(at(row));
-    }
-
-    @Override
-    public byte getByte(int row) {
-      return in(row).getByte(at(row));
-    }
-
-    @Override
-    public short getShort(int row) {
-      return in(row).getShort(at(row));
-    }
-
-    @Override
-    public int getInt(int row) {
-      return in(row).getInt(at(row));
-    }
-
-    @Override
-    public long getLong(int row) {
-      return in(row).getLong(at(row));
-    }
-
-    @Override
-    public float getFloat(int row) {
-      return in(row).getFloat(at(row));
-    }
-
-    @Override
-    public double getDouble(int row) {
-      return in(row).getDouble(at(row));
-    }
+    @Override public boolean getBoolean(int row) { return in(row).getBoolean(at(row)); }
+    @Override public byte getByte(int row) { return in(row).getByte(at(row)); }
+    @Override public short getShort(int row) { return in(row).getShort(at(row)); }
+    @Override public int getInt(int row) { return in(row).getInt(at(row)); }
+    @Override public long getLong(int row) { return in(row).getLong(at(row)); }
+    @Override public float getFloat(int row) { return in(row).getFloat(at(row)); }
+    @Override public double getDouble(int row) { return in(row).getDouble(at(row)); }
 
     @Override
     public Decimal getDecimal(int row, int precision, int scale) {
       return in(row).getDecimal(at(row), precision, scale);
     }
 
-    @Override
-    public UTF8String getUTF8String(int row) {
-      return in(row).getUTF8String(at(row));
-    }
-
-    @Override
-    public byte[] getBinary(int row) {
-      return in(row).getBinary(at(row));
-    }
-
-    @Override
-    public ColumnarArray getArray(int row) {
-      return in(row).getArray(at(row));
-    }
-
-    @Override
-    public ColumnarMap getMap(int row) {
-      return in(row).getMap(at(row));
-    }
+    @Override public UTF8String getUTF8String(int row) { return in(row).getUTF8String(at(row)); }
+    @Override public byte[] getBinary(int row) { return in(row).getBinary(at(row)); }
+    @Override public ColumnarArray getArray(int row) { return in(row).getArray(at(row)); }
+    @Override public ColumnarMap getMap(int row) { return in(row).getMap(at(row)); }
   }
 
   /** Where the row of another vector is that a row stands for; negative: it is null. */
@@ -387,15 +289,8 @@ final class Vectors {
       this.whole = whole;
     }
 
-    @Override
-    int at(int row) {
-      return index.of(row);
-    }
-
-    @Override
-    Vector in(int row) {
-      return values;
-    }
+    @Override int at(int row) { return index.of(row); }
+    @Override Vector in(int row) { return values; }
 
     @Override
     public ColumnVector getChild(int ordinal) {
@@ -441,15 +336,8 @@ final class Vectors {
       return low;
     }
 
-    @Override
-    int at(int row) {
-      return row - starts[part(row)];
-    }
-
-    @Override
-    Vector in(int row) {
-      return parts[part(row)];
-    }
+    @Override int at(int row) { return row - starts[part(row)]; }
+    @Override Vector in(int row) { return parts[part(row)]; }
 
     @Override
     public ColumnVector getChild(int ordinal) {
