@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _HOMES = {
+    "Arena": "arrowipc.dissociated.memory.arena",
     "AsyncClient": "arrowipc.dissociated.aio",
     "AsyncServer": "arrowipc.dissociated.aio",
     "Channel": "arrowipc.dissociated.client",
@@ -18,6 +19,8 @@ _HOMES = {
     "connect_async": "arrowipc.dissociated.aio",
     "Dialect": "arrowipc.dissociated.protocol",
     "DissociatedUri": "arrowipc.dissociated.uri",
+    "NewTable": "arrowipc.dissociated.memory.new_table",
+    "Prepared": "arrowipc.dissociated.served",
     "Server": "arrowipc.dissociated.server",
     "fetch": "arrowipc.dissociated.files",
     "from_flight": "arrowipc.dissociated.flight",

@@ -291,16 +291,28 @@ class OfferedMemory(ABC):
 
     #: What clients are told in `remote_handle`; None: it comes with the bodies.
     remote_handle: bytes | None = None
+    #: Whether `hold` does anything.
+    holds: bool = False
+
+    def stored(self, path: str) -> Any:
+        """Return what to open instead of a file at `path` whose bodies lie in this memory; default: the path."""
+        return path
 
     @abstractmethod
     def place(self, message: Message, connection: Connection) -> Placed | None:
         """Put a body where the client at the other end reaches it; None: it has to be sent."""
 
-    def hold(self, messages: Iterable[Message]) -> list[Message]:
+    def hold(self, messages: Iterable[Message], sparing: bool = False) -> list[Message]:
         """Return the same messages with bodies where clients reach them: `place` has nothing to copy then.
 
         They stay there as long as any of the messages, or of what was decoded from them, is there. Default:
         the messages as they are.
+
+        Parameters
+        ----------
+        messages : iterable of Message
+        sparing : bool, default False
+            Leave those as they are that are better sent, and take no more memory than bodies may.
 
         Raises
         ------

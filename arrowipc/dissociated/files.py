@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.arguments import check_choice
 from arrowipc.dissociated.client import connect
+from arrowipc.dissociated.served import StoredFile
 from arrowipc.dissociated.server import Server
-from arrowipc.dissociated.transports.shared import FileMemory
 from arrowipc.errors import UsageError
-from arrowipc.opening import open as open_reader
 from arrowipc.writer import new_file, new_stream
 
 if TYPE_CHECKING:
@@ -79,47 +77,15 @@ def serve_files(
     3
     {'x': [1, 2, 3]}
     """
-    named: dict[str, Callable[[], Any]] = {}
-    chosen = read_options or {}
+    named: dict[str, StoredFile] = {}
     for path in paths:
         name = os.path.basename(os.fspath(path))
         if name in named:
             raise UsageError(f"two of the files are named {name!r}: no client could ask for the second")
-        with open_reader(path, **chosen):  # now is the time to hear that it cannot be read
-            named[name] = partial(open_reader, os.path.abspath(path), **chosen)
+        named[name] = StoredFile(path, **(read_options or {}))
     if not named:
         raise UsageError("there are no files to serve")
-    if transport == "file":
-        return _serve_in_place(os.path.abspath(path), named, chosen, address, **options)
     return Server(named, transport, address, **options)
-
-
-def _serve_in_place(
-    path: str,
-    named: dict[str, Callable[[], Any]],
-    chosen: dict[str, Any],
-    address: Any,
-    transport_options: dict[str, Any] | None = None,
-    **options: Any,
-) -> Server:
-    """Serve one file from a map of it, in which its bodies are told of."""
-    if len(named) > 1:
-        raise UsageError(
-            f'the transport "file" is for one file, whose bodies clients find in it; found {len(named)}: '
-            "give each a server of its own"
-        )
-    ((name, reopen),) = named.items()
-    memory: FileMemory | None = None
-
-    def opened() -> Any:
-        # One that was replaced under its path is opened anew, and sent.
-        return open_reader(memory.mapping, **chosen) if memory and memory.is_current else reopen()
-
-    where = {"path": path, **(transport_options or {})}
-    server = Server({name: opened}, "file", address, transport_options=where, **options)
-    assert isinstance(server.memory, FileMemory)
-    memory = server.memory
-    return server
 
 
 class Fetched:

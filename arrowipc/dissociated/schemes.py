@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from arrowipc.arguments import check_choice
+from arrowipc.arguments import check_choice, described
 from arrowipc.dissociated.connection import Endpoint
 from arrowipc.errors import UnsupportedError, UsageError
 
@@ -23,7 +23,7 @@ SCHEMES = ("arrowipc+tcp", "arrowipc+unix", "arrowipc+memory", "ucx")
 OPTIONS: dict[str, tuple[str, ...]] = {
     "tcp": (),
     "unix": (),
-    "shm": ("capacity", "segment_bytes", "least_bytes"),
+    "shm": ("arena", "capacity", "segment_bytes", "least_bytes"),
     "file": ("path", "mapping"),
     "cma": ("capacity", "least_bytes"),
     "memory": ("weather",),
@@ -96,6 +96,8 @@ def _check_options(transport: str, options: Mapping[str, Any]) -> None:
     if not options.keys() <= set(OPTIONS[transport]):
         known = ", ".join(OPTIONS[transport]) or "none"
         raise UsageError(f"transport_options: expected some of those of {transport!r} ({known}), found {found}")
+    if "arena" in options and len(options) > 1:
+        raise UsageError(f"transport_options: an arena has its sizes already, found {found}")
     if transport == "file" and "path" not in options:
         raise UsageError(
             'transport_options: "file" tells clients where bodies lie in one file, and needs its path '
@@ -113,7 +115,8 @@ def listen(transport: str, address: Any, limits: Limits | None, **options: Any) 
         Host and port, a path, or None: a free one of this machine.
     limits : Limits, optional
     **options
-        Of the transport, see `OPTIONS`: those of `Arena` ("shm"), `FileMemory`, `OwnMemory` ("cma") or `listen_ucx`.
+        Of the transport, see `OPTIONS`: those of `Arena` ("shm"; or `arena`, one that exists and is the server's
+        from now on), `FileMemory`, `OwnMemory` ("cma") or `listen_ucx`.
 
     Raises
     ------
@@ -138,7 +141,9 @@ def listen(transport: str, address: Any, limits: Limits | None, **options: Any) 
         if transport != "unix":
             from arrowipc.dissociated.transports.shared import OFFERED
 
-            memory = OFFERED[transport](**options)
+            memory = options["arena"] if "arena" in options else OFFERED[transport](**options)
+            if not isinstance(memory, OFFERED[transport]):
+                raise UsageError(f"arena: expected an Arena, found {described(memory)}")
         # Memory is for our own user only; bytes are for whoever may open the socket.
         unix = listen_unix(path, limits, same_user=memory is not None)
         return Endpoint(unix, "arrowipc+unix", "", None, path if path.startswith("/") else "/" + path, memory)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
 import threading
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.dissociated.memory.receiving import ALIGNMENT
 from arrowipc.errors import UsageError
+from arrowipc.opening import open as open_reader
 from arrowipc.write.batch_writer import BatchWriter, EncodeOptions, MessageSink
 from arrowipc.write.batches import batches_of
 
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
     from arrowipc.read.framing import Message
     from arrowipc.schema import Schema
 
-__all__ = ["Prepared", "ReadyMessages", "messages_of", "schema_and_batches"]
+__all__ = ["Prepared", "ReadyMessages", "StoredFile", "messages_of", "schema_and_batches", "source_of"]
 
 
 class ReadyMessages:
@@ -43,28 +46,88 @@ class Prepared:
     Parameters
     ----------
     source : object
-        What `messages_of` takes; it is looked at when the first client asks.
+        What a `Server` takes; it is looked at when the first client asks.
+    sparing : bool, default False
+        Hold in shared memory only bodies that would not be sent (`least_bytes`), and only if all that is held
+        this way is within its `capacity`. So a server with "shm" prepares tables by itself.
     **options
-        Of `messages_of`.
+        Of `Server`, about how messages are made: `compression` and others.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> from arrowipc import dissociated
+    >>> source = dissociated.Prepared(lambda: ipc.RecordBatch.from_pydict({"x": [1, 2, 3]}))
+    >>> with dissociated.Server({"numbers": source}, "shm") as server:
+    ...     for _ in range(2):
+    ...         with dissociated.connect(server.uri, "numbers") as reader:
+    ...             print(reader.read_all().to_pydict())
+    {'x': [1, 2, 3]}
+    {'x': [1, 2, 3]}
     """
 
-    def __init__(self, source: Any, **options: Any) -> None:
+    def __init__(self, source: Any, *, sparing: bool = False, **options: Any) -> None:
         self._source = source
+        self._sparing = sparing
         self._options = options
         self._lock = threading.Lock()
         self._made: list[Message] | None = None
+        self._tried = False  # to hold them
 
     def messages(self, memory: OfferedMemory | None) -> Generator[Message, None, None]:
         """Yield the messages, in `memory` if there is room."""
         with self._lock:
             if self._made is None:
-                made = list(messages_of(self._source, **self._options))
-                try:
-                    self._made = made if memory is None else memory.hold(made)
-                except OSError:
-                    self._made = made  # then each client gets what there is room for
+                self._made = list(messages_of(self._source, **self._options))
+            if memory is not None and not self._tried:
+                self._tried = True
+                with contextlib.suppress(OSError):  # then each client gets what there is room for
+                    self._made = memory.hold(self._made, self._sparing)
             messages = self._made
         yield from messages
+
+
+class StoredFile:
+    """An Arrow IPC file or stream as a source: opened anew for each client, so that it may be replaced in between.
+
+    Parameters
+    ----------
+    path : str or path-like
+    **options
+        Of `arrowipc.open`.
+
+    Attributes
+    ----------
+    memory : OfferedMemory, optional
+        Of the server, where the file may lie.
+
+    Raises
+    ------
+    FormatError, OSError
+        It cannot be read.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], **options: Any) -> None:
+        self.path = os.path.abspath(path)
+        self.memory: OfferedMemory | None = None
+        self._options = options
+        self().close()  # now is the time to hear that it cannot be read
+
+    def __call__(self) -> Any:
+        """Open it."""
+        return open_reader(self.path if self.memory is None else self.memory.stored(self.path), **self._options)
+
+
+def source_of(given: Any, memory: OfferedMemory | None, options: Mapping[str, Any]) -> Any:
+    """Return what serves what a server was given: a path names a file, and memory that holds bodies has tables once."""
+    if isinstance(given, (str, os.PathLike)):
+        given = StoredFile(given)
+    if isinstance(given, StoredFile):
+        given.memory = memory
+    is_table = hasattr(given, "__len__") and (
+        hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__")
+    )
+    return Prepared(given, sparing=True, **options) if is_table and memory is not None and memory.holds else given
 
 
 def messages_of(source: Any, schema: Any = None, **options: Any) -> Generator[Message, None, None]:

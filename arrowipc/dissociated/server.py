@@ -33,12 +33,15 @@ class Server(Service):
     ----------
     streams : mapping of str or bytes to source, or callable
         What can be asked for. A source is a RecordBatch, a Table, an object with ``__arrow_c_stream__`` or
-        ``__arrow_c_array__``, or a callable that returns one: a reader can be read once, so give a callable
-        that opens it. A callable in place of the mapping takes the name (bytes) and returns a source, or
-        None: unknown. Sources are read in the threads of the clients that ask for them.
+        ``__arrow_c_array__``, the path of an Arrow IPC file or stream, or a callable that returns one of the
+        former: a reader can be read once, so give a callable that opens it. A callable in place of the mapping
+        takes the name (bytes) and returns a source, or None: unknown. Sources are read in the threads of the
+        clients that ask for them.
     transport : {"tcp", "unix", "shm", "file", "cma", "memory", "ucx"}
         How clients are reached. "shm" puts bodies into shared memory that clients map: no byte of them is
-        sent. "file" tells where they lie in an IPC file, "cma" where in this process.
+        sent. Tables of the mapping are put there once for all clients, when the first one asks, as far as
+        there is room (see `Prepared`): give a callable for data that change. "file" tells where bodies lie in
+        an IPC file, the path of which is the only stream; "cma" where in this process.
     address : (str, int), str or None
         Host and port, or the path of a Unix socket (one that begins with @ is abstract). None: a free one.
     max_unsent : int
@@ -66,7 +69,7 @@ class Server(Service):
     want_data, free_data : int, optional
         The tags that clients use. Default: random ones.
     transport_options : mapping, optional
-        Of the transport: see `arrowipc.dissociated.schemes.listen`.
+        Of the transport: for "shm" those of `Arena`, or ``{"arena": arena}``; see the guide for all of them.
     **options
         `compression`, `dictionary_deltas` and others: see `arrowipc.dissociated.served.messages_of`.
 

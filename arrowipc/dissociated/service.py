@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from operator import itemgetter
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from arrowipc.arguments import check_integer, described
 from arrowipc.dissociated import schemes
 from arrowipc.dissociated.protocol import Reason
+from arrowipc.dissociated.served import source_of
 from arrowipc.dissociated.session import Roles, Session, Timeouts
 from arrowipc.dissociated.uri import DissociatedUri, new_tag
 from arrowipc.errors import UsageError
@@ -67,7 +69,8 @@ class Service:
         transport_options: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        self.find: Callable[[bytes], Any] = finder(streams)
+        if not isinstance(streams, Mapping) and not callable(streams):
+            raise UsageError(f"streams: expected a mapping of names to data, or a callable, found {described(streams)}")
         self.idents: tuple[bytes, ...] = idents_of(streams)
         self.options = options
         self._max_unsent = check_integer("max_unsent", max_unsent, 1, 1 << 62)
@@ -80,7 +83,15 @@ class Service:
         self._idle_timeout = seconds("idle_timeout", idle_timeout)
         self.errors: list[BaseException] = []
         self._on_error = on_error or partial(_keep, self.errors)
-        self._endpoint = schemes.listen(transport, address, limits, **(transport_options or {}))
+        listening = dict(transport_options or {})
+        if transport == "file" and isinstance(streams, Mapping):
+            listening = {**path_of(streams), **listening}
+        self._endpoint = schemes.listen(transport, address, limits, **listening)
+        try:
+            self.find: Callable[[bytes], Any] = finder(streams, self._endpoint.memory, options)
+        except BaseException:
+            close_endpoint(self._endpoint)
+            raise
         both = new_tag() if want_data is None else want_data
         self._tags = {"both": both, "meta": new_tag(), "data": new_tag()}
         self._free_data = None
@@ -189,11 +200,22 @@ def idents_of(streams: Any) -> tuple[bytes, ...]:
     return tuple(name.encode() if isinstance(name, str) else bytes(name) for name in streams)
 
 
-def finder(streams: Any) -> Callable[[bytes], Any]:
+def finder(streams: Any, memory: OfferedMemory | None, options: Mapping[str, Any]) -> Callable[[bytes], Any]:
     """Return what finds a source by its name."""
     if isinstance(streams, Mapping):
-        return dict(zip(idents_of(streams), streams.values(), strict=True)).get
-    if callable(streams):
-        found: Callable[[bytes], Any] = streams
-        return found
-    raise UsageError(f"streams: expected a mapping of names to data, or a callable, found {described(streams)}")
+        sources = [source_of(each, memory, options) for each in streams.values()]
+        return dict(zip(idents_of(streams), sources, strict=True)).get
+    found: Callable[[bytes], Any] = streams
+    return found
+
+
+def path_of(streams: Mapping[Any, Any]) -> dict[str, str]:
+    """Return the option of "file" that follows from the streams: the path of the one among them that is a file."""
+    found = [getattr(each, "path", each) for each in streams.values()]
+    paths = [os.path.abspath(each) for each in found if isinstance(each, (str, os.PathLike))]
+    if len(paths) > 1:
+        raise UsageError(
+            f'the transport "file" is for one file, whose bodies clients find in it; found {len(paths)}: '
+            "give each a server of its own"
+        )
+    return {"path": paths[0]} if paths else {}

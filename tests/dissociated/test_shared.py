@@ -430,7 +430,7 @@ def test_d075_addresses_come_back_in_any_grouping_and_order(arena):
 
 
 def test_d076_a_slice_outlives_its_batch_and_holds_the_memory():
-    with dissociated.Server({"n": batch(5)}, "shm", transport_options=telling()) as server:
+    with dissociated.Server({"n": lambda: batch(5)}, "shm", transport_options=telling()) as server:
         reader = dissociated.connect(server.uri, "n", timeout=PATIENCE)
         found = reader.read_next_batch()
         reader.close()
@@ -446,7 +446,7 @@ def test_d076_a_slice_outlives_its_batch_and_holds_the_memory():
 
 def test_d076_memory_that_another_library_holds_is_not_given_back():
     pa = pytest.importorskip("pyarrow")
-    with dissociated.Server({"n": batch(5)}, "shm", transport_options=telling()) as server:
+    with dissociated.Server({"n": lambda: batch(5)}, "shm", transport_options=telling()) as server:
         with dissociated.connect(server.uri, "n", timeout=PATIENCE) as reader:
             column = pa.table(reader.read_all()).column("x").chunk(0)[3:5]
         gc.collect()
@@ -475,7 +475,7 @@ def test_d077_addresses_are_echoed_bit_by_bit():
 
 
 def test_d078_d079_the_connection_lives_until_nothing_is_outstanding():
-    with dissociated.Server({"n": batch(1)}, "shm", transport_options=telling()) as server:
+    with dissociated.Server({"n": lambda: batch(1)}, "shm", transport_options=telling()) as server:
         with dissociated.connect(server.uri, "n", timeout=PATIENCE) as reader:
             kept = list(reader)
         assert server.num_clients == 1

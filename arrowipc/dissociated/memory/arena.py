@@ -11,12 +11,13 @@ import fcntl
 import mmap
 import os
 import queue
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc.arguments import check_integer
 from arrowipc.dissociated.connection import Connection, Placed
 from arrowipc.dissociated.memory.address_pairs import Lease, Pairs, write_places
+from arrowipc.dissociated.memory.new_table import NewTable
 from arrowipc.dissociated.memory.receiving import ALIGNMENT, rounded
 from arrowipc.dissociated.memory.segments import BodyMemory, Segment, SegmentedMemory
 from arrowipc.errors import UnsupportedError, UsageError
@@ -24,6 +25,7 @@ from arrowipc.read.framing import message_of
 
 if TYPE_CHECKING:
     from arrowipc.read.framing import Message
+    from arrowipc.schema import Schema
 
 __all__ = ["F_SEAL_GROW", "F_SEAL_SHRINK", "GONE", "OFFSET_BITS", "SEALS", "Arena", "ArenaState"]
 
@@ -71,14 +73,17 @@ class MemfdSegment(Segment):
             self._prepared = max(self._prepared, block.start + block.size)
         return block
 
-    def write(self, message: Message, block: BodyMemory) -> None:
-        """See `Segment.write`; asks for memory first, for touching pages that cannot be had ends the process."""
-        writable = self._writable
-        assert writable is not None  # whoever writes is counted in `writers`
+    def writable(self, block: BodyMemory, size: int) -> memoryview:
+        """Return a block's first bytes; asks for memory, for touching pages that cannot be had ends the process."""
+        assert self._writable is not None  # whoever writes is counted in `writers`
         start, missing = block.start - self.address, block.start + block.size - block.fresh
         if missing > 0:
             os.posix_fallocate(self.fd, block.fresh - self.address, missing)
-        with memoryview(writable) as whole, whole[start : start + message.body_length] as part:
+        return memoryview(self._writable)[start : start + size]
+
+    def write(self, message: Message, block: BodyMemory) -> None:
+        """See `Segment.write`."""
+        with self.writable(block, message.body_length) as part:
             message.copy_body_into(part)
 
     def map_readable(self) -> memoryview:
@@ -137,6 +142,7 @@ class Arena(SegmentedMemory[MemfdSegment]):
             raise UnsupportedError("shared memory that can be sealed (memfd) exists on Linux only")
         super().__init__(capacity, segment_bytes, least_bytes)
         self.remote_handle: bytes = b"memfd"
+        self.holds = True
         self._next_number = 1
         self._dropped: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._has_held = False
@@ -163,73 +169,138 @@ class Arena(SegmentedMemory[MemfdSegment]):
 
     # -- bodies that stay --
 
-    def hold(self, messages: Iterable[Message]) -> list[Message]:
-        """See `OfferedMemory.hold`: the bodies share a segment of their own.
+    def hold(self, messages: Iterable[Message], sparing: bool = False) -> list[Message]:
+        """See `OfferedMemory.hold`: the bodies share a segment of their own; what lies in the arena stays there.
 
         Batches that are decoded from the messages are served from there too.
 
         Raises
         ------
         OSError
-            The system has no memory for it.
+            The system has no memory for it; `sparing`: or `capacity` is too small for all that is held.
         UsageError
             The arena is closed, or belongs to the process that this one was forked from.
         """
         given = list(messages)
-        size = ALIGNMENT + sum(rounded(each.body_length) for each in given)
-        if size == ALIGNMENT:
+        least = max(1, self._least_bytes if sparing else 1)
+        moved = [each.body_length >= least and self._find_held(each) is None for each in given]
+        size = sum(rounded(each.body_length) for each, moves in zip(given, moved, strict=True) if moves)
+        if not size:
             return given
+        with self._new_held(size, sparing) as segment:
+            return [self._hold_one(segment, each) if moves else each for each, moves in zip(given, moved, strict=True)]
+
+    @contextlib.contextmanager
+    def _new_held(self, size: int, sparing: bool = False) -> Iterator[MemfdSegment]:
+        """Make a segment for so many bytes that are held, which nothing else goes into; it is being written."""
         if self._pid != os.getpid():
             raise UsageError("this arena belongs to the process that this one was forked from")
         with self._lock:
             if self._closed:
                 raise UsageError("this arena is closed")
             self._end_held()
-            self._has_held = True
-            segment = self._add_segment(rounded(size, mmap.PAGESIZE))
+            held = sum(each.size for each in self._segments.values() if each.is_held)
+            fits = not sparing or held + size <= self._capacity
+            segment = self._add_segment(rounded(ALIGNMENT + size, mmap.PAGESIZE)) if fits else None
             if segment is None:
                 raise OSError(f"the system has no shared memory of {size:,} bytes left")
-            segment.is_shut = segment.is_held = True
+            segment.is_shut = segment.is_held = self._has_held = True
             try:
-                segment.readable = memory = segment.map_readable()
+                segment.readable = segment.map_readable()
             except OSError:
                 self._let_go(segment)
                 raise
             segment.writers += 1
         try:
-            return [self._hold_one(segment, memory, each) if each.body_length else each for each in given]
+            yield segment
         finally:
             with self._lock:
                 self._end_write(segment)
 
-    def _hold_one(self, segment: MemfdSegment, memory: memoryview, message: Message) -> Message:
+    def _hold_block(self, segment: MemfdSegment, size: int) -> tuple[BodyMemory, Lease]:
+        """Return a block of a segment that is held, and its memory for readers, who keep it."""
         with self._lock:
-            block = segment.take(message.body_length)
+            block = segment.take(size)
             assert block is not None  # the segment is as large as all of them
+            assert segment.readable is not None
             block.leases = 1
         start = block.start - segment.address
-        body = Lease(memory[start : start + message.body_length], self._dropped.put, block.start)
+        return block, Lease(segment.readable[start : start + size], self._dropped.put, block.start)
+
+    def _hold_one(self, segment: MemfdSegment, message: Message) -> Message:
+        block, body = self._hold_block(segment, message.body_length)
         segment.write(message, block)
         return message_of(bytes(message.metadata), body)
+
+    def new_table(self, schema: Schema, num_rows: int) -> NewTable:
+        """Return a table to fill in, whose columns lie in the arena: to serve it, nothing is copied.
+
+        Parameters
+        ----------
+        schema : Schema
+            Types of fixed width that NumPy has as they are stored: numbers, timestamps, durations, times,
+            decimals and bytes of fixed size, and FixedSizeLists of those.
+        num_rows : int
+
+        Returns
+        -------
+        NewTable
+            Its columns are NumPy arrays by name, zeros at first; `finish` returns the table. No process that is
+            forked from this one may touch the arrays. The memory comes on top of `capacity`.
+
+        Raises
+        ------
+        UsageError
+            A column has another type, or the arena is closed.
+        OSError
+            The system has no memory for it.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> from arrowipc import dissociated
+        >>> from arrowipc.types import field, float32, int64
+        >>> arena = dissociated.Arena()
+        >>> new = arena.new_table(ipc.Schema([field("id", int64()), field("score", float32())]), 3)
+        >>> new["id"] = [1, 2, 3]
+        >>> new["score"] += 0.5
+        >>> table = new.finish()
+        >>> with dissociated.Server({"scores": table}, "shm", transport_options={"arena": arena}) as server:
+        ...     with dissociated.connect(server.uri, "scores") as reader:
+        ...         reader.read_all().to_pydict()
+        {'id': [1, 2, 3], 'score': [0.5, 0.5, 0.5]}
+        """
+        return NewTable(schema, num_rows, self._room)
+
+    def _room(self, size: int) -> tuple[memoryview, Any]:
+        """Return memory of the arena twice: to write to, and as what readers keep."""
+        if not size:
+            return memoryview(bytearray()), b""
+        with self._new_held(size) as segment:
+            block, body = self._hold_block(segment, size)
+            return segment.writable(block, size), body
+
+    def _find_held(self, message: Message) -> tuple[MemfdSegment, bytes, list[int]] | None:
+        """Return where a body lies in the arena already, if it does."""
+        for segment in list(self._segments.values()):
+            memory = segment.readable
+            pairs = None if memory is None else write_places(message, memory, segment.address)
+            if pairs is not None and (addresses := Pairs(pairs).addresses):
+                return segment, pairs, addresses
+        return None
 
     def _lease_held(self, message: Message, connection: Connection) -> Placed | None:
         """Lease a body that lies in the arena already."""
         with self._lock:
             self._end_held()
-            for segment in self._segments.values():
-                if segment.readable is None:
-                    continue
-                pairs = write_places(message, segment.readable, segment.address)
-                addresses = Pairs(pairs).addresses if pairs is not None else None
-                if pairs is None or not addresses:
-                    continue
-                for address in addresses:
-                    block = segment.find(address)
-                    assert block is not None  # the message keeps it
-                    block.leases += 1
-                break
-            else:
+            found = self._find_held(message)
+            if found is None:
                 return None
+            segment, pairs, addresses = found
+            for address in addresses:
+                block = segment.find(address)
+                assert block is not None  # the message keeps it
+                block.leases += 1
         return self._told(segment, connection, pairs, addresses)
 
     def _end_held(self) -> None:

@@ -70,16 +70,12 @@ class FileMemory(OfferedMemory):
     --------
     >>> import arrowipc as ipc, os, tempfile
     >>> from arrowipc import dissociated
-    >>> from arrowipc.dissociated.served import ReadyMessages
     >>> from arrowipc.types import field, int64
     >>> path = os.path.join(tempfile.mkdtemp(), "x.arrow")
     >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2, 3]}, ipc.Schema([field("x", int64())]))
     >>> with ipc.new_file(path) as writer:
     ...     writer.write(batch)
-    >>> server = dissociated.Server(
-    ...     lambda name: ReadyMessages(server.memory.messages()), "file", transport_options={"path": path}
-    ... )
-    >>> with server, dissociated.connect(server.uri) as reader:
+    >>> with dissociated.Server({"x": path}, "file") as server, dissociated.connect(server.uri, "x") as reader:
     ...     reader.read_all().to_pydict()
     {'x': [1, 2, 3]}
     """
@@ -103,6 +99,10 @@ class FileMemory(OfferedMemory):
             return _identity(os.stat(self._path)) == self._identity
         except OSError:
             return False
+
+    def stored(self, path: str) -> Any:
+        """See `OfferedMemory.stored`."""
+        return self.mapping if path == self._path and self.is_current else path
 
     def messages(self) -> Iterator[Message]:
         """Return the messages of the file as they are stored, one after the other.
