@@ -84,7 +84,7 @@ def test_bombs(core, tmp_path, share):
 
 
 def test_a_file_that_is_cut_anywhere(core, tmp_path):
-    """A file that ends early, or shrinks while it is open, is an exception of the task that reads it."""
+    """A file that ends early is an exception of the task that reads it, wherever it ends."""
     paths = []
     for write in (arrow_columns.file, arrow_columns.stream):
         data = write(arrow_columns.everything(), compression="zstd")
