@@ -54,10 +54,10 @@ def page_of_notebook(folder: Path) -> Path:
     return page
 
 
-def take(browser: Browser, page: Path, name: str, element: str, width: int) -> None:
+def take(browser: Browser, page: Path, name: str, element: str, width: int, height: int) -> None:
     """Take one picture of an element of a page per colour scheme."""
     for scheme in SCHEMES:
-        view = browser.new_page(viewport={"width": width, "height": 620}, color_scheme=scheme)
+        view = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
         view.goto(page.as_uri())
         view.wait_for_timeout(300)
         view.locator(element).first.screenshot(path=TARGET / f"{name}-{scheme}.png")
@@ -71,8 +71,8 @@ def main() -> None:
         trips(folder / "trips.arrow")
         path = sys.argv[1] if len(sys.argv) > 1 else None
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        take(browser, page_of_layout(folder), "layout", "svg", 1000)
-        take(browser, page_of_notebook(folder), "notebook", "body", 720)
+        take(browser, page_of_layout(folder), "layout", "svg", 1000, 500)
+        take(browser, page_of_notebook(folder), "notebook", "body", 720, 620)
         browser.close()
 
 

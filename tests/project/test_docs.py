@@ -74,6 +74,15 @@ def test_every_page_says_in_its_first_sentence_whom_it_is_for():
         assert opening.startswith(("For ", "```")), f"{pages.name_of(page)}: {opening}"
 
 
+def test_code_fits_into_the_column_of_a_page():
+    """At 1,280 px, 95 characters fit between the sidebars; longer lines would wrap."""
+    for page in pages.PAGES:
+        for language in ("python", "console"):
+            for block in pages.blocks(page, language):
+                for i, line in enumerate(block.code.splitlines(), block.line):
+                    assert len(line) <= 95, f"{pages.name_of(page)}:{i}"
+
+
 def test_the_reference_has_every_public_name():
     import arrowipc.dissociated
 
