@@ -44,6 +44,7 @@ html_theme = "furo"
 html_title = "arrowipc"
 html_static_path = ["_static"]
 html_css_files = ["page.css"]
+html_js_files = [("page.js", {"defer": "defer"})]
 templates_path = ["_templates"]
 html_sidebars = {
     "**": [
