@@ -26,7 +26,7 @@ COMMANDS = {
     "count": ("rows", "count the rows"),
     "stat": ("stat", "show bytes, nulls, minimum, maximum and distinct values of each column"),
     "messages": ("look", "list all messages: offset, kind and size"),
-    "layout": ("layout", "draw the layout of a file or a stream"),
+    "browse": ("browse", "look at rows, columns, batches, layout and faults, in a browser or here"),
     "check": ("check", "find everything that is wrong with a file or a stream"),
     "diff": ("diff", "compare two sources"),
     "convert": ("convert", "convert to another format, codec, framing or batch size"),

@@ -44,7 +44,7 @@ def check(file: str, everything: bool, strict: bool, as_json: bool) -> None:
     with about(file):
         data = _again(source(file))
         with Progress("checking"):
-            report = _checked(data)
+            report = checked(data)
     if as_json:
         say_json(report)
     else:
@@ -60,7 +60,8 @@ def _again(data: Any) -> Any:
     return data if isinstance(data, (str, memoryview)) else memoryview(whole(data, True))
 
 
-def _checked(data: Any) -> dict[str, Any]:
+def checked(data: Any) -> dict[str, Any]:
+    """Check a source that can be read more than once; returns what `check --json` prints."""
     from arrowipc.inspection.portability import interoperability
 
     strict = ipc.validate(data, level="strict")

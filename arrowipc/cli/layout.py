@@ -1,27 +1,23 @@
-"""`layout`: what lies where in a source, gathered for a picture of bounded size."""
+"""What lies where in a source: its messages, and the parts of each, gathered in bounded size."""
 
 from __future__ import annotations
 
-import os
-from collections import deque
-from collections.abc import Iterable, Iterator
+from array import array
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-import click
 
 import arrowipc as ipc
 from arrowipc.arguments import printable
-from arrowipc.cli.sources import about, source, target
-from arrowipc.cli.terminal import FILE, Progress, counted, json_option, say_json, say_note, size_text
-from arrowipc.errors import UsageError
+from arrowipc.cli.terminal import counted
+from arrowipc.errors import ArrowIpcError
 from arrowipc.values.preview import shorten, type_text
 
 if TYPE_CHECKING:
     from arrowipc.inspection.message_layout import Located, Node
 
-#: Messages that are drawn with all their parts: the first ones and the last ones.
-FIRST, LAST = 12, 3
-#: Parts of one message, beyond which neighbours are drawn as one; pieces of the strip of the whole source.
+__all__ = ["Anatomy", "Part", "Piece", "anatomy_of", "message_of"]
+
+#: Parts of one message, beyond which neighbours are one; pieces of a source, beyond which they are joined by twos.
 PARTS, PIECES = 300, 500
 
 
@@ -41,91 +37,70 @@ class Part(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """One message, or several that follow each other."""
+    """One message, or several that follow each other, or what a file has around them."""
 
     kind: str
     offset: int
     length: int
     title: str
-    parts: tuple[Part, ...] = ()
-    #: Names of the columns that `Part.column` counts.
-    columns: tuple[str, ...] = ()
+    #: The first message of it, from 0; None: none.
+    message: int | None = None
+    messages: int = 1
 
 
 class Anatomy(NamedTuple):
-    """All that the picture shows."""
+    """What lies where in a source."""
 
-    name: str
-    format: str
     size: int
-    title: str
-    strip: list[Piece]
-    messages: list[Piece]
-    #: How many messages lie between the first and the last ones of `messages`, and where.
-    omitted: int
-    omitted_at: int
+    rows: int
+    batches: int
+    #: Where each message begins.
+    offsets: array[int]
+    #: The whole source.
+    pieces: list[Piece]
+    schema: Any
+    #: Why not all of it is here.
+    error: str | None
 
 
-def anatomy_of(file: str) -> Anatomy:
-    """Go through a source and keep what is drawn of it."""
-    from arrowipc.inspection.message_layout import dictionary_fields, locate_messages
-    from arrowipc.read.sources import first_bytes
+def anatomy_of(buffer: Any, advance: Callable[[int], None] = lambda _: None) -> Anatomy:
+    """Go through the messages in a buffer, as far as they are whole; `advance` is told of bytes."""
+    from arrowipc.inspection.message_layout import locate_messages, outline_of
 
-    data = source(file)
-    is_file = first_bytes(data) == b"ARROW1"
-    outer = list(_frame_of(data)) if is_file else []
-    size = outer[-1].offset + outer[-1].length if outer else 0
-    first: list[Piece] = []
-    last: deque[tuple[Located, int]] = deque(maxlen=LAST)
-    pieces: list[Piece] = []
+    size = len(memoryview(buffer).cast("B"))
+    offsets, pieces = array("q"), []
     schema: Any = None
-    rows = batches = count = end = 0
-    with Progress("reading", _size_of(data)) as progress:
-        for number, located in enumerate(locate_messages(data)):
-            if located.message.kind == "Schema":
-                schema = ipc.read_schema(located.message)
-            elif schema is None and is_file:
-                schema = ipc.read_schema(data)
-            known = {} if schema is None else dictionary_fields(schema)
-            if number < FIRST:
-                first.append(_piece(number, located, schema, known))
-            else:
-                last.append((located, number))
-            found = _plain(number, located)
-            rows += found[1] if located.message.kind == "RecordBatch" else 0
-            batches += located.message.kind == "RecordBatch"
-            pieces.append(found[0])
-            progress.advance(located.metadata_length + located.body_length)
-            count, end = number + 1, max(end, located.offset + located.metadata_length + located.body_length)
-        shown = first + [_piece(number, located, schema, known) for located, number in last]
-    if not is_file:
-        total = _size_of(data) or end
-        outer = [Piece("end marker", end, total - end, "end of the stream")] if total > end else []
-        size = max(total, end)
-    columns = 0 if schema is None else len(schema)
-    title = (
-        f"{counted(rows, 'row')}, {counted(columns, 'column')}, {counted(batches, 'batch', 'batches')}, "
-        f"{counted(count, 'message')}, {size_text(size)}"
-    )
-    omitted = count - len(shown)
-    strip = sorted([*_strip(pieces), *outer], key=lambda piece: piece.offset)
-    name = "standard input" if file == "-" else os.path.basename(file)
-    return Anatomy(name, "file" if is_file else "stream", size, title, strip, shown, omitted, FIRST)
-
-
-def _size_of(data: Any) -> int | None:
+    rows = batches = end = 0
+    error = None
+    outer: list[Piece] = []
     try:
-        return os.path.getsize(data) if isinstance(data, str) else len(data)
-    except (OSError, TypeError):
-        return None
+        outer += _frame_of(buffer)
+        schema = ipc.read_schema(buffer)
+        for number, located in enumerate(locate_messages(buffer)):
+            outline = outline_of(located.message)
+            if located.message.kind == "RecordBatch" and outline is not None:
+                rows, batches = rows + outline.num_rows, batches + 1
+            offsets.append(located.offset)
+            pieces.append(_plain(number, located, outline))
+            if len(pieces) == 2 * PIECES:
+                pieces = [_as_piece(pieces[i : i + 2]) for i in range(0, len(pieces), 2)]
+            end = max(end, located.offset + located.metadata_length + located.body_length)
+            advance(located.metadata_length + located.body_length)
+    except ArrowIpcError as caught:
+        error = printable(str(caught))
+    if size > end and not outer:
+        kind = "end marker" if error is None and size - end <= 8 else "rest"
+        outer.append(Piece(kind, end, size - end, "end of the stream" if kind == "end marker" else "no messages"))
+    return Anatomy(size, rows, batches, offsets, sorted([*pieces, *outer], key=lambda each: each.offset), schema, error)
 
 
-def _frame_of(data: Any) -> Iterator[Piece]:
+def _frame_of(buffer: Any) -> Iterator[Piece]:
     """What a file has around its messages."""
-    from arrowipc.inspection.recover import whole
-    from arrowipc.read.decoders import TAIL_SIZE, footer_range
+    from arrowipc.read.decoders import MAGIC, TAIL_SIZE, footer_range
 
-    view = memoryview(whole(data, True)).cast("B")
+    view = memoryview(buffer).cast("B")
+    if view[: len(MAGIC)] != MAGIC:
+        return
     size = len(view)
     start, length = footer_range(bytes(view[:8]), bytes(view[size - TAIL_SIZE :]), size)
     yield Piece("magic", 0, 8, "ARROW1, padded to 8 bytes")
@@ -135,46 +110,66 @@ def _frame_of(data: Any) -> Iterator[Piece]:
     yield Piece("magic", start + length, TAIL_SIZE, "the footer's size, and ARROW1")
 
 
+def _as_piece(pieces: list[Piece]) -> Piece:
+    """Neighbours as one."""
+    first, last = pieces[0], pieces[-1]
+    kind = first.kind if all(each.kind == first.kind for each in pieces) else "several"
+    count = sum([each.messages for each in pieces])
+    words = f"messages {number:,} to {number + count - 1:,}: {kind}" if (number := first.message) is not None else ""
+    return Piece(kind, first.offset, last.offset + last.length - first.offset, words, number, count)
+
+
 # -- messages ------------------------------------------------------------------------------------------------
 
 
-def _plain(number: int, located: Located) -> tuple[Piece, int]:
-    """A message without its parts, and its rows."""
-    from arrowipc.inspection.message_layout import outline_of
-
-    found = outline_of(located.message)
+def _plain(number: int, located: Located, outline: Any) -> Piece:
+    """A message without its parts."""
     words = [f"message {number:,}: {located.message.kind}"]
-    if found is not None:
-        if found.dictionary_id is not None:
-            words.append(f"{'delta of ' if found.is_delta else ''}dictionary {found.dictionary_id}")
-        words.append(counted(found.num_rows, "value" if found.dictionary_id is not None else "row"))
-        if found.codec is not None:
-            words.append(found.codec)
+    if outline is not None:
+        if outline.dictionary_id is not None:
+            words.append(f"{'delta of ' if outline.is_delta else ''}dictionary {outline.dictionary_id}")
+        words.append(counted(outline.num_rows, "value" if outline.dictionary_id is not None else "row"))
+        if outline.codec is not None:
+            words.append(outline.codec)
     length = located.metadata_length + located.body_length
-    piece = Piece(located.message.kind, located.offset, length, ", ".join(words))
-    return piece, 0 if found is None else found.num_rows
+    return Piece(located.message.kind, located.offset, length, ", ".join(words), number)
 
 
-def _piece(number: int, located: Located, schema: Any, known: dict[int, Any]) -> Piece:
-    """A message with its parts, neighbours joined where there are too many."""
-    from arrowipc.inspection.message_layout import nodes_of, outline_of
+def message_of(buffer: Any, anatomy: Anatomy, number: int) -> dict[str, Any]:
+    """One message with its parts, neighbours joined where there are too many.
 
-    piece, _ = _plain(number, located)
-    start = located.offset
-    head = Part("metadata", start, located.metadata_length, "metadata: schema" if number == 0 else "metadata")
-    found = outline_of(located.message)
-    if found is None or schema is None:
-        body = Part("body", start + head.length, located.body_length, "body")
-        return piece._replace(parts=(head, body) if located.body_length else (head,))
-    fields = schema.fields
-    if found.dictionary_id is not None:
-        name, kind = known.get(found.dictionary_id, ("", None))
-        fields = [] if kind is None else [ipc.Field(name, kind.value_type)]
-    nodes = nodes_of(located.message, fields)
-    body_at = start + located.metadata_length
-    parts = [head, *_with_padding(_buffers(nodes, body_at, found.codec), body_at, located.body_length)]
-    names = tuple([shorten(printable(field.name), 60) for field in fields[:PARTS]])
-    return piece._replace(parts=tuple(_joined(parts)), columns=names)
+    Raises
+    ------
+    FormatError
+        What its metadata says does not fit together.
+    """
+    from arrowipc._core import Source
+    from arrowipc.errors import FormatError
+    from arrowipc.inspection.message_layout import Located, dictionary_fields, nodes_of, outline_of
+    from arrowipc.read.framing import find_message
+
+    start = anatomy.offsets[number]
+    source = Source(memoryview(buffer).cast("B"))
+    if (found := find_message(source, start, schemas=True, there=True)) is None:
+        raise FormatError(f"no message begins at byte {start:,}")
+    _, end, message = found
+    located = Located(start, end - start - message.body_length, message.body_length, message)
+    outline = outline_of(message)
+    parts = [Part("metadata", start, located.metadata_length, f"metadata of a {message.kind} message")]
+    fields: Any = ()
+    body = start + located.metadata_length
+    if outline is None:
+        parts += [Part("body", body, located.body_length, "body")] if located.body_length else []
+    else:
+        fields = anatomy.schema.fields
+        if outline.dictionary_id is not None:
+            name, kind = dictionary_fields(anatomy.schema).get(outline.dictionary_id, ("", None))
+            fields = [] if kind is None else [ipc.Field(name, kind.value_type)]
+        buffers = _buffers(nodes_of(message, fields), body, outline.codec)
+        parts = _joined([*parts, *_with_padding(buffers, body, located.body_length)])
+    names = [shorten(printable(field.name), 60) for field in fields[:PARTS]]
+    piece = _plain(number, located, outline)
+    return {**piece._asdict(), "parts": [part._asdict() for part in parts], "columns": names}
 
 
 def _buffers(nodes: list[Node], body_at: int, codec: str | None) -> Iterator[Part]:
@@ -237,83 +232,3 @@ def _as_one(parts: list[Part]) -> list[Part]:
     columns = [part.column for part in parts if part.column is not None]
     of = f" of columns {columns[0]:,} to {columns[-1]:,}" if columns else ""
     return [Part("several", parts[0].offset, size, f"{counted(len(parts), 'part')}{of}\n{size:,} bytes")]
-
-
-def _strip(pieces: list[Piece]) -> list[Piece]:
-    """The whole source in at most `PIECES` pieces: messages that follow each other are joined."""
-    pieces = sorted(pieces, key=lambda piece: piece.offset)
-    each = -(-len(pieces) // PIECES)
-    if each <= 1:
-        return pieces
-    out = []
-    for i in range(0, len(pieces), each):
-        group = pieces[i : i + each]
-        end = max(piece.offset + piece.length for piece in group)
-        kinds = {piece.kind for piece in group}
-        kind = min(kinds) if len(kinds) == 1 else "several"
-        words = f"{counted(len(group), 'piece')}: {group[0].title} ... {group[-1].title}"
-        out.append(Piece(kind, group[0].offset, end - group[0].offset, words))
-    return out
-
-
-# -- the command ---------------------------------------------------------------------------------------------
-
-
-@click.command()
-@FILE
-@click.option("-o", "--output", metavar="PICTURE", help="A name that ends with .html or .svg.")
-@json_option
-def layout(file: str, output: str | None, as_json: bool) -> None:
-    """Draw the layout of FILE: messages, their metadata, the buffers of columns, padding, compression.
-
-    An HTML page can be zoomed with the wheel and moved with the mouse; it needs nothing else. Of many
-    messages the first and the last are drawn in detail: the picture stays below 2 MB. Without -o it is HTML
-    on standard output.
-
-    JSON: {"name", "format", "size", "strip": [{"kind", "offset", "length", "title"}], "omitted",
-    "messages": [{"kind", "offset", "length", "title", "columns",
-    "parts": [{"role", "offset", "length", "words", "column", "raw_length"}]}]}.
-    """
-    import sys
-
-    if output is not None and not output.lower().endswith((".html", ".htm", ".svg")):
-        raise UsageError(f"the picture is HTML or SVG: {output!r} ends with neither .html nor .svg")
-    if output is None and not as_json and sys.stdout.isatty():
-        raise UsageError("the picture is for a browser: give it a name, -o layout.html")
-    with about(file):
-        found = anatomy_of(file)
-    if as_json:
-        say_json(_document(found))
-        if output is None:
-            return
-    from arrowipc.cli.picture import as_html, as_svg
-
-    text = as_svg(found) if output is not None and output.lower().endswith(".svg") else as_html(found)
-    if output is None:
-        click.echo(text)
-        return
-    with about(output), target(output) as written:
-        written.write(text.encode())
-    if not as_json:
-        say_note(f"written: {output}")
-
-
-def _document(found: Anatomy) -> dict[str, Any]:
-    return {
-        "name": found.name,
-        "format": found.format,
-        "size": found.size,
-        "strip": [
-            {"kind": piece.kind, "offset": piece.offset, "length": piece.length, "title": piece.title}
-            for piece in found.strip
-        ],
-        "omitted": found.omitted,
-        "messages": [
-            {
-                **piece._asdict(),
-                "columns": list(piece.columns),
-                "parts": [part._asdict() for part in piece.parts],
-            }
-            for piece in found.messages
-        ],
-    }

@@ -318,7 +318,7 @@ class _Shown:
             _show(self._file, schema, batches, **self._printing)
             return
         wide = self._printing["wide"]
-        self._needs = _say_table(schema, list(batches), width() if wide is None else wide, self._needs)
+        self._needs = say_table(schema, list(batches), width() if wide is None else wide, self._needs)
 
 
 def _show(
@@ -348,7 +348,7 @@ def _show(
     if not len(schema):
         say_line(f"no columns, {counted(sum(map(len, kept)), 'row')} in the first batches")
         return
-    _say_table(schema, kept, width() if wide is None else wide)
+    say_table(schema, kept, width() if wide is None else wide)
 
 
 def _say_rows(batch: Any) -> None:
@@ -387,7 +387,7 @@ def _fitting(schema: Any, batches: list[Any], room: int, most: int, least: Seque
     return found
 
 
-def _say_table(schema: Any, batches: list[Any], room: int, known: Sequence[int] = ()) -> list[int]:
+def say_table(schema: Any, batches: list[Any], room: int, known: Sequence[int] = ()) -> list[int]:
     """Print rows as a table of the columns that fit into `room` characters (0: all); returns their widths.
 
     Where those are `known`, the rows go on below others, without titles.

@@ -199,10 +199,9 @@ class Survey:
             column.add(values, found.get(name), lambda part: progress.advance(part * share))
 
 
-def survey(file: str) -> Survey:
-    """Read all of a source: its messages for sizes, its batches for values."""
-    data = source(file)
-    with Progress("reading", size_of(file)) as progress:
+def survey(data: Any, size: int | None) -> Survey:
+    """Read all of a source of `size` bytes: its messages for sizes, its batches for values."""
+    with Progress("reading", size) as progress:
         found: Survey | None = None
         for schema, located, batch, size in _parts(data):
             found = Survey(schema) if found is None else found
@@ -258,7 +257,7 @@ def stat(file: str, everything: bool, as_json: bool) -> None:
     "codecs"}]}; bounds as `head --json` spells values.
     """
     with about(file):
-        found = survey(file)
+        found = survey(source(file), size_of(file))
     if as_json:
         say_json(_document(found))
         return
@@ -282,7 +281,7 @@ DROPPED = ("dict", "raw", "type", "share", "max", "min", "stored", "nulls")
 def _say_table(found: Survey, columns: list[Column]) -> None:
     from rich.text import Text
 
-    rows = [_cells(found, column) for column in columns]
+    rows = [cells_of(found, column) for column in columns]
     needs = {title: fit([title, *[row[title] for row in rows]], CELL_WIDTH) + 2 for title in TITLES}
     for title in DROPPED:
         if sum(needs.values()) > width():
@@ -296,7 +295,8 @@ def _say_table(found: Survey, columns: list[Column]) -> None:
     console().print(table)
 
 
-def _cells(found: Survey, column: Column) -> dict[str, str]:
+def cells_of(found: Survey, column: Column) -> dict[str, str]:
+    """What is known of a column, as short texts by the titles of the table."""
     kind = column.field.type
     return {
         "column": shorten(printable(column.field.name), CELL_WIDTH),

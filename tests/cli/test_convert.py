@@ -104,13 +104,13 @@ def test_a_pipe_with_a_name_is_written_to_and_not_replaced(data, tmp_path, kind)
     assert len(written) > ROWS
 
 
-def test_a_picture_has_its_name_when_it_is_complete(data, tmp_path):
-    (tmp_path / "x.svg").write_text("old")
-    assert run("layout", tmp_path / "missing.arrow", "-o", tmp_path / "x.svg").code != 0
-    assert (tmp_path / "x.svg").read_text() == "old"
-    assert run("layout", data / "a.arrow", "-o", tmp_path / "x.svg").code == 0
-    assert (tmp_path / "x.svg").read_text().startswith("<svg")
-    assert [each.name for each in tmp_path.iterdir()] == ["x.svg"]
+def test_a_page_has_its_name_when_it_is_complete(data, tmp_path):
+    (tmp_path / "x.html").write_text("old")
+    assert run("browse", tmp_path / "missing.arrow", "-o", tmp_path / "x.html").code != 0
+    assert (tmp_path / "x.html").read_text() == "old"
+    assert run("browse", data / "a.arrow", "-o", tmp_path / "x.html", "--force").code == 0
+    assert (tmp_path / "x.html").read_text().startswith("<!DOCTYPE html>")
+    assert [each.name for each in tmp_path.iterdir()] == ["x.html"]
 
 
 def test_concatenation_reads_files_streams_and_standard_input(data, tmp_path):
@@ -122,7 +122,7 @@ def test_concatenation_reads_files_streams_and_standard_input(data, tmp_path):
     assert run("head", "-", "--json", input=(data / "a.arrow").read_bytes()).lines[0]["id"] == 0
 
 
-@pytest.mark.parametrize("command", ["head", "stat", "layout", "check"])
+@pytest.mark.parametrize("command", ["head", "stat", "browse", "check"])
 def test_standard_input_may_be_a_pipe_or_a_file(data, command):
     for name in ("a.arrow", "a.arrows"):
         found = [
@@ -131,7 +131,7 @@ def test_standard_input_may_be_a_pipe_or_a_file(data, command):
         ]
         assert [each.code for each in found] == [0, 0]
         assert [each.err for each in found] == ["", ""]
-        assert len(found[0].out) == len(found[1].out) > 0 or command == "layout"
+        assert len(found[0].out) == len(found[1].out) > 0
 
 
 def test_what_cannot_be_read_to_its_end_leaves_the_old_target(data, tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -59,7 +58,7 @@ def test_help_lists_every_command_and_every_exit_code_without_loading_them():
         "head",
         "stat",
         "messages",
-        "layout",
+        "browse",
         "check",
         "convert",
         "recover",
@@ -99,7 +98,7 @@ def test_without_its_packages_the_command_says_what_to_install():
         (["head", "no/such/file"], 3, "no/such/file: No such file or directory"),
         (["head", "a.arrow", "-c", "nothing"], 2, "nothing"),
         (["cat", "-", "-"], 2, "only once"),
-        (["layout", "a.arrow", "-o", "a.png"], 2, "neither .html nor .svg"),
+        (["browse", "a.arrow", "-o", "a.png"], 2, "does not end with .html"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
@@ -199,9 +198,10 @@ def test_stat_tells_on_stderr_how_far_it_is(tmp_path):
         writer.write({"x": np.arange(3), "y": ["a", "b", None]})
     code = (
         "import sys, threading; from arrowipc.cli.stat import Progress, survey\n"
+        "from arrowipc.cli.sources import size_of\n"
         "steps = []\n"
         "Progress.advance = lambda self, amount=1: steps.append(amount / self._total)\n"
-        "survey(sys.argv[1]); print(len(steps), sum(steps))"
+        "survey(sys.argv[1], size_of(sys.argv[1])); print(len(steps), sum(steps))"
     )
     for name in ("n.arrow", "n.arrows"):
         if name == "n.arrows":
@@ -341,81 +341,7 @@ def test_a_reader_that_goes_ends_the_command_quietly(data):
     assert (gone.returncode, gone.stderr) == (141, "")
 
 
-def test_layout_is_one_page_of_bounded_size_for_any_number_of_messages(data, tmp_path):
-    schema = ipc.Schema([field("x", int32())])
-    batch = ipc.RecordBatch.from_pydict({"x": [1, None]}, schema)
-    with ipc.new_file(tmp_path / "many.arrow", schema, durable=False) as writer:
-        for _ in range(20_000):
-            writer.write_batch(batch)
-    names = [f"column {i}" for i in range(3_000)]
-    wide = ipc.Schema([field(name, int32()) for name in names])
-    with ipc.new_stream(tmp_path / "wide.arrows", wide, durable=False) as writer:
-        writer.write({name: [1] for name in names})
-    for source in (data / "a.arrow", tmp_path / "many.arrow", tmp_path / "wide.arrows"):
-        page = tmp_path / "page.html"
-        assert run("layout", source, "-o", page).code == 0
-        text = page.read_text()
-        assert text.startswith("<!DOCTYPE html>")
-        assert len(text) < 1_000_000
-        assert "http" not in text.replace("http://www.w3.org/2000/svg", "")  # nothing is loaded
-
-
-#: What a reader of the page does with a wheel and a pointer; the page says in its title what it then shows.
-GESTURES = """<script>
-const picture = document.querySelector("svg"), box = picture.getBoundingClientRect();
-const shown = [picture.getAttribute("viewBox")];
-const at = {clientX: box.x + 300, clientY: box.y + 60, pointerId: 1, bubbles: true, cancelable: true};
-const tell = event => { picture.dispatchEvent(event); shown.push(picture.getAttribute("viewBox")); };
-picture.setPointerCapture = () => {};
-tell(new WheelEvent("wheel", {...at, deltaY: -300}));
-picture.dispatchEvent(new PointerEvent("pointerdown", at));
-tell(new PointerEvent("pointermove", {...at, clientX: at.clientX + 50}));
-picture.dispatchEvent(new PointerEvent("pointerup", at));
-tell(new MouseEvent("dblclick", at));
-document.title = shown.join(" | ");
-</script>"""
-
-
-@pytest.mark.nosanitize  # the browser's own allocator
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs a browser: chromium")
-def test_a_browser_zooms_and_moves_the_layout(data, tmp_path):
-    page = tmp_path / "page.html"
-    assert run("layout", data / "a.arrow", "-o", page).code == 0
-    page.write_text(page.read_text() + GESTURES)
-    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}"]
-    done = subprocess.run(
-        [*command, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=120, check=True
-    )
-    title = re.search("<title>(.*?)</title>", done.stdout)
-    assert title, done.stdout[:300]
-    first, zoomed, moved, last = [[float(x) for x in part.split()] for part in title[1].split(" | ")]
-    assert zoomed[2] < first[2]
-    assert zoomed[3] < first[3]
-    assert moved[0] < zoomed[0]
-    assert moved[1:] == zoomed[1:]
-    assert last == first
-
-
-def test_layout_accounts_for_every_byte(data, tmp_path):
-    from xml.etree import ElementTree
-
-    found = run("layout", data / "a.arrow", "--json").json
-    at = 0
-    for piece in found["strip"]:
-        assert piece["offset"] == at
-        at += piece["length"]
-    assert at == found["size"] == (data / "a.arrow").stat().st_size
-    for message in found["messages"]:
-        at = message["offset"]
-        for part in message["parts"]:
-            assert part["offset"] == at
-            at += part["length"]
-        assert at == message["offset"] + message["length"]
-    run("layout", data / "a.arrow", "-o", tmp_path / "a.svg")
-    ElementTree.parse(tmp_path / "a.svg")
-
-
-@pytest.mark.parametrize("command", ["schema", "head", "stat", "messages", "check", "layout"])
+@pytest.mark.parametrize("command", ["schema", "head", "stat", "messages", "check", "browse"])
 def test_nothing_is_something_too(tmp_path, command):
     with ipc.new_file(tmp_path / "no columns.arrow", ipc.Schema([])):
         pass

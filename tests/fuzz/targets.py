@@ -13,6 +13,7 @@ import functools
 import gc
 import io
 import itertools
+import json
 import pickle
 import random
 import socket
@@ -32,6 +33,8 @@ from helpers.variants import extension_streams
 import arrowipc as ipc
 from arrowipc import Limits, aio, types
 from arrowipc.cdata.import_array import array_from, batch_from, live_imports, schema_from, stream_from
+from arrowipc.cli.browse_page import Browsed
+from arrowipc.cli.terminal import json_text
 from arrowipc.columns.pruning import OPERATORS, Pruner
 from arrowipc.columns.variant import Names, variant_value
 from arrowipc.dissociated.client import Client, ClientStream
@@ -395,6 +398,21 @@ def anatomy(data: bytes, chance: random.Random) -> None:
         if found is not None and found.dictionary_id is None and schema is not None:
             nodes = nodes_of(located.message, schema.fields)
             assert sum(len(each.buffers) for each in nodes) <= len(found.buffers)
+
+
+@target("browse", corpus.files, corpus.streams)
+def browse(data: bytes, chance: random.Random) -> None:
+    """What the command line shows of a source: documents, and nothing that could drive a terminal or a browser."""
+    found = Browsed("x", data, FEW)
+    for _ in range(3):
+        start = chance.choice((0, 1, 5, 10**6, 10**18 - 1))
+        parts = [found.tried(found.rows, start=start, column=chance.choice((0, 1, 10**6))), found.first_screen()]
+        parts += [found.tried(found.layout)]
+        parts += [found.tried(part, start=start) for part in (found.message, found.batches)]
+        text = json_text(parts)
+        assert text.isprintable()
+        assert len(text) < 4_000_000
+        assert json.loads(text) == json.loads(json.dumps(parts))
 
 
 @target("json", corpus.documents)

@@ -16,7 +16,7 @@ pytest.importorskip("rich")
 
 HERE = Path(__file__).parents[1]
 REGRESSIONS = sorted((HERE / "regressions").glob("*.bin"))
-COMMANDS = ("schema", "head", "stat", "messages", "layout", "check", "recover", "diff", "cat", "convert")
+COMMANDS = ("schema", "head", "stat", "messages", "browse", "check", "recover", "diff", "cat", "convert")
 
 
 def seeds() -> list[bytes]:
@@ -75,7 +75,7 @@ def words_of(capfd, command: str, path: Path, folder: Path) -> tuple[int, str]:
     from arrowipc.cli import main
 
     rest = {
-        "layout": ["-o", str(folder / "x.svg")],
+        "browse": ["--force", "-o", str(folder / "x.html")],
         "diff": [str(path)],
         "cat": ["--force", "-o", str(folder / "x.arrow")],
         "convert": ["--force", str(folder / "y.arrow"), "--dictionary", "*"],

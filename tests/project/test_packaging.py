@@ -56,9 +56,9 @@ def test_every_compiled_module_has_a_stub() -> None:
 
 def test_the_wheel_holds_what_runs_and_what_type_checkers_read() -> None:
     suffixes = {path.suffix for path in installed_files() if path.name != "py.typed"}
-    assert suffixes <= {".py", ".pyi", ".so", ".jar"}
+    assert suffixes <= {".py", ".pyi", ".so", ".jar", ".html"}
     assert (PACKAGE / "py.typed").is_file()
-    texts = {".py", ".pyi"}
+    texts = {".py", ".pyi", ".html"}
     names = {path.relative_to(PACKAGE) for path in installed_files() if path.suffix in texts}
     checkout = ROOT / "arrowipc"
     sources = {path.relative_to(checkout) for path in checkout.rglob("*") if path.suffix in texts}

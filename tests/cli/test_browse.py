@@ -1,0 +1,373 @@
+"""`browse`: one page, from a server of this machine or by itself, in a real browser; and the view in a terminal."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.in_process import run
+from helpers.terminal import COMMAND, environment, on_terminal
+
+import arrowipc as ipc
+from arrowipc.types import dictionary, field, int32, int64, list_, utf8
+
+pytest.importorskip("click")
+pytest.importorskip("rich")
+
+in_a_browser = pytest.mark.skipif(shutil.which("chromium") is None, reason="needs a browser: chromium")
+PICTURES = Path(__file__).resolve().parents[2] / "build/browse"
+EVIL = "</script><script>window.hit=1</script><img src=x onerror='window.hit=1'>\u202e"
+LEGENDS = "[...panel.querySelectorAll('.legend')].map(each => [...each.children].map(li => li.innerText))"
+SCHEMA = ipc.Schema(
+    [field("id", int64()), field(EVIL, dictionary(int32(), utf8())), field("tags", list_(utf8())), field("n", int32())]
+)
+
+
+def columns(start: int, count: int) -> dict[str, list[Any]]:
+    numbers = range(start, start + count)
+    tags = [["new", EVIL][: i % 3] for i in numbers]
+    return {"id": list(numbers), EVIL: [EVIL if i % 2 else None for i in numbers], "tags": tags, "n": [7] * count}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A compressed file, a stream, a damaged and a torn one."""
+    folder = tmp_path_factory.mktemp("browse")
+    for name, begin, codec in (("a.arrow", ipc.new_file, "zstd"), ("a.arrows", ipc.new_stream, None)):
+        with begin(folder / name, SCHEMA, compression=codec) as writer:
+            for start in range(0, 2000, 500):
+                writer.write(columns(start, 500))
+    whole = bytearray((folder / "a.arrows").read_bytes())
+    (folder / "torn.arrows").write_bytes(whole[: len(whole) * 3 // 4])
+    at = whole.index((600).to_bytes(8, "little"))  # within the second batch; its list offsets are behind
+    whole[at + 4000 : at + 12000] = b"\xff" * 8000
+    (folder / "bad.arrows").write_bytes(whole)
+    (folder / "torn.arrow").write_bytes((folder / "a.arrow").read_bytes()[:-100])
+    return folder
+
+
+def embedded(page: Path) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text(), re.DOTALL)
+    assert found
+    return json.loads(found[1])
+
+
+# -- the page by itself --------------------------------------------------------------------------------------
+
+
+def test_a_page_is_of_bounded_size_for_any_number_of_messages_and_columns(data, tmp_path):
+    batch = ipc.RecordBatch.from_pydict({"x": [1, None]}, ipc.Schema([field("x", int32())]))
+    with ipc.new_file(tmp_path / "many.arrow", batch.schema, durable=False) as writer:
+        for _ in range(20_000):
+            writer.write_batch(batch)
+    names = [f"column {i} " + "x" * 300 for i in range(3000)]
+    wide = ipc.Schema([field(name, utf8()) for name in names])
+    with ipc.new_stream(tmp_path / "wide.arrows", wide, durable=False) as writer:
+        writer.write({name: ["long text " * 30] * 100 for name in names})
+    for source in (data / "a.arrow", tmp_path / "many.arrow", tmp_path / "wide.arrows", data / "torn.arrows"):
+        page = tmp_path / "page.html"
+        done = run("browse", source, "-o", page, "--force")
+        assert (done.code, done.err) == (0, f"written: {page}\n")
+        text = page.read_text()
+        assert text.startswith("<!DOCTYPE html>")
+        assert len(text) < 3_000_000
+        assert "http:" not in text  # nothing is loaded from elsewhere
+        assert "https:" not in text
+        found = embedded(page)
+        assert found["overview"]["name"] == source.name
+        assert len(found["layout"]["pieces"]) <= 1004
+
+
+@pytest.mark.parametrize("name", ["a.arrow", "a.arrows", "torn.arrow", "torn.arrows"])
+def test_the_layout_accounts_for_every_byte(data, name):
+    found = run("browse", data / name, "--json").json
+    pieces = found["layout"]["pieces"]
+    at = 0
+    for piece in pieces:
+        assert piece["offset"] == at
+        at += piece["length"]
+    assert at == found["overview"]["size"] == (data / name).stat().st_size
+    for message in found["message"].values():
+        at = message["offset"]
+        for part in message["parts"]:
+            assert part["offset"] == at
+            at += part["length"]
+        assert at == message["offset"] + message["length"]
+    assert ("error" in found["layout"] and found["layout"]["error"] is not None) == name.startswith("torn")
+
+
+def test_joined_pieces_count_every_message(tmp_path):
+    from arrowipc.cli.layout import PIECES, anatomy_of
+
+    batch = ipc.RecordBatch.from_pydict({"x": [1]})
+    for count in (0, 1, PIECES, 2 * PIECES - 2, 2 * PIECES - 1, 5000):
+        found = anatomy_of(batch.schema.serialize() + batch.serialize() * count)
+        assert len(found.pieces) <= 2 * PIECES
+        assert sum(each.messages for each in found.pieces) == count + 1 == len(found.offsets)
+        assert found.pieces[0].message == 0
+        assert (found.rows, found.batches, found.error) == (count, count, None)
+
+
+def test_a_page_tells_rows_statistics_and_faults(data):
+    found = run("browse", data / "a.arrow", "--json").json
+    first, last = found["rows"]
+    assert (first["start"], first["total"], len(first["rows"])) == (0, 2000, 100)
+    assert last["rows"][-1][0] == "1999"
+    assert first["rows"][0][1] is None
+    assert found["statistics"]["rows"][0][:5] == ["id", "int64", "-", "0", "1999"]
+    assert found["faults"]["verdict"] == "good"
+    bad = run("browse", data / "bad.arrows", "--json").json
+    assert bad["faults"]["verdict"] == "bad"
+    assert bad["faults"]["damage"]
+    torn = run("browse", data / "torn.arrow", "--json").json
+    assert torn["overview"]["error"]
+    assert torn["rows"][0]["rows"][0][0] == "0"
+
+
+def test_what_is_no_arrow_data_is_no_page(tmp_path):
+    (tmp_path / "x.csv").write_text("a,b\n")
+    done = run("browse", tmp_path / "x.csv", "-o", tmp_path / "x.html")
+    assert (done.code, "CSV" in done.err) == (1, True)
+    assert not (tmp_path / "x.html").exists()
+    (tmp_path / "x.html").write_text("mine")
+    assert run("browse", tmp_path / "x.csv", "-o", tmp_path / "x.html").code == 2
+
+
+# -- the server ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def live(data: Path) -> Iterator[tuple[int, str]]:
+    """Port and token of a server."""
+    with _serving(data / "a.arrow") as found:
+        yield found
+
+
+class _serving:
+    def __init__(self, path: Path) -> None:
+        self._command = [*COMMAND, "browse", str(path), "--serve"]
+
+    def __enter__(self) -> tuple[int, str]:
+        self.process = subprocess.Popen(self._command, stdout=subprocess.PIPE, text=True, env=environment())
+        assert self.process.stdout is not None
+        found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/([\w-]{32})/\n", self.process.stdout.readline())
+        assert found
+        return int(found[1]), found[2]
+
+    def __exit__(self, *_: object) -> None:
+        self.process.send_signal(signal.SIGINT)
+        assert self.process.wait(30) == 130
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+def asked(port: int, path: str, **headers: str) -> tuple[int, str, str | None]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode(), answer.headers["X-Frame-Options"]
+    finally:
+        connection.close()
+
+
+def test_only_who_knows_the_token_and_comes_from_here_is_served(live):
+    port, token = live
+    assert asked(port, f"/{token}/")[0] == 200
+    assert asked(port, f"/{token}/")[2] == "DENY"
+    for path in ("/", "//", "/x/", f"/{token[:-1]}/", f"/{token}x/rows", f"/x/{token}/", "/%00/", f"/{token}/schema"):
+        assert asked(port, path)[0] == 404, path
+    for host in ("evil.example", f"evil.example:{port}", "127.0.0.1", ""):
+        assert asked(port, f"/{token}/", Host=host)[0] == 404
+    assert asked(port, f"/{token}/", Host=f"localhost:{port}")[0] == 200
+
+
+def test_parts_are_sent_on_demand_and_wild_numbers_are_answered(live):
+    port, token = live
+
+    def part(question: str) -> dict[str, Any]:
+        code, text, _ = asked(port, f"/{token}/{question}")
+        assert code == 200
+        return json.loads(text)
+
+    assert [row[0] for row in part("rows?start=1500")["rows"]] == [str(i) for i in range(1500, 1600)]
+    assert part("rows?start=1999")["rows"][0][0] == "1999"
+    assert len(part("rows?start=999999999999999999")["rows"]) == 1
+    assert part("rows?start=0&column=2")["rows"][0] == ["[]", "7"]
+    assert part("rows?start=-5&column=x&validate=1")["start"] == 0
+    assert part("rows?column=999999999")["rows"][0] == []
+    assert part("message?start=2")["kind"] == "RecordBatch"
+    assert "error" in part("message?start=999")
+    assert part("batches?start=999")["batches"] == []
+    assert part("layout?start=3")["messages"] == 6
+    assert part("faults")["verdict"] == "good"
+    assert part("statistics")["rows"][0][0] == "id"
+
+
+# -- large sources -------------------------------------------------------------------------------------------
+
+
+class Sparse:
+    """A file in which zeros take no room."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("wb", buffering=0)
+
+    def write(self, data: Any) -> int:
+        size = memoryview(data).nbytes
+        if size > 1 << 20:
+            self._file.seek(size, 1)
+        else:
+            self._file.write(data)
+        return size
+
+    def close(self) -> None:
+        self._file.truncate(self._file.tell())
+        self._file.close()
+
+
+@pytest.mark.nosanitize
+@pytest.mark.parametrize("begin", [ipc.new_file, ipc.new_stream])
+def test_the_first_screen_of_ten_gigabytes_needs_the_first_rows_only(tmp_path, begin):
+    from arrowipc.cli.browse_page import Browsed, page_of
+    from arrowipc.inspection.recover import whole
+
+    path = tmp_path / "large"
+    schema = ipc.Schema([field("x", int64()), field("y", int64())])
+    zeros = np.zeros(6_250_000, np.int64)
+    batch = ipc.RecordBatch.from_pydict({"x": zeros, "y": zeros}, schema)
+    sink = Sparse(path)
+    with begin(sink, schema) as writer:
+        for _ in range(100):
+            writer.write_batch(batch)
+    sink.close()
+    assert path.stat().st_size > 10_000_000_000
+    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_minflt, time.perf_counter()
+    found = Browsed("large", whole(str(path), True))
+    page = page_of({**found.first_screen(), "live": True})
+    print(f"first screen: {time.perf_counter() - began:.3f} s")  # shown by -s; decides nothing
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < 5_000  # of 2.4 million pages
+    assert '"small": false' in page
+    assert len(found.first_screen()["rows"][0]["rows"]) == 100
+    assert found.rows(start=500_000_000)["rows"][0] == ["0", "0"]
+    assert found.layout()["messages"] == 101
+
+
+# -- in a browser --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    from helpers.browser import browser
+
+    pytest.importorskip("aiohttp")
+    with browser(tmp_path_factory.mktemp("profile")) as found:
+        found.send("Page.enable")
+        yield found
+
+
+def shows(page: Any, view: str) -> None:
+    page.until(f"panel.getAttribute('aria-busy') === 'false' && state.view === {view!r} && panel.children.length")
+
+
+@in_a_browser
+@pytest.mark.nosanitize
+class TestInABrowser:
+    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    @pytest.mark.parametrize("width", [400, 1280, 1920])
+    def test_every_view_fits_and_nothing_of_the_data_runs(self, page, data, tmp_path, width, scheme):
+        run("browse", data / "a.arrow", "-o", tmp_path / "a.html")
+        page.look(width, 800, scheme)
+        page.open((tmp_path / "a.html").as_uri())
+        assert page.run("document.documentElement.dataset.theme") == scheme
+        for number, view in enumerate(("Rows", "Columns", "Batches", "Layout", "Faults"), 1):
+            page.press(str(number))
+            shows(page, view)
+            assert page.run("document.documentElement.scrollWidth - innerWidth") <= 0, view
+            assert page.run("window.hit === undefined && document.querySelector('img') === null")
+            page.picture(PICTURES / f"{view}-{width}-{scheme}.png")
+
+    def test_the_policy_of_the_page_lets_no_other_code_run(self, page, data, tmp_path):
+        run("browse", data / "a.arrow", "-o", tmp_path / "a.html")
+        text = (tmp_path / "a.html").read_text()
+        assert "</body>" in text
+        (tmp_path / "a.html").write_text(text.replace("</body>", "<script>window.hit = 1</script></body>"))
+        page.open((tmp_path / "a.html").as_uri())
+        shows(page, "Rows")
+        assert page.run("window.hit === undefined")
+
+    def test_legends_show_the_kinds_that_occur_and_no_others(self, page, data, tmp_path):
+        run("browse", data / "a.arrows", "-o", tmp_path / "a.html")
+        page.open((tmp_path / "a.html").as_uri())
+        page.press("4")
+        shows(page, "Layout")
+        legends = page.run(LEGENDS)
+        assert legends[0] == ["Schema", "DictionaryBatch", "RecordBatch", "end marker"]
+        assert set(legends[1]) == {"metadata", "data", "validity", "offsets", "indices", "padding"}
+
+    def test_keys_reach_everything(self, page, data, tmp_path):
+        with _serving(data / "a.arrows") as (port, token):
+            page.open(f"http://127.0.0.1:{port}/{token}/")
+            shows(page, "Rows")
+            first = "panel.querySelector('tbody td').innerText"
+            page.until("panel.innerText.includes('of 2,000')")
+            for key, row in (("n", "100"), ("End", "1,900"), ("p", "1,800"), ("Home", "0")):
+                page.press(key)
+                page.until(f"{first} === {row!r}")
+            page.press("g")
+            page.until("document.activeElement.id === 'go'")
+            page.run("{ const box = document.activeElement; box.value = 1234; box.onchange({target: box}); }")
+            page.until(f"{first} === '1,234'")
+            page.run("document.activeElement.blur()")
+            page.press("/")
+            page.until("document.activeElement.id === 'filter'")
+            page.run("{ const box = document.activeElement; box.value = 'TAG'; box.oninput({target: box}); }")
+            assert page.run("panel.querySelectorAll('tbody tr').length") == 1
+            page.run("document.activeElement.blur()")
+            page.press("4")
+            shows(page, "Layout")
+            page.run("document.getElementById('The-whole-source').focus()")
+            title = page.run("panel.querySelectorAll('h2')[1].innerText")
+            page.press("ArrowRight")
+            page.until(f"panel.querySelectorAll('h2')[1].innerText !== {title!r}")
+            assert page.run("document.activeElement.id") == "The-whole-source"
+            theme = page.run("document.documentElement.dataset.theme")
+            page.press("d")
+            assert page.run("document.documentElement.dataset.theme") != theme
+        page.press("3")  # the command has ended: what is not known yet is an error, not a blank page
+        page.until("panel.innerText.includes('has ended') || panel.querySelector('tbody tr')")
+
+    def test_a_damaged_source_opens_at_its_faults(self, page, data, tmp_path):
+        run("browse", data / "torn.arrow", "-o", tmp_path / "t.html")
+        page.open((tmp_path / "t.html").as_uri())
+        shows(page, "Faults")
+        assert "cut short" in page.run("panel.innerText")
+        page.press("1")
+        shows(page, "Rows")
+        assert page.run("panel.querySelector('tbody td').innerText") == "0"
+
+
+# -- in a terminal -------------------------------------------------------------------------------------------
+
+
+def test_the_view_in_a_terminal_or_a_pipe_has_the_same(data):
+    text = run("browse", data / "a.arrow").out
+    assert "2,000 rows, 4 columns, 4 batches, 6 messages" in text
+    assert re.search(r"^[ASdF#e]+$", text, re.MULTILINE)
+    assert re.search(r"^  # RecordBatch +4 ", text, re.MULTILINE)
+    assert "Dictionary" in text
+    assert "int64" in text
+    assert "cut short" in run("browse", data / "torn.arrow").out
+    shown = on_terminal("browse", data / "a.arrow", "--terminal", columns=60, PAGER="cat").out
+    assert "2,000 rows" in shown
