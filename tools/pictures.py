@@ -42,7 +42,7 @@ def trips(path: Path) -> None:
 
 def page_of_layout(folder: Path) -> Path:
     page = folder / "layout.html"
-    command = [sys.executable, "-P", "-m", "arrowipc", "layout", str(folder / "trips.arrow"), "-o", str(page)]
+    command = [sys.executable, "-P", "-m", "arrowipc", "browse", str(folder / "trips.arrow"), "-o", str(page)]
     subprocess.run(command, check=True)
     return page
 
@@ -54,13 +54,15 @@ def page_of_notebook(folder: Path) -> Path:
     return page
 
 
-def take(browser: Browser, page: Path, name: str, element: str, width: int, height: int) -> None:
-    """Take one picture of an element of a page per colour scheme."""
+def take(browser: Browser, page: Path, name: str, width: int, height: int, key: str = "") -> None:
+    """Take one picture of a page, after a key where one is named, per colour scheme."""
     for scheme in SCHEMES:
         view = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
         view.goto(page.as_uri())
+        if key:
+            view.keyboard.press(key)
         view.wait_for_timeout(300)
-        view.locator(element).first.screenshot(path=TARGET / f"{name}-{scheme}.png")
+        view.locator("body").screenshot(path=TARGET / f"{name}-{scheme}.png")
         view.close()
 
 
@@ -71,8 +73,8 @@ def main() -> None:
         trips(folder / "trips.arrow")
         path = sys.argv[1] if len(sys.argv) > 1 else None
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        take(browser, page_of_layout(folder), "layout", "svg", 1000, 500)
-        take(browser, page_of_notebook(folder), "notebook", "body", 720, 620)
+        take(browser, page_of_layout(folder), "layout", 1280, 620, "4")
+        take(browser, page_of_notebook(folder), "notebook", 720, 620)
         browser.close()
 
 
