@@ -96,7 +96,7 @@ class Files:
                 part = batches[number * len(batches) // count : (number + 1) * len(batches) // count]
                 path = folder / kind / f"part-{number:05}.{kind}"
                 if kind in ARROW:
-                    with ipc.new_file(path, compression=codec, statistics=["id"]) as writer:
+                    with ipc.new_file(path, compression=codec, statistics=[part[0].schema.names[0]]) as writer:
                         for batch in part:
                             writer.write(batch)
                 else:
