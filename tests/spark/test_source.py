@@ -353,13 +353,19 @@ def test_options_belong_to_what_heeds_them(tmp_path: Path, asked: str) -> None:
     known = {name for kind in ("read", "readStream") for name in OPTIONS[kind]}
     known = known if asked == "schema" else set(OPTIONS[asked])
     values = {"format": "file", "compression": "zstd", "compressionLevel": "3", "mode": "failfast"}
-    values |= {"engine": "python", "validate": "full", "nanoseconds": "truncate", "unsupported": "error", "columns": "id"}
+    values |= {
+        "engine": "python",
+        "validate": "full",
+        "nanoseconds": "truncate",
+        "unsupported": "error",
+        "columns": "id",
+    }
     values |= dict.fromkeys(
         ("recover", "describe", "pushFilters", "ignoreMissingFiles", "statistics", "extensions"), "true"
     )
     values |= dict.fromkeys(("mergeSchema", "withMetadata", "ignoreCorruptFiles", "recursiveFileLookup"), "true")
     values |= {"modifiedAfter": "2000-01-01T00:00:00Z", "modifiedBefore": "2100-01-01T00:00:00Z", "timeZone": "UTC"}
-    values |= {"basePath": str(tmp_path), "filter": '[["id", "=", 1]]', "partitionBy": "id"}
+    values |= {"engine": "python", "basePath": str(tmp_path), "filter": '[["id", "=", 1]]', "partitionBy": "id"}
     values |= {"dictionaryColumns": "tag", "pathGlobFilter": "*", "paths": json.dumps([str(tmp_path)])}
     for name in sorted({name for names in OPTIONS.values() for name in names} - {"path"}):
         options = {"path": str(tmp_path), "storage.anon": "true", name.lower(): values.get(name, "1")}
