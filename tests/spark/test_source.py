@@ -353,13 +353,7 @@ def test_options_belong_to_what_heeds_them(tmp_path: Path, asked: str) -> None:
     known = {name for kind in ("read", "readStream") for name in OPTIONS[kind]}
     known = known if asked == "schema" else set(OPTIONS[asked])
     values = {"format": "file", "compression": "zstd", "compressionLevel": "3", "mode": "failfast"}
-    values |= {
-        "engine": "python",
-        "validate": "full",
-        "nanoseconds": "truncate",
-        "unsupported": "error",
-        "columns": "id",
-    }
+    values |= {"validate": "full", "nanoseconds": "truncate", "unsupported": "error", "columns": "id"}
     values |= dict.fromkeys(
         ("recover", "describe", "pushFilters", "ignoreMissingFiles", "statistics", "extensions"), "true"
     )
