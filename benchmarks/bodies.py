@@ -1,14 +1,15 @@
 """The processes that serve bodies to `benchmarks.dissociated`, one per way of sending.
 
 Run as a script with the way, the transport, the bytes of a body, a folder for sockets and the options of the
-transport: prints where it listens, as JSON, and ends when its input does. A request names how many bodies are
-wanted.
+transport: prints where it listens, as JSON, and the seconds of processor time so far for each line of its input; it
+ends when that does. A request names how many bodies are wanted.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import socket
 import struct
 import sys
@@ -28,6 +29,11 @@ def column(size: int) -> Any:
     return np.arange(size // 8)
 
 
+def columns(size: int, options: dict[str, Any]) -> dict[str, Any]:
+    """Return one column of `size` bytes, or as many as the options say."""
+    return {f"x{i}": column(size) for i in range(options.pop("columns", 1))}
+
+
 @contextmanager
 def dissociated(transport: str, size: int, folder: str, options: dict[str, Any]) -> Iterator[Any]:
     """Serve with arrowipc."""
@@ -35,8 +41,9 @@ def dissociated(transport: str, size: int, folder: str, options: dict[str, Any])
     from arrowipc.dissociated import Server
     from arrowipc.types import field, int64
 
-    schema = arrowipc.Schema([field("x", int64())])
-    batch = arrowipc.RecordBatch.from_pydict({"x": column(size)}, schema)
+    data = columns(size, options)
+    schema = arrowipc.Schema([field(name, int64()) for name in data])
+    batch = arrowipc.RecordBatch.from_pydict(data, schema)
 
     def find(ident: bytes) -> Any:
         return [batch] * int(ident)
@@ -52,7 +59,7 @@ def flight(transport: str, size: int, folder: str, options: dict[str, Any]) -> I
     import pyarrow as pa
     import pyarrow.flight as fl
 
-    batch = pa.record_batch({"x": column(size)})
+    batch = pa.record_batch(columns(size, options))
 
     class Bodies(fl.FlightServerBase):  # type: ignore[misc, unused-ignore]
         def do_get(self, context: Any, ticket: Any) -> Any:
@@ -98,7 +105,14 @@ def main(kind: str, transport: str, size: int, folder: str, options: str) -> Non
     way = {"arrowipc": dissociated, "flight": flight, "plain": plain}[kind]
     with way(transport, size, folder, json.loads(options)) as where:
         print(json.dumps(where), flush=True)
-        sys.stdin.read()
+        for _ in sys.stdin:
+            print(processor_time(), flush=True)
+
+
+def processor_time() -> float:
+    """Return the seconds that all threads of this process have had so far."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
 
 
 if __name__ == "__main__":

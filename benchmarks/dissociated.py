@@ -7,7 +7,8 @@ Each server is a process of its own. Measured in the client:
   bytes, in one stretch of memory that is used again and again ("warm"), or a new one for each body ("fresh").
   "memcpy" copies as many bytes between warm memory of one process.
 * Latency: a request for one body of 1 KiB, answered, over a connection that stands; "connecting" opens one.
-* 1 KiB bodies, per batch: one stream of many.
+* 1 KiB bodies, per batch: one stream of many; also the processor time of the client alone.
+* 1,000 columns x 100 rows: the processor time of the server.
 * shm: the bodies lie in shared memory and all messages have come before the clock starts; what counts is to
   make batches of them. They have 1 MiB each, because their size makes no difference then; the first pays for
   the map. A stream of 64 MiB bodies is measured like the others.
@@ -40,7 +41,7 @@ from arrowipc.dissociated.connection import Deadline, wait
 from arrowipc.dissociated.memory.address_pairs import Pairs
 from arrowipc.dissociated.protocol import Incoming
 from arrowipc.read.framing import message_of
-from benchmarks.bodies import REQUEST
+from benchmarks.bodies import REQUEST, processor_time
 from benchmarks.harness import Case, Run, Scale
 from benchmarks.writes import warm
 
@@ -92,6 +93,15 @@ def served(
     kind: str, transport: str, size: int, lanes: str = "", options: dict[str, Any] | None = None
 ) -> Iterator[Any]:
     """Start a server in a process of its own; returns where it is."""
+    with started(kind, transport, size, lanes, options) as (where, _):
+        yield where
+
+
+@contextlib.contextmanager
+def started(
+    kind: str, transport: str, size: int, lanes: str = "", options: dict[str, Any] | None = None
+) -> Iterator[tuple[Any, Callable[[], float]]]:
+    """Start a server in a process of its own; returns where it is, and what tells its processor time."""
     script = str(Path(__file__).with_name("bodies.py"))
     run = "import runpy, sys; sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name='__main__')"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -105,8 +115,15 @@ def served(
         ) as process:
             assert process.stdin is not None
             assert process.stdout is not None
+            told, answers = process.stdin, process.stdout
+
+            def used() -> float:
+                told.write(b"\n")
+                told.flush()
+                return float(answers.readline())
+
             try:
-                yield json.loads(process.stdout.readline())
+                yield json.loads(answers.readline()), used
             finally:
                 process.stdin.close()
                 try:
@@ -199,6 +216,7 @@ def cases(scale: Scale) -> Iterator[Case]:
     for transport in ("unix",) if tiny else ("tcp", "unix"):
         yield from throughput(transport, body, count)
         yield from small(transport, scale.size(2000, 20))
+        yield from wide(transport, scale.size(100, 2))
     if there("shm"):
         yield from attached(scale.size(1 << 20, 1 << 16), scale.size(200, 2))
         yield from handed_over(body, count)
@@ -285,6 +303,48 @@ def small(transport: str, count: int) -> Iterator[Case]:
                 },
                 goal=1,
             )
+        clients = {"pyarrow": by_flight(client, count), "arrowipc": over(channel, count)}
+        yield Case(
+            f"{count} bodies of 1 KiB over {transport}: processor time of the client, at most 5 us",
+            "batch",
+            count,
+            {name: spending(run, processor_time) for name, run in clients.items()},
+            at_most=5e-6,
+            timed=True,
+        )
+
+
+def spending(run: Run, used: Callable[[], float]) -> Run:
+    """Return what does the same, and tells the processor time of it."""
+
+    def spent() -> float:
+        before = used()
+        run()
+        return used() - before
+
+    return spent
+
+
+def wide(transport: str, count: int) -> Iterator[Case]:
+    """Many small columns: what a batch of them costs the server."""
+    options = {"columns": 1000}
+    with (
+        started("arrowipc", transport, 800, "", options) as (ours, we_used),
+        started("flight", transport, 800, "", options) as (theirs, they_used),
+        fl.connect(theirs) as client,
+        dissociated.Channel(ours, timeout=PATIENCE) as channel,
+    ):
+        yield Case(
+            f"{count} batches of 1,000 columns x 100 rows over {transport}: server, processor time, at most 0.7 ms",
+            "batch",
+            count,
+            {
+                "pyarrow": spending(by_flight(client, count), they_used),
+                "arrowipc": spending(over(channel, count), we_used),
+            },
+            at_most=0.7e-3,
+            timed=True,
+        )
 
 
 def attached(body: int, count: int) -> Iterator[Case]:
