@@ -86,27 +86,12 @@ public final class BatchReader implements AutoCloseable {
     }
   }
 
-  /** A reader of all that there is, as columns. */
-  BatchReader(IpcFile file, ReadOptions options, BufferAllocator allocator) {
-    this(file, new StructType(), options, allocator);
-    chosen.addAll(whole.columns);
-    chosen.forEach(Plan::wantAll);
-  }
-
   /** The chosen columns of a batch; valid until the next call. */
   public ColumnarBatch read(int batch) throws IOException {
     if (chosen.isEmpty()) {
       long rows = file.rows(batch);
       return batch(new Column[0], (int) rows);
     }
-    return Metadata.guarded("batch " + batch, () -> {
-      Column[] columns = columns(batch);
-      return batch(columns, (int) columns[0].length);
-    });
-  }
-
-  /** The chosen columns of a batch before they become Spark's. */
-  Column[] columns(int batch) throws IOException {
     return Metadata.guarded("batch " + batch, () -> {
       resolve(chosen, batch);
       IpcFile.Block block = file.batches().get(batch);
@@ -119,7 +104,7 @@ public final class BatchReader implements AutoCloseable {
           throw column.fault("it has " + column.length + " rows, and the batch " + rows);
         }
       }
-      return columns;
+      return batch(columns, rows);
     });
   }
 

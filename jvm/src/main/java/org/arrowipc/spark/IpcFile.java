@@ -7,12 +7,10 @@ import java.nio.charset.StandardCharsets;
 import java.util.*;
 import org.apache.arrow.flatbuf.DictionaryBatch;
 import org.apache.arrow.flatbuf.Footer;
-import org.apache.arrow.flatbuf.KeyValue;
 import org.apache.arrow.flatbuf.Message;
 import org.apache.arrow.flatbuf.MessageHeader;
 import org.apache.arrow.flatbuf.RecordBatch;
 import org.apache.arrow.vector.types.pojo.Schema;
-import org.apache.spark.sql.types.StructType;
 import org.arrowipc.spark.ArrowIpcException.Format;
 import org.arrowipc.spark.ArrowIpcException.Limit;
 
@@ -30,7 +28,6 @@ public final class IpcFile implements AutoCloseable {
 
   private final Source source;
   private final List<Block> batches = new ArrayList<>();
-  private final Map<String, String> metadata = new LinkedHashMap<>();
   private List<DictionaryBlock> dictionaries = new ArrayList<>();
   private List<Block> unread = List.of();
   private long[] rows;
@@ -64,9 +61,6 @@ public final class IpcFile implements AutoCloseable {
 
   public List<Block> batches() { return batches; }
 
-  /** What the writer put into the footer beside the schema; streams have none. */
-  public Map<String, String> metadata() { return metadata; }
-
   /** Rows of a batch, which only its header tells. */
   public long rows(int batch) throws IOException {
     if (rows[batch] < 0) {
@@ -74,9 +68,6 @@ public final class IpcFile implements AutoCloseable {
     }
     return rows[batch];
   }
-
-  /** What the footer says of some columns in each batch, which nothing proves; null where it says nothing. */
-  public Statistics statistics(StructType schema, ReadOptions options) { return Statistics.of(this, schema, options); }
 
   @Override public void close() throws IOException { source.close(); }
 
@@ -99,13 +90,6 @@ public final class IpcFile implements AutoCloseable {
     Footer footer = Footer.getRootAsFooter(bytes);
     Format.unless(footer.schema() != null, "the footer has no schema");
     schema = Metadata.schema(footer.schema(), length);
-    long[] left = {0, length};
-    for (int i = 0; i < footer.customMetadataLength(); i++) {
-      KeyValue pair = footer.customMetadata(i);
-      String value = Metadata.spend(pair.valueAsByteBuffer(), left);
-      // Twice the same key: neither is believed.
-      metadata.merge(Metadata.spend(pair.keyAsByteBuffer(), left), value, (one, other) -> "");
-    }
     long limit = source.size() - TAIL - length;
     for (int i = 0; i < footer.recordBatchesLength(); i++) {
       batches.add(block(i, footer.recordBatches(i), limit));

@@ -106,7 +106,7 @@ final class Metadata {
   }
 
   /** Text of a schema, of which shared parts may ask for more than there is. */
-  static String spend(ByteBuffer text, long[] left) {
+  private static String spend(ByteBuffer text, long[] left) {
     left[1] -= text == null ? 0 : text.remaining();
     if (left[0] < 0 || left[1] < 0) {
       throw new ArrowIpcException.Limit("the metadata describes more than its bytes hold: its parts are shared");

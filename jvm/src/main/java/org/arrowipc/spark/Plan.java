@@ -95,11 +95,6 @@ final class Plan {
     return this;
   }
 
-  void wantAll() {
-    wanted = true;
-    (dictionary == null ? children : dictionary.columns).forEach(Plan::wantAll);
-  }
-
   static String name(Field field) { return field.getName() == null ? "" : field.getName(); }
 
   static ArrowType stored(Field field) {

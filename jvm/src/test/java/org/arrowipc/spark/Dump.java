@@ -79,9 +79,6 @@ public final class Dump {
     try (IpcFile file = IpcFile.open(Source.local(path), options)) {
       StructType schema = given.containsKey("schema")
           ? (StructType) DataType.fromJson(given.get("schema")) : SparkTypes.schema(file.schema(), options);
-      if (given.containsKey("statistics")) {
-        return statistics(file, schema, options);
-      }
       UnsafeProjection projection = values ? null : UnsafeProjection.create(schema);
       try (BatchReader reader = new BatchReader(file, schema, options, allocator)) {
         for (int i = 0; i < Math.min(BATCHES, file.batches().size()); i++) {
@@ -100,24 +97,6 @@ public final class Dump {
       }
     }
     return values ? texts.toString() : String.valueOf(rows);
-  }
-
-  private static String statistics(IpcFile file, StructType schema, ReadOptions options) {
-    Statistics found = file.statistics(schema, options);
-    List<String> texts = new ArrayList<>();
-    for (int batch = 0; found != null && batch < file.batches().size(); batch++) {
-      for (String name : schema.fieldNames()) {
-        Statistics.Entry entry = found.entry(batch, name);
-        texts.add(entry == null ? "null" : List.of(entry.rows(), entry.nulls(), bound(entry.low()),
-            bound(entry.high()), entry.lowExact(), entry.highExact(), String.valueOf(entry.nan())).toString());
-      }
-    }
-    return texts.toString();
-  }
-
-  private static String bound(Object value) {
-    return value instanceof byte[] bytes ? '"' + HexFormat.of().formatHex(bytes) + '"'
-        : value instanceof Number || value == null ? String.valueOf(value) : "\"" + value + '"';
   }
 
   private static String struct(InternalRow row, StructType type) {
