@@ -136,9 +136,13 @@ class IndexedStreamReader(RecordBatchFileReader):
         self, path: str, time: int, schema: int, stream: StreamDecoder, limits: Limits | None
     ) -> IndexedDecoder | None:
         """What decodes by the index beside the stream; None where that is not there, or not of this stream."""
+        from arrowipc.types import int64
+
         size = self._size()
         try:
             with RecordBatchFileReader(path, columns=COLUMNS, memory_map=False) as reader:
+                if any(field.type != int64() for field in reader.schema):
+                    return None
                 kept = reader.schema.metadata
                 entries = [memoryview(array).cast("B").cast("q") for array in reader.read_all().combine().columns]
             start, length = int(entries[0][-1]), int(entries[1][-1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import warnings
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,10 @@ def pytest_collection_finish() -> None:
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """And over what a file of tests imported and left: tests that collect take a tenth of their time so."""
     if nextitem is not None and nextitem.path != item.path:
-        gc.collect()
+        with warnings.catch_warnings():
+            # Files that a test left open: the collector may find them at any time, and this is no test.
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
         gc.freeze()
 
 

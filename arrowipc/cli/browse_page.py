@@ -45,9 +45,9 @@ class Browsed:
     """
 
     def __init__(self, name: str, data: Any, limits: Limits | None = None) -> None:
-        self.name = printable(name)
-        self.buffer = memoryview(data).cast("B")
-        self.size = len(self.buffer)
+        self.name: str = printable(name)
+        self.buffer: memoryview = memoryview(data).cast("B")
+        self.size: int = len(self.buffer)
         self._options: dict[str, Any] = {"validate": "none", "limits": limits}
         self._lock = threading.Lock()
         self.error: str | None = None
@@ -58,7 +58,7 @@ class Browsed:
             self.error = printable(str(error))
             with ipc.recover(self.buffer, limits=limits) as saved:  # raises where there is nothing at all
                 self._reader = self._saved = ipc.Table(saved.schema, list(saved))
-        self.schema = self._reader.schema
+        self.schema: ipc.Schema = self._reader.schema
 
     @cached_property
     def rows_by_number(self) -> Any:

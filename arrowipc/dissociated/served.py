@@ -108,7 +108,7 @@ class StoredFile:
     """
 
     def __init__(self, path: str | os.PathLike[str], **options: Any) -> None:
-        self.path = os.path.abspath(path)
+        self.path: str = os.path.abspath(path)
         self.memory: OfferedMemory | None = None
         self._options = options
         self().close()  # now is the time to hear that it cannot be read

@@ -189,7 +189,7 @@ def test_what_is_refused_does_no_harm_and_what_is_torn_ends_it():
         torn = aio.new_stream(Broken())
         with pytest.raises(ConnectionResetError):
             await torn.write(batch)
-        with pytest.raises(ipc.UsageError, match="cannot go on: an error ended it: gone"):
+        with pytest.raises(ipc.UsageError, match="cannot continue: an error ended it: gone"):
             await torn.close()
 
         class Stuck(Sink):
@@ -200,7 +200,7 @@ def test_what_is_refused_does_no_harm_and_what_is_torn_ends_it():
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
                 await cancelled.write(batch)
-        with pytest.raises(ipc.UsageError, match="cannot go on: an error ended it: CancelledError"):
+        with pytest.raises(ipc.UsageError, match="cannot continue: an error ended it: CancelledError"):
             await cancelled.write(batch)
 
     asyncio.run(main())

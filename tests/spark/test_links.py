@@ -122,7 +122,7 @@ def test_links_that_lead_nowhere_are_named(tmp_path: Path, name: str, make: Any)
     root = tmp_path / "root"
     put(root / "a.arrow", 1)
     make(root / name)
-    words = f"{name}: a link to .* leads nowhere"
+    words = f"{name}: a link to .*, whose target does not exist"
     for path in (root, f"{root}/*", f"{root}/**", root / name, tmp_path / "*"):
         with pytest.raises(UsageError, match=words):
             ReadOptions.of({"path": str(path)}).files()

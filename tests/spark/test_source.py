@@ -304,7 +304,7 @@ def test_spark_finds_it_without_help(spark: SparkSession, tmp_path: Path) -> Non
 
 def test_views(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "x.arrow").write_bytes(file(numbers(0, 5)))
-    spark.sql(f"CREATE TEMPORARY VIEW numbers USING arrowipc OPTIONS (path '{tmp_path}', columns 'id')")
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW numbers USING arrowipc OPTIONS (path '{tmp_path}', columns 'id')")
     assert spark.sql("SELECT sum(id) FROM numbers").collect()[0][0] == 10
 
 

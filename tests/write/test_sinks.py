@@ -382,7 +382,7 @@ def test_a_pipe_that_does_not_block_is_refused_when_it_is_full(buffering, big):
     file = open(target, "wb", buffering=buffering)  # noqa: SIM115
     with pytest.raises(BlockingIOError), ipc.new_stream(file) as writer:
         writer.write(big)
-    with pytest.raises(UsageError, match=r"cannot go on: .*"):
+    with pytest.raises(UsageError, match=r"cannot continue: .*"):
         writer.write(small())
     os.close(source)
     # A buffered file has bytes left that nobody can take.

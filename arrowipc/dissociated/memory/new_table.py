@@ -37,7 +37,7 @@ class NewTable:
         import numpy as np
 
         self.schema = schema
-        self.num_rows = check_integer("num_rows", num_rows, 0, 1 << 40)
+        self.num_rows: int = check_integer("num_rows", num_rows, 0, 1 << 40)
         self._nodes: list[tuple[int, int]] = []
         self._places: list[tuple[int, int] | None] = []  # of the buffers
         self._arrays: dict[str, Any] = {}
