@@ -744,7 +744,7 @@ class RunEndEncoded(DataType):
 
 
 class Dictionary(DataType):
-    """Indices into a dictionary of distinct values that travels in messages of its own.
+    """Indices into a dictionary of distinct values, which is sent in separate messages.
 
     Parameters
     ----------

@@ -52,7 +52,7 @@ class EndOfStream(NamedTuple):
 
 
 class RecordBatchWithMetadata(NamedTuple):
-    """A batch, and what its message carried beside it."""
+    """A batch, and the metadata of its message."""
 
     batch: RecordBatch
     custom_metadata: KeyValueMetadata

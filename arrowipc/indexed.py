@@ -32,18 +32,18 @@ TELLING = 1 << 16
 class IndexedStreamReader(RecordBatchFileReader):
     """Reads the batches of an Arrow IPC stream in any order; made by ``open(source, index=True)``.
 
-    Opening reads the prefix and the metadata of every message, once; bodies are stepped over. Each batch sees the
-    dictionaries as they stand in front of it in the stream, also where they grow or are replaced later.
+    Opening reads the prefix and the metadata of every message, once; bodies are skipped. Each batch uses the
+    dictionaries that precede it in the stream, even if they grow or are replaced later.
 
-    With ``index="keep"`` the index lies beside the stream, in the hidden Arrow file ``.<name>.index``: it is used while
-    the stream has the size, the modification time and the first and last message that it had then, and made anew
-    otherwise. Its entries are compared with the messages that they lead to; the rows of batches that nobody reads are
-    what it says.
+    With ``index="keep"`` the index is saved next to the stream, in the hidden Arrow file ``.<name>.index``. It is
+    used if the size, the modification time and the first and last message of the stream are unchanged, and rebuilt
+    otherwise. Its entries are compared with the messages that they point to. The numbers of rows of batches that are
+    not read are those of the index.
 
     Notes
     -----
-    A stream that ends inside a message is refused: ``arrowipc.recover()`` reads what is whole. What is appended to the
-    stream later is not seen.
+    A stream that ends inside a message is refused: ``arrowipc.recover()`` reads its intact batches. Batches that are
+    appended to the stream later are not seen.
 
     Examples
     --------

@@ -33,9 +33,9 @@ class Limits(Immutable):
     decompressed_slack : int, default 1 GiB
         ... plus this much. Together they allow constant columns, which compress very well, and stop bombs.
     payload_slack : int, default 64 MiB
-        The same for a payload column, whose cells all share it: what one call of `decode_payloads` makes
-        beyond `decompressed_ratio` times their bytes. Where dictionaries refer to dictionaries, which
-        multiplies what few bytes stand for, the ratio is 32. `decompressed_slack` bounds it too.
+        The same for a payload column, for all cells together: the output of one call of `decode_payloads`
+        beyond `decompressed_ratio` times their bytes. If dictionaries refer to dictionaries, which
+        multiplies the values that few bytes describe, the ratio is 32. `decompressed_slack` bounds it too.
     dictionary_bytes : int, default 2 GiB
         All dictionaries that one reader holds.
     read_ahead : int, default 64 MiB
@@ -44,7 +44,7 @@ class Limits(Immutable):
         Of a file that comes from a pipe, what is kept in memory; a longer one goes to a temporary file.
     row_cache_bytes : int, default 64 MiB
         Decoded batches that a file reader keeps for `take` and `row`, for each of the last four selections of columns;
-        a larger batch is kept alone. What lies in a mapped file or in the caller's memory is not counted.
+        a larger batch is kept alone. Bytes in a mapped file or in the caller's memory are not counted.
     overlap_bytes : int, default 64 MiB
         By how much the buffers of a batch may exceed its body because they share bytes. Sharing is
         legal; a thousand columns on one 2 GiB buffer are a bomb for anyone who copies them.

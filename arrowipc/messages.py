@@ -26,7 +26,7 @@ class MessageReader:
     Parameters
     ----------
     source : path, bytes-like or binary file object
-        A stream, or messages one after another. A file object stands after the last message that was read.
+        A stream, or messages one after another. A file object is left after the last message that was read.
     limits : Limits, optional
         Bounds on what the input may claim.
 
@@ -99,7 +99,7 @@ def read_message(source: Any, *, limits: Limits | None = None) -> Message:
     Parameters
     ----------
     source : path, bytes-like or binary file object
-        A file object stands after the message when the call returns.
+        A file object is left at the end of the message.
     limits : Limits, optional
         Bounds on what the bytes may ask for.
 
@@ -141,7 +141,7 @@ def read_record_batch(
     columns, validate, limits, use_threads
         As for `open_stream`.
     dictionaries : iterable of Message or bytes-like
-        DictionaryBatch messages that the batch needs, deltas behind what they extend.
+        DictionaryBatch messages that the batch needs, deltas after the dictionaries that they extend.
 
     Returns
     -------

@@ -42,7 +42,7 @@ def open_stream(
         Names, indices or dotted paths to read, in this order; other columns are never touched.
     validate : {"full", "none", "strict"}
         "full" checks that every value is safe to use, "none" only the structure (access from
-        Python still checks), "strict" also that values lie in their types' domains.
+        Python still checks), "strict" also that values are in their types' ranges.
     limits : Limits, optional
         Bounds on what the bytes may ask for.
     use_threads : bool, default True
@@ -115,7 +115,7 @@ def open_file(
         Names, indices or dotted paths to read, in this order; other columns are never touched.
     validate : {"full", "none", "strict"}
         "full" checks that every value is safe to use, "none" only the structure (access from
-        Python still checks), "strict" also that values lie in their types' domains.
+        Python still checks), "strict" also that values are in their types' ranges.
     limits : Limits, optional
         Bounds on what the bytes may ask for.
     use_threads : bool, default True
@@ -195,7 +195,7 @@ def open(
         Names, indices or dotted paths to read, in this order; other columns are never touched.
     validate : {"full", "none", "strict"}
         "full" checks that every value is safe to use, "none" only the structure (access from
-        Python still checks), "strict" also that values lie in their types' domains.
+        Python still checks), "strict" also that values are in their types' ranges.
     limits : Limits, optional
         Bounds on what the bytes may ask for.
     use_threads : bool, default True
@@ -209,9 +209,9 @@ def open(
     options : pyarrow.ipc.IpcReadOptions, optional
         In place of `columns`, `use_threads` and `ensure_native_endian`.
     index : bool or "keep", default False
-        Open a stream for random access, too: the metadata of its messages is read once, bodies are stepped over,
-        and the reader has all that a file's has. With "keep" the index is kept beside the stream, in a hidden
-        file, and taken from there the next time; see `IndexedStreamReader`.
+        Open a stream for random access, too: the metadata of its messages is read once, bodies are skipped,
+        and the reader has all methods of a file reader. With "keep" the index is saved next to the stream, in a
+        hidden file, and reused the next time; see `IndexedStreamReader`.
 
     Returns
     -------

@@ -219,7 +219,7 @@ class RecordBatchStreamReader(BatchReader):
         StopIteration
             There is none.
         TruncatedError, FormatError, LimitError, UnsupportedError
-            The bytes cannot be decoded; the reader cannot go on after that.
+            The bytes cannot be decoded. The reader cannot be used after that.
         """
         if self._closed:
             self._check_open()
@@ -395,7 +395,7 @@ class RecordBatchFileReader(BatchReader):
 
     @property
     def blocks(self) -> list[tuple[int, int, int]]:
-        """Where the batches lie in the file, in bytes: (offset, metadata_length, body_length) of each."""
+        """Positions of the batches in the file, in bytes: (offset, metadata_length, body_length) of each."""
         return [self._decoder.block(i) for i in range(self.num_record_batches)]
 
     @property

@@ -28,8 +28,8 @@ def copy(reader: Any, writer: RecordBatchStreamWriter | RecordBatchFileWriter) -
     Parameters
     ----------
     reader : RecordBatchStreamReader, RecordBatchFileReader, or anything that a writer's `write` takes
-        What its `validate` says is proven before a body is passed on; with ``validate="none"`` only the
-        structure is looked at, and nothing is decompressed.
+        Bodies are checked as its `validate` says before they are passed on. With ``validate="none"`` only the
+        structure is checked, and nothing is decompressed.
     writer : RecordBatchStreamWriter or RecordBatchFileWriter
         Stays open.
 

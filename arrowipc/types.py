@@ -456,7 +456,7 @@ def schema(
 
 
 def type_for_alias(name: str) -> DataType:
-    """Return the type that `name` stands for: how a type without children prints, or a usual short name.
+    """Return the type with the given name: the printed form of a type without children, or a usual short name.
 
     Raises
     ------

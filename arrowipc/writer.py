@@ -279,14 +279,14 @@ def new_stream(
     Parameters
     ----------
     sink : path, URL, file object, socket, bytearray or writable buffer
-        A path is written beside its destination and renamed when the writer is closed; what is not a regular
-        file (a pipe, a device) is written directly. A URL is opened with fsspec. A bytearray grows. Other
+        A path is written to a temporary file next to it, which is renamed when the writer is closed. A path that is
+        not a regular file (a pipe, a device) is written directly. A URL is opened with fsspec. A bytearray grows. Other
         writable memory (memoryview, shared memory, mmap) is filled from the start; a map, from its position.
     schema : Schema, or an object with ``__arrow_c_schema__``, optional
         Default: that of the first thing that is written.
     compression : {None, "lz4", "zstd"}, pyarrow.Codec or dict
-        Codec of the buffers, in upper case too; "uncompressed" is None. A dict chooses per column name, ``"*"`` stands
-        for all others: ``{"payload": None, "*": "zstd"}``. Buffers that would grow are stored raw.
+        Codec of the buffers, in upper case too; "uncompressed" is None. A dict chooses per column name, ``"*"`` means
+        all others: ``{"payload": None, "*": "zstd"}``. Buffers that would grow are stored raw.
     compression_level : int, optional
         Of the codec.
     min_space_savings : float, optional
@@ -398,8 +398,8 @@ def new_file(
     schema : Schema, or an object with ``__arrow_c_schema__``, optional
         Default: that of the first thing that is written, or of the file that is appended to.
     metadata : mapping or pairs of str or bytes, optional
-        Of the file; ``writer.metadata`` can be set until the writer is closed. What is given here stands in
-        the first message too, where it survives a lost footer.
+        Of the file; ``writer.metadata`` can be set until the writer is closed. Metadata given here are
+        also in the first message, so that a lost footer does not lose them.
     append : bool, default False
         Append to the file at this path, if there is one. Its batches are copied to a new
         file (by the kernel, and not at all where the file system shares blocks), which takes the old one's

@@ -185,7 +185,7 @@ class AsyncStreamReader(AsyncReader):
         StopAsyncIteration
             There is none.
         TruncatedError, FormatError, LimitError, UnsupportedError
-            The bytes cannot be decoded; the reader cannot go on after that.
+            The bytes cannot be decoded. The reader cannot be used after that.
         """
         while True:
             event = await self._next()
@@ -244,8 +244,8 @@ def open_stream(
     Parameters
     ----------
     source : asyncio.StreamReader, async iterator of bytes, anyio stream, or an object with an async ``read``
-        Also a request or response of httpx, aiohttp or Starlette. A source that can be asked for a number of bytes is
-        left behind the stream's end, and is never closed; a generator is.
+        Also a request or response of httpx, aiohttp or Starlette. A source that can read a given number of bytes is
+        left at the end of the stream and never closed; a generator is closed.
     columns : sequence of str or int, optional
         Names, indices or dotted paths to read, in this order.
     validate : {"full", "none", "strict"}

@@ -143,8 +143,8 @@ async def _encoded(encoding: _Encoding, data: Any) -> AsyncGenerator[bytes, None
 class AsyncStreamWriter:
     """Writes an Arrow IPC stream to a sink in an event loop; made by `new_stream`.
 
-    One task at a time may write. A write that was cancelled, or in which the sink failed, has left a message torn: the
-    writer refuses to go on. The sink stays open.
+    One task at a time may write. After a write that was cancelled, or in which the sink failed, a message is
+    incomplete, and the writer refuses further batches. The sink stays open.
     """
 
     def __init__(self, sink: Any, schema: Any, options: dict[str, Any]) -> None:

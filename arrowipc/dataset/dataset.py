@@ -144,7 +144,7 @@ class Dataset:
         return Dataset(self.fragments, self._options, self._columns if wanted is None else wanted, self._filter)
 
     def filter(self, filter: Any) -> Dataset:
-        """Return the data set without what `filter` rules out, beside what was ruled out before; nothing is read.
+        """Return the data set without what `filter` excludes, in addition to earlier filters; nothing is read.
 
         Files are left out by their hive keys and batches by their statistics. Rows are never looked at: those of the
         batches that are left need not pass.

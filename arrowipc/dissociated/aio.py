@@ -249,7 +249,7 @@ class AsyncServer(Service):
                 self.serve(connection)
 
     def serve(self, connection: Connection) -> None:
-        """Serve a connection that was made in another way, in a task of its own."""
+        """Serve a connection that was made in another way, in a new task."""
         session = self._session(connection, list(self._sessions))
         if session is not None:
             self._sessions[session] = task = asyncio.create_task(self._drive(session))

@@ -220,7 +220,7 @@ class ClientStream:
         )
 
     def close(self) -> None:
-        """End the stream; the connection lives on behind batches that lie in memory of the server."""
+        """End the stream; the connection stays open while batches use memory of the server."""
         self._failure = self._failure or "it was closed"
         self._run = iter(())
         self.decoder.release()
@@ -232,8 +232,8 @@ class ClientStream:
 class Client(BatchReader):
     """Reads the batches of a dissociated stream; made by `connect`.
 
-    Iterating, or `read_next_batch`, gives each batch once. Batches may lie in memory of the server, which
-    gets it back when the last array that points there is gone.
+    Iterating, or `read_next_batch`, gives each batch once. Batches may use memory of the server, which
+    is released when the last array that uses it is gone.
     """
 
     __slots__ = ("_pending", "_stream", "_timeout")
@@ -267,7 +267,7 @@ class Client(BatchReader):
 
     @property
     def num_bodies_sent(self) -> int:
-        """int: bodies so far that the server sent, where others lie in memory that it told of."""
+        """int: bodies received so far that the server sent, instead of sharing its memory."""
         return self._stream.num_bodies_sent
 
     def read_next_batch(self) -> RecordBatch:
@@ -373,8 +373,8 @@ def connect(
     TimeoutError
         The server does not answer.
     OSError
-        Nobody listens there. `ConnectionRefusedError`: or the server is full; `PermissionError`: it is one of
-        another user, and one of the two shares memory with processes of its own user only.
+        No server listens at the address. `ConnectionRefusedError`: or the server is full. `PermissionError`: it
+        belongs to another user, and one of the two shares memory with processes of its own user only.
     """
     decoder = StreamDecoder(columns, validate, limits, use_threads, ensure_native_endian)
     return Client(open_client_stream(uri, ident, decoder, limits, timeout, dialect), timeout)

@@ -40,7 +40,7 @@ def serve_files(
         The last part of each is the name to ask for. A file is opened anew for each request, so it may be
         replaced in between.
     transport, address
-        See `Server`. "file" is for one path: clients are told where its bodies lie.
+        See `Server`. "file" is for one path: clients get the positions of its bodies.
     read_options : dict, optional
         Of `arrowipc.open`, for example ``{"columns": ["x"]}``.
     **options

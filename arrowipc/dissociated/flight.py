@@ -287,7 +287,7 @@ def from_flight(
     call_options: Any = None,
     **options: Any,
 ) -> FlightReader:
-    """Read what a Flight server told of: by the first location that we speak and reach, else by DoGet.
+    """Read a stream that a Flight server describes: from the first supported and reachable location, else by DoGet.
 
     Parameters
     ----------

@@ -118,7 +118,7 @@ class Dialect(Immutable):
     Parameters
     ----------
     bit55 : bool
-        The body type lies at bit 55 of the tag (the text says ``<< 55`` in one place, bits 56-63 in another).
+        The body type is at bit 55 of the tag (the text says ``<< 55`` in one place, bits 56-63 in another).
     end_is_last : bool
         The end of the stream carries the number of the last message instead of the next one.
     reserved_bits : bool

@@ -27,7 +27,7 @@ LINGER = 0.5
 class Server(Service):
     """Serves named streams to any number of clients at once, until it is closed.
 
-    One that nobody refers to any more ends too, once no client is connected.
+    A server without references ends too, once no client is connected.
 
     Parameters
     ----------
@@ -39,16 +39,16 @@ class Server(Service):
         clients that ask for them.
     transport : {"tcp", "unix", "shm", "file", "cma", "memory", "ucx"}
         How clients are reached. "shm" puts bodies into shared memory that clients map: no byte of them is
-        sent. Tables of the mapping are put there once for all clients, when the first one asks, as far as
-        there is room (see `Prepared`): give a callable for data that change. "file" tells where bodies lie in
-        an IPC file, the path of which is the only stream; "cma" where in this process.
+        sent. Tables of the mapping are put there once for all clients, when the first one asks, if
+        there is room (see `Prepared`). Give a callable for data that change. "file" sends the positions of bodies
+        in an IPC file, whose path is the only stream; "cma" their addresses in this process.
     address : (str, int), str or None
         Host and port, or the path of a Unix socket (one that begins with @ is abstract). None: a free one.
     max_unsent : int
         Bytes that may wait for a slow client before the next message is made.
     max_clients : int
-        Connections at once. Whoever comes then takes the place of one that has not asked for anything yet,
-        else of the one that was idle for the longest (see `idle_timeout`), or is sent away.
+        Simultaneous connections. A further client replaces one that has not sent a request yet, else the one
+        that was idle longest (see `idle_timeout`); otherwise it is disconnected.
     timeout : float, optional
         Seconds after which a client that takes nothing of what waits for it is left alone. By default a slow
         one may be as slow as it likes: what it has not taken is bounded by `max_unsent`.
@@ -96,7 +96,7 @@ class Server(Service):
         weakref.finalize(self, self._alarm.ring).atexit = False
 
     def serve(self, connection: Connection) -> None:
-        """Serve a connection that was made in another way, in a thread of its own."""
+        """Serve a connection that was made in another way, in a new thread."""
         with self._lock:
             present = list(self._sessions)
         session = self._session(connection, present)

@@ -79,8 +79,8 @@ class Recovery(Immutable):
     offset : int or None
         Where it begins: the first byte of the source that is not kept, or of the damaged message.
     skipped : tuple of Damage
-        What was passed over to go on behind it, in order; the last one stands for all the rest where they are
-        more than 1,000.
+        Damaged regions that were skipped, in order. If there are more than 1,000, the last one covers all the
+        rest.
 
     Examples
     --------

@@ -48,7 +48,7 @@ ROLES: dict[type[types.DataType], tuple[str, ...]] = {
 
 
 class Located(NamedTuple):
-    """A message, and where it lies, in bytes from the beginning of the source."""
+    """A message and its position, in bytes from the beginning of the source."""
 
     offset: int
     #: Of the prefix, the metadata and its padding.
@@ -74,7 +74,7 @@ class BatchOutline(NamedTuple):
 
 
 class BufferPlace(NamedTuple):
-    """A buffer of a column: what it is for, and where it lies in the body."""
+    """A buffer of a column: its purpose, and its position in the body."""
 
     role: str
     offset: int

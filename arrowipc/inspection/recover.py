@@ -127,9 +127,9 @@ def recover(
 ) -> RecoveryReader | Recovery:
     """Read the intact batches of a truncated, damaged or unfinished file or stream, or write them to a new file.
 
-    A file whose footer is whole gives every batch that decodes. A file without one, which a writer that
-    was killed leaves behind, and a stream give the batches in front of the first damage; with `resync` those
-    behind it too.
+    From a file with an intact footer, every batch that can be decoded is recovered. From a file without one,
+    which a killed writer leaves, and from a stream, the batches before the first damage are recovered; with
+    `resync` also those after it.
 
     Parameters
     ----------
@@ -140,8 +140,8 @@ def recover(
         it when it is complete, and may be that of the source: until then the source is there as it was, and
         afterwards what could not be recovered is gone.
     resync : bool, default False
-        Behind damage, look for the next plausible message, validate it fully and go on. Also finds the
-        batches of sources with something in front of them, and of several files or streams of one schema in
+        After damage, look for the next plausible message, validate it fully and continue. Also finds the
+        batches of sources with other data before them, and of several files or streams of one schema in
         a row. Messages in the framing from before Arrow 0.15 have no marker to look for.
         Batches that need a dictionary are refused if it may have changed in what was skipped.
         Sources that are not memory or a mapped path are copied to a temporary file first.

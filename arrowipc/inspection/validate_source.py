@@ -39,7 +39,7 @@ class Validation(Immutable):
     bad_batches, bad_rows, bad_bytes : int or None
         None where nothing says how many they are.
     damage : tuple of Damage
-        In the order in which it was found; the last one stands for all the rest where it is more than 1,000.
+        In the order in which it was found. If there is more than 1,000, the last one covers all the rest.
 
     Examples
     --------
@@ -127,7 +127,7 @@ def validate(
     source : path, URL, RemoteSource, bytes-like or binary file object
         As for `recover` with ``resync=True``.
     level : {"full", "strict"}
-        "full": every value is safe to use; "strict": it also lies in the domain of its type.
+        "full": every value is safe to use; "strict": it is also in the value range of its type.
     limits : Limits, optional
         Bounds on what the bytes may ask for; what exceeds them counts as bad.
     memory_map : bool, default True

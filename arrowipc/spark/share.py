@@ -102,7 +102,7 @@ def _read(uri: DissociatedUri) -> Table:
 
 
 class Shared(Shipped):
-    """Data that lies in the memory of each host; made by `share`, small to pickle."""
+    """Data in the memory of each host; made by `share`, small to pickle."""
 
     def __init__(self, token: str, want_data: int, free_data: int) -> None:
         self._token = token

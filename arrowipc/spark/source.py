@@ -132,8 +132,8 @@ class ArrowIpcDataSource(Shipped, DataSource):
         Default ``_corrupt_record``. An inferred schema gets it as last column in mode ``PERMISSIVE``; a
         schema of the user's has it as string, or does without.
     recover
-        ``true``: of files without a footer and of damaged streams the batches in front of the damage are
-        read; what is lost is a malformed record in mode ``PERMISSIVE``, otherwise a warning in the log.
+        ``true``: the batches before the damage are read from files without a footer and from damaged
+        streams; the lost rest is a malformed record in mode ``PERMISSIVE``, otherwise a warning in the log.
 
     Options of readStream, besides those of reading
     -----------------------------------------------
@@ -174,8 +174,8 @@ class ArrowIpcDataSource(Shipped, DataSource):
 
     Notes
     -----
-    A malformed record is a record batch of a file (the others are read), what is left of a stream behind the
-    damage, a file without a readable schema, and in the modes that go on also a batch with a value that Spark
+    A malformed record is a record batch of a file (the others are read), the rest of a stream after the
+    damage, a file without a readable schema, and in the modes that continue also a batch with a value that Spark
     cannot hold (see ``nanoseconds``). Other types than the schema asks for, codecs that are not installed and
     files that cannot be reached are errors in every mode: they are not damage. The default
     differs from Spark's CSV and JSON because one batch holds many rows, and because bytes that do not decode

@@ -50,7 +50,7 @@ def read_tensor(source: Any, *, limits: Limits | None = None) -> Any:
     source : path, URL, bytes-like, binary file object, socket file or Message
         Memory and mapped paths are pointed into, except that elements at addresses that are not multiples of
         their size are copied once. A file object is read from its position, and
-        stands after the tensor when the call returns.
+        is left at the end of the tensor.
     limits : Limits, optional
         Bounds on what the bytes may claim.
 
@@ -126,9 +126,9 @@ def write_tensor(
 ) -> int:
     """Write one tensor.
 
-    Values that are neighbours in memory go out as they lie, row-major, column-major or with dimensions in any
-    other order. What the format cannot express (negative strides) is gathered row-major, and so is what has
-    gaps or occurs more than once (slices, broadcast values).
+    Values that are contiguous in memory are written in memory order: row-major, column-major or with dimensions in
+    any other order. Negative strides, which the format cannot express, are gathered into row-major order, and so are
+    values with gaps or that occur more than once (slices, broadcast values).
 
     Parameters
     ----------
@@ -136,8 +136,8 @@ def write_tensor(
         Booleans are written as uint8, one byte per value, as Arrow C++ does.
     sink : path, URL, file object, socket, bytearray or writable buffer
         A file object is written from its position, a bytearray is appended to. The tensor and its values
-        begin at multiples of 64 in the sink: zeros come first where it stands elsewhere, which `read_tensor`
-        skips.
+        begin at multiples of 64 in the sink: if it is at another position, zeros come first, which
+        `read_tensor` skips.
     dim_names : sequence of str, optional
         One name per dimension. Default: those of a `Tensor`.
     type : DataType, optional

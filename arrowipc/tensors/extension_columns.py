@@ -159,7 +159,7 @@ def column_to_numpy(array: Array, copy: bool = False) -> npt.NDArray[Any]:
     array : Array
         Its field says ``arrow.fixed_shape_tensor`` or ``arrow.variable_shape_tensor``.
     copy : bool, default False
-        False: read-only views of the column's memory. True: memory of its own, and None for null rows.
+        False: read-only views of the column's memory. True: a copy, and None for null rows.
 
     Returns
     -------

@@ -45,7 +45,7 @@ def read_sparse_tensor(source: Any, *, validate: Validate = "full", limits: Limi
     source : path, URL, bytes-like, binary file object, socket file or Message
         Memory and mapped paths are pointed into, except for buffers at addresses that are not multiples of
         the size of what they hold. A file object is read from its position, and
-        stands after the tensor when the call returns.
+        is left at the end of the tensor.
     validate : {"full", "none", "strict"}
         "full" checks every index. "none" leaves that to the first use of the index, other than looking at its
         arrays. "strict" also refuses a COO index that claims to be sorted and unique and is not, and
@@ -155,8 +155,8 @@ def write_sparse_tensor(
         Ours, or of SciPy, PyData Sparse, PyTorch or pyarrow, in the layout that it has.
     sink : path, URL, file object, socket, bytearray or writable buffer
         A file object is written from its position, a bytearray is appended to. The tensor and every buffer of
-        it begin at multiples of 64 in the sink: zeros come first where it stands elsewhere, which readers
-        skip.
+        it begin at multiples of 64 in the sink: if it is at another position, zeros come first, which
+        readers skip.
     dim_names : sequence of str, optional
         One name per dimension. Default: those of the tensor.
     durable : bool, default True

@@ -74,7 +74,7 @@ class SparseCOOTensor(SparseTensor):
     Raises
     ------
     UsageError
-        If the parts contradict each other or an index lies outside the shape.
+        If the parts contradict each other or an index is outside the shape.
 
     Examples
     --------
@@ -139,7 +139,7 @@ class SparseCOOTensor(SparseTensor):
     def from_scipy(cls, matrix: Any, dim_names: Iterable[str] | None = None) -> Self:
         """Take over a SciPy sparse array or matrix of any format.
 
-        Of COO the values are not copied, and coordinates are not where they lie in one matrix.
+        The values of COO are not copied. Coordinates are not copied if they are in one matrix.
 
         Examples
         --------
@@ -178,12 +178,12 @@ class SparseCOOTensor(SparseTensor):
 
     @classmethod
     def from_torch(cls, tensor: Any, dim_names: Iterable[str] | None = None) -> Self:
-        """Take over a sparse COO tensor of PyTorch that lies in main memory; nothing is copied.
+        """Take over a sparse COO tensor of PyTorch in main memory; nothing is copied.
 
         Raises
         ------
         UsageError
-            If it lies elsewhere, has dense dimensions or another layout.
+            If it is in other memory, has dense dimensions or another layout.
         """
         return cls(*peers.coordinates_of_torch(tensor), dim_names)
 
@@ -297,7 +297,7 @@ class _CompressedMatrix(SparseTensor):
     def from_scipy(cls, matrix: Any, dim_names: Iterable[str] | None = None) -> Self:
         """Take over a SciPy sparse array or matrix; nothing is copied if it has this layout.
 
-        If indices are unsorted or repeat, all is copied: SciPy puts them in order where they lie.
+        If indices are unsorted or repeat, all is copied, because SciPy sorts them in place.
 
         Examples
         --------
@@ -312,7 +312,7 @@ class _CompressedMatrix(SparseTensor):
     def to_scipy(self) -> Any:
         """Return a ``scipy.sparse.csr_array`` (``csc_array``); an int32 or int64 index is not copied.
 
-        If indices are unsorted or repeat, all is copied: SciPy puts them in order where they lie.
+        If indices are unsorted or repeat, all is copied, because SciPy sorts them in place.
 
         Raises
         ------
@@ -334,7 +334,7 @@ class _CompressedMatrix(SparseTensor):
 
     @classmethod
     def from_torch(cls, tensor: Any, dim_names: Iterable[str] | None = None) -> Self:
-        """Take over a sparse CSR (CSC) tensor of PyTorch that lies in main memory; nothing is copied."""
+        """Take over a sparse CSR (CSC) tensor of PyTorch in main memory; nothing is copied."""
         return cls(*peers.compressed_of_torch(tensor, cls._axis), dim_names)
 
     def to_torch(self) -> Any:
@@ -364,7 +364,7 @@ class SparseCSRMatrix(_CompressedMatrix):
     Raises
     ------
     UsageError
-        If the parts contradict each other or an index lies outside the shape.
+        If the parts contradict each other or an index is outside the shape.
 
     Examples
     --------
@@ -399,7 +399,7 @@ class SparseCSCMatrix(_CompressedMatrix):
     Raises
     ------
     UsageError
-        If the parts contradict each other or an index lies outside the shape.
+        If the parts contradict each other or an index is outside the shape.
 
     Examples
     --------
@@ -440,7 +440,7 @@ class SparseCSFTensor(SparseTensor):
     Raises
     ------
     UsageError
-        If the parts contradict each other or an index lies outside the shape.
+        If the parts contradict each other or an index is outside the shape.
 
     Examples
     --------

@@ -184,7 +184,7 @@ class SparseTensor(ABC):
 
     @property
     def data(self) -> Values:
-        """The stored values, not copied; read-only where they lie in a message."""
+        """The stored values, not copied; read-only if they are in a message."""
         return self._data
 
     @property
@@ -338,8 +338,8 @@ class SparseTensor(ABC):
         """Return a dense array of :attr:`dtype`.
 
         Values that share their coordinates are added up, as SciPy does it; the format says nothing about
-        them. The shape decides how much memory this takes: look at it first if the tensor came from somebody
-        else.
+        them. The shape decides how much memory this takes: check it first if the tensor comes from an untrusted
+        source.
 
         Raises
         ------

@@ -34,7 +34,7 @@ def dictionary_encode(batch: RecordBatch, columns: Iterable[str]) -> RecordBatch
     Returns
     -------
     RecordBatch
-        Indices are int32. Each batch has dictionaries of its own, which a writer merges with
+        Indices are int32. Each batch has its own dictionaries, which a writer merges with
         ``unify_dictionaries=True``.
 
     Raises

@@ -182,7 +182,7 @@ def to_records(batches: Sequence[RecordBatch], schema: Schema) -> npt.NDArray[An
 
 
 def from_records(array: npt.NDArray[Any]) -> RecordBatch:
-    """A structured array as a batch, a column for each field; numbers that lie apart are copied."""
+    """A structured array as a batch, a column for each field; numbers that are not contiguous are copied."""
     if array.dtype.names is None or array.ndim != 1:
         raise UsageError(f"expected a structured array of one dimension, found {array.dtype} in {array.ndim}")
     return RecordBatch.from_pydict({name: np.ascontiguousarray(array[name]) for name in array.dtype.names})

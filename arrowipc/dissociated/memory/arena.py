@@ -119,7 +119,7 @@ class Arena(SegmentedMemory[MemfdSegment]):
         Bytes of all segments together, of which only those that were used take memory. A body that finds no
         room is sent instead. Bodies that are held (see `hold`) come on top. None: as much as there is.
     segment_bytes : int, default 256 MiB
-        Of one segment; a body that is larger gets one of its own size.
+        Size of one segment. A larger body gets its own segment.
     least_bytes : int, default 16 KiB
         Smaller bodies are sent, which is faster than the books about who reads them. Not those that are held.
 
@@ -233,7 +233,7 @@ class Arena(SegmentedMemory[MemfdSegment]):
         return message_of(bytes(message.metadata), body)
 
     def new_table(self, schema: Schema, num_rows: int) -> NewTable:
-        """Return a table to fill in, whose columns lie in the arena: to serve it, nothing is copied.
+        """Return a table to fill in, whose columns are in the arena, so that serving it copies nothing.
 
         Parameters
         ----------

@@ -20,7 +20,7 @@ __all__ = ["NewTable"]
 
 
 class NewTable:
-    """Columns of fixed width without nulls, as NumPy arrays that lie in memory of an arena; see `Arena.new_table`.
+    """Columns of fixed width without nulls, as NumPy arrays in the memory of an arena; see `Arena.new_table`.
 
     ``new["x"]`` is the array of a column, zeros at first, and ``new["x"] = values`` fills it; a FixedSizeList has
     a dimension more.

@@ -57,7 +57,7 @@ def encode_payloads(
     rows_per_payload : int, optional
         Rows of every payload but the last of a partition. With `group_by`, the most rows of one payload.
     group_by : str or sequence of str, optional
-        Key columns: one payload per group, beside its keys.
+        Key columns: one payload per group, in one row with its keys.
     column : str, default "payload"
         Name of the binary column.
     keep_keys : bool, default False
@@ -158,7 +158,7 @@ def encode_payload_batches(
         Rows of every payload but the last, across the borders of batches.
     group_by : str or sequence of str, optional
         Key columns: neighbouring rows with equal keys are one payload, across the borders of batches. Sort
-        first where equal keys that lie apart matter.
+        first if equal keys in separate places belong together.
     column, keep_keys, dictionary_columns, with_schema, compression, compression_level
         As in :func:`encode_payloads`.
     bytes_per_payload, rows_per_batch, bytes_per_batch

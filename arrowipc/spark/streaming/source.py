@@ -197,7 +197,7 @@ class ArrowIpcStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvail
         return taken
 
     def reportLatestOffset(self) -> None:
-        """Nothing: the offset behind all files depends on which were read."""
+        """Nothing: the offset after all files depends on which were read."""
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Plan the tasks that read the files between two offsets.
