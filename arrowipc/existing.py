@@ -40,7 +40,7 @@ class ExistingFile:
         Of the footer.
     version : {"V5", "V4"}
     end : int
-        Where the next message may begin: behind the last one.
+        Where the next message may begin: after the last one.
     batch_blocks, dictionary_blocks : bytes
         ``Block`` structs of the footer.
     last_batch : RecordBatch or None

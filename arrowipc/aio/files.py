@@ -238,7 +238,7 @@ def open_file(
     ensure_native_endian: bool = True,
     prefetch: int = 4,
 ) -> AsyncFileReader:
-    """Open an Arrow IPC file behind a URL or in an object store.
+    """Open an Arrow IPC file at a URL or in an object store.
 
     ``await`` the result, or enter it with ``async with``; ``async for`` over it gives the batches in order. Only what
     `columns` need is fetched: the last 64 KiB with the footer, then the ranges of the batches, near ones joined.

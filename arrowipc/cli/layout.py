@@ -1,4 +1,4 @@
-"""What lies where in a source: its messages, and the parts of each, gathered in bounded size."""
+"""The layout of a source: its messages, and the parts of each, collected in bounded size."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Piece(NamedTuple):
 
 
 class Anatomy(NamedTuple):
-    """What lies where in a source."""
+    """The layout of a source."""
 
     size: int
     rows: int

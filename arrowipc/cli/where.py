@@ -1,4 +1,4 @@
-"""What people write behind `--where`: filters by which batches are left out, then rows.
+"""What people write after `--where`: filters by which batches are left out, then rows.
 
 Times without an offset are UTC. Rows are compared by pyarrow or polars, whichever is there, as in SQL: nothing but
 `is null` is true of a null.

@@ -80,9 +80,9 @@ class Connection(ABC):
 
     @abstractmethod
     def send(self, tag: int | None, stretches: Sequence[Any], handles: Sequence[int] = ()) -> None:
-        """Put a message behind those that are to be sent, and send what goes at once.
+        """Queue a message, and send what can be sent without waiting.
 
-        The stretches are what the message consists of, one behind the other; they must not change as long as
+        The stretches are the consecutive parts of the message; they must not change as long as
         `unsent` counts them. The handles are borrowed until then.
 
         Raises
@@ -230,7 +230,7 @@ class Listener(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Take no more clients; connections that exist go on."""
+        """Accept no more clients; existing connections stay open."""
 
 
 class PeerMemory(ABC):

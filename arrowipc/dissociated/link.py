@@ -248,7 +248,7 @@ class Link:
         return True
 
     def close(self, broken: bool = False) -> None:
-        """End the connections; that of the data lives on behind batches that lie in memory of the server.
+        """End the connections; that of the data stays open while batches use memory of the server.
 
         Parameters
         ----------

@@ -171,7 +171,7 @@ def parse_metadata(data: Any) -> MetadataReceived | EndOfMetadata:
     Raises
     ------
     FormatError
-        It is shorter than its prefix, of an unknown type, or an end with something behind it.
+        It is shorter than its prefix, of an unknown type, or an end with data after it.
     """
     view = memoryview(data).cast("B")
     if len(view) < PREFIX.size:
@@ -321,7 +321,7 @@ class Incoming:
         Raises
         ------
         FormatError
-            It breaks the protocol; the stream cannot go on.
+            It breaks the protocol; the stream cannot continue.
         """
         received = parse_metadata(data)
         if isinstance(received, EndOfMetadata):
@@ -362,7 +362,7 @@ class Incoming:
         Raises
         ------
         FormatError
-            It breaks the protocol; the stream cannot go on.
+            It breaks the protocol; the stream cannot continue.
         """
         number, body_type = split_tag(tag, self.dialect)
         if number in self._bodies:
@@ -545,7 +545,7 @@ class Outgoing:
         return number
 
     def end(self) -> bytes:
-        """Return the message behind the last one."""
+        """Return the message after the last one."""
         return end_of_stream(self.next)
 
 

@@ -1,4 +1,4 @@
-"""What lies where in a file or a stream: its messages in order, and the nodes and buffers in each.
+"""The layout of a file or a stream: its messages in order, and the nodes and buffers in each.
 
 Nothing is decoded: of a body, only the first 8 bytes of compressed buffers are looked at. Offsets and lengths
 are what the bytes claim.
@@ -97,7 +97,7 @@ class Node(NamedTuple):
 def locate_messages(source: Any, *, limits: Limits | None = None, memory_map: bool = True) -> Iterator[Located]:
     """Go through the messages of a file or a stream.
 
-    Of a file, those that its footer lists, in the order of their offsets, behind the Schema message at its
+    Of a file, those that its footer lists, in the order of their offsets, after the Schema message at its
     beginning. One message is in memory at a time; a file that is not mapped is copied to the disk first.
 
     Parameters

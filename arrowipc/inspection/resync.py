@@ -1,4 +1,4 @@
-"""Reads on behind damage: looks for the next plausible message, validates it, and says what was passed over.
+"""Continues after damage: looks for the next plausible message, validates it, and reports what was skipped.
 
 What is trusted, and why. A message counts when its bytes decode as what the schema says, at the level that
 was asked for. A damaged one whose end is the beginning of something known is passed over as a whole, so
@@ -62,7 +62,7 @@ class _Gap(NamedTuple):
 
 
 class Search:
-    """The batches of a source in memory, also those behind damage.
+    """The batches of a source in memory, also those after damage.
 
     Parameters
     ----------

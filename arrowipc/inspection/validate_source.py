@@ -1,4 +1,4 @@
-"""Checks all of a file, a stream or a row of tensors, also what lies behind the first fault, and reports."""
+"""Checks a complete file, stream or row of tensors, also after the first fault, and reports."""
 
 from __future__ import annotations
 

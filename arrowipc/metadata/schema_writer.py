@@ -125,7 +125,7 @@ def number_from_zero(schema: Schema) -> Schema:
 
 
 def separate_dictionaries(schema: Schema) -> Schema:
-    """Give every dictionary of `schema` an id of its own: arrays keep the dictionaries that they have."""
+    """Give every dictionary of `schema` a separate id: arrays keep the dictionaries that they have."""
     fresh = count()
     return schema.__replace__(fields=[_numbered_field(field, lambda encoding: next(fresh)) for field in schema.fields])
 

@@ -44,7 +44,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 class FoundFile(NamedTuple):
     """A file to read; ``size`` is None where a remote listing does not say it.
 
-    ``below`` is its path under the directory, or behind the spelt out part of the pattern, by which it was found.
+    ``below`` is its path under the directory, or after the fixed part of the pattern, by which it was found.
     ``modified`` are microseconds since 1970, 0 where a remote listing does not say it.
     """
 

@@ -1,4 +1,4 @@
-"""Files behind HTTP: no more of an answer is read than was asked for, and all answers are of one version.
+"""Files over HTTP: no more of a response is read than was requested, and all responses are of one version.
 
 The connections, their TLS and their pool are those of fsspec's HTTP file system (aiohttp). What an answer
 says of itself is compared with the question before its body is read.
@@ -99,7 +99,7 @@ class _Deadline:
 
 
 class HttpFile:
-    """A file behind HTTP, of which one version is read: that of the first answer.
+    """A file over HTTP, of which one version is read: that of the first response.
 
     Parameters
     ----------

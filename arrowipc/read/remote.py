@@ -1,4 +1,4 @@
-"""Files behind URLs: their ends, and the ranges that a reader needs, in few requests.
+"""Files at URLs: their ends, and the ranges that a reader needs, in few requests.
 
 What is asked for is decided by generators of `Steps`, which do no I/O: they yield calls and are sent the answers.
 `run` makes these calls one after another, `arrowipc.aio` awaits them.
@@ -457,7 +457,7 @@ class _Sequential(io.RawIOBase):
 
 
 def merge(ranges: Iterable[Range], gap: int) -> list[Range]:
-    """Join ranges that overlap or lie closer than `gap`; in rising order."""
+    """Join ranges that overlap or are closer than `gap`; in rising order."""
     joined: list[Range] = []
     for start, end in sorted(ranges):
         if joined and start - joined[-1][1] < max(gap, 1):

@@ -1,7 +1,7 @@
 """Sparse tensors in memory: coordinates, compressed rows and columns, compressed fibres.
 
-What lies in a message, in a NumPy array or in an object of SciPy, PyData Sparse or PyTorch is not copied
-where the layouts agree. No class trusts its indices: they are proven when the object is made, or, with
+Data in a message, in a NumPy array or in an object of SciPy, PyData Sparse or PyTorch are not copied
+if the layouts agree. No class trusts its indices: they are bounds-checked when the object is made, or, with
 ``validate="none"``, before they are used for the first time.
 """
 

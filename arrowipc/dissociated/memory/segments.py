@@ -165,7 +165,7 @@ class SegmentedMemory(OfferedMemory, Generic[SegmentT]):
     capacity : int
         Bytes of all segments together, except for those that are held.
     segment_bytes : int
-        Of one segment; a body that is larger gets one of its own size.
+        Size of one segment. A larger body gets its own segment.
     least_bytes : int
         Smaller bodies are sent.
     """

@@ -51,9 +51,9 @@ FIXED_SIZE = F_SEAL_SHRINK | F_SEAL_GROW
 
 
 class FileMemory(OfferedMemory):
-    """An IPC file (or stream) that both sides map: bodies are where they lie in it, and nobody copies them.
+    """An IPC file (or stream) that both sides map: its bodies are used in place, without a copy.
 
-    A body whose buffers lie in `mapping` is told of; any other one is sent. So serve `messages()`, or what is
+    A body whose buffers are in `mapping` is sent by reference, any other one inline. So serve `messages()`, or what is
     read from `mapping`. The file must stay as it is; one that was replaced under its path is sent instead.
 
     Parameters
@@ -137,7 +137,7 @@ def _identity(info: os.stat_result) -> tuple[int, ...]:
 
 
 class OwnMemory(OfferedMemory):
-    """The memory of this process: clients read out of it what they are told of, and copy it.
+    """The memory of this process: clients copy the bodies whose addresses they get.
 
     Parameters
     ----------

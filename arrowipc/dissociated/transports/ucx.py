@@ -461,8 +461,8 @@ def listen_ucx(
         Bytes of memory that clients read by themselves: bodies are put there as long as there is room. UCX
         lets every client read and write all memory of a process that offers some: for trusted clients.
     segment_bytes, least_bytes : int
-        Of that memory: how much is let go of at once after a client was killed, and below which size bodies
-        are sent; see `ucx_memory.UcxArena`.
+        Of that memory: how many bytes are released together after a client was killed, and below which size
+        bodies are sent; see `ucx_memory.UcxArena`.
 
     Raises
     ------

@@ -115,7 +115,7 @@ class UcxArena(SegmentedMemory[UcxSegment]):
     capacity : int
         Bytes of all segments together.
     segment_bytes : int
-        Of one segment; a body that is larger gets one of its own size.
+        Size of one segment. A larger body gets its own segment.
     least_bytes : int
         Smaller bodies are sent, which is faster: over a network 60 us for one of 80 bytes, instead of 470 to
         fetch it.

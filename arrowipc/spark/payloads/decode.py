@@ -1,4 +1,4 @@
-"""Decodes a binary column whose every cell is Arrow IPC: a whole stream, a whole file, or bare messages."""
+"""Decodes a binary column whose every cell is Arrow IPC: a complete stream, a complete file, or bare messages."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple

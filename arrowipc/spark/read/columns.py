@@ -1,4 +1,4 @@
-"""The columns of a read that no batch has: keys of folders, where a row stands, and what is wrong with its record."""
+"""The columns of a read that no batch has: folder keys, the position of a row, and what is wrong with its record."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy

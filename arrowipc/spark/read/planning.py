@@ -51,7 +51,7 @@ class Slice(NamedTuple):
         return self.path[self.base :]
 
     def numbers(self, blocks: Iterable[tuple[int, int, int]]) -> list[int]:
-        """Which of the batches, by where each lies in the file, are of this slice."""
+        """Which of the batches, by their positions in the file, belong to this slice."""
         if self.ranges is None:
             return [number for number, _ in enumerate(blocks)]
         starts, stops = zip((-1, -1), *self.ranges, strict=True)  # in front of all ranges lies an empty one

@@ -1,4 +1,4 @@
-"""Files and batches larger than the memory of a worker: read, checked and let go of in windows."""
+"""Files and batches larger than the memory of a worker: read, checked and released in windows."""
 
 import mmap
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ class Window:
 
     @property
     def maps(self) -> bool:
-        """Whether the source is a map whose pages can be let go of."""
+        """Whether the source is a map whose pages can be released."""
         return self._map is not None
 
     def passed(self, batch: Any) -> None:
