@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from helpers.arrow_columns import file, stream
 
+from arrowipc.spark import find_jar
 from arrowipc.spark.java import NO_JAVA, find_java
 
 pytest.importorskip("grpc_status", reason="pip install 'pyspark[connect]'")
@@ -43,8 +44,8 @@ import sys
 import pyarrow as pa
 from pyspark.sql import SparkSession, functions as F
 from arrowipc.spark import (
-    count_rows, decode_payloads, describe, encode_payloads, from_arrow, from_arrow_udf, from_arrow_udtf, share,
-    to_arrow, to_arrow_udf
+    count_rows, decode_payloads, describe, encode_payloads, find_jar, from_arrow, from_arrow_udf, from_arrow_udtf,
+    share, to_arrow, to_arrow_udf
 )
 data, port = sys.argv[1:]
 spark = SparkSession.builder.remote("sc://localhost:" + port).getOrCreate()
@@ -81,6 +82,12 @@ def names(batches):
     for batch in batches:
         yield pa.record_batch({"name": lookup.take(batch["id"])})
 
+if find_jar():
+    spark.addArtifact(find_jar())
+    spark.conf.set("spark.sql.catalog.arrowipc", "org.arrowipc.spark.ArrowIpcCatalog")
+    without_python = spark.read.format("arrowipc").option("engine", "jvm").load(data + "/parts")
+    print("jar", without_python.agg({"id": "sum"}).first()[0])
+    print("catalog", spark.sql(f"SELECT sum(id) FROM arrowipc.`{data}/x.arrow`").first()[0])
 print("shared", frame.mapInArrow(names, "name string").orderBy(F.desc("name")).first()[0], len(shared.value))
 """
 
@@ -127,5 +134,6 @@ def test_everything_works_from_a_client(tmp_path: Path, port: str) -> None:
         ["evolved", "1270 10"],
         ["counted", "60 60"],
         *([name, "1225"] for name in ("payloads", "encoded", "columns", "rows", "sql", "table")),
+        *([["jar", "1225"], ["catalog", "1225"]] if find_jar() else []),
         ["shared", "name 9 50"],
     ]

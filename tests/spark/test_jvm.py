@@ -164,6 +164,99 @@ def test_sizes_are_known_before_anything_is_read(spark: SparkSession, counted: P
     assert int(str(found)) == size
 
 
+@pytest.fixture(scope="module")
+def far(spark: SparkSession, counted: Path) -> str:
+    """The same folders, by one of Hadoop's file systems that is not the local one."""
+    spark.conf.set("fs.viewfs.mounttable.far.link./tables", counted.parent.as_uri())
+    return f"viewfs://far/tables/{counted.name}"
+
+
+@pytest.mark.parametrize("below", ["", "/", "/part=1", "/*/*.arrow", "/part={0,1}", "/part=[!1]/x.arro?"])
+def test_far_files_are_found_and_read_as_near_ones(spark: SparkSession, counted: Path, far: str, below: str) -> None:
+    asked = "*", "s.b", "_batch", "_row"
+    near = load(spark, f"{counted}{below}", withMetadata="true").selectExpr(*asked).drop("_file")
+    found = load(spark, far + below, withMetadata="true").selectExpr(*asked).drop("_file")
+    assert found.columns == near.columns
+    rows = sorted(found.collect(), key=str)
+    assert rows == sorted(near.collect(), key=str)
+    assert rows
+    assert load(spark, far + below).groupBy().count().first()[0] == len(rows)
+
+
+def test_far_file_systems_have_roots_keys_and_bounds(spark: SparkSession, counted: Path, far: str) -> None:
+    root = far.partition("/tables")[0]
+    for path in (root, f"{root}/", f"{root}/*/{counted.name}"):
+        assert load(spark, path, pathGlobFilter="x.arrow", recursiveFileLookup="true").count() >= 200
+    frame = load(spark, far).where("part = 1 and id >= 150")
+    assert frame.count() == 45
+    assert "files: 1 of 2, batches: chosen by tasks" in plan(frame)
+    assert load(spark, f"{far}/part=1", basePath=far).selectExpr("max(part)", "max(id)").collect() == [(1, 198)]
+    assert spark.sql(f"select count(*), max(id) from arrowipc.`{far}`").collect() == [(200, 198)]
+
+
+def test_of_far_files_only_ranges_of_the_chosen_columns_are_read(
+    spark: SparkSession, counted: Path, far: str, tmp_path: Path
+) -> None:
+    spark.conf.set("fs.viewfs.mounttable.wide.link./tables", tmp_path.as_uri())
+    with ipc.new_file(tmp_path / "x.arrow", statistics=True) as writer:
+        for start in range(0, 40_000, 10_000):
+            writer.write({f"c{number}": [*range(start, start + 10_000)] for number in range(20)})
+    with ipc.new_stream(tmp_path / "x.stream") as writer:
+        writer.write({"id": [1, 2], "name": ["a", "b"]})
+        writer.write({"id": [3], "name": ["c"]})
+
+    def counted_bytes(frame: DataFrame) -> tuple[Any, int]:
+        systems = spark._jvm.org.apache.hadoop.fs.FileSystem
+        before = sum(each.getBytesRead() for each in systems.getAllStatistics())
+        rows = frame.collect()
+        return rows[0][0], sum(each.getBytesRead() for each in systems.getAllStatistics()) - before
+
+    frame = load(spark, "viewfs://wide/tables/x.arrow")
+    total, size = counted_bytes(frame.selectExpr("sum(c7)"))
+    assert total == sum(range(40_000))
+    assert 320_000 <= size < 400_000 < (tmp_path / "x.arrow").stat().st_size / 15
+    total, size = counted_bytes(frame.where("c3 < 10000").selectExpr("sum(c3)"))
+    assert total == sum(range(10_000))
+    assert 80_000 <= size < 160_000
+    assert load(spark, "viewfs://wide/tables/x.stream").selectExpr("sum(id)", "max(name)").collect() == [(6, "c")]
+
+
+def test_far_files_that_are_not_there_are_named(spark: SparkSession, far: str, tmp_path: Path) -> None:
+    for engine in ("auto", "jvm"):
+        with pytest.raises(Exception, match=r"viewfs://far/tables/none: no such file"):
+            load(spark, "viewfs://far/tables/none", engine=engine)
+    spark.conf.set("fs.viewfs.mounttable.gone.link./tables", tmp_path.as_uri())
+    for name in "ab":
+        (tmp_path / f"{name}.arrow").write_bytes(file(pa.record_batch({"id": [1, 2]})))
+    frames = [load(spark, "viewfs://gone/tables", ignoreMissingFiles=flag) for flag in ("false", "true")]
+    for frame in frames:
+        assert frame._jdf.queryExecution().executedPlan() is not None
+        assert "files: 2" in plan(frame)
+    (tmp_path / "a.arrow").unlink()
+    with pytest.raises(Exception, match=r"a\.arrow"):
+        frames[0].collect()
+    assert frames[1].collect() == [(1,), (2,)]
+
+
+def test_of_a_far_directory_only_files_of_jobs_that_ended_count(spark: SparkSession, tmp_path: Path) -> None:
+    spark.conf.set("fs.viewfs.mounttable.jobs.link./tables", tmp_path.as_uri())
+    out, job = tmp_path / "out", "0123456789abcdef" * 2
+    spark.range(5).coalesce(1).write.format("arrowipc").mode("overwrite").save(str(out))
+    newest = max((out / "_commits").glob("*.json"))
+    entry = json.loads(newest.read_text()) | {"started": {job: 1}}
+    newest.with_name(f"{int(newest.stem) + 1:020}.json").write_text(json.dumps(entry))
+    (out / f"part-00000-{job}.arrow").write_bytes(file(pa.record_batch({"id": [7]})))
+    python = spark.read.format("arrowipc").option("engine", "python").load(str(out))
+    found = load(spark, "viewfs://jobs/tables/out")
+    assert sorted(found.collect()) == sorted(python.collect()) == [(number,) for number in range(5)]
+
+
+def test_added_columns_are_in_no_statistics(spark: SparkSession, counted: Path) -> None:
+    frame = load(spark, counted, withMetadata="true")
+    assert frame.where("_row = 1 and part = 1 and id < 150 and _file like '%.arrow'").count() == 5
+    assert frame.selectExpr("count(_row)", "max(_batch)", "count(_FILE)").collect() == [(200, 9, 200)]
+
+
 def test_a_jar_is_found_and_named() -> None:
     done = subprocess.run([sys.executable, "-m", "arrowipc.spark.jar"], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == find_jar()

@@ -137,7 +137,7 @@ final class Bounds {
   }
 
   private Column looked(String name) {
-    if (name.indexOf('`') >= 0) {
+    if (name.indexOf('`') >= 0 || Names.find(name, List.of(Inference.METADATA.fieldNames())) != null) {
       return new Column(name, null, false);
     }
     List<Field> fields = file.schema().getFields();

@@ -38,8 +38,9 @@ final class Engine {
       say(options, reason);
       return python.get();
     } catch (ArrowIpcException | LinkageError reason) {
-      if (engine.equals("jvm")) {
-        throw reason;
+      boolean far = reason instanceof ArrowIpcException && Listing.isFar(options.getOrDefault("path", ""));
+      if (engine.equals("jvm") || far) {
+        throw reason; // Python may not know a far file system, and would say that only
       }
       say(options, reason); // and Python, in its own words, once more
       return python.get();

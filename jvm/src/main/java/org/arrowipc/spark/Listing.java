@@ -51,6 +51,11 @@ final class Listing {
     return time > options.modifiedAfter() && time < options.modifiedBefore();
   }
 
+  /** Whether a path names a file system, other than this machine's. */
+  static boolean isFar(String path) {
+    return path.contains("://") && !path.startsWith("file:") && !new java.io.File(path).exists();
+  }
+
   /** The path as its tree spells it. */
   private String located(String path) {
     var scheme = SCHEME.matcher(path);
@@ -68,7 +73,8 @@ final class Listing {
     } catch (IOException unknown) {
       throw new Declined("Hadoop has no file system " + kind);
     }
-    return path;
+    String text = new org.apache.hadoop.fs.Path(path).toString(); // no slash twice, and none at the end
+    return text.indexOf('/', text.indexOf("://") + 3) < 0 ? text + "/" : text;
   }
 
   private Collection<FoundFile> of(String path) throws IOException {

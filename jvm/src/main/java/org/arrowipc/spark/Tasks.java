@@ -1,10 +1,8 @@
 package org.arrowipc.spark;
 
-import java.io.IOException;
 import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.Comparator;
-import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
@@ -40,6 +38,7 @@ final class Tasks {
   private long read;
   private long all;
   private int files;
+  private boolean unopened;
 
   Tasks(List<FoundFile> found, FileColumns columns, Pruner pruner, SourceOptions options) {
     this.options = options;
@@ -57,6 +56,7 @@ final class Tasks {
     List<Found> looked =
         Look.each(kept, file -> many || !looks(file, share, target) ? whole(file, share) : found(file, share, fitting));
     for (Found each : looked) {
+      unopened |= each.batches == null;
       read += each.batches == null ? 0 : each.batches.length;
       all += each.all;
     }
@@ -70,7 +70,8 @@ final class Tasks {
 
   @Override
   public String toString() {
-    return "files: " + files + " of " + listed + ", batches: " + read + " of " + all + ", tasks: " + partitions.length;
+    String batches = unopened ? "chosen by tasks" : read + " of " + all;
+    return "files: " + files + " of " + listed + ", batches: " + batches + ", tasks: " + partitions.length;
   }
 
   /** Near files are opened all, which shows early what is for Python; far ones where they are to be cut. */

@@ -39,9 +39,10 @@ interface Tree {
     return folder.endsWith("/") ? folder + name : folder + "/" + name;
   }
 
+  /** The folder that a path is in; of a file system's root, {@code /} or {@code viewfs://name/}, itself. */
   static String parent(String path) {
-    int slash = path.lastIndexOf('/');
-    return slash <= 0 ? "/" : path.substring(0, slash);
+    int root = path.indexOf('/', path.contains("://") ? path.indexOf("://") + 3 : 0);
+    return path.substring(0, Math.max(path.lastIndexOf('/'), root + 1));
   }
 
   /** The folders of this machine; a link that leads nowhere is an error unless such are ignored. */
@@ -118,8 +119,10 @@ interface Tree {
       List<Entry> found = new ArrayList<>();
       for (FileStatus each : statuses(folder)) {
         String name = each.getPath().getName();
-        if (!Listing.isHidden(name)) {
-          found.add(described(join(folder, name), each));
+        String path = join(folder, name);
+        Entry entry = Listing.isHidden(name) ? null : each.isSymlink() ? entry(path) : described(path, each);
+        if (entry != null) {
+          found.add(entry);
         }
       }
       return found;
