@@ -77,7 +77,7 @@ run: $(RUN) java ## run the Spark job on flights (examples/flights), with everyt
 	@$(INSTALLED) $(WITH_SPARK) $(PY) examples/flights $(ARGS)
 
 .PHONY: jar
-jar: $(if $(JAR),$(JAR),$(BASE)) ## compile jvm/ to the jar that lets Spark read Arrow files without Python (needs a JDK)
+jar: $(JAR) ## compile jvm/ to the jar that lets Spark read Arrow files without Python (needs a JDK)
 	@$(if $(JAR),echo $(JAR),echo 'no javac found: install a JDK of Java 17 or newer' >&2; exit 1)
 
 .PHONY: wheel

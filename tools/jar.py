@@ -61,7 +61,7 @@ def main() -> None:
     parser.add_argument("--to", type=Path, default=JAR, help="the jar")
     options = parser.parse_args()
     if shutil.which("javac") is None:
-        sys.exit("no javac found: the jar is not built, and Spark reads by Python")
+        sys.exit("no javac found: the jar is not built, and Spark reads by Python; install a JDK of Java 17 or newer")
     if options.spark is None:
         sys.exit("pyspark is not installed here, whose jars are needed: pip install pyspark, or give --spark")
     with tempfile.TemporaryDirectory() as folder:
