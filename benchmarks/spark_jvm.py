@@ -64,7 +64,7 @@ def cases(scale: Scale) -> Iterator[Case | Fact]:
     with tempfile.TemporaryDirectory() as folder, start_session("local[2]", Path(folder, "spark.log")) as spark:
         register(spark)
         yield from large(Files(spark, Path(folder, "large"), [numbered(number) for number in range(batches)], 4))
-        yield from wide(Files(spark, Path(folder, "wide"), [thousand()] * scale.size(8, 1), 2))
+        yield from wide(Files(spark, Path(folder, "wide"), [thousand()] * scale.size(8, 2), 2))
         yield from little(Files(spark, Path(folder, "small"), [data.mixed_batch(100)] * small, small))
 
 

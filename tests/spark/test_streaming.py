@@ -152,7 +152,7 @@ def test_a_batch_that_runs_again_has_the_same_files(tmp_path: Path) -> None:
     assert drained(source(tmp_path), stored(end))[0] == [[3, 4]]
     assert rows(reader, end, end) == []
     (tmp_path / "a.arrow").unlink()
-    with pytest.raises(UsageError, match="1 of the files of this micro-batch are gone"):
+    with pytest.raises(UsageError, match="1 of the files of this micro-batch no longer exist"):
         reader.partitions(start, end)
     assert rows(source(tmp_path, ignoreMissingFiles="true"), start, end) == [2]
 

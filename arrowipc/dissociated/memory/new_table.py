@@ -8,7 +8,7 @@ from arrowipc.arguments import check_integer
 from arrowipc.columns.array import Array, RecordBatch
 from arrowipc.datatypes import FixedSizeList
 from arrowipc.dissociated.memory.receiving import rounded
-from arrowipc.errors import UsageError
+from arrowipc.errors import UsageError, not_installed
 from arrowipc.table import Table
 
 if TYPE_CHECKING:
@@ -34,8 +34,10 @@ class NewTable:
     """
 
     def __init__(self, schema: Schema, num_rows: int, room: Callable[[int], tuple[memoryview, Any]]) -> None:
-        import numpy as np
-
+        try:
+            import numpy as np
+        except ModuleNotFoundError as error:
+            raise not_installed(error) from None
         self.schema = schema
         self.num_rows: int = check_integer("num_rows", num_rows, 0, 1 << 40)
         self._nodes: list[tuple[int, int]] = []
