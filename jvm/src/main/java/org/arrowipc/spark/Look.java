@@ -4,7 +4,6 @@ import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.NoSuchFileException;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.Callable;
@@ -88,7 +87,7 @@ final class Look {
   static IpcFile open(FoundFile file, SourceOptions options, Configuration configuration) throws IOException {
     boolean near = file.path().startsWith("/");
     var path = near ? null : new org.apache.hadoop.fs.Path(file.path());
-    Source source = near ? Source.local(file.path()) : Source.open(path, file.size(), configuration);
+    Source source = near ? Source.local(file.path()) : Source.far(path, file.size(), configuration);
     try {
       return IpcFile.open(source, options.read());
     } catch (Throwable error) {
@@ -112,14 +111,5 @@ final class Look {
       return new ArrowIpcException.Unsupported(text);
     }
     return new ArrowIpcException.Usage(text);
-  }
-
-  /** Numbers of batches below a count. */
-  static List<Integer> numbers(int count) {
-    List<Integer> all = new ArrayList<>(count);
-    for (int number = 0; number < count; number++) {
-      all.add(number);
-    }
-    return all;
   }
 }

@@ -9,8 +9,6 @@ import java.nio.file.StandardOpenOption;
 import org.apache.arrow.memory.ArrowBuf;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
-import org.apache.hadoop.fs.FileStatus;
-import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 
 /**
@@ -66,16 +64,6 @@ public abstract class Source implements AutoCloseable {
     }
   }
 
-  /** Bytes that are there. */
-  static Source of(byte[] bytes) {
-    Source source = new Source(bytes.length) {
-      @Override void fill(long position, ByteBuffer into) {}
-      @Override public void close() {}
-    };
-    source.small = bytes;
-    return source;
-  }
-
   /** A file of this machine. */
   public static Source local(String path) throws IOException {
     FileChannel channel = FileChannel.open(Paths.get(path), StandardOpenOption.READ);
@@ -95,15 +83,10 @@ public abstract class Source implements AutoCloseable {
     };
   }
 
-  /** A file of any file system that Hadoop knows; {@code size} of -1: it is asked for. */
-  public static Source open(Path path, long size, Configuration configuration) throws IOException {
-    if ("file".equals(path.toUri().getScheme())) {
-      return local(path.toUri().getPath());
-    }
-    FileSystem system = path.getFileSystem(configuration);
-    FileStatus status = size < 0 ? system.getFileStatus(path) : null;
-    FSDataInputStream stream = system.open(path);
-    return new Source(status == null ? size : status.getLen()) {
+  /** A file of any file system that Hadoop knows, of a size that its listing gave. */
+  static Source far(Path path, long size, Configuration configuration) throws IOException {
+    FSDataInputStream stream = path.getFileSystem(configuration).open(path);
+    return new Source(size) {
       @Override
       void fill(long position, ByteBuffer into) throws IOException {
         byte[] piece = new byte[Math.min(into.remaining(), 1 << 20)];
