@@ -142,7 +142,7 @@ docs: $(DOCS) ## build the documentation into build/docs (Sphinx), warnings are 
 support: $(TEST) ## try again what the libraries read and write, and write the tables of README and docs/support.md
 	@$(INSTALLED) PYTHONPATH=tests $(PY) -m helpers.support
 
-# All of it takes about 25 minutes on two processors that nobody else uses; ARGS="NAME ..." asks some questions only.
+# All of it takes about 50 minutes on two processors that nobody else uses; ARGS="NAME ..." asks some questions only.
 MEASURED := build/benchmarks.json
 .PHONY: bench
 bench: $(DEV) java ## compare speed with pyarrow, nanoarrow, polars and arro3: make bench ARGS="--quick"

@@ -15,8 +15,10 @@ Examples
 {'x': [1, 2, 3]}
 """
 
-from importlib import import_module
-from sys import modules
+# What `importlib.machinery` offers, without the packages that it loads.
+from _frozen_importlib import ModuleSpec
+from _frozen_importlib_external import EXTENSION_SUFFIXES, ExtensionFileLoader
+from sys import meta_path, modules
 
 # Not typing.TYPE_CHECKING: importing typing takes longer than the rest of `import arrowipc`.
 TYPE_CHECKING = False
@@ -24,6 +26,37 @@ if TYPE_CHECKING:
     from typing import Any
 
 __version__ = "0.1.0"
+
+# The compiled modules, all in one library, that of `_core`.
+_COMPILED = """
+    _core cdata.export cdata.import_array cdata.import_table columns.array columns.builder
+    columns.column_statistics columns.dictionary_gc columns.elements columns.equal columns.group_runs
+    columns.memo_table columns.take columns.truncate dissociated.memory.address_pairs
+    dissociated.memory.device_bodies dissociated.transports.message_runs dissociated.transports.ucx_worker
+    metadata.schema_reader metadata.schema_tables payloads.cells payloads.dictionaries
+    payloads.payload_decoder payloads.payload_encoder payloads.schema_mapping read.decoders read.decompress
+    read.framing read.validate tensors.dense tensors.message tensors.sparse_index tensors.sparse_message
+    tensors.strided_copy values.converters values.from_python write.batch_encoder write.batch_writer
+    write.dictionary_writer
+"""
+
+
+class _CompiledFinder:
+    """Finds the compiled modules: the interpreter looks for a library of each module's name only."""
+
+    library = __path__[0] + "/_core" + EXTENSION_SUFFIXES[0]
+    names = frozenset([f"arrowipc.{name}" for name in _COMPILED.split()])
+
+    @classmethod
+    def find_spec(cls, name: str, path: "Any" = None, target: "Any" = None) -> ModuleSpec | None:
+        if name not in cls.names:
+            return None
+        spec = ModuleSpec(name, ExtensionFileLoader(name, cls.library), origin=cls.library)
+        spec.has_location = True
+        return spec
+
+
+meta_path.insert(0, _CompiledFinder)
 
 # Public name -> the module that holds it.
 _HOMES = {
@@ -114,16 +147,21 @@ def _no_attribute(name: str) -> str:
 _MODULES = frozenset(("aio", "dissociated", "errors", "events", "spark", "tensor_columns", "types"))
 
 
+def _module(name: str) -> "Any":
+    __import__(name)
+    return modules[name]
+
+
 def __getattr__(name: str) -> "Any":
     if name in _MODULES:
-        return import_module(f"arrowipc.{name}")
+        return _module(f"arrowipc.{name}")
     home = _HOMES.get(name)
     if home is None:
         # With `name` and `obj` the interpreter adds what else may have been meant.
         raise AttributeError(_no_attribute(name), name=name, obj=modules[__name__])
     try:
-        value = getattr(import_module(home), name)
-    except ModuleNotFoundError as error:
+        value = getattr(_module(home), name)
+    except ImportError as error:
         from arrowipc.errors import not_installed
 
         raise not_installed(error) from None

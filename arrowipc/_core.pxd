@@ -68,6 +68,7 @@ cdef class Plan:
     cdef int64_t schema_table       # position of that table
     cdef int64_t max_depth          # Limits.depth under which it was read
     cdef list dictionaries          # DictionaryPlan per distinct id that the plan needs itself
+    cdef dict all_dictionaries      # the same at any depth, by id; None: not made yet. Nobody changes it
     cdef list names                 # what `schema_reader.names_below` made, per field + 1, once somebody looked
     cdef object schema              # arrowipc.Schema, made when asked for
     cdef int allocate(self, int32_t n_fields, int32_t n_columns, int32_t n_unions) except -1
@@ -82,12 +83,15 @@ cdef class DictionaryPlan:
 # again and again, took a fifth of the time of reading them. So nothing inside may lead back to its columns, and who
 # makes the source of a batch refer to that batch keeps both. (The decorator has to be in the .pyx too.)
 @cython.no_gc
+@cython.freelist(8)
 cdef class Columns:
     """Columns in memory: a plan, nodes and extents, and what keeps their bytes alive."""
     cdef ColumnsData d
     cdef Plan plan
     cdef object owner
     cdef tuple dictionaries         # Columns (or None: not arrived) per plan.dictionaries
+    # Of a batch: (key, value) pairs of bytes from its message. Here, because only objects of one size share a freelist.
+    cdef tuple metadata_pairs
     cdef int allocate(self, Plan plan, int64_t variadic) except -1
     # Become the columns `source` in tables of their own, which may be changed; `plan` is of the same shape.
     cdef int share(self, Columns source, Plan plan) except -1
@@ -117,6 +121,11 @@ cdef int check_counts(const PlanData* plan, const BatchHeader* header, int versi
 cdef int64_t count_variadic(const PlanData* plan, const int64_t* prefix) noexcept nogil
 cdef int walk(ColumnsData* d, const BatchHeader* header, const uint8_t* body, int64_t body_length, bint v4,
               const int64_t* prefix, const LimitsData* limits, Fault* fault) noexcept nogil
+# The walk and `check_sizes` in one pass over a raw body, where nothing is unusual: 0 (contents undefined, and nothing
+# is said about the batch), or 1 + the lowest three bits of the addresses of all buffers.
+cdef int settle(ColumnsData* d, const BatchHeader* header, const uint8_t* body, int64_t body_length,
+                const LimitsData* limits) noexcept nogil
+# `ready`: by `settle` if possible; returns what it did.
 cdef int locate(Columns out, Plan plan, const BatchHeader* header, const uint8_t* body, int64_t body_length,
-                int version, const LimitsData* limits) except -1
+                int version, const LimitsData* limits, bint ready=*) except -1
 cdef int check_sizes(const ColumnsData* d, Fault* fault) noexcept nogil

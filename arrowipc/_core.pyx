@@ -14,37 +14,22 @@ from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport (
     Table, Vector, fb_i16, fb_i64, fb_root, fb_string, fb_table, fb_table_at, fb_u8, fb_vector, fb_vector_table,
 )
+from arrowipc.inline.huge_pages cimport HUGE_PAGE, want_huge_pages
 from arrowipc.inline.layouts cimport BUFFER_BITS, BUFFER_FIXED, BUFFER_OFFSETS, LAYOUTS, LayoutSpec, width_of
-from arrowipc.inline.loads cimport bitmap_bytes, count_bits, inside, load_i64, mul_overflows, round_up
+from arrowipc.inline.loads cimport bitmap_bytes, count_bits, inside, load_i64, load_u64, mul_overflows, round_up
 from arrowipc.inline.plan cimport *
 
 from arrowipc.errors import FormatError, LimitError, UnsupportedError, UsageError
 from arrowipc.limits import Limits
-
-cdef extern from * nogil:
-    """
-    #include <stdlib.h>
-    #if defined(__linux__)
-    #include <sys/mman.h>
-    #endif
-    static inline void want_huge_pages(void* data, int64_t size) {
-    #if defined(MADV_HUGEPAGE)
-        madvise(data, (size_t) size, MADV_HUGEPAGE);   /* advice: without it all works, more slowly */
-    #else
-        (void) data; (void) size;
-    #endif
-    }
-    """
-    void want_huge_pages(void* data, int64_t size)
 
 cdef extern from "stdlib.h" nogil:
     int posix_memalign(void** out, size_t alignment, size_t size)
 
 cdef enum:
     KEPT = 1 << 17              # from this size on a block is worth keeping; malloc is good at smaller ones
-    HUGE_PAGE = 1 << 21
     SLOTS = 32                  # two batches of payload columns, a block per buffer
     IDLE_BYTES = 1 << 28        # at most 256 MiB wait for the next batch
+    SETTLED_ROWS = 1 << 27      # fields of that many elements are for the walk
 
 cdef uint8_t* idle[SLOTS]
 cdef int64_t idle_capacity[SLOTS]       # 0: the slot is empty
@@ -120,6 +105,10 @@ def release_unused() -> None:
     for slot in range(SLOTS):
         if idle_capacity[slot]:
             drop(slot)
+    for slot in range(SPARE):
+        free(spare[slot])
+        spare[slot] = NULL
+        spare_size[slot] = 0
 
 
 # -- what was made last ----------------------------------------------------------------------------------------------
@@ -625,13 +614,15 @@ cdef class Plan:
 
     cdef int allocate(self, int32_t n_fields, int32_t n_columns, int32_t n_unions) except -1:
         cdef int64_t fields = <int64_t> n_fields * sizeof(FieldPlan)
+        cdef int64_t sizes = <int64_t> n_fields * sizeof(FieldSizes)
         cdef int64_t columns = <int64_t> n_columns * sizeof(int32_t)
-        cdef uint8_t* block = <uint8_t*> calloc(1, fields + columns + <int64_t> n_unions * 128 + 1)
+        cdef uint8_t* block = <uint8_t*> calloc(1, fields + sizes + columns + <int64_t> n_unions * 128 + 1)
         if block == NULL:
             raise MemoryError(f"cannot allocate a plan of {n_fields:,} fields")
         self.d.fields = <FieldPlan*> block
-        self.d.columns = <int32_t*> (block + fields)
-        self.d.codes = <int8_t*> (block + fields + columns)
+        self.d.sizes = <FieldSizes*> (block + fields)
+        self.d.columns = <int32_t*> (block + fields + sizes)
+        self.d.codes = <int8_t*> (block + fields + sizes + columns)
         memset(self.d.codes, 0xFF, <int64_t> n_unions * 128)
         self.d.n_fields = n_fields
         self.d.n_columns = n_columns
@@ -640,22 +631,55 @@ cdef class Plan:
         return 0
 
 
+cdef enum:
+    SPARE = 4                   # tables of columns that are gone, for the next ones of that size
+    SPARE_LEAST = 1 << 10       # malloc is good at smaller ones
+    SPARE_MOST = 1 << 20
+
+cdef void* spare[SPARE]
+cdef int64_t spare_size[SPARE]
+cdef int spare_next = 0
+
+
+cdef inline uint8_t* take_tables(ColumnsData* d, int64_t size) noexcept:
+    cdef int slot
+    d.block_size = size
+    if size >= SPARE_LEAST:
+        for slot in range(SPARE):
+            if spare_size[slot] == size:
+                d.block, spare[slot], spare_size[slot] = spare[slot], NULL, 0
+                return <uint8_t*> d.block
+    d.block = malloc(size)
+    return <uint8_t*> d.block
+
+
+cdef inline void give_tables(ColumnsData* d) noexcept:
+    global spare_next
+    if d.block == NULL or d.block_size < SPARE_LEAST or d.block_size > SPARE_MOST:
+        free(d.block)
+        return
+    free(spare[spare_next])
+    spare[spare_next] = d.block
+    spare_size[spare_next] = d.block_size
+    spare_next = (spare_next + 1) % SPARE
+
+
 @cython.no_gc
+@cython.freelist(8)
 cdef class Columns:
     """Columns in memory: a plan, nodes and extents, and what keeps their bytes alive."""
 
     def __dealloc__(self):
-        free(self.d.block)
+        give_tables(&self.d)
 
     cdef int allocate(self, Plan plan, int64_t variadic) except -1:
         """Room for the plan's nodes, views and extents and for `variadic` more extents; contents undefined."""
         cdef int64_t nodes = plan.d.n_fields * <int64_t> sizeof(Node)
         cdef int64_t views = plan.d.n_views * <int64_t> sizeof(ViewRange)
         cdef int64_t extents = (plan.d.n_buffers + variadic) * <int64_t> sizeof(Extent)
-        cdef uint8_t* block = <uint8_t*> malloc(nodes + views + extents + 1)
+        cdef uint8_t* block = take_tables(&self.d, nodes + views + extents + 1)
         if block == NULL:
             raise MemoryError(f"cannot allocate columns of {plan.d.n_fields:,} fields")
-        self.d.block = block
         self.d.nodes = <Node*> block
         self.d.extents = <Extent*> (block + nodes)
         self.d.views = <ViewRange*> (block + nodes + extents)
@@ -851,12 +875,79 @@ cdef int explain(const ColumnsData* d, const BatchHeader* header, int64_t body_l
     return 0
 
 
+cdef inline uint64_t settle_buffer(const uint8_t* entry, const uint8_t* body, int64_t body_length, uint64_t need,
+                                   uint64_t wanted, Extent* out, uint64_t* addresses) noexcept nogil:
+    """A Buffer struct that holds `need` bytes at least -> Extent; `wanted`: all bits set, or 0: it stays empty."""
+    cdef uint64_t offset = load_u64(entry + Buffer_offset), size = load_u64(entry + Buffer_length)
+    cdef uint64_t room = <uint64_t> body_length - offset, address
+    address = (<uint64_t> <uintptr_t> body + offset if size else 0) & wanted
+    addresses[0] |= address
+    out.data = <const uint8_t*> <uintptr_t> address
+    out.size = <int64_t> (size & wanted)
+    # As in `place`: negative where it leaves the body. An empty one may do so, and then the walk says that it is fine.
+    return size | offset | room | (room - size) | ((size - need) & wanted)
+
+
+cdef int settle(ColumnsData* d, const BatchHeader* header, const uint8_t* body, int64_t body_length,
+                const LimitsData* limits) noexcept nogil:
+    cdef const FieldSizes* field = d.plan.sizes
+    cdef const FieldSizes* end = field + d.plan.n_fields
+    cdef const uint8_t* entry = header.buffers.data
+    cdef const uint8_t* source = header.nodes.data
+    cdef Extent* extent = d.extents
+    cdef Node* node = d.nodes
+    cdef uint64_t rows = <uint64_t> d.length, most = rows, wrong = 0, uneven = 0, addresses = 0, all_bytes = 0
+    cdef uint64_t length, nulls, size
+    if not (d.plan.settles and d.plan.whole) or d.plan.stored_big or header.codec >= 0:
+        return 0
+    while field != end:
+        length = load_u64(source + FieldNode_length)
+        nulls = load_u64(source + FieldNode_null_count)
+        source += FieldNode_SIZE
+        node.length = <int64_t> length
+        node.null_count = <int64_t> nulls
+        node.offset = 0
+        if field.parent < 0:
+            uneven |= length ^ rows
+        else:
+            most |= length
+            wrong |= length - <uint64_t> d.nodes[field.parent].length * <uint64_t> field.times
+        size = load_u64(entry + Buffer_length)
+        extent.data = NULL
+        extent.size = 0
+        if nulls | size:
+            # Negative too: nulls that are not counted (-1). A bitmap beside null_count 0 says nothing; without it every
+            # kernel takes its short way.
+            wrong |= nulls | (length - nulls) | settle_buffer(
+                entry, body, body_length, (length + 7) >> 3, <uint64_t> 0 - <uint64_t> (nulls != 0), extent, &addresses)
+            all_bytes += size
+        if field.n_buffers > 1:
+            size = ((length + <uint64_t> field.more) * <uint64_t> field.bits + 7) >> 3
+            wrong |= settle_buffer(entry + Buffer_SIZE, body, body_length, size, ~(<uint64_t> 0), extent + 1,
+                                   &addresses)
+            all_bytes += <uint64_t> extent[1].size
+            if field.n_buffers > 2:
+                wrong |= settle_buffer(entry + 2 * Buffer_SIZE, body, body_length, 0, ~(<uint64_t> 0), extent + 2,
+                                       &addresses)
+                all_bytes += <uint64_t> extent[2].size
+        entry += field.n_buffers * Buffer_SIZE
+        extent += field.n_buffers
+        node += 1
+        field += 1
+    # Lengths and widths this small made no product above that overflows.
+    if <int64_t> wrong < 0 or uneven or most >= SETTLED_ROWS:
+        return 0
+    if <int64_t> all_bytes > body_length and <int64_t> all_bytes - body_length > limits.overlap_bytes:
+        return 0
+    return 1 + (addresses & 7)
+
+
 cdef int locate(Columns out, Plan plan, const BatchHeader* header, const uint8_t* body, int64_t body_length,
-                int version, const LimitsData* limits) except -1:
+                int version, const LimitsData* limits, bint ready=False) except -1:
     """Walk a message: allocate `out` and point its extents into the body (as stored: compressed, big-endian)."""
     cdef Fault fault
     cdef int64_t* prefix = NULL
-    cdef int found
+    cdef int found, settled = 0
     if plan.d.source_views:
         prefix = <int64_t*> malloc((plan.d.source_views + 1) * sizeof(int64_t))
         if prefix == NULL:
@@ -866,12 +957,16 @@ cdef int locate(Columns out, Plan plan, const BatchHeader* header, const uint8_t
         if found == 0:
             out.allocate(plan, count_variadic(&plan.d, prefix))
             out.d.length = header.length
+            if ready:
+                settled = settle(&out.d, header, body, body_length, limits)
+                if settled:
+                    return settled
             found = walk(&out.d, header, body, body_length, version == MetadataVersion_V4, prefix, limits, &fault)
     finally:
         free(prefix)
     if found < 0:
         raise_fault(&fault, plan)
-    return 0
+    return settled
 
 
 cdef inline int need(const Extent* extent, int64_t elements, int64_t width, int32_t field, int32_t buffer,

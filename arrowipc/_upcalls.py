@@ -65,7 +65,7 @@ UPCALLS = {
 _HOMES = {name: home for (_, home), names in UPCALLS.items() for name in names}
 
 
-def _refuses(error: ModuleNotFoundError) -> "Any":
+def _refuses(error: ImportError) -> "Any":
     """Return a function that raises the error: compiled modules make an ImportError of what is raised here."""
 
     def refuse(*arguments: "Any", **options: "Any") -> "Any":
@@ -79,7 +79,7 @@ def __getattr__(name: str) -> "Any":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
     try:
         home = import_module(f"arrowipc.{_HOMES[name]}")
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         return _refuses(not_installed(error))
     value = getattr(home, name)
     globals()[name] = value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from _collections_abc import Mapping  # loaded by now; `collections.abc` also loads `collections`
 
 from arrowipc.errors import UsageError
 

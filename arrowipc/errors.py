@@ -14,6 +14,8 @@ Each also inherits the builtin that people already catch. ``OSError`` and
 ``MemoryError`` pass through unchanged.
 """
 
+from os.path import exists
+
 __all__ = [
     "ArrowIpcError",
     "FormatError",
@@ -52,11 +54,15 @@ class ArrowIpcError(Exception):
         return Exception.__str__(self)  # KeyError would put the message in quotes
 
 
-def not_installed(error: ModuleNotFoundError) -> ModuleNotFoundError:
-    """Return what is raised for a package that is not installed: of NumPy, how to get it."""
-    if error.name != "numpy":
-        return error
-    return ModuleNotFoundError("this needs NumPy, which is not installed: pip install 'arrowipc[numpy]'", name="numpy")
+def not_installed(error: ImportError) -> ImportError:
+    """Return what is raised for what is not installed: of NumPy, or our compiled modules, how to get it."""
+    if error.name == "numpy":
+        words = "this needs NumPy, which is not installed: pip install 'arrowipc[numpy]'"
+        return ModuleNotFoundError(words, name="numpy")
+    if error.path is not None and not exists(error.path):
+        words = f"{error.path} is not built: run `make dev`, or start Python outside the folder of the sources"
+        return ImportError(words, name=error.name, path=error.path)
+    return error
 
 
 class FormatError(ArrowIpcError, ValueError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from arrowipc.errors import FormatError
-from arrowipc.read.decoders import schema_of
+from arrowipc.read.decoders import schema_of, stream_of
 from arrowipc.read.framing import Message
 from arrowipc.read.sources import begins_stream, locate_source, look_at
 from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader, options_of
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from arrowipc.schema import Schema
 
 __all__ = ["open", "open_file", "open_stream", "read_schema"]
+
+_new = object.__new__
 
 
 def open_stream(
@@ -46,7 +48,7 @@ def open_stream(
     limits : Limits, optional
         Bounds on what the bytes may ask for.
     use_threads : bool, default True
-        Decompress large bodies with several threads.
+        Decompress and validate large bodies with several threads.
     ensure_native_endian : bool, default True
         Convert big-endian bodies; False leaves their buffers as stored and the schema says "big".
     memory_map : bool, default True
@@ -86,6 +88,12 @@ def open_stream(
     """
     if options is not None:
         columns, use_threads, ensure_native_endian = options_of(options, columns, use_threads, ensure_native_endian)
+    if type(source) is bytes:  # what __init__ would do, in fewer calls: of small streams there are many
+        reader: RecordBatchStreamReader = _new(RecordBatchStreamReader)
+        reader._closed = reader._owned = False
+        reader._file = None
+        reader._decoder = stream_of(source, columns, validate, limits, use_threads, ensure_native_endian)
+        return reader
     return RecordBatchStreamReader(source, columns, validate, limits, use_threads, ensure_native_endian, memory_map)
 
 
@@ -106,7 +114,7 @@ def open_file(
     Parameters
     ----------
     source : path, URL, RemoteSource, bytes-like or binary file object
-        A path is mapped into memory. Of a URL only what `columns` need is fetched: the last 64 KiB with the footer,
+        A path is mapped into memory. Of a URL only what `columns` need is fetched: the last 128 KiB with the footer,
         then the ranges of the batches, near ones joined and all at the same time. What cannot seek (a pipe, a
         socket) is read to its end first, into memory or, beyond ``Limits.spool_bytes``, a temporary file.
     footer_offset : int, optional
@@ -119,7 +127,7 @@ def open_file(
     limits : Limits, optional
         Bounds on what the bytes may ask for.
     use_threads : bool, default True
-        Decompress large bodies with several threads.
+        Decompress and validate large bodies with several threads.
     ensure_native_endian : bool, default True
         Convert big-endian bodies; False leaves their buffers as stored and the schema says "big".
     memory_map : bool, default True
@@ -199,7 +207,7 @@ def open(
     limits : Limits, optional
         Bounds on what the bytes may ask for.
     use_threads : bool, default True
-        Decompress large bodies with several threads.
+        Decompress and validate large bodies with several threads.
     ensure_native_endian : bool, default True
         Convert big-endian bodies; False leaves their buffers as stored and the schema says "big".
     memory_map : bool, default True

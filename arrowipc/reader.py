@@ -9,8 +9,7 @@ from arrowipc._core import Source, aligned_buffer
 from arrowipc.arguments import check_integer
 from arrowipc.errors import ArrowIpcError, FormatError, NotFoundError, UsageError
 from arrowipc.read.decoders import TAIL_SIZE, FileDecoder, IndexedDecoder, StreamDecoder, footer_range
-from arrowipc.read.file_objects import end_of, read_at
-from arrowipc.read.remote import RemoteBlocks, RemoteSource
+from arrowipc.read.file_objects import Remote, SharedFile, end_of, is_remote, read_at
 from arrowipc.read.sources import can_seek, locate_source, open_source, pump, spooled
 
 TYPE_CHECKING = False
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from arrowipc.events import ReadStats, RecordBatchWithMetadata
     from arrowipc.limits import Limits
     from arrowipc.read.framing import Message
+    from arrowipc.read.remote import RemoteBlocks, RemoteSource
     from arrowipc.schema import Schema
     from arrowipc.table import Table
 
@@ -80,7 +80,7 @@ class BatchReader:
         if not hasattr(self, "_opened"):
             raise TypeError(f"cannot pickle a {type(self).__name__} that was not opened from a path or URL")
         source, *options = self._opened
-        if not isinstance(source, RemoteSource) and "://" not in (path := os.fspath(source)):
+        if not is_remote(source) and "://" not in (path := os.fspath(source)):
             source = os.path.abspath(path)  # another process may be elsewhere
         return type(self), (source, *options)
 
@@ -154,12 +154,9 @@ class RecordBatchStreamReader(BatchReader):
             columns, use_threads, ensure_native_endian = options_of(options, columns, use_threads, ensure_native_endian)
         self._closed = False
         self._decoder = decoder = StreamDecoder(columns, validate, limits, use_threads, ensure_native_endian)
-        if type(source) is bytes:  # of small payloads there are many: no call for them
-            buffer, self._file, self._owned = source, None, False
-        else:
-            if isinstance(source, (str, RemoteSource)) or hasattr(source, "__fspath__"):
-                self._opened = source, columns, validate, limits, use_threads, ensure_native_endian, memory_map
-            buffer, self._file, self._owned = open_source(source, memory_map)
+        if isinstance(source, (str, Remote)) or hasattr(source, "__fspath__"):
+            self._opened = source, columns, validate, limits, use_threads, ensure_native_endian, memory_map
+        buffer, self._file, self._owned = open_source(source, memory_map)
         if self._file is None:
             decoder.feed(buffer, True)
         try:
@@ -256,7 +253,8 @@ class RecordBatchFileReader(BatchReader):
     """Reads the batches of an Arrow IPC file in any order; made by `open_file`.
 
     The footer is read at once, dictionaries before the first batch, a batch when it is asked for. Any number
-    of threads may ask; where the source is a file object or remote, they wait for each other.
+    of threads may ask, and decode side by side; where bytes are read from a file object or from far, one thread reads
+    at a time.
 
     Examples
     --------
@@ -269,6 +267,8 @@ class RecordBatchFileReader(BatchReader):
     ({'x': 2, 'y': 'b'}, {'y': ['b', 'a', 'a']}, [2, 2])
     >>> len(reader.slice(1, 2).batches), reader.read_rows(1, 3).to_pydict()
     (2, {'x': [2, 1], 'y': ['b', 'a']})
+    >>> [batch.num_rows for batch in reader.get_batches([-1, 0])]
+    [2, 2]
     """
 
     __slots__ = (
@@ -309,7 +309,7 @@ class RecordBatchFileReader(BatchReader):
     ) -> None:
         if options is not None:
             columns, use_threads, ensure_native_endian = options_of(options, columns, use_threads, ensure_native_endian)
-        if isinstance(source, (str, RemoteSource)) or hasattr(source, "__fspath__"):
+        if isinstance(source, (str, Remote)) or hasattr(source, "__fspath__"):
             given = columns, validate, limits, use_threads, ensure_native_endian, memory_map
             self._opened = source, footer_offset, *given
         self._begin(source, memory_map, limits, b"ARROW1")
@@ -332,6 +332,8 @@ class RecordBatchFileReader(BatchReader):
             self.close()
             raise
         if self._remote is not None:
+            from arrowipc.read.remote import RemoteBlocks
+
             self._blocks = RemoteBlocks(self._remote, self._decoder)
 
     def _begin(self, source: Any, memory_map: bool, limits: Limits | None, magic: bytes) -> None:
@@ -344,12 +346,14 @@ class RecordBatchFileReader(BatchReader):
             raise MemoryError(str(error)) from None
         self._blocks = self._remote = self._source = self._failure = None
         source = locate_source(source)
-        if isinstance(source, RemoteSource):
+        if is_remote(source):
             self._remote, self._file, self._owned = source, None, False
             return
         buffer, self._file, self._owned = open_source(source, memory_map)
         if self._file is not None and not can_seek(self._file):
             buffer = self._spool(limits, magic)
+        elif self._owned and hasattr(os, "preadv"):
+            self._file = SharedFile(self._file)
         self._source = Source(buffer) if self._file is None else None
 
     def _spool(self, limits: Limits | None, magic: bytes) -> Any:
@@ -416,7 +420,7 @@ class RecordBatchFileReader(BatchReader):
             yield self.get_batch(i)
 
     def _expect(self, numbers: Iterable[int]) -> None:
-        """Say which batches will be asked for, in rising order: a remote file sends several at once."""
+        """Say which batches will be asked for, in this order: a remote file sends several at once."""
         with self._lock:
             if self._blocks is not None:
                 self._blocks.expect(numbers)
@@ -443,6 +447,21 @@ class RecordBatchFileReader(BatchReader):
             return self._decoder.batch(i, source, self._decoder.block(i)[0], dictionaries)
         return self._decoder.batch(i, *self._fetch(i), dictionaries)
 
+    def get_batches(self, indices: Iterable[int]) -> Iterator[RecordBatch]:
+        """Iterate over some batches, in the order of `indices`; of a remote file, several are fetched at once.
+
+        Raises
+        ------
+        IndexError
+            The file has fewer batches; known before the first is read.
+        FormatError, LimitError, UnsupportedError
+            The bytes of a batch cannot be decoded.
+        """
+        self._check_open()
+        numbers = [self._index(i) for i in indices]
+        self._expect(numbers)
+        return map(self.get_batch, numbers)
+
     def _stored(self) -> Iterator[tuple[Message, Any]]:
         """Yield the batches as messages, with what `arrowipc.copy` must know of each."""
         self._check_open()
@@ -452,6 +471,7 @@ class RecordBatchFileReader(BatchReader):
             source = self._source
             held, at = (source, self._decoder.block(i)[0]) if source is not None else self._fetch(i)
             yield self._decoder.stored(i, held, at, dictionaries)
+            held = None  # its memory is for the next one
 
     get_record_batch = get_batch
 
@@ -608,6 +628,8 @@ class RecordBatchFileReader(BatchReader):
         part._parts = {}
         part._decoder = self._decoder.select(columns)
         if self._remote is not None:
+            from arrowipc.read.remote import RemoteBlocks
+
             part._blocks = RemoteBlocks(self._remote, part._decoder)
         return part
 
@@ -623,7 +645,7 @@ class RecordBatchFileReader(BatchReader):
         blocks = self._blocks
         return blocks.run(blocks.head(i)) if blocks is not None else self._bytes(offset, length)
 
-    def _alone(self, read: Callable[..., Any], *arguments: int) -> Any:
+    def _alone(self, read: Callable[..., Any], *arguments: Any) -> Any:
         """Let `read` move the file: other threads wait, and this one may not be at it already."""
         with self._lock:
             self._check_open()
@@ -684,10 +706,18 @@ class RecordBatchFileReader(BatchReader):
 
     def _fetch(self, i: int) -> tuple[Any, int]:
         """Read a block from the file, of the body only what is projected; also say where it begins."""
-        found: tuple[Any, int] = self._alone(self._read_block, i)
+        file, blocks = self._file, self._blocks
+        if isinstance(file, SharedFile):
+            return self._read_block(i, file)
+        waiting = blocks.waiting if blocks is not None else []
+        waiting.append(i)
+        try:
+            found: tuple[Any, int] = self._alone(self._read_block, i, file)
+        finally:
+            waiting.remove(i)
         return found
 
-    def _read_block(self, i: int) -> tuple[Any, int]:
+    def _read_block(self, i: int, file: Any) -> tuple[Any, int]:
         if self._blocks is not None:
             return self._blocks.run(self._blocks.batch(i))
         offset, metadata_length, body_length = self._decoder.block(i)
@@ -695,12 +725,12 @@ class RecordBatchFileReader(BatchReader):
         block = aligned_buffer(at + metadata_length + body_length)
         view = memoryview(block)[at:]
         if self._decoder.reads_all:
-            read_at(self._file, offset, view)
+            read_at(file, offset, view)
         else:
-            read_at(self._file, offset, view[:metadata_length])
+            read_at(file, offset, view[:metadata_length])
             for start, end in self._decoder.body_ranges(i, view[:metadata_length]):
                 read_at(
-                    self._file,
+                    file,
                     offset + metadata_length + start,
                     view[metadata_length + start : metadata_length + end],
                 )
@@ -715,8 +745,9 @@ class RecordBatchFileReader(BatchReader):
                 for part in self._parts.values():
                     part.close()
                 self._parts.clear()
-                if self._owned:
-                    self._file.close()
+                file, self._file = self._file, None
+                if self._owned and not isinstance(file, SharedFile):  # which ends when its last reader is through
+                    file.close()
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"batches: {self.num_record_batches}"

@@ -81,7 +81,7 @@ class Schema(Described):
     endianness: Literal["little", "big"]
     features: tuple[int, ...]
 
-    _indices: dict[str, list[int]] | None
+    _indices: dict[str, int | tuple[int, ...]] | None
     _message: bytes | None
     # What the compiled core derives from the schema, kept here so that it lives as long. Never compared.
     _plan: Any
@@ -150,11 +150,15 @@ class Schema(Described):
         """Return the indices of all fields named `name`, in order; none gives an empty list."""
         indices = self._indices
         if indices is None:
+            # A list per field would be work for the cyclic collector, and a third of the memory.
             indices = {}
             for position, field in enumerate(self.fields):
-                indices.setdefault(field.name, []).append(position)
+                first = indices.setdefault(field.name, position)
+                if first != position:
+                    indices[field.name] = (*first, position) if isinstance(first, tuple) else (first, position)
             fill(self, "_indices", indices)
-        return list(indices.get(name, ()))
+        found = indices.get(name, ())
+        return list(found) if isinstance(found, tuple) else [found]
 
     def _equals(self, other: object, check_metadata: bool) -> bool:
         if not isinstance(other, Schema) or self.endianness != other.endianness:

@@ -63,4 +63,5 @@ def copy(reader: Any, writer: RecordBatchStreamWriter | RecordBatchFileWriter) -
         else:
             # With validation the columns are the decoded batch.
             writer.write_batch(columns if isinstance(columns, RecordBatch) else decode(message))
+        del message, columns  # the next body is read into their memory
     return untouched

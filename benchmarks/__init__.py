@@ -13,6 +13,7 @@ FAMILIES = {
         "project_columns",
         "validate_small",
         "validate_large",
+        "validate_table",
         "handover",
         "small_stream",
     ),
@@ -20,14 +21,15 @@ FAMILIES = {
     "writing": ("write_batches", "write_table", "write_large"),
     "compressed": ("compressed", "write_compressed"),
     "dictionaries": ("deltas", "write_dictionaries"),
-    "files": ("file_random", "file_messages", "write_footer"),
+    "files": ("file_random", "shared_reader", "file_messages", "write_footer", "growth"),
     "rows": ("training", "pruning"),
+    "remote": ("remote",),
     "values": ("python_values",),
     "arrays": ("tensors", "sparse_tensors", "statistics"),
     "spark": ("spark_payloads", "spark_files", "spark_jvm"),
     "dissociated": ("dissociated",),
     "start": ("import_time",),
-    "memory": ("read_memory", "write_memory"),
+    "memory": ("read_memory", "write_memory", "peak_memory"),
 }
 
 QUESTIONS = tuple(name for family in FAMILIES.values() for name in family)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import QUESTIONS
-from benchmarks.answers import answers
+from benchmarks.answers import FAILED, answers
 from benchmarks.machine import confine, environment
 from benchmarks.report import Printer, environment_line
 from benchmarks.summary import HEADER, Line, lines
@@ -71,12 +71,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     unknown = [name for name in options.names if name not in QUESTIONS]
     if unknown:
         parser().error(f"no benchmark is named {', '.join(unknown)}; --list shows the names")
-    measure(options)
-    return 0
+    return int(FAILED in measure(options).values())
 
 
-def measure(options: argparse.Namespace) -> None:
-    """Measure and print; the speed table comes last."""
+def measure(options: argparse.Namespace) -> dict[str, str]:
+    """Measure and print, the speed table last; returns why some questions have no results."""
     quiet = options.json == "-"
     printer = None if quiet else Printer()
     about = {**environment(), "clock": "processor time" if options.cpu_time else "wall clock"}
@@ -102,6 +101,7 @@ def measure(options: argparse.Namespace) -> None:
             print(text)
         else:
             Path(options.json).write_text(text + "\n")
+    return skipped
 
 
 def conclude(printer: Printer, results: list[dict[str, Any]], table: list[Line]) -> None:

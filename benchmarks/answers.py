@@ -7,6 +7,7 @@ import importlib
 import multiprocessing
 import sys
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
@@ -17,6 +18,9 @@ from benchmarks.report import Printer
 #: The results of a question, why it could not be asked (or None), and the seconds that it took.
 Answer = tuple[list[dict[str, Any]], str | None, float]
 
+#: Why there are no results of a question that raised.
+FAILED = "it failed, as make bench has printed"
+
 
 def answers(names: Sequence[str], options: argparse.Namespace) -> Iterator[Answer]:
     """Ask several questions in a process each: what one does to the memory is not the next one's to bear."""
@@ -25,10 +29,15 @@ def answers(names: Sequence[str], options: argparse.Namespace) -> Iterator[Answe
             yield answer(name, options)
         return
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=spawn, max_tasks_per_child=1) as children:
-        for name in names:
-            sys.stdout.flush()
-            yield children.submit(answer, name, options).result()
+    for name in names:
+        sys.stdout.flush()
+        with ProcessPoolExecutor(1, mp_context=spawn) as child:
+            try:
+                found: Answer = child.submit(answer, name, options).result()
+            except Exception:  # whatever stops one question, the others have their results
+                traceback.print_exc()
+                found = [], FAILED, 0.0
+        yield found
 
 
 def answer(name: str, options: argparse.Namespace) -> Answer:

@@ -43,6 +43,44 @@ def mixed_batch(rows: int, ascii_only: bool = False) -> pa.RecordBatch:
     )
 
 
+#: The shapes that a question is asked for: the goal holds for the worst of them.
+SHAPES = ("int64", "mixed", "text", "nested and dictionary")
+
+
+def shaped(shape: str, rows: int, columns: int = 10) -> pa.RecordBatch:
+    """Return a batch of one of `SHAPES`: tens of columns of these, again and again.
+
+    * int64: whole numbers without nulls;
+    * mixed: five int64, three float64 with nulls, two texts;
+    * text: ten texts with nulls;
+    * nested and dictionary: three dictionary-encoded texts, three lists of int64, two structs of a number and a text,
+      a map, and a list of structs, half of them with nulls.
+    """
+    if shape == "int64":
+        return plain_batch(columns, rows)
+    random = np.random.default_rng(5)
+    nulls = random.random(rows) < 0.1
+    words = pa.array(np.array(CITIES, dtype=object)[random.integers(0, len(CITIES), rows)], pa.string())
+    holey = pa.array(words.to_pylist(), pa.string(), mask=nulls)
+    number = pa.array(random.integers(0, 1 << 40, rows))
+    if shape == "mixed":
+        ten = [number] * 5 + [pa.array(random.random(rows), mask=nulls)] * 3 + [words] * 2
+    elif shape == "text":
+        ten = [holey] * 10
+    else:
+        ends = pa.array(np.arange(rows + 1, dtype=np.int32) * 3)
+        holes = pa.array(nulls)
+        threes = pa.array(random.integers(0, 1 << 40, rows * 3))
+        texts = pa.array(words.to_pylist() * 3, pa.string())
+        pair = pa.StructArray.from_arrays([number, words], ["n", "s"], mask=holes)
+        pairs = pa.StructArray.from_arrays([threes, texts], ["n", "s"])
+        lists = pa.ListArray.from_arrays(ends, threes, mask=holes)
+        mapped = pa.MapArray.from_arrays(ends, texts, threes)
+        ten = [words.dictionary_encode()] * 2 + [holey.dictionary_encode()] + [lists] * 3 + [pair] * 2
+        ten += [mapped, pa.ListArray.from_arrays(ends, pairs)]
+    return pa.record_batch((ten * -(-columns // 10))[:columns], [f"c{i}" for i in range(columns)])
+
+
 def stream(batches: Iterable[pa.RecordBatch], **options: Any) -> bytes:
     """Return batches of one schema as an Arrow IPC stream."""
     return _written(pa.ipc.new_stream, batches, options)

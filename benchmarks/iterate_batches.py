@@ -13,6 +13,8 @@ in batches of more and more of those, is fitted.
 * polars: ``read_ipc_stream(data)``: one DataFrame, text converted to views and checked; no batches.
 * arro3: ``read_ipc_stream(BytesIO(data))``: copies the bytes of each message; arrow-rs always validates
   fully.
+* floor: ``RecordBatch.__new__(RecordBatch)`` and its number of rows, for as many batches, in the same loop, and
+  "metadata touched": nothing is read, and the objects have no tables of nodes and buffers.
 * metadata touched: one byte of each cache line of the metadata, by NumPy in one go: what comes on top of a
   batch's work where the metadata is in no cache, however it is read.
 """
@@ -20,6 +22,7 @@ in batches of more and more of those, is fitted.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -36,23 +39,58 @@ TITLE = "iterate batches of an in-memory stream"
 
 
 def cases(scale: Scale) -> Iterator[Case]:
-    """Ten columns in sizes from inside to beyond the caches, a thousand columns; more and more columns."""
-    mixed, plain = data.mixed_batch(scale.size(100, 3)), data.plain_batch(10, scale.size(100, 3))
-    ten = {"goal": 10, "row": "iterate"}
+    """Ten columns and a thousand in every shape; ten beyond the caches; more and more batches, and columns."""
+    rows, count = scale.size(100, 3), scale.size(2_000, 2)
+    for shape in data.SHAPES:
+        batch = data.shaped(shape, rows)
+        named = shape == "mixed"
+        ten: dict[str, Any] = {"goal": 15, "row": "iterate", "named": named}
+        yield case(f"10 columns ({shape}) x 100 rows", batch, count, **ten)
+        yield beside_floor(f"10 columns ({shape}) x 100 rows", batch, count, named)
+        wide = data.shaped(shape, rows, scale.size(1000, 12))
+        thousand: dict[str, Any] = {"goal": 30, "row": "iterate 1000", "named": named}
+        yield case(f"1000 columns ({shape}) x 100 rows", wide, scale.size(50, 2), **thousand)
+        if scale.name != "quick":
+            cold: dict[str, Any] = {"goal": 15, "row": "iterate cold", "named": named}
+            yield case(f"10 columns ({shape}) x 100 rows", batch, scale.size(20_000, 2), **cold)
+    mixed = data.mixed_batch(rows)
     for times in (20, 200, 2_000, 20_000) if scale.thorough else (20, 200, 2_000):
-        count = scale.size(times, times // 20 + 1)
-        curve = Curve("cost per batch", count, FLAT)
-        yield case("10 mixed columns x 100 rows", mixed, count, named=times == 2_000, curve=curve, **ten)
-    yield case("10 int64 columns x 100 rows", plain, scale.size(2_000, 2), **ten)
-    wide = data.plain_batch(scale.size(1000, 12), 100)
-    thousand = {"goal": 25, "row": "iterate 1000"}
-    yield case("1000 int64 columns x 100 rows", wide, scale.size(50, 2), named=True, **thousand)
+        more = scale.size(times, times // 20 + 1)
+        yield case("10 everyday columns x 100 rows", mixed, more, goal=10, curve=Curve("cost per batch", more, FLAT))
     for n in (10, 100, 1_000, 10_000) if scale.thorough else (10, 100, 1_000):
         columns = scale.size(n, n // 5 + 1)
         batch = data.plain_batch(columns, 10)
         times = max(2, scale.size(100_000, 20) // columns)
         curve = Curve("cost per column", columns, FLAT)
         yield case(f"{columns} int64 columns x 10 rows", batch, times, unit="column", curve=curve)
+
+
+def beside_floor(name: str, batch: pa.RecordBatch, count: int, named: bool) -> Case:
+    """Return the case that compares us with the least that a reader with an object per batch must do."""
+    source = data.stream([batch] * count)
+    return Case(
+        f"{name}, {count} batches: beside the floor",
+        "batch",
+        count,
+        {"floor": least(source, count), "arrowipc": lambda: peers.rows_by_arrowipc(source, validate="none")},
+        goal=0.625,
+        baseline="floor",
+        row="iterate floor",
+        named=named,
+    )
+
+
+def least(source: bytes, count: int) -> Run:
+    """Return a run that makes an empty batch object per batch, asks it for its rows, and touches the metadata."""
+    touch, new = touching(source), arrowipc.RecordBatch.__new__
+
+    def run() -> int:
+        rows = 0
+        for batch in map(new, repeat(arrowipc.RecordBatch, count)):
+            rows += batch.num_rows
+        return rows + touch()
+
+    return run
 
 
 def case(name: str, batch: pa.RecordBatch, count: int, unit: str = "batch", **options: Any) -> Case:

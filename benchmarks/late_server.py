@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import http.server
 import os
+import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
 
 class Files(http.server.BaseHTTPRequestHandler):
@@ -40,7 +43,8 @@ class Files(http.server.BaseHTTPRequestHandler):
             size = os.fstat(file.fileno()).st_size
             asked = self.headers.get("Range")
             first, last = asked[len("bytes=") :].split("-") if asked else ("0", "")
-            start, stop = int(first), min(int(last or size) + 1, size)
+            start = int(first) if first else max(size - int(last), 0)
+            stop = min(int(last) + 1, size) if first and last else size
             self.send_response(206 if asked else 200)
             if asked:
                 self.send_header("Content-Range", f"bytes {start}-{stop - 1}/{size}")
@@ -61,6 +65,36 @@ class Threads(http.server.ThreadingHTTPServer):
     """As many connections as come."""
 
     request_queue_size = 128
+
+
+class Server:
+    """Serves a folder from another process, late, and counts the bytes of its answers."""
+
+    def __init__(self, folder: str, late: float) -> None:
+        command = [sys.executable, __file__, folder, str(late)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def __enter__(self) -> Server:
+        self.url = f"http://127.0.0.1:{self._answer()}"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._process as process:
+            process.terminate()
+
+    def _answer(self) -> int:
+        assert self._process.stdout is not None
+        return int(self._process.stdout.readline())
+
+    def sent(self, run: Callable[[], Any]) -> int:
+        """Return the bytes that are sent for one run."""
+        assert self._process.stdin is not None
+        counts = []
+        for action in (lambda: None, run):
+            action()
+            print(file=self._process.stdin, flush=True)
+            counts.append(self._answer())
+        return counts[1] - counts[0]
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ holds all rows in one piece per column, proven to be safe. All use one thread, p
   ``concat_batches``. This is the baseline of the cases with a known schema.
 * arrowipc: ``decode_payloads(column, use_threads=False)``, fully validated, which is the default.
 * arrowipc none: ``validate="none"``, which does what pyarrow does.
+  It counts where there are 20 payloads of each shape, beside pyarrow, which does not look at values.
 * one payload: ``decode_payloads`` of the first cell alone, with the same result made of it: what a call takes
   that finds its schema and makes its batch, however many payloads follow. Where there are few.
 * polars: ``read_ipc_stream`` for each cell and ``concat``, "diagonal" where schemas differ.
@@ -55,6 +56,10 @@ def cases(scale: Scale) -> Iterator[Case | Fact]:
         curve = Curve("cost per payload", cells, FLAT)
         yield streams("10 mixed columns x 10 rows", [mixed], cells, named=n == 20_000, curve=curve, **goal)
     yield streams("10 int64 columns x 10 rows", [plain], count, **goal)
+    for shape in data.SHAPES:
+        some: dict[str, Any] = {"goal": 30, "row": "decode small", "named": shape == "mixed"}
+        batch = data.shaped(shape, 10)
+        yield streams(f"10 columns ({shape}) x 10 rows", [batch], 20, polars=shape in data.SHAPES[:3], **some)
     yield known("10 mixed columns x 10 rows, schema known", mixed, scale.size(20_000, 4), named=True)
     yield known("10 int64 columns x 10 rows, schema known", plain, count)
     yield streams("metadata differs from payload to payload", ranges(mixed, few), few)

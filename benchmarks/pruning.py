@@ -15,8 +15,6 @@ share depends on how long all bytes take.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +27,7 @@ import pyarrow as pa
 import arrowipc
 from arrowipc.columns.pruning import Pruner
 from benchmarks.harness import Case, Fact, Run, Scale
+from benchmarks.late_server import Server
 
 TITLE = "read 1 % of the batches, by statistics"
 
@@ -48,7 +47,7 @@ def cases(scale: Scale) -> Iterator[Case | Fact]:
             name = f"1 % of {count} batches of {rows} rows, {codec or 'not compressed'}, mapped"
             yield Case(name, "query", 1, local(path, count, rows), GOAL, baseline="full read")
         path = str(Path(folder, "lz4.arrow"))
-        with Server(folder) as server:
+        with Server(folder, LATENCY) as server:
             remote = contenders(f"{server.url}/lz4.arrow", count, rows)
             name = f"the same over HTTP, {LATENCY * 1000:.0f} ms per request"
             yield Case(name, "query", 1, remote, GOAL, baseline="full read", threads=4)
@@ -112,33 +111,3 @@ def local(path: str, count: int, rows: int) -> dict[str, Run]:
         "scan_polars": lambda: arrowipc.scan_polars(path).filter(test).select(pl.len()).collect().item(),
         "polars": lambda: pl.scan_ipc(path).filter(test).select(pl.len()).collect().item(),
     }
-
-
-class Server:
-    """Serves a folder from another process, late, and counts the bytes of its answers."""
-
-    def __init__(self, folder: str) -> None:
-        command = [sys.executable, str(Path(__file__).with_name("late_server.py")), folder, str(LATENCY)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def __enter__(self) -> Server:
-        self.url = f"http://127.0.0.1:{self._answer()}"
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with self._process as process:
-            process.terminate()
-
-    def _answer(self) -> int:
-        assert self._process.stdout is not None
-        return int(self._process.stdout.readline())
-
-    def sent(self, run: Run) -> int:
-        """Return the bytes that are sent for one run."""
-        assert self._process.stdin is not None
-        counts = []
-        for action in (lambda: None, run):
-            action()
-            print(file=self._process.stdin, flush=True)
-            counts.append(self._answer())
-        return counts[1] - counts[0]

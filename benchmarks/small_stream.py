@@ -32,11 +32,12 @@ TITLE = "one small stream per call"
 
 
 def cases(scale: Scale) -> Iterator[Case]:
-    """One schema for all streams, then schemas that alternate."""
-    yield case("10 int64 columns x 10 rows, one schema", [data.stream([data.plain_batch(10, 10)])])
-    yield case("10 mixed columns x 10 rows, one schema", [data.stream([data.mixed_batch(10)])], named=True)
-    yield case("10 mixed columns x 10 rows, 2 schemas in turn", renamed(2))
-    yield case("10 mixed columns x 10 rows, 64 schemas in turn", renamed(scale.size(64, 3)))
+    """One schema for all streams, in every shape, then schemas that alternate."""
+    for shape in data.SHAPES:
+        source = data.stream([data.shaped(shape, 10)])
+        yield case(f"10 columns ({shape}) x 10 rows, one schema", [source], named=shape == "mixed")
+    yield case("10 everyday columns x 10 rows, 2 schemas in turn", renamed(2))
+    yield case("10 everyday columns x 10 rows, 64 schemas in turn", renamed(scale.size(64, 3)))
 
 
 def renamed(count: int) -> list[bytes]:
@@ -65,4 +66,4 @@ def case(name: str, sources: list[bytes], named: bool = False) -> Case:
         runs["polars"] = each(sources, peers.rows_by_polars)
     if peers.arro3_io is not None:
         runs["arro3"] = each(sources, peers.rows_by_arro3)
-    return Case(name, "stream", 1, runs, goal=8, row="small stream", named=named)
+    return Case(name, "stream", 1, runs, goal=10, row="small stream", named=named)

@@ -9,8 +9,9 @@ writer. Each batch lies in memory of its own.
 * arro3: ``write_ipc_stream(RecordBatchReader.from_batches(...), BytesIO())``, all in one call.
 * polars writes no batches.
 
-"to growing memory": ``pa.BufferOutputStream()`` and ``bytearray()``; "to warm memory": memory of a given size
-that has been written to before, ``pa.FixedSizeBufferWriter`` and a ``memoryview``.
+"to growing memory": ``pa.BufferOutputStream()`` and ``bytearray()``; "to BytesIO": that of Python for both; "to warm
+memory": memory of a given size that has been written to before, ``pa.FixedSizeBufferWriter`` and a ``memoryview``.
+"memcpy" appends messages that are there already to the same ``bytearray`` or ``BytesIO``.
 
 The cases about columns measure the schema (opening and closing) and the batches (between) apart. A library
 may remember what it made of a schema: it is measured with the same one again, and with a new one each time.
@@ -32,7 +33,7 @@ import pyarrow as pa
 import arrowipc
 from benchmarks import data
 from benchmarks.harness import FLAT, Case, Curve, Run, Scale
-from benchmarks.writes import Input, bound, growing, presized, warm
+from benchmarks.writes import Input, appending, bound, filing, growing, presized, to_bytearray, to_bytes_io, warm
 
 TITLE = "write batches to memory"
 
@@ -55,7 +56,19 @@ def cases(scale: Scale) -> Iterator[Case]:
         presized(given, warm(bound(given))),
         3,
     )
+    yield from shapes(scale)
     yield from columns(scale)
+
+
+def shapes(scale: Scale) -> Iterator[Case]:
+    """The same of all shapes, into growing memory and into Python's file object."""
+    for shape in data.SHAPES:
+        given = Input([data.shaped(shape, scale.size(100, 3))] * scale.size(1_000, 3))
+        name, named = f"10 columns x 100 rows, {shape}, 1,000 batches", shape == "mixed"
+        found = growing(given) | {"memcpy": appending(given, to_bytearray, "extend")}
+        yield case(f"{name}, to growing memory", given, found, 3, row="write growing", named=named)
+        found = filing(given) | {"memcpy": appending(given, to_bytes_io, "write")}
+        yield case(f"{name}, to BytesIO", given, found, 6, row="write BytesIO", named=named)
 
 
 def case(name: str, given: Input, contenders: dict[str, Run], goal: float, **options: Any) -> Case:

@@ -12,16 +12,17 @@ bytes before compression. How large the streams become is compared too.
 * polars uses as many threads as the machine has cores, so it takes part in the cases with two; into
   ``BytesIO``, one frame, text as views, its level is its own choice.
 * nanoarrow does not compress.
-* codec alone: ``pa.Codec(name, 1).compress`` of the same buffers, and nothing else: the floor for one thread.
+* codec alone: ``pa.Codec(name, 1).compress`` of the same buffers, and nothing else: the floor.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pyarrow as pa
 
-from benchmarks import compressed, peers
+from benchmarks import compressed, data, peers
 from benchmarks.harness import Case, Fact, Run, Scale
 from benchmarks.machine import cores
 from benchmarks.writes import (
@@ -64,6 +65,23 @@ def cases(scale: Scale) -> Iterator[Case | Fact]:
                     named=threads == 1 and rows == large,
                 )
             yield Fact(f"{shape}, bytes written", written_bytes(given, codec), goal=0.99)
+    for shape in data.SHAPES:
+        given = Input([data.shaped(shape, scale.size(200_000, 50))])
+        for codec in ("lz4", "zstd"):
+            for threads in (1, 2) if cores() > 1 else (1,):
+                found = contenders(given, codec, threads)
+                found["codec alone"] = alone(given, codec, threads)
+                yield Case(
+                    f"{shape}, {codec}, {given.table.num_rows} rows, {threads} thread{'s' * (threads > 1)}",
+                    "batch",
+                    1,
+                    found,
+                    goal=1.05,
+                    touched=given.table.nbytes,
+                    threads=threads,
+                    row=f"compress {codec} shapes",
+                    named=threads == 1 and shape == "mixed",
+                )
 
 
 def contenders(given: Input, codec: str, threads: int) -> dict[str, Run]:
@@ -90,12 +108,17 @@ def contenders(given: Input, codec: str, threads: int) -> dict[str, Run]:
     return found
 
 
-def alone(given: Input, name: str) -> Run:
+def alone(given: Input, name: str, threads: int = 1) -> Run:
     """Return a run that only compresses."""
     codec = pa.Codec(name, LEVEL)
     found = [buffer for batch in given.pyarrow for buffer in compressed.buffers(batch)]
 
+    pool = ThreadPoolExecutor(threads)
+
     def run() -> int:
+        if threads > 1:
+            wait([pool.submit(codec.compress, buffer) for buffer in sorted(found, key=lambda each: -each.size)])
+            return given.table.num_rows
         for buffer in found:
             codec.compress(buffer)
         return given.table.num_rows

@@ -11,6 +11,8 @@ pyarrow's table:
 * nanoarrow: ``StreamWriter`` and ``write_stream(table)``, the same.
 * pyarrow through C: ``RecordBatchReader.from_stream(table)`` and ``write_batch`` of each batch: pyarrow's own
   writer behind the same interface.
+* taken and copied: the table's batches are taken through the same interface and let go of, and messages that are there
+  already are copied: what is left where writing costs nothing.
 * polars would have to import the table first.
 
 polars' frame, of as many chunks; all write text as views, into ``BytesIO``:
@@ -28,6 +30,7 @@ from typing import Any
 import pyarrow as pa
 
 import arrowipc
+from arrowipc.cdata.import_table import batches_from
 from benchmarks import data, peers
 from benchmarks.harness import Case, Run, Scale
 from benchmarks.writes import proven, to_buffer, to_bytearray, to_bytes_io, warm
@@ -58,6 +61,20 @@ def cases(scale: Scale) -> Iterator[Case]:
                 baseline="polars",
                 **both,
             )
+    yield from shapes(scale)
+
+
+def shapes(scale: Scale) -> Iterator[Case]:
+    """Tables of all shapes: a thousand small batches, and one chunk."""
+    for shape in data.SHAPES:
+        for rows, count, row, goal in ((100, 1_000, "write table small", 2), (100_000, 1, "write table large", 1)):
+            batch = data.shaped(shape, scale.size(rows, 3))
+            table = pa.ipc.open_stream(data.stream([batch] * scale.size(count, 3))).read_all()
+            chunks = max(1, table.column(0).num_chunks)
+            name = f"pyarrow table, {shape}, {count:,} x {rows:,} rows, to growing memory"
+            named = shape == "mixed"
+            options: dict[str, Any] = {"touched": table.nbytes, "row": row, "goal": goal, "named": named}
+            yield Case(name, "batch", chunks, growing(table), **options)
 
 
 def stream_by_pyarrow(sink: Any, table: pa.Table) -> None:
@@ -86,10 +103,19 @@ def stream_by_nanoarrow(sink: Any, table: Any) -> None:
 
 def growing(table: pa.Table) -> dict[str, Run]:
     """Return those who write pyarrow's table into growing memory."""
+    messages = [*data.messages(to_buffer(lambda sink: stream_by_pyarrow(sink, table))), data.END_OF_STREAM]
+
+    def taken_and_copied(sink: bytearray) -> None:
+        for _ in batches_from(table):
+            pass
+        for message in messages:
+            sink += message
+
     found: dict[str, Callable[[], Any]] = {
         "pyarrow": lambda: to_buffer(lambda sink: stream_by_pyarrow(sink, table)),
         "arrowipc": lambda: to_bytearray(lambda sink: stream_by_arrowipc(sink, table)),
         "pyarrow through C": lambda: to_buffer(lambda sink: stream_through_c(sink, table)),
+        "taken and copied": lambda: to_bytearray(taken_and_copied),
     }
     if peers.nanoarrow_ipc is not None:
         found["nanoarrow"] = lambda: to_bytes_io(lambda sink: stream_by_nanoarrow(sink, table))

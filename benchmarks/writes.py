@@ -136,6 +136,18 @@ def to_bytes_io(write: Callable[[Any], None]) -> memoryview:
     return sink.getbuffer()
 
 
+def appending(given: Input, to_memory: Callable[[Callable[[Any], None]], Any], append: str) -> Run:
+    """Return a run of the least that anybody does: the messages are there already, and are appended one by one."""
+    source = bytes(to_bytearray(lambda sink: by_arrowipc(sink, given.arrowipc)))
+    pieces = [*data.messages(source), data.END_OF_STREAM]
+
+    def appended(sink: Any) -> None:
+        for piece in pieces:
+            getattr(sink, append)(piece)
+
+    return proven(lambda: to_memory(appended), given.table)
+
+
 def growing(given: Input, *, without: tuple[str, ...] = (), **options: Any) -> dict[str, Run]:
     """Return those who write the batches into growing memory; `options` are for `arrowipc.new_stream`."""
     found: dict[str, Callable[[], Any]] = {
@@ -147,6 +159,15 @@ def growing(given: Input, *, without: tuple[str, ...] = (), **options: Any) -> d
     if given.arro3:
         found["arro3"] = lambda: to_bytes_io(lambda sink: by_arro3(sink, given.arro3))
     return {name: proven(write, given.table) for name, write in found.items() if name not in without}
+
+
+def filing(given: Input) -> dict[str, Run]:
+    """Return pyarrow and arrowipc writing the batches into Python's file object."""
+    found: dict[str, Callable[[], Any]] = {
+        "pyarrow": lambda: to_bytes_io(lambda sink: by_pyarrow(sink, given.pyarrow)),
+        "arrowipc": lambda: to_bytes_io(lambda sink: by_arrowipc(sink, given.arrowipc)),
+    }
+    return {name: proven(write, given.table) for name, write in found.items()}
 
 
 def presized(given: Input, target: memoryview, *, options: Any = None, **ours: Any) -> dict[str, Run]:

@@ -12,10 +12,12 @@ from arrowipc.aio.streams import AsyncReader
 from arrowipc.arguments import described
 from arrowipc.errors import UsageError
 from arrowipc.read.decoders import TAIL_SIZE, FileDecoder, footer_range
+from arrowipc.read.http import Refused, Turns, fetch_all, together
 from arrowipc.read.remote import WINDOW, RemoteBlocks, RemoteSource
+from arrowipc.read.replaced import replaced, version_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
     from typing import TypeVar
 
     from arrowipc.arguments import KeyValueMetadata
@@ -29,24 +31,66 @@ if TYPE_CHECKING:
 
 
 class StoreSystem:
-    """A store of obstore as the few things that `RemoteSource` asks of a file system."""
-
-    async_impl = asynchronous = True
-    protocol = "obstore"
+    """A store of obstore, in which `RemoteSource` finds files."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
 
-    async def _info(self, path: str) -> dict[str, Any]:
-        found = await self._store.head_async(path)
+    def file_at(self, path: str, version: Mapping[str, str]) -> StoreFile:
+        """Return what reads a file."""
+        return StoreFile(self._store, path, version)
+
+
+class StoreFile:
+    """A file in a store of obstore, of which one version is read, as `HttpFile` does it."""
+
+    async_impl = asynchronous = True
+
+    def __init__(self, store: Any, path: str, version: Mapping[str, str]) -> None:
+        self._store, self._path = store, path
+        self.version: dict[str, str] = dict(version)
+        self._turns = Turns()
+
+    async def _size(self) -> int:
+        return self._compare(await self._store.head_async(self._path))
+
+    async def _ends(self, tail: int) -> tuple[int | None, list[tuple[int, Any]]]:
+        try:
+            (size, first), (total, last) = await together(self._get((0, 8)), self._get({"suffix": tail}))
+        except Exception:  # not every store knows ranges from the end; `_size` and `_fetch` say what is wrong
+            return None, []
+        whole = size == total and len(first) == min(8, size) and len(last) == min(tail, size)
+        return (size, [(0, first), (size - len(last), last)]) if whole else (None, [])
+
+    async def _fetch(self, ranges: Sequence[tuple[int, int]], size: int) -> list[Any]:
+        async def one(start: int, end: int) -> Any:
+            total, data = await self._get((start, end)) if start < end else (size, b"")
+            if (total, len(data)) != (size, end - start):
+                raise Refused(f"asked for bytes {start:,} to {end:,} of {size:,} and got {len(data):,} of {total:,}")
+            return data
+
+        return await fetch_all(one, ranges, self._turns)
+
+    async def _get(self, part: Any) -> tuple[int, Any]:
+        """The length of the file, and a part of it."""
+        etag = self.version.get("etag", "W/")
+        options = {"range": part} | ({} if etag.startswith("W/") else {"if_match": etag})
+        try:
+            found = await self._store.get_async(self._path, options=options)
+        except Exception as error:
+            if type(error).__name__ == "PreconditionError":
+                raise Refused("the file was replaced while it was read: open it again") from error
+            raise
+        return self._compare(found.meta), await found.bytes_async()
+
+    def _compare(self, meta: Mapping[str, Any]) -> int:
         names = {"size": "size", "e_tag": "ETag", "last_modified": "LastModified", "version": "VersionId"}
-        return {ours: found[theirs] for theirs, ours in names.items()}
-
-    async def _cat_ranges(self, paths: Sequence[str], starts: Sequence[int], ends: Sequence[int]) -> Any:
-        return await self._store.get_ranges_async(paths[0], starts=starts, ends=ends)
-
-    def invalidate_cache(self, path: str) -> None:
-        """Nothing is cached."""
+        found = version_of({ours: meta[theirs] for theirs, ours in names.items()})
+        reason = replaced(self.version, found)
+        if reason is not None:
+            raise Refused(f"the file was replaced while it was read: {reason}; open it again")
+        self.version = self.version or found
+        return meta["size"]  # type: ignore[no-any-return]
 
 
 def _located(source: Any, path: str | None) -> RemoteSource:
@@ -178,12 +222,18 @@ class AsyncFileReader(AsyncReader):
     async def _get(self, i: int) -> RecordBatch:
         blocks, decoder = self._blocks, self._opened
         assert blocks is not None  # whoever calls this has begun
-        async with self._turn:
-            self._check_open()
-            if blocks.is_ready(i) and sum(decoder.block(i)[1:]) < LARGE:
-                block, at = blocks.run(blocks.batch(i))
-            else:
-                block, at = await _wait(blocks.batch(i), self._source)
+        blocks.waiting.append(i)
+        try:
+            if not blocks.is_ready(i):
+                await asyncio.sleep(0)  # other tasks say what they want, which comes with it
+            async with self._turn:
+                self._check_open()
+                if blocks.is_ready(i) and sum(decoder.block(i)[1:]) < LARGE:
+                    block, at = blocks.run(blocks.batch(i))
+                else:
+                    block, at = await _wait(blocks.batch(i), self._source)
+        finally:
+            blocks.waiting.remove(i)
         batch: RecordBatch = await off_loop(decoder.batch, i, block, at)
         return batch
 
@@ -241,7 +291,7 @@ def open_file(
     """Open an Arrow IPC file at a URL or in an object store.
 
     ``await`` the result, or enter it with ``async with``; ``async for`` over it gives the batches in order. Only what
-    `columns` need is fetched: the last 64 KiB with the footer, then the ranges of the batches, near ones joined.
+    `columns` need is fetched: the last 128 KiB with the footer, then the ranges of the batches, near ones joined.
 
     Parameters
     ----------
@@ -256,7 +306,7 @@ def open_file(
     limits : Limits, optional
         Bounds on what the bytes may ask for.
     use_threads : bool, default True
-        Decompress large bodies with several threads.
+        Decompress and validate large bodies with several threads.
     ensure_native_endian : bool, default True
         Convert big-endian bodies.
     prefetch : int, default 4

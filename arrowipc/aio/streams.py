@@ -253,7 +253,7 @@ def open_stream(
     limits : Limits, optional
         Bounds on what the bytes may ask for.
     use_threads : bool, default True
-        Decompress large bodies with several threads.
+        Decompress and validate large bodies with several threads.
     ensure_native_endian : bool, default True
         Convert big-endian bodies.
 

@@ -24,6 +24,14 @@ cdef class ArrayOwner:
 
 
 @cython.final
+cdef class Dictionaries:
+    """The last dictionaries of a producer's batches, and the arrays that they were made of."""
+    cdef list values                    # Columns per ordinal of the plan
+    cdef const ArrowArray** arrays      # in the memory of the owner of each
+    cdef tuple all                      # the values; None: one of them is new
+
+
+@cython.final
 cdef class BatchStream:
     """The batches of an ArrowArrayStream, one at a time."""
     cdef ArrowArrayStream stream        # release NULL: there is none, or it is at its end
@@ -35,6 +43,7 @@ cdef class BatchStream:
     cdef int code                       # errno of the producer's failure, which later calls repeat
     cdef object message
     cdef RecordBatch single             # the one batch of a stream that was made of a batch
+    cdef Dictionaries known             # None: each batch has dictionaries of its own
 
     cdef RecordBatch next(self)         # None at the end
     cdef int ask(self, ArrowSchema* schema) except -1
@@ -56,9 +65,11 @@ cdef int survey_batch(Plan plan, const ArrowArray* root, int64_t* variadic) exce
 cdef ArrowSchema* schema_in(object capsule) except NULL
 cdef BatchStream moved_stream(object source)        # without its plan; None: there is no stream
 
-# Fill columns from an array that `owner` keeps: its children (`whole`), or the one column that it is.
-cdef int load(Columns out, Plan plan, const ArrowArray* array, bint whole, object owner, int level) except -1
+# Fill columns from an array that `owner` keeps: its children (`whole`), or the one column that it is. With `known`, a
+# dictionary that the last call found in the same memory stays the same, and keeps the owner of that call.
+cdef int load(Columns out, Plan plan, const ArrowArray* array, bint whole, object owner, int level,
+              Dictionaries known) except -1
 
-# The same from one array per column, each of `length` elements.
-cdef int load_columns(Columns out, Plan plan, const ArrowArray* arrays, int64_t length, object owner,
-                      int level) except -1
+# The same from one array per column, of which the elements from `start` on are used.
+cdef int load_columns(Columns out, Plan plan, ArrowArray** columns, int64_t start, int64_t length, object owner,
+                      int level, Dictionaries known) except -1

@@ -11,6 +11,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid
 from libc.errno cimport EINVAL, ENOMEM, ENOSYS
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
+from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memset, strcmp, strerror
 
 from arrowipc._core cimport Columns, DictionaryPlan, Plan, Recent, field_path, level_of, limits_data, raise_fault
@@ -21,8 +22,8 @@ from arrowipc.inline.fault cimport FAULT_BUFFER_SMALL, FAULT_OFFSET, Fault, fail
 from arrowipc.inline.layouts cimport BUFFER_BITS, BUFFER_OFFSETS, LAYOUTS, LayoutSpec, is_binary, width_of
 from arrowipc.inline.loads cimport add_overflows, bitmap_bytes, count_bits, load_i32, load_i64, mul_overflows, round_up
 from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_VIEW, LEVEL_NONE, Extent, FieldPlan, LimitsData, Node,
-    ViewRange,
+    FIELD_ENCODED, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_VAR32, LAYOUT_VIEW, LEVEL_NONE, Extent, FieldPlan,
+    LimitsData, Node, ViewRange,
 )
 from arrowipc.metadata.schema_reader cimport plan_schema, python_plan
 from arrowipc.read.decompress cimport normalise
@@ -333,11 +334,9 @@ cdef int survey(Plan plan, int32_t f, const ArrowArray* array, int64_t* variadic
     return 0
 
 
-cdef int survey_batch(Plan plan, const ArrowArray* root, int64_t* variadic) except -1:
-    """The same for a struct that is a batch: it has no nulls, and its children, the columns, are long enough."""
-    cdef const ArrowArray* column
+cdef int survey_root(Plan plan, const ArrowArray* root) except -1:
+    """The same for a struct that is a batch, without its columns: it has no nulls."""
     cdef int64_t valid
-    cdef int32_t i, f
     check_struct(plan, -1, root, plan.d.n_columns, False)
     if root.n_buffers != 1:
         return refuse(plan, -1, f"ArrowArray.n_buffers is {root.n_buffers}: expected 1")
@@ -349,14 +348,25 @@ cdef int survey_batch(Plan plan, const ArrowArray* root, int64_t* variadic) exce
                                  "batch has no null rows: import it as an array")
         elif root.null_count > 0:
             return refuse(plan, -1, f"null_count is {root.null_count}, and there is no validity bitmap")
+    return 0
+
+
+cdef int survey_column(Plan plan, int32_t i, const ArrowArray* column, int64_t rows, int64_t* variadic) except -1:
+    """The same for column `i` of a batch, which needs so many rows of it."""
+    cdef int32_t f = plan.d.columns[i]
+    if column == NULL:
+        return refuse(plan, f, f"ArrowArray.children[{i}] of the batch is NULL")
+    survey(plan, f, column, variadic)
+    if column.length < rows:
+        return refuse(plan, f, f"has {column.length} rows, the batch needs {rows}")
+    return 0
+
+
+cdef int survey_batch(Plan plan, const ArrowArray* root, int64_t* variadic) except -1:
+    cdef int32_t i
+    survey_root(plan, root)
     for i in range(plan.d.n_columns):
-        f = plan.d.columns[i]
-        column = root.children[i]
-        if column == NULL:
-            return refuse(plan, f, f"ArrowArray.children[{i}] of the batch is NULL")
-        survey(plan, f, column, variadic)
-        if column.length < root.offset + root.length:
-            return refuse(plan, f, f"has {column.length} rows, the batch needs {root.offset + root.length}")
+        survey_column(plan, i, root.children[i], root.offset + root.length, variadic)
     return 0
 
 
@@ -493,8 +503,46 @@ cdef int fill_buffers(Columns out, int32_t f, const ArrowArray* array, int64_t n
     return take_variadic(out, f, array, next) if layout == LAYOUT_VIEW else 0
 
 
+cdef inline bint fill_plain(const FieldPlan* field, const ArrowArray* array, int64_t start, int64_t length, Node* node,
+                            Extent* extents) noexcept nogil:
+    """A column of numbers or text in which nothing is to be counted or refused, in one step, as `fill` would.
+
+    False: it is something else, or not sound; `survey` and `fill` see to it.
+    """
+    cdef int64_t reach, last = 0
+    cdef const uint8_t* values
+    if ((field.layout != LAYOUT_FIXED and field.layout != LAYOUT_VAR32) or field.flags & FIELD_ENCODED
+            or array.release == NULL or array.dictionary != NULL or array.n_children != 0
+            or array.n_buffers != field.n_buffers or array.buffers == NULL
+            or array.length > INT32_MAX or not 0 <= array.offset <= INT32_MAX or start > INT32_MAX
+            or length == 0 or start + length > array.length
+            or not 0 <= array.null_count <= array.length or (array.null_count and length != array.length)):
+        return False
+    # No sum or product overflows: a width is an int32, and `reach` three of them.
+    reach = array.offset + start + length
+    values = <const uint8_t*> array.buffers[1]
+    extents[1].data = values
+    extents[1].size = reach * field.width if field.layout == LAYOUT_FIXED else 4 * reach + 4
+    if values == NULL or extents[1].size == 0 or (array.null_count and array.buffers[0] == NULL):
+        return False
+    if field.layout == LAYOUT_VAR32:
+        last = load_i32(values + 4 * reach)
+        if load_i32(values + 4 * (reach - length)) < 0 or last < load_i32(values + 4 * (reach - length)):
+            return False
+        if last and array.buffers[2] == NULL:
+            return False
+        extents[2].data = <const uint8_t*> array.buffers[2] if last else NULL
+        extents[2].size = last
+    extents[0].data = <const uint8_t*> array.buffers[0] if array.null_count else NULL
+    extents[0].size = bitmap_bytes(reach) if array.null_count else 0
+    node.length = length
+    node.null_count = array.null_count
+    node.offset = array.offset + start
+    return True
+
+
 cdef int fill(Columns out, int32_t f, const ArrowArray* array, int64_t start, int64_t length, int32_t* next,
-              list dictionaries, int level) except -1:
+              Dictionaries known, int level) except -1:
     """Elements [start, start + length) of an array, which it has, as field `f`, and all that is below it."""
     cdef const FieldPlan* field = &out.d.plan.fields[f]
     cdef Node* node = &out.d.nodes[f]
@@ -510,76 +558,132 @@ cdef int fill(Columns out, int32_t f, const ArrowArray* array, int64_t start, in
         if field.layout == LAYOUT_RUN_END and child_length > array.children[0].length:
             # Values behind the last run: legal here, and not in a message.
             child_length = array.children[0].length
-        fill(out, child, array.children[i], 0, child_length, next, dictionaries, level)
+        fill(out, child, array.children[i], 0, child_length, next, known, level)
         child = out.d.plan.fields[child].end
     if field.dictionary >= 0:
-        dictionaries[field.dictionary] = load_values(out, field.dictionary, array.dictionary, level)
+        load_values(out, field.dictionary, array.dictionary, level, known)
     return 0
 
 
-cdef Columns load_values(Columns user, int32_t ordinal, const ArrowArray* array, int level):
-    """The values of a dictionary of `user`."""
-    cdef Columns values = Columns.__new__(Columns)
-    cdef DictionaryPlan dictionary = user.plan.dictionaries[ordinal]
-    load(values, dictionary.values, array, False, user.owner, level)
-    return values
+# -- arrays: dictionaries ------------------------------------------------------------------------------------
 
 
-cdef list begin(Columns out, Plan plan, int64_t variadic, int64_t length, object owner):
-    """Allocate `out` for what a survey found; returns the list for its dictionaries."""
+cdef class Dictionaries:
+    """What the batches of a producer have had last as dictionaries, which are rarely other ones in the next batch.
+
+    Where arrays lie in the same memory, the columns made of the first one serve all: a writer need not compare them.
+    """
+
+    def __cinit__(self, int64_t count):
+        self.values = [None] * count
+        self.arrays = <const ArrowArray**> calloc(count + 1, sizeof(ArrowArray*))
+        if self.arrays == NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        free(self.arrays)
+
+
+cdef bint same_array(const ArrowArray* known, const ArrowArray* found) noexcept nogil:
+    """Whether an array has all of its elements where a sound one has them, which is not released."""
+    cdef int64_t i
+    if (found == NULL or found.release == NULL or found.length != known.length or found.offset != known.offset
+            or found.null_count != known.null_count or found.n_buffers != known.n_buffers
+            or found.n_children != known.n_children or (found.dictionary != NULL) != (known.dictionary != NULL)):
+        return False
+    if known.n_buffers and (found.buffers == NULL or memcmp(found.buffers, known.buffers,
+                                                            known.n_buffers * sizeof(void*)) != 0):
+        return False
+    if known.n_children and found.children == NULL:
+        return False
+    for i in range(known.n_children):
+        if not same_array(known.children[i], found.children[i]):
+            return False
+    return known.dictionary == NULL or same_array(known.dictionary, found.dictionary)
+
+
+cdef int load_values(Columns user, int32_t ordinal, const ArrowArray* array, int level, Dictionaries known) except -1:
+    """Find or make the values of a dictionary of `user`."""
+    cdef Columns values
+    cdef DictionaryPlan dictionary
+    if known.arrays[ordinal] != NULL and same_array(known.arrays[ordinal], array):
+        return 0
+    dictionary = user.plan.dictionaries[ordinal]
+    values = Columns.__new__(Columns)
+    load(values, dictionary.values, array, False, user.owner, level, None)
+    known.values[ordinal] = values
+    known.arrays[ordinal] = array       # which lives as long as the owner of `values`
+    known.all = None
+    return 0
+
+
+# -- arrays: columns -----------------------------------------------------------------------------------------
+
+
+cdef Dictionaries begin(Columns out, Plan plan, int64_t variadic, int64_t length, object owner, Dictionaries known):
+    """Allocate `out` for what a survey found; returns the place of its dictionaries."""
     out.allocate(plan, variadic)
     out.owner = owner
     out.d.length = length
-    return [None] * len(plan.dictionaries)
+    return Dictionaries(len(plan.dictionaries)) if known is None and plan.dictionaries else known
 
 
-cdef int complete(Columns out, list dictionaries, int level) except -1:
+cdef int complete(Columns out, Dictionaries known, int level) except -1:
     """What is left to do once all fields are filled."""
-    out.dictionaries = tuple(dictionaries)
+    if known is None:
+        out.dictionaries = ()
+    else:
+        if known.all is None:
+            known.all = tuple(known.values)
+        out.dictionaries = known.all
     normalise(out, -1, NULL, False)
     return prove(out, level)
 
 
-cdef int load(Columns out, Plan plan, const ArrowArray* array, bint whole, object owner, int level) except -1:
-    cdef list dictionaries
+cdef int load(Columns out, Plan plan, const ArrowArray* array, bint whole, object owner, int level,
+              Dictionaries known) except -1:
     cdef int64_t variadic = 0
-    cdef int32_t i, next = plan.d.n_buffers
+    cdef int32_t next = plan.d.n_buffers
     if whole:
-        survey_batch(plan, array, &variadic)
-    else:
-        survey(plan, 0, array, &variadic)
-    dictionaries = begin(out, plan, variadic, array.length, owner)
-    if whole:
-        for i in range(plan.d.n_columns):
-            fill(out, plan.d.columns[i], array.children[i], array.offset, array.length, &next, dictionaries,
-                 level)
-    else:
-        fill(out, 0, array, 0, array.length, &next, dictionaries, level)
-    return complete(out, dictionaries, level)
+        survey_root(plan, array)
+        return load_columns(out, plan, array.children, array.offset, array.length, owner, level, known)
+    survey(plan, 0, array, &variadic)
+    known = begin(out, plan, variadic, array.length, owner, known)
+    fill(out, 0, array, 0, array.length, &next, known, level)
+    return complete(out, known, level)
 
 
-cdef int load_columns(Columns out, Plan plan, const ArrowArray* arrays, int64_t length, object owner,
-                      int level) except -1:
-    cdef list dictionaries
+cdef int load_columns(Columns out, Plan plan, ArrowArray** columns, int64_t start, int64_t length, object owner,
+                      int level, Dictionaries known) except -1:
+    cdef const FieldPlan* field
     cdef int64_t variadic = 0
-    cdef int32_t i, next = plan.d.n_buffers
+    cdef int32_t i, f, next = plan.d.n_buffers
+    cdef bint views = plan.d.n_views > 0
+    # Only views have buffers that must be counted first; without them each column is surveyed when its turn comes.
+    for i in range(plan.d.n_columns if views else 0):
+        survey_column(plan, i, columns[i], start + length, &variadic)
+    known = begin(out, plan, variadic, length, owner, known)
     for i in range(plan.d.n_columns):
-        survey(plan, plan.d.columns[i], &arrays[i], &variadic)
-    dictionaries = begin(out, plan, variadic, length, owner)
-    for i in range(plan.d.n_columns):
-        fill(out, plan.d.columns[i], &arrays[i], 0, length, &next, dictionaries, level)
-    return complete(out, dictionaries, level)
+        f = plan.d.columns[i]
+        field = &plan.d.fields[f]
+        if columns[i] != NULL and fill_plain(field, columns[i], start, length, &out.d.nodes[f],
+                                             &out.d.extents[field.first_buffer]):
+            continue
+        if not views:
+            survey_column(plan, i, columns[i], start + length, &variadic)
+        fill(out, f, columns[i], start, length, &next, known, level)
+    return complete(out, known, level)
 
 
-cdef RecordBatch new_batch(Plan plan, ArrayOwner owner, bint whole, int level):
+cdef RecordBatch new_batch(Plan plan, ArrayOwner owner, bint whole, int level, Dictionaries known=None):
     cdef RecordBatch batch = RecordBatch.__new__(RecordBatch)
-    load(batch, plan, &owner.array, whole, owner, level)
+    load(batch, plan, &owner.array, whole, owner, level, known)
     return batch
 
 
 cdef Array new_array(Plan plan, ArrayOwner owner, int level):
     cdef Columns columns = Columns.__new__(Columns)
-    load(columns, plan, &owner.array, False, owner, level)
+    load(columns, plan, &owner.array, False, owner, level, None)
     return make_array(columns, 0, columns.d.nodes[0].offset, columns.d.nodes[0].length)
 
 
@@ -691,7 +795,7 @@ cdef class BatchStream:
         if owner.array.release == NULL:
             self.finish()
             return None
-        return new_batch(self.plan, owner, self.whole, self.level)
+        return new_batch(self.plan, owner, self.whole, self.level, self.known)
 
     cdef int fail(self, int code) except -1:
         """Raise what the producer says about its error, and let go of it."""

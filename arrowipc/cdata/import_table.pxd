@@ -4,6 +4,7 @@ from libc.stdint cimport int32_t, int64_t
 
 from arrowipc._core cimport Plan
 from arrowipc.cdata.export cimport ArrowArray, ArrowArrayStream
+from arrowipc.cdata.import_array cimport Dictionaries
 from arrowipc.columns.array cimport RecordBatch
 
 
@@ -11,6 +12,7 @@ from arrowipc.columns.array cimport RecordBatch
 cdef class ChunkOwner:
     """The next chunks of some of the columns, moved here from their producers."""
     cdef ArrowArray* arrays             # one per column; release NULL: that column needed none
+    cdef ArrowArray** columns           # pointers to them
     cdef int32_t count
 
 
@@ -22,6 +24,7 @@ cdef class ColumnStream:
     cdef ArrowArrayStream** producers   # the stream in each
     cdef list pieces                    # Columns per column: the chunk in use; None: there is none
     cdef list plans                     # Plan per column, once a piece needed it
+    cdef Dictionaries known             # of the last batch of equal chunks
     cdef int64_t* left                  # elements of the piece that are still to come
     cdef int64_t rows                   # that were handed out
     cdef int32_t count

@@ -12,7 +12,8 @@ from libc.string cimport strcmp
 from arrowipc._core cimport Columns, Plan, field_name, level_of
 from arrowipc.cdata.export cimport ARROW_FLAG_NULLABLE, ArrowArray, ArrowArrayStream, ArrowSchema
 from arrowipc.cdata.import_array cimport (
-    ArrayOwner, BatchStream, count_live, import_stream, load, load_columns, moved_stream, plan_of, schema_in,
+    ArrayOwner, BatchStream, Dictionaries, count_live, import_stream, load, load_columns, moved_stream, plan_of,
+    schema_in,
 )
 from arrowipc.columns.array cimport RecordBatch, slice_column
 from arrowipc.metadata.schema_reader cimport plan_schema, project
@@ -26,9 +27,13 @@ cdef class ChunkOwner:
     """The next chunks of some of the columns, moved here from their producers."""
 
     def __cinit__(self, int32_t count):
-        self.arrays = <ArrowArray*> calloc(count, sizeof(ArrowArray))
+        cdef int32_t i
+        self.arrays = <ArrowArray*> calloc(count, sizeof(ArrowArray) + sizeof(ArrowArray*))
         if self.arrays == NULL:
             raise MemoryError()
+        self.columns = <ArrowArray**> (self.arrays + count)
+        for i in range(count):
+            self.columns[i] = &self.arrays[i]
         self.count = count
         count_live(1)
 
@@ -225,7 +230,9 @@ cdef class ColumnStream:
             self.keep(chunks)
             return self.join()
         batch = RecordBatch.__new__(RecordBatch)
-        load_columns(batch, self.plan, chunks.arrays, length, chunks, self.level)
+        if self.known is None and self.plan.dictionaries:
+            self.known = Dictionaries(len(self.plan.dictionaries))
+        load_columns(batch, self.plan, chunks.columns, 0, length, chunks, self.level, self.known)
         self.rows += length
         return batch
 
@@ -257,7 +264,7 @@ cdef class ColumnStream:
             owner.array = chunks.arrays[i]
             chunks.arrays[i].release = NULL
             piece = Columns.__new__(Columns)
-            load(piece, self.plans[i], &owner.array, False, owner, self.level)
+            load(piece, self.plans[i], &owner.array, False, owner, self.level, None)
             self.pieces[i] = piece
             self.left[i] = piece.d.length
         return 0
@@ -396,4 +403,10 @@ def batches_from(source):
     >>> [len(batch) for batch in import_table.batches_from(pa.table({"x": [1, 2, 3]}))]
     [3]
     """
-    return columns_from(source) if is_chunked(source) else import_stream(source)
+    cdef BatchStream stream
+    if is_chunked(source):
+        return columns_from(source)
+    stream = import_stream(source)
+    if stream.plan.dictionaries:
+        stream.known = Dictionaries(len(stream.plan.dictionaries))
+    return stream

@@ -90,7 +90,7 @@ def convert(
         batches = named_batches(source, _prepared(stored_batches(reader, options), reader.schema, options))
         # What is counted are bytes of Arrow data.
         size = size_of(source) if isinstance(reader, ARROW_READERS) else None
-        progress = stack.enter_context(Progress("converting", size))
+        progress = stack.enter_context(Progress("converting", size, path))
         with about(path):
             rows, count = write_batches(path, kind, reader.schema, batches, progress, options)
     say_written(path, kind, rows, count, as_json)
@@ -128,7 +128,7 @@ def cat(
     chosen = columns_of(columns)
     sizes = [size_of(path) for path in sources]
     size = None if None in sizes else sum(filter(None, sizes))
-    with opened(sources[0], columns=chosen) as first, Progress("writing", size) as progress:
+    with opened(sources[0], columns=chosen) as first, Progress("writing", size, output) as progress:
         batches = _chained(sources, first, chosen, options)
         with about(output):
             rows, count = write_batches(output, kind, first.schema, batches, progress, options)

@@ -144,6 +144,7 @@ def stored_batches(reader: Any, options: dict[str, Any]) -> Batches:
             found = outline_of(message)
             options["codec"] = None if found is None else found.codec
         yield message, batch
+        del message, batch  # the next body is read into their memory
 
 
 def write_batches(
@@ -165,6 +166,7 @@ def write_batches(
             count += 1
             if progress is not None:
                 progress.advance(size_in(message, batch))
+            del found, message, batch  # the next body is read into their memory
             found = next(batches, None)
     return rows, count
 

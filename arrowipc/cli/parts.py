@@ -238,7 +238,8 @@ def merge(
     if (chosen := columns_of(columns)) is not None:
         dataset = dataset.select(chosen)
     sizes = [size_of(path) for path in dataset.files]
-    with Progress("merging", None if None in sizes or chosen else sum(filter(None, sizes))) as progress:
+    size = None if None in sizes or chosen else sum(filter(None, sizes))
+    with Progress("merging", size, output) as progress:
         batches = ((None, batch) for batch in dataset)
         with about(output):
             rows, count = write_batches(output, kind, dataset.schema, batches, progress, options)

@@ -202,18 +202,21 @@ class Progress:
     title : str
     total : int or None
         Bytes; None: nobody knows how many there are.
+    output : str, optional
+        Where the result goes. Text that a terminal shows (-) is not interrupted.
     """
 
     DELAY = 1.0
 
-    def __init__(self, title: str, total: int | None = None) -> None:
+    def __init__(self, title: str, total: int | None = None, output: str | None = None) -> None:
         self._title, self._total = title, total or None
+        self._hidden = output == "-" and sys.stdout.isatty()
         self.done: float = 0  # bytes
         self._ended = threading.Event()
         self._drawn = threading.Thread(target=self._draw, daemon=True)
 
     def __enter__(self) -> Self:
-        if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        if not self._hidden and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
             self._drawn.start()
         return self
 

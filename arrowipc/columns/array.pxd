@@ -8,7 +8,7 @@ from arrowipc.inline.plan cimport ColumnsData
 @cython.final
 @cython.no_gc
 cdef class RecordBatch(Columns):
-    cdef tuple metadata_pairs           # (key, value) pairs of bytes from the message
+    pass
 
 
 @cython.final

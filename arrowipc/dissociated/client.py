@@ -155,7 +155,8 @@ class ClientStream:
                     try:
                         connection.progress()
                     except ConnectionError as error:
-                        reason = error  # what it means depends on what was received before
+                        # What it means depends on what was received before. Its traceback leads back here, a cycle.
+                        reason = error.with_traceback(None)
                     frame = connection.receive()
                 while frame is not None:
                     found = True

@@ -2,7 +2,7 @@
 from libc.stdint cimport INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from arrowipc.inline.loads cimport loose_i16, loose_i32, loose_i64, loose_u64
+from arrowipc.inline.loads cimport load_few, loose_i16, loose_i32, loose_i64, loose_u64
 
 cdef enum:
     SLACK = 8       # bytes that must be writable behind the last one in use, because bits are stored as words
@@ -22,11 +22,8 @@ cdef inline void store_bits(uint8_t* out, int64_t at, uint64_t word) noexcept no
 
 
 cdef inline uint64_t load_bits(const uint8_t* bits, int64_t at, int64_t count) noexcept nogil:
-    """Up to 56 bits from bit `at` on."""
-    cdef uint64_t word = 0
-    # Not a load of 8 bytes: those behind the bitmap may belong to somebody else.
-    memcpy(&word, bits + (at >> 3), ((at & 7) + count + 7) >> 3)
-    return (word >> (at & 7)) & ones(count)
+    """1 to 56 bits from bit `at` on."""
+    return (load_few(bits + (at >> 3), ((at & 7) + count + 7) >> 3) >> (at & 7)) & ones(count)
 
 
 cdef inline void append_bits(uint8_t* out, int64_t at, const uint8_t* bits, int64_t start,

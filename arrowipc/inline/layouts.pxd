@@ -6,9 +6,13 @@ from arrowipc.inline.fault cimport *
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.loads cimport add_overflows, bitmap_bytes, mul_overflows
 from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, FIELD_NULLABLE, FIELD_SIGNED, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_LIST_VIEW32, LAYOUT_LIST_VIEW64,
-    LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, FieldPlan,
+    FIELD_ENCODED, FIELD_NULLABLE, FIELD_SIGNED, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_LIST_VIEW32,
+    LAYOUT_LIST_VIEW64, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW,
+    FieldPlan, FieldSizes,
 )
+
+cdef enum:
+    MOST_BITS = 1 << 27     # of an element, and elements of a fixed-size list: `settle` multiplies with them
 
 cdef enum BufferKind:
     BUFFER_NONE = 0
@@ -115,6 +119,25 @@ cdef inline int alignment_of(const FieldPlan* f) noexcept nogil:
         if LAYOUTS[f.layout].buffers[k].kind in (BUFFER_FIXED, BUFFER_OFFSETS):
             alignment = max(alignment, min(width_of(f, k), 8))
     return <int> alignment
+
+
+cdef inline bint sizes_of(const FieldPlan* fields, int32_t i, FieldSizes* out) noexcept nogil:
+    """What `settle` has to know of field `i`; False: its layout, or its place in its parent, is not for it."""
+    cdef const FieldPlan* f = &fields[i]
+    cdef const LayoutSpec* spec = &LAYOUTS[f.layout]
+    cdef int64_t width = width_of(f, 1) if spec.n_buffers > 1 else 0
+    cdef int kind = spec.buffers[1].kind
+    out.parent = f.parent
+    out.n_buffers = spec.n_buffers
+    out.bits = 1 if kind == BUFFER_BITS else <int32_t> min(8 * width, <int64_t> MOST_BITS)
+    out.more = kind == BUFFER_OFFSETS
+    out.times = 0
+    if f.parent >= 0 and fields[f.parent].layout == LAYOUT_STRUCT:
+        out.times = 1
+    elif f.parent >= 0 and fields[f.parent].layout == LAYOUT_FIXED_LIST:
+        out.times = min(fields[f.parent].width, <int32_t> MOST_BITS)
+    return (spec.has_validity and f.layout != LAYOUT_VIEW and not is_list_view(f.layout)
+            and out.bits < MOST_BITS and out.times < MOST_BITS)
 
 
 cdef inline FieldPlan blank() noexcept nogil:

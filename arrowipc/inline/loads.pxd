@@ -55,6 +55,18 @@ cdef inline uint64_t load_u64(const uint8_t* p) noexcept nogil:
     return (<const loose_u64*> p)[0]
 
 
+cdef inline uint64_t load_few(const uint8_t* p, int64_t size) noexcept nogil:
+    """A little-endian word of 1..8 bytes, none of those behind it: they may belong to somebody else."""
+    # Not a memcpy of so many bytes to a word: loading what was stored in pieces waits for the stores.
+    if size >= 8:
+        return load_u64(p)
+    if size >= 4:
+        return load_u32(p) | <uint64_t> load_u32(p + size - 4) << 8 * (size - 4)
+    if size >= 2:
+        return load_u16(p) | <uint64_t> load_u16(p + size - 2) << 8 * (size - 2)
+    return p[0]
+
+
 cdef inline void put16(uint8_t* at, int64_t value) noexcept nogil:
     (<loose_u16*> at)[0] = <uint16_t> value
 
@@ -94,7 +106,7 @@ cdef inline uint64_t bits_per_byte(uint64_t word) noexcept nogil:
 cdef inline int64_t count_bits(const uint8_t* bits, int64_t start, int64_t length) noexcept nogil:
     """Set bits among bits[start : start + length]."""
     cdef int64_t total = 0, i = start, end = start + length
-    cdef uint64_t word = 0, sums
+    cdef uint64_t word, sums
     cdef int64_t k, words
     while i < end and i & 7:
         total += get_bit(bits, i)
@@ -110,9 +122,9 @@ cdef inline int64_t count_bits(const uint8_t* bits, int64_t start, int64_t lengt
         total += (sums * <uint64_t> 0x0001000100010001) >> 48
         i += 64 * words
     if i < end:
-        # Not a load of 8 bytes: those behind the bitmap may belong to somebody else.
-        memcpy(&word, bits + (i >> 3), (end - i + 7) >> 3)
-        total += popcount64(word & ((<uint64_t> 1 << (end - i)) - 1))
+        word = load_few(bits + (i >> 3), (end - i + 7) >> 3)
+        word &= (<uint64_t> 1 << (end - i)) - 1
+        total += (bits_per_byte(word) * <uint64_t> 0x0101010101010101) >> 56
     return total
 
 

@@ -72,8 +72,17 @@ cdef inline bint v4_bitmap(const FieldPlan* field) noexcept nogil:
     return field.codes >= 0 or field.layout == LAYOUT_RUN_END
 
 
+cdef struct FieldSizes:
+    # What a field's length says about its buffers and about its children, for `settle`: most layouts, in few bytes.
+    int32_t bits            # of an element of buffer 1
+    int32_t parent          # as in FieldPlan
+    int32_t times           # elements that it must have for each one of its parent
+    int8_t n_buffers
+    int8_t more             # 1: buffer 1 has one element more, the last offset
+
 cdef struct PlanData:
     FieldPlan* fields
+    FieldSizes* sizes       # n_fields; only if `settles`
     int32_t n_fields
     int32_t n_columns       # top-level fields
     int32_t n_buffers       # extents without variadic ones
@@ -87,6 +96,7 @@ cdef struct PlanData:
     int32_t source_bitmaps
     int32_t n_bitmaps       # fields with one more buffer in metadata V4
     int32_t alignment       # most that any buffer of the plan needs, 1..8
+    bint settles            # all fields have layouts that `settle` knows
     bint whole              # nothing is projected away: fields and buffers lie as in the message
     bint stored_big         # bodies arrive in big-endian
     bint keep_stored        # ... and are left so (ensure_native_endian=False)
@@ -113,6 +123,7 @@ cdef struct ColumnsData:
     int32_t n_extents
     int64_t length          # rows
     void* block             # the allocation
+    int64_t block_size      # 0: not made by `Columns.allocate`
 
 
 cdef inline void copy_tables(ColumnsData* out, const ColumnsData* source) noexcept nogil:

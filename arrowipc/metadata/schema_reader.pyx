@@ -18,7 +18,7 @@ from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport (
     Table, Vector, fb_i16, fb_i32, fb_i64, fb_string, fb_table, fb_table_at, fb_u8, fb_vector, fb_vector_table,
 )
-from arrowipc.inline.layouts cimport LAYOUTS, alignment_of, blank, check_children, check_nested
+from arrowipc.inline.layouts cimport LAYOUTS, alignment_of, blank, check_children, check_nested, sizes_of
 from arrowipc.inline.loads cimport load_i32, load_i64
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_KEYS_SORTED, FIELD_NULLABLE, FIELD_ORDERED, FIELD_REPEATED, FIELD_SIGNED, FIELD_UTF8,
@@ -237,11 +237,13 @@ cdef class Builder:
             memcpy(plan.d.fields, self.fields, self.n_fields * sizeof(FieldPlan))
         if self.n_unions:
             memcpy(plan.d.codes, self.codes, 128 * self.n_unions)
+        plan.d.settles = True
         for i in range(self.n_fields):
             if plan.d.fields[i].parent < 0:
                 plan.d.columns[column] = i
                 column += 1
             plan.d.alignment = max(plan.d.alignment, alignment_of(&plan.d.fields[i]))
+            plan.d.settles &= sizes_of(plan.d.fields, i, &plan.d.sizes[i])
         plan.d.n_buffers = plan.d.source_buffers = self.n_buffers
         plan.d.n_views = plan.d.source_views = self.n_views
         plan.d.n_bitmaps = plan.d.source_bitmaps = self.n_bitmaps
@@ -694,9 +696,10 @@ cdef list children_of(Plan plan, int32_t field):
 
 
 cdef dict names_below(Plan whole, int32_t parent):
-    """Name -> (ordinal, field) of the children of a field (-1: the columns); a list of ordinals if it repeats.
+    """Name -> ordinal of the children of a field (-1: the columns); a list of ordinals if it repeats.
 
-    Kept, because the plan is: opening many streams of one wide schema looks names up again and again.
+    Kept, because the plan is: opening many streams of one wide schema looks names up again and again. An object per
+    name would be work for the cyclic collector.
     """
     cdef int32_t child
     cdef dict table
@@ -706,20 +709,21 @@ cdef dict names_below(Plan whole, int32_t parent):
     if table is None:
         table = {}
         for ordinal, child in enumerate(children_of(whole, parent)):
-            known = table.setdefault(field_name(whole, child), (ordinal, child))
+            name = field_name(whole, child)
+            known = table.setdefault(name, ordinal)
             if isinstance(known, list):
                 known.append(ordinal)
-            elif known[1] != child:
-                table[field_name(whole, child)] = [known[0], ordinal]
+            elif known != ordinal:
+                table[name] = [known, ordinal]
         whole.names[parent + 1] = table
     return table
 
 
 cdef int32_t column_named(Plan plan, str name) except -1:
     found = names_below(plan, -1).get(name)
-    if type(found) is not tuple:
+    if type(found) is not int:
         plan_schema(plan).field(name)   # says whether there is none or more than one
-    return found[0]
+    return found
 
 
 cdef list find_path(Plan whole, int32_t parent, str name):
@@ -734,15 +738,15 @@ cdef list find_path(Plan whole, int32_t parent, str name):
         if isinstance(found, list):
             raise UsageError(f"columns: {first!r} names the columns {found}; choose one by its index")
         if found is not None:
-            ordinal, field = found
             if dot == len(name):
-                return [ordinal]
+                return [found]
+            field = children_of(whole, parent)[found]
             layout = whole.d.fields[field].layout
             if whole.d.fields[field].type != Type_Map and (layout == LAYOUT_STRUCT
                                                            or LAYOUTS[layout].n_children == 1):
                 below = find_path(whole, field, name[dot + 1:])
                 if below is not None:
-                    return [ordinal, *below]
+                    return [found, *below]
         dot = name.rfind(".", 0, dot)
     return None
 

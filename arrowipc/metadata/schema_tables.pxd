@@ -17,8 +17,9 @@ cdef class TableWriter:
     may come before the next such call: a count, padding, a table.
     """
     cdef uint8_t* data
-    cdef int64_t room
-    cdef int64_t used                       # the last bytes of `data`
+    cdef int64_t room                       # with `outside`
+    cdef int64_t used                       # the last bytes of `data`, and those outside
+    cdef int64_t outside                    # of the end, which are the caller's and not in `data`
     cdef int64_t alignment                  # the strictest of what was written
     cdef int64_t table_end                  # of the open table
     cdef int64_t[MOST_SLOTS] places         # of its fields; 0: absent
@@ -41,6 +42,7 @@ cdef class TableWriter:
     cdef bytes finish(self, int64_t root)
     cdef void restart(self) noexcept
     cdef int reserve(self, int64_t size) except -1
+    cdef int leave_outside(self, int64_t size) except -1
     cdef int64_t equal_vtable(self, const uint16_t* vtable) noexcept
 
     cdef inline void field8(self, int slot, int64_t value, int64_t default=0) noexcept:

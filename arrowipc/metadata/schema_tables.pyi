@@ -17,7 +17,7 @@ def write_footer(
     schema: Schema,
     version: Literal["V4", "V5"],
     dictionaries: bytes | bytearray,
-    batches: bytes | bytearray,
+    n_batches: int,
     metadata: tuple[tuple[bytes, bytes], ...],
 ) -> bytes: ...
 def write_tensor_message(

@@ -40,7 +40,8 @@ cdef class TableWriter:
 
     cdef void restart(self) noexcept:
         """Forget what was written; the memory stays."""
-        self.used = self.n_vtables = self.n_waiting = 0
+        self.room -= self.outside
+        self.used = self.outside = self.n_vtables = self.n_waiting = 0
         self.alignment = 4
 
     def __dealloc__(self):
@@ -138,7 +139,13 @@ cdef class TableWriter:
         self.align(self.alignment, 4)
         start = self.push(4)
         put32(start, self.used - root)
-        return PyBytes_FromStringAndSize(<const char*> start, self.used)
+        return PyBytes_FromStringAndSize(<const char*> start, self.used - self.outside)
+
+    cdef int leave_outside(self, int64_t size) except -1:
+        """Begin with `size` bytes that are written by the caller, behind what `finish` returns."""
+        self.outside = self.used = size
+        self.room += size
+        return self.reserve(0)
 
     cdef int reserve(self, int64_t size) except -1:
         """Room for `size` bytes more: beside them a count, padding and a whole table fit at all times."""
@@ -148,12 +155,13 @@ cdef class TableWriter:
             return 0
         if needed > INT32_MAX:
             raise UsageError(f"the metadata of the message takes {needed:,} bytes; its size is an int32")
-        room = max(2 * needed, FIRST_ROOM)
+        room = max(2 * (needed - self.outside), FIRST_ROOM)
         moved = <uint8_t*> malloc(room)
         if moved == NULL:
             raise MemoryError(f"cannot allocate {room:,} bytes of metadata")
-        if self.used:
-            memcpy(moved + room - self.used, self.data + self.room - self.used, self.used)
+        room += self.outside
+        if self.used > self.outside:
+            memcpy(moved + room - self.used, self.data + self.room - self.used, self.used - self.outside)
         free(self.data)
         self.data = moved
         self.room = room
@@ -230,13 +238,19 @@ def encapsulate(bytes metadata not None, int64_t alignment=8, bint legacy=False)
     return message
 
 
-def write_footer(schema, version, dictionaries, batches, tuple metadata):
-    """The ``Footer`` table of a file; see `serialize.footer_table`."""
+def write_footer(schema, version, dictionaries, int64_t n_batches, tuple metadata):
+    """The ``Footer`` table of a file without the blocks of its batches; see `schema_writer.footer_table`."""
     cdef TableWriter w = new_writer()
-    cdef int64_t pairs = add_pairs(w, metadata)
-    cdef int64_t dictionary_blocks = add_structs(w, dictionaries, Block_SIZE)
-    cdef int64_t batch_blocks = add_structs(w, batches, Block_SIZE)
-    cdef int64_t fields = add_schema(w, schema)
+    cdef int64_t pairs, fields, dictionary_blocks, batch_blocks
+    if n_batches > INT32_MAX // Block_SIZE:
+        raise UsageError(f"the footer of {n_batches:,} batches is larger than an int32 can say")
+    w.leave_outside(n_batches * Block_SIZE)
+    w.align(8, 0)
+    put32(w.push(4), n_batches)
+    batch_blocks = w.used
+    pairs = add_pairs(w, metadata)
+    dictionary_blocks = add_structs(w, dictionaries, Block_SIZE)
+    fields = add_schema(w, schema)
     w.begin()
     w.target(Footer_schema, fields)
     w.target(Footer_dictionaries, dictionary_blocks)

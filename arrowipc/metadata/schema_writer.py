@@ -59,22 +59,24 @@ def footer_table(
     schema: Schema,
     version: Literal["V4", "V5"],
     dictionaries: bytes | bytearray,
-    batches: bytes | bytearray,
+    n_batches: int,
     metadata: tuple[tuple[bytes, bytes], ...],
 ) -> bytes:
-    """Write the ``Footer`` table of a file.
+    """Write the ``Footer`` table of a file, all but its end: the blocks of the batches, which are not copied.
 
     Parameters
     ----------
     schema : Schema
     version : {"V5", "V4"}
         That of the file's messages.
-    dictionaries, batches : bytes
+    dictionaries : bytes
         ``Block`` structs of 24 bytes each, one per message.
+    n_batches : int
+        So many such structs follow what is returned, and end the table.
     metadata : pairs of bytes
         The file's own metadata.
     """
-    return write_footer(number_dictionaries(schema), version, dictionaries, batches, metadata)
+    return write_footer(number_dictionaries(schema), version, dictionaries, n_batches, metadata)
 
 
 def number_dictionaries(schema: Schema) -> Schema:

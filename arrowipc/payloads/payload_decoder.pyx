@@ -28,7 +28,8 @@ from arrowipc.payloads.schema_mapping cimport (
     raise_mapping_fault,
 )
 from arrowipc.read.decoders cimport (
-    DECODE_BY_DECODER, DECODE_CODEC, DECODE_ROOM, DECODED, Dictionary, FileDecoder, StreamDecoder, decode_batch_into,
+    DECODE_BY_DECODER, DECODE_CODEC, DECODE_ROOM, DECODED, Dictionary, FileDecoder, StreamDecoder,
+    TakenDictionary, decode_batch_into,
 )
 from arrowipc.read.decompress cimport new_inflater
 from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, CutMessage, Message, cut_message
@@ -697,6 +698,7 @@ cdef class PayloadReader(StreamDecoder):
     cdef int take_one(self) except -1:
         """The message at hand."""
         cdef Dictionary entry
+        cdef TakenDictionary taken
         cdef int64_t before, size
         cdef int kind = self.envelope.kind
         if not self.opened and self.target.given is not None and is_data(kind):
@@ -709,9 +711,9 @@ cdef class PayloadReader(StreamDecoder):
             return self.target.add(self.decoder.batch(&self.envelope, self.body, self.body_owner), self.mapping,
                                    self.size)
         before = self.decoder.dictionary_bytes
-        id, delta, _ = self.decoder.dictionary(&self.envelope, self.body, self.body_owner, True)
-        entry = self.decoder.entries[id]
-        size = self.decoder.dictionary_bytes - before if delta else entry.nbytes
+        self.decoder.dictionary(&self.envelope, self.body, self.body_owner, True, &taken)
+        entry = self.decoder.entries[taken.id]
+        size = self.decoder.dictionary_bytes - before if taken.is_delta else entry.nbytes
         self.target.made.count(size - self.envelope.body_length, self.size)
         return 0
 

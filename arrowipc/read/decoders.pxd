@@ -1,4 +1,5 @@
 # What turns messages into batches: the one place where walk, body, validation and dictionaries meet.
+cimport cython
 from libc.stdint cimport int64_t, uint8_t
 
 from arrowipc._core cimport Columns, DictionaryPlan, Plan, Source
@@ -22,6 +23,14 @@ cdef class Dictionary:
     cdef Dictionary successor(self)
 
 
+cdef struct TakenDictionary:
+    # What a DictionaryBatch message was.
+    int64_t id
+    bint is_delta
+    int64_t length      # values, with those of the messages before
+
+
+@cython.final
 cdef class Decoder:
     cdef Plan plan                  # what is read of the schema
     cdef object columns             # ... as asked for
@@ -47,7 +56,8 @@ cdef class Decoder:
     cdef RecordBatch batch_with(self, const Envelope* message, const uint8_t* body, object body_owner,
                                 tuple dictionaries)
     cdef Columns stored(self, Message message, tuple dictionaries=*)
-    cdef tuple dictionary(self, const Envelope* message, const uint8_t* body, object body_owner, bint replaceable)
+    cdef int dictionary(self, const Envelope* message, const uint8_t* body, object body_owner, bint replaceable,
+                        TakenDictionary* taken) except -1
     cdef int fill(self, Columns out, const Table* table, const Envelope* message, const uint8_t* body,
                   object body_owner, Plan plan, tuple dictionaries) except -1
     cdef bint needs_dictionary(self, const Envelope* message) except -1
@@ -92,6 +102,7 @@ cdef class StreamDecoder(Framer):
     cdef bint opened
     cdef bint ended             # EndOfStream was reported
 
+    cdef bint reach_schema(self) except -1
     cdef bint reach_batch(self) except -1
     cdef RecordBatch read_batch(self)
     cdef int begin(self) except -1

@@ -1,5 +1,5 @@
 from collections.abc import Iterable, Iterator
-from typing import Literal, Self
+from typing import Literal, Self, final
 
 from arrowipc._core import Columns, Memory, ReadableBuffer, Source
 from arrowipc.arguments import KeyValueMetadata
@@ -9,6 +9,7 @@ from arrowipc.limits import Limits
 from arrowipc.read.framing import Framer, Message, StreamIndex
 from arrowipc.schema import Schema
 
+@final
 class Decoder:
     @property
     def num_record_batches(self) -> int: ...
@@ -31,6 +32,14 @@ def decode_messages(
     use_threads: bool,
 ) -> RecordBatch: ...
 def schema_of(message: Message, limits: Limits | None) -> Schema: ...
+def stream_of(
+    data: ReadableBuffer,
+    columns: Iterable[str | int] | str | int | None,
+    validate: Literal["none", "full", "strict"],
+    limits: Limits | None,
+    use_threads: bool,
+    ensure_native_endian: bool,
+) -> StreamDecoder: ...
 
 class StreamDecoder(Framer):
     def __init__(

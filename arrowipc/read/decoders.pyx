@@ -7,7 +7,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
 
 from arrowipc._core cimport (
     Columns, DictionaryPlan, Memory, Plan, Source, check_counts, check_sizes, count_variadic, level_of,
-    limits_data, locate, open_batch, open_message, raise_fault, read_pairs, walk,
+    limits_data, locate, open_batch, open_message, raise_fault, read_pairs, settle, walk,
 )
 from arrowipc.columns.array cimport BatchProducer, RecordBatch
 from arrowipc.columns.builder cimport ColumnsBuilder, DeltaOrigin, begin_deltas
@@ -19,7 +19,7 @@ from arrowipc.inline.flatbuf cimport Table, Vector, fb_field, fb_i16, fb_i64, fb
 from arrowipc.inline.loads cimport inside, load_i32, load_i64, prefetch, too_many_values
 from arrowipc.inline.plan cimport FIELD_ENCODED, LEVEL_STRICT, BatchHeader, ColumnsData, Envelope, LimitsData
 from arrowipc.metadata.schema_reader cimport message_plan, plan_schema, project, read_plan, unshared
-from arrowipc.read.decompress cimport INFLATED, INFLATE_LATER, Inflater, Scratch, normalise
+from arrowipc.read.decompress cimport INFLATED, INFLATE_LATER, Inflater, Scratch, align, normalise
 from arrowipc.read.framing cimport (
     FRAME_END, FRAME_MESSAGE, FRAME_MORE, Framer, Message, StreamIndex, kind_name, take_message,
 )
@@ -64,8 +64,16 @@ cdef int check_features(object schema) except -1:
 cdef dict NO_DICTIONARIES = {}
 
 
+cdef dict dictionaries_of(Plan plan):
+    """Every dictionary that a plan needs, at any depth; kept with the plan, which many streams may share."""
+    if plan.all_dictionaries is None:
+        found = {}
+        collect(plan.dictionaries, found)
+        plan.all_dictionaries = found
+    return plan.all_dictionaries
+
+
 cdef int collect(list dictionaries, dict out) except -1:
-    """Every dictionary that a plan needs, at any depth."""
     cdef DictionaryPlan dictionary
     for dictionary in dictionaries:
         if dictionary.id not in out:
@@ -105,10 +113,8 @@ cdef class Decoder:
             self.current = ()
             return 0
         self.entries = {}
-        self.known = {}
-        self.needed = {}
-        collect(whole.dictionaries, self.known)
-        collect(self.plan.dictionaries, self.needed)
+        self.known = dictionaries_of(whole)
+        self.needed = dictionaries_of(plan)
         return 0
 
     cdef Decoder part(self, object columns):
@@ -117,8 +123,7 @@ cdef class Decoder:
         out.level, out.limits, out.columns = self.level, self.limits, columns
         out.use_threads, out.keep_stored, out.known = self.use_threads, self.keep_stored, self.known
         out.plan = project(self.plan, columns)
-        out.entries, out.needed, out.current = {}, {}, None if self.known else ()
-        collect(out.plan.dictionaries, out.needed)
+        out.entries, out.needed, out.current = {}, dictionaries_of(out.plan), None if self.known else ()
         return out
 
     cdef int fill(self, Columns out, const Table* table, const Envelope* message, const uint8_t* body,
@@ -130,16 +135,21 @@ cdef class Decoder:
         """
         cdef BatchHeader header
         cdef Fault fault
-        locate_batch(out, plan, table, message, body, &self.limits, &header)
-        if message.version == MetadataVersion_V4 and fb_field(&message.root, Message_custom_metadata, 4):
+        cdef bint has_pairs = fb_field(&message.root, Message_custom_metadata, 4) != 0
+        cdef bint old = has_pairs and message.version == MetadataVersion_V4
+        cdef int settled = locate_batch(out, plan, table, message, body, &self.limits, &header, not old)
+        if old:
             header.codec = experimental_codec(message, header.codec)
         if self.level >= LEVEL_STRICT and check_extents(&header, message.body_length, &fault) < 0:
             raise_fault(&fault, None, place_of(plan, &header, message.version, fault.at) if fault.at >= 0 else None)
         out.owner = body_owner
-        normalise(out, header.codec, &self.limits, self.use_threads)
+        if settled == 0:
+            normalise(out, header.codec, &self.limits, self.use_threads)
+        elif settled > 1:
+            align(out)
         out.dictionaries = dictionaries
         if self.level:
-            validate(out, self.level)
+            validate(out, self.level, self.use_threads)
         return 0
 
     # -- batches --
@@ -153,8 +163,8 @@ cdef class Decoder:
                                 tuple dictionaries):
         cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
         self.fill(out, &message.header, message, body, body_owner, self.plan, dictionaries)
-        out.metadata_pairs = (read_pairs(&message.root, Message_custom_metadata)
-                              if fb_field(&message.root, Message_custom_metadata, 4) else ())
+        if fb_field(&message.root, Message_custom_metadata, 4):
+            out.metadata_pairs = read_pairs(&message.root, Message_custom_metadata)
         self.num_record_batches += 1
         return out
 
@@ -174,7 +184,7 @@ cdef class Decoder:
             return self.batch_with(&message.envelope, message.body_bytes, message.body_owner, dictionaries)
         out = Columns.__new__(Columns)
         locate_batch(out, self.plan, &message.envelope.header, &message.envelope, message.body_bytes, &self.limits,
-                     &header)
+                     &header, False)
         out.owner = message.body_owner
         out.dictionaries = dictionaries
         self.num_record_batches += 1
@@ -182,8 +192,9 @@ cdef class Decoder:
 
     # -- dictionaries --
 
-    cdef tuple dictionary(self, const Envelope* message, const uint8_t* body, object body_owner, bint replaceable):
-        """Take in a DictionaryBatch; returns (id, is_delta, length).
+    cdef int dictionary(self, const Envelope* message, const uint8_t* body, object body_owner, bint replaceable,
+                        TakenDictionary* taken) except -1:
+        """Take in a DictionaryBatch.
 
         `replaceable`: a second dictionary of an id replaces the first (streams); files refuse it.
         """
@@ -201,10 +212,11 @@ cdef class Decoder:
         if found == 0:
             fail_in(&fault, FAULT_MISSING, "DictionaryBatch.data")
             raise_fault(&fault)
-        plan = self.known.get(id)
+        key = id
+        plan = self.known.get(key)
         if plan is None:
             raise FormatError(f"dictionary {id} is not used by any field of the schema")
-        entry = self.entries.get(id)
+        entry = self.entries.get(key)
         if delta and entry is None:
             raise FormatError(f"a delta for dictionary {id} arrived before the dictionary itself")
         if not delta and entry is not None and not replaceable:
@@ -213,22 +225,24 @@ cdef class Decoder:
         self.num_dictionary_batches += 1
         self.num_dictionary_deltas += delta
         self.num_replaced_dictionaries += entry is not None and not delta
-        if id not in self.needed:
-            self.entries[id] = Dictionary.__new__(Dictionary)
-            return id, delta != 0, 0
+        taken.id, taken.is_delta, taken.length = id, delta != 0, 0
+        if self.needed is not self.known and key not in self.needed:
+            self.entries[key] = Dictionary.__new__(Dictionary)
+            return 0
         piece = Columns.__new__(Columns)
         # Nested indices are checked when the dictionaries below have arrived, in whatever order: `values_of`.
         self.fill(piece, &data, message, body, body_owner, plan.values, None)
-        piece.dictionaries = (None,) * len(plan.values.dictionaries)
+        piece.dictionaries = (None,) * len(plan.values.dictionaries) if plan.values.dictionaries else ()
         if not delta:
             self.dictionary_bytes -= entry.nbytes if entry is not None else 0
             entry = Dictionary.__new__(Dictionary)
             entry.resolved_at = -1
-            self.entries[id] = entry
+            self.entries[key] = entry
         self.grow(entry, piece, id)
         self.generation += 1
         self.current = None
-        return id, delta != 0, entry.values.d.length
+        taken.length = entry.values.d.length
+        return 0
 
     cdef bint needs_dictionary(self, const Envelope* message) except -1:
         """Whether `dictionary` will read the body of this DictionaryBatch; also where it is one to refuse."""
@@ -323,12 +337,12 @@ cdef class Decoder:
 
 
 cdef inline int locate_batch(Columns out, Plan plan, const Table* table, const Envelope* message, const uint8_t* body,
-                             const LimitsData* limits, BatchHeader* header) except -1:
-    """Open a RecordBatch table; `out`, which is new, points into the body as it is stored."""
+                             const LimitsData* limits, BatchHeader* header, bint ready) except -1:
+    """Open a RecordBatch table; `out`, which is new, points into the body as it is stored; `ready`: see `locate`."""
     cdef Fault fault
     if open_batch(table, header, &fault) < 0:
         raise_fault(&fault)
-    return locate(out, plan, header, body, message.body_length, message.version, limits)
+    return locate(out, plan, header, body, message.body_length, message.version, limits, ready)
 
 
 cdef int decode_batch_into(BatchTarget* into, const Table* table, const Envelope* message, const uint8_t* body,
@@ -353,10 +367,15 @@ cdef int decode_batch_into(BatchTarget* into, const Table* table, const Envelope
             return DECODE_ROOM
     d.n_extents = <int32_t> (d.plan.n_buffers + variadic)
     d.length = header.length
+    into.codec = header.codec
+    if settle(d, &header, body, message.body_length, limits):
+        if level and (check_columns(d, lengths, level, &fault) < 0 or (
+                level >= LEVEL_STRICT and check_extents(&header, message.body_length, &fault) < 0)):
+            return DECODE_BY_DECODER
+        return DECODED
     if (walk(d, &header, body, message.body_length, message.version == MetadataVersion_V4, prefix, limits, &fault) < 0
             or (level >= LEVEL_STRICT and check_extents(&header, message.body_length, &fault) < 0)):
         return DECODE_BY_DECODER
-    into.codec = header.codec
     if header.codec >= 0:
         bounded = limits[0]
         bounded.decompressed_bytes = allowance
@@ -399,12 +418,13 @@ def decode_messages(Message message, schema, list dictionaries, columns, validat
     """Decode a RecordBatch message after some DictionaryBatch messages; see `arrowipc.read_record_batch`."""
     cdef Decoder decoder = new_decoder(columns, validate, limits, use_threads, True)
     cdef Message item
+    cdef TakenDictionary taken
     decoder.open(message_plan(schema, &decoder.limits))
     for item in dictionaries:
         if item.envelope.kind != MessageHeader_DictionaryBatch:
             raise UsageError(f"dictionaries: expected DictionaryBatch messages, found a {item.kind}")
         item.join()
-        decoder.dictionary(&item.envelope, item.body_bytes, item.body_owner, True)
+        decoder.dictionary(&item.envelope, item.body_bytes, item.body_owner, True, &taken)
     if message.envelope.kind != MessageHeader_RecordBatch:
         raise UsageError(f"expected a RecordBatch message, found a {message.kind}")
     message.join()
@@ -486,7 +506,7 @@ cdef class StreamDecoder(Framer):
     limits : Limits, optional
         Bounds on what the input may ask for.
     use_threads : bool, default True
-        Decompress large bodies with several threads.
+        Decompress and validate large bodies with several threads.
     ensure_native_endian : bool, default True
         Convert big-endian bodies; False leaves their buffers as stored.
 
@@ -529,6 +549,7 @@ cdef class StreamDecoder(Framer):
     cdef bint reach_batch(self) except -1:
         """Go to the next RecordBatch message, taking in what comes before it; False: more input, or the end."""
         cdef int found, kind
+        cdef TakenDictionary taken
         while True:
             found = self.advance()
             if found != FRAME_MESSAGE:
@@ -541,7 +562,7 @@ cdef class StreamDecoder(Framer):
             if kind == MessageHeader_Schema:
                 self.begin()
             else:
-                self.decoder.dictionary(&self.envelope, self.body, self.body_owner, True)
+                self.decoder.dictionary(&self.envelope, self.body, self.body_owner, True, &taken)
 
     cdef RecordBatch read_batch(self):
         """The next batch; None: more input is needed, or the end."""
@@ -589,6 +610,7 @@ cdef class StreamDecoder(Framer):
     cdef object event(self):
         """Decode the message at hand, and say what it was."""
         cdef int kind = self.envelope.kind
+        cdef TakenDictionary taken
         load_events()
         self.check_order(kind)
         if kind == MessageHeader_Schema:
@@ -596,7 +618,8 @@ cdef class StreamDecoder(Framer):
             return SchemaRead(plan_schema(self.decoder.plan))
         if kind == MessageHeader_RecordBatch:
             return BatchRead(self.decoder.batch(&self.envelope, self.body, self.body_owner))
-        return DictionaryRead(*self.decoder.dictionary(&self.envelope, self.body, self.body_owner, True))
+        self.decoder.dictionary(&self.envelope, self.body, self.body_owner, True, &taken)
+        return DictionaryRead(taken.id, taken.is_delta, taken.length)
 
     def decode_next(self, Message message not None):
         """Decode a message that came by itself, as the next one of this stream; returns its event.
@@ -673,6 +696,8 @@ cdef class StreamDecoder(Framer):
             self.decoder.forget()
 
     cdef int check_order(self, int kind) except -1:
+        if (kind == MessageHeader_Schema) != self.opened and kind <= MessageHeader_RecordBatch:
+            return 0
         reason = (LATER if self.opened else FIRST).get(kind)
         if reason is not None:
             raise FormatError(reason)
@@ -734,6 +759,9 @@ cdef class StreamDecoder(Framer):
 
     def read_schema(self):
         """Take in the stream's first message if it is there; returns whether the schema is known."""
+        return self.reach_schema()
+
+    cdef bint reach_schema(self) except -1:
         self.occupy()
         try:
             if not self.opened:
@@ -763,6 +791,18 @@ cdef class StreamDecoder(Framer):
             return 0, 0, 0, 0, 0
         return (self.num_messages, self.decoder.num_record_batches, self.decoder.num_dictionary_batches,
                 self.decoder.num_dictionary_deltas, self.decoder.num_replaced_dictionaries)
+
+
+def stream_of(data, columns, validate, limits, use_threads, ensure_native_endian):
+    """Return a `StreamDecoder` that was fed all its input and has read its schema: one call for a small stream."""
+    cdef StreamDecoder stream = StreamDecoder.__new__(StreamDecoder)
+    stream.decoder = new_decoder(columns, validate, limits, use_threads, ensure_native_endian)
+    stream.limits = stream.decoder.limits
+    stream.failure = None
+    stream.chunk = Source(data)
+    stream.last = True
+    stream.reach_schema()
+    return stream
 
 
 cdef class DecodedBatches(BatchProducer):
@@ -947,6 +987,10 @@ cdef class BlockDecoder:
     def block(self, int64_t index, *, bint dictionary=False):
         """Return where a message lies: (offset, metadata_length, body_length), in bytes of the file."""
         cdef Block block = self.footer.block(index, dictionary)
+        if block.metadata_length - 8 > self.limits.metadata_bytes:  # before anybody fetches so much
+            error = FormatError(f"the metadata size is {block.metadata_length - 8:,} bytes, more than "
+                                "Limits.metadata_bytes")
+            raise self._placed(error, "dictionary" if dictionary else "record batch", index, block.offset)
         return block.offset, block.metadata_length, block.body_length
 
     cdef int open_block(self, Block block, Source source, int64_t at, int kind, bint with_body,
@@ -1030,11 +1074,13 @@ cdef class BlockDecoder:
         cdef Block block = self.footer.block(index, True)
         cdef Source held = source if isinstance(source, Source) else Source(source)
         cdef Envelope envelope
+        cdef TakenDictionary taken
         if index == 0:
             self.decoder.forget()
         try:
             self.open_block(block, held, at, MessageHeader_DictionaryBatch, True, &envelope)
-            self.decoder.dictionary(&envelope, held.data + at + block.metadata_length, held, False)
+            self.decoder.dictionary(&envelope, held.data + at + block.metadata_length, held, False,
+                                    &taken)
         except ArrowIpcError as error:
             raise self._placed(error, "dictionary batch", index, block.offset)
 
@@ -1106,7 +1152,8 @@ cdef class BlockDecoder:
         try:
             self.open_block(block, held, 0, MessageHeader_RecordBatch, False, &envelope)
             # Any base will do: the extents are turned back into offsets and never followed.
-            locate_batch(columns, self.decoder.plan, &envelope.header, &envelope, held.data, &self.limits, &header)
+            locate_batch(columns, self.decoder.plan, &envelope.header, &envelope, held.data, &self.limits, &header,
+                         False)
         except ArrowIpcError as error:
             raise self._placed(error, "record batch", index, block.offset)
         joined = []
@@ -1337,6 +1384,7 @@ cdef class IndexedDecoder(BlockDecoder):
         cdef Dictionary before = None, entry
         cdef Decoder decoder = self.decoder
         cdef Envelope envelope
+        cdef TakenDictionary taken
         id = load_i64(self.index.ids.data + 8 * index)
         numbers = self.messages[id]
         place = numbers.index(index)
@@ -1349,8 +1397,8 @@ cdef class IndexedDecoder(BlockDecoder):
             if before is not None:
                 decoder.entries[id] = before.successor()
             decoder.dictionary_bytes = sum([(<Dictionary> kept).nbytes for kept in decoder.entries.values()])
-            found, is_delta, _ = decoder.dictionary(&envelope, held.data + at + block.metadata_length, held, True)
-            if found != id or is_delta != load_i64(self.index.deltas.data + 8 * index):
+            decoder.dictionary(&envelope, held.data + at + block.metadata_length, held, True, &taken)
+            if taken.id != id or taken.is_delta != load_i64(self.index.deltas.data + 8 * index):
                 raise FormatError("the index says another id, or another kind of dictionary")
         except ArrowIpcError as error:
             raise self._placed(error, "dictionary batch", index, block.offset)

@@ -4,7 +4,7 @@ cimport cython
 from cpython.buffer cimport PyBUF_READ, PyBUF_WRITE
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint16_t, uint32_t, uint64_t, uint8_t, uintptr_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, malloc, qsort, realloc
 from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport *
@@ -15,11 +15,9 @@ from arrowipc.inline.loads cimport (
     bswap16, bswap32, bswap64, load_i64, load_u16, load_u32, loose_u16, loose_u32, loose_u64, mul_overflows, round_up,
 )
 from arrowipc.inline.plan cimport *
+from arrowipc.inline.threads cimport fetch_add
 
 from arrowipc.errors import FormatError, LimitError, UnsupportedError
-
-cdef extern from * nogil:
-    int64_t fetch_add "__sync_fetch_and_add"(int64_t* counter, int64_t step) noexcept
 
 cdef enum:
     PREFIX = 8                      # bytes of the uncompressed length before each compressed buffer
@@ -480,6 +478,12 @@ cdef class Work:
         return 0
 
 
+cdef int by_claim(const void* a, const void* b) noexcept nogil:
+    """The largest first: it must not be the one that is still decoded when all others are done."""
+    cdef int64_t left = (<const DecompressJob*> a).claim, right = (<const DecompressJob*> b).claim
+    return (left < right) - (left > right)
+
+
 cdef int decompress(Columns columns, int codec, const LimitsData* limits, bint use_threads) except -1:
     """Replace each stored buffer by its content: new memory, or a slice of the body if it is stored raw."""
     cdef Work work = Work(columns.d.n_extents + 1)
@@ -507,6 +511,7 @@ cdef int decompress(Columns columns, int codec, const LimitsData* limits, bint u
     if use_threads and sums.jobs > 1 and sums.claimed >= WORTH_THREADS:
         from arrowipc import codecs
 
+        qsort(work.queue.jobs, sums.jobs, sizeof(DecompressJob), by_claim)
         codecs.run_shared(work.run, sums.jobs)
     else:
         work.run()

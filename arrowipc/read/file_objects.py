@@ -15,6 +15,17 @@ if TYPE_CHECKING:
 TEXT = "the file object reads text: open it in binary mode, open(path, 'rb')"
 
 
+class Remote:
+    """Base of `read.remote.RemoteSource`, by which it is known before its module is loaded."""
+
+    __slots__ = ()
+
+
+def is_remote(source: Any) -> bool:
+    """Whether a source is a RemoteSource."""
+    return isinstance(source, Remote)
+
+
 class FileObjectError(UsageError):
     """A file object did not do what its kind promises; which bytes it took is not known."""
 
@@ -81,12 +92,38 @@ def read_up_to(file: Any, size: int) -> bytes:
     return bytes(data[:done])
 
 
+class SharedFile:
+    """A file that we opened, which threads read at the same time; it is closed with its last reference.
+
+    Closed under a thread that reads, its descriptor could by then be that of another file.
+    """
+
+    __slots__ = ("_file",)
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Move the file, for one who wants to know where it ends."""
+        return int(self._file.seek(offset, whence))
+
+    def read_some(self, offset: int, buffer: memoryview) -> int:
+        """Fill the front of `buffer` from byte `offset`; 0 at the end of the file."""
+        return os.preadv(self._file.fileno(), (buffer,), offset)
+
+    def __del__(self) -> None:
+        self._file.close()
+
+
 def read_at(file: Any, offset: int, buffer: memoryview) -> None:
     """Fill all of `buffer` from byte `offset` of a seekable file."""
-    seek_to(file, offset)
+    shared = isinstance(file, SharedFile)
+    if not shared:
+        seek_to(file, offset)
     done = 0
     while done < len(buffer):
-        count = read_some(file, buffer[done:])
+        rest = buffer[done:]
+        count = file.read_some(offset + done, rest) if shared else read_some(file, rest)
         if count == 0:
             raise TruncatedError(f"the file ends at byte {offset + done}: {len(buffer) - done} bytes are missing")
         done += count

@@ -77,6 +77,8 @@ cdef class Framer:
     cdef object body_owner
 
     cdef int take(self, int64_t size) except -1
+    @cython.final
+    cdef bint cut(self) noexcept
     cdef int advance(self) except -1
     cdef int read_prefix(self) except -1
     cdef int poison(self, object error) except -1
@@ -101,7 +103,8 @@ cdef class Framer:
         return 0
 
     cdef int64_t _unread(self) noexcept
-    cdef inline void prefetch_next(self) noexcept
+    @cython.final
+    cdef void prefetch_next(self) noexcept
     cdef int _truncated(self) except -1
     cdef int _forget(self) except -1
     cdef object _lend(self)

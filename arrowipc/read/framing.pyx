@@ -4,6 +4,7 @@ Columnar format, "Encapsulated message format": a continuation marker ``FFFFFFFF
 the metadata's size as int32, the metadata, and `Message.bodyLength` bytes of body. A size of 0 ends the stream.
 """
 
+cimport cython
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
@@ -20,7 +21,7 @@ from arrowipc.inline.flatbuf cimport Table, fb_i64, fb_table, fb_u8
 from arrowipc.inline.loads cimport inside, load_i32, load_i64, loose_i64, prefetch
 from arrowipc.inline.plan cimport BatchHeader, Envelope
 
-from collections import deque
+from _collections import deque  # `collections` loads a dozen modules
 
 from arrowipc.arguments import metadata_of
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, TruncatedError, UsageError
@@ -134,6 +135,8 @@ cdef class Framer:
         if self.state == STATE_END:
             raise UsageError("get_buffer() after the end of the stream")
         if self.partial is None:
+            # The last message is not held any longer than by those who took it: its memory may be the next one's.
+            self.piece_owner = self.body_owner = None
             self.partial = Memory()
         held = self.partial.size
         room = min(self.wanted, held + max(held, self.limits.read_ahead))
@@ -158,6 +161,8 @@ cdef class Framer:
         """Let ``read(source, buffer)`` bring some of the bytes that are needed next; 0 of them: the input is over."""
         self.occupy()
         try:
+            if self._unread() or self.state == STATE_END:
+                return      # another thread brought it meanwhile
             with self._lend() as buffer:
                 count = read(source, buffer)
             if count:
@@ -322,10 +327,39 @@ cdef class Framer:
         raise LimitError(f"the metadata size is {size:,} bytes, more than Limits.metadata_bytes = "
                          f"{self.limits.metadata_bytes:,}; are these bytes an Arrow IPC stream?")
 
+    @cython.final
+    cdef bint cut(self) noexcept:
+        """Go to the next message if it is whole in the chunk, as nearly all are; False: nothing has changed."""
+        cdef CutMessage cut
+        cdef Fault fault
+        cdef const uint8_t* start
+        if self.state != STATE_PREFIX or self.partial is not None or self.chunk is None:
+            return False
+        start = self.chunk.data + self.at
+        if (cut_message(start, self.chunk.size - self.at, &self.limits, &cut) != FRAME_MESSAGE
+                or cut.metadata - start != 8
+                or open_message(cut.metadata, cut.metadata_size, &self.envelope, &fault) < 0
+                or self.envelope.body_length > cut.rest_size):
+            return False
+        self.metadata = cut.metadata
+        self.metadata_size = cut.metadata_size
+        self.body = cut.rest if self.envelope.body_length else NULL
+        if self.metadata_owner is not self.chunk or self.body_owner is not self.chunk:
+            self.metadata_owner = self.body_owner = self.chunk
+        self.at += 8 + cut.metadata_size + self.envelope.body_length
+        self.bytes_consumed += 8 + cut.metadata_size + self.envelope.body_length
+        self.num_messages += 1
+        self.number = self.num_messages
+        self.kind_known = True
+        self.prefetch_next()
+        return True
+
     cdef int advance(self) except -1:
         """Go to the next message: see Frame for what the result means."""
         cdef Fault fault
         cdef int found
+        if self.cut():
+            return FRAME_MESSAGE
         if self.state <= STATE_SIZE:
             self.number = self.num_messages + 1
             self.kind_known = False
@@ -355,7 +389,8 @@ cdef class Framer:
             return FRAME_MESSAGE
         return FRAME_END
 
-    cdef inline void prefetch_next(self) noexcept:
+    @cython.final
+    cdef void prefetch_next(self) noexcept:
         """Ask for the cache lines of metadata that is read soon, which is cold, while this message is decoded.
 
         Where messages are equally long, those of the next one were asked for with this one, and now it is the

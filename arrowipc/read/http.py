@@ -15,12 +15,12 @@ from arrowipc.read.replaced import replaced, version_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
     from typing import Any, TypeVar
 
     Result = TypeVar("Result")
 
-__all__ = ["HttpFile", "HttpStream", "Refused"]
+__all__ = ["HttpFile", "HttpStream", "Refused", "Turns", "fetch_all", "together"]
 
 #: Bytes that one read takes from a connection.
 CHUNK = 1 << 18
@@ -28,6 +28,16 @@ CHUNK = 1 << 18
 STEP = 1 << 12
 #: ... or fewer of a stream, which may be written while it is read.
 LIVE_STEP = 1 << 8
+#: Requests to one host that are in flight at most: each costs some 0.5 ms of processor time, so that more would wait
+#: for that, and not for 20 ms of the net ...
+MOST_TURNS = 48
+#: ... and at first, until answers come: as many new connections at a time as small servers have room to queue. One
+#: that finds none is tried again by the system after a second, or three, or seven.
+FIRST_TURNS = 4
+#: Hosts of one session that are remembered.
+HOSTS = 64
+#: Seconds without an answer, after which connections may have to be made anew.
+IDLE = 10
 REDIRECTS = 10
 #: What a server may have done to the bytes of a file (Content-Encoding).
 CODINGS = frozenset(("gzip", "x-gzip", "deflate", "br", "zstd", "compress", "x-compress"))
@@ -41,8 +51,8 @@ _NO_RANGES = (
     "the server sends only whole files (no range requests), and an Arrow IPC file is read in parts; put "
     "'simplecache::' before the URL to download it first"
 )
-#: Exchanges of each session that may run, so that none waits for a connection while its time runs.
-_turns: WeakKeyDictionary[Any, asyncio.Semaphore] = WeakKeyDictionary()
+#: Those of each session, by hosts.
+_turns: WeakKeyDictionary[Any, dict[str, Turns]] = WeakKeyDictionary()
 
 
 class Refused(OSError):
@@ -51,6 +61,69 @@ class Refused(OSError):
 
 class Missing(FileNotFoundError, Refused):
     """The server says that there is no such file."""
+
+
+class _Unlike(Exception):
+    """An answer is not of the kind that was hoped for."""
+
+
+class Turns:
+    """The requests to a host that may be in flight: a few at first, and one more with every second answer.
+
+    So connections are made a few at a time.
+    """
+
+    def __init__(self, most: int = MOST_TURNS) -> None:
+        self.most = most
+        self.ends: bool = True  #: whether the host knows ranges from the end of a file
+        self._busy = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._now: float = min(FIRST_TURNS, self.most)
+        self._turn = asyncio.Semaphore(int(self._now))
+        self._last = time.monotonic()
+
+    async def __aenter__(self) -> None:
+        if not self._busy and time.monotonic() - self._last > IDLE:
+            self._begin()
+        await self._turn.acquire()
+        self._busy += 1
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._busy -= 1
+        self._last = time.monotonic()
+        self._turn.release()
+        if kind is None and self._now < self.most:
+            self._now += 0.5
+            if self._now.is_integer():
+                self._turn.release()
+
+
+async def together(*jobs: Coroutine[Any, Any, Result]) -> list[Result]:
+    """Do jobs side by side; the first failure ends them all."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(job) for job in jobs]
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return [task.result() for task in tasks]
+
+
+async def fetch_all(
+    fetch: Callable[[int, int], Awaitable[Result]], ranges: Sequence[tuple[int, int]], turns: Turns
+) -> list[Result]:
+    """Fetch ranges side by side, as many as there are turns; however many they are, so few tasks are at it."""
+    found: dict[int, Result] = {}
+    left = iter(enumerate(ranges))
+
+    async def work() -> None:
+        for i, (start, end) in left:
+            async with turns:
+                found[i] = await fetch(start, end)
+
+    await together(*[work() for _ in range(min(len(ranges), turns.most))])
+    return [found[i] for i in range(len(ranges))]
 
 
 class _Deadline:
@@ -131,6 +204,10 @@ class HttpFile:
         """Ask how long the file is; None where the server does not say."""
         return self._run(self._size)  # type: ignore[no-any-return]
 
+    def ends(self, tail: int) -> tuple[int | None, list[tuple[int, bytearray]]]:
+        """Return how long the file is, and its first 8 and last `tail` bytes with their offsets, as far as asked."""
+        return self._run(self._ends, tail)  # type: ignore[no-any-return]
+
     def fetch(self, ranges: Sequence[tuple[int, int]], size: int) -> list[bytearray]:
         """Return the bytes of all ranges of a file of `size` bytes; the first failure ends them all."""
         return self._run(self._fetch, ranges, size)  # type: ignore[no-any-return]
@@ -183,26 +260,60 @@ class HttpFile:
                 answer.release()
         return None
 
-    async def _fetch(self, ranges: Sequence[tuple[int, int]], size: int) -> list[bytearray]:
+    async def _ends(self, tail: int) -> tuple[int | None, list[tuple[int, bytearray]]]:
+        """Ask for the first 8 bytes and the last `tail` ones, side by side: how long the file is, and (offset, bytes).
+
+        What servers do not answer so is left out; `_size` and `_fetch` find out why.
+        """
+        turns = await self._get_turns()
+        found = await together(*[self._end(turns, size) for size in ((0, tail) if tail and turns.ends else (0,))])
+        sizes = {total for total, _, _ in found if total is not None}
+        if len(sizes) > 1:
+            raise Refused("the file was replaced while it was read: its ends are of files of different lengths")
+        return next(iter(sizes), None), [(start, data) for _, start, data in found if data]
+
+    async def _end(self, turns: Turns, tail: int) -> tuple[int | None, int, bytearray]:
+        """The length of the file, and its last `tail` bytes behind their offset; its first ones where that is 0."""
+        import aiohttp
+
+        async with turns:
+            deadline = _Deadline(self._timeout) if tail else self._deadline()
+            answer = None
+            try:
+                answer = await self._ask("GET", {"Range": f"bytes=-{tail}" if tail else "bytes=0-7"}, deadline)
+                total, start, end = _checked_end(answer, tail)
+                self._compare(answer, total)
+                data = await _body(answer, start, end, answer.status == 206 or end == total, deadline)
+            except (_Unlike, aiohttp.ClientError) as error:  # not every server knows ranges from the end
+                turns.ends = turns.ends and not (tail and isinstance(error, _Unlike))
+                return None, 0, bytearray()
+            finally:
+                if answer is not None:
+                    answer.release()
+        self._opening.begun |= deadline.begun
+        return total, start, data
+
+    async def _get_turns(self) -> Turns:
         session = await self._system.set_session()
-        if session not in _turns:
-            limit = getattr(getattr(session, "connector", None), "limit", 0) or 100
-            _turns[session] = asyncio.Semaphore(limit)
+        hosts, host = _turns.setdefault(session, {}), self._url.split("/")[2]
+        if host not in hosts:
+            while len(hosts) >= HOSTS:
+                hosts.pop(next(iter(hosts)))
+            limit = getattr(getattr(session, "connector", None), "limit", 0) or MOST_TURNS
+            hosts[host] = Turns(min(limit, MOST_TURNS))
+        return hosts[host]
+
+    async def _fetch(self, ranges: Sequence[tuple[int, int]], size: int) -> list[bytearray]:
+        turns = await self._get_turns()
 
         async def one(start: int, end: int) -> bytearray:
-            async with _turns[session]:
-                return await self._range(start, end, size, _Deadline(self._timeout))
+            deadline = self._deadline() if len(ranges) == 1 else _Deadline(self._timeout)
+            return await self._range(start, end, size, deadline)
 
-        if len(ranges) == 1:
-            async with _turns[session]:
-                return [await self._range(*ranges[0], size, self._deadline())]
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(one(*piece)) for piece in ranges]
-        except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None
-        self._opening.begun = True  # each had a deadline of its own
-        return [task.result() for task in tasks]
+        found = await fetch_all(one, ranges, turns)
+        if len(ranges) > 1:
+            self._opening.begun = True  # each had a deadline of its own
+        return found
 
     async def _range(self, start: int, end: int, size: int, deadline: _Deadline) -> bytearray:
         if start == end:
@@ -399,6 +510,25 @@ def _checked_range(answer: Any, start: int, end: int) -> int | None:
             "was the file replaced meanwhile?"
         )
     return None if found[3] == "*" else int(found[3])
+
+
+def _checked_end(answer: Any, tail: int) -> tuple[int | None, int, int]:
+    """The length of the file, and what an answer has of it: the last `tail` bytes, or the first 8 where that is 0."""
+    if answer.status in (404, 410):
+        _check_status(answer, ())
+    length = _length(answer)
+    found = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+    if _codings(answer):
+        raise _Unlike
+    if answer.status == 200 and (not tail or (length is not None and length <= tail)):  # a server without ranges
+        return length, 0, min(tail or 8, 8 if length is None else length)
+    if answer.status != 206 or found is None or found[3] == "*":
+        raise _Unlike
+    total = int(found[3])
+    start, end = (max(total - tail, 0), total) if tail else (0, min(8, total))
+    if (int(found[1]), int(found[2]) + 1) != (start, end) or length not in (None, end - start):
+        raise _Unlike
+    return total, start, end
 
 
 async def _body(answer: Any, start: int, end: int, exact: bool, deadline: _Deadline) -> bytearray:

@@ -15,7 +15,7 @@ from itertools import islice
 
 from arrowipc._core import aligned_buffer, copy_into
 from arrowipc.errors import ArrowIpcError, UsageError
-from arrowipc.read.file_objects import FileObjectError, take
+from arrowipc.read.file_objects import FileObjectError, Remote, take
 from arrowipc.read.replaced import replaced, version_of
 
 TYPE_CHECKING = False
@@ -37,15 +37,16 @@ __all__ = ["RemoteBlocks", "RemoteSource", "find_system", "io_error", "merge"]
 #: A request costs some 20 to 50 ms wherever it goes, in which 20 to 50 MB/s bring about this many bytes:
 #: ranges that are closer are fetched as one.
 GAP = 1 << 20
-#: Fetched from the end at once: holds the footer of most files, and all of a small one.
-TAIL = 1 << 16
+#: Fetched from the end at once: holds most footers, as of a thousand nested columns, and all of a small file.
+TAIL = 1 << 17
 #: What is fetched ahead of a reader that takes the batches in order: a few GAPs, so that the time of a
 #: request does not count, and little beside what a task may hold.
 WINDOW = 8 << 20
 #: Batches whose metadata is fetched at once.
 HEADS = 64
-#: Batches looked at for one window.
+#: Batches looked at for one window, and ranges that it has.
 BATCHES = 1024
+RANGES = 512
 #: Seconds in which a server has to send something.
 TIMEOUT = 30.0
 #: Reads of a stream; each crosses over to the thread in which fsspec works.
@@ -112,7 +113,7 @@ def io_error(url: str, error: BaseException, where: str = "") -> BaseException:
     return OSError(f"{url}: {reason}")
 
 
-class RemoteSource:
+class RemoteSource(Remote):
     """A file at a URL, with options; every reader takes one in place of the URL.
 
     Parameters
@@ -125,7 +126,7 @@ class RemoteSource:
         Bytes of the file, where the caller knows them: saves a request.
     gap : int, default 1 MiB
         Ranges closer than this are fetched as one: about what arrives in the time that a request costs.
-    tail : int, default 64 KiB
+    tail : int, default 128 KiB
         Bytes that are fetched from the end at once: more than most footers have.
     timeout : float, default 30
         Seconds without a byte (to be exact: with less than 4 KiB of a range, 256 bytes of a stream) after
@@ -165,7 +166,7 @@ class RemoteSource:
     (b'01234567', b'234', b'45', b'0')
     """
 
-    __slots__ = ("_asked", "_ends", "_given", "_http", "_path", "_size", "_system", "_version", "gap", "tail", "url")
+    __slots__ = ("_asked", "_ends", "_file", "_given", "_path", "_size", "_system", "_version", "gap", "tail", "url")
 
     def __init__(
         self,
@@ -190,7 +191,7 @@ class RemoteSource:
         self._size = size
         self._asked = False
         self._version = dict(version) if version else None
-        self._http = self._over_http(timeout)
+        self._file = self._open_file(timeout)
         #: (offset, bytes) of what was fetched from both ends
         self._ends: list[tuple[int, bytes | bytearray]] = []
 
@@ -218,6 +219,8 @@ class RemoteSource:
         OSError
             Nobody says.
         """
+        if self._size is None and self._file is not None:
+            yield from self._ending(self.tail)
         size = yield from self.asking_size()
         if size is None:
             raise OSError(
@@ -235,7 +238,7 @@ class RemoteSource:
         """The same in steps."""
         if self._size is None and not self._asked:
             try:
-                if self._http is not None:
+                if self._file is not None:
                     self._size = yield ("size",)
                 else:
                     info = yield "info", self._path
@@ -248,6 +251,14 @@ class RemoteSource:
             self._asked = True
         return self._size
 
+    def _ending(self, tail: int) -> Steps[None]:
+        """Fetch the first bytes, and the last `tail` ones, at once: an answer also says how long the file is."""
+        try:
+            self._size, ends = yield "ends", tail
+        except Exception as error:
+            raise io_error(self.url, error) from error
+        self._ends += ends
+
     def _measure(self) -> int:
         """Open the file to see how long it is: a download knows more than its server."""
         with self._system.open(self._path, "rb") as file:
@@ -257,7 +268,7 @@ class RemoteSource:
     @property
     def system(self) -> Any:
         """What answers the steps: a file system of fsspec, or what reads HTTP through one."""
-        return self._http or self._system
+        return self._file or self._system
 
     def call(self, what: Any, *arguments: Any) -> Any:
         """Make one call of `Steps`."""
@@ -266,10 +277,14 @@ class RemoteSource:
     @property
     def version(self) -> dict[str, str]:
         """dict: what tells this version of the file from others, as far as it was asked for; may be empty."""
-        return dict((self._version or {}) if self._http is None else self._http.version)
+        return dict((self._version or {}) if self._file is None else self._file.version)
 
     def head(self) -> bytes:
         """Return the first 8 bytes, or fewer where the file is shorter."""
+        if self._size is None and self._file is not None:
+            run(self._ending(0), self.call)
+            if (first := self._held(0, 8)) is not None:
+                return bytes(first)
         if self.known_size is None:
             with self.open() as file:
                 return file.read(8)
@@ -294,8 +309,12 @@ class RemoteSource:
             yield from self._heading()
         elif start + length > size - self.tail and self._held(start, start + length) is None:
             first = max(min(start, size - self.tail), 0)
-            answers = yield from self._request([(first, size)])
-            self._ends.append((first, answers[0]))
+            # What is missing of the end, and the first bytes beside it.
+            at, rest = next((end for end in self._ends if first < end[0] == size - len(end[1])), (size, b""))
+            pieces = [(first, at), (0, 8)] if first >= 8 and not self._ends else [(first, at)]
+            answers = yield from self._request(pieces)
+            self._ends = [end for end in self._ends if end[1] is not rest]
+            self._ends += [(first, bytes(answers[0]) + rest), *((0, data) for data in answers[1:])]
         return bytes((yield from self.fetching([(start, start + length)]))[0])
 
     def fetch(self, ranges: Sequence[Range]) -> list[memoryview]:
@@ -325,8 +344,8 @@ class RemoteSource:
     def open(self) -> io.BufferedReader:
         """Open the file for reading from its beginning to its end, with one request where that can be."""
         try:
-            if self._http is not None:
-                file: Any = self._http.open(self._size)
+            if self._file is not None:
+                file: Any = self._file.open(self._size)
             else:
                 file = self._system.open(self._path, "rb")
                 self._pin(getattr(file, "details", None) or self._system.info(self._path))
@@ -347,7 +366,7 @@ class RemoteSource:
             return []
         starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
         try:
-            if self._http is not None:
+            if self._file is not None:
                 size = yield from self.sizing()
                 whole: Sequence[Any] = yield "fetch", ranges, size
                 return whole
@@ -371,8 +390,10 @@ class RemoteSource:
             )
         return answer
 
-    def _over_http(self, timeout: float | None) -> HttpFile | None:
-        """What reads it, where it is behind HTTP."""
+    def _open_file(self, timeout: float | None) -> HttpFile | None:
+        """What compares the versions of its answers itself, where it is behind HTTP or in a store."""
+        if hasattr(self._system, "file_at"):
+            return self._system.file_at(self._path, self._version or {})  # type: ignore[no-any-return]
         protocol = self._system.protocol
         if "http" not in ((protocol,) if isinstance(protocol, str) else protocol):
             return None
@@ -437,7 +458,7 @@ class _Sequential(io.RawIOBase):
             raise OSError(f"{self._source.url}: {error}") from error
         except Exception as error:
             raise io_error(self._source.url, error) from error
-        if self._source._http is None:
+        if self._source._file is None:
             self._look(count)
         return count
 
@@ -479,9 +500,11 @@ class RemoteBlocks:
         self._expected: deque[int] = deque()
         self._heads: dict[int, memoryview] = {}
         self._ready: dict[int, tuple[list[Range], list[memoryview]]] = {}
+        #: What others ask for, who wait for their turn: it is fetched too.
+        self.waiting: list[int] = []
 
     def expect(self, numbers: Iterable[int]) -> None:
-        """Say which batches will be asked for, in rising order."""
+        """Say which batches will be asked for, in this order."""
         self._expected = deque(numbers)
         self._ready.clear()
 
@@ -497,6 +520,8 @@ class RemoteBlocks:
         """Fetch the bytes of a batch; also says where in them it begins."""
         if i not in self._ready:
             yield from self._fetch([i, *self._following(i)])
+        elif self._expected and self._expected[0] == i:
+            self._expected.popleft()
         ranges, pieces = self._ready.pop(i)
         # Room for the whole body, as the metadata's offsets ask for; pages without columns stay untouched.
         offset, head, body = self._decoder.block(i)
@@ -521,27 +546,38 @@ class RemoteBlocks:
             if size > WINDOW:
                 yield from self._load(i + 1 - len(pending), pending)
                 pending, size = [], 0
-        yield from self._load(self._decoder.num_dictionaries - len(pending), pending)
+        yield from self._load(self._decoder.num_dictionaries - len(pending), pending, [*islice(self._expected, HEADS)])
 
-    def _load(self, first: int, blocks: list[tuple[int, int, int]]) -> Steps[None]:
-        pieces = yield from self._source.fetching([(offset, offset + head + body) for offset, head, body in blocks])
-        for i, ((_, head, body), piece) in enumerate(zip(blocks, pieces, strict=True), first):
+    def _load(self, first: int, blocks: list[tuple[int, int, int]], numbers: Sequence[int] = ()) -> Steps[None]:
+        """Fetch some dictionary batches, and with the last of them the metadata of the batches that are expected."""
+        heads: dict[int, Range] = {}
+        if blocks and numbers and not self._is_whole(*self._decoder.block(numbers[0])[1:]):
+            heads = self._head_ranges(numbers)
+        ranges = [(offset, offset + head + body) for offset, head, body in blocks]
+        pieces = yield from self._source.fetching([*ranges, *heads.values()])
+        self._heads |= zip(heads, pieces[len(blocks) :], strict=True)
+        for i, ((_, head, body), piece) in enumerate(zip(blocks, pieces, strict=False), first):
             block, at = _room(head, body)
             copy_into(block, at, piece)
             self._decoder.load_dictionary(i, block, at)
 
     def _following(self, i: int) -> list[int]:
-        """What is expected behind batch `i`; nothing where `i` itself is not."""
+        """What is expected behind batch `i`, or else what others wait for."""
         expected = self._expected
-        in_order = bool(expected) and expected[0] <= i <= expected[-1]
-        while in_order and expected and expected[0] < i:
-            expected.popleft()
-        return list(islice(expected, 1, BATCHES)) if in_order and expected[0] == i else []
+        if i not in expected:
+            return [number for number in dict.fromkeys(self.waiting) if number != i and number not in self._ready]
+        while expected.popleft() != i:
+            pass
+        return [*islice(expected, BATCHES)]
 
     def _fetch(self, numbers: list[int]) -> Steps[None]:
         """Fetch batch `numbers[0]`, and those of `numbers` behind it that fit into the window."""
+        if self._ready:  # what was skipped, or is not waited for any more, goes
+            kept = {*self._expected, *self.waiting}
+            self._ready = {number: found for number, found in self._ready.items() if number in kept}
         wanted: dict[int, list[Range]] = {}
-        total = 0
+        heads: dict[int, memoryview] = {}
+        joined: list[Range] = []
         for position, number in enumerate(numbers):
             try:
                 ranges = yield from self._ranges(numbers[position:])
@@ -549,17 +585,20 @@ class RemoteBlocks:
                 if not wanted:
                     raise
                 break  # it will be said when it is this batch's turn
-            total += sum(end - start for start, end in ranges)
-            if wanted and total > WINDOW:
+            joined = merge([*joined, *ranges], self._source.gap)
+            # What lies between near ranges comes too, and is kept with them.
+            if wanted and (len(joined) > RANGES or sum(end - start for start, end in joined) > WINDOW):
                 break
             wanted[number] = ranges
+            if number in self._heads:  # until others take its place
+                heads[number] = self._heads[number]
         pieces = iter((yield from self._source.fetching([piece for ranges in wanted.values() for piece in ranges])))
         for number, ranges in wanted.items():
             self._ready[number] = ranges, [next(pieces) for _ in ranges]
             offset, head, body = self._decoder.block(number)
             if not self._is_whole(head, body):
                 ranges.append((offset, offset + head))
-                self._ready[number][1].append(self._heads[number])
+                self._ready[number][1].append(heads[number])
 
     def _ranges(self, numbers: list[int]) -> Steps[list[Range]]:
         """What to fetch of batch `numbers[0]`: all of it, or what is read of its body once its metadata is here."""
@@ -578,6 +617,10 @@ class RemoteBlocks:
 
     def _fetch_heads(self, numbers: list[int]) -> Steps[None]:
         """Fetch the metadata of batch `numbers[0]`, and of some of `numbers` behind it."""
+        ranges = self._head_ranges(numbers)
+        self._heads = dict(zip(ranges, (yield from self._source.fetching(list(ranges.values()))), strict=True))
+
+    def _head_ranges(self, numbers: Sequence[int]) -> dict[int, Range]:
         ranges: dict[int, Range] = {}
         cost = last = 0
         for number in numbers[:HEADS]:
@@ -593,7 +636,7 @@ class RemoteBlocks:
                 break
             ranges[number] = (offset, offset + head)
             last = offset + head
-        self._heads = dict(zip(ranges, (yield from self._source.fetching(list(ranges.values()))), strict=True))
+        return ranges
 
 
 def _room(head: int, body: int) -> tuple[Memory, int]:

@@ -7,9 +7,7 @@ import os
 
 from arrowipc.arguments import described, refuse_async
 from arrowipc.errors import ArrowIpcError, UsageError
-from arrowipc.read.file_objects import TEXT, FileObjectError, position_of, read_some, read_up_to, seek_to
-from arrowipc.read.file_signatures import HEAD
-from arrowipc.read.remote import RemoteSource
+from arrowipc.read.file_objects import TEXT, FileObjectError, is_remote, position_of, read_some, read_up_to, seek_to
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,8 +24,13 @@ CONTINUATION = b"\xff\xff\xff\xff"
 def locate_source(source: Any) -> Any:
     """Say where a URL leads: to a path of this machine, or to a RemoteSource."""
     if isinstance(source, str) and "://" in source:
-        source = file_path(source) or RemoteSource(source)
-    if isinstance(source, RemoteSource):
+        path = file_path(source)
+        if path is not None:
+            return path
+        from arrowipc.read.remote import RemoteSource
+
+        source = RemoteSource(source)
+    if is_remote(source):
         return source.local_path or source
     return source
 
@@ -47,7 +50,7 @@ def file_path(url: str) -> str | None:
 def open_source(source: Any, memory_map: bool) -> tuple[Any, Any, bool]:
     """Turn what the caller gave into (buffer, None) or (None, file object), and say if we opened the file."""
     source = locate_source(source)
-    if isinstance(source, RemoteSource):
+    if is_remote(source):
         return None, source.open(), True
     if isinstance(source, (str, os.PathLike)):
         file = _opened(source)
@@ -149,7 +152,7 @@ def look_at(source: Any) -> tuple[Any, bytes]:
     if isinstance(source, (str, os.PathLike)):
         if os.path.exists(source) and not os.path.isfile(source) and not os.path.isdir(source):
             source = Peeked(_opened(source), True)
-    elif not isinstance(source, RemoteSource) and hasattr(source, "read") and not can_seek(_checked(source)):
+    elif not is_remote(source) and hasattr(source, "read") and not can_seek(_checked(source)):
         source = Peeked(source, False)
     return source, source.first if isinstance(source, Peeked) else first_bytes(source)
 
@@ -159,6 +162,8 @@ def spooled(file: Any, most: int, magic: bytes) -> Any:
 
     Of anything else the first bytes, by which to say what it is.
     """
+    from arrowipc.read.file_signatures import HEAD
+
     data = bytearray(read_up_to(file, HEAD))
     if not data.startswith(magic):
         return data
@@ -197,8 +202,9 @@ def pump(framer: Framer, file: Any) -> None:
 
 def first_bytes(source: Any) -> bytes:
     """The six bytes that tell a file from a stream; none where looking would take them away."""
-    if isinstance(source, RemoteSource):
-        return source.head()[:SIGNATURE]
+    if is_remote(source):
+        head: bytes = source.head()
+        return head[:SIGNATURE]
     if isinstance(source, (str, os.PathLike)):
         if os.path.isfile(source):
             with open(source, "rb", buffering=0) as file:
@@ -219,7 +225,7 @@ def first_bytes(source: Any) -> bytes:
 def begins_stream(source: Any) -> bool:
     """Whether a source that can be read from its beginning again begins as streams do since Arrow 0.15."""
     source = locate_source(source)
-    if hasattr(source, "read") and not isinstance(source, RemoteSource):
+    if hasattr(source, "read") and not is_remote(source):
         if not can_seek(source):
             return False
         seek_to(source, 0)

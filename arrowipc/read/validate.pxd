@@ -7,7 +7,8 @@ from arrowipc.inline.plan cimport BatchHeader, ColumnsData
 
 # Raises for the first fault at `level`; LEVEL_NONE returns at once. Run it after `read.decompress.normalise`.
 # Indices are checked against `columns.dictionaries`; where that is None, they are left to the caller.
-cdef int validate(Columns columns, int level) except -1
+# `use_threads`: fields that are much to read are shared with the helpers of `codecs`.
+cdef int validate(Columns columns, int level, bint use_threads=*) except -1
 
 # The same for kernels: `lengths[i]` is that of dictionary i, -1 before it arrives; NULL: indices are left to the
 # caller. Native byte order only; `fault.found` of FAULT_NO_DICTIONARY is an ordinal of Plan.dictionaries.

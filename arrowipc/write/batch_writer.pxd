@@ -71,6 +71,7 @@ cdef class BatchWriter:
     cdef int truncate(self, Columns columns, int64_t start, int64_t count) except -1
     cdef int64_t put(self, Columns columns, int64_t start, int64_t count, tuple pairs, int64_t max_bytes) except -1
     cdef int put_end(self) except -1
+    cdef int put_footer(self, bytes end, tuple metadata) except -1
     cdef int put_dictionaries(self, list emissions) except -1
     cdef int put_dictionary(self, Emission emission) except -1
     cdef int hand_over(self, bytearray blocks) except -1

@@ -13,6 +13,7 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, getenv, realloc
 from libc.string cimport memcpy, memset, strchr, strcmp
 
+import io
 import os
 
 from arrowipc._core cimport Columns, Plan, Recent, export_bytes, field_path, identity, limits_data, raise_fault
@@ -22,6 +23,7 @@ from arrowipc.columns.truncate cimport Truncator
 from arrowipc.inline.body_parts cimport BodyPart, padding, put_part, stored_size
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
+from arrowipc.inline.huge_pages cimport HUGE_PAGE, want_huge_pages
 from arrowipc.inline.loads cimport load_i32, prefetch, prefetch_to_write
 from arrowipc.inline.plan cimport FIELD_NULLABLE, ColumnsData, LimitsData
 from arrowipc.metadata.schema_reader cimport plan_schema, python_plan
@@ -134,6 +136,8 @@ cdef class BytearraySink(Sink):
             if room != self.room:
                 PyByteArray_Resize(self.target, room)
                 self.room = room
+                if room >= 2 * HUGE_PAGE:
+                    want_huge_pages(PyByteArray_AS_STRING(self.target), room)
             PyByteArray_Resize(self.target, used + size)
         except BufferError:
             raise UsageError("the bytearray cannot grow while a memoryview, a reader or a batch points into it: "
@@ -352,10 +356,13 @@ cdef class ObjectSink(Sink):
 
     cdef object call
     cdef bint raw
+    cdef bytearray scratch      # of joined parts, for a `write` that keeps nothing of what it is given; None: it may
 
     def __cinit__(self, write, bint raw=False):
         self.call = write
         self.raw = raw
+        if type(write) is type(len) and type(write.__self__) is io.BytesIO:
+            self.scratch = bytearray()
 
     cdef int write(self, const uint8_t* head, int64_t head_size, const BodyPart* parts, int32_t n_parts,
                    int64_t alignment, int64_t body_length) except -1:
@@ -378,7 +385,14 @@ cdef class ObjectSink(Sink):
 
     cdef int pass_joined(self, const uint8_t* head, int64_t head_size, const BodyPart* parts, int32_t n_parts,
                          int64_t alignment, int64_t size) except -1:
-        cdef bytes joined = PyBytes_FromStringAndSize(NULL, size)
+        cdef bytes joined
+        if self.scratch is not None:
+            # Memory that is used again stays in the caches, and is not in the way of what grows beside it.
+            PyByteArray_Resize(self.scratch, size)
+            put_message(<uint8_t*> PyByteArray_AS_STRING(self.scratch), head, head_size, parts, n_parts, alignment,
+                        size)
+            return self.hand_over(self.scratch)
+        joined = PyBytes_FromStringAndSize(NULL, size)
         put_message(<uint8_t*> PyBytes_AS_STRING(joined), head, head_size, parts, n_parts, alignment, size)
         return self.hand_over(joined)
 
@@ -1087,16 +1101,29 @@ cdef class BatchWriter:
                 metadata = own_metadata(self)
                 if self.annotate is not None and self.annotate.file is not None and self.batch_blocks:
                     metadata += self.annotate.file.entry(bytes(self.batch_blocks[len(self.batch_blocks) - 24:]))
-                footer = footer_table(plan_schema(self.plan), version_name(self.encoder), self.dictionary_blocks,
-                                      self.batch_blocks, metadata)
-                # The end marker of old streams has 4 bytes only; what follows in a file begins at a multiple of 8.
-                end = b"".join((end.ljust(8, b"\0"), footer, len(footer).to_bytes(4, "little"), MAGIC))
-            self.sink.write_bytes(end)
+                self.put_footer(end, metadata)
+            else:
+                self.sink.write_bytes(end)
         except BaseException as error:
             self.fail(error)
             raise
         finally:
             self.busy = False
+        return 0
+
+    cdef int put_footer(self, bytes end, tuple metadata) except -1:
+        """Write the end marker and the footer, whose blocks go out from where they are: there may be millions."""
+        cdef BodyPart[2] parts
+        cdef int64_t size = PyByteArray_GET_SIZE(self.batch_blocks)
+        cdef bytes head = footer_table(plan_schema(self.plan), version_name(self.encoder), self.dictionary_blocks,
+                                       size // sizeof(Block), metadata)
+        cdef bytes tail = (len(head) + size).to_bytes(4, "little") + MAGIC
+        # The end marker of old streams has 4 bytes only; what follows in a file begins at a multiple of 8.
+        head = end.ljust(8, b"\0") + head
+        memset(parts, 0, sizeof(parts))
+        parts[0].data, parts[0].size = <const uint8_t*> PyByteArray_AS_STRING(self.batch_blocks), size
+        parts[1].data, parts[1].size = <const uint8_t*> PyBytes_AS_STRING(tail), len(tail)
+        self.sink.write(<const uint8_t*> PyBytes_AS_STRING(head), len(head), parts, 2, 1, size + len(tail))
         return 0
 
     @property

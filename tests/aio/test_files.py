@@ -111,6 +111,31 @@ def test_batches_in_any_order_and_by_any_number_of_tasks(web: Web):
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("store", [False, True])
+def test_batches_that_tasks_ask_for_together_are_fetched_together(web: Web, store: bool):
+    http = obstore.store.HTTPStore.from_url(web.url(""), client_options={"allow_http": True})
+    wanted = table(LARGE, columns=["c9"]).batches
+
+    async def main() -> None:
+        source = (http, "large") if store else (web.url("large"),)
+        async with aio.open_file(*source, columns=["c9"]) as reader:
+            assert requests(web) == [("GET", (0, 8)), ("GET", (len(LARGE) - TAIL, len(LARGE)))]  # no HEAD
+            found = await asyncio.gather(*[reader.get_batch(i) for i in (2, 0)])
+            assert found == [wanted[2], wanted[0]]
+            # The metadata of both, then both bodies.
+            sizes = [end - start for _, _, (start, end), _ in web.log]
+            assert [size >= 1 << 20 for size in sizes] == [False, False, True, True]
+            tasks = [asyncio.create_task(reader.get_batch(i)) for i in (2, 0, 1)]
+            await asyncio.sleep(0.001)
+            tasks[1].cancel()
+            assert await tasks[0] == wanted[2]
+            assert await tasks[2] == wanted[1]
+            assert reader._blocks is not None
+            assert reader._blocks.waiting == []
+
+    asyncio.run(main())
+
+
 def requests(web: Web) -> list[Any]:
     made = sorted((request.method, request.range or (0, 0)) for request in web.log)
     web.log.clear()
@@ -159,7 +184,7 @@ def test_leaving_and_cancelling_end_what_was_asked_for_ahead():
             return {"size": len(LARGE), "name": path}
 
         async def _cat_ranges(self, paths: Any, starts: Any, ends: Any, **_: Any) -> Any:
-            if next(answered) >= 3:
+            if next(answered) >= 2:
                 Stalls.waiting += 1
                 try:
                     await asyncio.sleep(60)

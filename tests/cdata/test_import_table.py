@@ -196,6 +196,48 @@ def test_each_chunk_keeps_its_dictionary() -> None:
         assert found.to_pylist() == table.to_pylist()
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_dictionary_in_the_same_memory_is_made_once(nested: bool) -> None:
+    words = pa.array(["a", "b", None, "c"] * 4).dictionary_encode()
+    if nested:
+        words = pa.StructArray.from_arrays([words], ["w"])
+    once = pa.chunked_array([words.slice(i, 2) for i in range(0, 16, 2)])
+    again = pa.chunked_array([pa.array([text, "z"]).dictionary_encode() for text in "abcdefgh"])
+    for source, count in ((pa.table({"w": once}), 1), (pa.table({"w": once, "v": again}), 9)):
+        sink = bytearray()
+        with ipc.new_stream(sink) as writer:
+            writer.write(columns_from(source))
+        assert writer.stats.num_dictionary_batches == count
+        assert ipc.open_stream(sink).read_all().to_pylist() == source.to_pylist()
+        assert pa.ipc.open_stream(sink).read_all().to_pylist() == source.to_pylist()
+    # A reader's batches, too, and what they are made of ends with them.
+    before = pa.total_allocated_bytes()
+    reader = pa.RecordBatchReader.from_batches(source.schema, source.to_batches())
+    assert [row for batch in batches_from(reader) for row in batch.to_pylist()] == source.to_pylist()
+    del reader
+    gc.collect()
+    assert pa.total_allocated_bytes() == before
+
+
+@pytest.mark.parametrize("changed", ["length", "null_count", "offset", "buffers"])
+def test_a_dictionary_that_differs_in_anything_is_another_one(changed: str) -> None:
+    """The same memory with another length, offset or bitmap holds other values."""
+    words = pa.array(["a", "b", "c", "d"])
+    bitmap = pa.py_buffer(b"\x0d")
+    _, offsets, text = words.buffers()
+    others = {
+        "length": words.slice(0, 3),
+        "offset": words.slice(1, 3),
+        "null_count": pa.Array.from_buffers(pa.string(), 4, [bitmap, offsets, text]),
+        "buffers": pa.Array.from_buffers(pa.string(), 4, [None, pa.py_buffer(offsets.to_pybytes()), text]),
+    }
+    both = [words, others[changed]]
+    chunks = [pa.DictionaryArray.from_arrays(pa.array([0, 2, 1]), both[i % 2]) for i in range(8)]
+    table = pa.table({"x": pa.chunked_array(chunks)})
+    found = written(table)
+    assert found.to_pylist() == table.to_pylist()
+
+
 def test_dictionaries_inside_of_types_find_their_place() -> None:
     words = pa.array(["a", "b", None, "a"]).dictionary_encode()
     other = pa.array(["x", "y", "z", "x"]).dictionary_encode()
@@ -404,6 +446,33 @@ class Column:
         return self.p.capsule(struct)
 
 
+class Encoded(Column):
+    """A column of numbers that are dictionary-encoded: the same dictionary with each chunk, but for `changes`."""
+
+    def __init__(self, p: Producer, lengths: list[int], changes: list[dict[str, Any]]) -> None:
+        super().__init__(p, lengths)
+        self.changes = changes
+        self.values = p.array(3, [None, packed(5, 6, 7)])
+
+    def _schema(self, _: Any, out: Any) -> int:
+        schema = self.p.schema(b"l", dictionary=self.p.schema(b"l"))
+        ctypes.memmove(out, ctypes.byref(schema), ctypes.sizeof(CSchema))
+        return 0
+
+    def _next(self, _: Any, out: Any) -> int:
+        if not self.lengths:
+            out[0].release = None
+            return 0
+        values = CArray()
+        ctypes.memmove(ctypes.byref(values), ctypes.byref(self.values), ctypes.sizeof(CArray))
+        for name, value in self.changes[self.given].items():
+            setattr(values, name, value)
+        array = self.p.array(self.lengths.pop(0), [None, packed(2, 0)], dictionary=values)
+        ctypes.memmove(out, ctypes.byref(array), ctypes.sizeof(CArray))
+        self.given += 1
+        return 0
+
+
 def schema_of(n: int) -> Any:
     return pa.schema([(f"c{i}", pa.int64()) for i in range(n)])
 
@@ -542,3 +611,29 @@ def test_validation_is_that_of_readers() -> None:
             list(columns_from(table, "full"))
     with pytest.raises(ipc.UsageError, match="validate"):
         columns_from(TABLE, "some")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"buffers": None},
+        {"release": None},
+        {"length": -1},
+        {"null_count": 4},
+        {"n_buffers": 1},
+        {"n_children": 1},
+        {"offset": -1},
+    ],
+    ids=lambda wrong: next(iter(wrong)),
+)
+def test_a_dictionary_that_is_broken_later_is_refused(wrong: dict[str, Any]) -> None:
+    p = Producer()
+    column = Encoded(p, [2, 2, 1], [{}, {}, wrong])
+    schema = pa.schema([("x", pa.dictionary(pa.int64(), pa.int64()))])
+    stream = columns_from(Like(schema, [column]))
+    assert [next(stream).to_pylist() for _ in range(2)] == [[{"x": 7}, {"x": 5}]] * 2
+    with pytest.raises(ipc.ArrowIpcError):
+        next(stream)
+    del stream
+    gc.collect()
+    assert p.released[CArray] == 3

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import peers
-from helpers.peers import serving, until
+from helpers.peers import serving, until, until_collected
 from helpers.rounds import rounds
 from helpers.ucx_peers import LIBRARIES, environment
 from helpers.web import Web
@@ -98,6 +98,10 @@ def nothing_left(server: Any = None) -> Iterator[None]:
             return
         time.sleep(0.05)
     raise AssertionError(f"left behind: {before} before, {state(server)} now, {peers.descriptors()}")
+
+
+def until_gone(server: Any, where: str = "") -> None:
+    until_collected(lambda: server.num_clients == 0, f"nobody is there: {where}")
 
 
 # -- stages --------------------------------------------------------------------------------------------------
@@ -220,8 +224,7 @@ def law(kind: str, transport: str, folder: Path, count: int, readers: int) -> No
             for way in ("one", "two", "channel", "asyncio"):
                 with nothing_left(server):
                     drop_some(server, way, dice, readers)
-                    gc.collect()
-                    until(lambda: server.num_clients == 0, f"nobody is there: {kind} {transport} {way} {seed}")
+                    until_gone(server, f"{kind} {transport} {way} {seed}")
 
 
 @pytest.mark.campaign
@@ -251,8 +254,7 @@ def law_over_ucx(kind: str, count: int) -> None:
             for seed in range(count):
                 for way in ("one", "two", "channel", "asyncio"):
                     drop_some(server, way, random.Random(f"{kind} {memory} {seed} {way}"), rounds(2, 6))
-                    gc.collect()
-                    until(lambda: server.num_clients == 0, f"nobody is there: {kind} {memory} {way} {seed}")
+                    until_gone(server, f"{kind} {memory} {way} {seed}")
 
 
 @pytest.mark.campaign
@@ -318,8 +320,7 @@ def test_fifty_dropped_readers_leave_none(transport, tmp_path):
         assert server.num_clients == 50
         del reader
         readers.clear()
-        gc.collect()
-        until(lambda: server.num_clients == 0, "nobody is there")
+        until_gone(server)
         assert [each for each in server.errors if not isinstance(each, ConnectionError)] == []
 
 
@@ -336,8 +337,7 @@ def test_batches_outlive_their_dropped_reader(transport, tmp_path):
         if transport == "shm":
             assert server.num_clients == 1, "the connection carries the leases"
         kept.clear()
-        gc.collect()
-        until(lambda: server.num_clients == 0, "nobody is there")
+        until_gone(server)
 
 
 def test_the_finaliser_takes_no_lock_that_its_thread_may_hold():
@@ -373,8 +373,7 @@ def test_a_dropped_server_leaves_nothing(transport, asked, tmp_path):
         uri = found[0].uri
         if asked:
             dissociated.connect(uri, "t", timeout=SECONDS).read_all()
-            gc.collect()
-            until(lambda: found[0].num_clients == 0, "nobody is there")
+            until_gone(found[0])
         found.clear()
         gc.collect()
         until(lambda: not path.exists(), "its socket is gone")
@@ -411,8 +410,7 @@ def test_a_dropped_flight_reader_leaves_nothing():
         reader = from_flight(info, timeout=SECONDS)
         next(iter(reader))
         del reader
-        gc.collect()
-        until(lambda: server.num_clients == 0, "nobody is there")
+        until_gone(server)
 
 
 # -- files of one's own --------------------------------------------------------------------------------------

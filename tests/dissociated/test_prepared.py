@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import peers
-from helpers.peers import until
+from helpers.peers import until, until_collected
 
 import arrowipc as ipc
 from arrowipc import dissociated, types
@@ -56,8 +56,7 @@ def test_tables_lie_in_shared_memory_once_for_all_clients(kind):
         assert server.memory.state.blocks == len(found[0].to_batches())
         assert server.memory.state.segments == 1
         del found
-        gc.collect()
-        until(lambda: server.num_clients == 0, "everything is given back")
+        until_collected(lambda: server.num_clients == 0, "everything is given back")
         assert server.memory.state.blocks == len(pa.table(source).to_batches())
 
 
@@ -93,8 +92,7 @@ def test_tables_beyond_the_capacity_are_not_held():
     ) as server:
         for name in "abcabc":
             assert read(server, name).equals(table())
-        gc.collect()
-        until(lambda: server.num_clients == 0, "everything is given back")
+        until_collected(lambda: server.num_clients == 0, "everything is given back")
         assert server.memory.state.blocks == 8  # two of the tables; the third is copied for each client
         assert server.memory.state.size < 3 * size + (5 * size // 2)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import struct
 import subprocess
@@ -17,6 +18,8 @@ from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import FormatError, UsageError
+from arrowipc._core import live_objects
+from arrowipc.types import field, int64
 
 ROWS = 1000
 
@@ -371,3 +374,23 @@ def test_one_batch_is_in_memory_at_a_time(options):
     assert count == (0 if options else batches)
     assert total > batches * size * 8
     assert kilobytes < 120_000
+
+
+@pytest.mark.parametrize("kind", ["stream", "file"])
+def test_body_of_the_batch_before_is_let_go_of_while_the_next_one_is_read(kind: str) -> None:
+    class Watched(io.BytesIO):
+        def readinto(self, target: Any) -> int:
+            if len(target) > 40_000:
+                live.append(live_objects()["memory"])
+            return super().readinto(target)
+
+    live: list[int] = []
+    written = io.BytesIO()
+    new, opened = (ipc.new_stream, ipc.open_stream) if kind == "stream" else (ipc.new_file, ipc.open_file)
+    with new(written, ipc.Schema([field("x", int64())])) as writer:
+        for _ in range(6):
+            writer.write({"x": range(6_000)})
+    with opened(Watched(written.getvalue())) as reader, new(bytearray(), reader.schema, compression="lz4") as writer:
+        assert ipc.copy(reader, writer) == 0
+    assert len(live) == 6
+    assert max(live) <= live[0] + 1  # what the writer compresses into

@@ -41,8 +41,11 @@ class Ask(NamedTuple):
 
     @property
     def range(self) -> tuple[int, int] | None:
-        found = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("range", ""))
-        return None if found is None else (int(found[1]), min(int(found[2]) + 1, len(self.first)))
+        found = re.fullmatch(r"bytes=(\d*)-(\d+)", self.headers.get("range", ""))
+        if found is None:
+            return None
+        size = len(self.first)
+        return (int(found[1]), min(int(found[2]) + 1, size)) if found[1] else (max(size - int(found[2]), 0), size)
 
 
 #: Pieces of an answer; a number is a pause in seconds.
@@ -158,11 +161,37 @@ LIES: dict[str, tuple[Callable[[Ask], Answer], str]] = {
     ),
     "a file of 2^40 bytes in HEAD": (
         lambda a: honest(a, **({"Content_Length": 1 << 40} if a.method == "HEAD" else {})),
+        "right",  # nobody asks
+    ),
+    "a file of 2^40 bytes": (
+        lambda a: honest(a, Content_Range=None if a.range is None else "bytes {}-{}/{}".format(*_last(a), 1 << 40)),
         "refused",
     ),
+    "a file of 2^40 bytes, no ranges from the end": (
+        lambda a: honest(
+            a,
+            Content_Range=None if a.range is None else "bytes {}-{}/{}".format(*_last(a), 1 << 40),
+            **({"ETag": None} if "=-" in a.headers.get("range", "") else {}),
+        ),
+        "refused",
+    ),
+    "an end of another file": (lambda a: honest(a, later="=-" in a.headers.get("range", "")), "refused"),
+    "an end that begins elsewhere": (
+        lambda a: shifted(a) if "=-" in a.headers.get("range", "") else honest(a),
+        "right",  # what is asked for by its place
+    ),
+    "an end in drops": (
+        lambda a: honest(a, drip(part(a))) if "=-" in a.headers.get("range", "") else honest(a),
+        "refused",
+    ),
+    "an end cut": (
+        lambda a: honest(a, [part(a)[:-9]]) if "=-" in a.headers.get("range", "") else honest(a),
+        "right",  # it is asked for again
+    ),
+    "no end": (lambda a: [] if "=-" in a.headers.get("range", "") else honest(a), "right"),
     "a file of 2^63 bytes in HEAD": (
         lambda a: honest(a, **({"Content_Length": 1 << 63} if a.method == "HEAD" else {})),
-        "refused",
+        "right",
     ),
     "a file of 10^30 bytes": (lambda a: honest(a, Content_Length=10**30), "refused"),
     "a length below zero": (lambda a: honest(a, Content_Length=-8), "refused"),
@@ -170,7 +199,7 @@ LIES: dict[str, tuple[Callable[[Ask], Answer], str]] = {
     "two lengths": (on_get(lambda a: honest(a, Content_Length="8\r\nContent-Length: 9")), "refused"),
     "a length of zero in HEAD": (
         lambda a: honest(a, **({"Content_Length": 0} if a.method == "HEAD" else {})),
-        "refused",
+        "right",
     ),
     "a shorter length": (on_get(lambda a: honest(a, Content_Length=len(part(a)) - 3)), "refused"),
     "a longer length": (
@@ -496,6 +525,7 @@ def believe(job: tuple[str, str, float, dict[str, list[Any]]]) -> dict[str, Any]
 
 def main(directory: str, *given: str) -> None:
     import arrowipc as ipc
+    from arrowipc.read import http
     from helpers import memory
 
     known = {
@@ -504,6 +534,8 @@ def main(directory: str, *given: str) -> None:
     }
     urls = [(url, float(timeout)) for timeout, _, url in (text.partition("@") for text in given)]
     believe((urls[0][0], "file", urls[0][1], known))  # libraries are loaded now
+    # All liars are one host, of which nothing may be learned.
+    http.Turns.ends = property(lambda turns: True, lambda turns, ends: None)
     memory.forget_peak()
     before = memory.resident()
     jobs = [(url, way, timeout, known) for url, timeout in urls for way in ways(url, timeout)]

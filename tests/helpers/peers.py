@@ -218,6 +218,16 @@ def until(condition: Any, what: str) -> None:
         time.sleep(0.01)
 
 
+def until_collected(condition: Any, what: str) -> None:
+    """Wait for what the collector has to do: one call of it does nothing while another thread collects."""
+
+    def collected() -> bool:
+        gc.collect()
+        return bool(condition())
+
+    until(collected, what)
+
+
 # -- what is left over ---------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple, Self
 
@@ -30,19 +31,27 @@ class Web:
     fault : str
         ``""``, or how it misbehaves: ``"no ranges"``, ``"says no ranges"``, ``"cut"`` (an answer ends before
         its Content-Length), ``"short"`` (a range is answered with less), ``"no length"`` (neither ranges nor
-        a Content-Length), ``"drops HEAD"`` (it hangs up), ``"broken"`` (status 500).
+        a Content-Length), ``"drops HEAD"`` (it hangs up), ``"broken"`` (status 500), ``"no ends"`` (of ranges that
+        count from the end, status 501).
     coding : str or None
         The Content-Encoding that answers claim; nothing is done to their bytes.
     token : str
         What the header Authorization must hold.
     versions : bool
         Whether answers have an ETag, and ``If-Match`` is heeded.
+    delay : float
+        Seconds before an answer.
+    most_busy : int
+        Requests that were answered at the same time, at most.
     keeps_connections : bool
         Whether a connection waits for a next request; clients keep such connections for a while when an answer is over.
     """
 
     def __init__(self, files: dict[str, bytes]) -> None:
         self.files = files
+        self.delay = 0.0
+        self.busy = self.most_busy = 0
+        self.lock = threading.Lock()
         self.token = ""
         self.versions = True
         self.keeps_connections = True
@@ -94,6 +103,16 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(body=True)
 
     def _answer(self, body: bool) -> None:
+        web = self.web
+        with web.lock:
+            web.busy += 1
+            web.most_busy = max(web.busy, web.most_busy)
+        time.sleep(web.delay)
+        with web.lock:  # before the client can know of the answer
+            web.busy -= 1
+        self._answer_now(body)
+
+    def _answer_now(self, body: bool) -> None:
         web, path = self.web, self.path.lstrip("/")
         if web.fault == "drops HEAD" and not body:
             self.close_connection = True
@@ -112,10 +131,15 @@ class _Handler(BaseHTTPRequestHandler):
         etag = f'"{hashlib.sha1(data).hexdigest()}"' if web.versions else ""
         if etag and self.headers.get("If-Match", etag) != etag:
             return self._end(412, b"", body, None)
-        asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range") or "")
+        asked = re.fullmatch(r"bytes=(\d*)-(\d+)", self.headers.get("Range") or "")
+        if asked is not None and not asked[1] and web.fault == "no ends":
+            return self._end(501, b"", body, None)
         if asked is None or web.fault in ("no ranges", "says no ranges", "no length"):
             return self._end(200, data, body, None, etag=etag)
-        start, end = int(asked[1]), min(int(asked[2]) + 1, len(data))
+        if asked[1]:
+            start, end = int(asked[1]), min(int(asked[2]) + 1, len(data))
+        else:
+            start, end = max(len(data) - int(asked[2]), 0), len(data)
         part = data[start : end - 3] if web.fault == "short" and start else data[start:end]
         return self._end(206, part, body, (start, end), total=len(data), etag=etag)
 

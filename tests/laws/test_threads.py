@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import io
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -110,18 +112,55 @@ def get_batches(reader: Any, numbers: list[int]) -> list[Any]:
     return [reader.get_batch(i) for i in numbers]
 
 
-@pytest.mark.parametrize("kind", ["bytes", "object"])
-def test_many_threads_on_one_file_reader(file: bytes, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["bytes", "object", "path", "mapped"])
+def test_many_threads_on_one_file_reader(file: bytes, kind: str, tmp_path: Any) -> None:
     """Dictionaries are loaded once, and each thread reads what it asked for."""
     expected = rows(drive.from_file(file).batches)
+    path = tmp_path / "x.arrow"
+    path.write_bytes(file)
     for _ in range(3):
-        reader = ipc.open_file(file if kind == "bytes" else io.BytesIO(file))
+        if kind in ("path", "mapped"):
+            reader = ipc.open_file(path, memory_map=kind == "mapped")
+        else:
+            reader = ipc.open_file(file if kind == "bytes" else io.BytesIO(file))
         order = [[(i + k) % 4 for k in range(4)] for i in range(THREADS)]
         found = together(*[partial(get_batches, reader, numbers) for numbers in order])
         for numbers, batches in zip(order, found, strict=True):
             assert not isinstance(batches, Exception), batches
             assert rows(batches) == [expected[i] for i in numbers]
         assert together(*[reader.count_rows] * THREADS) == [4 * ROWS] * THREADS
+
+
+@pytest.mark.parametrize("memory_map", [True, False])
+def test_random_batches_broken_ones_and_parts_of_columns_in_many_threads(memory_map: bool, tmp_path: Any) -> None:
+    """Every thread gets its batches and its errors, of whatever columns, whoever else reads."""
+    texts = [pa.array([f"größe {i} of batch {k}" for i in range(5_000)]) for k in range(8)]
+    batches = [pa.record_batch({"x": np.arange(5_000) + k, "t": texts[k]}) for k in range(8)]
+    broken = arrow_columns.file(*batches).replace("größe 77 of batch 5".encode(), b"gr\xff\xff\xff\xffe 77 of batch 5")
+    path = tmp_path / "x.arrow"
+    path.write_bytes(broken)
+    with ipc.open_file(path, memory_map=memory_map) as reader:
+        numbers = np.random.default_rng(3).integers(0, 8, (THREADS, 60)).tolist()
+
+        def read(mine: list[int]) -> list[Any]:
+            found: list[Any] = []
+            for n, i in enumerate(mine):
+                try:
+                    if n % 3 == 0:
+                        found.append(reader.take([i * 5_000 + n], columns=["x"])["x"][0])
+                    else:
+                        batch = reader.get_batch(i)
+                        found.append((batch["x"][0], batch["t"][4_999]))
+                except ipc.FormatError as error:
+                    named = "record batch 5" in str(error) and "value 77 is not UTF-8" in str(error)
+                    found.append("broken" if named else error)
+            return found
+
+        results = together(*[partial(read, mine) for mine in numbers])
+    for mine, found in zip(numbers, results, strict=True):
+        assert found == [
+            i + n if n % 3 == 0 else "broken" if i == 5 else (i, f"größe 4999 of batch {i}") for n, i in enumerate(mine)
+        ]
 
 
 # -- one at a time -------------------------------------------------------------------------------------------
@@ -174,13 +213,16 @@ def refused_or(result: Any, *words: str) -> bool:
     return False
 
 
-def test_close_while_another_thread_reads(stream: bytes, file: bytes) -> None:
+def test_close_while_another_thread_reads(stream: bytes, file: bytes, tmp_path: Any) -> None:
     """What the other one is at comes to its end; then it is told that the reader was closed."""
+    path = tmp_path / "x.arrow"
+    path.write_bytes(file)
     makers: list[Callable[[], Any]] = [
         lambda: ipc.open_stream(stream),
         lambda: ipc.open_stream(io.BytesIO(stream)),
         lambda: ipc.open_file(file),
         lambda: ipc.open_file(io.BytesIO(file)),
+        lambda: ipc.open_file(path, memory_map=False),
     ]
     before = counts()
     for pause in (0.0, 0.0005, 0.001, 0.003, 0.006):
@@ -202,6 +244,37 @@ def test_close_while_another_thread_reads(stream: bytes, file: bytes) -> None:
             assert rows(batches) == rows(drive.from_bytes(stream).batches)[: len(batches)]
             del reader, batches, read, close, result
     assert not more_than(before)
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts descriptors")
+def test_a_file_is_closed_when_nobody_reads_it_any_more(file: bytes, tmp_path: Any) -> None:
+    """Never under a thread that reads: by then its descriptor could be that of another file."""
+    path = tmp_path / "x.arrow"
+    path.write_bytes(file)
+
+    def opened() -> int:
+        return sum(os.path.realpath(f"/proc/self/fd/{fd}") == str(path) for fd in os.listdir("/proc/self/fd"))
+
+    for pause in (0.0, 0.001, 0.004):
+        reader = ipc.open_file(path, memory_map=False)
+        part = reader._part(["x"])
+        assert opened() == 1
+
+        def close(reader: Any = reader, pause: float = pause) -> None:
+            time.sleep(pause)
+            reader.close()
+
+        order = [0, 1, 2, 3] * 3
+        found = together(*[partial(get_batches, each, order) for each in (reader, reader, part)], close)
+        assert found.pop() is None
+        for batches in found:
+            if not refused_or(batches, "closed"):
+                assert [batch["x"][0] for batch in batches] == order
+        del found, batches
+        gc.collect()
+        assert opened() == 0
+        with pytest.raises(ipc.UsageError, match="closed"):
+            part.get_batch(0)
 
 
 def test_release_while_another_thread_decodes_keeps_its_input(stream: bytes) -> None:

@@ -138,21 +138,21 @@ def test_a_row_shows_the_named_case_and_the_worst() -> None:
         result("iterate", "named", 20.0, "met", named=True),
         result("iterate", "large", 15.0, "met"),
     )["iterate"]
-    assert found.cells()[1:] == ("1.00 ms", "50.0 us", "20.0x", "15.0x", ">= 10x", "met")
+    assert found.cells()[1:] == ("1.00 ms", "50.0 us", "20.0x", "15.0x", ">= 15x", "met")
     assert not found.reason
 
 
 @pytest.mark.parametrize(("ratio", "verdict"), [(0.8, "met, the worst case not"), (0.6, "MISSED")])
 def test_a_row_that_misses_says_what_stops_it(ratio: float, verdict: str) -> None:
     said = "met" if ratio > 0.7 else "MISSED"
-    floor = {"batches that are there": 0.75}
+    floor = {"import alone": 0.75}
     found = lines(
         result("handover", "named", ratio, said, named=True, others=floor),
         result("handover", "worst", 0.5, "MISSED", others=floor),
     )["handover"]
     assert found.verdict == verdict
     assert found.row.why in found.reason
-    assert found.reason.endswith("; the floor (batches that are there) takes 1.33 ms, 0.750x")
+    assert found.reason.endswith("; the floor (import alone) takes 1.33 ms, 0.750x")
     assert ("worst" in found.reason) == (said == "met")
 
 
@@ -283,6 +283,13 @@ def test_an_unknown_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         module("__main__").main(["no_such_question"])
     assert "no_such_question" in capsys.readouterr().err
+
+
+def test_a_question_that_fails_costs_no_other_one_its_results(capfd: pytest.CaptureFixture[str]) -> None:
+    answers = module("answers")
+    options = module("__main__").parser().parse_args(["--quick"])
+    assert list(answers.answers(["no_such_question", "nor_this"], options)) == 2 * [([], answers.FAILED, 0.0)]
+    assert "Error" in capfd.readouterr().err
 
 
 def test_contenders_are_measured_together_and_judged() -> None:

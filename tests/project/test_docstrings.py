@@ -18,7 +18,8 @@ OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 def modules() -> list[str]:
     """Return the names of all modules; `__main__` would start the program."""
     found = pkgutil.walk_packages(arrowipc.__path__, "arrowipc.")
-    return ["arrowipc"] + [each.name for each in found if not each.name.endswith("__main__")]
+    compiled = sorted(arrowipc._CompiledFinder.names)
+    return ["arrowipc", *compiled] + [each.name for each in found if not each.name.endswith("__main__")]
 
 
 @pytest.mark.parametrize("name", modules())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -17,9 +19,8 @@ import arrowipc
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(arrowipc.__file__).resolve().parent
 
-#: Bound for everything that `pip install arrowipc` writes for us, dependencies and the jar aside. The design has
-#: 6,000,000, which data sets, sources for Spark and runs of small messages exceed by a twentieth.
-INSTALLED_BYTES = 6_350_000
+#: Bound for everything that `pip install arrowipc` writes for us, dependencies and the jar aside.
+INSTALLED_BYTES = 5 << 20
 JAR_BYTES = 250_000
 
 
@@ -46,9 +47,31 @@ def python(code: str) -> str:
 # The wheel.
 
 
-def test_every_module_is_compiled_and_no_other() -> None:
-    built = {path.relative_to(PACKAGE) for path in installed_files() if path.suffix == ".so"}
-    assert {str(path.parent / path.name.partition(".")[0]) for path in built} == compiled_modules()
+def test_all_compiled_modules_are_one_library() -> None:
+    built = [path for path in installed_files() if path.suffix == ".so"]
+    assert [path.relative_to(PACKAGE).as_posix().partition(".")[0] for path in built] == ["_core"]
+
+
+def test_every_compiled_module_is_found_and_no_other() -> None:
+    dotted = {f"arrowipc.{name.replace(os.sep, '.')}" for name in compiled_modules()}
+    assert arrowipc._CompiledFinder.names == dotted
+    # The library has one function for each, by the last part of its name.
+    assert len({name.rpartition(".")[2] for name in dotted}) == len(dotted)
+    for name in sorted(dotted):
+        module = importlib.import_module(name)
+        assert module.__name__ == name
+        assert module.__file__ == arrowipc._CompiledFinder.library
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("arrowipc.read.nothing")
+
+
+def test_sources_that_are_not_built_say_so(tmp_path: Path) -> None:
+    shutil.copytree(PACKAGE, tmp_path / "arrowipc", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    code = "import arrowipc; arrowipc.open_stream"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONSAFEPATH": "1"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=60)
+    library = tmp_path / "arrowipc" / Path(arrowipc._CompiledFinder.library).name
+    assert f"ImportError: {library} is not built: run `make dev`" in done.stderr
 
 
 def test_every_compiled_module_has_a_stub() -> None:
@@ -132,7 +155,8 @@ def test_a_first_batch_loads_nothing_that_it_does_not_need() -> None:
         "import arrowipc as ipc\nwith ipc.new_stream(sink := bytearray(), ipc.Schema([])): pass\nprint(sink.hex())"
     ).strip()
     loaded = python(read.format(data=data)).split()
-    assert {"typing", "re", "numpy", "dataclasses", "fsspec"}.isdisjoint(loaded)
+    assert {"typing", "re", "numpy", "dataclasses", "fsspec", "collections", "importlib"}.isdisjoint(loaded)
+    assert "arrowipc.read.remote" not in loaded
 
 
 def test_import_of_the_data_source_module_is_trivial() -> None:

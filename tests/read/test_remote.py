@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import struct
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -86,21 +88,34 @@ def test_opening_costs_the_size_both_ends_and_no_more(web: Web, large: bytes) ->
     web.files["x.arrow"] = large
     with ipc.open_file(web.url("x.arrow")) as reader:
         assert reader.num_record_batches == 3
-    assert [request.method for request in web.log] == ["HEAD", "GET", "GET"]
+    assert [request.method for request in web.log] == ["GET", "GET"]
     assert web.sent() == 8 + TAIL
     web.log.clear()
     with ipc.open(web.url("x.arrow")) as reader:
         assert reader.num_record_batches == 3
     assert web.sent() == 8 + TAIL
-    assert len(web.log) == 3
+    assert len(web.log) == 2
 
 
-def test_a_small_file_comes_whole_with_its_size(web: Web) -> None:
+def test_servers_that_know_no_ranges_from_the_end_are_asked_once(web: Web, large: bytes) -> None:
+    web.files["x.arrow"], web.fault = large, "no ends"
+    for requests in (3, 2):  # the size, a range that is refused, and both ends; then the end that is known
+        web.log.clear()
+        with ipc.open_file(web.url("x.arrow"), columns=["c1"]) as reader:
+            assert len(web.log) == requests
+            assert web.sent() == 8 + TAIL
+            assert reader.get_batch(2).equals(ipc.open_file(large, columns=["c1"]).get_batch(2))
+
+
+def test_a_small_file_comes_whole_with_its_ends(web: Web) -> None:
     web.files["x.arrow"] = data = written([wide(10), wide(20)])
     assert len(data) < TAIL
     same(web.url("x.arrow"), data)
-    assert [request.method for request in web.log] == ["HEAD", "GET"]
-    assert web.sent() == len(data)
+    assert [request.method for request in web.log] == ["GET", "GET"]
+    assert web.sent() == 8 + len(data)
+    for size in (0, 5, 9):
+        web.files["x.arrow"] = data[:size]
+        failure(lambda: ipc.open_file(web.url("x.arrow")), kind=ipc.FormatError)
 
 
 def test_only_the_columns_asked_for_are_fetched(web: Web, large: bytes) -> None:
@@ -213,6 +228,145 @@ def test_streams_are_read_in_order_with_one_request(web: Web, small: bytes) -> N
         assert web.sent() <= len(data) + 8
     with ipc.open_stream(web.url("x.arrows"), columns=["c2"]) as reader:
         assert reader.schema.names == ["c2"]
+
+
+@pytest.mark.parametrize("gap", [0, 1 << 10, GAP])
+def test_given_batches_are_planned_together(web: Web, large: bytes, small: bytes, gap: int) -> None:
+    for data, options in ((large, {"columns": ["c3", "c9"]}), (small, {}), (small, {"columns": ["c1"]})):
+        web.files["x.arrow"] = data
+        wanted = ipc.open_file(data, **options)
+        last = len(wanted) - 1
+        for numbers in ([2, 0], [0, last, 0], [-1], [1, 1], [], [last - i for i in range(len(wanted))]):
+            with ipc.open_file(RemoteSource(web.url("x.arrow"), gap=gap), **options) as reader:
+                found = list(reader.get_batches(numbers))
+            assert found == list(wanted.get_batches(numbers)) == [wanted.get_batch(i) for i in numbers]
+    web.files["x.arrow"] = large
+    with ipc.open_file(web.url("x.arrow"), columns=["c9"]) as reader:
+        web.log.clear()
+        first, second = reader.get_batches(iter([2, 0]))
+        assert (first.num_rows, second.num_rows) == (MIB // 4, MIB // 4)
+        # The metadata of both, then both bodies.
+        assert [end - start > MIB for _, _, (start, end), _ in web.gets()] == [False, False, True, True]
+        web.log.clear()
+        for numbers in ([0, 3], [-4]):
+            with pytest.raises(IndexError, match="there are 3"):
+                reader.get_batches(numbers)
+        assert not web.log
+    with pytest.raises(ipc.UsageError, match="closed"):
+        reader.get_batches([0])
+
+
+def test_threads_that_wait_are_planned_together(web: Web, large: bytes) -> None:
+    web.files["x.arrow"], web.delay = large, 0.05
+    wanted = ipc.open_file(large, columns=["c9"])
+    with ipc.open_file(web.url("x.arrow"), columns=["c9"]) as reader, ThreadPoolExecutor(6) as pool:
+        numbers = [0, 1, 2, 1, 2, 0]
+        assert list(pool.map(reader.get_batch, numbers)) == [wanted.get_batch(i) for i in numbers]
+        assert reader._blocks is not None
+        assert reader._blocks.waiting == []
+
+
+def test_many_batches_of_a_few_bytes_each(web: Web) -> None:
+    """More than metadata is fetched of at once, and ranges than one plan has."""
+    web.files["x.arrow"] = data = written([wide(100, start) for start in range(6 * HEADS)])
+    for gap in (0, 400):
+        same(RemoteSource(web.url("x.arrow"), gap=gap), data, columns=["c9", "c3"])
+
+
+def test_requests_in_flight_are_bounded(web: Web, small: bytes) -> None:
+    from arrowipc.read.http import FIRST_TURNS, MOST_TURNS
+
+    web.files["x.arrow"], web.delay = small, 0.01
+    source = RemoteSource(web.url("x.arrow"), {"skip_instance_cache": True}, gap=0)
+    with ipc.open_file(source, columns=["c3", "c9"]) as reader:
+        assert reader.num_record_batches == 600
+        web.most_busy = 0
+        reader.get_batches(range(HEADS)).__next__()
+        assert FIRST_TURNS <= web.most_busy <= MOST_TURNS
+        reader.read_all()
+    assert FIRST_TURNS < web.most_busy <= MOST_TURNS  # how many more is a matter of the machine
+
+
+def test_turns_begin_anew_when_connections_are_old(monkeypatch: Any) -> None:
+    import asyncio
+
+    from arrowipc.read import http
+
+    async def most(turns: http.Turns, jobs: int, fails: bool = False) -> int:
+        busy = most = 0
+
+        async def fetch(start: int, end: int) -> None:
+            nonlocal busy, most
+            busy += 1
+            most = max(most, busy)
+            await asyncio.sleep(0)
+            busy -= 1
+            if fails:
+                raise OSError("no")
+
+        await http.fetch_all(fetch, [(0, 1)] * jobs, turns)
+        return most
+
+    async def main() -> None:
+        turns = http.Turns(20)
+        assert await most(turns, http.FIRST_TURNS) == http.FIRST_TURNS
+        assert http.FIRST_TURNS < await most(turns, 100) <= 20
+        assert await most(turns, 100) == 20
+        with pytest.raises(OSError, match="no"):
+            await most(turns, 100, fails=True)
+        assert await most(turns, 100) == 20
+        now = http.time.monotonic()
+        monkeypatch.setattr(http.time, "monotonic", lambda: now + http.IDLE + 1)
+        assert await most(turns, http.FIRST_TURNS * 2 - 1) < http.FIRST_TURNS * 2 - 1
+        assert await most(http.Turns(2), 50) == 2
+
+    asyncio.run(main())
+
+
+def test_what_is_fetched_ahead_is_bounded_with_what_lies_between(web: Web) -> None:
+    """Columns of a few bytes in batches that are not much further apart than what is read as one."""
+    batch = wide(60 << 10)
+    web.files["x.arrow"] = data = written([batch] * 6)
+    size = sum(ipc.open_file(data).blocks[0][1:])
+    with ipc.open_file(RemoteSource(web.url("x.arrow"), gap=size - (400 << 10)), columns=["c1"]) as reader:
+        web.log.clear()
+        next(iter(reader))
+        assert len(data) > 3 * WINDOW
+        assert WINDOW // 2 < max(end - start for _, _, (start, end), _ in web.gets()) <= WINDOW
+        assert web.sent() < 2 * WINDOW
+
+
+def test_what_was_skipped_is_not_kept(web: Web) -> None:
+    web.files["x.arrow"] = written([wide(4 << 10, start) for start in range(100)])
+    with ipc.open_file(web.url("x.arrow"), columns=["c1"]) as reader:
+        reader._expect(range(100))
+        blocks = reader._blocks
+        assert blocks is not None
+        for i in (0, 30, 60, 90, 5):
+            reader.get_batch(i)
+            assert sum(len(piece) for _, pieces in blocks._ready.values() for piece in pieces) <= WINDOW
+        batches = iter(reader)
+        next(batches)
+        web.log.clear()
+        for i in (7, 3):  # the batches ahead of an iterator stay while others are looked up
+            reader.get_batch(i)
+            next(batches)
+        assert len(web.gets()) <= 2
+
+
+def test_metadata_beyond_the_limits_is_not_asked_for(web: Web, large: bytes) -> None:
+    offset, head, body = ipc.open_file(large).blocks[1]
+    at = large.rindex(struct.pack("<qi4xq", offset, head, body))
+    web.files["x.arrow"] = (
+        large[:at] + struct.pack("<qi4xq", offset, 17 << 20, body - (17 << 20) + head) + large[at + 24 :]
+    )
+    with ipc.open_file(web.url("x.arrow"), columns=["c1"]) as reader:
+        web.log.clear()
+        for call in (reader.get_batch, reader.get_batch_metadata):
+            with pytest.raises(ipc.FormatError, match=r"record batch 1.*metadata_bytes"):
+                call(1)
+        assert not web.log
+        assert len(list(reader.get_batches([0, 2]))) == 2
 
 
 # Other file systems, other calls.

@@ -197,16 +197,62 @@ def test_072_text_is_utf8_string_by_string(kind, values, hidden):
     holds(not wrong, strings(kind, values, hidden), f"value {wrong[0]} is not UTF-8" if wrong else "")
 
 
-@pytest.mark.parametrize("before", [0, 1, 2, 1021, 1022, 1023, 1024])
-def test_072_every_short_sequence_of_edges(before):
+@pytest.mark.parametrize("behind", [0, 60, 200])  # with so much behind it, a sequence is looked at by vectors
+@pytest.mark.parametrize("before", [0, 1, 2, 128, 129, 130, 131, 1021, 1022, 1023, 1024])
+def test_072_every_short_sequence_of_edges(before, behind):
     """All pairs, and triples and quadruples behind a lead byte, at the borders of the blocks tested."""
     pad = "é" * (before // 2) + "a" * (before % 2)
+    rest = b"b" * behind
     leads = [b for b in EDGES if b >= 0xE0]
     sequences = [bytes((a, b)) for a in EDGES for b in EDGES]
     sequences += [bytes((a, b, c)) for a in leads for b in EDGES for c in (0x41, 0x80, 0xBF, 0xC2)]
     sequences += [bytes((a, b, c, 0xBF)) for a in leads for b in (0x80, 0x8F, 0x90, 0xBF) for c in (0x41, 0x80)]
     for sequence in sequences:
-        holds(is_text(sequence), strings(UTF8, [pad.encode(), sequence]), "value 1 is not UTF-8")
+        holds(is_text(sequence), strings(UTF8, [pad.encode(), sequence, rest]), "value 1 is not UTF-8")
+
+
+@pytest.mark.parametrize("words", ["Zürich 東京 😀 ", "é" * 9, "plain words only", "é" + 200 * "a"])
+def test_072_one_byte_that_differs_at_every_place_of_a_long_text(words):
+    whole = (words * 40).encode()[:600].decode(errors="ignore").encode()
+    for place in range(0, len(whole), 3 if len(words) > 20 else 1):
+        for byte in (0x41, 0x80, 0xBF, 0xC0, 0xC3, 0xE0, 0xED, 0xF4, 0xFF):
+            text = whole[:place] + bytes([byte]) + whole[place + 1 :]
+            holds(is_text(text), strings(UTF8, [text]), "value 0 is not UTF-8")
+
+
+@pytest.mark.parametrize("kind", [UTF8, LARGE_UTF8], ids=["utf8", "large utf8"])
+def test_072_an_offset_into_a_character_at_every_place(kind):
+    """Nine strings and the parts of a character: four offsets are looked at together, the rest one by one."""
+    for place in range(9):
+        for cut in range(4):
+            values = ["é漢".encode()] * 9
+            values[place : place + 1] = "😀".encode()[:cut], "😀".encode()[cut:]
+            holds(cut == 0, strings(kind, values), f"value {place} is not UTF-8")
+
+
+def test_large_batches_are_validated_by_several_threads_with_the_same_verdict(monkeypatch):
+    """The first field that breaks a rule is named, whoever found which one first."""
+    from arrowipc import codecs
+
+    calls: list[int] = []
+    run_shared = codecs.run_shared
+    monkeypatch.setattr(codecs, "run_shared", lambda run, n: (calls.append(n), run_shared(run, n)))
+    texts = [f"mark{i}".encode() + "größe ".encode() * 300_000 for i in range(4)]
+    ends = [i32(0, len(text)) for text in texts]
+    buffers = [each for i in range(4) for each in (b"", ends[i], texts[i])]
+    data = stream(schema(*[field(f"s{i}", UTF8) for i in range(4)]), batch(1, [(1, 0)] * 4, buffers))
+    for broken in range(16):
+        spoilt = data
+        for i in range(4):
+            if broken >> i & 1:
+                spoilt = spoilt.replace(f"mark{i}".encode(), b"mark\xff")
+        said = {
+            verdict(spoilt, level, use_threads=threads) for level in ("full", "strict") for threads in (True, False)
+        }
+        assert len(said) == 1
+        first = next((i for i in range(4) if broken >> i & 1), None)
+        assert (f"column 's{first}'" in (said.pop() or "")) == bool(broken)
+    assert calls == [4] * 32
 
 
 def test_072_binary_is_not_text():

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
+#: What a look at both ends of a remote file brings at most: the first bytes, the last 128 KiB, a header of a batch.
+ENDS = (1 << 17) + 1024
 ROWS = 10
 GOES_ON = ["PERMISSIVE", "DROPMALFORMED"]
 MODES = ["FAILFAST", *GOES_ON]
@@ -359,7 +361,7 @@ def test_filters_save_requests_for_bodies(web: Web) -> None:
     found = [batch for part in partitions for batch in reader.read(part)]
     assert sum(batch.num_rows for batch in found) == rows
     assert found[0]["id"][0].as_py() == 2 * rows
-    assert rows * 8 < web.sent() < rows * 8 + len(partitions) * (1 << 17)
+    assert rows * 8 < web.sent() < rows * 8 + len(partitions) * ENDS
 
 
 # Options.
@@ -483,16 +485,16 @@ def test_a_remote_batch_costs_what_its_columns_need(web: Web) -> None:
     web.files["x.arrow"] = data = file(*[pa.record_batch(columns)] * 3)
     source = source_of(web.url("x.arrow"), columns="e")
     schema = source.schema()
-    assert web.sent() < 1 << 17  # both ends of the file
+    assert web.sent() < ENDS
     web.log.clear()
     reader = source.reader(schema)
     (partition, *more) = reader.partitions()
-    assert web.sent() < 1 << 17
+    assert web.sent() < ENDS
     web.log.clear()
     batches = [batch for part in (partition, *more) for batch in reader.read(part)]
     assert sum(batch.num_rows for batch in batches) == 3 * rows
     assert "HEAD" not in {request.method for request in web.log}  # the size came with the listing
-    assert web.sent() < 3 * 8 * rows + (1 + len(more)) * (1 << 17)
+    assert web.sent() < 3 * 8 * rows + (1 + len(more)) * ENDS
     assert web.sent() < len(data) / 4
 
 

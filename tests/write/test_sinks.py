@@ -105,6 +105,27 @@ def test_a_bytesio(big):
     assert sink.getvalue() == reference(big, small(), compression="lz4")
 
 
+def test_a_bytesio_that_keeps_what_it_is_given_has_a_copy_of_its_own(big):
+    """Messages for a plain BytesIO are joined in memory that is used again."""
+
+    class Listing(io.BytesIO):
+        def write(self, data: Any) -> int:
+            kept.append(data)
+            return super().write(data)
+
+    kept: list[Any] = []
+    borrowed = io.BytesIO()
+    borrowed.write = lambda data: kept.append(data) or len(data)
+    for sink in (Listing(), borrowed):
+        kept.clear()
+        write_to(sink, small(), small(), small())
+        assert b"".join(kept) == reference(small(), small(), small())
+    sink = io.BytesIO(b"before")
+    sink.seek(0, io.SEEK_END)
+    write_to(sink, small(), big, small())
+    assert sink.getvalue() == b"before" + reference(small(), big, small())
+
+
 def test_a_temporary_file_that_spools(big):
     with tempfile.SpooledTemporaryFile(max_size=1000) as sink:
         write_to(sink, big)

@@ -1,0 +1,91 @@
+"""Batches whose sizes are settled in one pass are what the walk and the check of sizes make of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from helpers import mutate, randoms
+from hypothesis import given, strategies as st
+
+import arrowipc as ipc
+
+#: Layouts that are settled in one pass.
+FAST = pa.record_batch(
+    {
+        "numbers": pa.array([1, None, 3], pa.int32()),
+        "flags": pa.array([True, None, False]),
+        "texts": pa.array(["a", None, "ccc"]),
+        "large": pa.array([b"a", b"", None], pa.large_binary()),
+        "lists": pa.array([[1], None, [2, 3]], pa.large_list(pa.int8())),
+        "pairs": pa.array([[1.5, 2], None, [3, 4]], pa.list_(pa.float64(), 2)),
+        "structs": pa.array([{"x": 1, "y": "a"}, None, {"x": None, "y": "b"}]),
+        "maps": pa.array([[("k", 1)], [], None], pa.map_(pa.string(), pa.int64())),
+        "encoded": pa.array(["u", "v", None]).dictionary_encode(),
+        "bytes": pa.array([b"ab", None, b"cd"], pa.binary(2)),
+    }
+)
+
+
+def stored(column: ipc.Array) -> tuple[Any, ...]:
+    """What a column and those below it hold."""
+    buffers = [None if part is None else bytes(part) for part in column.buffers()]
+    return len(column), column.null_count, buffers, [stored(child) for child in column.children]
+
+
+def outcome(source: bytes, columns: list[int] | None) -> list[Any]:
+    """What is read, as far as that goes: null counts, bytes and values, or the class of the error."""
+    found: list[Any] = []
+    try:
+        for batch in ipc.open_stream(source, validate="none", columns=columns):
+            found.append(batch.num_rows)
+            found += [stored(column) for column in batch.columns]
+    except ipc.ArrowIpcError as error:
+        found.append(type(error))
+    return found
+
+
+def agree(source: bytes, width: int) -> list[Any]:
+    """Read all columns, and the same ones by name, which takes the walk."""
+    settled, walked = outcome(source, None), outcome(source, list(range(width)))
+    assert settled == walked
+    return settled
+
+
+@given(randoms.batches())
+def test_whatever_the_types(parts: list[pa.RecordBatch]) -> None:
+    if parts and parts[0].num_columns:
+        agree(randoms.written(parts), parts[0].num_columns)
+
+
+@given(st.integers(0, 2**32))
+def test_whatever_the_metadata_says(seed: int) -> None:
+    source = randoms.written([FAST, FAST.slice(1)])
+    for mutant in mutate.mutants(source, seed, 20):
+        try:
+            names = ipc.open_stream(mutant).schema.names
+        except ipc.ArrowIpcError:
+            continue
+        agree(mutant, len(names))
+
+
+def test_bytes_at_any_address() -> None:
+    source = randoms.written([FAST])
+    expected = ipc.open_stream(source).read_all().to_pydict()
+    for shift in range(9):
+        moved = memoryview(bytearray(shift) + source)[shift:]
+        (batch,) = ipc.open_stream(moved, validate="none")
+        assert batch.to_pydict() == expected == ipc.open_stream(moved).read_all().to_pydict()
+        values = batch["numbers"].buffers()[1]
+        assert values is not None
+        assert np.frombuffer(values, np.uint8).ctypes.data % 4 == 0
+
+
+def test_every_word_of_the_batch_at_its_edges() -> None:
+    source = randoms.written([FAST])
+    for slot in mutate.slots(source):
+        if slot.width == 8:
+            for value in (0, 1, 3, 1 << 27, (1 << 63) - 1, 1 << 63, (1 << 64) - 1, (1 << 64) - 8):
+                lie = value.to_bytes(8, "little")
+                agree(source[: slot.offset] + lie + source[slot.offset + 8 :], FAST.num_columns)
