@@ -330,18 +330,22 @@ class Session:
             run.clear()
 
     def _place(self, message: Message) -> Placed | None:
-        """Put a body where the client reaches it; None: it has to be sent, if it has one."""
+        """Put a body where the client reaches it; None: it has to be sent, if it has one.
+
+        The client counts as told from here on, whatever fails before it is: `close` ends all leases.
+        """
         if self._memory is None or self._roles.free_data is None or self._role == "meta" or not message.body_length:
             return None
-        return self._memory.place(message, self.connection)
+        placed = self._memory.place(message, self.connection)
+        if placed is not None:
+            self.leases.grant(placed.addresses)
+        return placed
 
     def _send_placed(self, message: Message, placed: Placed) -> None:
-        pairs, addresses, handles = placed
         number = self._outgoing.number()
         if self._role != "data":
             self.connection.send(None, [metadata_prefix(number), message.metadata])
-        self.leases.grant(addresses)
-        self.connection.send(body_tag(number, BodyType.PAIRS), [pairs], handles)
+        self.connection.send(body_tag(number, BodyType.PAIRS), [placed.pairs], placed.handles)
 
     def close(self, linger: float | None = None) -> None:
         """End the connection; what the client still holds is its own from now on.

@@ -5,6 +5,8 @@ Numbers in names (`d088`) are those of the conformance checklist.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import signal
 import subprocess
@@ -19,7 +21,7 @@ from helpers import peers
 
 from arrowipc import dissociated
 from arrowipc.dissociated.client import Client, ClientStream
-from arrowipc.dissociated.connection import Deadline, OfferedMemory, PeerMemory, wait
+from arrowipc.dissociated.connection import Deadline, OfferedMemory, PeerMemory, Placed, wait
 from arrowipc.dissociated.link import Link
 from arrowipc.dissociated.memory.address_pairs import Lease, write_pairs
 from arrowipc.dissociated.protocol import free_data_body
@@ -343,7 +345,7 @@ class Arena(OfferedMemory):
         pairs = write_pairs(message, address)
         addresses = [a for (a, n) in zip(*[iter(np.frombuffer(pairs, "<u8")[2:].tolist())] * 2, strict=True) if n]
         self.granted += addresses
-        return pairs, addresses, ()
+        return Placed(pairs, addresses)
 
     def release(self, addresses) -> None:
         self.released += addresses
@@ -456,6 +458,31 @@ def test_d084_d086_leases_of_a_client_that_leaves_are_abandoned_not_released():
     assert arena.released == []
     assert batches[3].column(0)[0] == 300
     reader.close()
+
+
+def test_d086_leases_end_whichever_message_the_client_does_not_get_any_more(monkeypatch):
+    table = peers.numbers(100, batches=4)
+    for sent in range(12):
+        arena, left = Arena(), itertools.count(-sent)
+        near, far = memory_pair()
+        want = new_tag()
+        session = Session(far, lambda ident: table, Roles({want: "both"}, new_tag()), arena)
+        near.send(want, [b""])
+        send = far.send
+
+        def failing(*arguments, left=left, send=send):
+            if next(left) >= 0:
+                raise ConnectionResetError("the client was killed")
+            send(*arguments)
+
+        monkeypatch.setattr(far, "send", failing)
+        with contextlib.suppress(ConnectionResetError):
+            while session.step():
+                pass
+        session.close()
+        near.close()
+        assert sorted(arena.abandoned) == sorted(arena.granted), sent
+    assert len(arena.granted) > 8  # all batches were placed, in the last round
 
 
 def test_d080_d082_memory_comes_back_during_the_stream_and_from_nobody_else():
