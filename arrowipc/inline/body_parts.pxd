@@ -2,6 +2,8 @@
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
+from arrowipc.inline.loads cimport copy_bytes
+
 cdef struct BodyPart:
     # One buffer as it is stored. What follows it up to the next multiple of the alignment are zeros.
     const uint8_t* data
@@ -32,5 +34,5 @@ cdef inline uint8_t* put_part(uint8_t* out, const BodyPart* part, int64_t alignm
     elif pad:
         memset(out + part.size, 0, pad)
     if part.size:
-        memcpy(out, part.data, part.size)
+        copy_bytes(out, part.data, part.size)
     return out + part.size + pad
