@@ -31,13 +31,18 @@ def answers(names: Sequence[str], options: argparse.Namespace) -> Iterator[Answe
     spawn = multiprocessing.get_context("spawn")
     for name in names:
         sys.stdout.flush()
-        with ProcessPoolExecutor(1, mp_context=spawn) as child:
+        with ProcessPoolExecutor(1, spawn, begin, (multiprocessing.get_start_method(),)) as child:
             try:
                 found: Answer = child.submit(answer, name, options).result()
             except Exception:  # whatever stops one question, the others have their results
                 traceback.print_exc()
                 found = [], FAILED, 0.0
         yield found
+
+
+def begin(method: str) -> None:
+    """Let what a question starts begin as it would anywhere else: who was spawned would spawn too."""
+    multiprocessing.set_start_method(method, force=True)
 
 
 def answer(name: str, options: argparse.Namespace) -> Answer:

@@ -14,6 +14,7 @@ pyarrow, polars, nanoarrow and arro3 parse the schema of every stream.
 
 * pyarrow: ``pa.ipc.open_stream(data).read_next_batch()``.
 * arrowipc: ``open_stream(data, validate="none").read_next_batch()``; arrowipc full: the default.
+* decoder alone: a `StreamDecoder` that is fed the bytes, without the reader that `open_stream` makes: the floor.
 * nanoarrow, arro3: iterating over the stream; polars: ``read_ipc_stream(data)``, a DataFrame.
 """
 
@@ -52,12 +53,20 @@ def each(sources: list[bytes], read: Callable[[bytes], int]) -> Callable[[], int
     return lambda: read(following())
 
 
+def decoded(source: bytes) -> int:
+    """Return the rows of the first batch."""
+    decoder = arrowipc.StreamDecoder(None, "none")
+    decoder.feed(source)
+    return decoder.next_batch().num_rows
+
+
 def case(name: str, sources: list[bytes], named: bool = False) -> Case:
     """Return the case of streams that are read in turn."""
     contenders = {
         "pyarrow": lambda s: pa.ipc.open_stream(s).read_next_batch().num_rows,
         "arrowipc": lambda s: arrowipc.open_stream(s, validate="none").read_next_batch().num_rows,
         "arrowipc full": lambda s: arrowipc.open_stream(s).read_next_batch().num_rows,
+        "decoder alone": decoded,
     }
     runs = {name: each(sources, read) for name, read in contenders.items()}
     if peers.nanoarrow is not None:

@@ -55,7 +55,7 @@ def cases(scale: Scale) -> Iterator[Case | Fact]:
 
     # The workers cannot import the benchmarks: what they run is sent to them whole.
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    batches = scale.size(76, 2)
+    batches = 76 if scale.thorough else scale.size(16, 2)
     small = 10_000 if scale.thorough else scale.size(1_000, 4)
     with (
         tempfile.TemporaryDirectory() as folder,

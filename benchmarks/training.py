@@ -63,7 +63,8 @@ def cases(scale: Scale) -> Iterator[Case | Fact]:
         yield from curves(Path(folder), scale)
         yield from beside(Path(folder), scale)
         yield from loaders(Path(folder), scale)
-        yield from memory(path, scale)
+        if scale.name != "quick":
+            yield from memory(path, scale)
     yield from folders(scale)
 
 
@@ -213,7 +214,7 @@ def loaders(folder: Path, scale: Scale) -> Iterator[Case]:
     """A whole epoch in random order; with workers the second one, when they have started."""
     from torch.utils.data import default_convert
 
-    count = scale.size(EPOCH, 300)
+    count = EPOCH if scale.thorough else scale.size(EPOCH // 10, 300)
     path = write(folder / "epoch.arrow", count, -(-count // 1000))
     theirs, arrays = by_datasets(path), arrowipc.RowDataset(path, format="numpy")
     for workers, goal in ((0, 10), (2, 5)):
@@ -300,7 +301,7 @@ def folders(scale: Scale) -> Iterator[Case]:
     """Many small files: opened, counted, the first batch read."""
     import pyarrow.dataset as pads
 
-    number = scale.size(10_000, 20)
+    number = 10_000 if scale.thorough else scale.size(1_000, 20)
     with tempfile.TemporaryDirectory() as folder:
         for i in range(number):
             Path(folder, f"part-{i:05}.arrow").write_bytes(data.file([data.plain_batch(4, 10)]))
