@@ -76,7 +76,7 @@ class Scale:
 
 SCALES = {
     "full": Scale("full", rounds=31, sample=0.008, budget=8.0, fewest=5),
-    "quick": Scale("quick", rounds=7, sample=0.003, budget=0.4, fewest=3),
+    "quick": Scale("quick", rounds=7, sample=0.003, budget=0.4, fewest=2),
     "tiny": Scale("tiny", rounds=1, sample=0.0, budget=0.0),
 }
 

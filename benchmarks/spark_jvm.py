@@ -59,12 +59,12 @@ def cases(scale: Scale) -> Iterator[Case | Fact]:
 
     # The workers cannot import the benchmarks: what they run is sent to them whole.
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    batches = scale.size(76, 4)
+    batches = 76 if scale.thorough else scale.size(16, 4)
     small = 10_000 if scale.thorough else scale.size(1_000, 4)
     with tempfile.TemporaryDirectory() as folder, start_session("local[2]", Path(folder, "spark.log")) as spark:
         register(spark)
         yield from large(Files(spark, Path(folder, "large"), [numbered(number) for number in range(batches)], 4))
-        yield from wide(Files(spark, Path(folder, "wide"), [thousand()] * scale.size(8, 2), 2))
+        yield from wide(Files(spark, Path(folder, "wide"), [thousand()] * (8 if scale.thorough else 2), 2))
         yield from little(Files(spark, Path(folder, "small"), [data.mixed_batch(100)] * small, small))
 
 
