@@ -1,4 +1,4 @@
-# Loads, stores, bits and overflow-safe sizes on raw bytes: pure, inline, usable without the GIL.
+# Loads, stores, copies, bits and overflow-safe sizes on raw bytes: pure, inline, usable without the GIL.
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
