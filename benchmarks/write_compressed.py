@@ -47,7 +47,8 @@ LEVEL = 1
 def cases(scale: Scale) -> Iterator[Case | Fact]:
     """Both codecs, large, middling and small buffers, one thread and two; the bytes that are written."""
     # Columns of eight bytes take 16 MB.
-    large, middle, small = scale.size(2_000_000, 500), scale.size(10_000, 50), scale.size(100, 10)
+    large = 2_000_000 if scale.thorough else scale.size(500_000, 500)
+    middle, small = scale.size(10_000, 50), scale.size(100, 10)
     for rows, count in ((large, 1), (middle, scale.size(20, 2)), (small, scale.size(200, 2))):
         given = Input([compressed.numbers(rows)] * count)
         for codec in ("lz4", "zstd"):
