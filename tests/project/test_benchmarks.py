@@ -162,7 +162,7 @@ def test_a_row_shows_what_else_there_is_to_tell() -> None:
         result("decode", "worst", 15.0, "MISSED", others={"one payload": 40.0}),
     )["decode"]
     assert beside.reason.endswith("; for comparison (one payload) takes 25.0 us, 40.0x")
-    unknown = lines(result("deltas flat", "c", 0.5, "MISSED", named=True))["deltas flat"]
+    unknown = lines(result("project", "c", 0.5, "MISSED", named=True))["project"]
     assert unknown.reason.endswith("; no floor is known")
 
 
