@@ -81,7 +81,7 @@ jar: $(JAR) ## compile jvm/ to the jar that lets Spark read Arrow files without 
 	@$(if $(JAR),echo $(JAR),echo 'no javac found: install a JDK of Java 17 or newer' >&2; exit 1)
 
 .PHONY: wheel
-wheel: $(BASE) $(JAR) ## build a manylinux wheel for each installed CPython into dist/, and try each in a clean environment
+wheel: $(BASE) $(JAR) ## build a manylinux wheel for each CPython that is found; others: make wheel ARGS="/path/to/python3.14 ..."
 	@rm -f $(WHEEL)
 	@$(PY) tools/wheels.py $(ARGS)
 
@@ -98,6 +98,11 @@ test: $(TEST) java ## build the wheel, install it, and run the tests against it 
 .PHONY: slow
 slow: $(TEST) java ## run the tests that take long: clusters, micro-batches, whole jobs, benchmarks, gigabytes, compiled peers
 	@$(INSTALLED) $(WITH_SPARK) $(PY) -m pytest $(SPREAD) -m 'slow and not bench' $(ARGS)
+
+.PHONY: golden
+golden: $(TEST) java ## run the tests that read Arrow's own test data: make golden ARROW_TEST_DATA=arrow-testing/data
+	@$(INSTALLED) $(WITH_SPARK) $(PY) -m pytest $(SPREAD) -m 'not (bench or slow)' $(ARGS) \
+	  $$(grep -rlw golden tests --include='test_*.py')
 
 .PHONY: campaign
 campaign: $(TEST) java ## run the tests that try something many times, as often as SECURITY.md says (an hour or more)

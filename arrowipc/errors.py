@@ -60,7 +60,7 @@ def not_installed(error: ImportError) -> ImportError:
         words = "this needs NumPy, which is not installed: pip install 'arrowipc[numpy]'"
         return ModuleNotFoundError(words, name="numpy")
     if error.path is not None and not exists(error.path):
-        words = f"{error.path} is not built: run `make dev`, or start Python outside the folder of the sources"
+        words = f"{error.path} is not built: run `make dev`, or set PYTHONSAFEPATH=1 to import the installed package"
         return ImportError(words, name=error.name, path=error.path)
     return error
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import subprocess
@@ -65,39 +64,6 @@ copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
 
-# -- signatures of compiled classes --------------------------------------------------------------------------
-
-
-def stub_signature(module: str, name: str) -> str | None:
-    """Signature of a class or method as its stub states it: compiled constructors do not tell theirs."""
-    path = ROOT / f"{module.replace('.', '/')}.pyi"
-    if not path.is_file():
-        return None
-    body: list[ast.stmt] = ast.parse(path.read_text()).body
-    for part in [*name.split("."), "__init__"]:
-        found = next((node for node in body if getattr(node, "name", None) == part), None)
-        if isinstance(found, ast.FunctionDef):
-            arguments = found.args
-            if arguments.args and arguments.args[0].arg in ("self", "cls"):
-                del arguments.args[0]
-            for each in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]:
-                each.annotation = None
-            return f"({ast.unparse(arguments)})"
-        body = found.body if isinstance(found, ast.ClassDef) else []
-    return None
-
-
-def sign(app, what, name, obj, options, signature, return_annotation):
-    """Give autodoc the stub's signature where the compiled object has none, or hides its arguments."""
-    if what not in ("class", "method", "function") or (signature and "*args" not in signature):
-        return None
-    home = getattr(obj, "__module__", None) or ""
-    if what == "method" or not home.startswith("arrowipc."):
-        return None
-    found = stub_signature(home, obj.__qualname__)
-    return (found, return_annotation) if found else None
-
-
 # -- the command line's own words ----------------------------------------------------------------------------
 
 
@@ -129,4 +95,3 @@ class CommandHelp(SphinxDirective):
 
 def setup(app):
     app.add_directive("command-help", CommandHelp)
-    app.connect("autodoc-process-signature", sign)

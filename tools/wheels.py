@@ -49,9 +49,16 @@ except ipc.ArrowIpcError as error:
 def pythons() -> Iterator[Path]:
     """Yield the interpreters that we build for: of each version the first that is found."""
     found: dict[str, Path] = {}
-    roots = [Path(sys.executable), *Path.home().glob(".pyenv/versions/*/bin/python")]
+    roots = [Path(sys.executable)]
     for minor in range(OLDEST[1], NEWEST[1]):
         roots += [Path(each) for each in [shutil.which(f"python3.{minor}")] if each]
+    # pyenv and uv keep a folder for each version, whose interpreters need not be on PATH; ours may be one of them.
+    home = Path.home()
+    versions = [Path(sys.base_prefix).parent, home / ".pyenv/versions", home / ".local/share/uv/python"]
+    if "PYENV_ROOT" in os.environ:
+        versions.append(Path(os.environ["PYENV_ROOT"], "versions"))
+    for folder in versions:
+        roots += sorted(folder.glob("*/bin/python3"))
     for path in roots:
         answer = subprocess.run([path, "-I", "-c", WHICH], capture_output=True, text=True)
         if answer.returncode == 0:
@@ -102,13 +109,17 @@ def attempt(python: Path, wheel: Path, tests: bool) -> None:
 def main() -> None:
     """Build and try; the first failure ends it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("pythons", nargs="*", type=Path, help="default: all that are found")
+    parser.add_argument("pythons", nargs="*", type=Path, help="interpreters; default: all that are found")
     parser.add_argument("--tests", action="store_true", help="also run the quick tests against each wheel")
     options = parser.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
     for old in DIST.glob("*.whl"):
         old.unlink()
-    for python in options.pythons or pythons():
+    chosen = options.pythons or list(pythons())
+    print("wheels for", ", ".join(map(str, chosen)))
+    if not options.pythons:
+        print('for others, name them all: make wheel ARGS="/path/to/python3.14 ..."', flush=True)
+    for python in chosen:
         wheel = build(python)
         attempt(python, wheel, options.tests)
         print(f"{wheel.relative_to(ROOT)}: {wheel.stat().st_size / 1e6:.1f} MB", flush=True)

@@ -495,7 +495,8 @@ cdef bint find_extents(Columns out, Plan plan, Message message, const LimitsData
 
 
 cdef class StreamDecoder(Framer):
-    """Decodes an Arrow IPC stream that arrives in chunks of any size; does no I/O of its own.
+    """StreamDecoder(columns=None, validate="full", limits=None, use_threads=True, ensure_native_endian=True)\n--\n\n
+    Decodes an Arrow IPC stream that arrives in chunks of any size; does no I/O of its own.
 
     Parameters
     ----------

@@ -74,7 +74,8 @@ cdef class Held:
 
 
 cdef class Tensor:
-    """A dense tensor of values of a fixed width, in memory that it keeps alive and does not change.
+    """Tensor(data, dim_names=None, type=None)\n--\n\n
+    A dense tensor of values of a fixed width, in memory that it keeps alive and does not change.
 
     Parameters
     ----------

@@ -54,6 +54,8 @@ def python(namespace: dict[str, Any], code: str, expected: str | None) -> str | 
 
 
 def main() -> int:
+    if not sys.flags.safe_path:
+        sys.path[0] = ""  # as in a Python that somebody starts in this folder
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for kind, what, *rest in json.loads(Path(sys.argv[1]).read_text()):
         if kind == "install":

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import venv
@@ -63,7 +64,7 @@ def steps(page: Path, wheel: Path, constraints: Path, folder: Path) -> list[list
             if line.startswith("pip install"):
                 words = [of_wheel(word, wheel) for word in shlex.split(line)[2:]]
                 found.append(["install", ["-c", str(constraints), *words]])
-            elif block.skip is None:
+            elif block.skip is None and not line.startswith("export "):
                 found.append(["command", line])
     return found
 
@@ -97,15 +98,20 @@ def test_the_page_runs_with_what_it_says_to_install(page: Path, wheel: Path, con
     venv.create(environment, with_pip=False, symlinks=True)
     folder = tmp_path / "work"
     folder.mkdir()
+    told = "".join(block.code for block in pages.blocks(page, "console"))
+    if re.search(r"^\$ pip install \.$", told, re.MULTILINE):  # the reader is in a checkout, which is not built
+        unbuilt = shutil.ignore_patterns("*.so", "*.jar", "__pycache__")
+        shutil.copytree(pages.ROOT / "arrowipc", folder / "arrowipc", ignore=unbuilt)
     pages.lay_files(folder)
     plan = tmp_path / "steps.json"
     plan.write_text(json.dumps(steps(page, wheel, constraints, folder)))
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK", "VIRTUAL"))}
+    kept |= dict(re.findall(r"^\$ export (\w+)=(\S+)", told, re.MULTILINE))
     kept["PIP"] = shlex.join(PIP)
     kept["PYSPARK_PYTHON"] = str(environment / "bin/python")
     if "JAVA_HOME" not in kept:
         home = subprocess.run([sys.executable, "-m", "arrowipc.spark.java"], capture_output=True, text=True).stdout
         kept["JAVA_HOME"] = home.strip()
-    command = [environment / "bin/python", "-P", clean_page.__file__, plan]
+    command = [environment / "bin/python", clean_page.__file__, plan]
     done = subprocess.run(command, cwd=folder, env=kept, capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]

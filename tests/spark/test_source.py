@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from helpers import spark_errors
 from helpers.arrow_columns import COLUMNS, OLD_SPARK, everything, expected, file, stream
 from helpers.variants import VARIANT, extension_streams
 from pyspark.sql import types as st
@@ -43,11 +44,7 @@ def numbers(start: int, stop: int) -> pa.RecordBatch:
 
 def failure(frame_maker: Any) -> str:
     """Return what Spark says when the read fails, on load or on collect."""
-    from pyspark.errors import PySparkException
-
-    with pytest.raises(PySparkException) as caught:
-        frame_maker().collect()
-    return str(caught.value)
+    return spark_errors.failure(lambda: frame_maker().collect())
 
 
 # Types.

@@ -20,6 +20,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from helpers.arrow_columns import everything, file
+from helpers.spark_errors import failure
 from pyspark.sql import types as st
 
 import arrowipc
@@ -69,14 +70,6 @@ def data(path: Path) -> list[Path]:
 
 def numbers(*values: int) -> pa.RecordBatch:
     return pa.record_batch({"id": pa.array(values, pa.int64())})
-
-
-def failure(action: Any) -> str:
-    from pyspark.errors import PySparkException
-
-    with pytest.raises(PySparkException) as caught:
-        action()
-    return str(caught.value)
 
 
 # Types.

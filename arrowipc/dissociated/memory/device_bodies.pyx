@@ -240,7 +240,8 @@ cdef DeviceBatch new_device_batch(RecordBatch columns, DeviceMemory where, objec
 
 @cython.final
 cdef class DeviceDecoder:
-    """Decodes messages whose bodies are `DeviceMemory`, in the order of their stream, without reading the bodies.
+    """DeviceDecoder(limits=None, memory=None)\n--\n\n
+    Decodes messages whose bodies are `DeviceMemory`, in the order of their stream, without reading the bodies.
 
     Stands in for a `StreamDecoder` wherever messages come one by one. Bodies in memory of the CPU may be among them.
 
