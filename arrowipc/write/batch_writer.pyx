@@ -31,7 +31,7 @@ from arrowipc.read.framing cimport Message, new_message
 from arrowipc.write.batch_encoder cimport Compressor, Encoder
 from arrowipc.write.dictionary_writer cimport Emission, WrittenDictionaries
 
-from arrowipc.arguments import metadata_of
+from arrowipc.arguments import metadata_of, without_descriptions
 from arrowipc.errors import UnsupportedError, UsageError
 from arrowipc.metadata.schema_writer import encapsulate, footer_table, number_from_zero, schema_metadata
 
@@ -835,7 +835,8 @@ cdef class BatchWriter:
         batch : RecordBatch, or an object with ``__arrow_c_array__`` or ``__arrow_c_stream__``
             Of the writer's schema; metadata may differ. A slice writes only its rows.
         custom_metadata : mapping or pairs of str or bytes, optional
-            Goes into the message. Default: what the batch brought along.
+            Goes into the message. Default: what the batch brought along. Keys that begin with ``arrowipc:`` are left
+            out: what they describe is known to the writer alone.
 
         Raises
         ------
@@ -848,15 +849,12 @@ cdef class BatchWriter:
             The sink failed: the writer cannot go on.
         """
         cdef RecordBatch own = as_batch(batch)
-        cdef tuple pairs = own.metadata_pairs if custom_metadata is None else metadata_of(custom_metadata).pairs
+        cdef tuple pairs = own.metadata_pairs
+        if custom_metadata is not None:
+            pairs = without_descriptions(metadata_of(custom_metadata).pairs)
         self.check_usable()
         if own.plan is not self.accepted:
             self.accept(own)
-        if pairs and own.d.length < self.coalesce_rows:
-            # Statistics are no reason to stay alone: those of several batches together are other ones.
-            from arrowipc.columns.statistics import without_statistics
-
-            pairs = without_statistics(pairs)
         if own.d.length < self.coalesce_rows and not pairs:
             self.pending.append(own)
             self.pending_rows += own.d.length
@@ -1139,11 +1137,8 @@ cdef class BatchWriter:
 
 
 cdef tuple own_metadata(BatchWriter writer):
-    """The metadata of a file, without the statistics of another one that it may come from."""
-    if not writer.file_metadata:
-        return ()
-    from arrowipc.columns.statistics import without_statistics
-    return without_statistics(writer.file_metadata)
+    """The metadata of a file, without what describes another one that they may come from."""
+    return without_descriptions(writer.file_metadata) if writer.file_metadata else ()
 
 
 cdef str version_name(Encoder encoder):

@@ -6,7 +6,9 @@ import base64
 import io
 import json
 import math
+import pickle
 import random
+import zlib
 from collections.abc import Iterator
 from decimal import Context
 from typing import Any
@@ -24,7 +26,9 @@ import arrowipc as ipc
 from arrowipc import ColumnStatistics, FormatError, UsageError
 from arrowipc.columns.column_statistics import LONGEST, next_bytes, next_text
 from arrowipc.columns.statistics import STATISTICS_KEY, compute_statistics, encode_statistics
+from arrowipc.types import field, int64, struct
 
+NO_COLUMNS = ipc.Schema([])
 KINDS = {**CASES, **{f"column {name}": column.array for name, column in COLUMNS.items()}}
 EXACT = Context(prec=90)
 PRESENT = object()  # a value that has no order
@@ -407,8 +411,8 @@ def survive(data: bytes, level: str) -> None:
             except FormatError:
                 assert level == "none"
                 continue
-            encoded = encode_statistics(found, part.num_rows)
-            assert ipc.batch_statistics([(STATISTICS_KEY, encoded)]) == found
+            encoded = encode_statistics(found, part.num_rows, part.schema)
+            assert ipc.batch_statistics([(STATISTICS_KEY, encoded)], part.schema, part.num_rows) == found
 
 
 @given(randoms.batches(most_rows=12, most_batches=2), st.integers(0, 2**32), st.sampled_from(drive.LEVELS))
@@ -457,9 +461,9 @@ def columns(draw: Any) -> ColumnStatistics:
 @given(st.dictionaries(st.text(max_size=8), columns(), max_size=4), st.integers(0, 2**40))
 def test_what_is_encoded_is_decoded(found, rows):
     found = {path: each._replace(rows=rows, null_count=None) for path, each in found.items()}
-    data = encode_statistics(found, rows)
+    data = encode_statistics(found, rows, NO_COLUMNS)
     assert ipc.batch_statistics({STATISTICS_KEY: data}) == found
-    assert encode_statistics(ipc.batch_statistics({STATISTICS_KEY: data}), rows) == data
+    assert encode_statistics(ipc.batch_statistics({STATISTICS_KEY: data}), rows, NO_COLUMNS) == data
     json.loads(data.decode(), parse_constant=pytest.fail)
 
 
@@ -473,9 +477,11 @@ def test_the_form_is_the_documented_one():
         "flag": ColumnStatistics(3, 0, False, True),
         "list": ColumnStatistics(3, 2, None, None),
     }
-    assert json.loads(encode_statistics(found, 3)) == {
+    schema = ipc.Schema([field("small", int64()), field("place", struct([field("é", int64())]))])
+    assert json.loads(encode_statistics(found, 3, schema)) == {
         "v": 1,
         "rows": 3,
+        "names": zlib.crc32("small\0place\0place.é".encode()),
         "columns": {
             "small": {"nulls": 0, "kind": "int", "min": -(2**53), "max": 2**53},
             "large": {"nulls": 1, "kind": "int", "min": "-9007199254740993", "max": "18446744073709551616"},
@@ -492,7 +498,7 @@ def test_the_form_is_the_documented_one():
         },
     }
     with pytest.raises(UsageError, match="a bound is"):
-        encode_statistics({"x": ColumnStatistics(1, 0, object(), None)}, 1)  # type: ignore[arg-type]
+        encode_statistics({"x": ColumnStatistics(1, 0, object(), None)}, 1, NO_COLUMNS)  # type: ignore[arg-type]
 
 
 def decoded(document: Any) -> Any:
@@ -587,7 +593,8 @@ def test_any_bytes_are_statistics_or_none(data):
 @given(st.integers(0, 2**32))
 def test_mutated_statistics_are_read_or_left_out(seed):
     chance = random.Random(seed)
-    data = encode_statistics(compute_statistics(ipc.RecordBatch.from_arrow(everything())), 3)
+    batch = ipc.RecordBatch.from_arrow(everything())
+    data = encode_statistics(compute_statistics(batch), 3, batch.schema)
     for _ in range(20):
         found = decoded(mutated(data, chance))
         assert found is None or all(isinstance(each, ColumnStatistics) for each in found.values())
@@ -606,9 +613,12 @@ def write(new: Any, *data: Any, schema: Any = None, **options: Any) -> bytes:
     return bytes(sink)
 
 
-def statistics_of(data: bytes, opener: Any = ipc.open) -> list[dict[str, ColumnStatistics] | None]:
-    with opener(data) as reader:
-        return [ipc.batch_statistics(batch) for batch in reader]
+def statistics_of(data: bytes) -> list[dict[str, ColumnStatistics] | None]:
+    with ipc.open(data, index=True) as reader:
+        return [
+            ipc.batch_statistics(reader.get_batch_metadata(i), reader.schema, batch.num_rows)
+            for i, batch in enumerate(reader)
+        ]
 
 
 @pytest.mark.parametrize("new", [ipc.new_file, ipc.new_stream])
@@ -641,6 +651,7 @@ def test_pyarrow_reads_the_batches_and_sees_the_metadata():
     assert theirs.equals(NUMBERS)
     assert metadata[b"mine"] == b"kept"
     document = json.loads(metadata[STATISTICS_KEY])
+    assert document.pop("names") == zlib.crc32(b"n\0t")
     assert document == {"v": 1, "rows": 10, "columns": {"n": {"nulls": 0, "kind": "int", "min": 0, "max": 9}}}
 
 
@@ -661,17 +672,53 @@ def test_joined_batches_have_statistics_of_their_own():
         data = write(ipc.new_file, ipc.open_file(first), coalesce_rows=4, **options)
         (batch,) = ipc.open_file(data)
         assert batch.num_rows == 4
-        found = ipc.batch_statistics(batch)
-        assert found == (compute_statistics(batch) if options else None)
+        assert statistics_of(data) == [compute_statistics(batch) if options else None]
 
 
-def test_statistics_that_a_batch_brings_are_replaced():
-    first = write(ipc.new_stream, NUMBERS, statistics=True)
-    (batch,) = ipc.open_stream(first)
+def test_a_batch_that_was_read_brings_no_statistics():
     sink = bytearray()
-    with ipc.new_stream(sink, batch.schema, statistics=["n"]) as writer:
-        writer.write_batch(batch.slice(8))
+    with ipc.new_stream(sink, statistics=True) as writer:
+        writer.write_batch(ipc.RecordBatch.from_arrow(NUMBERS), custom_metadata={"mine": "kept"})
+    (batch,) = ipc.open_stream(sink)
+    (message,) = list(ipc.MessageReader(sink))[1:]
+    swapped = batch.rename({"n": "t", "t": "n"})
+    for each in (batch, swapped, batch.slice(8), pickle.loads(pickle.dumps(batch))):
+        assert each.custom_metadata == {b"mine": b"kept"}
+        assert statistics_of(write(ipc.new_stream, each)) == [None]
+        assert STATISTICS_KEY not in each.serialize()
+    assert ipc.batch_statistics(message.custom_metadata) == compute_statistics(batch)
+    with pytest.raises(UsageError, match=r"found a RecordBatch, which has no statistics: file_statistics\(reader\)"):
+        ipc.batch_statistics(batch)
+
+
+def test_no_writer_takes_statistics_from_its_caller():
+    first = write(ipc.new_file, NUMBERS, statistics=True)
+    with ipc.open_file(first) as reader:
+        batch, given = reader[0], reader.get_batch_metadata(0)
+    sink = bytearray()
+    with ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch.slice(8), custom_metadata=given)
+    assert statistics_of(bytes(sink)) == [None]
+    with ipc.new_stream(sink := bytearray(), batch.schema, statistics=["n"]) as writer:
+        writer.write_batch(batch.slice(8), custom_metadata=given)
     assert statistics_of(bytes(sink)) == [{"n": ColumnStatistics(2, 0, 8, 9)}]
+    nodes, buffers = [(10, 0)], batch["n"].buffers()
+    made = ipc.RecordBatch.from_buffers(batch.select("n").schema, 10, nodes, buffers, custom_metadata=given)
+    assert made.custom_metadata == {}
+
+
+def test_statistics_of_other_rows_or_names_are_not_believed():
+    with ipc.open_file(write(ipc.new_file, NUMBERS, statistics=True)) as reader:
+        given, schema = reader.get_batch_metadata(0), reader.schema
+    found = ipc.batch_statistics(given)
+    assert found == ipc.batch_statistics(given, schema, 10) == compute_statistics(ipc.RecordBatch.from_arrow(NUMBERS))
+    assert ipc.batch_statistics(given, schema, 9) is None
+    n, t = schema
+    for fields in ([t, n], [n], [n, t, n], [field("t", n.type), field("n", t.type)], [field("n\0t", n.type), t]):
+        assert ipc.batch_statistics(given, ipc.Schema(fields)) is None
+    unmarked = json.loads(given[STATISTICS_KEY])
+    del unmarked["names"]
+    assert ipc.batch_statistics({STATISTICS_KEY: json.dumps(unmarked)}, schema) is None
 
 
 def test_copied_batches_get_statistics_too():
@@ -735,7 +782,7 @@ def test_metadata_of_a_batch_without_its_body(how, tmp_path):
         if how == "object":
             bodies = [(offset + head, offset + head + body) for offset, head, body in reader.blocks]
             assert not [read for read in source.ranges for body in bodies if read[0] < body[1] and body[0] < read[1]]
-        assert pairs[:2] == [batch.custom_metadata for batch in reader]
+        assert [ipc.batch_statistics(each) for each in pairs[:2]] == [compute_statistics(batch) for batch in reader]
         assert pairs[1] == pairs[2]
         with pytest.raises(IndexError):
             reader.get_batch_metadata(2)

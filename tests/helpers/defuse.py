@@ -73,7 +73,13 @@ def pushed(data: bytes, **options: Any) -> list[Any]:
 
 def messages(data: bytes, validate: str, limits: Any) -> list[Any]:
     for message in ipc.MessageReader(data, limits=limits):
-        repr(message), message.custom_metadata, message.kind
+        repr(message), ipc.batch_statistics(message.custom_metadata), message.kind
+    return []
+
+
+def described(data: bytes, **options: Any) -> list[Any]:
+    with ipc.open_file(data, **options) as reader:
+        ipc.file_statistics(reader)
     return []
 
 
@@ -119,6 +125,7 @@ READERS: dict[str, dict[str, Callable[..., list[Any]]]] = {
     "file": {
         "open_file": opened(ipc.open_file),
         "open_file of an object": opened(ipc.open_file, io.BytesIO),
+        "file_statistics": described,
         "recover": opened(ipc.recover),
     },
     "cells": {
@@ -174,7 +181,6 @@ USES: dict[str, Callable[[Any, Any], Any]] = {
     "repr": lambda batch, other: repr(batch),
     "html": lambda batch, other: batch._repr_html_(),
     "schema": lambda batch, other: (repr(batch.schema), batch.schema.serialize(), batch.nbytes),
-    "statistics of the writer": lambda batch, other: ipc.batch_statistics(batch),
     "equality": lambda batch, other: batch.equals(other),
     "to_pylist": lambda batch, other: batch.to_pylist(),
     "to_pydict": lambda batch, other: batch.to_pydict(),

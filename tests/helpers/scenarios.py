@@ -572,8 +572,9 @@ def rows_repeated() -> Operation:
 @scenario
 def bounds() -> Operation:
     batch = ours()
-    data = rewrite.written("stream", batch.schema, [batch], statistics=True)
-    return lambda: (ipc.compute_statistics(batch), batch_statistics(next(iter(ipc.open_stream(data)))))
+    with ipc.open_file(rewrite.written("file", batch.schema, [batch], statistics=True)) as reader:
+        metadata, schema = reader.get_batch_metadata(0), reader.schema
+    return lambda: (ipc.compute_statistics(batch), batch_statistics(metadata, schema, len(batch)))
 
 
 @scenario

@@ -176,7 +176,7 @@ class Pruner:
 
         False only if no row of the batch can pass all filters; without statistics, and in any doubt, True.
         """
-        return self.bound(schema).keeps(batch_statistics(custom_metadata))
+        return self.bound(schema).keeps(batch_statistics(custom_metadata, schema))
 
     def keeps_folder(self, path: str, keys: Mapping[str, str | None]) -> bool:
         """Whether the files of a folder of these keys have to be opened."""
