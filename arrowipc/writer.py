@@ -399,7 +399,8 @@ def new_file(
         Default: that of the first thing that is written, or of the file that is appended to.
     metadata : mapping or pairs of str or bytes, optional
         Of the file; ``writer.metadata`` can be set until the writer is closed. Metadata given here are
-        also in the first message, so that a lost footer does not lose them.
+        also in the first message, so that a lost footer does not lose them. Those that describe a file (keys that begin
+        with ``arrowipc:``, polars' numbers of rows) are left out: they are true of the file only that they come from.
     append : bool, default False
         Append to the file at this path, if there is one. Its batches are copied to a new
         file (by the kernel, and not at all where the file system shares blocks), which takes the old one's

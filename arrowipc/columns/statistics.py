@@ -41,11 +41,11 @@ from __future__ import annotations
 
 import json
 from binascii import crc32
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc import datatypes as at
-from arrowipc.arguments import check_integer, described, metadata_of
+from arrowipc.arguments import described, metadata_of
 from arrowipc.columns.array import RecordBatch
 from arrowipc.columns.column_statistics import Collector
 from arrowipc.errors import UsageError
@@ -54,10 +54,12 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from arrowipc._core import Columns
+    from arrowipc.arguments import KeyValueMetadata
     from arrowipc.columns.column_statistics import Found
     from arrowipc.schema import Schema
 
     Bound: TypeAlias = bool | int | float | str | bytes | None
+    Statistics: TypeAlias = "dict[str, ColumnStatistics]"
 
 __all__ = [
     "KEYS",
@@ -69,9 +71,11 @@ __all__ = [
     "batch_statistics",
     "compute_statistics",
     "encode_statistics",
+    "mark_of",
     "names_of",
     "plain_type",
     "schema_paths",
+    "statistics_in",
     "stored_type",
 ]
 
@@ -197,7 +201,7 @@ class Annotator:
     def check(self, schema: Schema) -> None:
         """Begin with the schema of the batches; raise a UsageError if a wanted column is not there."""
         _check_names(self._names, schema)
-        self._mark = _mark(schema)
+        self._mark = mark_of(schema)
         if self.file is not None:
             self.file.begin(schema)
 
@@ -212,50 +216,23 @@ class Annotator:
         """Return the metadata with the statistics of some rows."""
         found = self._collector.collect(columns, start, rows)
         self._last = rows, found
-        entries = {entry[0]: _entry(*entry[1:]) for entry in found}
-        return (*pairs, (STATISTICS_KEY, _document(entries, rows, self._mark)))
+        return (*pairs, (STATISTICS_KEY, encode_statistics(found, rows, self._mark)))
 
 
 # -- writing -------------------------------------------------------------------------------------------------
-
-
-def encode_statistics(columns: Mapping[str, ColumnStatistics], rows: int, schema: Schema) -> bytes:
-    """Encode statistics as the value that belongs to `STATISTICS_KEY`.
-
-    Parameters
-    ----------
-    columns : mapping of dotted path to ColumnStatistics
-    rows : int
-        Of the batch.
-    schema : Schema
-        Of the batch.
-
-    Raises
-    ------
-    UsageError
-        A bound has none of the types that `ColumnStatistics` names.
-    """
-    check_integer("rows", rows, 0, MOST_ROWS)
-    entries = {}
-    for path, found in columns.items():
-        for bound in (found.min, found.max):
-            if bound is not None and type(bound) not in _KIND_OF:
-                raise UsageError(
-                    f"statistics of {path!r}: a bound is a bool, int, float, str or bytes, found {bound!r}"
-                )
-        entries[path] = _entry(*found[1:])
-    return _document(entries, rows, _mark(schema))
 
 
 # Made once: JSON of a few columns takes less time than to make one.
 _TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
-def _document(entries: dict[str, Any], rows: int, mark: int) -> bytes:
+def encode_statistics(found: Iterable[Found], rows: int, mark: int) -> bytes:
+    """The value that belongs to `STATISTICS_KEY`; `mark` is `mark_of` the schema."""
+    entries = {each[0]: _entry(*each[1:]) for each in found}
     return _TO_JSON({"v": VERSION, "rows": rows, "names": mark, "columns": entries}).encode()
 
 
-def _mark(schema: Schema) -> int:
+def mark_of(schema: Schema) -> int:
     """A number that is another one, almost certainly, for columns of other names or in another order."""
     return crc32("\0".join([path for path, _, _ in _places(schema)]).encode())
 
@@ -299,9 +276,7 @@ def _binary_out(value: bytes) -> str:
 # -- reading: the bytes may come from anywhere ---------------------------------------------------------------
 
 
-def batch_statistics(
-    source: Any, schema: Schema | None = None, rows: int | None = None
-) -> dict[str, ColumnStatistics] | None:
+def batch_statistics(source: Any, schema: Schema | None = None, rows: int | None = None) -> Statistics | None:
     """Read the statistics that a writer left in the metadata of a message.
 
     `file_statistics` reads those of a file, and compares them with its batches. A batch in memory has none, because
@@ -344,18 +319,15 @@ def batch_statistics(
             "batch_statistics: expected the metadata of a message, found a RecordBatch, which has no statistics: "
             "file_statistics(reader) reads those of a file, compute_statistics(batch) finds those of a batch"
         )
-    values = [value for key, value in metadata_of(source).pairs if key == STATISTICS_KEY]
-    return _decoded(values[0], schema, rows) if len(values) == 1 else None
+    return statistics_in(metadata_of(source), None if schema is None else mark_of(schema), rows)
 
 
-def _refuse(name: str) -> Any:
-    raise ValueError(name)
-
-
-def _decoded(data: bytes, schema: Schema | None, wanted_rows: int | None) -> dict[str, ColumnStatistics] | None:
+def statistics_in(metadata: KeyValueMetadata, mark: int | None, own_rows: int | None) -> Statistics | None:
+    """Statistics in the metadata of a message; None: there are none, or they are of other columns or rows."""
+    values = [value for key, value in metadata.pairs if key == STATISTICS_KEY]
     try:
         # NaN and Infinity are Python's own idea of JSON.
-        document = json.loads(data, parse_constant=_refuse)
+        document = json.loads(values[0], parse_constant=_refuse) if len(values) == 1 else None
     except (ValueError, RecursionError):
         return None
     if not isinstance(document, dict) or type(document.get("v")) is not int or document["v"] != VERSION:
@@ -363,9 +335,13 @@ def _decoded(data: bytes, schema: Schema | None, wanted_rows: int | None) -> dic
     rows, columns = document.get("rows"), document.get("columns")
     if type(rows) is not int or not 0 <= rows <= MOST_ROWS or not isinstance(columns, dict):
         return None
-    if wanted_rows not in (None, rows) or (schema is not None and document.get("names") != _mark(schema)):
+    if own_rows not in (None, rows) or mark not in (None, document.get("names")):
         return None  # somebody copied those of another batch
     return {path: found for path, entry in columns.items() if (found := _column(entry, rows)) is not None}
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(name)
 
 
 def _column(entry: Any, rows: int) -> ColumnStatistics | None:

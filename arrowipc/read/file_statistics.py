@@ -14,8 +14,8 @@ path, ``last_block`` is the file's last batch as the footer stores it, in hexade
 the file, the entry came from another file and is not used. Nothing proves what statistics say: readers that believe
 false ones skip batches.
 
-An entry is metadata: all that it becomes has at most ``Limits.metadata_bytes`` bytes, with as many lists as the file has
-batches, of as many items as it has columns.
+An entry is metadata: it has at most ``Limits.metadata_bytes`` bytes, unpacked, as many lists as the file has batches,
+and no more items than that for each column.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ from arrowipc.columns.statistics import (
     STATISTICS_KEY,
     VERSION,
     ColumnStatistics,
-    batch_statistics,
+    mark_of,
     names_of,
     plain_type,
     schema_paths,
+    statistics_in,
     stored_type,
 )
 from arrowipc.errors import ArrowIpcError, FormatError, UsageError
@@ -91,18 +92,19 @@ def file_statistics(
     """
     if not hasattr(reader, "_described"):
         raise UsageError(f"file_statistics: expected a reader of a file, found {type(reader).__name__}")
-    count = reader.num_record_batches
+    count, schema = reader.num_record_batches, reader._decoder.stored_schema
     numbers = range(count) if batches is None else _numbers(reader, batches)
     wanted = None if columns is None else set(names_of(columns))
     texts = [value for key, value in reader.metadata.pairs if key == STATISTICS_KEY]
     if len(texts) == 1 and count:
         block = struct.pack("<qi4xq", *reader.blocks[-1])
-        paths = {number: path for path, (number, _) in schema_paths(reader._decoder.stored_schema).items()}
+        paths = {number: path for path, (number, _) in schema_paths(schema).items()}
         found = decode_entry(texts[0], count, block, paths, wanted, numbers, reader._limits)
         if found is not None:
             return found
     reader._expect(numbers)
-    return [_of_batch(reader, number, wanted) for number in numbers]
+    mark = mark_of(schema)
+    return [_of_batch(reader, number, mark, wanted) for number in numbers]
 
 
 def _numbers(reader: Any, batches: Iterable[int]) -> list[int]:
@@ -113,10 +115,10 @@ def _numbers(reader: Any, batches: Iterable[int]) -> list[int]:
     return [reader._index(number) for number in given]
 
 
-def _of_batch(reader: Any, number: int, wanted: set[str] | None) -> dict[str, ColumnStatistics] | None:
+def _of_batch(reader: Any, number: int, mark: int, wanted: set[str] | None) -> dict[str, ColumnStatistics] | None:
     try:
-        pairs, rows = reader._described(number)
-        found = batch_statistics(pairs, reader._decoder.stored_schema, rows)
+        metadata, rows = reader._described(number)
+        found = statistics_in(metadata, mark, rows)
     except FormatError:
         return None  # it is reported when it is read
     if found is None or wanted is None:
@@ -147,9 +149,8 @@ def decode_entry(
         data = opened.decompress(a2b_base64(text, strict_mode=True), most)
         if not opened.eof or opened.unused_data:
             return None
-        bounds = {"decompressed_bytes": most, "dictionary_bytes": most, "overlap_bytes": 0}
-        bounds = {name: min(value, getattr(limits, name)) for name, value in bounds.items()}
-        decoder = StreamDecoder(limits=limits.__replace__(**bounds))
+        fewer = {name: min(getattr(limits, name), most) for name in ("decompressed_bytes", "dictionary_bytes")}
+        decoder = StreamDecoder(limits=limits.__replace__(**fewer, overlap_bytes=0))
         decoder.feed(data, True)
         batch = decoder.next_batch()
         if batch is None or len(batch) != count or decoder.schema is None:

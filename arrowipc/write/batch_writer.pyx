@@ -758,8 +758,8 @@ cdef class BatchWriter:
         self.set_plan(schema)
         if self.file_metadata or self.encoder.legacy or self.encoder.version == MetadataVersion_V4:
             # Files repeat their metadata in the Schema message, where it survives the loss of the footer.
-            message = encapsulate(schema_metadata(schema, version_name(self.encoder), own_metadata(self)), 8,
-                                  self.encoder.legacy)
+            metadata = without_descriptions(self.file_metadata)
+            message = encapsulate(schema_metadata(schema, version_name(self.encoder), metadata), 8, self.encoder.legacy)
         else:
             message = schema.serialize()
         self.occupy()
@@ -1096,7 +1096,7 @@ cdef class BatchWriter:
                 self.put_dictionaries(self.dictionaries.at_close())
             end = bytes(4) if self.encoder.legacy else b"\xff\xff\xff\xff" + bytes(4)
             if self.is_file:
-                metadata = own_metadata(self)
+                metadata = without_descriptions(self.file_metadata)
                 if self.annotate is not None and self.annotate.file is not None and self.batch_blocks:
                     metadata += self.annotate.file.entry(bytes(self.batch_blocks[len(self.batch_blocks) - 24:]))
                 self.put_footer(end, metadata)
@@ -1134,11 +1134,6 @@ cdef class BatchWriter:
         """tuple of int: messages, record batches, dictionary batches, deltas, replaced dictionaries, bytes."""
         return (self.num_messages, self.num_record_batches, self.num_dictionary_batches, self.num_dictionary_deltas,
                 self.num_replaced_dictionaries, self.raw_bytes, self.stored_bytes)
-
-
-cdef tuple own_metadata(BatchWriter writer):
-    """The metadata of a file, without what describes another one that they may come from."""
-    return without_descriptions(writer.file_metadata) if writer.file_metadata else ()
 
 
 cdef str version_name(Encoder encoder):

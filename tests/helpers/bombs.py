@@ -322,7 +322,7 @@ def _footer_entry(child: Table, node: tuple[int, int], data: list[bytes], codec:
     statistics = field("statistics", MAP, field("entries", STRUCT, key, union, nullable=False), nullable=False)
     lists = field("statistics", LIST, field("item", STRUCT, field("column", INT32), statistics))
     inner = schema(lists, metadata=[(STATISTICS_KEY, json.dumps(document))])
-    name = "ARROW:row_count:exact".encode()
+    name = b"ARROW:row_count:exact"
     nodes = [(1, 0), (1, 0), (1, 1), (1, 0), (1, 0), (1, 0), (1, 0), node]
     buffers = [b"", i32(0, 1), b"", i8(0), i32(0), b"", i32(0, 1), b"", b"", i32(0), i8(0), i32(0)]
     if codec is not None:

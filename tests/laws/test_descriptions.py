@@ -1,4 +1,4 @@
-"""Descriptions never outlive their values: after any chain of operations, statistics are true of the rows, or absent."""
+"""Descriptions never outlive their values: after any chain of operations statistics are true or absent."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ from pyspark.sql.datasource import (
 )
 
 import arrowipc as ipc
-from arrowipc.columns.statistics import STATISTICS_KEY, compute_statistics, encode_statistics
+from arrowipc.columns.statistics import STATISTICS_KEY, compute_statistics, encode_statistics, mark_of
 from arrowipc.spark import register, to_spark_batch, to_spark_schema
 from arrowipc.spark.read.pruning import Pruner
 
@@ -204,7 +204,12 @@ def leaves(schema: Any, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...
 
 
 def metadata_of(batch: ipc.RecordBatch) -> tuple[tuple[bytes, bytes], ...]:
-    return ((STATISTICS_KEY, encode_statistics(compute_statistics(batch), len(batch), batch.schema)),)
+    return encoded(compute_statistics(batch), batch)
+
+
+def encoded(found: dict[str, ipc.ColumnStatistics], batch: ipc.RecordBatch) -> tuple[tuple[bytes, bytes], ...]:
+    entries = [(path, *each[1:]) for path, each in found.items()]
+    return ((STATISTICS_KEY, encode_statistics(entries, len(batch), mark_of(batch.schema))),)
 
 
 COUNTED = {"kept": 0, "left out": 0}
@@ -359,8 +364,9 @@ def test_without_statistics_everything_is_kept():
     assert not pruner.keeps(metadata_of(batch), batch.schema)
     for metadata in ((), ((STATISTICS_KEY, b"{}"),), ((STATISTICS_KEY, b"\xff"),), ((b"other", b"1"),)):
         assert pruner.keeps(metadata, batch.schema)
-    lying = encode_statistics({"x": ipc.ColumnStatistics(3, 0, "a", "b")}, 3, batch.schema)
-    assert pruner.keeps(((STATISTICS_KEY, lying),), batch.schema)
+    lying = encoded({"x": ipc.ColumnStatistics(3, 0, "a", "b")}, batch)
+    assert pruner.keeps(lying, batch.schema)
+    assert pruner.keeps(metadata_of(batch.rename(["z"])), batch.schema), "of a batch of other columns"
 
 
 def test_a_pruner_travels_to_executors():
