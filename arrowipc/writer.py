@@ -310,8 +310,7 @@ def new_stream(
         Write batches of more than 2**31 - 1 rows, or with longer lists, which some readers cannot read.
     statistics : bool or names of columns, default False
         Note the minimum, the maximum and the nulls of each column in the metadata of its batch, and of all batches in
-        the footer of a file, where readers can see whether they need the rest; see `arrowipc.batch_statistics` and
-        `arrowipc.file_statistics`.
+        the footer of a file, where readers can see whether they need the rest; see `arrowipc.file_statistics`.
     durable : bool, default True
         For paths: the file is on the disk, and known under its name there, when `close` returns.
     use_threads : bool, default True

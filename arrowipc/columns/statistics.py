@@ -45,8 +45,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc import datatypes as at
-from arrowipc.arguments import described, metadata_of
-from arrowipc.columns.array import RecordBatch
+from arrowipc.arguments import described
 from arrowipc.columns.column_statistics import Collector
 from arrowipc.errors import UsageError
 
@@ -55,11 +54,11 @@ if TYPE_CHECKING:
 
     from arrowipc._core import Columns
     from arrowipc.arguments import KeyValueMetadata
+    from arrowipc.columns.array import RecordBatch
     from arrowipc.columns.column_statistics import Found
     from arrowipc.schema import Schema
 
     Bound: TypeAlias = bool | int | float | str | bytes | None
-    Statistics: TypeAlias = "dict[str, ColumnStatistics]"
 
 __all__ = [
     "KEYS",
@@ -68,7 +67,6 @@ __all__ = [
     "VERSION",
     "Annotator",
     "ColumnStatistics",
-    "batch_statistics",
     "compute_statistics",
     "encode_statistics",
     "mark_of",
@@ -86,7 +84,6 @@ VERSION = 1
 SAFE = 2**53
 #: A decimal has at most 78 digits; nothing longer is turned into a number.
 MOST_DIGITS = 80
-MOST_ROWS = 2**63 - 1
 INFINITY = float("inf")
 
 
@@ -157,12 +154,8 @@ def compute_statistics(batch: RecordBatch, columns: Iterable[str] | None = None)
     wanted = None if columns is None else names_of(columns)
     if wanted is not None:
         _check_names(wanted, batch.schema)
-    return _collected(Collector(wanted), batch, 0, len(batch))
-
-
-def _collected(collector: Collector, columns: Columns, start: int, rows: int) -> dict[str, ColumnStatistics]:
-    found = collector.collect(columns, start, rows)
-    return {entry[0]: ColumnStatistics(rows, *entry[1:]) for entry in found}
+    found = Collector(wanted).collect(batch, 0, len(batch))
+    return {entry[0]: ColumnStatistics(len(batch), *entry[1:]) for entry in found}
 
 
 def names_of(columns: Iterable[str]) -> list[str]:
@@ -276,54 +269,12 @@ def _binary_out(value: bytes) -> str:
 # -- reading: the bytes may come from anywhere ---------------------------------------------------------------
 
 
-def batch_statistics(source: Any, schema: Schema | None = None, rows: int | None = None) -> Statistics | None:
-    """Read the statistics that a writer left in the metadata of a message.
+def statistics_in(metadata: KeyValueMetadata, mark: int, own_rows: int) -> dict[str, ColumnStatistics] | None:
+    """The statistics in the metadata of a message; `mark` is `mark_of` its schema, `own_rows` are its rows.
 
-    `file_statistics` reads those of a file, and compares them with its batches. A batch in memory has none, because
-    they would be wrong for whatever is made of it; `compute_statistics` finds them.
-
-    Parameters
-    ----------
-    source : pairs of bytes, or a mapping
-        Custom metadata, as `RecordBatchFileReader.get_batch_metadata` and `Message.custom_metadata` are.
-    schema : Schema, optional
-        Of the message. Statistics of columns of other names, or in another order, are not returned.
-    rows : int, optional
-        Of the message. Statistics of another number of rows are not returned.
-
-    Returns
-    -------
-    dict of str to ColumnStatistics, or None
-        By dotted path. None: there are none, or not of the form that this version knows. A column of which
-        something makes no sense is left out. Nothing guarantees that the statistics are true.
-
-    Raises
-    ------
-    UsageError
-        `source` is a batch, or no metadata.
-
-    Examples
-    --------
-    >>> import arrowipc as ipc
-    >>> from arrowipc.types import field, int64
-    >>> sink = bytearray()
-    >>> with ipc.new_file(sink, ipc.Schema([field("id", int64())]), statistics=True) as writer:
-    ...     writer.write({"id": [3, 1, 2]})
-    >>> with ipc.open_file(sink) as reader:
-    ...     found = ipc.batch_statistics(reader.get_batch_metadata(0))
-    >>> found["id"].min, found["id"].max
-    (1, 3)
+    None: there are none, they are not of the form that this version knows, or those of another message, which a tool
+    copied. A column of which something makes no sense is left out.
     """
-    if isinstance(source, RecordBatch):
-        raise UsageError(
-            "batch_statistics: expected the metadata of a message, found a RecordBatch, which has no statistics: "
-            "file_statistics(reader) reads those of a file, compute_statistics(batch) finds those of a batch"
-        )
-    return statistics_in(metadata_of(source), None if schema is None else mark_of(schema), rows)
-
-
-def statistics_in(metadata: KeyValueMetadata, mark: int | None, own_rows: int | None) -> Statistics | None:
-    """Statistics in the metadata of a message; None: there are none, or they are of other columns or rows."""
     values = [value for key, value in metadata.pairs if key == STATISTICS_KEY]
     try:
         # NaN and Infinity are Python's own idea of JSON.
@@ -333,10 +284,8 @@ def statistics_in(metadata: KeyValueMetadata, mark: int | None, own_rows: int | 
     if not isinstance(document, dict) or type(document.get("v")) is not int or document["v"] != VERSION:
         return None
     rows, columns = document.get("rows"), document.get("columns")
-    if type(rows) is not int or not 0 <= rows <= MOST_ROWS or not isinstance(columns, dict):
+    if type(rows) is not int or rows != own_rows or document.get("names") != mark or not isinstance(columns, dict):
         return None
-    if own_rows not in (None, rows) or mark not in (None, document.get("names")):
-        return None  # somebody copied those of another batch
     return {path: found for path, entry in columns.items() if (found := _column(entry, rows)) is not None}
 
 

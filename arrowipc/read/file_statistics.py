@@ -70,8 +70,8 @@ def file_statistics(
     Returns
     -------
     list of (dict of str to ColumnStatistics, or None)
-        One per batch, as `batch_statistics` returns it. Nothing guarantees that they are true, but those of other
-        columns, of another number of rows, or of another file are left out.
+        One per batch, by dotted path. None: it has none, or those of another batch, which a tool copied: of other
+        columns, of another number of rows, or of another file. Nothing guarantees that the others are true.
 
     Raises
     ------

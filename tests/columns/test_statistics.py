@@ -25,7 +25,7 @@ from hypothesis import given, strategies as st
 import arrowipc as ipc
 from arrowipc import ColumnStatistics, FormatError, UsageError
 from arrowipc.columns.column_statistics import LONGEST, next_bytes, next_text
-from arrowipc.columns.statistics import STATISTICS_KEY, compute_statistics, encode_statistics, mark_of
+from arrowipc.columns.statistics import STATISTICS_KEY, compute_statistics, encode_statistics, mark_of, statistics_in
 from arrowipc.types import field, int64, struct
 
 NO_COLUMNS = ipc.Schema([])
@@ -36,6 +36,10 @@ PRESENT = object()  # a value that has no order
 
 def encoded_of(found: dict[str, ColumnStatistics], rows: int, schema: ipc.Schema = NO_COLUMNS) -> bytes:
     return encode_statistics([(path, *each[1:]) for path, each in found.items()], rows, mark_of(schema))
+
+
+def decoded_of(data: bytes, rows: int, schema: ipc.Schema = NO_COLUMNS) -> dict[str, ColumnStatistics] | None:
+    return statistics_in(ipc.KeyValueMetadata({STATISTICS_KEY: data}), mark_of(schema), rows)
 
 
 # -- what is expected, the slow way --------------------------------------------------------------------------
@@ -416,7 +420,7 @@ def survive(data: bytes, level: str) -> None:
                 assert level == "none"
                 continue
             encoded = encoded_of(found, part.num_rows, part.schema)
-            assert ipc.batch_statistics([(STATISTICS_KEY, encoded)], part.schema, part.num_rows) == found
+            assert decoded_of(encoded, part.num_rows, part.schema) == found
 
 
 @given(randoms.batches(most_rows=12, most_batches=2), st.integers(0, 2**32), st.sampled_from(drive.LEVELS))
@@ -466,8 +470,8 @@ def columns(draw: Any) -> ColumnStatistics:
 def test_what_is_encoded_is_decoded(found, rows):
     found = {path: each._replace(rows=rows, null_count=None) for path, each in found.items()}
     data = encoded_of(found, rows)
-    assert ipc.batch_statistics({STATISTICS_KEY: data}) == found
-    assert encoded_of(ipc.batch_statistics({STATISTICS_KEY: data}), rows) == data
+    assert decoded_of(data, rows) == found
+    assert encoded_of(decoded_of(data, rows), rows) == data
     json.loads(data.decode(), parse_constant=pytest.fail)
 
 
@@ -504,8 +508,9 @@ def test_the_form_is_the_documented_one():
 
 
 def decoded(document: Any) -> Any:
-    data = document if isinstance(document, bytes) else json.dumps(document).encode()
-    return ipc.batch_statistics([(STATISTICS_KEY, data)])
+    if isinstance(document, dict):
+        document = {"names": mark_of(NO_COLUMNS), **document}
+    return decoded_of(document if isinstance(document, bytes) else json.dumps(document).encode(), 3)
 
 
 @pytest.mark.parametrize(
@@ -522,13 +527,14 @@ def decoded(document: Any) -> Any:
         1,
         "x",
         {},
-        {"v": 2, "rows": 1, "columns": {}},
-        {"v": True, "rows": 1, "columns": {}},
+        {"v": 2, "rows": 3, "columns": {}},
+        {"v": True, "rows": 3, "columns": {}},
         {"v": 1, "columns": {}},
         {"v": 1, "rows": -1, "columns": {}},
-        {"v": 1, "rows": 1.0, "columns": {}},
-        {"v": 1, "rows": 1, "columns": []},
-        {"v": 1, "rows": 2**63, "columns": {}},
+        {"v": 1, "rows": 3.0, "columns": {}},
+        {"v": 1, "rows": 3, "columns": []},
+        {"v": 1, "rows": 4, "columns": {}},
+        {"v": 1, "rows": 3, "names": 7, "columns": {}},
     ],
 )
 def test_foreign_documents_are_no_statistics(document):
@@ -583,8 +589,10 @@ def test_columns_that_make_no_sense_are_left_out(entry):
 def test_what_is_unknown_is_passed_over():
     document = {"v": 1, "rows": 3, "more": [], "columns": {"x": {"nulls": 1, "distinct": 7}}}
     assert decoded(document) == {"x": ColumnStatistics(3, 1, None, None)}
-    assert ipc.batch_statistics([]) is None
-    assert ipc.batch_statistics([(STATISTICS_KEY, b"{}")] * 2) is None
+    good = STATISTICS_KEY, json.dumps({**document, "names": mark_of(NO_COLUMNS)}).encode()
+    for count in range(3):
+        found = statistics_in(ipc.KeyValueMetadata([good] * count), mark_of(NO_COLUMNS), 3)
+        assert (found is not None) is (count == 1)
 
 
 @given(st.binary(max_size=60))
@@ -617,10 +625,8 @@ def write(new: Any, *data: Any, schema: Any = None, **options: Any) -> bytes:
 
 def statistics_of(data: bytes) -> list[dict[str, ColumnStatistics] | None]:
     with ipc.open(data, index=True) as reader:
-        return [
-            ipc.batch_statistics(reader.get_batch_metadata(i), reader.schema, batch.num_rows)
-            for i, batch in enumerate(reader)
-        ]
+        mark, rows = mark_of(reader.schema), reader.batch_lengths()
+        return [statistics_in(reader.get_batch_metadata(i), mark, rows[i]) for i in range(len(reader))]
 
 
 @pytest.mark.parametrize("new", [ipc.new_file, ipc.new_stream])
@@ -682,15 +688,11 @@ def test_a_batch_that_was_read_brings_no_statistics():
     with ipc.new_stream(sink, statistics=True) as writer:
         writer.write_batch(ipc.RecordBatch.from_arrow(NUMBERS), custom_metadata={"mine": "kept"})
     (batch,) = ipc.open_stream(sink)
-    (message,) = list(ipc.MessageReader(sink))[1:]
     swapped = batch.rename({"n": "t", "t": "n"})
     for each in (batch, swapped, batch.slice(8), pickle.loads(pickle.dumps(batch))):
         assert each.custom_metadata == {b"mine": b"kept"}
         assert statistics_of(write(ipc.new_stream, each)) == [None]
         assert STATISTICS_KEY not in each.serialize()
-    assert ipc.batch_statistics(message.custom_metadata) == compute_statistics(batch)
-    with pytest.raises(UsageError, match=r"found a RecordBatch, which has no statistics: file_statistics\(reader\)"):
-        ipc.batch_statistics(batch)
 
 
 def test_no_writer_takes_statistics_from_its_caller():
@@ -712,15 +714,14 @@ def test_no_writer_takes_statistics_from_its_caller():
 def test_statistics_of_other_rows_or_names_are_not_believed():
     with ipc.open_file(write(ipc.new_file, NUMBERS, statistics=True)) as reader:
         given, schema = reader.get_batch_metadata(0), reader.schema
-    found = ipc.batch_statistics(given)
-    assert found == ipc.batch_statistics(given, schema, 10) == compute_statistics(ipc.RecordBatch.from_arrow(NUMBERS))
-    assert ipc.batch_statistics(given, schema, 9) is None
+    assert statistics_in(given, mark_of(schema), 10) == compute_statistics(ipc.RecordBatch.from_arrow(NUMBERS))
+    assert statistics_in(given, mark_of(schema), 9) is None
     n, t = schema
     for fields in ([t, n], [n], [n, t, n], [field("t", n.type), field("n", t.type)], [field("n\0t", n.type), t]):
-        assert ipc.batch_statistics(given, ipc.Schema(fields)) is None
+        assert statistics_in(given, mark_of(ipc.Schema(fields)), 10) is None
     unmarked = json.loads(given[STATISTICS_KEY])
     del unmarked["names"]
-    assert ipc.batch_statistics({STATISTICS_KEY: json.dumps(unmarked)}, schema) is None
+    assert decoded_of(json.dumps(unmarked).encode(), 10, schema) is None
 
 
 def test_copied_batches_get_statistics_too():
@@ -784,7 +785,7 @@ def test_metadata_of_a_batch_without_its_body(how, tmp_path):
         if how == "object":
             bodies = [(offset + head, offset + head + body) for offset, head, body in reader.blocks]
             assert not [read for read in source.ranges for body in bodies if read[0] < body[1] and body[0] < read[1]]
-        assert [ipc.batch_statistics(each) for each in pairs[:2]] == [compute_statistics(batch) for batch in reader]
+        assert [json.loads(each[STATISTICS_KEY])["rows"] for each in pairs] == [10, 3, 3]
         assert pairs[1] == pairs[2]
         with pytest.raises(IndexError):
             reader.get_batch_metadata(2)

@@ -286,7 +286,7 @@ def tensor_columns() -> Bomb:
 
 @bomb
 def statistics_as_JSON() -> Bomb:
-    """What batches say about themselves, which `batch_statistics` reads."""
+    """What batches say about themselves, which `file_statistics` reads."""
     from arrowipc.columns import statistics
 
     key = next(v for k, v in vars(statistics).items() if k.isupper() and isinstance(v, bytes))

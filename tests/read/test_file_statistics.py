@@ -43,7 +43,8 @@ def entry_of(source: Any) -> bytes | None:
 
 def by_batch(source: Any) -> list[Any]:
     with ipc.open_file(source) as reader:
-        return [ipc.batch_statistics(reader.get_batch_metadata(i)) for i in range(reader.num_record_batches)]
+        mark, rows = statistics.mark_of(reader.schema), reader.batch_lengths()
+        return [statistics.statistics_in(reader.get_batch_metadata(i), mark, rows[i]) for i in range(len(reader))]
 
 
 def told(source: Any, **options: Any) -> list[Any]:
