@@ -495,6 +495,7 @@ class RecordBatchFileReader(BatchReader):
 
     def _described(self, i: int) -> tuple[KeyValueMetadata, int]:
         """The custom metadata and the rows of batch `i`, from its message alone."""
+        self._check_open()
         head = self._head(i)
         return self._decoder.batch_metadata(i, *head), self._decoder.num_rows(i, *head)
 

@@ -41,7 +41,7 @@ from arrowipc.columns.statistics import (
     statistics_in,
     stored_type,
 )
-from arrowipc.errors import ArrowIpcError, FormatError, UsageError
+from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError, UsageError
 from arrowipc.limits import Limits
 from arrowipc.read.decoders import StreamDecoder
 
@@ -92,12 +92,16 @@ def file_statistics(
     """
     if not hasattr(reader, "_described"):
         raise UsageError(f"file_statistics: expected a reader of a file, found {type(reader).__name__}")
-    count, schema = reader.num_record_batches, reader._decoder.stored_schema
+    count = reader.num_record_batches
     numbers = range(count) if batches is None else _numbers(reader, batches)
     wanted = None if columns is None else set(names_of(columns))
+    try:
+        schema = reader._decoder.stored_schema
+    except UnsupportedError:
+        return [None for _ in numbers]  # it has a column that we do not write: no writer of ours computed statistics
     texts = [value for key, value in reader.metadata.pairs if key == STATISTICS_KEY]
     if len(texts) == 1 and count:
-        block = struct.pack("<qi4xq", *reader.blocks[-1])
+        block = struct.pack("<qi4xq", *reader._decoder.block(count - 1))
         paths = {number: path for path, (number, _) in schema_paths(schema).items()}
         found = decode_entry(texts[0], count, block, paths, wanted, numbers, reader._limits)
         if found is not None:

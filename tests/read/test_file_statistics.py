@@ -219,11 +219,37 @@ def test_projection_does_not_change_what_is_told():
     assert {path: each.max for path, each in found.items()} == {"a": 1, "b": None, "b.c": 2}
 
 
+def test_projection_of_a_stream_does_not_change_what_is_told():
+    with ipc.new_stream(sink := bytearray(), statistics=True) as writer:
+        writer.write({"a": [1], "b": [{"c": 2}]})
+    with ipc.open(sink, index=True, columns=["b"]) as reader:
+        (found,) = ipc.file_statistics(reader)
+    assert {path: each.max for path, each in found.items()} == {"a": 1, "b": None, "b.c": 2}
+
+
 def test_a_file_of_pyarrow_or_polars_has_none(tmp_path: Path):
     import polars as pl
 
     pl.DataFrame({"x": [1, 2, 3]}).write_ipc(tmp_path / "x.arrow")
     assert told(tmp_path / "x.arrow") == [None]
+
+
+def test_columns_that_nobody_can_read_are_no_reason_not_to_filter(tmp_path: Path):
+    import polars as pl
+
+    frame = pl.DataFrame({"x": [1, 2, 3], "wide": pl.Series([1, 2, 3], dtype=pl.Int128)})
+    frame.write_ipc(tmp_path / "x.arrow")
+    with ipc.open_file(tmp_path / "x.arrow", columns=["x"]) as reader:
+        assert ipc.file_statistics(reader) == [None]
+
+
+def test_messages_of_a_closed_reader_are_not_read():
+    with ipc.new_stream(sink := bytearray(), statistics=True) as writer:
+        writer.write({"x": [1]})
+    with ipc.open(sink, index=True) as reader:
+        pass
+    with pytest.raises(UsageError, match="closed"):
+        ipc.file_statistics(reader)
 
 
 def test_very_many_are_left_to_the_batches(monkeypatch):
