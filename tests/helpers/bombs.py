@@ -336,14 +336,13 @@ def _footer_entry(child: Table, node: tuple[int, int], data: list[bytes], codec:
 @bomb
 def statistics_in_a_footer() -> Bomb:
     """What a footer says about batches, which `file_statistics` reads: values that nothing refers to."""
-    many = 1 << 27
-    zeros = i64(8 * many) + zstandard.ZstdCompressor(19).compress(bytes(8 * many))
+    bits = Table("Bool")
     return {
         "file": _footer_entry(INT64, (1, 0), [b"", i64(1)]),
-        "file without buffers": _footer_entry(STRUCT, (many, 0), [b""]),
-        "file of bits": _footer_entry(Table("Bool"), (12 * MIB * 8, 0), [b"", bytes(12 * MIB)]),
-        "file unpacked": _footer_entry(INT64, (4 * MIB, 0), [b"", bytes(32 * MIB)]),
-        "file compressed": _footer_entry(INT64, (many, 0), [b"", zeros], codec=ZSTD),
+        "file without buffers": _footer_entry(STRUCT, (128 * MIB, 0), [b""]),
+        "file of bits": _footer_entry(bits, (8 * 12 * MIB, 0), [b"", bytes(12 * MIB)]),
+        "file unpacked": _footer_entry(INT64, (3 * MIB, 0), [b"", bytes(24 * MIB)]),
+        "file compressed": _footer_entry(bits, (8 * 12 * MIB, 0), [b"", packed(bytes(12 * MIB))], codec=ZSTD),
     }
 
 
