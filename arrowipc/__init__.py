@@ -98,7 +98,7 @@ _HOMES = {
         "arrowipc.tensors.sparse_layouts",
     ),
     **dict.fromkeys(("read_sparse_tensor", "write_sparse_tensor"), "arrowipc.tensors.sparse_io"),
-    **dict.fromkeys(("ColumnStatistics", "batch_statistics", "compute_statistics"), "arrowipc.columns.statistics"),
+    **dict.fromkeys(("ColumnStatistics", "compute_statistics"), "arrowipc.columns.statistics"),
     "file_statistics": "arrowipc.read.file_statistics",
     "scan_polars": "arrowipc.dataset.scan",
     "copy": "arrowipc.transfer",

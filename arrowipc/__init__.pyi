@@ -15,7 +15,6 @@ from arrowipc.columns.array import Array as Array, RecordBatch as RecordBatch
 from arrowipc.columns.builder import concat_batches as concat_batches
 from arrowipc.columns.statistics import (
     ColumnStatistics as ColumnStatistics,
-    batch_statistics as batch_statistics,
     compute_statistics as compute_statistics,
 )
 from arrowipc.dataset.dataset import Dataset as Dataset, open_dataset as open_dataset

@@ -110,6 +110,15 @@ def checked_names(names: Iterable[str] | None, ndim: int) -> tuple[str, ...] | N
     return checked if any(checked) else None
 
 
+#: How keys begin whose values describe the rows or the file beside which they lie: ours, and polars' numbers of rows.
+DESCRIPTIONS = b"arrowipc:", b"__POLARS_IPC_METADATA"
+
+
+def without_descriptions(pairs: tuple[tuple[bytes, bytes], ...]) -> tuple[tuple[bytes, bytes], ...]:
+    """Metadata that may go with other rows, or into another file: nothing in them describes where they come from."""
+    return tuple([pair for pair in pairs if not pair[0].startswith(DESCRIPTIONS)])
+
+
 class KeyValueMetadata(Immutable, Mapping[bytes, bytes]):
     """Metadata of a schema, a field, a message or a file: a read-only mapping that keeps order and duplicates.
 

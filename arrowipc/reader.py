@@ -493,6 +493,12 @@ class RecordBatchFileReader(BatchReader):
         i = self._index(i)
         return self._decoder.batch_metadata(i, *self._head(i))
 
+    def _described(self, i: int) -> tuple[KeyValueMetadata, int]:
+        """The custom metadata and the rows of batch `i`, from its message alone."""
+        self._check_open()
+        head = self._head(i)
+        return self._decoder.batch_metadata(i, *head), self._decoder.num_rows(i, *head)
+
     def count_rows(self) -> int:
         """Return the rows of all batches, from their metadata alone: no body is touched."""
         return sum(self._lengths())

@@ -310,8 +310,7 @@ def new_stream(
         Write batches of more than 2**31 - 1 rows, or with longer lists, which some readers cannot read.
     statistics : bool or names of columns, default False
         Note the minimum, the maximum and the nulls of each column in the metadata of its batch, and of all batches in
-        the footer of a file, where readers can see whether they need the rest; see `arrowipc.batch_statistics` and
-        `arrowipc.file_statistics`.
+        the footer of a file, where readers can see whether they need the rest; see `arrowipc.file_statistics`.
     durable : bool, default True
         For paths: the file is on the disk, and known under its name there, when `close` returns.
     use_threads : bool, default True
@@ -399,7 +398,8 @@ def new_file(
         Default: that of the first thing that is written, or of the file that is appended to.
     metadata : mapping or pairs of str or bytes, optional
         Of the file; ``writer.metadata`` can be set until the writer is closed. Metadata given here are
-        also in the first message, so that a lost footer does not lose them.
+        also in the first message, so that a lost footer does not lose them. Those that describe a file (keys that begin
+        with ``arrowipc:``, polars' numbers of rows) are left out: they are true of the file only that they come from.
     append : bool, default False
         Append to the file at this path, if there is one. Its batches are copied to a new
         file (by the kernel, and not at all where the file system shares blocks), which takes the old one's

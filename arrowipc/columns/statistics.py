@@ -3,14 +3,15 @@
 A writer that was asked for them (``new_file(..., statistics=True)``) puts one pair into the custom metadata
 of each RecordBatch message: the key ``arrowipc:statistics``, and JSON as its value::
 
-    {"v": 1, "rows": 3, "columns": {
+    {"v": 1, "rows": 3, "names": 168924141, "columns": {
         "id": {"nulls": 0, "kind": "int", "min": 1, "max": 9},
         "name": {"nulls": 1, "kind": "text", "min": "Ada", "max": "Grace"},
         "place.lat": {"nulls": 0, "kind": "float", "min": -33.4, "max": "inf", "nan": false},
         "tags": {"nulls": 2}}}
 
-``rows`` counts the rows of the batch. Columns are named by dotted paths: members of structs have statistics
-of their own, names that would mean two columns have none. Of a column:
+``rows`` counts the rows of the batch, and ``names`` is the CRC-32 of the paths of all its columns, with NUL between
+them: statistics that a tool copied to a batch of other rows or names are not used. Columns are named by dotted paths:
+members of structs have statistics of their own, names that would mean two columns have none. Of a column:
 
 ``nulls``
     Its null rows, as a reader sees them: a row is null too if the dictionary value or the run that it stands
@@ -32,19 +33,19 @@ of their own, names that would mean two columns have none. Of a column:
 ``nan``
     Of floating-point columns: whether there is a NaN.
 
-Statistics stay true of some of their rows: bounds remain bounds, no nulls remain no nulls, and nothing but
-nulls remains nothing but nulls. So a slice that still carries those of its whole batch misleads nobody.
+Statistics belong to the message that they lie in: no `RecordBatch` has them, so that whatever is made of one cannot
+carry those of other rows, and no writer writes any that it did not compute.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from binascii import crc32
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc import datatypes as at
-from arrowipc.arguments import check_integer, described, metadata_of
-from arrowipc.columns.array import RecordBatch
+from arrowipc.arguments import described
 from arrowipc.columns.column_statistics import Collector
 from arrowipc.errors import UsageError
 
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from arrowipc._core import Columns
+    from arrowipc.arguments import KeyValueMetadata
+    from arrowipc.columns.array import RecordBatch
     from arrowipc.columns.column_statistics import Found
     from arrowipc.schema import Schema
 
@@ -64,13 +67,14 @@ __all__ = [
     "VERSION",
     "Annotator",
     "ColumnStatistics",
-    "batch_statistics",
     "compute_statistics",
     "encode_statistics",
+    "mark_of",
+    "names_of",
     "plain_type",
     "schema_paths",
+    "statistics_in",
     "stored_type",
-    "without_statistics",
 ]
 
 #: Key of the statistics in the custom metadata of a RecordBatch message, and in that of the footer.
@@ -80,7 +84,6 @@ VERSION = 1
 SAFE = 2**53
 #: A decimal has at most 78 digits; nothing longer is turned into a number.
 MOST_DIGITS = 80
-MOST_ROWS = 2**63 - 1
 INFINITY = float("inf")
 
 
@@ -148,18 +151,15 @@ def compute_statistics(batch: RecordBatch, columns: Iterable[str] | None = None)
     >>> found["x"].min, found["x"].max, found["x"].null_count, found["word"].max
     (1.0, 2.5, 1, 'c')
     """
-    wanted = None if columns is None else _names(columns)
+    wanted = None if columns is None else names_of(columns)
     if wanted is not None:
         _check_names(wanted, batch.schema)
-    return _collected(Collector(wanted), batch, 0, len(batch))
+    found = Collector(wanted).collect(batch, 0, len(batch))
+    return {entry[0]: ColumnStatistics(len(batch), *entry[1:]) for entry in found}
 
 
-def _collected(collector: Collector, columns: Columns, start: int, rows: int) -> dict[str, ColumnStatistics]:
-    found = collector.collect(columns, start, rows)
-    return {entry[0]: ColumnStatistics(rows, *entry[1:]) for entry in found}
-
-
-def _names(columns: Iterable[str]) -> list[str]:
+def names_of(columns: Iterable[str]) -> list[str]:
+    """Names that a caller gives of the columns whose statistics are wanted."""
     if isinstance(columns, (str, bytes)) or not isinstance(columns, Iterable):
         raise UsageError(f"statistics: expected True, False or names of columns, found {described(columns)}")
     return list(columns)
@@ -179,20 +179,22 @@ class Annotator:
     columns : True or names of top-level columns
     """
 
-    __slots__ = ("_collector", "_last", "_names", "file")
+    __slots__ = ("_collector", "_last", "_mark", "_names", "file")
 
     #: The `write.file_statistics.FileStatistics` that collects them for a footer too; None: nothing does.
     file: Any
 
     def __init__(self, columns: bool | Iterable[str]) -> None:
-        self._names = () if columns is True else tuple(_names(columns))  # type: ignore[arg-type]
+        self._names = () if columns is True else tuple(names_of(columns))  # type: ignore[arg-type]
         self._collector = Collector(None if columns is True else self._names)
         self._last: tuple[int, list[Found]] = 0, []
+        self._mark = 0
         self.file = None
 
     def check(self, schema: Schema) -> None:
-        """Raise a UsageError if a wanted column is not there."""
+        """Begin with the schema of the batches; raise a UsageError if a wanted column is not there."""
         _check_names(self._names, schema)
+        self._mark = mark_of(schema)
         if self.file is not None:
             self.file.begin(schema)
 
@@ -204,53 +206,28 @@ class Annotator:
     def __call__(
         self, columns: Columns, start: int, rows: int, pairs: tuple[tuple[bytes, bytes], ...]
     ) -> tuple[tuple[bytes, bytes], ...]:
-        """Return the metadata with the statistics of some rows; others that were in it are replaced."""
+        """Return the metadata with the statistics of some rows."""
         found = self._collector.collect(columns, start, rows)
         self._last = rows, found
-        entries = {entry[0]: _entry(*entry[1:]) for entry in found}
-        return (*without_statistics(pairs), (STATISTICS_KEY, _document(entries, rows)))
-
-
-def without_statistics(pairs: tuple[tuple[bytes, bytes], ...]) -> tuple[tuple[bytes, bytes], ...]:
-    """Metadata without the statistics in it."""
-    return tuple([pair for pair in pairs if pair[0] != STATISTICS_KEY])
+        return (*pairs, (STATISTICS_KEY, encode_statistics(found, rows, self._mark)))
 
 
 # -- writing -------------------------------------------------------------------------------------------------
-
-
-def encode_statistics(columns: Mapping[str, ColumnStatistics], rows: int) -> bytes:
-    """Encode statistics as the value that belongs to `STATISTICS_KEY`.
-
-    Parameters
-    ----------
-    columns : mapping of dotted path to ColumnStatistics
-    rows : int
-        Of the batch.
-
-    Raises
-    ------
-    UsageError
-        A bound has none of the types that `ColumnStatistics` names.
-    """
-    check_integer("rows", rows, 0, MOST_ROWS)
-    entries = {}
-    for path, found in columns.items():
-        for bound in (found.min, found.max):
-            if bound is not None and type(bound) not in _KIND_OF:
-                raise UsageError(
-                    f"statistics of {path!r}: a bound is a bool, int, float, str or bytes, found {bound!r}"
-                )
-        entries[path] = _entry(*found[1:])
-    return _document(entries, rows)
 
 
 # Made once: JSON of a few columns takes less time than to make one.
 _TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
-def _document(entries: dict[str, Any], rows: int) -> bytes:
-    return _TO_JSON({"v": VERSION, "rows": rows, "columns": entries}).encode()
+def encode_statistics(found: Iterable[Found], rows: int, mark: int) -> bytes:
+    """The value that belongs to `STATISTICS_KEY`; `mark` is `mark_of` the schema."""
+    entries = {each[0]: _entry(*each[1:]) for each in found}
+    return _TO_JSON({"v": VERSION, "rows": rows, "names": mark, "columns": entries}).encode()
+
+
+def mark_of(schema: Schema) -> int:
+    """A number that is another one, almost certainly, for columns of other names or in another order."""
+    return crc32("\0".join([path for path, _, _ in _places(schema)]).encode())
 
 
 def _entry(
@@ -292,53 +269,28 @@ def _binary_out(value: bytes) -> str:
 # -- reading: the bytes may come from anywhere ---------------------------------------------------------------
 
 
-def batch_statistics(source: Any) -> dict[str, ColumnStatistics] | None:
-    """Read the statistics that a writer left in the metadata of a batch.
+def statistics_in(metadata: KeyValueMetadata, mark: int, own_rows: int) -> dict[str, ColumnStatistics] | None:
+    """The statistics in the metadata of a message; `mark` is `mark_of` its schema, `own_rows` are its rows.
 
-    Parameters
-    ----------
-    source : RecordBatch, or pairs of bytes
-        Custom metadata as `RecordBatchFileReader.get_batch_metadata` returns it; a mapping will do.
-
-    Returns
-    -------
-    dict of str to ColumnStatistics, or None
-        By dotted path. None: there are none, or not of the form that this version knows. A column of which
-        something makes no sense is left out. Nothing guarantees that the statistics are true.
-
-    Examples
-    --------
-    >>> import arrowipc as ipc
-    >>> from arrowipc.types import field, int64
-    >>> sink = bytearray()
-    >>> with ipc.new_file(sink, ipc.Schema([field("id", int64())]), statistics=True) as writer:
-    ...     writer.write({"id": [3, 1, 2]})
-    >>> with ipc.open_file(sink) as reader:
-    ...     found = ipc.batch_statistics(reader.get_batch_metadata(0))
-    >>> found["id"].min, found["id"].max
-    (1, 3)
+    None: there are none, they are not of the form that this version knows, or those of another message, which a tool
+    copied. A column of which something makes no sense is left out.
     """
-    pairs = (source.custom_metadata if isinstance(source, RecordBatch) else metadata_of(source)).pairs
-    values = [value for key, value in pairs if key == STATISTICS_KEY]
-    return _decoded(values[0]) if len(values) == 1 else None
-
-
-def _refuse(name: str) -> Any:
-    raise ValueError(name)
-
-
-def _decoded(data: bytes) -> dict[str, ColumnStatistics] | None:
+    values = [value for key, value in metadata.pairs if key == STATISTICS_KEY]
     try:
         # NaN and Infinity are Python's own idea of JSON.
-        document = json.loads(data, parse_constant=_refuse)
+        document = json.loads(values[0], parse_constant=_refuse) if len(values) == 1 else None
     except (ValueError, RecursionError):
         return None
     if not isinstance(document, dict) or type(document.get("v")) is not int or document["v"] != VERSION:
         return None
     rows, columns = document.get("rows"), document.get("columns")
-    if type(rows) is not int or not 0 <= rows <= MOST_ROWS or not isinstance(columns, dict):
+    if type(rows) is not int or rows != own_rows or document.get("names") != mark or not isinstance(columns, dict):
         return None
     return {path: found for path, entry in columns.items() if (found := _column(entry, rows)) is not None}
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(name)
 
 
 def _column(entry: Any, rows: int) -> ColumnStatistics | None:
@@ -431,19 +383,25 @@ def schema_paths(schema: Schema) -> dict[str, tuple[int, at.DataType]]:
     """The number in depth-first order, and the type, of each column that has statistics, by dotted path."""
     found: dict[str, tuple[int, at.DataType]] = {}
     twice: set[str] = set()
+    for path, number, type_ in _places(schema):
+        if path in found:
+            twice.add(path)
+        found[path] = number, type_
+    return {path: place for path, place in found.items() if path not in twice}
+
+
+def _places(schema: Schema) -> Iterator[tuple[str, int, at.DataType]]:
+    """The paths of all columns and members of structs, with their numbers in depth-first order and types."""
     number = 0
     left: list[tuple[at.Field, str | None]] = [(field, "") for field in reversed(schema.fields)]
     while left:
         field, prefix = left.pop()
         path = None if prefix is None else prefix + field.name
         if path is not None:
-            if path in found:
-                twice.add(path)
-            found[path] = number, field.type
+            yield path, number, field.type
         number += 1
         below = f"{path}." if path is not None and isinstance(field.type, at.Struct) else None
         left += [(child, below) for child in reversed(getattr(field.type, "children", ()))]
-    return {path: place for path, place in found.items() if path not in twice}
 
 
 def plain_type(type_: at.DataType) -> at.DataType | None:

@@ -25,7 +25,7 @@ from arrowipc.read.framing cimport (
 )
 from arrowipc.read.validate cimport check_columns, check_extents, index_range, place_of, validate
 
-from arrowipc.arguments import metadata_of
+from arrowipc.arguments import metadata_of, without_descriptions
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError, UsageError
 
 # Arrow 0.17 announced compression in Message.custom_metadata, before RecordBatch.compression existed.
@@ -164,7 +164,8 @@ cdef class Decoder:
         cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
         self.fill(out, &message.header, message, body, body_owner, self.plan, dictionaries)
         if fb_field(&message.root, Message_custom_metadata, 4):
-            out.metadata_pairs = read_pairs(&message.root, Message_custom_metadata)
+            # Whatever is done with the batch, nothing goes along that may describe other rows then.
+            out.metadata_pairs = without_descriptions(read_pairs(&message.root, Message_custom_metadata))
         self.num_record_batches += 1
         return out
 
@@ -952,6 +953,13 @@ cdef class BlockDecoder:
     def schema(self):
         """arrowipc.Schema: of the batches, after projection."""
         return plan_schema(self.decoder.plan)
+
+    @property
+    def stored_schema(self):
+        """arrowipc.Schema: of the messages, before projection."""
+        cdef Plan plan = self.decoder.plan
+        return plan_schema(read_plan(plan.metadata, plan.metadata_size, plan.schema_table, &self.limits,
+                                     plan.metadata_owner, True))
 
     @property
     def version(self):

@@ -10,14 +10,18 @@ Its first item has no column and the rows of the batch, ``ARROW:row_count:exact`
 column, by its number in depth-first order. A list without items says that nothing is known. Beside Arrow's keys,
 ``arrowipc:has_nan`` is what `ColumnStatistics.has_nan` says, and approximate bounds are bounds for sure. The
 metadata of the stream's schema has JSON under ``arrowipc:statistics``: ``columns`` names the columns by dotted
-path, ``last_block`` is the file's last batch as the footer stores it, in hexadecimal digits: if it is another
-one, the entry came from another file and is not used. Nothing proves what statistics say: readers that believe
+path, ``last_block`` is the file's last batch as the footer stores it, in hexadecimal digits: if either is not that of
+the file, the entry came from another file and is not used. Nothing proves what statistics say: readers that believe
 false ones skip batches.
+
+An entry is metadata: it has at most ``Limits.metadata_bytes`` bytes, unpacked, as many lists as the file has batches,
+and no more items than that for each column.
 """
 
 from __future__ import annotations
 
 import json
+import operator
 import struct
 import sys
 from collections.abc import Iterable
@@ -30,11 +34,15 @@ from arrowipc.columns.statistics import (
     STATISTICS_KEY,
     VERSION,
     ColumnStatistics,
-    batch_statistics,
+    mark_of,
+    names_of,
     plain_type,
+    schema_paths,
+    statistics_in,
     stored_type,
 )
-from arrowipc.errors import ArrowIpcError, FormatError, UsageError
+from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError, UsageError
+from arrowipc.limits import Limits
 from arrowipc.read.decoders import StreamDecoder
 
 if TYPE_CHECKING:
@@ -42,8 +50,8 @@ if TYPE_CHECKING:
 
 __all__ = ["decode_entry", "file_statistics"]
 
-#: A writer leaves out what would be larger.
-MOST_BYTES = 32 << 20
+#: Arrow's statistics schema has 20 of them.
+MOST_NAMES = 1 << 8
 
 
 def file_statistics(
@@ -57,17 +65,20 @@ def file_statistics(
     columns : names, optional
         By dotted path; default: all.
     batches : iterable of int, optional
-        Which batches; default: all.
+        Which batches; negative ones count from the end. Default: all.
 
     Returns
     -------
     list of (dict of str to ColumnStatistics, or None)
-        One per batch, as `batch_statistics` returns it. Nothing guarantees that they are true.
+        One per batch, by dotted path. None: it has none, or those of another batch, which a tool copied: of other
+        columns, of another number of rows, or of another file. Nothing guarantees that the others are true.
 
     Raises
     ------
     UsageError
-        It is no reader of a file.
+        It is no reader of a file, or an argument is not of the form above.
+    IndexError
+        The file has fewer batches.
 
     Examples
     --------
@@ -79,26 +90,39 @@ def file_statistics(
     ...     [(found["id"].min, found["id"].max) for found in ipc.file_statistics(reader)]
     [(0, 9), (10, 19)]
     """
-    count = getattr(reader, "num_record_batches", None)
-    if count is None:
+    if not hasattr(reader, "_described"):
         raise UsageError(f"file_statistics: expected a reader of a file, found {type(reader).__name__}")
-    numbers = range(count) if batches is None else list(batches)
-    wanted = None if columns is None else set(columns)
-    # What is left of a torn file has batches only.
-    pairs = reader.metadata.pairs if hasattr(reader, "metadata") else ()
-    texts = [value for key, value in pairs if key == STATISTICS_KEY]
+    count = reader.num_record_batches
+    numbers = range(count) if batches is None else _numbers(reader, batches)
+    wanted = None if columns is None else set(names_of(columns))
+    try:
+        schema = reader._decoder.stored_schema
+    except UnsupportedError:
+        return [None for _ in numbers]  # it has a column that we do not write: no writer of ours computed statistics
+    texts = [value for key, value in reader.metadata.pairs if key == STATISTICS_KEY]
     if len(texts) == 1 and count:
-        found = decode_entry(texts[0], count, struct.pack("<qi4xq", *reader.blocks[-1]), wanted, numbers)
+        block = struct.pack("<qi4xq", *reader._decoder.block(count - 1))
+        paths = {number: path for path, (number, _) in schema_paths(schema).items()}
+        found = decode_entry(texts[0], count, block, paths, wanted, numbers, reader._limits)
         if found is not None:
             return found
-    if hasattr(reader, "_expect"):
-        reader._expect(numbers)
-    return [_of_batch(reader, number, wanted) for number in numbers]
+    reader._expect(numbers)
+    mark = mark_of(schema)
+    return [_of_batch(reader, number, mark, wanted) for number in numbers]
 
 
-def _of_batch(reader: Any, number: int, wanted: set[str] | None) -> dict[str, ColumnStatistics] | None:
+def _numbers(reader: Any, batches: Iterable[int]) -> list[int]:
     try:
-        found = batch_statistics(reader.get_batch_metadata(number))
+        given = [operator.index(number) for number in batches]
+    except TypeError as error:
+        raise UsageError(f"file_statistics(batches=): expected numbers of batches: {error}") from None
+    return [reader._index(number) for number in given]
+
+
+def _of_batch(reader: Any, number: int, mark: int, wanted: set[str] | None) -> dict[str, ColumnStatistics] | None:
+    try:
+        metadata, rows = reader._described(number)
+        found = statistics_in(metadata, mark, rows)
     except FormatError:
         return None  # it is reported when it is read
     if found is None or wanted is None:
@@ -107,34 +131,53 @@ def _of_batch(reader: Any, number: int, wanted: set[str] | None) -> dict[str, Co
 
 
 def decode_entry(
-    text: bytes, count: int, last_block: bytes, wanted: set[str] | None = None, numbers: Iterable[int] | None = None
+    text: bytes,
+    count: int,
+    last_block: bytes,
+    paths: dict[int, str],
+    wanted: set[str] | None = None,
+    numbers: Iterable[int] | None = None,
+    limits: Limits | None = None,
 ) -> list[dict[str, ColumnStatistics] | None] | None:
-    """The statistics of batches from a footer's entry; None: it is not of this form, or that of another file."""
+    """The statistics of batches from a footer's entry; None: it is not of this form, or that of another file.
+
+    `count`, `last_block` and `paths`, the columns by their numbers, are those of the file that the entry is in.
+    """
     from binascii import a2b_base64
     from zlib import decompressobj, error
 
+    limits = limits or Limits()
+    most = max(limits.metadata_bytes, 1)
     try:
         opened = decompressobj()
-        data = opened.decompress(a2b_base64(text, strict_mode=True), MOST_BYTES)
+        data = opened.decompress(a2b_base64(text, strict_mode=True), most)
         if not opened.eof or opened.unused_data:
             return None
-        decoder = StreamDecoder()
+        fewer = {name: min(getattr(limits, name), most) for name in ("decompressed_bytes", "dictionary_bytes")}
+        decoder = StreamDecoder(limits=limits.__replace__(**fewer, overlap_bytes=0))
         decoder.feed(data, True)
         batch = decoder.next_batch()
         if batch is None or len(batch) != count or decoder.schema is None:
             return None
         document = json.loads(decoder.schema.metadata[STATISTICS_KEY])
-        if document["v"] != VERSION or bytes.fromhex(document["last_block"]) != last_block:
+        if (
+            document["v"] != VERSION
+            or bytes.fromhex(document["last_block"]) != last_block
+            or document["columns"] != {str(number): path for number, path in paths.items()}
+        ):
             return None
-        paths = {int(number): path for number, path in document["columns"].items() if type(path) is str}
         kept = {number: path for number, path in paths.items() if wanted is None or path in wanted}
-        return collect_listed(range(count) if numbers is None else numbers, kept, ColumnStatistics, *_lists(batch))
+        lists = _lists(batch, count * (1 + len(paths)))
+        return collect_listed(range(count) if numbers is None else numbers, kept, ColumnStatistics, *lists)
     except (ArrowIpcError, ValueError, KeyError, TypeError, AttributeError, RecursionError, error):
         return None
 
 
-def _lists(batch: RecordBatch) -> tuple[Any, ...]:
-    """The columns of the statistics, flat, as `collect_listed` takes them; what they say of each other is proven."""
+def _lists(batch: RecordBatch, most_items: int) -> tuple[Any, ...]:
+    """The columns of the statistics, flat, as `collect_listed` takes them; what they say of each other is proven.
+
+    No column may have more values than something refers to: some types have values without bytes.
+    """
     outer = batch.column(0)
     (item,) = outer.children
     column, statistics = item.children
@@ -148,10 +191,13 @@ def _lists(batch: RecordBatch) -> tuple[Any, ...]:
         and isinstance(maps, at.Map)
         and isinstance(unions, at.Union)
         and unions.mode == "dense"
-        and isinstance(key.type, at.Dictionary)
-        and key.type.index_type == at.Int(32, True)
+        and key.type == at.Dictionary(at.Int(32, True), at.Utf8())
         and key.dictionary is not None
         and nulls == 0
+        and len(item) <= most_items
+        and len(entries) <= len(item) * len(KEYS)
+        and sum(map(len, union.children)) <= len(entries)
+        and len(key.dictionary) <= MOST_NAMES
     ):
         raise ValueError("not of the statistics schema")
     names = key.dictionary.to_pylist()
@@ -160,20 +206,20 @@ def _lists(batch: RecordBatch) -> tuple[Any, ...]:
     for code, child in zip(unions.type_codes, union.children, strict=True):
         values[code] = _values(child)
     return (
-        _integers(outer)[: len(outer) + 1],
+        _integers(outer, len(outer) + 1),
         column.to_pylist(),
-        _integers(statistics),
-        _integers(key),
+        _integers(statistics, len(statistics) + 1),
+        _integers(key, len(key)),
         places,
         bytes(union.buffers()[0] or b""),
-        _integers(union),
+        _integers(union, len(union)),
         values,
     )
 
 
-def _integers(array: Array) -> list[int]:
+def _integers(array: Array, count: int) -> list[int]:
     """The second buffer: offsets or indices."""
-    return memoryview(array.buffers()[1] or b"").cast("B").cast("i").tolist()
+    return memoryview(array.buffers()[1] or b"").cast("B")[: 4 * count].cast("i").tolist()
 
 
 def _values(child: Array) -> list[Any]:

@@ -44,7 +44,7 @@ from arrowipc.read.decompress cimport normalise
 from arrowipc.read.validate cimport validate
 from arrowipc.values.converters cimport IS_NULL, STORED, Converter, is_numpy, item, whole
 
-from arrowipc.arguments import described, metadata_of, repeated
+from arrowipc.arguments import described, metadata_of, repeated, without_descriptions
 from arrowipc.errors import UsageError
 
 
@@ -1068,7 +1068,7 @@ def from_buffers(schema, length, nodes, buffers, variadic, dictionaries, custom_
     if proof:
         validate_whole(out, proof)
     if custom_metadata:
-        out.metadata_pairs = metadata_of(custom_metadata).pairs
+        out.metadata_pairs = without_descriptions(metadata_of(custom_metadata).pairs)
     return out
 
 

@@ -31,7 +31,7 @@ from arrowipc.read.framing cimport Message, new_message
 from arrowipc.write.batch_encoder cimport Compressor, Encoder
 from arrowipc.write.dictionary_writer cimport Emission, WrittenDictionaries
 
-from arrowipc.arguments import metadata_of
+from arrowipc.arguments import metadata_of, without_descriptions
 from arrowipc.errors import UnsupportedError, UsageError
 from arrowipc.metadata.schema_writer import encapsulate, footer_table, number_from_zero, schema_metadata
 
@@ -758,8 +758,8 @@ cdef class BatchWriter:
         self.set_plan(schema)
         if self.file_metadata or self.encoder.legacy or self.encoder.version == MetadataVersion_V4:
             # Files repeat their metadata in the Schema message, where it survives the loss of the footer.
-            message = encapsulate(schema_metadata(schema, version_name(self.encoder), own_metadata(self)), 8,
-                                  self.encoder.legacy)
+            metadata = without_descriptions(self.file_metadata)
+            message = encapsulate(schema_metadata(schema, version_name(self.encoder), metadata), 8, self.encoder.legacy)
         else:
             message = schema.serialize()
         self.occupy()
@@ -835,7 +835,8 @@ cdef class BatchWriter:
         batch : RecordBatch, or an object with ``__arrow_c_array__`` or ``__arrow_c_stream__``
             Of the writer's schema; metadata may differ. A slice writes only its rows.
         custom_metadata : mapping or pairs of str or bytes, optional
-            Goes into the message. Default: what the batch brought along.
+            Goes into the message. Default: what the batch brought along. Keys that begin with ``arrowipc:`` are left
+            out: what they describe is known to the writer alone.
 
         Raises
         ------
@@ -848,15 +849,12 @@ cdef class BatchWriter:
             The sink failed: the writer cannot go on.
         """
         cdef RecordBatch own = as_batch(batch)
-        cdef tuple pairs = own.metadata_pairs if custom_metadata is None else metadata_of(custom_metadata).pairs
+        cdef tuple pairs = own.metadata_pairs
+        if custom_metadata is not None:
+            pairs = without_descriptions(metadata_of(custom_metadata).pairs)
         self.check_usable()
         if own.plan is not self.accepted:
             self.accept(own)
-        if pairs and own.d.length < self.coalesce_rows:
-            # Statistics are no reason to stay alone: those of several batches together are other ones.
-            from arrowipc.columns.statistics import without_statistics
-
-            pairs = without_statistics(pairs)
         if own.d.length < self.coalesce_rows and not pairs:
             self.pending.append(own)
             self.pending_rows += own.d.length
@@ -1098,7 +1096,7 @@ cdef class BatchWriter:
                 self.put_dictionaries(self.dictionaries.at_close())
             end = bytes(4) if self.encoder.legacy else b"\xff\xff\xff\xff" + bytes(4)
             if self.is_file:
-                metadata = own_metadata(self)
+                metadata = without_descriptions(self.file_metadata)
                 if self.annotate is not None and self.annotate.file is not None and self.batch_blocks:
                     metadata += self.annotate.file.entry(bytes(self.batch_blocks[len(self.batch_blocks) - 24:]))
                 self.put_footer(end, metadata)
@@ -1136,14 +1134,6 @@ cdef class BatchWriter:
         """tuple of int: messages, record batches, dictionary batches, deltas, replaced dictionaries, bytes."""
         return (self.num_messages, self.num_record_batches, self.num_dictionary_batches, self.num_dictionary_deltas,
                 self.num_replaced_dictionaries, self.raw_bytes, self.stored_bytes)
-
-
-cdef tuple own_metadata(BatchWriter writer):
-    """The metadata of a file, without the statistics of another one that it may come from."""
-    if not writer.file_metadata:
-        return ()
-    from arrowipc.columns.statistics import without_statistics
-    return without_statistics(writer.file_metadata)
 
 
 cdef str version_name(Encoder encoder):

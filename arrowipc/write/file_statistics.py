@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["FileStatistics"]
 
 ROWS, NULLS, LOW, LOW_NEAR, HIGH, HIGH_NEAR, NAN = range(len(KEYS))
-#: More text than this would crowd the footer, whose size readers limit.
+#: More text than this would crowd the footer; readers refuse an entry of more than twice as many bytes, unpacked.
 MOST_BYTES = 8 << 20
 
 
@@ -105,7 +105,7 @@ class FileStatistics:
         writer.write_batch(batch)
         writer.close()
         text = b2a_base64(compress(sink, 1), newline=False)
-        return ((STATISTICS_KEY, text),) if len(text) <= MOST_BYTES else ()
+        return ((STATISTICS_KEY, text),) if len(text) <= MOST_BYTES and len(sink) <= 2 * MOST_BYTES else ()
 
     def _batch(self, last_block: bytes) -> RecordBatch:
         union = at.dense_union([at.field(str(type_), type_) for type_ in self._types])

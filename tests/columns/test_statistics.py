@@ -6,7 +6,9 @@ import base64
 import io
 import json
 import math
+import pickle
 import random
+import zlib
 from collections.abc import Iterator
 from decimal import Context
 from typing import Any
@@ -23,11 +25,21 @@ from hypothesis import given, strategies as st
 import arrowipc as ipc
 from arrowipc import ColumnStatistics, FormatError, UsageError
 from arrowipc.columns.column_statistics import LONGEST, next_bytes, next_text
-from arrowipc.columns.statistics import STATISTICS_KEY, compute_statistics, encode_statistics
+from arrowipc.columns.statistics import STATISTICS_KEY, compute_statistics, encode_statistics, mark_of, statistics_in
+from arrowipc.types import field, int64, struct
 
+NO_COLUMNS = ipc.Schema([])
 KINDS = {**CASES, **{f"column {name}": column.array for name, column in COLUMNS.items()}}
 EXACT = Context(prec=90)
 PRESENT = object()  # a value that has no order
+
+
+def encoded_of(found: dict[str, ColumnStatistics], rows: int, schema: ipc.Schema = NO_COLUMNS) -> bytes:
+    return encode_statistics([(path, *each[1:]) for path, each in found.items()], rows, mark_of(schema))
+
+
+def decoded_of(data: bytes, rows: int, schema: ipc.Schema = NO_COLUMNS) -> dict[str, ColumnStatistics] | None:
+    return statistics_in(ipc.KeyValueMetadata({STATISTICS_KEY: data}), mark_of(schema), rows)
 
 
 # -- what is expected, the slow way --------------------------------------------------------------------------
@@ -407,8 +419,8 @@ def survive(data: bytes, level: str) -> None:
             except FormatError:
                 assert level == "none"
                 continue
-            encoded = encode_statistics(found, part.num_rows)
-            assert ipc.batch_statistics([(STATISTICS_KEY, encoded)]) == found
+            encoded = encoded_of(found, part.num_rows, part.schema)
+            assert decoded_of(encoded, part.num_rows, part.schema) == found
 
 
 @given(randoms.batches(most_rows=12, most_batches=2), st.integers(0, 2**32), st.sampled_from(drive.LEVELS))
@@ -457,9 +469,9 @@ def columns(draw: Any) -> ColumnStatistics:
 @given(st.dictionaries(st.text(max_size=8), columns(), max_size=4), st.integers(0, 2**40))
 def test_what_is_encoded_is_decoded(found, rows):
     found = {path: each._replace(rows=rows, null_count=None) for path, each in found.items()}
-    data = encode_statistics(found, rows)
-    assert ipc.batch_statistics({STATISTICS_KEY: data}) == found
-    assert encode_statistics(ipc.batch_statistics({STATISTICS_KEY: data}), rows) == data
+    data = encoded_of(found, rows)
+    assert decoded_of(data, rows) == found
+    assert encoded_of(decoded_of(data, rows), rows) == data
     json.loads(data.decode(), parse_constant=pytest.fail)
 
 
@@ -473,9 +485,11 @@ def test_the_form_is_the_documented_one():
         "flag": ColumnStatistics(3, 0, False, True),
         "list": ColumnStatistics(3, 2, None, None),
     }
-    assert json.loads(encode_statistics(found, 3)) == {
+    schema = ipc.Schema([field("small", int64()), field("place", struct([field("é", int64())]))])
+    assert json.loads(encoded_of(found, 3, schema)) == {
         "v": 1,
         "rows": 3,
+        "names": zlib.crc32("small\0place\0place.é".encode()),
         "columns": {
             "small": {"nulls": 0, "kind": "int", "min": -(2**53), "max": 2**53},
             "large": {"nulls": 1, "kind": "int", "min": "-9007199254740993", "max": "18446744073709551616"},
@@ -491,13 +505,12 @@ def test_the_form_is_the_documented_one():
             "list": {"nulls": 2},
         },
     }
-    with pytest.raises(UsageError, match="a bound is"):
-        encode_statistics({"x": ColumnStatistics(1, 0, object(), None)}, 1)  # type: ignore[arg-type]
 
 
 def decoded(document: Any) -> Any:
-    data = document if isinstance(document, bytes) else json.dumps(document).encode()
-    return ipc.batch_statistics([(STATISTICS_KEY, data)])
+    if isinstance(document, dict):
+        document = {"names": mark_of(NO_COLUMNS), **document}
+    return decoded_of(document if isinstance(document, bytes) else json.dumps(document).encode(), 3)
 
 
 @pytest.mark.parametrize(
@@ -514,13 +527,14 @@ def decoded(document: Any) -> Any:
         1,
         "x",
         {},
-        {"v": 2, "rows": 1, "columns": {}},
-        {"v": True, "rows": 1, "columns": {}},
+        {"v": 2, "rows": 3, "columns": {}},
+        {"v": True, "rows": 3, "columns": {}},
         {"v": 1, "columns": {}},
         {"v": 1, "rows": -1, "columns": {}},
-        {"v": 1, "rows": 1.0, "columns": {}},
-        {"v": 1, "rows": 1, "columns": []},
-        {"v": 1, "rows": 2**63, "columns": {}},
+        {"v": 1, "rows": 3.0, "columns": {}},
+        {"v": 1, "rows": 3, "columns": []},
+        {"v": 1, "rows": 4, "columns": {}},
+        {"v": 1, "rows": 3, "names": 7, "columns": {}},
     ],
 )
 def test_foreign_documents_are_no_statistics(document):
@@ -575,8 +589,10 @@ def test_columns_that_make_no_sense_are_left_out(entry):
 def test_what_is_unknown_is_passed_over():
     document = {"v": 1, "rows": 3, "more": [], "columns": {"x": {"nulls": 1, "distinct": 7}}}
     assert decoded(document) == {"x": ColumnStatistics(3, 1, None, None)}
-    assert ipc.batch_statistics([]) is None
-    assert ipc.batch_statistics([(STATISTICS_KEY, b"{}")] * 2) is None
+    good = STATISTICS_KEY, json.dumps({**document, "names": mark_of(NO_COLUMNS)}).encode()
+    for count in range(3):
+        found = statistics_in(ipc.KeyValueMetadata([good] * count), mark_of(NO_COLUMNS), 3)
+        assert (found is not None) is (count == 1)
 
 
 @given(st.binary(max_size=60))
@@ -587,7 +603,8 @@ def test_any_bytes_are_statistics_or_none(data):
 @given(st.integers(0, 2**32))
 def test_mutated_statistics_are_read_or_left_out(seed):
     chance = random.Random(seed)
-    data = encode_statistics(compute_statistics(ipc.RecordBatch.from_arrow(everything())), 3)
+    batch = ipc.RecordBatch.from_arrow(everything())
+    data = encoded_of(compute_statistics(batch), 3, batch.schema)
     for _ in range(20):
         found = decoded(mutated(data, chance))
         assert found is None or all(isinstance(each, ColumnStatistics) for each in found.values())
@@ -606,9 +623,10 @@ def write(new: Any, *data: Any, schema: Any = None, **options: Any) -> bytes:
     return bytes(sink)
 
 
-def statistics_of(data: bytes, opener: Any = ipc.open) -> list[dict[str, ColumnStatistics] | None]:
-    with opener(data) as reader:
-        return [ipc.batch_statistics(batch) for batch in reader]
+def statistics_of(data: bytes) -> list[dict[str, ColumnStatistics] | None]:
+    with ipc.open(data, index=True) as reader:
+        mark, rows = mark_of(reader.schema), reader.batch_lengths()
+        return [statistics_in(reader.get_batch_metadata(i), mark, rows[i]) for i in range(len(reader))]
 
 
 @pytest.mark.parametrize("new", [ipc.new_file, ipc.new_stream])
@@ -641,6 +659,7 @@ def test_pyarrow_reads_the_batches_and_sees_the_metadata():
     assert theirs.equals(NUMBERS)
     assert metadata[b"mine"] == b"kept"
     document = json.loads(metadata[STATISTICS_KEY])
+    assert document.pop("names") == zlib.crc32(b"n\0t")
     assert document == {"v": 1, "rows": 10, "columns": {"n": {"nulls": 0, "kind": "int", "min": 0, "max": 9}}}
 
 
@@ -661,17 +680,48 @@ def test_joined_batches_have_statistics_of_their_own():
         data = write(ipc.new_file, ipc.open_file(first), coalesce_rows=4, **options)
         (batch,) = ipc.open_file(data)
         assert batch.num_rows == 4
-        found = ipc.batch_statistics(batch)
-        assert found == (compute_statistics(batch) if options else None)
+        assert statistics_of(data) == [compute_statistics(batch) if options else None]
 
 
-def test_statistics_that_a_batch_brings_are_replaced():
-    first = write(ipc.new_stream, NUMBERS, statistics=True)
-    (batch,) = ipc.open_stream(first)
+def test_a_batch_that_was_read_brings_no_statistics():
     sink = bytearray()
-    with ipc.new_stream(sink, batch.schema, statistics=["n"]) as writer:
-        writer.write_batch(batch.slice(8))
+    with ipc.new_stream(sink, statistics=True) as writer:
+        writer.write_batch(ipc.RecordBatch.from_arrow(NUMBERS), custom_metadata={"mine": "kept"})
+    (batch,) = ipc.open_stream(sink)
+    swapped = batch.rename({"n": "t", "t": "n"})
+    for each in (batch, swapped, batch.slice(8), pickle.loads(pickle.dumps(batch))):
+        assert each.custom_metadata == {b"mine": b"kept"}
+        assert statistics_of(write(ipc.new_stream, each)) == [None]
+        assert STATISTICS_KEY not in each.serialize()
+
+
+def test_no_writer_takes_statistics_from_its_caller():
+    first = write(ipc.new_file, NUMBERS, statistics=True)
+    with ipc.open_file(first) as reader:
+        batch, given = reader[0], reader.get_batch_metadata(0)
+    sink = bytearray()
+    with ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch.slice(8), custom_metadata=given)
+    assert statistics_of(bytes(sink)) == [None]
+    with ipc.new_stream(sink := bytearray(), batch.schema, statistics=["n"]) as writer:
+        writer.write_batch(batch.slice(8), custom_metadata=given)
     assert statistics_of(bytes(sink)) == [{"n": ColumnStatistics(2, 0, 8, 9)}]
+    nodes, buffers = [(10, 0)], batch["n"].buffers()
+    made = ipc.RecordBatch.from_buffers(batch.select("n").schema, 10, nodes, buffers, custom_metadata=given)
+    assert made.custom_metadata == {}
+
+
+def test_statistics_of_other_rows_or_names_are_not_believed():
+    with ipc.open_file(write(ipc.new_file, NUMBERS, statistics=True)) as reader:
+        given, schema = reader.get_batch_metadata(0), reader.schema
+    assert statistics_in(given, mark_of(schema), 10) == compute_statistics(ipc.RecordBatch.from_arrow(NUMBERS))
+    assert statistics_in(given, mark_of(schema), 9) is None
+    n, t = schema
+    for fields in ([t, n], [n], [n, t, n], [field("t", n.type), field("n", t.type)], [field("n\0t", n.type), t]):
+        assert statistics_in(given, mark_of(ipc.Schema(fields)), 10) is None
+    unmarked = json.loads(given[STATISTICS_KEY])
+    del unmarked["names"]
+    assert decoded_of(json.dumps(unmarked).encode(), 10, schema) is None
 
 
 def test_copied_batches_get_statistics_too():
@@ -735,7 +785,7 @@ def test_metadata_of_a_batch_without_its_body(how, tmp_path):
         if how == "object":
             bodies = [(offset + head, offset + head + body) for offset, head, body in reader.blocks]
             assert not [read for read in source.ranges for body in bodies if read[0] < body[1] and body[0] < read[1]]
-        assert pairs[:2] == [batch.custom_metadata for batch in reader]
+        assert [json.loads(each[STATISTICS_KEY])["rows"] for each in pairs] == [10, 3, 3]
         assert pairs[1] == pairs[2]
         with pytest.raises(IndexError):
             reader.get_batch_metadata(2)

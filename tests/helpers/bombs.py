@@ -286,7 +286,7 @@ def tensor_columns() -> Bomb:
 
 @bomb
 def statistics_as_JSON() -> Bomb:
-    """What batches say about themselves, which `batch_statistics` reads."""
+    """What batches say about themselves, which `file_statistics` reads."""
     from arrowipc.columns import statistics
 
     key = next(v for k, v in vars(statistics).items() if k.isupper() and isinstance(v, bytes))
@@ -302,6 +302,48 @@ def statistics_as_JSON() -> Bomb:
         rows = forge.message(batch(1, [(1, 0)], [b"", i8(1)]), metadata=[(key, text)])
         forms[f"stream {name}"] = forge.stream(schema(field("x", INT8)), rows)
     return forms
+
+
+def _footer_entry(child: Table, node: tuple[int, int], data: list[bytes], codec: int | None = None) -> bytes:
+    """A file whose footer has statistics in one value of a union whose only child is `child`."""
+    import base64
+    import json
+    import zlib
+
+    from arrowipc.columns.statistics import STATISTICS_KEY
+
+    rows = batch(1, [(1, 0)], [b"", i8(1)])
+    plain = schema(field("x", INT8))
+    start = 8 + len(forge.message(plain))
+    block = struct.pack("<qi4xq", start, forge.message(rows).meta_length, len(rows.body))
+    document = {"v": 1, "last_block": block.hex(), "columns": {"0": "x"}}
+    key = field("key", UTF8, dictionary=encoding(0), nullable=False)
+    union = field("value", Table("Union", mode=1, typeIds=[0]), field("child", child))
+    statistics = field("statistics", MAP, field("entries", STRUCT, key, union, nullable=False), nullable=False)
+    lists = field("statistics", LIST, field("item", STRUCT, field("column", INT32), statistics))
+    inner = schema(lists, metadata=[(STATISTICS_KEY, json.dumps(document))])
+    name = b"ARROW:row_count:exact"
+    nodes = [(1, 0), (1, 0), (1, 1), (1, 0), (1, 0), (1, 0), (1, 0), node]
+    buffers = [b"", i32(0, 1), b"", i8(0), i32(0), b"", i32(0, 1), b"", b"", i32(0), i8(0), i32(0)]
+    if codec is not None:
+        buffers = [each and i64(-1) + each for each in buffers]
+    names = dictionary(0, batch(1, [(1, 0)], [b"", i32(0, len(name)), name]))
+    entry = forge.stream(inner, names, batch(1, nodes, [*buffers, *data], codec=codec))
+    text = base64.b64encode(zlib.compress(entry, 1))
+    return forge.file(plain, rows, metadata=[(STATISTICS_KEY, text)])
+
+
+@bomb
+def statistics_in_a_footer() -> Bomb:
+    """What a footer says about batches, which `file_statistics` reads: values that nothing refers to."""
+    bits = Table("Bool")
+    return {
+        "file": _footer_entry(INT64, (1, 0), [b"", i64(1)]),
+        "file without buffers": _footer_entry(STRUCT, (128 * MIB, 0), [b""]),
+        "file of bits": _footer_entry(bits, (8 * 12 * MIB, 0), [b"", bytes(12 * MIB)]),
+        "file unpacked": _footer_entry(INT64, (3 * MIB, 0), [b"", bytes(24 * MIB)]),
+        "file compressed": _footer_entry(bits, (8 * 12 * MIB, 0), [b"", packed(bytes(12 * MIB))], codec=ZSTD),
+    }
 
 
 # -- rows ----------------------------------------------------------------------------------------------------

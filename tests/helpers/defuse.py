@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any
 
 import arrowipc as ipc
+from arrowipc.columns.statistics import mark_of, statistics_in
 from helpers import bombs, memory
 
 LEVELS = ("none", "full", "strict")
@@ -71,9 +72,19 @@ def pushed(data: bytes, **options: Any) -> list[Any]:
     return last(batches())
 
 
+#: Of the columns that statistics of bombs are about.
+MARK = mark_of(ipc.Schema([ipc.types.field("x", ipc.types.int8())]))
+
+
 def messages(data: bytes, validate: str, limits: Any) -> list[Any]:
     for message in ipc.MessageReader(data, limits=limits):
-        repr(message), message.custom_metadata, message.kind
+        repr(message), statistics_in(message.custom_metadata, MARK, 1), message.kind
+    return []
+
+
+def described(data: bytes, **options: Any) -> list[Any]:
+    with ipc.open_file(data, **options) as reader:
+        ipc.file_statistics(reader)
     return []
 
 
@@ -119,6 +130,7 @@ READERS: dict[str, dict[str, Callable[..., list[Any]]]] = {
     "file": {
         "open_file": opened(ipc.open_file),
         "open_file of an object": opened(ipc.open_file, io.BytesIO),
+        "file_statistics": described,
         "recover": opened(ipc.recover),
     },
     "cells": {
@@ -174,7 +186,6 @@ USES: dict[str, Callable[[Any, Any], Any]] = {
     "repr": lambda batch, other: repr(batch),
     "html": lambda batch, other: batch._repr_html_(),
     "schema": lambda batch, other: (repr(batch.schema), batch.schema.serialize(), batch.nbytes),
-    "statistics of the writer": lambda batch, other: ipc.batch_statistics(batch),
     "equality": lambda batch, other: batch.equals(other),
     "to_pylist": lambda batch, other: batch.to_pylist(),
     "to_pydict": lambda batch, other: batch.to_pydict(),

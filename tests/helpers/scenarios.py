@@ -18,7 +18,7 @@ import pyarrow as pa
 
 import arrowipc as ipc
 from arrowipc.columns import truncate
-from arrowipc.columns.statistics import batch_statistics
+from arrowipc.columns.statistics import mark_of, statistics_in
 from arrowipc.dissociated.memory.address_pairs import Lease, Pairs, write_pairs
 from arrowipc.dissociated.served import messages_of
 from arrowipc.read.framing import message_of
@@ -572,8 +572,9 @@ def rows_repeated() -> Operation:
 @scenario
 def bounds() -> Operation:
     batch = ours()
-    data = rewrite.written("stream", batch.schema, [batch], statistics=True)
-    return lambda: (ipc.compute_statistics(batch), batch_statistics(next(iter(ipc.open_stream(data)))))
+    with ipc.open_file(rewrite.written("file", batch.schema, [batch], statistics=True)) as reader:
+        metadata, schema = reader.get_batch_metadata(0), reader.schema
+    return lambda: (ipc.compute_statistics(batch), statistics_in(metadata, mark_of(schema), len(batch)))
 
 
 @scenario

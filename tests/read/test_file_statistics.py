@@ -10,6 +10,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import mutate
@@ -42,7 +43,8 @@ def entry_of(source: Any) -> bytes | None:
 
 def by_batch(source: Any) -> list[Any]:
     with ipc.open_file(source) as reader:
-        return [ipc.batch_statistics(reader.get_batch_metadata(i)) for i in range(reader.num_record_batches)]
+        mark, rows = statistics.mark_of(reader.schema), reader.batch_lengths()
+        return [statistics.statistics_in(reader.get_batch_metadata(i), mark, rows[i]) for i in range(len(reader))]
 
 
 def told(source: Any, **options: Any) -> list[Any]:
@@ -217,11 +219,37 @@ def test_projection_does_not_change_what_is_told():
     assert {path: each.max for path, each in found.items()} == {"a": 1, "b": None, "b.c": 2}
 
 
+def test_projection_of_a_stream_does_not_change_what_is_told():
+    with ipc.new_stream(sink := bytearray(), statistics=True) as writer:
+        writer.write({"a": [1], "b": [{"c": 2}]})
+    with ipc.open(sink, index=True, columns=["b"]) as reader:
+        (found,) = ipc.file_statistics(reader)
+    assert {path: each.max for path, each in found.items()} == {"a": 1, "b": None, "b.c": 2}
+
+
 def test_a_file_of_pyarrow_or_polars_has_none(tmp_path: Path):
     import polars as pl
 
     pl.DataFrame({"x": [1, 2, 3]}).write_ipc(tmp_path / "x.arrow")
     assert told(tmp_path / "x.arrow") == [None]
+
+
+def test_columns_that_nobody_can_read_are_no_reason_not_to_filter(tmp_path: Path):
+    import polars as pl
+
+    frame = pl.DataFrame({"x": [1, 2, 3], "wide": pl.Series([1, 2, 3], dtype=pl.Int128)})
+    frame.write_ipc(tmp_path / "x.arrow")
+    with ipc.open_file(tmp_path / "x.arrow", columns=["x"]) as reader:
+        assert ipc.file_statistics(reader) == [None]
+
+
+def test_messages_of_a_closed_reader_are_not_read():
+    with ipc.new_stream(sink := bytearray(), statistics=True) as writer:
+        writer.write({"x": [1]})
+    with ipc.open(sink, index=True) as reader:
+        pass
+    with pytest.raises(UsageError, match="closed"):
+        ipc.file_statistics(reader)
 
 
 def test_very_many_are_left_to_the_batches(monkeypatch):
@@ -243,6 +271,26 @@ def test_types_that_do_not_fit_the_union_lack_bounds():
     assert found["c139"] == (1, 0, None, None, True, True, None)
 
 
+def test_batches_are_chosen_by_number():
+    batches = [{"x": [i]} for i in (1, 2, 3)]
+    with ipc.new_stream(stream := bytearray(), statistics=True) as writer:
+        writer.write(batches)
+    for data in (file_of(*batches), stream):
+        with ipc.open(data, index=True) as reader:
+            found = ipc.file_statistics(reader)
+            assert ipc.file_statistics(reader, batches=[-1, 0, np.int8(1), -3]) == [found[i] for i in (2, 0, 1, 0)]
+            assert ipc.file_statistics(reader, batches=(i for i in (2, 2))) == [found[2]] * 2
+            for missing in (3, -4, 2**70):
+                with pytest.raises(IndexError, match="out of range"):
+                    ipc.file_statistics(reader, batches=[missing])
+            for wrong in ([1.5], ["0"], [None], 1, [0, [1]]):
+                with pytest.raises(UsageError, match=r"file_statistics\(batches=\): expected numbers of batches"):
+                    ipc.file_statistics(reader, batches=wrong)
+            for wrong in ("x", 1):
+                with pytest.raises(UsageError, match="names of columns"):
+                    ipc.file_statistics(reader, columns=wrong)
+
+
 def test_thousands_of_batches():
     batch = ipc.RecordBatch.from_pydict({"x": [1, 2], "t": ["a", "b"]})
     data = file_of(*[batch] * 3000)
@@ -255,6 +303,9 @@ def test_thousands_of_batches():
 SEED = file_of({"x": [1, None], "t": ["a", "b"]}, {"x": [3, 4], "t": [None, "c"]})
 
 
+SEED_PATHS = {0: "x", 1: "t"}
+
+
 def repacked(change: Any) -> bytes:
     stream = bytearray(zlib.decompress(base64.b64decode(entry_of(SEED))))
     return base64.b64encode(zlib.compress(change(stream)))
@@ -263,17 +314,50 @@ def repacked(change: Any) -> bytes:
 def test_any_entry_gives_statistics_or_nothing():
     chance = random.Random(5)
     text, block = entry_of(SEED), block_of(SEED)
-    assert decode_entry(text, 2, block) is not None
+
+    def found_in(text: bytes, count: int = 2, block: bytes = block, paths: Any = SEED_PATHS, **limits: Any) -> Any:
+        return decode_entry(text, count, block, paths, limits=ipc.Limits(**limits))
+
+    assert found_in(text) == told(SEED)
     for other in (b"", b"x", text[:-4], text + b"AAAA", base64.b64encode(b"junk"), repacked(lambda data: data[:-300])):
-        assert decode_entry(other, 2, block) is None
-    assert decode_entry(text, 3, block) is None, "of another number of batches"
-    assert decode_entry(text, 2, bytes(24)) is None, "of another file"
-    assert decode_entry(repacked(lambda data: data + bytes(64 << 20)), 2, block) is None, "too large"
+        assert found_in(other) is None
+    assert found_in(text, count=3) is None, "of another number of batches"
+    assert found_in(text, block=bytes(24)) is None, "of another file"
+    for paths in ({0: "t", 1: "x"}, {0: "x"}, {0: "x", 1: "t", 2: "z"}, {0: "x", 2: "t"}):
+        assert found_in(text, paths=paths) is None, "of other columns"
+    assert found_in(repacked(lambda data: data + bytes(64 << 20))) is None, "too large"
     for _ in range(300):
         changed = repacked(lambda data: next(mutate.mutants(bytes(data), chance.randrange(2**32), 1)))
-        for found in decode_entry(changed, 2, block) or []:
+        for found in found_in(changed) or []:
             for each in (found or {}).values():
                 assert each.min is None or each.max is None or each.min <= each.max
+
+
+def test_the_limits_of_the_caller_hold_for_an_entry():
+    size = len(zlib.decompress(base64.b64decode(entry_of(SEED))))
+    for limits, believed in (({}, True), ({"metadata_bytes": size}, True), ({"metadata_bytes": size - 1}, False)):
+        found = decode_entry(entry_of(SEED), 2, block_of(SEED), SEED_PATHS, limits=ipc.Limits(**limits))
+        assert (found is not None) is believed
+    with ipc.open_file(SEED, limits=ipc.Limits(dictionary_bytes=9)) as reader:
+        # What the batches themselves say is left.
+        assert [each["x"].max for each in ipc.file_statistics(reader)] == [1, 4]
+
+
+def test_an_entry_says_no_more_than_a_file_has():
+    """Of one batch there is one list, of an item for the batch and for each column."""
+    from helpers.bombs import BOMBS
+
+    forms = BOMBS["statistics in a footer"]()
+    assert [told(data) for data in forms.values()] == [[{}], *[[None]] * (len(forms) - 1)]
+
+
+def test_no_writer_writes_more_than_readers_take(monkeypatch):
+    words = "".join(random.Random(1).choices("abcdefgh", k=64))
+    batches = [{"t": [f"{words}{i}"]} for i in range(50)]
+    data = file_of(*batches)
+    size = len(zlib.decompress(base64.b64decode(entry_of(data))))
+    monkeypatch.setattr(written, "MOST_BYTES", size // 2 - 1)
+    assert entry_of(file_of(*batches)) is None
 
 
 def test_what_statistics_make_no_sense_is_left_out():
@@ -289,5 +373,5 @@ def test_what_statistics_make_no_sense_is_left_out():
         sink = io.BytesIO()
         with pa.ipc.new_stream(sink, schema) as writer:
             writer.write_batch(pa.record_batch([column], schema=schema))
-        assert decode_entry(base64.b64encode(zlib.compress(sink.getvalue())), 1, bytes(24)) is None
+        assert decode_entry(base64.b64encode(zlib.compress(sink.getvalue())), 1, bytes(24), {0: "x"}) is None
     assert statistics.KEYS[0] == "ARROW:row_count:exact"

@@ -32,7 +32,7 @@ from pyspark.sql.datasource import (
 )
 
 import arrowipc as ipc
-from arrowipc.columns.statistics import STATISTICS_KEY, compute_statistics, encode_statistics
+from arrowipc.columns.statistics import compute_statistics
 from arrowipc.spark import register, to_spark_batch, to_spark_schema
 from arrowipc.spark.read.pruning import Pruner
 
@@ -203,10 +203,6 @@ def leaves(schema: Any, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...
             yield from leaves(field.dataType, (*prefix, field.name))
 
 
-def metadata_of(batch: ipc.RecordBatch) -> tuple[tuple[bytes, bytes], ...]:
-    return ((STATISTICS_KEY, encode_statistics(compute_statistics(batch), len(batch))),)
-
-
 COUNTED = {"kept": 0, "left out": 0}
 
 
@@ -229,7 +225,7 @@ def test_no_batch_with_a_row_that_passes_is_left_out(source, seed, nanoseconds):
         pruner = Pruner(tests, target, options)
         # The statistics of more rows than there are must do no harm either.
         for known in (batch.slice(start, stop - start), batch):
-            kept = pruner.keeps(metadata_of(known), batch.schema)
+            kept = pruner.bound(batch.schema).keeps(compute_statistics(known))
             COUNTED["kept" if kept else "left out"] += 1
             for row in rows[start:stop]:
                 passed = all(passes(test, value_at(row, path)) is True for test, path in zip(tests, names, strict=True))
@@ -249,7 +245,7 @@ def test_the_random_filters_do_leave_batches_out():
 def keeps(test: Filter, array: pa.Array, *, options: Any = None, target: Any = None) -> bool:
     batch = ipc.RecordBatch.from_arrow(pa.record_batch([array], names=["x"]))
     schema = target or to_spark_schema(batch.schema, options)
-    return Pruner([test], schema, options).keeps(metadata_of(batch), batch.schema)
+    return Pruner([test], schema, options).bound(batch.schema).keeps(compute_statistics(batch))
 
 
 X = ("x",)
@@ -356,19 +352,19 @@ def test_where_types_leave_doubt_only_nulls_decide():
 def test_without_statistics_everything_is_kept():
     batch = ipc.RecordBatch.from_arrow(pa.record_batch([SOME], names=["x"]))
     pruner = Pruner([EqualTo(X, 99)], to_spark_schema(batch.schema), {})
-    assert not pruner.keeps(metadata_of(batch), batch.schema)
-    for metadata in ((), ((STATISTICS_KEY, b"{}"),), ((STATISTICS_KEY, b"\xff"),), ((b"other", b"1"),)):
-        assert pruner.keeps(metadata, batch.schema)
-    lying = b'{"v":1,"rows":3,"columns":{"x":{"nulls":0,"kind":"text","min":"a","max":"b"}}}'
-    assert pruner.keeps(((STATISTICS_KEY, lying),), batch.schema)
+    keeps = pruner.bound(batch.schema).keeps
+    assert not keeps(compute_statistics(batch))
+    assert keeps(None)
+    assert keeps({})
+    assert keeps({"x": ipc.ColumnStatistics(3, 0, "a", "b")})
 
 
 def test_a_pruner_travels_to_executors():
     batch = ipc.RecordBatch.from_arrow(pa.record_batch([SOME], names=["x"]))
     pruner = Pruner([EqualTo(X, 99)], to_spark_schema(batch.schema), {})
     for each in (pruner, pickle.loads(pickle.dumps(pruner))):
-        assert not each.keeps(metadata_of(batch), batch.schema)
-    assert not pickle.loads(pickle.dumps(pruner)).keeps(metadata_of(batch), batch.schema)
+        assert not each.bound(batch.schema).keeps(compute_statistics(batch))
+    assert not pickle.loads(pickle.dumps(pruner)).bound(batch.schema).keeps(compute_statistics(batch))
 
 
 # -- in Spark ------------------------------------------------------------------------------------------------

@@ -125,6 +125,27 @@ def test_no_statistics_no_answer(spark: SparkSession, tmp_path: Path) -> None:
     assert "LocalTableScan" in plan(load(spark, tmp_path).groupBy().count())
 
 
+@pytest.mark.parametrize("change", ["renamed", "more rows"])
+def test_statistics_that_a_tool_copied_are_not_believed(spark: SparkSession, tmp_path: Path, change: str) -> None:
+    with ipc.new_file(tmp_path / "x.arrow", statistics=True) as writer:
+        writer.write({"x": [1, 2], "y": [100, 200]})
+    with pa.ipc.open_file(tmp_path / "x.arrow") as reader:
+        batch, metadata = reader.get_batch_with_custom_metadata(0)
+        footer = reader.metadata
+    if change == "renamed":
+        batch = batch.rename_columns(["y", "x"])
+    else:
+        batch = pa.record_batch({"x": [1, 2, 200], "y": [100, 200, 5]})
+    with pa.ipc.new_file(tmp_path / "x.arrow", batch.schema, metadata=footer) as writer:
+        writer.write_batch(batch, custom_metadata=metadata)
+    frame = load(spark, tmp_path)
+    assert frame.where("x = 200").count() == 1
+    assert frame.selectExpr("max(x)").collect() == [(200,)]
+    assert "LocalTableScan" not in plan(frame.selectExpr("max(x)"))
+    python = spark.read.format("arrowipc").option("engine", "python").option("filter", '["x", "==", 200]')
+    assert python.load(str(tmp_path)).where("x = 200").count() == 1
+
+
 def test_paths_and_tables_in_sql(spark: SparkSession, counted: Path) -> None:
     assert spark.sql(f"select count(*), max(id) from arrowipc.`{counted}`").collect() == [(200, 198)]
     spark.sql(f"create table counted_table using arrowipc options (path '{counted}')")

@@ -26,7 +26,6 @@ from pyspark.sql.datasource import (
 
 from arrowipc import types as at
 from arrowipc.columns import pruning as columns
-from arrowipc.columns.statistics import batch_statistics
 from arrowipc.dataset.partitioning import keys_of
 from arrowipc.errors import UnsupportedError, UsageError
 from arrowipc.read.file_statistics import file_statistics
@@ -40,7 +39,6 @@ from arrowipc.spark.read.planning import Slice
 from arrowipc.spark.types import TypeOptions, arrow_schema_of, as_schema, index_of, spark_type
 
 if TYPE_CHECKING:
-    from arrowipc.arguments import MetadataLike
     from arrowipc.columns.statistics import ColumnStatistics
 
 __all__ = ["FilteringReader", "Pruner", "PruningReader"]
@@ -121,7 +119,10 @@ class Bound(NamedTuple):
     values: dict[str, Any]
 
     def keeps(self, statistics: "Mapping[str, ColumnStatistics] | None") -> bool:
-        """Whether a batch of these statistics has to be read."""
+        """Whether a batch of these statistics has to be read.
+
+        False only if no row of the batch can pass all filters; without statistics, and in any doubt, True.
+        """
         return self.pruner.keeps(statistics, self.values)
 
 
@@ -151,7 +152,7 @@ class Pruner:
     ...     writer.write({"id": [1, 2, 3]})
     >>> pruner = Pruner([GreaterThan(("id",), 3)], StructType().add("id", "long"), {})
     >>> with ipc.open_file(sink) as reader:
-    ...     pruner.keeps(reader.get_batch_metadata(0), reader.schema)
+    ...     pruner.bound(reader.schema).keeps(ipc.file_statistics(reader)[0])
     False
     """
 
@@ -170,13 +171,6 @@ class Pruner:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Pruner, (self._filters, self._schema, self._options, self._filter)
-
-    def keeps(self, custom_metadata: "MetadataLike", schema: Schema) -> bool:
-        """Whether a batch with this metadata, in a file of this schema, has to be read.
-
-        False only if no row of the batch can pass all filters; without statistics, and in any doubt, True.
-        """
-        return self.bound(schema).keeps(batch_statistics(custom_metadata))
 
     def keeps_folder(self, path: str, keys: Mapping[str, str | None]) -> bool:
         """Whether the files of a folder of these keys have to be opened."""

@@ -5,11 +5,13 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
 import java.math.BigDecimal;
 import java.math.BigInteger;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.zip.CRC32;
 import org.apache.arrow.flatbuf.Message;
 import org.apache.arrow.vector.types.DateUnit;
 import org.apache.arrow.vector.types.TimeUnit;
@@ -48,13 +50,28 @@ final class Bounds {
   private final StructType schema;
   private final ReadOptions options;
   private final Map<String, Column> columns = new HashMap<>();
-  private final JsonNode[] found;
+  /** What statistics of columns of these names state: the CRC-32 of all paths. */
+  private final CRC32 names = new CRC32();
+  /** Of the batch that was asked for last. */
+  private JsonNode found = JSON.missingNode();
+  private int last = -1;
 
   Bounds(IpcFile file, StructType schema, ReadOptions options) {
     this.file = file;
     this.schema = schema;
     this.options = options;
-    found = new JsonNode[file.batches().size()];
+    List<String> paths = new ArrayList<>();
+    addPaths(file.schema().getFields(), "", paths);
+    names.update(String.join("\0", paths).getBytes(StandardCharsets.UTF_8));
+  }
+
+  private static void addPaths(List<Field> fields, String prefix, List<String> paths) {
+    for (Field field : fields) {
+      paths.add(prefix + field.getName());
+      if (field.getType() instanceof ArrowType.Struct && field.getDictionary() == null) {
+        addPaths(field.getChildren(), prefix + field.getName() + ".", paths);
+      }
+    }
   }
 
   /** What a filter may ask of a column in a batch; {@code name} is as Spark's filters have it. */
@@ -86,7 +103,7 @@ final class Bounds {
     }
     JsonNode all = statistics(batch);
     JsonNode one = all.path("columns").path(column.path);
-    if (!sane(all, one) || !one.has("nulls") || all.path("rows").longValue() != rows) {
+    if (!sane(all, one) || !one.has("nulls")) {
       return Exact.UNKNOWN;
     }
     long values = rows - one.path("nulls").asLong();
@@ -112,23 +129,27 @@ final class Bounds {
     return one.isObject() && all.path("rows").isIntegralNumber() && rows >= 0 && counted;
   }
 
+  /** Those of a batch; none that a tool copied from a batch of other rows or columns. */
   private JsonNode statistics(int batch) {
-    if (found[batch] == null) {
-      found[batch] = JSON.missingNode();
+    if (last != batch) {
+      last = batch;
+      found = JSON.missingNode();
       try {
         Message message = file.header(file.batches().get(batch));
         for (int at = 0; at < message.customMetadataLength(); at++) {
           String text = KEY.equals(message.customMetadata(at).key()) ? message.customMetadata(at).value() : null;
           if (text != null && text.length() <= MOST_BYTES) {
             JsonNode read = JSON.readTree(text);
-            found[batch] = read.path("v").asInt() == 1 ? read : JSON.missingNode();
+            long rows = IpcFile.length(IpcFile.batch(message));
+            boolean own = read.path("rows").asLong(-1) == rows && read.path("names").asLong(-1) == names.getValue();
+            found = own && read.path("v").asInt() == 1 ? read : JSON.missingNode();
           }
         }
       } catch (IOException | RuntimeException damaged) {
-        return found[batch]; // it is reported when it is read
+        return found; // it is reported when it is read
       }
     }
-    return found[batch];
+    return found;
   }
 
   /** The file's column that a name means; null where there is none. */
