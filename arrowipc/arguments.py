@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from _collections_abc import Mapping  # loaded by now; `collections.abc` also loads `collections`
+from _operator import index
 
 from arrowipc.errors import UsageError
 
@@ -52,6 +53,25 @@ def described(value: object) -> str:
     """Kind and look of something unexpected, short enough for a message."""
     text = repr(value)
     return f"{type(value).__name__} {text if len(text) <= 80 else text[:77] + '...'}"
+
+
+def as_integer(value: Any) -> int | None:
+    """A number that an object of the caller's answered; None for anything else, such as True, which is no count."""
+    try:
+        return None if isinstance(value, bool) else index(value)
+    except TypeError:
+        return None
+
+
+def bytes_taken(sink: object, size: int, answer: object) -> int:
+    """How many of `size` bytes a sink took, by what its ``write`` returned; None means all of them."""
+    count = size if answer is None else as_integer(answer)
+    if count is None or not 0 < count <= size:
+        raise OSError(
+            f"write() of the sink {described(sink)} was given {size:,} bytes and returned {described(answer)}: "
+            "expected how many it took, or None for all of them"
+        )
+    return count
 
 
 def refuse_async(value: object, methods: Iterable[str], instead: str) -> None:

@@ -212,11 +212,12 @@ class RecordBatchFileWriter(_Writer):
     def __init__(
         self, sink: Any, schema: Any = None, *, metadata: MetadataLike = None, append: bool = False, **options: Any
     ) -> None:
-        existing = ExistingFile.find(sink) if append else None
-        if existing is not None:
-            with existing:
-                self._continue(existing, schema, options, metadata_of(metadata).pairs)
-            return
+        if append:
+            sink, existing = ExistingFile.find(sink)
+            if existing is not None:
+                with existing:
+                    self._continue(existing, schema, options, metadata_of(metadata).pairs)
+                return
         encode_options, rules, durable = _understood(**options)
         known = None if schema is None else as_schema(schema)
         pairs = metadata_of(metadata).pairs

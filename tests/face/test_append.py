@@ -291,7 +291,7 @@ def test_a_file_that_becomes_shorter_while_it_is_copied_is_an_error(path):
 
     append(path, plain(*range(100_000)))
     whole = path.read_bytes()
-    existing = ExistingFile.find(path)
+    _, existing = ExistingFile.find(path)
     path.write_bytes(whole[:300_000])
     with existing, pytest.raises(TruncatedError, match=r"x\.arrow': the file became shorter"):
         existing.copied(False)
