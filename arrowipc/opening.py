@@ -57,7 +57,8 @@ def open_stream(
         touching what is gone, also in batches that were read before, ends the process (SIGBUS) and cannot be
         caught. Replacing it by another file, as our writers do, is fine. With False, it is a TruncatedError.
     options : pyarrow.ipc.IpcReadOptions, optional
-        In place of `columns`, `use_threads` and `ensure_native_endian`.
+        In place of `columns`, `use_threads` and `ensure_native_endian`. Buffers are always aligned for the values of
+        their types; an `ensure_alignment` of 64 bytes is an UnsupportedError.
 
     Returns
     -------
@@ -136,7 +137,8 @@ def open_file(
         touching what is gone, also in batches that were read before, ends the process (SIGBUS) and cannot be
         caught. Replacing it by another file, as our writers do, is fine. With False, it is a TruncatedError.
     options : pyarrow.ipc.IpcReadOptions, optional
-        In place of `columns`, `use_threads` and `ensure_native_endian`.
+        In place of `columns`, `use_threads` and `ensure_native_endian`. Buffers are always aligned for the values of
+        their types; an `ensure_alignment` of 64 bytes is an UnsupportedError.
 
     Returns
     -------
@@ -216,7 +218,8 @@ def open(
         touching what is gone, also in batches that were read before, ends the process (SIGBUS) and cannot be
         caught. Replacing it by another file, as our writers do, is fine. With False, it is a TruncatedError.
     options : pyarrow.ipc.IpcReadOptions, optional
-        In place of `columns`, `use_threads` and `ensure_native_endian`.
+        In place of `columns`, `use_threads` and `ensure_native_endian`. Buffers are always aligned for the values of
+        their types; an `ensure_alignment` of 64 bytes is an UnsupportedError.
     index : bool, default False
         Open a stream for random access, too: the metadata of its messages is read once, bodies are skipped,
         and the reader has all methods of a file reader; see `IndexedStreamReader`.

@@ -20,7 +20,7 @@ from arrowipc._core import Descriptor
 from arrowipc.errors import ArrowIpcError, UsageError
 from arrowipc.read.sources import file_path
 
-__all__ = ["KnownPath", "NewFile", "OpenFile", "RemoteFile", "named", "open_path", "open_url"]
+__all__ = ["KnownPath", "NewFile", "OpenFile", "RemoteFile", "named", "open_path", "open_url", "sync_directory"]
 
 #: File names have 255 bytes on the file systems that people use; the temporary name needs some of them.
 LONGEST_NAME = 200
@@ -148,7 +148,7 @@ class NewFile:
                 kept = self._replace_known(self._known, directory)
             self._forgotten.detach()
             if self._durable and directory is not None:
-                _sync_directory(directory)
+                sync_directory(directory)
             if kept is not None:
                 raise OSError(errno.ESTALE, kept)
         finally:
@@ -270,7 +270,7 @@ def _look_like(descriptor: int, old: os.stat_result) -> None:
         os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
 
 
-def _sync_directory(directory: Descriptor) -> None:
+def sync_directory(directory: Descriptor) -> None:
     """Bring a new name to the disk."""
     try:
         os.fsync(directory.fileno())

@@ -520,7 +520,7 @@ def test_none_from_a_raw_file_means_that_it_would_block_and_from_others_that_all
 
 @pytest.mark.parametrize("answer", [0, -1, 10**9, 2**70, "all", 1.5, b"", True, False, int, np.True_])
 def test_nonsense_from_write_is_an_os_error_that_shows_it(answer):
-    words = rf"write\(\) of the sink Short <.*> was given \d+ bytes and returned {re.escape(described(answer))}"
+    words = rf"the sink Short <.*> was given \d+ bytes and returned {re.escape(described(answer))}"
     with pytest.raises(OSError, match=words):
         write_to(Short(lambda size: answer), small())
 
