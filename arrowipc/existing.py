@@ -56,7 +56,7 @@ class ExistingFile:
     last_batch: RecordBatch | None
 
     def __init__(self, path: KnownPath) -> None:
-        self._path = path
+        self._path, self._copied = path, False
         self._name = os.fsdecode(path)
         self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - close() does
         try:
@@ -122,18 +122,23 @@ class ExistingFile:
                 f"one is complete; found {found}"
             )
         known = KnownPath(target)
-        if known.found is None:
-            return known, None
-        if stat.S_ISDIR(known.found.st_mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fsdecode(target))
-        if not stat.S_ISREG(known.found.st_mode):
-            # Not opened for reading: that could wait for somebody at the other end of a pipe.
-            raise UsageError(f"append: {os.fsdecode(target)!r} is not a regular file")
-        return known, cls(known)
+        try:
+            if known.found is None:
+                return known, None
+            if stat.S_ISDIR(known.found.st_mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fsdecode(target))
+            if not stat.S_ISREG(known.found.st_mode):
+                # Not opened for reading: that could wait for somebody at the other end of a pipe.
+                raise UsageError(f"append: {os.fsdecode(target)!r} is not a regular file")
+            return known, cls(known)
+        except BaseException:
+            known.close()
+            raise
 
     def copied(self, durable: bool) -> DescriptorSink:
         """Copy everything up to `end` into a new file that will replace this one; return a sink that goes on there."""
         opened = NewFile(self._path, durable)
+        self._copied = True  # `opened` closes it now
         try:
             self._file.seek(0)
             done = 0
@@ -166,8 +171,10 @@ class ExistingFile:
         return done
 
     def close(self) -> None:
-        """Let go of the old file."""
+        """Let go of the old file; a copy that was made still knows it."""
         self._file.close()
+        if not self._copied:
+            self._path.close()
 
     def __enter__(self) -> Self:
         return self

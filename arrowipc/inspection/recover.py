@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, overload
 
 from arrowipc.columns.array import RecordBatch
@@ -201,14 +201,11 @@ def recover(
     if format not in (None, "file", "stream"):
         raise UsageError(f'format must be "file", "stream" or None, found {format!r}')
     source = locate_source(source)
-    if into is not None:
-        into = _checked_apart(source, into)
-    opened = _searched(source, memory_map, options) if resync else _opened(source, memory_map, options)
-    reader = RecoveryReader(opened)
+    opened = _searched if resync else _opened
     if into is None:
-        return reader
-    with closing(reader):
-        return _write_out(reader, into, format or reader.report.format, compression, durable)
+        return RecoveryReader(opened(source, memory_map, options))
+    with _apart(source, into) as target, closing(RecoveryReader(opened(source, memory_map, options))) as reader:
+        return _write_out(reader, target, format or reader.report.format, compression, durable)
 
 
 def _opened(source: Any, memory_map: bool, options: dict[str, Any]) -> ByBlocks | _InOrder:
@@ -346,14 +343,17 @@ def _write_out(reader: RecoveryReader, into: Any, format: str, compression: Code
     return reader.report
 
 
-def _checked_apart(source: Any, into: Any) -> Any:
+@contextmanager
+def _apart(source: Any, into: Any) -> Iterator[Any]:
     """Refuse to write over what is being read; by its path it is replaced at the end, if it is still the same file."""
     path = (file_path(into) or into) if isinstance(into, str) else into
     if into is not source and (_place(path) is None or _place(path) != _place(source)):
-        return into
-    if isinstance(path, (str, os.PathLike)):
-        return KnownPath(path)
-    raise UsageError("recover: `into` is the source itself; give its path, or another destination")
+        yield into
+    elif isinstance(path, (str, os.PathLike)):
+        with closing(KnownPath(path)) as known:
+            yield known
+    else:
+        raise UsageError("recover: `into` is the source itself; give its path, or another destination")
 
 
 def _place(what: Any) -> object:
