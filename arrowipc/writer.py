@@ -404,7 +404,8 @@ def new_file(
     append : bool, default False
         Append to the file at this path, if there is one. Its batches are copied to a new
         file (by the kernel, and not at all where the file system shares blocks), which takes the old one's
-        place when the writer is closed: until then, and after a crash, the old file is there as it was.
+        place when the writer is closed: until then, and after a crash, the old file is there as it was. If it is no
+        longer the file that was opened, closing raises an OSError (ESTALE), and both are kept: the error says where.
     dictionary_deltas : bool, optional
         A file has one dictionary per column; with True it can grow, for readers that take deltas. By default
         it cannot: the source's deltas need this or `unify_dictionaries`.
