@@ -387,6 +387,12 @@ cdef class Descriptor:
             self.is_open = False
             os.close(self.number)
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.close()
+
     def __dealloc__(self):
         if self.is_open:
             close(self.number)

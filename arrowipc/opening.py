@@ -248,7 +248,8 @@ def open(
     >>> ipc.open(batch.schema.serialize() + batch.serialize() * 3, index=True)[-1].to_pydict()
     {'x': [1, 2]}
     """
-    check_choice("index", index, (False, True))
+    if index:
+        check_choice("index", index, (False, True))
     given = {**locals()}
     source, first = look_at(locate_source(given.pop("source")))
     if given.pop("index") and first != b"ARROW1":

@@ -153,16 +153,16 @@ class Opener:
         if is_url(path):
             source = RemoteSource(path, self._storage, size=fragment.size, version=fragment.version)
             return source, source.head()[:6]
-        file = Descriptor(path, READING)
-        self._check(fragment, os.fstat(file.fileno()))
-        size = fragment.size or 0
-        data = os.read(file.fileno(), size if size <= SMALL else 6)
-        if len(data) == size:
-            return data, data[:6]
-        try:
-            return FileMap(file.fileno()), data[:6]
-        except OSError:  # a file system without maps, or more files than may be mapped: it is read
-            return path, data[:6]
+        with Descriptor(path, READING) as file:
+            self._check(fragment, os.fstat(file.fileno()))
+            size = fragment.size or 0
+            data = os.read(file.fileno(), size if size <= SMALL else 6)
+            if len(data) == size:
+                return data, data[:6]
+            try:
+                return FileMap(file.fileno()), data[:6]
+            except OSError:  # a file system without maps, or more files than may be mapped: it is read
+                return path, data[:6]
 
     def _check(self, fragment: Fragment, found: os.stat_result) -> None:
         """Whether a local file is the one that it was."""

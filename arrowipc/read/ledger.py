@@ -156,8 +156,10 @@ def local_ledger(directory: str) -> Ledger | None:
 
     def read(name: str) -> bytes:
         # Else what is no file, but a pipe, would be waited for.
-        held = Descriptor(os.path.join(where, name), os.O_RDONLY | _NO_WAIT)
-        with open(held.fileno(), "rb", closefd=False) as file:
+        with (
+            Descriptor(os.path.join(where, name), os.O_RDONLY | _NO_WAIT) as opened,
+            open(opened.fileno(), "rb", closefd=False) as file,
+        ):
             return file.read(LARGEST + 1)
 
     return _newest(names, read, where)

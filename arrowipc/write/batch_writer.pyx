@@ -427,6 +427,8 @@ cdef class ObjectSink(Sink):
                 released(rest)
             if taken is None and self.raw:
                 raise BlockingIOError("the sink cannot take more now: arrowipc writers need a blocking sink")
+            if type(taken) is int and taken == size - done:     # as nearly always
+                break
             done += bytes_taken(getattr(self.call, "__self__", self.call), size - done, taken)
         self.position += size
         return 0

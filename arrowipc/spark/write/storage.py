@@ -235,11 +235,8 @@ class _Local(Storage):
             os.rmdir(self.path(name))
 
     def sync(self, name: str = "") -> None:
-        directory = Descriptor(self.path(name), os.O_RDONLY)
-        try:
+        with Descriptor(self.path(name), os.O_RDONLY) as directory:
             sync_directory(directory)
-        finally:
-            directory.close()
 
 
 class _Remote(Storage):
