@@ -314,17 +314,9 @@ def copy_into(Memory target not None, int64_t start, piece):
 
 
 cdef class FileMap:
-    """All bytes of a file as read-only memory. Unlike `mmap.mmap`, it keeps no descriptor of the file.
+    """All bytes of a regular file, not empty, as read-only memory. Unlike `mmap.mmap`, it keeps no descriptor.
 
-    Parameters
-    ----------
-    descriptor : int
-        Of a regular file that is not empty; it may be closed at once.
-
-    Raises
-    ------
-    OSError
-        The file cannot be mapped, or too many are: it can still be read.
+    An OSError says that the file cannot be mapped, or that too many are: it can still be read.
     """
 
     cdef void* data
@@ -359,15 +351,10 @@ cdef class FileMap:
 
 
 cdef class Descriptor:
-    """A descriptor that is closed with its last reference.
+    """A descriptor that `os.open` opens, and that is closed with its last reference.
 
-    A signal may raise between any two instructions of Python, and a number that `os.open` returned would be lost
-    there. Between opening and this object there is no such instruction, nor between closing and forgetting.
-
-    Parameters
-    ----------
-    path, flags, mode
-        As for `os.open`.
+    A signal may raise between any two instructions of Python, and a number that was returned would be lost there.
+    Between opening and this object there is no such instruction, nor between closing and forgetting.
     """
 
     cdef int number

@@ -140,17 +140,8 @@ def sender(sink: Any) -> Callable[[bytes], Awaitable[None]]:
     UsageError
         It has none: it is a blocking one, or none at all.
     """
-
-    async def write_and_drain(chunk: bytes) -> Any:
-        taken = sink.write(chunk)
-        await sink.drain()
-        return taken
-
-    methods = [getattr(sink, name, None) for name in ("send", "write")]
-    if inspect.iscoroutinefunction(getattr(sink, "drain", None)):
-        methods.append(write_and_drain)
-    method: Any = next(filter(inspect.iscoroutinefunction, methods), None)
-    if method is None:
+    ways = [name for name in ("send", "write", "drain") if inspect.iscoroutinefunction(getattr(sink, name, None))]
+    if not ways:
         raise UsageError(
             f"expected an asyncio.StreamWriter, an anyio stream or an object with an async write(), found "
             f"{described(sink)}: arrowipc.new_stream() writes to paths, memory and blocking sinks"
@@ -158,6 +149,11 @@ def sender(sink: Any) -> Callable[[bytes], Awaitable[None]]:
 
     async def send(chunk: bytes) -> None:
         while chunk:
-            chunk = chunk[bytes_taken(sink, len(chunk), await method(chunk)) :]
+            if ways == ["drain"]:
+                taken = sink.write(chunk)
+                await sink.drain()
+            else:
+                taken = await getattr(sink, ways[0])(chunk)
+            chunk = chunk[bytes_taken(sink, len(chunk), taken) :]
 
     return send

@@ -13,7 +13,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 from arrowipc._core import Descriptor
@@ -134,15 +134,13 @@ class NewFile:
     def _complete(self) -> None:
         # Opened before anything changes: a directory that cannot be synced is an error while the old file is
         # there.
-        directory = None
-        if self._durable or self._known is not None:
-            directory = Descriptor(self._directory, os.O_RDONLY)
-        try:
+        needed = self._durable or self._known is not None
+        with Descriptor(self._directory, os.O_RDONLY) if needed else nullcontext() as directory:
             if self._durable:
                 os.fsync(self.descriptor)
             self._temporary.close()
             kept = None
-            if self._known is None or directory is None:
+            if directory is None or self._known is None:
                 os.replace(self._temporary.path, self._target)
             else:
                 kept = self._replace_known(self._known, directory)
@@ -151,12 +149,9 @@ class NewFile:
                 sync_directory(directory)
             if kept is not None:
                 raise OSError(errno.ESTALE, kept)
-        finally:
-            if directory is not None:
-                directory.close()
 
     def _replace_known(self, known: KnownPath, directory: Descriptor) -> str | None:
-        """Replace the file that was there before; if that cannot be, keep the new one too, and say so."""
+        """Replace the file that was there before; where that cannot be, keep the new one too, and say so."""
         with _turn(directory) as alone:
             if alone and known.is_at(self._target):
                 os.replace(self._temporary.path, self._target)
@@ -185,19 +180,16 @@ def _turn(directory: Descriptor) -> Iterator[bool]:
     """
     from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 
-    alone = True
+    alone = False
     deadline = time.monotonic() + LONGEST_TURN
-    while True:
+    while not alone and time.monotonic() < deadline:
         try:
             flock(directory.fileno(), LOCK_EX | LOCK_NB)
+            alone = True
         except BlockingIOError:
-            alone = time.monotonic() < deadline
-            if alone:
-                time.sleep(0.005)
-                continue
+            time.sleep(0.005)
         except OSError:  # NFS, for example, locks no directories
-            pass
-        break
+            alone = True
     try:
         yield alone
     finally:
