@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from _collections_abc import Mapping  # loaded by now; `collections.abc` also loads `collections`
+from _operator import index
 
-from arrowipc.errors import UsageError
+from arrowipc.errors import UnsupportedError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,6 +53,25 @@ def described(value: object) -> str:
     """Kind and look of something unexpected, short enough for a message."""
     text = repr(value)
     return f"{type(value).__name__} {text if len(text) <= 80 else text[:77] + '...'}"
+
+
+def as_integer(value: Any) -> int | None:
+    """A number that an object of the caller's answered; None for anything else, such as True, which is no count."""
+    try:
+        return None if isinstance(value, bool) else index(value)
+    except TypeError:
+        return None
+
+
+def bytes_taken(sink: object, size: int, answer: object) -> int:
+    """How many of `size` bytes a sink took, by what its `write` or `send` returned; None means all of them."""
+    count = size if answer is None else as_integer(answer)
+    if count is None or not 0 < count <= size:
+        raise OSError(
+            f"the sink {described(sink)} was given {size:,} bytes and returned {described(answer)}: expected how many "
+            "it took, or None for all of them"
+        )
+    return count
 
 
 def refuse_async(value: object, methods: Iterable[str], instead: str) -> None:
@@ -253,7 +273,14 @@ def read_keywords(options: Any) -> tuple[list[int] | None, bool, bool]:
         raise UsageError(
             f"options: expected a pyarrow.ipc.IpcReadOptions, found {described(options)}: pass others as keywords"
         )
-    # There the fields come in the order of the schema, each once; and buffers are always aligned here.
+    # Any (0) and DataTypeSpecific (-3) hold for all that is read.
+    if (alignment := int(getattr(options, "ensure_alignment", 0))) > 0:
+        raise UnsupportedError(
+            f"options: ensure_alignment asks for buffers at multiples of {alignment} bytes; arrowipc aligns them for "
+            "the values of their types, to 8 at most: leave it out, or use pyarrow's reader. (Files that were written "
+            "with alignment=64 and are mapped have such buffers.)"
+        )
+    # There the fields come in the order of the schema, each once.
     return sorted(set(options.included_fields)) or None, options.use_threads, options.ensure_native_endian
 
 

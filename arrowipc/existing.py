@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from arrowipc.errors import FormatError, TruncatedError, UnsupportedError, UsageError
 from arrowipc.messages import MessageReader
 from arrowipc.reader import RecordBatchFileReader
-from arrowipc.write.atomic_file import NewFile, named
+from arrowipc.write.atomic_file import KnownPath, NewFile, named
 from arrowipc.write.batch_writer import DescriptorSink
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class ExistingFile:
     """A complete Arrow IPC file at a path, opened to be continued.
 
     It is opened once and read through that one descriptor: whoever replaces the file meanwhile changes
-    nothing.
+    nothing, and keeps the new file from replacing theirs.
 
     Attributes
     ----------
@@ -55,7 +55,8 @@ class ExistingFile:
     version: Literal["V4", "V5"]
     last_batch: RecordBatch | None
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: KnownPath) -> None:
+        self._path, self._copied = path, False
         self._name = os.fsdecode(path)
         self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - close() does
         try:
@@ -106,8 +107,8 @@ class ExistingFile:
             statistics.add(rows, [(path, *each[1:]) for path, each in (found or {}).items()])
 
     @classmethod
-    def find(cls, target: Any) -> Self | None:
-        """Open the file at `target`; None when there is none.
+    def find(cls, target: Any) -> tuple[KnownPath, Self | None]:
+        """Open the file at `target`, None when there is none; and return the path with what is there.
 
         Raises
         ------
@@ -120,20 +121,24 @@ class ExistingFile:
                 "append: expected the path of a file: only there the old content can stay until the new "
                 f"one is complete; found {found}"
             )
+        known = KnownPath(target)
         try:
-            mode = os.stat(target).st_mode
-        except FileNotFoundError:
-            return None
-        if stat.S_ISDIR(mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fsdecode(target))
-        if not stat.S_ISREG(mode):
-            # Not even opened: that could wait for somebody at the other end of a pipe.
-            raise UsageError(f"append: {os.fsdecode(target)!r} is not a regular file")
-        return cls(target)
+            if known.found is None:
+                return known, None
+            if stat.S_ISDIR(known.found.st_mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fsdecode(target))
+            if not stat.S_ISREG(known.found.st_mode):
+                # Not opened for reading: that could wait for somebody at the other end of a pipe.
+                raise UsageError(f"append: {os.fsdecode(target)!r} is not a regular file")
+            return known, cls(known)
+        except BaseException:
+            known.close()
+            raise
 
     def copied(self, durable: bool) -> DescriptorSink:
         """Copy everything up to `end` into a new file that will replace this one; return a sink that goes on there."""
-        opened = NewFile(self._name, durable)
+        opened = NewFile(self._path, durable)
+        self._copied = True  # `opened` closes it now
         try:
             self._file.seek(0)
             done = 0
@@ -166,8 +171,10 @@ class ExistingFile:
         return done
 
     def close(self) -> None:
-        """Let go of the old file."""
+        """Let go of the old file; a copy that was made still knows it."""
         self._file.close()
+        if not self._copied:
+            self._path.close()
 
     def __enter__(self) -> Self:
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from arrowipc.arguments import check_choice
 from arrowipc.errors import FormatError
 from arrowipc.read.decoders import schema_of, stream_of
 from arrowipc.read.framing import Message
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from arrowipc.limits import Limits
-    from arrowipc.reader import Columns, Index, Validate
+    from arrowipc.reader import Columns, Validate
     from arrowipc.schema import Schema
 
 __all__ = ["open", "open_file", "open_stream", "read_schema"]
@@ -56,7 +57,8 @@ def open_stream(
         touching what is gone, also in batches that were read before, ends the process (SIGBUS) and cannot be
         caught. Replacing it by another file, as our writers do, is fine. With False, it is a TruncatedError.
     options : pyarrow.ipc.IpcReadOptions, optional
-        In place of `columns`, `use_threads` and `ensure_native_endian`.
+        In place of `columns`, `use_threads` and `ensure_native_endian`. Buffers are always aligned for the values of
+        their types; an `ensure_alignment` of 64 bytes is an UnsupportedError.
 
     Returns
     -------
@@ -135,7 +137,8 @@ def open_file(
         touching what is gone, also in batches that were read before, ends the process (SIGBUS) and cannot be
         caught. Replacing it by another file, as our writers do, is fine. With False, it is a TruncatedError.
     options : pyarrow.ipc.IpcReadOptions, optional
-        In place of `columns`, `use_threads` and `ensure_native_endian`.
+        In place of `columns`, `use_threads` and `ensure_native_endian`. Buffers are always aligned for the values of
+        their types; an `ensure_alignment` of 64 bytes is an UnsupportedError.
 
     Returns
     -------
@@ -191,7 +194,7 @@ def open(
     ensure_native_endian: bool = True,
     memory_map: bool = True,
     options: Any = None,
-    index: Index = False,
+    index: bool = False,
 ) -> RecordBatchFileReader | RecordBatchStreamReader:
     """Open an Arrow IPC file or stream, whichever the first bytes say it is.
 
@@ -215,11 +218,11 @@ def open(
         touching what is gone, also in batches that were read before, ends the process (SIGBUS) and cannot be
         caught. Replacing it by another file, as our writers do, is fine. With False, it is a TruncatedError.
     options : pyarrow.ipc.IpcReadOptions, optional
-        In place of `columns`, `use_threads` and `ensure_native_endian`.
-    index : bool or "keep", default False
+        In place of `columns`, `use_threads` and `ensure_native_endian`. Buffers are always aligned for the values of
+        their types; an `ensure_alignment` of 64 bytes is an UnsupportedError.
+    index : bool, default False
         Open a stream for random access, too: the metadata of its messages is read once, bodies are skipped,
-        and the reader has all methods of a file reader. With "keep" the index is saved next to the stream, in a
-        hidden file, and reused the next time; see `IndexedStreamReader`.
+        and the reader has all methods of a file reader; see `IndexedStreamReader`.
 
     Returns
     -------
@@ -245,12 +248,14 @@ def open(
     >>> ipc.open(batch.schema.serialize() + batch.serialize() * 3, index=True)[-1].to_pydict()
     {'x': [1, 2]}
     """
+    if index:
+        check_choice("index", index, (False, True))
     given = {**locals()}
     source, first = look_at(locate_source(given.pop("source")))
     if given.pop("index") and first != b"ARROW1":
         from arrowipc.indexed import IndexedStreamReader
 
-        return IndexedStreamReader(source, **given, index=index)
+        return IndexedStreamReader(source, **given)
     opener = RecordBatchFileReader if first == b"ARROW1" else RecordBatchStreamReader
     return opener(source, **given)
 

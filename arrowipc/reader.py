@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     Columns: TypeAlias = Iterable[str | int] | str | int | None
     Validate: TypeAlias = Literal["none", "full", "strict"]
-    Index: TypeAlias = bool | Literal["keep"]
 
 __all__ = ["BatchReader", "RecordBatchFileReader", "RecordBatchStreamReader", "options_of"]
 

@@ -212,11 +212,12 @@ class RecordBatchFileWriter(_Writer):
     def __init__(
         self, sink: Any, schema: Any = None, *, metadata: MetadataLike = None, append: bool = False, **options: Any
     ) -> None:
-        existing = ExistingFile.find(sink) if append else None
-        if existing is not None:
-            with existing:
-                self._continue(existing, schema, options, metadata_of(metadata).pairs)
-            return
+        if append:
+            sink, existing = ExistingFile.find(sink)
+            if existing is not None:
+                with existing:
+                    self._continue(existing, schema, options, metadata_of(metadata).pairs)
+                return
         encode_options, rules, durable = _understood(**options)
         known = None if schema is None else as_schema(schema)
         pairs = metadata_of(metadata).pairs
@@ -403,7 +404,8 @@ def new_file(
     append : bool, default False
         Append to the file at this path, if there is one. Its batches are copied to a new
         file (by the kernel, and not at all where the file system shares blocks), which takes the old one's
-        place when the writer is closed: until then, and after a crash, the old file is there as it was.
+        place when the writer is closed: until then, and after a crash, the old file is there as it was. If it is no
+        longer the file that was opened, closing raises an OSError (ESTALE), and both are kept: the error says where.
     dictionary_deltas : bool, optional
         A file has one dictionary per column; with True it can grow, for readers that take deltas. By default
         it cannot: the source's deltas need this or `unify_dictionaries`.

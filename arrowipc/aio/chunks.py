@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.aio.off_loop import LARGE, turns
-from arrowipc.arguments import described
+from arrowipc.arguments import bytes_taken, described
 from arrowipc.errors import UsageError
 
 if TYPE_CHECKING:
@@ -102,10 +102,11 @@ class Incoming:
         try:
             turn = turns()
             await turn.wait()
-            data = await self._receive(min(self.missing, MOST))
-            while self._iterator is not None and not len(data):
-                data = await self._receive(0)
-            turn.spend(len(data))
+            chunk = _bytes_of(await self._receive(min(self.missing, MOST)))
+            while self._iterator is not None and not chunk:
+                chunk = _bytes_of(await self._receive(0))
+            turn.spend(len(chunk))
+            return chunk
         except StopAsyncIteration:
             return memoryview(b"")
         except BaseException as error:
@@ -115,13 +116,6 @@ class Incoming:
             if self._iterator is not None or not isinstance(error, CancelledError):
                 self._framer.interrupt(error)
             raise
-        try:
-            # What is not bytes may be filled again by whoever gave it.
-            return memoryview(data if type(data) is bytes else bytes(memoryview(data)))
-        except TypeError:
-            wrong = UsageError(f"the source gave {described(data)}: expected bytes")
-            self._framer.interrupt(wrong)
-            raise wrong from None
 
     async def close(self) -> None:
         """Let go of the source; a generator, which nobody else can close, is closed."""
@@ -130,26 +124,36 @@ class Incoming:
             await self._iterator.aclose()
 
 
-def sender(sink: Any) -> Callable[[bytes], Awaitable[Any]]:
-    """Find the way in which a sink takes bytes and says when it has room for more.
+def _bytes_of(data: Any) -> memoryview:
+    """What a source gave; copied if it is not bytes, which whoever gave it may fill again."""
+    try:
+        return memoryview(data if type(data) is bytes else bytes(memoryview(data)))
+    except TypeError:
+        raise UsageError(f"the source gave {described(data)}: expected bytes") from None
+
+
+def sender(sink: Any) -> Callable[[bytes], Awaitable[None]]:
+    """Find the way in which a sink takes all of some bytes and says when it has room for more.
 
     Raises
     ------
     UsageError
         It has none: it is a blocking one, or none at all.
     """
-    for name in ("send", "write"):
-        method = getattr(sink, name, None)
-        if inspect.iscoroutinefunction(method):
-            return method
-    if inspect.iscoroutinefunction(getattr(sink, "drain", None)):
+    ways = [name for name in ("send", "write", "drain") if inspect.iscoroutinefunction(getattr(sink, name, None))]
+    if not ways:
+        raise UsageError(
+            f"expected an asyncio.StreamWriter, an anyio stream or an object with an async write(), found "
+            f"{described(sink)}: arrowipc.new_stream() writes to paths, memory and blocking sinks"
+        )
 
-        async def send(chunk: bytes) -> None:
-            sink.write(chunk)
-            await sink.drain()
+    async def send(chunk: bytes) -> None:
+        while chunk:
+            if ways == ["drain"]:
+                taken = sink.write(chunk)
+                await sink.drain()
+            else:
+                taken = await getattr(sink, ways[0])(chunk)
+            chunk = chunk[bytes_taken(sink, len(chunk), taken) :]
 
-        return send
-    raise UsageError(
-        f"expected an asyncio.StreamWriter, an anyio stream or an object with an async write(), found "
-        f"{described(sink)}: arrowipc.new_stream() writes to paths, memory and blocking sinks"
-    )
+    return send

@@ -15,7 +15,7 @@ import click
 import arrowipc as ipc
 from arrowipc.arguments import printable
 from arrowipc.errors import ArrowIpcError
-from arrowipc.write.atomic_file import open_path
+from arrowipc.write.atomic_file import KnownPath, open_path
 
 __all__ = ["TERMINAL", "Failure", "about", "looks_arrow", "opened", "require", "sink", "size_of", "source", "target"]
 
@@ -55,9 +55,9 @@ class _Rejoined(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int:
+    def readinto(self, buffer: Any) -> int | None:
         if not self._head:
-            return self._rest.readinto(buffer) or 0
+            return self._rest.readinto(buffer)
         count = min(len(buffer), len(self._head))
         buffer[:count] = self._head[:count]
         self._head = self._head[count:]
@@ -119,7 +119,7 @@ def size_of(path: str) -> int | None:
 def sink(path: str, terminal: bool = False) -> Any:
     """Turn the name of a destination into what the library writes to; - is standard output."""
     if path != "-":
-        return path
+        return path if "://" in path else KnownPath(path)
     if not terminal and sys.stdout.isatty():
         raise click.UsageError("the output is binary: give a file, or send it on with > or |")
     sys.stdout.flush()
@@ -157,9 +157,9 @@ def target(path: str, *, terminal: bool = False) -> Iterator[BinaryIO | io.RawIO
     if path == "-":
         yield _Shown() if terminal and sys.stdout.isatty() else sink(path, terminal)
         return
-    made = open_path(path, True)
+    made = open_path(KnownPath(path), True)
     try:
-        with os.fdopen(os.dup(made.descriptor), "wb") as file:
+        with os.fdopen(made.descriptor, "wb", closefd=False) as file:
             yield file
     except BaseException:
         made.discard()

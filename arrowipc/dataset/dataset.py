@@ -555,7 +555,7 @@ def open_dataset(
         )
         for file, keys in zip(found, texts, strict=True)
     ]
-    opener = Opener(len(found), validate, limits, on_error, storage_options)
+    opener = Opener(validate, limits, on_error, storage_options)
     if schema is None:
         schema = _united(fragments, opener, frozenset(kinds))
         schema = schema.__replace__(fields=[*schema, *[Field(name, kind) for name, kind in kinds.items()]])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import errno
-import io
 import logging
 import os
 import stat
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from arrowipc._core import Descriptor, FileMap
 from arrowipc.errors import ArrowIpcError, FormatError, UsageError
 from arrowipc.inspection.recover import recover
 from arrowipc.opening import open as open_any
@@ -36,10 +36,10 @@ __all__ = ["SMALL", "Fragment", "Opener", "Recovered", "Unreadable"]
 
 log: logging.Logger = logging.getLogger("arrowipc")
 
-#: Files of up to so many bytes are read at once, which is quicker than mapping them and needs no descriptor.
+#: Files of up to so many bytes are read at once, which is quicker than mapping them.
 SMALL = 1 << 16
 #: A pipe is refused and not waited for.
-READING = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+READING = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
 #: Readers that are kept open.
 MOST_OPEN = 64
 #: What is left out where errors are: bytes that are no Arrow data, or damaged, and files that are gone.
@@ -87,32 +87,14 @@ class Fragment:
         return f"<Fragment: {self.path}{keys}>"
 
 
-class Released(io.FileIO):
-    """A file that is closed when nobody reads it any more, whichever thread was the last."""
-
-    def __del__(self) -> None:
-        self.close()
-
-
-def most_mapped() -> int:
-    """How many files may be mapped at once: batches of each keep a descriptor, of which a process has few."""
-    try:
-        from resource import RLIMIT_NOFILE, getrlimit
-    except ImportError:
-        return 256
-    return getrlimit(RLIMIT_NOFILE)[0] // 4
-
-
 class Opener:
     """Opens fragments, sees whether they are still the same files, and keeps the last readers."""
 
     def __init__(
-        self, files: int, validate: Validate, limits: Limits | None, on_error: str, storage: Mapping[str, Any] | None
+        self, validate: Validate, limits: Limits | None, on_error: str, storage: Mapping[str, Any] | None
     ) -> None:
         self.limits: Limits | None = limits
         self.on_error: str = on_error
-        self._files = files
-        self._mapped = files <= most_mapped()
         self._options: dict[str, Any] = {"validate": validate, "limits": limits}
         self._storage = storage
         self._kept: OrderedDict[Any, Any] = OrderedDict()
@@ -120,7 +102,7 @@ class Opener:
         self.skipped: dict[str, str] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Opener, (self._files, self._options["validate"], self.limits, self.on_error, self._storage)
+        return Opener, (self._options["validate"], self.limits, self.on_error, self._storage)
 
     def skip(self, path: str, error: Exception, partly: bool = False) -> None:
         """Leave a file out, or some of it; or raise the error where that is not wanted."""
@@ -171,21 +153,16 @@ class Opener:
         if is_url(path):
             source = RemoteSource(path, self._storage, size=fragment.size, version=fragment.version)
             return source, source.head()[:6]
-        handle = os.open(path, READING)
-        try:
-            self._check(fragment, os.fstat(handle))
+        with Descriptor(path, READING) as file:
+            self._check(fragment, os.fstat(file.fileno()))
             size = fragment.size or 0
-            data = os.read(handle, size if size <= SMALL else 6)
+            data = os.read(file.fileno(), size if size <= SMALL else 6)
             if len(data) == size:
                 return data, data[:6]
-            if self._mapped:
+            try:
+                return FileMap(file.fileno()), data[:6]
+            except OSError:  # a file system without maps, or more files than may be mapped: it is read
                 return path, data[:6]
-            file, handle = Released(handle), -1
-            file.seek(0)
-            return file, data[:6]
-        finally:
-            if handle >= 0:
-                os.close(handle)
 
     def _check(self, fragment: Fragment, found: os.stat_result) -> None:
         """Whether a local file is the one that it was."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, overload
 
 from arrowipc.columns.array import RecordBatch
@@ -17,8 +17,9 @@ from arrowipc.read.decoders import MAGIC, TAIL_SIZE, StreamDecoder, footer_range
 from arrowipc.read.file_objects import end_of, position_of, read_up_to, seek_to
 from arrowipc.read.framing import Framer, Message, survey
 from arrowipc.read.remote import RemoteSource
-from arrowipc.read.sources import first_bytes, locate_source, open_source, pump
+from arrowipc.read.sources import file_path, first_bytes, locate_source, on_disk, open_source, pump
 from arrowipc.reader import BatchReader, RecordBatchFileReader
+from arrowipc.write.atomic_file import KnownPath
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -199,15 +200,12 @@ def recover(
         raise UsageError('resync=True takes bytes for messages only if they are valid: validate="full"')
     if format not in (None, "file", "stream"):
         raise UsageError(f'format must be "file", "stream" or None, found {format!r}')
-    if into is not None:
-        _check_apart(source, into)
     source = locate_source(source)
-    opened = _searched(source, memory_map, options) if resync else _opened(source, memory_map, options)
-    reader = RecoveryReader(opened)
+    opened = _searched if resync else _opened
     if into is None:
-        return reader
-    with closing(reader):
-        return _write_out(reader, into, format or reader.report.format, compression, durable)
+        return RecoveryReader(opened(source, memory_map, options))
+    with _apart(source, into) as target, closing(RecoveryReader(opened(source, memory_map, options))) as reader:
+        return _write_out(reader, target, format or reader.report.format, compression, durable)
 
 
 def _opened(source: Any, memory_map: bool, options: dict[str, Any]) -> ByBlocks | _InOrder:
@@ -301,18 +299,8 @@ def whole(source: Any, memory_map: bool) -> Any:
     buffer, file, owned = open_source(source, memory_map)
     if file is None:
         return buffer
-    from mmap import ACCESS_READ, mmap
-    from tempfile import TemporaryFile
-
     try:
-        with TemporaryFile(buffering=0) as copy:
-            size = 0
-            while data := read_up_to(file, 1 << 20):
-                while data:
-                    count = copy.write(data)
-                    size += count
-                    data = data[count:]
-            return mmap(copy.fileno(), size, access=ACCESS_READ) if size else b""
+        return on_disk(file, bytearray())
     finally:
         if owned:
             file.close()
@@ -355,11 +343,16 @@ def _write_out(reader: RecoveryReader, into: Any, format: str, compression: Code
     return reader.report
 
 
-def _check_apart(source: Any, into: Any) -> None:
-    """Refuse to write over what is being read; a path is written beside it and renamed."""
-    if isinstance(into, (str, os.PathLike)):
-        return
-    if into is source or (_place(into) is not None and _place(into) == _place(source)):
+@contextmanager
+def _apart(source: Any, into: Any) -> Iterator[Any]:
+    """Refuse to write over what is being read; by its path it is replaced at the end, if it is still the same file."""
+    path = (file_path(into) or into) if isinstance(into, str) else into
+    if into is not source and (_place(path) is None or _place(path) != _place(source)):
+        yield into
+    elif isinstance(path, (str, os.PathLike)):
+        with closing(KnownPath(path)) as known:
+            yield known
+    else:
         raise UsageError("recover: `into` is the source itself; give its path, or another destination")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 
-from arrowipc.arguments import described
+from arrowipc.arguments import as_integer, described
 from arrowipc.errors import TruncatedError, UsageError
 
 TYPE_CHECKING = False
@@ -55,7 +55,7 @@ def read_some(file: Any, buffer: memoryview) -> int:
             "the source has no data now: arrowipc readers need a blocking source; "
             "feed a StreamDecoder from non-blocking ones"
         )
-    number = _number(count)
+    number = as_integer(count)
     if number is None or not 0 <= number <= size:
         raise _wrong(file, f"{call} {described(count)}", f"a number of bytes from 0 to {size:,}")
     return number
@@ -74,10 +74,6 @@ def take(file: Any, data: Any, buffer: memoryview) -> int:
         raise _wrong(file, found, f"{len(buffer):,} bytes at most")
     buffer[: len(view)] = view
     return len(view)
-
-
-def _number(value: Any) -> int | None:
-    return int(value) if hasattr(value, "__index__") else None
 
 
 def read_up_to(file: Any, size: int) -> bytes:
@@ -132,7 +128,7 @@ def read_at(file: Any, offset: int, buffer: memoryview) -> None:
 def seek_to(file: Any, offset: int) -> None:
     """Move a file to an offset; one that says it went elsewhere is refused."""
     found = file.seek(offset)
-    if found != offset and found is not None:  # some return nothing
+    if found is not None and as_integer(found) != offset:  # some return nothing
         raise _wrong(file, f"seek({offset}) returned {described(found)}", f"{offset}")
 
 
@@ -148,7 +144,7 @@ def end_of(file: Any) -> int:
 
 
 def _position(file: Any, found: Any, call: str) -> int:
-    number = _number(found)
+    number = as_integer(found)
     if number is None or not 0 <= number < 2**63:
         raise _wrong(file, f"{call} returned {described(found)}", "a position, an integer from 0")
     return number

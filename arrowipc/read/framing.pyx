@@ -7,7 +7,7 @@ the metadata's size as int32, the metadata, and `Message.bodyLength` bytes of bo
 cimport cython
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcpy, memset
 
@@ -1024,69 +1024,6 @@ cdef class StreamIndex:
             raise FormatError(f"{where}: RecordBatch.length is {number}")
         raise LimitError(f"{where}: it claims {number} rows, more than Limits.rows_per_batch = "
                          f"{self.limits.rows_per_batch}")
-
-    @property
-    def num_messages(self):
-        """int: messages that were entered."""
-        return (self.lengths.size + self.ids.size) // 8
-
-    def entries(self):
-        """Return columns of int64, of the messages in order: offset, metadata length, body length, rows or id, kind.
-
-        Kind is 0 of a RecordBatch, 1 of a DictionaryBatch, 2 of a delta.
-        """
-        cdef int64_t batches = self.lengths.size // 8, n = batches + self.ids.size // 8, b = 0, d = 0, i
-        cdef const int64_t* batch = <const int64_t*> self.batches.data
-        cdef const int64_t* dictionary = <const int64_t*> self.dictionaries.data
-        cdef const int64_t* block
-        cdef Memory columns = Memory(40 * n)
-        cdef int64_t* out = <int64_t*> columns.data
-        columns.size = 40 * n
-        for i in range(n):  # both lists are in order
-            if b < batches and (d == n - batches or batch[3 * b] < dictionary[3 * d]):
-                block, out[3 * n + i], out[4 * n + i] = batch + 3 * b, (<const int64_t*> self.lengths.data)[b], 0
-                b += 1
-            else:
-                block, out[3 * n + i] = dictionary + 3 * d, (<const int64_t*> self.ids.data)[d]
-                out[4 * n + i] = 1 + (<const int64_t*> self.deltas.data)[d]
-                d += 1
-            out[i], out[n + i], out[2 * n + i] = block[0], block[1], block[2]
-        view = memoryview(columns).cast("q")
-        return tuple([view[i * n : (i + 1) * n] for i in range(5)])
-
-    def enter(self, entries):
-        """Enter what `entries` of another index of this stream returned.
-
-        Raises
-        ------
-        FormatError
-            The messages do not lie one behind the other, from here to the end of the stream.
-        """
-        cdef Source source
-        cdef const loose_i64* columns[5]
-        cdef int64_t n = 0, i, end
-        sources = [Source(column) for column in entries]
-        for i in range(5):
-            source = sources[i]
-            columns[i] = <const loose_i64*> source.data
-            n = source.size // 8 if i == 0 else min(n, source.size // 8)
-        for i in range(n):
-            end = self.size - self.next
-            if (columns[0][i] != self.next or not 8 < columns[1][i] <= min(end, <int64_t> INT32_MAX)
-                    or not 0 <= columns[2][i] <= end - columns[1][i] or not 0 <= columns[4][i] <= 2
-                    or (columns[4][i] == 0 and not 0 <= columns[3][i] <= self.limits.rows_per_batch)):
-                raise FormatError(f"entry {i} of the index does not follow the one before it at byte {self.next:,}")
-            if not has_room(self):
-                self.make_room()
-            if columns[4][i] == 0:
-                put_block(self.batches, self.next, columns[1][i], columns[2][i])
-                put_number(self.lengths, columns[3][i])
-                put_number(self.epochs, self.ids.size // 8)
-            else:
-                put_block(self.dictionaries, self.next, columns[1][i], columns[2][i])
-                put_number(self.ids, columns[3][i])
-                put_number(self.deltas, columns[4][i] - 1)
-            self.next += columns[1][i] + columns[2][i]
 
 
 # -- messages in the middle of bytes -------------------------------------------------------------------------

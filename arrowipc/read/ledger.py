@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from arrowipc._core import Descriptor
 from arrowipc.errors import FormatError, UnsupportedError
 
 __all__ = ["LEDGER", "Ledger", "above", "entry_name", "entry_number", "local_ledger", "remote_ledger", "settled"]
@@ -155,7 +156,10 @@ def local_ledger(directory: str) -> Ledger | None:
 
     def read(name: str) -> bytes:
         # Else what is no file, but a pipe, would be waited for.
-        with open(os.path.join(where, name), "rb", opener=lambda path, flags: os.open(path, flags | _NO_WAIT)) as file:
+        with (
+            Descriptor(os.path.join(where, name), os.O_RDONLY | _NO_WAIT) as opened,
+            open(opened.fileno(), "rb", closefd=False) as file,
+        ):
             return file.read(LARGEST + 1)
 
     return _newest(names, read, where)

@@ -15,7 +15,7 @@ from itertools import islice
 
 from arrowipc._core import aligned_buffer, copy_into
 from arrowipc.errors import ArrowIpcError, UsageError
-from arrowipc.read.file_objects import FileObjectError, Remote, take
+from arrowipc.read.file_objects import FileObjectError, Remote, end_of, take
 from arrowipc.read.replaced import replaced, version_of
 
 TYPE_CHECKING = False
@@ -262,8 +262,7 @@ class RemoteSource(Remote):
     def _measure(self) -> int:
         """Open the file to see how long it is: a download knows more than its server."""
         with self._system.open(self._path, "rb") as file:
-            size: int = file.seek(0, io.SEEK_END)
-        return size
+            return end_of(file)
 
     @property
     def system(self) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 
+from arrowipc._core import FileMap
 from arrowipc.arguments import described, refuse_async
 from arrowipc.errors import ArrowIpcError, UsageError
 from arrowipc.read.file_objects import TEXT, FileObjectError, is_remote, position_of, read_some, read_up_to, seek_to
@@ -54,10 +55,14 @@ def open_source(source: Any, memory_map: bool) -> tuple[Any, Any, bool]:
         return None, source.open(), True
     if isinstance(source, (str, os.PathLike)):
         file = _opened(source)
-        if not (memory_map and is_regular(file)):
-            return None, file, True
-        with file:
-            return map_file(file), None, False
+        if memory_map and is_regular(file):
+            try:
+                buffer = map_file(file)
+            except OSError:  # a file system without maps, or more files than may be mapped: they are read
+                return None, file, True
+            file.close()
+            return buffer, None, False
+        return None, file, True
     try:
         return memoryview(source), None, False
     except TypeError:
@@ -92,14 +97,12 @@ def _checked(file: Any) -> Any:
 
 
 def map_file(file: Any) -> Any:
-    """Map an opened file into memory; what cannot be mapped is read."""
-    import mmap
-
+    """Map an opened file into memory, which needs it no longer; pipes and devices are read."""
     if not is_regular(file):
         # Pipes and devices cannot be mapped.
         return file.readall()
     # An empty file cannot be mapped either.
-    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if os.fstat(file.fileno()).st_size else b""
+    return FileMap(file.fileno()) if os.fstat(file.fileno()).st_size else b""
 
 
 def is_regular(file: Any) -> bool:
@@ -170,17 +173,21 @@ def spooled(file: Any, most: int, magic: bytes) -> Any:
     piece = memoryview(bytearray(1 << 20))
     while len(data) <= most and (count := read_some(file, piece)):
         data += piece[:count]
-    if len(data) <= most:
-        return data
-    import tempfile
+    return data if len(data) <= most else on_disk(file, data)
 
-    with tempfile.TemporaryFile() as kept:
-        kept.write(data)
-        del data
+
+def on_disk(file: Any, data: bytearray) -> Any:
+    """The map of a copy on the disk of `data`, which is emptied, and of all that a file object still has."""
+    from tempfile import TemporaryFile
+
+    piece = memoryview(bytearray(1 << 20))
+    with TemporaryFile() as copy:
+        copy.write(data)
+        data.clear()
         while count := read_some(file, piece):
-            kept.write(piece[:count])
-        kept.flush()
-        return map_file(kept)
+            copy.write(piece[:count])
+        copy.flush()
+        return map_file(copy)
 
 
 def pump(framer: Framer, file: Any) -> None:

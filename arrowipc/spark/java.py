@@ -105,10 +105,14 @@ def make_shim(directory: str | os.PathLike[str], java: str | os.PathLike[str] | 
     path.parent.mkdir(parents=True, exist_ok=True)
     # Two processes may do this at once: each writes its own file, and the rename is atomic.
     descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=".java-")
-    with os.fdopen(descriptor, "w") as file:
-        file.write(script)
-    os.chmod(draft, 0o755)
-    os.replace(draft, path)
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(script)
+        os.chmod(draft, 0o755)
+        os.replace(draft, path)
+    except BaseException:
+        os.unlink(draft)
+        raise
     return str(home)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.errors import FormatError, TruncatedError, UsageError
-from arrowipc.read.file_objects import read_some
+from arrowipc.read.file_objects import FileObjectError, position_of, read_some
 from arrowipc.read.framing import Framer, Message
 from arrowipc.read.sources import open_source, pump
 from arrowipc.tensors.message import Piecewise, leading_padding, stored_length, write_message
@@ -208,7 +208,9 @@ def _position_of(target: Any) -> int:
     if isinstance(target, (str, os.PathLike)) or not hasattr(target, "tell"):
         return 0
     try:
-        return int(target.tell())
+        return position_of(target)
+    except FileObjectError:
+        raise
     except (OSError, ValueError, TypeError):
         return 0
 

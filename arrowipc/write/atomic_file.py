@@ -9,19 +9,23 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import time
 import warnings
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
+from arrowipc._core import Descriptor
 from arrowipc.errors import ArrowIpcError, UsageError
 from arrowipc.read.sources import file_path
 
-__all__ = ["NewFile", "OpenFile", "RemoteFile", "named", "open_path", "open_url"]
+__all__ = ["KnownPath", "NewFile", "OpenFile", "RemoteFile", "named", "open_path", "open_url", "sync_directory"]
 
 #: File names have 255 bytes on the file systems that people use; the temporary name needs some of them.
 LONGEST_NAME = 200
+#: Seconds to wait for others who look at a file of the same folder and replace it: each takes less than a millisecond.
+LONGEST_TURN = 10.0
 
 
 @contextmanager
@@ -35,13 +39,50 @@ def named(path: str) -> Iterator[None]:
         raise type(error)(error.errno, error.strerror, path) from None
 
 
+class KnownPath(os.PathLike[str]):
+    """A path, and which file was there before it was read: `NewFile` replaces this file and no other one.
+
+    The file is held until then, so that no other one gets the number of its inode.
+
+    Parameters
+    ----------
+    path : str or PathLike
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = os.fsdecode(path)
+        self._file: Descriptor | None = None
+        with suppress(FileNotFoundError):
+            # O_PATH of Linux needs no permission to read, and has no effect on a pipe or device.
+            self._file = Descriptor(path, getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK))
+        #: What is known of the file; None if there was none.
+        self.found: os.stat_result | None = None if self._file is None else os.fstat(self._file.fileno())
+
+    def __fspath__(self) -> str:
+        return self._path
+
+    def is_at(self, path: str) -> bool:
+        """Whether the file, unchanged, is what a path leads to; of no file, whether there is still none."""
+        try:
+            now = os.stat(path)
+        except FileNotFoundError:
+            return self.found is None
+        kept = ("st_dev", "st_ino", "st_size", "st_mtime_ns")
+        return self.found is not None and all(getattr(now, name) == getattr(self.found, name) for name in kept)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._file is not None:
+            self._file.close()
+
+
 class NewFile:
     """A regular file that takes its name when it is complete.
 
     Parameters
     ----------
-    path : str or PathLike
-        The destination; a symbolic link is followed.
+    path : str, PathLike or KnownPath
+        The destination; a symbolic link is followed. If another file than the known one is there at the end, both stay.
     durable : bool
         Whether `commit` waits until the file and its name are on the disk.
     name : str, optional
@@ -56,6 +97,7 @@ class NewFile:
     def __init__(self, path: str | os.PathLike[str], durable: bool, name: str | None = None) -> None:
         given = os.fsdecode(path)
         self._name = name or given
+        self._known = path if isinstance(path, KnownPath) else None
         if not given or given.endswith(os.sep):
             raise _error(errno.EISDIR if given else errno.ENOENT, self._name)
         self._target = os.path.realpath(given)
@@ -65,14 +107,17 @@ class NewFile:
         short = os.fsencode(last)[:LONGEST_NAME].decode(errors="ignore")
         temporary = os.path.join(self._directory, f".{short}.{os.getpid()}.{os.urandom(6).hex()}.tmp")
         mode = 0o666 if old is None else stat.S_IMODE(old.st_mode) & 0o666
-        with named(self._name):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
-            self.descriptor: int = os.open(temporary, flags, mode)
-        self._temporary = _Temporary(self.descriptor, temporary)
-        # Also when nobody closes the writer, and when the interpreter ends.
+        self._temporary = _Temporary(temporary)
+        # Also when nobody closes the writer, and when the interpreter ends. First, because a signal may raise anywhere.
         self._forgotten = weakref.finalize(self, _forget, self._temporary, self._name)
-        if old is not None:
-            _look_like(self.descriptor, old)
+        try:
+            with named(self._name):
+                self.descriptor: int = self._temporary.open(mode)
+            if old is not None:
+                _look_like(self.descriptor, old)
+        except BaseException:
+            self.discard()
+            raise
 
     def commit(self) -> None:
         """Put the file under its name; on an error it is removed and the old one stays."""
@@ -82,41 +127,92 @@ class NewFile:
         except BaseException:
             self.discard()
             raise
+        finally:
+            if self._known is not None:
+                self._known.close()
 
     def _complete(self) -> None:
         # Opened before anything changes: a directory that cannot be synced is an error while the old file is
         # there.
-        directory = os.open(self._directory, os.O_RDONLY) if self._durable else None
-        try:
+        needed = self._durable or self._known is not None
+        with Descriptor(self._directory, os.O_RDONLY) if needed else nullcontext() as directory:
             if self._durable:
                 os.fsync(self.descriptor)
             self._temporary.close()
-            os.replace(self._temporary.path, self._target)
+            kept = None
+            if directory is None or self._known is None:
+                os.replace(self._temporary.path, self._target)
+            else:
+                kept = self._replace_known(self._known, directory)
             self._forgotten.detach()
-            if directory is not None:
-                _sync_directory(directory)
-        finally:
-            if directory is not None:
-                os.close(directory)
+            if self._durable and directory is not None:
+                sync_directory(directory)
+            if kept is not None:
+                raise OSError(errno.ESTALE, kept)
+
+    def _replace_known(self, known: KnownPath, directory: Descriptor) -> str | None:
+        """Replace the file that was there before; where that cannot be, keep the new one too, and say so."""
+        with _turn(directory) as alone:
+            if alone and known.is_at(self._target):
+                os.replace(self._temporary.path, self._target)
+                return None
+        kept = self._temporary.path.removesuffix(".tmp") + ".kept"
+        os.rename(self._temporary.path, kept)
+        reason = "the file was replaced, changed or removed after it was opened here"
+        if not alone:
+            reason = f"another process locked the folder of the file for {LONGEST_TURN:.0f} s"
+        return f"{reason}: it stays as it is, and the complete new file is kept as {kept!r}"
 
     def discard(self) -> None:
         """Remove what was written; the destination stays as it was."""
-        if self._forgotten.detach() is not None:
-            self._temporary.remove()
+        self._temporary.remove()
+        self._forgotten.detach()
+        if self._known is not None:
+            self._known.close()
+
+
+@contextmanager
+def _turn(directory: Descriptor) -> Iterator[bool]:
+    """Take turns with all who replace known files of a directory; False if somebody else keeps the turn.
+
+    The lock is one of the directory: people lock files of theirs for purposes of their own. File systems without locks
+    leave only the moment between the last look at a file and its replacement.
+    """
+    from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
+
+    alone = False
+    deadline = time.monotonic() + LONGEST_TURN
+    while not alone and time.monotonic() < deadline:
+        try:
+            flock(directory.fileno(), LOCK_EX | LOCK_NB)
+            alone = True
+        except BlockingIOError:
+            time.sleep(0.005)
+        except OSError:  # NFS, for example, locks no directories
+            alone = True
+    try:
+        yield alone
+    finally:
+        # Also that of a child process that was forked meanwhile.
+        with suppress(OSError, ValueError):
+            flock(directory.fileno(), LOCK_UN)
 
 
 class _Temporary:
     """The file under its first name, and the descriptor that writes it."""
 
-    def __init__(self, descriptor: int, path: str) -> None:
-        self._descriptor = descriptor
+    def __init__(self, path: str) -> None:
+        self._file: Descriptor | None = None
         self.path = path
         self._owner = os.getpid()
 
+    def open(self, mode: int) -> int:
+        self._file = Descriptor(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        return self._file.fileno()
+
     def close(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
+        if self._file is not None:
+            self._file.close()
 
     def remove(self) -> bool:
         """Close and remove the file; False in a forked child, which has it open too but no say in it."""
@@ -166,10 +262,10 @@ def _look_like(descriptor: int, old: os.stat_result) -> None:
         os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
 
 
-def _sync_directory(descriptor: int) -> None:
+def sync_directory(directory: Descriptor) -> None:
     """Bring a new name to the disk."""
     try:
-        os.fsync(descriptor)
+        os.fsync(directory.fileno())
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
@@ -186,8 +282,8 @@ class OpenFile:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._name = os.fsdecode(path)
         with named(self._name):
-            self.descriptor: int = os.open(path, os.O_WRONLY | getattr(os, "O_CLOEXEC", 0))
-        self._cleanup = weakref.finalize(self, os.close, self.descriptor)
+            self._file = Descriptor(path, os.O_WRONLY)
+        self.descriptor: int = self._file.fileno()
 
     @staticmethod
     def fits(path: str | os.PathLike[str]) -> bool:
@@ -203,12 +299,12 @@ class OpenFile:
     def commit(self) -> None:
         """Close it."""
         with named(self._name):
-            self._cleanup()
+            self._file.close()
 
     def discard(self) -> None:
         """Close it; what was written cannot be taken back."""
         with suppress(OSError):
-            self._cleanup()
+            self._file.close()
 
 
 def open_path(path: str | os.PathLike[str], durable: bool) -> NewFile | OpenFile:

@@ -31,7 +31,7 @@ from arrowipc.read.framing cimport Message, new_message
 from arrowipc.write.batch_encoder cimport Compressor, Encoder
 from arrowipc.write.dictionary_writer cimport Emission, WrittenDictionaries
 
-from arrowipc.arguments import metadata_of, without_descriptions
+from arrowipc.arguments import bytes_taken, metadata_of, without_descriptions
 from arrowipc.errors import UnsupportedError, UsageError
 from arrowipc.metadata.schema_writer import encapsulate, footer_table, number_from_zero, schema_metadata
 
@@ -419,22 +419,17 @@ cdef class ObjectSink(Sink):
         return 0
 
     cdef int hand_over(self, object data) except -1:
-        cdef int64_t done = 0, size = len(data), count
+        cdef int64_t done = 0, size = len(data)
         while done < size:
             rest = data if done == 0 else memoryview(data)[done:]
             taken = self.call(rest)
             if done:
                 released(rest)
-            if taken is None:
-                if self.raw:
-                    raise BlockingIOError("the sink cannot take more now: arrowipc writers need a blocking sink")
-                count = size - done
-            else:
-                count = taken if hasattr(taken, "__index__") else 0
-            if not 0 < count <= size - done:
-                raise OSError(f"write() was given {size - done:,} bytes and returned {taken!r}: expected how many it "
-                              "took, or None for all of them")
-            done += count
+            if taken is None and self.raw:
+                raise BlockingIOError("the sink cannot take more now: arrowipc writers need a blocking sink")
+            if type(taken) is int and taken == size - done:     # as nearly always
+                break
+            done += bytes_taken(getattr(self.call, "__self__", self.call), size - done, taken)
         self.position += size
         return 0
 

@@ -270,6 +270,9 @@ def test_what_the_source_raises_is_passed_on_and_ends_the_reader():
         yield SMALL[:100]
         raise ConnectionResetError("gone")
 
+    async def always(answer: Any) -> Any:
+        yield answer
+
     async def main() -> None:
         reader = aio.open_stream(torn())
         with pytest.raises(ConnectionResetError, match="gone"):
@@ -282,6 +285,9 @@ def test_what_the_source_raises_is_passed_on_and_ends_the_reader():
             await aio.open_stream(fed(b"\xff\xff\xff\xff\0\0\0\0"))
         with pytest.raises(ipc.UsageError, match="expected bytes"):
             await aio.open_stream(pieces("text" * 100, itertools.repeat(9)))  # type: ignore[arg-type]
+        for answer in (None, 5, True):
+            with pytest.raises(ipc.UsageError, match=f"the source gave .*{answer}: expected bytes"):
+                await aio.open_stream(always(answer))
 
     asyncio.run(main())
 

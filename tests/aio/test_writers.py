@@ -236,3 +236,57 @@ def test_an_error_of_the_source_reaches_whoever_sends():
                 pass
 
     asyncio.run(main())
+
+
+# -- what sinks answer -----------------------------------------------------------------------------------------
+
+
+def answering(answer: Any, name: str) -> Any:
+    """A sink that takes what `answer` makes of the size of a chunk, and says so."""
+
+    class Answering:
+        def __init__(self) -> None:
+            self.taken = bytearray()
+
+        async def send(self, data: bytes) -> Any:
+            count = answer(len(data))
+            self.taken += data[: count if type(count) is int else len(data)]
+            return count
+
+        async def drain(self) -> None:
+            pass
+
+        def __repr__(self) -> str:
+            return "<the strange one>"
+
+    if name == "drain":
+
+        def write(self: Any, data: bytes) -> Any:
+            count = answer(len(data))
+            self.taken += data[: count if type(count) is int else len(data)]
+            return count
+
+        Answering.write, Answering.send = write, None  # type: ignore[attr-defined,method-assign,assignment]
+    elif name == "write":
+        Answering.write, Answering.send = Answering.send, None  # type: ignore[attr-defined,method-assign,assignment]
+    return Answering()
+
+
+async def sent_to(sink: Any) -> None:
+    async with aio.new_stream(sink) as writer:
+        await writer.write(TABLE)
+
+
+@pytest.mark.parametrize("name", ["send", "write", "drain"])
+def test_a_sink_that_takes_a_part_gets_the_rest_again(name):
+    for answer in (lambda size: min(size, 50_000), lambda size: size, lambda size: np.int64(size), lambda size: None):
+        sink = answering(answer, name)
+        run(sent_to(sink))
+        assert sink.taken == written(TABLE)
+
+
+@pytest.mark.parametrize("name", ["send", "write", "drain"])
+@pytest.mark.parametrize("answer", [True, 0, -1, 2**70, "all", 1.5])
+def test_a_sink_that_answers_nonsense_is_named(name, answer):
+    with pytest.raises(OSError, match=rf"<the strange one> was given [\d,]+ bytes and returned .*{answer}"):
+        run(sent_to(answering(lambda size: answer, name)))

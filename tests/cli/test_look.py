@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from helpers.terminal import environment, on_terminal, run, run_binary, shell
+from helpers.terminal import COMMAND, environment, on_terminal, run, run_binary, shell
 
 import arrowipc as ipc
 from arrowipc.types import binary, dictionary, field, float64, int32, int64, list_, struct, utf8
@@ -410,3 +411,15 @@ def test_head_is_readable_with_wide_text_and_many_columns_in_any_terminal(odd, n
     widths = [cell_len(line.rstrip()) for line in table]
     assert max(widths) <= columns
     assert len(table[0].split()) >= 2  # more than the first column
+
+
+def test_a_pipe_that_has_no_data_now_is_not_at_its_end():
+    batch = ipc.RecordBatch.from_pydict({"x": [1, 2, 3]})
+    data = batch.schema.serialize() + batch.serialize()
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    os.write(write, data[:-20])
+    with open(read, "rb") as pipe, open(write, "wb"):
+        done = subprocess.run([*COMMAND, "head", "-"], stdin=pipe, capture_output=True, text=True, env=environment())
+    assert done.returncode == 3
+    assert "has no data now" in done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pyarrow.csv as csv
 import pytest
 from helpers.in_process import run
 from helpers.terminal import shell
@@ -105,3 +106,28 @@ def test_a_url_is_a_target_like_another(data):
     assert run("convert", data / "a.arrow", "memory://x/b.arrow").code == 0
     assert "exists already" in run("convert", data / "a.arrow", "memory://x/b.arrow").err
     assert "source itself" in run("convert", "memory://x/b.arrow", "memory://x/b.arrow", "--force").err
+
+
+def test_what_appears_while_a_command_writes_is_not_overwritten(tmp_path):
+    """Both stay, also where --force allowed to overwrite what was there before."""
+    batch = ipc.RecordBatch.from_pydict(ROWS)
+    first = len(batch.schema.serialize() + batch.serialize())
+    with ipc.new_stream(tmp_path / "a.arrows", batch.schema) as writer:
+        writer.write([batch, batch])
+    script = """cd {folder}; {{
+    head -c {first} a.arrows
+    while ! ls -A | grep -q {name}.*tmp; do sleep 0.01; done
+    echo mine > {name}
+    tail -c +{next} a.arrows
+    }} | arrowipc convert - {name} {options}"""
+    (tmp_path / "forced.arrow").write_bytes(b"old")
+    for name, options, ids in (
+        ("forced.arrow", "--force", lambda path: ipc.open(path).read_all().to_pydict()["id"]),
+        ("new.csv", "", lambda path: csv.read_csv(path)["id"].to_pylist()),
+    ):
+        done = shell(script.format(folder=tmp_path, first=first, next=first + 1, name=name, options=options))
+        assert done.code == 3, done.err
+        assert (tmp_path / name).read_text() == "mine\n"
+        (kept,) = tmp_path.glob(f".{name}.*.kept")
+        assert f"the complete new file is kept as '{kept}'" in done.err
+        assert ids(kept) == ROWS["id"] * 2

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import re
 import struct
+import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +19,7 @@ from helpers import arrays, forge
 
 import arrowipc as ipc
 from arrowipc import FormatError, TruncatedError, UnsupportedError, UsageError
+from arrowipc.write import atomic_file
 
 WORDS = pa.array(["a", "b", "c"])
 
@@ -43,6 +50,16 @@ def append(path: Path, *batches: ipc.RecordBatch, **options: object) -> None:
 
 def read(path: Path, **options: object) -> list[ipc.RecordBatch]:
     return list(ipc.open_file(path.read_bytes(), validate="strict", **options))
+
+
+def kept_by(error: OSError) -> Path:
+    """The file that an error says is kept, because another one was at its place."""
+    assert error.errno == errno.ESTALE
+    return Path(re.search("kept as '(.*?)'", str(error))[1])
+
+
+def numbers(path: Path) -> list[int]:
+    return ipc.open_file(path.read_bytes()).read_all().to_pydict()["x"]
 
 
 @pytest.fixture
@@ -291,20 +308,140 @@ def test_a_file_that_becomes_shorter_while_it_is_copied_is_an_error(path):
 
     append(path, plain(*range(100_000)))
     whole = path.read_bytes()
-    existing = ExistingFile.find(path)
+    _, existing = ExistingFile.find(path)
     path.write_bytes(whole[:300_000])
     with existing, pytest.raises(TruncatedError, match=r"x\.arrow': the file became shorter"):
         existing.copied(False)
     assert os.listdir(path.parent) == ["x.arrow"]
-    # Replaced, it is still there for those who have it open.
+    # Replaced, it is still there for those who have it open; what replaced it stays.
     path.write_bytes(whole)
-    with ExistingFile.find(path) as existing:
+    _, existing = ExistingFile.find(path)
+    with existing:
         path.unlink()
         path.write_bytes(b"another")
         sink = existing.copied(False)
         assert sink.position == existing.end
-    sink.commit()
-    assert path.read_bytes() == whole[: existing.end]
+    with pytest.raises(OSError, match="was replaced") as error:
+        sink.commit()
+    assert path.read_bytes() == b"another"
+    assert kept_by(error.value).read_bytes() == whole[: existing.end]
+
+
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("durable", [False, True])
+def test_of_two_appenders_the_one_that_closes_last_keeps_its_rows_in_a_file_beside(path, begun, durable):
+    if begun:
+        append(path, plain(0))
+    before = len(os.listdir("/proc/self/fd"))
+    first, second = (ipc.new_file(path, append=True, durable=durable) for _ in range(2))
+    first.write(plain(1))
+    second.write(plain(2))
+    first.close()
+    with pytest.raises(OSError, match=rf"replaced, changed or removed.*{path.name}") as error:
+        second.close()
+    assert numbers(path) == [0, 1][not begun :]
+    assert numbers(kept_by(error.value)) == [0, 2][not begun :]
+    assert sorted(os.listdir(path.parent)) == sorted([kept_by(error.value).name, path.name])
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert ipc.open_dataset(path.parent).files == [str(path)]  # what is kept is hidden
+
+
+def changes(path: Path) -> dict[str, Callable[[], object]]:
+    """What somebody else may do to a file meanwhile."""
+    other = path.with_name("other")
+    other.write_bytes(path.read_bytes())
+    data = path.read_bytes()
+    return {
+        "replaced by us": lambda: append(path, plain(9)),
+        "renamed over": lambda: other.replace(path),
+        "written in place": lambda: path.write_bytes(data[:-1] + b"2"),
+        "longer": lambda: path.write_bytes(data + b"more"),
+        "removed": path.unlink,
+        "a link elsewhere": lambda: (path.unlink(), path.symlink_to("other")),
+    }
+
+
+@pytest.mark.parametrize(
+    "change", ["replaced by us", "renamed over", "written in place", "longer", "removed", "a link elsewhere"]
+)
+def test_a_file_that_somebody_changed_meanwhile_is_not_overwritten(path, change):
+    append(path, plain(0))
+    os.utime(path, (1, 1))  # else a change in the same instant, of the same size, could have the same time
+    made = changes(path)
+    writer = ipc.new_file(path, append=True)
+    writer.write(plain(1))
+    made[change]()
+    found = path.read_bytes() if path.exists() else None
+    with pytest.raises(OSError, match="it stays as it is") as error:
+        writer.close()
+    assert (path.read_bytes() if path.exists() else None) == found
+    assert numbers(kept_by(error.value)) == [0, 1]
+    append(path.with_name("new"), plain(5))  # and the folder is not locked
+
+
+def test_reading_a_file_and_linking_to_it_is_no_change(path):
+    append(path, plain(0))
+    writer = ipc.new_file(path, append=True)
+    os.link(path, path.with_name("backup"))
+    assert numbers(path) == [0]
+    path.chmod(0o600)
+    writer.write(plain(1))
+    writer.close()
+    assert numbers(path) == [0, 1]
+
+
+APPENDING = """
+import os, sys, time
+import arrowipc as ipc
+path, own = sys.argv[1], int(sys.argv[2])
+sys.stdin.readline()
+lost = 0
+for x in range(own, own + 10):
+    try:
+        with ipc.new_file(path, append=True, durable=False) as writer:
+            writer.write({"x": [x]})
+    except OSError as error:
+        assert ".kept" in str(error), error
+        lost += 1
+print(lost)
+"""
+
+
+def test_processes_that_append_to_one_file_lose_no_row(path):
+    """Each row is in the file, or in a file that is kept; and as many are kept as there were errors."""
+    command = [sys.executable, "-c", APPENDING, str(path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    children = [subprocess.Popen([*command, str(own)], **pipes) for own in range(0, 40, 10)]
+    for child in children:
+        child.stdin.write("go\n")
+        child.stdin.flush()
+    errors = sum(int(child.communicate(timeout=60)[0]) for child in children)
+    kept = list(path.parent.glob(".*.kept"))
+    assert len(kept) == errors
+    assert len(numbers(path)) == 40 - errors
+    assert set(numbers(path)).union(*map(numbers, kept)) == set(range(40))
+    assert len(os.listdir(path.parent)) == 1 + errors
+
+
+def test_who_locks_the_folder_delays_an_appender_and_takes_no_rows(path, monkeypatch):
+    append(path, plain(0))
+    folder = os.open(path.parent, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    writer = ipc.new_file(path, append=True)
+    writer.write(plain(1))
+    timer = threading.Timer(0.05, fcntl.flock, (folder, fcntl.LOCK_UN))
+    timer.start()
+    writer.close()
+    timer.join()
+    assert numbers(path) == [0, 1]
+    monkeypatch.setattr(atomic_file, "LONGEST_TURN", 0.02)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    writer = ipc.new_file(path, append=True)
+    writer.write(plain(2))
+    with pytest.raises(OSError, match="locked the folder") as error:
+        writer.close()
+    os.close(folder)
+    assert (numbers(path), numbers(kept_by(error.value))) == ([0, 1], [0, 1, 2])
 
 
 def test_nothing_stays_open(path):

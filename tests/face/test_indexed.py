@@ -1,4 +1,4 @@
-"""Streams with an index: every batch as reading in order gives it, and a kept index that is never believed blindly."""
+"""Streams with an index: every batch as reading in order gives it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ import os
 import pickle
 import random
 import threading
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import drive, forge, golden
@@ -18,7 +16,6 @@ from helpers.support import growing, nested, replaced
 from helpers.web import Web
 
 import arrowipc as ipc
-from arrowipc.indexed import kept_path
 from arrowipc.read import decoders
 
 
@@ -200,10 +197,8 @@ def test_what_is_wrong_says_which_message_and_where():
         for source in (data, io.BytesIO(data)):
             with pytest.raises(ipc.FormatError, match=words):
                 ipc.open(source, index=True)
-    with pytest.raises(ipc.UsageError, match="keep"):
+    with pytest.raises(ipc.UsageError, match="index"):
         ipc.open(b"".join(parts), index="yes")
-    with pytest.raises(ipc.UsageError, match="path"):
-        ipc.open(b"".join(parts), index="keep")
 
 
 def test_a_stream_that_was_cut_after_indexing_is_an_error_that_says_so(tmp_path):
@@ -215,92 +210,22 @@ def test_a_stream_that_was_cut_after_indexing_is_an_error_that_says_so(tmp_path)
             reader.get_batch(50)
 
 
-# -- the index beside the stream -------------------------------------------------------------------------------
+def test_no_index_is_read_from_beside_a_stream_nor_written_there(tmp_path):
+    """A link, a pipe or a bomb of that name, which came with the data, is not even looked at."""
+    (path := tmp_path / "x.arrows").write_bytes(stream_of(3))
+    (victim := tmp_path / "victim").write_bytes(b"theirs")
+    (tmp_path / ".x.arrows.index").symlink_to(victim)
+    with pytest.raises(ipc.UsageError, match="index must be False or True, found str 'keep'"):
+        ipc.open(path, index="keep")
+    with ipc.open(path, index=True) as reader:
+        assert reader.count_rows() == 9
+    assert victim.read_bytes() == b"theirs"
+    assert sorted(os.listdir(tmp_path)) == [".x.arrows.index", "victim", "x.arrows"]
 
 
-@pytest.fixture
-def kept(tmp_path: Path) -> Path:
-    """A stream with an index beside it."""
-    (path := tmp_path / "x.arrows").write_bytes(stream_of(20))
-    ipc.open(path, index="keep").close()
-    return path
-
-
-def test_a_kept_index_is_an_arrow_file_that_is_used(kept):
-    with ipc.open_file(kept_path(kept)) as index:
-        assert index.count_rows() == 20
-        assert index.read_all().to_pydict()["rows_or_id"] == [3] * 20
-    before = os.stat(kept_path(kept))
-    with ipc.open(kept, index="keep") as reader:
-        assert reader[7].to_pydict() == {"x": [21, 22, 23]}
-    assert os.stat(kept_path(kept)).st_ino == before.st_ino  # it was not made anew
-
-
-@pytest.mark.parametrize("change", ["grown", "cut", "touched", "other last", "other first", "gone"])
-def test_a_stream_that_changed_is_indexed_anew(kept, change):
-    data = bytearray(kept.read_bytes())
-    times = os.stat(kept).st_atime_ns, os.stat(kept).st_mtime_ns
-    parts = forge.split(bytes(data))
-    if change == "grown":
-        data = b"".join([*parts, parts[-1]])
-    elif change == "cut":
-        data = b"".join(parts[:-2])
-    elif change == "other last":
-        data = b"".join([*parts[:-2], parts[-1], parts[-2][:-8] + bytes(8)]) + data[-8:]
-        data = data[: len(kept.read_bytes())]
-    elif change == "other first":
-        data = data.replace(b"\1\0\0\0x", b"\1\0\0\0y", 1)
-    if change == "gone":
-        os.remove(kept_path(kept))
-    else:
-        kept.write_bytes(data)
-    if change != "touched":
-        os.utime(kept, ns=times)
-    with ipc.open(kept, index="keep") as reader:
-        assert [batch.to_pydict() for batch in reader] == in_order(bytes(data))
-
-
-def lied(path: Path, change: Any) -> None:
-    """Change the table of a kept index, whose metadata stays."""
-    with ipc.open_file(kept_path(path), memory_map=False) as reader:
-        schema, columns = reader.schema, {k: np.array(v) for k, v in reader.read_all().to_pydict().items()}
-    change(columns)
-    with ipc.new_file(kept_path(path), schema) as writer:
-        writer.write(columns)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda c: c["offset"].__setitem__(3, 8),
-        lambda c: c["metadata_length"].__setitem__(3, -8),
-        lambda c: c["body_length"].__setitem__(3, 1 << 62),
-        lambda c: c["rows_or_id"].__setitem__(3, -1),
-        lambda c: c["kind"].__setitem__(3, 7),
-        lambda c: c["kind"].__setitem__(3, 1),
-        lambda c: c.update({name: values[:0] for name, values in c.items()}),
-    ],
-)
-def test_an_index_that_cannot_be_true_is_made_anew(kept, change):
-    lied(kept, change)
-    with ipc.open(kept, index="keep") as reader:
-        assert reader.count_rows() == 60
-        assert [batch.to_pydict() for batch in reader] == in_order(kept.read_bytes())
-
-
-@pytest.mark.parametrize(("column", "value"), [("rows_or_id", 4), ("rows_or_id", 2)])
-def test_an_index_that_lies_gives_errors_and_no_other_rows(kept, column, value):
-    lied(kept, lambda c: c[column].__setitem__(3, value))
-    with ipc.open(kept, index="keep") as reader, pytest.raises(ipc.FormatError):
-        list(reader)
-
-
-def test_an_index_of_any_bytes_is_made_anew_and_a_folder_that_cannot_be_written_is_no_error(kept, monkeypatch):
-    for data in (b"", b"ARROW1", os.urandom(500)):
-        Path(kept_path(kept)).write_bytes(data)
-        with ipc.open(kept, index="keep") as reader:
-            assert reader[19].to_pydict() == {"x": [57, 58, 59]}
-    os.remove(kept_path(kept))
-    os.mkdir(kept_path(kept))
-    with ipc.open(kept, index="keep") as reader:
-        assert reader[19].to_pydict() == {"x": [57, 58, 59]}
+def test_a_stream_copied_into_a_file_has_an_index_that_stays(tmp_path):
+    (path := tmp_path / "x.arrows").write_bytes(growing()[0])
+    with ipc.open_stream(path) as reader, ipc.new_file(tmp_path / "x.arrow", unify_dictionaries=True) as writer:
+        ipc.copy(reader, writer)
+    with ipc.open(path, index=True) as stream, ipc.open_file(tmp_path / "x.arrow") as file:
+        assert [batch.to_pydict() for batch in file] == [batch.to_pydict() for batch in stream]

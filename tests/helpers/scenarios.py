@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
+import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from functools import cache
@@ -164,6 +167,21 @@ def numbers(count: int = 5, first: int = 0) -> pa.RecordBatch:
 
 
 # -- reading -----------------------------------------------------------------------------------------------
+
+
+@scenario
+def a_path_written_and_mapped() -> Operation:
+    folder, rows = tempfile.TemporaryDirectory(), ipc.RecordBatch.from_pydict({"x": [1, 2, 3]})
+
+    def operation() -> Any:
+        with ipc.new_file(f"{folder.name}/x.arrow", durable=False) as writer:
+            writer.write_batch(rows)
+        with ipc.open(f"{folder.name}/x.arrow") as reader:
+            found = list(reader)
+        assert os.listdir(folder.name) == ["x.arrow"] or threading.active_count() > 1
+        return found
+
+    return operation
 
 
 @scenario

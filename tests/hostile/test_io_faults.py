@@ -373,6 +373,8 @@ BAD_COUNTS: dict[str, Callable[[int], Any]] = {
     "text": str,
     "a fraction": float,
     "nan": lambda count: float("nan"),
+    "true": lambda count: True,
+    "a type": lambda count: int,
     "bytes": bytes,
 }
 BAD_PLACES: dict[str, Callable[[int], Any]] = {
@@ -380,6 +382,8 @@ BAD_PLACES: dict[str, Callable[[int], Any]] = {
     "negative": lambda place: -1 - place,
     "huge": lambda place: 2**70,
     "a fraction": lambda place: place + 0.5,
+    "true": lambda place: True,
+    "false": lambda place: False,
 }
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,9 @@ from helpers.forge import batch, dictionary, encoding, field, i8, i32, message, 
 
 import arrowipc as ipc
 from arrowipc import recover
+from arrowipc.read.framing import survey
+
+recovering = sys.modules["arrowipc.inspection.recover"]
 
 
 def part(number: int) -> ipc.RecordBatch:
@@ -47,6 +52,26 @@ def torn(kind: str, **options: Any) -> bytes:
 def numbers(source: Any) -> list[int]:
     with ipc.open(source, validate="strict") as reader:
         return [each["id"][0] // 1000 for each in reader]
+
+
+@pytest.mark.parametrize("resync", [False, True])
+@pytest.mark.parametrize("way", [str, Path.as_uri, lambda path: path.with_name("link")], ids=["path", "url", "link"])
+def test_a_source_that_somebody_replaced_meanwhile_is_not_overwritten(tmp_path, monkeypatch, resync, way):
+    (path := tmp_path / "x.arrow").write_bytes(torn("file"))
+    path.with_name("link").symlink_to(path)
+
+    def replaced(message: Any) -> Any:
+        path.with_name("other").write_bytes(written("file"))
+        path.with_name("other").replace(path)
+        return survey(message)
+
+    monkeypatch.setattr(recovering, "survey", replaced)  # called between reading and writing
+    with pytest.raises(OSError, match="the complete new file is kept as") as error:
+        recover(path, into=way(path), resync=resync, durable=False)
+    assert error.value.errno == errno.ESTALE
+    assert path.read_bytes() == written("file")
+    (kept,) = tmp_path.glob(".x.arrow.*.kept")
+    assert numbers(kept) == ([0, 2, 3] if resync else [0])
 
 
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])

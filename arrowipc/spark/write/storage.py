@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
+from arrowipc._core import Descriptor
 from arrowipc.read.files import check_link, files_below, files_in_system, is_hidden, is_local, modified, walk
 from arrowipc.read.ledger import Ledger, local_ledger, remote_ledger
 from arrowipc.read.remote import find_system
 from arrowipc.spark.options import flag, storage_options
+from arrowipc.write.atomic_file import sync_directory
 
 __all__ = ["Entry", "Storage", "open_storage"]
 
@@ -233,15 +235,8 @@ class _Local(Storage):
             os.rmdir(self.path(name))
 
     def sync(self, name: str = "") -> None:
-        descriptor = os.open(self.path(name), os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        except OSError as error:
-            # Some network file systems have nothing to sync for a directory.
-            if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-                raise
-        finally:
-            os.close(descriptor)
+        with Descriptor(self.path(name), os.O_RDONLY) as directory:
+            sync_directory(directory)
 
 
 class _Remote(Storage):
