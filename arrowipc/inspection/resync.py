@@ -21,7 +21,7 @@ from arrowipc.events import BatchRead
 from arrowipc.inspection.damage import Damage, Ledger
 from arrowipc.limits import Limits
 from arrowipc.read.decoders import MAGIC, StreamDecoder
-from arrowipc.read.framing import Framer, find_message, message_of, survey
+from arrowipc.read.framing import Framer, find_message, find_schema, message_of, survey
 
 if TYPE_CHECKING:
     from arrowipc.columns.array import RecordBatch
@@ -109,6 +109,10 @@ class Search:
             message = self._outline.schema.serialize()
             self._decoder.decode_next(message_of(message))
         else:
+            if self._ledger.format == "file":
+                start, stop, found = find_schema(self._source, self._size, self._limits)
+                if found is not None:
+                    self._begin(start, stop, found)
             while self._decoder is None and self._at < self._size:
                 self._step()
         if self._decoder is None:
