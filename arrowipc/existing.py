@@ -86,7 +86,8 @@ class ExistingFile:
         dictionaries = [decoder.block(i, dictionary=True) for i in range(count)]
         first = min([offset for offset, _, _ in batches + dictionaries], default=decoder.footer_start)
         at, start, message = find_schema(Source(reader._bytes(0, first)), first)
-        if message is None and at != first - (0 if batches else 8):  # an end-of-stream marker
+        # Without batches, only the end-of-stream marker may stand between.
+        if message is None and at != first and (batches or at != first - 8):
             raise FormatError(f"expected the Schema message at byte 8, or a message that the footer lists at byte {at}")
         self.version = decoder.version if message is None else message.version
         self.end: int = max([start] + [offset + head + body for offset, head, body in batches + dictionaries])

@@ -549,6 +549,14 @@ cdef str place_name(Columns columns, const DecompressJob* job):
     return f"column {'.'.join(reversed(path))!r}: buffer {job.buffer}"
 
 
+cdef str hint(int codec, const DecompressJob* job):
+    """What a length of 0 in front of a ZSTD frame may come from (apache/arrow-java#1116)."""
+    if job.claim or codec == CompressionType_LZ4_FRAME:
+        return ""
+    return (". Arrow Java up to 19.0.0 wrote a length of 0 before some buffers that are not empty: arrowipc.recover() "
+            "reads them if their frames state their size")
+
+
 cdef object refuse(Columns columns, int codec, int refusal, const DecompressJob* job, const Ledger* sums,
                    const LimitsData* limits):
     """The exception for a claim that was not believed."""
@@ -575,11 +583,7 @@ cdef object refuse(Columns columns, int codec, int refusal, const DecompressJob*
         needed = size_needed(&columns.plan.d.fields[job.field], job.buffer, length)
         return LimitError(f"{claim}; its {length:,} elements need {needed:,}")
     if refusal == REFUSED_FRAME:
-        if job.claim == 0 and codec != CompressionType_LZ4_FRAME:
-            # apache/arrow-java#1116
-            return FormatError(f"{claim}: {sums.why.decode()}. Arrow Java up to 19.0.0 wrote a length of 0 before some "
-                               "buffers that are not empty: arrowipc.recover() reads what their frames hold")
-        return FormatError(f"{claim}: {sums.why.decode()}")
+        return FormatError(f"{claim}: {sums.why.decode()}{hint(codec, job)}")
     return LimitError(f"{claim}; with it the batch needs more than Limits.decompressed_bytes = "
                       f"{limits.decompressed_bytes:,}")
 
@@ -600,7 +604,7 @@ cdef object broken(Columns columns, Work work):
         why = f"it holds {job.made:,} bytes"
     name = codec_name(work.pool.codec)
     error = FormatError(f"{place_name(columns, job)}: {job.stored:,} bytes of {name} do not decompress to "
-                        f"the claimed {job.claim:,} bytes: {why}")
+                        f"the claimed {job.claim:,} bytes: {why}{hint(work.pool.codec, job)}")
     error.__cause__ = work.error
     return error
 
