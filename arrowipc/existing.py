@@ -84,12 +84,12 @@ class ExistingFile:
         # Dictionaries that no batch uses are left behind: the first batch brings its own.
         count = decoder.num_dictionaries if batches else 0
         dictionaries = [decoder.block(i, dictionary=True) for i in range(count)]
-        first = min([offset for offset, _, _ in batches + dictionaries], default=decoder.footer_start)
+        first = min([offset for offset, _, _ in batches + dictionaries], default=decoder.messages_end)
         at, start, message = find_schema(Source(reader._bytes(0, first)), first)
         # Without batches, only the end-of-stream marker may stand between.
         if message is None and at != first and (batches or at != first - 8):
             raise FormatError(f"expected the Schema message at byte 8, or a message that the footer lists at byte {at}")
-        self.version = decoder.version if message is None else message.version
+        self.version = message.version if message is not None else "V4" if decoder.version == "V4" else "V5"
         self.end: int = max([start] + [offset + head + body for offset, head, body in batches + dictionaries])
         if self.end % 8:
             raise UnsupportedError(f"append: the last message ends at byte {self.end}, not at a multiple of 8")

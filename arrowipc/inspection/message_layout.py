@@ -140,7 +140,7 @@ def messages_in_file(buffer: Any, limits: Limits | None) -> Iterator[Located]:
     source = Source(view)
     decoder = RecordBatchFileReader(buffer, limits=limits)._decoder
     decoder.add_up()
-    start, end, message = find_schema(source, decoder.footer_start, limits)
+    start, end, message = find_schema(source, decoder.messages_end, limits)
     if message is not None:
         yield Located(start, end - start, 0, message)
     counts = ((True, decoder.num_dictionaries), (False, decoder.num_record_batches))

@@ -171,7 +171,7 @@ class _Habits:
     def look_at_file(self, view: memoryview, limits: Limits | None) -> None:
         reader = RecordBatchFileReader(view, limits=limits)
         self._footer_version = reader._decoder.version
-        end = reader._decoder.footer_start
+        end = reader._decoder.messages_end
         for each in schema_remarks(*find_schema(Source(view), end, limits)):
             self.note(each.code, each.words, each.offset)
         before = bytes(view[max(end - 8, 0) : end])

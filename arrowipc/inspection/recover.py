@@ -13,7 +13,7 @@ from arrowipc.columns.array import RecordBatch
 from arrowipc.errors import FormatError, UsageError
 from arrowipc.events import BatchRead
 from arrowipc.inspection.damage import Damage, Ledger, Recovery, bare
-from arrowipc.inspection.resync import Outline, Search
+from arrowipc.inspection.resync import Outline, Search, take_dictionaries
 from arrowipc.limits import RecoveryLimits
 from arrowipc.read.decoders import MAGIC, TAIL_SIZE, StreamDecoder, footer_range
 from arrowipc.read.file_objects import end_of, position_of, read_up_to, seek_to
@@ -267,7 +267,7 @@ def _outline(reader: RecordBatchFileReader, buffer: Any) -> tuple[Outline | None
     """What a footer says, None if of another file; and whether its blocks are where it says, most of them."""
     count = reader.num_record_batches
     batches, dictionaries = blocks_of(reader, False), blocks_of(reader, True)
-    start = reader._decoder.footer_start
+    start = reader._decoder.messages_end
     complete = len(batches) == count and len(dictionaries) == reader._decoder.num_dictionaries
     end = max([stop for _, stop in batches + dictionaries], default=start)
     if complete and start - end > 64 + len(HEAD):
@@ -363,9 +363,8 @@ def _write_out(reader: RecoveryReader, into: Any, format: str, compression: Code
 def _lacks_lengths(message: Message) -> bool:
     """Whether buffers say a length of 0 and are not empty: only recovery reads such bodies."""
     found = survey(message)
-    return found is not None and found[3] == 1 and any(
-        [len(each) > 8 and not any(each[:8]) for each in message.buffers or ()]
-    )
+    zstd = found is not None and found[3] == 1
+    return zstd and any(len(each) > 8 and not any(each[:8]) for each in message.buffers)
 
 
 def _check_apart(source: Any, into: Any) -> None:
@@ -464,6 +463,9 @@ class _InOrder:
         assert schema is not None
         self.schema: Schema = schema
         self._keep()
+        self._ahead = self._all is not None and take_dictionaries(
+            self._decoder, self._all, self.ledger.num_bytes, self._limits
+        )
 
     def _begin(self, buffer: Any, known_size: int | None) -> None:
         """Feed what lies at hand, without the magic; find out how long the source is."""
@@ -477,9 +479,11 @@ class _InOrder:
         self._skipped = len(HEAD) if data[:6] == MAGIC else 0
         if self._skipped and data[len(HEAD) :][:4] != CONTINUATION:
             data = self._find_schema(data)
+        #: A file that is in memory.
+        self._all = Source(data) if self._skipped and self._file is None else None
         self._framer.feed(data[self._skipped :], self._file is None or len(data) < len(HEAD))
 
-    def _find_schema(self, data: Any) -> memoryview:
+    def _find_schema(self, data: Any) -> memoryview[int]:
         """Find the Schema message that is not at byte 8, or not framed: what follows it is needed for that."""
         file, self._file = self._file, None
         if file is not None:
@@ -489,13 +493,13 @@ class _InOrder:
             if self._size is None:
                 self._size = len(data)
                 self._damage = _no_footer(data[-TAIL_SIZE:], self._size)
-        data = memoryview(data).cast("B")
-        start, stop, message = find_schema(Source(data), len(data), self._limits)
+        view = memoryview(data).cast("B")
+        start, stop, message = find_schema(Source(view), len(view), self._limits)
         if message is None or len(message.metadata) < stop - start:
             self._skipped = start
         else:
             self._skipped, self._bare = stop, message
-        return data
+        return view
 
     @property
     def report(self) -> Recovery:
@@ -517,7 +521,9 @@ class _InOrder:
         while self.ledger.error is None:
             try:
                 message = self._next()
-                event = None if message is None else self._decoder.decode_next(message)
+                event = None
+                if message is not None and not (self._ahead and message.kind == "DictionaryBatch"):
+                    event = self._decoder.decode_next(message)
             except FormatError as error:
                 self._lose(error, None)
                 return

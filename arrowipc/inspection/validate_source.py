@@ -239,7 +239,7 @@ def _note(
 
 def _compare(reader: RecordBatchFileReader, ledger: Ledger, limits: Limits | None, remarks: list[Remark]) -> None:
     """Go through the messages from the beginning, and compare them with the footer's blocks."""
-    source, end = reader._source, reader._decoder.footer_start
+    source, end = reader._source, reader._decoder.messages_end
     assert source is not None
     listed: dict[int, tuple[str, int]] = {}
     twice, before, unlisted = [], [], []
@@ -271,25 +271,26 @@ def _compare(reader: RecordBatchFileReader, ledger: Ledger, limits: Limits | Non
     elif listed:
         words = FormatError(f"the footer lists {len(listed):,} messages where none begins")
         _note(ledger, words, min(listed))
-    for code, words, places in (
+    for code, why, places in (
         ("footer-repeats", "the footer lists this message twice", twice),
         ("footer-order", "the footer lists this batch behind one that follows it in the file", before),
         ("footer-omits", "a RecordBatch message that the footer does not list", unlisted),
     ):
         if places:
-            remarks.append(Remark(code, f"{words}: readers of files and of streams disagree", places[0], len(places)))
+            remarks.append(Remark(code, f"{why}: readers of files and of streams disagree", places[0], len(places)))
 
 
-def _compare_schema(
-    reader: RecordBatchFileReader, ledger: Ledger, limits: Limits | None, remarks: list[Remark]
-) -> int:
+def _compare_schema(reader: RecordBatchFileReader, ledger: Ledger, limits: Limits | None, remarks: list[Remark]) -> int:
     """Compare the first message with the footer's schema; returns where it ends."""
     source = reader._source
     assert source is not None
-    at, stop, message = find_schema(source, reader._decoder.footer_start, limits)
+    at, stop, message = find_schema(source, reader._decoder.messages_end, limits)
     remarks += schema_remarks(at, stop, message)
     try:
-        if message is not None and schema_of(message, limits) != RecordBatchFileReader(source.part(0, len(source))).schema:
+        if (
+            message is not None
+            and schema_of(message, limits) != RecordBatchFileReader(source.part(0, len(source))).schema
+        ):
             _note(ledger, FormatError("the schema at the beginning is not that of the footer"), at)
     except (FormatError, UnsupportedError) as error:
         _note(ledger, error, at)

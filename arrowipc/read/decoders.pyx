@@ -970,6 +970,11 @@ cdef class BlockDecoder:
         return self.footer.batches.count
 
     @property
+    def messages_end(self):
+        """int: the byte in front of which all messages end; the footer's first."""
+        return self.footer.end
+
+    @property
     def num_dictionaries(self):
         """int: dictionary batches that the footer lists."""
         return self.footer.dictionaries.count
@@ -1202,11 +1207,6 @@ cdef class FileDecoder(BlockDecoder):
         self.footer = read_footer(Source(footer), start, &self.limits, columns is not None)
         self.unlisted = check_listing(self.footer, self.limits.metadata_bytes) if validate == "strict" else []
         self.decoder.open(self.footer.plan)
-
-    @property
-    def footer_start(self):
-        """int: the byte of the file where the footer begins."""
-        return self.footer.end
 
     def check_unlisted(self, int64_t start, data):
         """Refuse `data`, which begins at byte `start` of the file and is no block's, if a batch is in it."""

@@ -340,6 +340,23 @@ def test_every_truncation_gives_the_batches_before_the_cut_whatever_the_beginnin
         assert reader.report.complete
 
 
+@pytest.mark.parametrize("resync", [False, True])
+@pytest.mark.parametrize("name", ["polars-2.1.0-lz4", "polars-2.1.0-zstd"])
+def test_dictionaries_behind_the_batches_are_found(name: str, resync: bool, tmp_path: Path) -> None:
+    """polars writes them last; a file that lost only its footer has lost nothing."""
+    data = (golden.WRITERS / f"{name}.arrow").read_bytes()
+    with ipc.open_file(data) as reader:
+        rows = [batch.to_pylist() for batch in reader]
+        offset, head, body = reader._decoder.block(0, dictionary=True)
+    for cut in (offset + head + body, len(data) - 1):
+        with recover(data[:cut], resync=resync) as reader:
+            assert [batch.to_pylist() for batch in reader] == rows
+    assert recover(data + b"more", into=tmp_path / "x.arrow", resync=resync).num_rows == 3
+    assert [batch.to_pylist() for batch in ipc.open_file(tmp_path / "x.arrow")] == rows
+    with recover(data[: offset + head], resync=resync, columns=["n", "e"]) as reader:
+        assert [batch.to_pylist() for batch in reader] == [[{"n": row["n"], "e": row["e"]} for row in rows[0]]]
+
+
 def test_without_schema_and_footer_nothing_can_be_recovered() -> None:
     data = (golden.WRITERS / "javascript-21.2.0.arrow").read_bytes()
     assert len(list(recover(data))) == 1

@@ -183,7 +183,9 @@ LISTINGS = {
 def test_footers_that_list_batches_otherwise_are_remarks_and_refused_at_strict(name: str) -> None:
     """The specification advises against them, and readers of files and streams see other rows."""
     code, words, order = LISTINGS[name]
-    data = forge.file(ONE, *[batch(1, [(1, 0)], [b"", i64(i)]) for i in range(3)], blocks=lambda b: [b[i] for i in order])
+    data = forge.file(
+        ONE, *[batch(1, [(1, 0)], [b"", i64(i)]) for i in range(3)], blocks=lambda b: [b[i] for i in order]
+    )
     report = validate(data)
     assert (report.ok, report.num_batches, [each.code for each in report.remarks]) == (True, len(order), [code])
     assert report.remarks[0].words in str(report)
@@ -201,7 +203,7 @@ def test_bytes_that_no_block_lists_are_refused_at_strict() -> None:
     data = forge.file(ONE, ROW, magic=b"ARROW1".ljust(4096, b"\0"))
     assert ipc.open_file(data, validate="strict").count_rows() == 1
     assert ipc.open_file(data, limits=limits).count_rows() == 1
-    with pytest.raises(ipc.FormatError, match="no block lists bytes 8..4"):
+    with pytest.raises(ipc.FormatError, match="no block lists bytes 8"):
         ipc.open_file(data, validate="strict", limits=limits)
 
 
@@ -225,7 +227,7 @@ def test_a_beginning_of_its_own_is_a_remark_where_the_footer_is_complete(code: s
 @pytest.mark.parametrize("code", BEGINNINGS)
 def test_what_else_is_wrong_is_told_whatever_the_beginning(code: str) -> None:
     data = BEGINNINGS[code]
-    (offset, head, body), _ = ipc.open_file(data).blocks
+    offset, head, _ = ipc.open_file(data).blocks[0]
     report = validate(data[:offset] + bytes(head) + data[offset + head :])
     assert not report.ok
     assert report.remarks == ()
