@@ -419,6 +419,7 @@ cdef int limits_data(object limits, LimitsData* out) except -1:
     out.read_ahead = limits.read_ahead
     out.overlap_bytes = limits.overlap_bytes
     out.payload_slack = limits.payload_slack
+    out.frame_sizes = limits.frame_sizes
     return 0
 
 

@@ -8,8 +8,9 @@ import stat
 import struct
 from typing import TYPE_CHECKING, Any
 
+from arrowipc._core import Source
 from arrowipc.errors import FormatError, TruncatedError, UnsupportedError, UsageError
-from arrowipc.messages import MessageReader
+from arrowipc.read.framing import find_schema
 from arrowipc.reader import RecordBatchFileReader
 from arrowipc.write.atomic_file import KnownPath, NewFile, named
 from arrowipc.write.batch_writer import DescriptorSink
@@ -84,13 +85,12 @@ class ExistingFile:
         # Dictionaries that no batch uses are left behind: the first batch brings its own.
         count = decoder.num_dictionaries if batches else 0
         dictionaries = [decoder.block(i, dictionary=True) for i in range(count)]
-        self._file.seek(8)
-        messages = MessageReader(self._file)
-        first = next(messages, None)
-        if first is None:
-            raise FormatError("expected the Schema message at byte 8, found the end of the stream")
-        self.version = first.version
-        start = 8 + messages.bytes_consumed
+        first = min([offset for offset, _, _ in batches + dictionaries], default=decoder.messages_end)
+        at, start, message = find_schema(Source(reader._bytes(0, first)), first)
+        # Without batches, only the end-of-stream marker may stand between.
+        if message is None and at != first and (batches or at != first - 8):
+            raise FormatError(f"expected the Schema message at byte 8, or a message that the footer lists at byte {at}")
+        self.version = message.version if message is not None else "V4" if decoder.version == "V4" else "V5"
         self.end: int = max([start] + [offset + head + body for offset, head, body in batches + dictionaries])
         if self.end % 8:
             raise UnsupportedError(f"append: the last message ends at byte {self.end}, not at a multiple of 8")

@@ -88,6 +88,7 @@ class Limits(Immutable):
     row_cache_bytes: int
     overlap_bytes: int
     dataset_columns: int
+    frame_sizes = False
 
     def __init__(
         self,
@@ -129,6 +130,16 @@ class Limits(Immutable):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, ({name: getattr(self, name) for name in self.__slots__},)
+
+
+class RecoveryLimits(Limits):
+    """The limits of `recover`: where the length before a ZSTD buffer is 0, the size that its frame states counts."""
+
+    frame_sizes = True
+
+    def __init__(self, limits: Limits | None) -> None:
+        for name in self.__slots__:
+            fill(self, name, getattr(limits or Limits(), name))
 
 
 def _restore(values: dict[str, int]) -> Limits:

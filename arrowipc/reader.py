@@ -327,6 +327,8 @@ class RecordBatchFileReader(BatchReader):
                 use_threads=use_threads,
                 ensure_native_endian=ensure_native_endian,
             )
+            for start, stop in self._decoder.unlisted:
+                self._decoder.check_unlisted(start, self._bytes(start, stop - start))
         except BaseException:
             self.close()
             raise

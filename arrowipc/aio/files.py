@@ -168,7 +168,10 @@ class AsyncFileReader(AsyncReader):
         head = yield from source.reading(0, min(size, 8))
         start, length = footer_range(head, tail, size)
         footer = yield from source.reading(start, length)
-        return FileDecoder(footer, start, **self._options)
+        decoder = FileDecoder(footer, start, **self._options)
+        for at, stop in decoder.unlisted:
+            decoder.check_unlisted(at, (yield from source.reading(at, stop - at)))
+        return decoder
 
     async def _open(self) -> None:
         async with self._turn:

@@ -17,8 +17,8 @@ from arrowipc.errors import ArrowIpcError, UnsupportedError
 #: What each level proves, in the order of rising strictness.
 LEVELS = {
     "structure": "every message opens, and its buffers are large enough",
-    "full": "every value is safe to use; the footer lists the messages of the stream",
-    "strict": "every value also lies in its type's domain",
+    "full": "every value is safe to use",
+    "strict": "every value also lies in its type's domain; the footer lists all batches in their order",
 }
 
 #: Things that are wrong which are printed without --all.
@@ -69,7 +69,8 @@ def checked(data: Any) -> dict[str, Any]:
     levels = {"structure": full.ok or _opens(data), "full": full.ok, "strict": strict.ok}
     remarks: tuple[Any, ...] = ()
     if full.ok and full.format != "tensors":
-        remarks = interoperability(data)
+        # The same codes come from both.
+        remarks = tuple({each.code: each for each in (*full.remarks, *interoperability(data))}.values())
     shown = full if not full.ok else strict
     return {
         "verdict": "good" if strict.ok else "questionable" if full.ok else "bad",

@@ -15,10 +15,9 @@ from arrowipc.errors import FormatError
 from arrowipc.inspection.recover import CODECS, whole
 from arrowipc.messages import MessageReader
 from arrowipc.read.decoders import MAGIC
-from arrowipc.read.framing import Message, find_message, outline
+from arrowipc.read.framing import Message, find_message, find_schema, outline
 from arrowipc.read.sources import first_bytes, locate_source
 from arrowipc.reader import RecordBatchFileReader
-from arrowipc.tensors.message import leading_padding
 
 if TYPE_CHECKING:
     from arrowipc.limits import Limits
@@ -141,11 +140,9 @@ def messages_in_file(buffer: Any, limits: Limits | None) -> Iterator[Located]:
     source = Source(view)
     decoder = RecordBatchFileReader(buffer, limits=limits)._decoder
     decoder.add_up()
-    first = 8 + leading_padding(view[8:72])
-    found = find_message(source, first, there=True, limits=limits)
-    if found is not None and found[2].kind == "Schema":
-        start, end, message = found
-        yield Located(start, end - start - message.body_length, message.body_length, message)
+    start, end, message = find_schema(source, decoder.messages_end, limits)
+    if message is not None:
+        yield Located(start, end - start, 0, message)
     counts = ((True, decoder.num_dictionaries), (False, decoder.num_record_batches))
     blocks = [decoder.block(i, dictionary=which) for which, count in counts for i in range(count)]
     for offset, head, body in sorted(blocks):

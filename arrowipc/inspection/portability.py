@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc import types
+from arrowipc._core import Source
 from arrowipc.inspection.message_layout import (
     BatchOutline,
     Located,
@@ -20,7 +21,8 @@ from arrowipc.inspection.message_layout import (
 )
 from arrowipc.inspection.recover import whole
 from arrowipc.inspection.resync import END
-from arrowipc.read.decoders import MAGIC, TAIL_SIZE, StreamDecoder, footer_range
+from arrowipc.read.decoders import MAGIC, StreamDecoder
+from arrowipc.read.framing import Message, find_schema
 from arrowipc.read.sources import first_bytes, locate_source
 from arrowipc.reader import RecordBatchFileReader
 
@@ -136,6 +138,19 @@ def interoperability(source: Any, *, limits: Limits | None = None) -> tuple[Rema
     return habits.remarks()
 
 
+def schema_remarks(start: int, stop: int, message: Message | None) -> list[Remark]:
+    """What to say of the beginning of a file, of which `find_schema` says this."""
+    if message is None:
+        words = "no Schema message at the beginning: it cannot be read as a stream, nor recovered without its footer"
+        return [Remark("no-schema", words, start, 1)]
+    if len(message.metadata) == stop - start:
+        words = "the Schema message at the beginning has no framing: it cannot be read as a stream"
+        return [Remark("bare-schema", words, start, 1)]
+    if start > 8:
+        return [Remark("first-message", "the first message is not at byte 8: some readers look there only", 8, 1)]
+    return []
+
+
 class _Habits:
     """Gathers remarks, each once, with the place of the first and the number of all."""
 
@@ -156,14 +171,9 @@ class _Habits:
     def look_at_file(self, view: memoryview, limits: Limits | None) -> None:
         reader = RecordBatchFileReader(view, limits=limits)
         self._footer_version = reader._decoder.version
-        size = len(view)
-        end, _ = footer_range(bytes(view[:8]), bytes(view[size - TAIL_SIZE :]), size)
-        first = bytes(view[8:16])
-        has_marker = first[:4] == END[:4]
-        if not has_marker and first[4:8] == bytes(4):
-            self.note("first-message", "the first message is not at byte 8: some readers look there only", 8)
-        elif not has_marker and not 0 < int.from_bytes(first[:4], "little") < size:
-            self.note("bare-schema", "no Schema message at the beginning: it cannot be read as a stream", 8)
+        end = reader._decoder.messages_end
+        for each in schema_remarks(*find_schema(Source(view), end, limits)):
+            self.note(each.code, each.words, each.offset)
         before = bytes(view[max(end - 8, 0) : end])
         if before != END and before[4:] != bytes(4):
             self.note("no-end-marker", "no end-of-stream marker before the footer: it cannot be read as a stream", end)

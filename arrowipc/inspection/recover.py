@@ -8,16 +8,26 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, overload
 
+from arrowipc._core import Source
 from arrowipc.columns.array import RecordBatch
 from arrowipc.errors import FormatError, UsageError
 from arrowipc.events import BatchRead
 from arrowipc.inspection.damage import Damage, Ledger, Recovery, bare
-from arrowipc.inspection.resync import Outline, Search
+from arrowipc.inspection.resync import Outline, Search, take_dictionaries
+from arrowipc.limits import RecoveryLimits
 from arrowipc.read.decoders import MAGIC, TAIL_SIZE, StreamDecoder, footer_range
 from arrowipc.read.file_objects import end_of, position_of, read_up_to, seek_to
-from arrowipc.read.framing import Framer, Message, survey
+from arrowipc.read.framing import Framer, Message, find_schema, survey
 from arrowipc.read.remote import RemoteSource
-from arrowipc.read.sources import file_path, first_bytes, locate_source, on_disk, open_source, pump
+from arrowipc.read.sources import (
+    CONTINUATION,
+    file_path,
+    first_bytes,
+    locate_source,
+    on_disk,
+    open_source,
+    pump,
+)
 from arrowipc.reader import BatchReader, RecordBatchFileReader
 from arrowipc.write.atomic_file import KnownPath
 
@@ -192,7 +202,7 @@ def recover(
     options = {
         "columns": columns,
         "validate": validate,
-        "limits": limits,
+        "limits": RecoveryLimits(limits),
         "use_threads": use_threads,
         "ensure_native_endian": ensure_native_endian,
     }
@@ -261,9 +271,9 @@ def _searched(source: Any, memory_map: bool, options: dict[str, Any]) -> ByBlock
 
 def _outline(reader: RecordBatchFileReader, buffer: Any) -> tuple[Outline | None, bool]:
     """What a footer says, None if of another file; and whether its blocks are where it says, most of them."""
-    count, size = reader.num_record_batches, len(memoryview(buffer).cast("B"))
+    count = reader.num_record_batches
     batches, dictionaries = blocks_of(reader, False), blocks_of(reader, True)
-    start, _ = footer_range(HEAD, bytes(reader._bytes(size - TAIL_SIZE, TAIL_SIZE)), size)
+    start = reader._decoder.messages_end
     complete = len(batches) == count and len(dictionaries) == reader._decoder.num_dictionaries
     end = max([stop for _, stop in batches + dictionaries], default=start)
     if complete and start - end > 64 + len(HEAD):
@@ -294,13 +304,16 @@ def _heads(reader: RecordBatchFileReader, number: int) -> bool:
     return True
 
 
-def whole(source: Any, memory_map: bool) -> Any:
-    """All bytes of a source as one buffer: its own memory, its map, or the map of a copy on the disk."""
+def whole(source: Any, memory_map: bool, data: Any = b"") -> Any:
+    """All bytes of a source as one buffer: its own memory, its map, or the map of a copy on the disk.
+
+    `data` was read of a file already.
+    """
     buffer, file, owned = open_source(source, memory_map)
     if file is None:
         return buffer
     try:
-        return on_disk(file, bytearray())
+        return on_disk(file, bytearray(data))
     finally:
         if owned:
             file.close()
@@ -337,10 +350,17 @@ def _write_out(reader: RecoveryReader, into: Any, format: str, compression: Code
         )
     with writer:
         while first is not None:
-            if not writer.write_stored(*first):
+            if _lacks_lengths(first[0]) or not writer.write_stored(*first):
                 writer.write_batch(first[1])
             first = next(stored, None)
     return reader.report
+
+
+def _lacks_lengths(message: Message) -> bool:
+    """Whether buffers say a length of 0 and are not empty: only recovery reads such bodies."""
+    found = survey(message)
+    zstd = found is not None and found[3] == 1
+    return zstd and any(len(each) > 8 and not any(each[:8]) for each in message.buffers)
 
 
 @contextmanager
@@ -424,13 +444,14 @@ class _InOrder:
     ) -> None:
         self._damage = damage
         self._expected = expected
-        self._framer = Framer(options["limits"])
+        self._limits = options["limits"]
+        self._framer = Framer(self._limits)
         self._decoder = StreamDecoder(**options)
         buffer, self._file, self._owned = open_source(source, memory_map)
         try:
             self._begin(buffer, source.known_size if isinstance(source, RemoteSource) else None)
             self.ledger: Ledger = Ledger("file" if self._skipped else "stream")
-            message = self._next()
+            message = self._bare or self._next()
             if message is None:
                 begun = self._framer.bytes_consumed
                 raise FormatError(f"no schema: the {'stream ends before it' if begun else 'input is empty'}")
@@ -443,17 +464,43 @@ class _InOrder:
         assert schema is not None
         self.schema: Schema = schema
         self._keep()
+        self._ahead = self._all is not None and take_dictionaries(
+            self._decoder, self._all, self.ledger.num_bytes, self._limits
+        )
 
     def _begin(self, buffer: Any, known_size: int | None) -> None:
         """Feed what lies at hand, without the magic; find out how long the source is."""
+        self._bare: Message | None = None
         if self._file is None:
             data: Any = memoryview(buffer).cast("B")
             self._size: int | None = len(data)
         else:
             self._size = known_size if known_size is not None else _rest_of(self._file)
-            data = read_up_to(self._file, len(HEAD))
+            data = read_up_to(self._file, len(HEAD) + len(CONTINUATION))
         self._skipped = len(HEAD) if data[:6] == MAGIC else 0
+        if self._skipped and data[len(HEAD) :][:4] != CONTINUATION:
+            data = self._find_schema(data)
+        #: A file that is in memory.
+        self._all = Source(data) if self._skipped and self._file is None else None
         self._framer.feed(data[self._skipped :], self._file is None or len(data) < len(HEAD))
+
+    def _find_schema(self, data: Any) -> memoryview[int]:
+        """Find the Schema message that is not at byte 8, or not framed: what follows it is needed for that."""
+        file, self._file = self._file, None
+        if file is not None:
+            data = whole(file, True, data)
+            if self._owned:
+                file.close()
+            if self._size is None:
+                self._size = len(data)
+                self._damage = _no_footer(data[-TAIL_SIZE:], self._size)
+        view = memoryview(data).cast("B")
+        start, stop, message = find_schema(Source(view), len(view), self._limits)
+        if message is None or len(message.metadata) < stop - start:
+            self._skipped = start
+        else:
+            self._skipped, self._bare = stop, message
+        return view
 
     @property
     def report(self) -> Recovery:
@@ -475,7 +522,9 @@ class _InOrder:
         while self.ledger.error is None:
             try:
                 message = self._next()
-                event = None if message is None else self._decoder.decode_next(message)
+                event = None
+                if message is not None and not (self._ahead and message.kind == "DictionaryBatch"):
+                    event = self._decoder.decode_next(message)
             except FormatError as error:
                 self._lose(error, None)
                 return
@@ -511,11 +560,7 @@ class _InOrder:
             at += len(data)
             tail = (tail + data)[-TAIL_SIZE:]
         self._size = at
-        try:
-            footer_range(HEAD, tail, at)
-        except FormatError as error:
-            return error
-        return None
+        return _no_footer(tail, at)
 
     def _lose(self, error: FormatError, batches: int | None) -> None:
         ledger = self.ledger
@@ -528,8 +573,17 @@ class _InOrder:
     def close(self) -> None:
         self._framer.release()
         self._decoder.release()
-        if self._owned:
+        if self._owned and self._file is not None:
             self._file.close()
+
+
+def _no_footer(tail: bytes, size: int) -> FormatError | None:
+    """Why the last bytes of a file are no footer's."""
+    try:
+        footer_range(HEAD, tail, size)
+    except FormatError as error:
+        return error
+    return None
 
 
 def _rest_of(file: Any) -> int | None:

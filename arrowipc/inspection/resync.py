@@ -13,6 +13,7 @@ indices into the old values would be wrong values. Batches that need one are ref
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc._core import Source
@@ -21,7 +22,7 @@ from arrowipc.events import BatchRead
 from arrowipc.inspection.damage import Damage, Ledger
 from arrowipc.limits import Limits
 from arrowipc.read.decoders import MAGIC, StreamDecoder
-from arrowipc.read.framing import Framer, find_message, message_of, survey
+from arrowipc.read.framing import Framer, find_message, find_schema, message_of, survey
 
 if TYPE_CHECKING:
     from arrowipc.columns.array import RecordBatch
@@ -52,6 +53,26 @@ class Outline(NamedTuple):
     batches: int
     #: Where the footer begins.
     end: int
+
+
+def take_dictionaries(decoder: StreamDecoder, source: Source, at: int, limits: Limits | None) -> bool:
+    """Decode the dictionaries of a file, whose messages begin at byte `at`, if its first batch comes before them.
+
+    That is legal in files, and polars writes all dictionaries behind the batches.
+    """
+    ahead: list[Message] = []
+    batches = 0
+    while found := find_message(source, at, there=True, limits=limits):
+        if found[2].kind == "DictionaryBatch" and batches:
+            ahead.append(found[2])
+        elif found[2].kind != "RecordBatch":
+            break
+        batches += 1
+        at = found[1]
+    with suppress(FormatError, UnsupportedError):  # told where it stands
+        for message in ahead:
+            decoder.decode_next(message)
+    return bool(ahead)
 
 
 class _Gap(NamedTuple):
@@ -86,6 +107,7 @@ class Search:
         self._ledger = Ledger("file" if is_file else "stream")
         self._at = 0
         self._gap: _Gap | None = None
+        self._ahead = False  # the dictionaries of the file were decoded before its batches
         self._ended = False  # the last thing was an end-of-stream marker
         self._whole = not is_file  # what was read last ends as its kind should
         self._magic = 0  # where the next magic stands, as far as was searched
@@ -109,6 +131,10 @@ class Search:
             message = self._outline.schema.serialize()
             self._decoder.decode_next(message_of(message))
         else:
+            if self._ledger.format == "file":
+                start, stop, found = find_schema(self._source, self._size, self._limits)
+                if found is not None:
+                    self._begin(start, stop, found)
             while self._decoder is None and self._at < self._size:
                 self._step()
         if self._decoder is None:
@@ -260,6 +286,10 @@ class Search:
         if message.kind == "Schema":
             self._begin(start, end, message)
             return
+        if self._ahead and message.kind == "DictionaryBatch":
+            self._reach(start, False)
+            self._at = end
+            return
         try:
             if self._decoder is None:
                 raise FormatError(f"a {message.kind} message before any schema")
@@ -324,6 +354,7 @@ class Search:
         self.starts = [*self.starts, start][:2]
         self._reach(start, False)
         self._decoder, self._forgot = decoder, None
+        self._ahead = self._ledger.format == "file" and take_dictionaries(decoder, self._source, end, self._limits)
         self._at = end
 
     def _pass_stream(self, start: int, end: int) -> None:

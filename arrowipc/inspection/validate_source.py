@@ -8,10 +8,11 @@ from arrowipc._core import Source
 from arrowipc.arguments import Immutable, check_choice, fill, printable
 from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError
 from arrowipc.inspection.damage import Damage, Ledger, counted
+from arrowipc.inspection.portability import Remark, schema_remarks
 from arrowipc.inspection.recover import ByBlocks, blocks_of, whole
 from arrowipc.inspection.resync import END, Search
-from arrowipc.read.decoders import MAGIC, TAIL_SIZE, footer_range, schema_of
-from arrowipc.read.framing import find_message
+from arrowipc.read.decoders import MAGIC, schema_of
+from arrowipc.read.framing import find_message, find_schema
 from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader
 from arrowipc.tensors.message import leading_padding
 
@@ -40,6 +41,10 @@ class Validation(Immutable):
         None where nothing says how many they are.
     damage : tuple of Damage
         In the order in which it was found. If there is more than 1,000, the last one covers all the rest.
+    remarks : tuple of Remark
+        Of a file without damage: what its format advises against, and not all readers treat alike. They are no Schema
+        message, or one without framing, at the beginning, and a footer that lists batches in another order, twice, or
+        not all of them. At "strict" such a footer is damage.
 
     Examples
     --------
@@ -61,6 +66,7 @@ class Validation(Immutable):
         "bad_rows",
         "bad_bytes",
         "damage",
+        "remarks",
     )
 
     format: Literal["file", "stream", "tensors"] | None
@@ -72,6 +78,7 @@ class Validation(Immutable):
     bad_rows: int | None
     bad_bytes: int | None
     damage: tuple[Damage, ...]
+    remarks: tuple[Remark, ...]
 
     def __init__(
         self,
@@ -84,6 +91,7 @@ class Validation(Immutable):
         bad_rows: int | None = 0,
         bad_bytes: int | None = 0,
         damage: tuple[Damage, ...] = (),
+        remarks: tuple[Remark, ...] = (),
     ) -> None:
         values = locals()
         for name in self.__slots__:
@@ -91,7 +99,7 @@ class Validation(Immutable):
 
     @property
     def ok(self) -> bool:
-        """bool: nothing is wrong."""
+        """bool: nothing is wrong; there may be remarks."""
         return not self.damage
 
     def raise_if_invalid(self) -> None:
@@ -105,7 +113,8 @@ class Validation(Immutable):
         thing = "tensor" if self.format == "tensors" else "batch"
         good = counted({thing: self.num_batches, "row": self.num_rows, "byte": self.num_bytes})
         if self.ok:
-            return f"a valid {what} ({self.level}): {good}"
+            notes = [f"  byte {each.offset:,}: {each.words}" for each in self.remarks]
+            return "\n".join([f"a valid {what} ({self.level}): {good}", *notes])
         bad = counted({thing: self.bad_batches, "row": self.bad_rows, "byte": self.bad_bytes})
         first = f"not a valid {what} ({self.level}): good are {good}; bad are {bad}"
         return "\n".join([first, *[f"  {printable(str(each))}" for each in self.damage]])
@@ -159,8 +168,9 @@ def validate(
     options: Options = {"validate": level, "limits": limits}
     buffer = whole(source, memory_map)
     view = memoryview(buffer).cast("B")
+    remarks: list[Remark] = []
     if view[:6] == MAGIC:
-        ledger = _check_file(buffer, options)
+        ledger = _check_file(buffer, options, remarks)
     elif _holds_tensors(view, limits):
         return _check_tensors(view, level, limits)
     else:
@@ -177,13 +187,14 @@ def validate(
         report.lost_rows,
         report.lost_bytes,
         report.skipped,
+        () if report.skipped else tuple(remarks),
     )
 
 
 # -- files ---------------------------------------------------------------------------------------------------
 
 
-def _check_file(buffer: Any, options: Options) -> Ledger:
+def _check_file(buffer: Any, options: Options, remarks: list[Remark]) -> Ledger:
     """A file by its footer; where there is none that can be read, its messages one after the other."""
     try:
         reader = RecordBatchFileReader(buffer, **options)
@@ -207,7 +218,7 @@ def _check_file(buffer: Any, options: Options) -> Ledger:
             break
         except UnsupportedError as error:
             _note(ledger, error, batches=1)
-    _compare(reader, ledger, options["limits"])
+    _compare(reader, ledger, options["limits"], remarks)
     return ledger
 
 
@@ -226,26 +237,30 @@ def _note(
     ledger.skip(Damage(str(plain), offset, length, message, error.column, rows), plain, batches)
 
 
-def _compare(reader: RecordBatchFileReader, ledger: Ledger, limits: Limits | None) -> None:
+def _compare(reader: RecordBatchFileReader, ledger: Ledger, limits: Limits | None, remarks: list[Remark]) -> None:
     """Go through the messages from the beginning, and compare them with the footer's blocks."""
-    source = reader._source
+    source, end = reader._source, reader._decoder.messages_end
     assert source is not None
-    size = len(source)
-    end, _ = footer_range(source.bytes(0, 8), source.bytes(size - TAIL_SIZE, TAIL_SIZE), size)
     listed: dict[int, tuple[str, int]] = {}
+    twice, before, unlisted = [], [], []
+    last = 0
     for kind in ("RecordBatch", "DictionaryBatch"):
         for offset, stop in blocks_of(reader, kind == "DictionaryBatch"):  # the others were told
             if offset in listed:
-                _note(ledger, FormatError("the footer lists this message twice"), offset)
-            listed[offset] = kind, stop
-    at = _compare_schema(source, ledger, end, limits)
+                twice.append(offset)
+            elif offset < last and kind == "RecordBatch":
+                before.append(offset)
+            listed[offset], last = (kind, stop), offset
+    at = _compare_schema(reader, ledger, limits, remarks)
     while at < end:
         found = find_message(source, at, there=True, limits=limits)
         if found is None and at not in listed:
             break
         # Where the footer lists a message and there is none, its damage was told.
         start, (kind, at) = at, listed[at] if found is None else (found[2].kind, found[1])
-        if listed.pop(start, (None, 0))[0] != kind:
+        if start not in listed and kind == "RecordBatch":
+            unlisted.append(start)
+        elif listed.pop(start, (None, 0))[0] != kind:
             _note(ledger, FormatError(f"a {kind} message that the footer does not list"), start, at - start)
     if at > end:
         _note(ledger, FormatError("a message reaches into the footer"), end, at - end)
@@ -256,21 +271,30 @@ def _compare(reader: RecordBatchFileReader, ledger: Ledger, limits: Limits | Non
     elif listed:
         words = FormatError(f"the footer lists {len(listed):,} messages where none begins")
         _note(ledger, words, min(listed))
+    for code, why, places in (
+        ("footer-repeats", "the footer lists this message twice", twice),
+        ("footer-order", "the footer lists this batch behind one that follows it in the file", before),
+        ("footer-omits", "a RecordBatch message that the footer does not list", unlisted),
+    ):
+        if places:
+            remarks.append(Remark(code, f"{why}: readers of files and of streams disagree", places[0], len(places)))
 
 
-def _compare_schema(source: Source, ledger: Ledger, end: int, limits: Limits | None) -> int:
+def _compare_schema(reader: RecordBatchFileReader, ledger: Ledger, limits: Limits | None, remarks: list[Remark]) -> int:
     """Compare the first message with the footer's schema; returns where it ends."""
-    at = 8 + leading_padding(source.part(8, min(64, end - 8)))
-    found = find_message(source, at, there=True, limits=limits)
-    if found is None or found[2].kind != "Schema":
-        _note(ledger, FormatError("no Schema message at the beginning of the file"), at)
-        return at
+    source = reader._source
+    assert source is not None
+    at, stop, message = find_schema(source, reader._decoder.messages_end, limits)
+    remarks += schema_remarks(at, stop, message)
     try:
-        if schema_of(found[2], limits) != RecordBatchFileReader(source.part(0, len(source))).schema:
+        if (
+            message is not None
+            and schema_of(message, limits) != RecordBatchFileReader(source.part(0, len(source))).schema
+        ):
             _note(ledger, FormatError("the schema at the beginning is not that of the footer"), at)
     except (FormatError, UnsupportedError) as error:
         _note(ledger, error, at)
-    return found[1]
+    return stop
 
 
 # -- streams -------------------------------------------------------------------------------------------------

@@ -149,7 +149,7 @@ cdef class BlockDecoder:
 
 
 cdef class FileDecoder(BlockDecoder):
-    pass
+    cdef readonly list unlisted         # at "strict": (start, stop) of bytes in front of the footer that no block lists
 
 
 cdef class IndexedDecoder(BlockDecoder):

@@ -27,6 +27,7 @@ from arrowipc.read.validate cimport check_columns, check_extents, index_range, p
 
 from arrowipc.arguments import metadata_of, without_descriptions
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError, UsageError
+from arrowipc.read.framing import find_message
 
 # Arrow 0.17 announced compression in Message.custom_metadata, before RecordBatch.compression existed.
 cdef bytes EXPERIMENTAL_KEY = b"ARROW:experimental_compression"
@@ -843,6 +844,7 @@ cdef enum:
     ADDED_UP_AT_ONCE = 1000     # blocks: that is a matter of microseconds
     HEADS_AHEAD = 8             # batches whose metadata is asked for before it is read
     FREE_USES = 16              # of blocks of a larger footer, before its pages are all looked at
+    SMALLEST_MESSAGE = 40       # bytes
 
 
 def footer_range(bytes head, bytes tail, int64_t size):
@@ -975,6 +977,11 @@ cdef class BlockDecoder:
     def num_record_batches(self):
         """int: record batches that the footer lists."""
         return self.footer.batches.count
+
+    @property
+    def messages_end(self):
+        """int: the byte in front of which all messages end; the footer's first."""
+        return self.footer.end
 
     @property
     def num_dictionaries(self):
@@ -1202,13 +1209,23 @@ cdef class FileDecoder(BlockDecoder):
         if isinstance(footer, FileDecoder):
             self.footer, self.limits = (<FileDecoder> footer).footer, (<FileDecoder> footer).limits
             self.decoder = (<FileDecoder> footer).decoder.part(columns)
+            self.unlisted = []
             return
         limits_data(limits, &self.limits)
         self.decoder = new_decoder(columns, validate, limits, use_threads, ensure_native_endian)
         self.footer = read_footer(Source(footer), start, &self.limits, columns is not None)
-        if validate == "strict":
-            check_disjoint(self.footer)
+        self.unlisted = check_listing(self.footer, self.limits.metadata_bytes) if validate == "strict" else []
         self.decoder.open(self.footer.plan)
+
+    def check_unlisted(self, int64_t start, data):
+        """Refuse `data`, which begins at byte `start` of the file and is no block's, if a batch is in it."""
+        cdef Source source = Source(data)
+        found = find_message(source, 0)
+        while found is not None:
+            if found[2].kind != "Schema":
+                raise FormatError(f"footer: the {found[2].kind} message at byte {start + found[0]} is not listed: it is "
+                                  "read as part of a stream only. Other levels than \"strict\" read what is listed")
+            found = find_message(source, found[1])
 
     def select(self, columns):
         """Return a decoder of some of the columns that this one reads; it has loaded no dictionaries yet."""
@@ -1267,10 +1284,13 @@ cdef int check_total(Footer footer) except -1:
     return 0
 
 
-cdef int check_disjoint(Footer footer) except -1:
-    """Strict: no two blocks share bytes, and none is listed twice."""
+cdef list check_listing(Footer footer, int64_t largest):
+    """Strict: no two blocks share bytes, none is listed twice, and batches in their order.
+
+    Returns where something may lie that is not listed; nothing there is as large as the `largest` schema.
+    """
     cdef Block b
-    cdef int64_t i
+    cdef int64_t i, at = 8
     extents = []
     for i in range(footer.batches.count):
         b = footer.block(i, False)
@@ -1282,7 +1302,19 @@ cdef int check_disjoint(Footer footer) except -1:
     for (start, stop), (following, _) in zip(extents, extents[1:]):
         if following < stop:
             raise FormatError(f"footer: the blocks at bytes {start} and {following} of the file overlap")
-    return 0
+    for i in range(1, footer.batches.count):
+        b = footer.block(i, False)
+        if b.offset < footer.block(i - 1, False).offset:
+            raise FormatError(f"footer: batch {i} (byte {b.offset}) lies before batch {i - 1}: readers disagree about "
+                              "the order. Other levels than \"strict\" read them as listed; arrowipc.copy() writes so")
+    gaps = []
+    for start, stop in [*extents, (footer.end, 0)]:
+        if start - at > largest + SMALLEST_MESSAGE:
+            raise FormatError(f"footer: no block lists bytes {at}..{start} of the file")
+        if start - at >= SMALLEST_MESSAGE:
+            gaps.append((at, start))
+        at = stop
+    return gaps
 
 
 # -- streams with an index -------------------------------------------------------------------------------------------

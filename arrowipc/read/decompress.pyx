@@ -128,11 +128,15 @@ cdef const char* measure_zstd(const uint8_t* frame, int64_t size, ZstdFrame* out
     return NULL
 
 
-cdef const char* check_zstd(const uint8_t* data, int64_t size, int64_t claim) noexcept nogil:
-    """The same for ZSTD frames, of which there may be several, one after the other to the very end."""
+cdef const char* check_zstd(const uint8_t* data, int64_t size, int64_t claim, int64_t* stated) noexcept nogil:
+    """The same for ZSTD frames, of which there may be several, one after the other to the very end.
+
+    `stated`: the sizes that they state, added up.
+    """
     cdef ZstdFrame frame
     cdef const char* why
-    cdef int64_t least = 0, most = 0
+    cdef int64_t most = 0
+    stated[0] = 0
     if size == 0:
         return "no ZSTD frame"
     while size:
@@ -148,10 +152,10 @@ cdef const char* check_zstd(const uint8_t* data, int64_t size, int64_t claim) no
             why = measure_zstd(data, size, &frame)
             if why != NULL:
                 return why
-            if frame.content > claim - least:
+            if frame.content > claim - stated[0]:
                 return "the ZSTD frame states a larger size"
-            least += frame.content if frame.content > 0 else 0
-            most += frame.most if frame.content < 0 else frame.content
+            stated[0] += frame.content if frame.content > 0 else 0
+            most += min(frame.most if frame.content < 0 else frame.content, claim - most)
         data += frame.size
         size -= frame.size
     if most < claim:
@@ -159,11 +163,13 @@ cdef const char* check_zstd(const uint8_t* data, int64_t size, int64_t claim) no
     return NULL
 
 
-cdef int enter(Extent* extent, DecompressJob* job, int codec, int64_t known, int64_t most, Ledger* sums) noexcept nogil:
+cdef int enter(Extent* extent, DecompressJob* job, int codec, int64_t known, const LimitsData* limits,
+               Ledger* sums) noexcept nogil:
     """Read one prefix: a raw or empty buffer is done here, a compressed one becomes `job`.
 
-    `known` is the size that the field's length asks for (-1: depends on values), `most` the batch's limit.
+    `known` is the size that the field's length asks for (-1: depends on values).
     """
+    cdef int64_t stated
     job.stored = extent.size
     job.claim = 0
     if extent.size < PREFIX:
@@ -183,6 +189,8 @@ cdef int enter(Extent* extent, DecompressJob* job, int codec, int64_t known, int
         extent.data = NULL
         extent.size = 0
         return 0
+    if job.claim == 0 and limits.frame_sizes and codec != CompressionType_LZ4_FRAME:
+        check_zstd(job.frame, job.stored, INT64_MAX, &job.claim)
     if codec == CompressionType_LZ4_FRAME and job.claim // LZ4_EXPANSION > job.stored:
         return REFUSED_EXPANSION
     if (0 <= known < INT64_MAX - SPARE and job.claim > known + SPARE
@@ -192,10 +200,10 @@ cdef int enter(Extent* extent, DecompressJob* job, int codec, int64_t known, int
     if codec == CompressionType_LZ4_FRAME:
         sums.why = check_lz4(job.frame, job.stored, job.claim)
     else:
-        sums.why = check_zstd(job.frame, job.stored, job.claim)
+        sums.why = check_zstd(job.frame, job.stored, job.claim, &stated)
     if sums.why != NULL:
         return REFUSED_FRAME
-    if job.claim > most - sums.claimed or job.claim > INT64_MAX - 128 - sums.reserved:
+    if job.claim > limits.decompressed_bytes - sums.claimed or job.claim > INT64_MAX - 128 - sums.reserved:
         return REFUSED_TOTAL
     sums.claimed += job.claim
     sums.reserved += round_up(job.claim, 64)
@@ -228,7 +236,7 @@ cdef int enter_all(ColumnsData* d, int codec, DecompressJob* jobs, const LimitsD
             jobs[sums.jobs].extent = extent
             refusal = enter(&d.extents[extent], &jobs[sums.jobs], codec,
                             size_needed(plan, k, d.nodes[f].length) if k < plan.n_buffers else -1,
-                            limits.decompressed_bytes, sums)
+                            limits, sums)
             if refusal:
                 return refusal
     if not mul_overflows(sums.stored, limits.decompressed_ratio, &allowed):
@@ -541,6 +549,14 @@ cdef str place_name(Columns columns, const DecompressJob* job):
     return f"column {'.'.join(reversed(path))!r}: buffer {job.buffer}"
 
 
+cdef str hint(int codec, const DecompressJob* job):
+    """What a length of 0 in front of a ZSTD frame may come from (apache/arrow-java#1116)."""
+    if job.claim or codec == CompressionType_LZ4_FRAME:
+        return ""
+    return (". Arrow Java up to 19.0.0 wrote a length of 0 before some buffers that are not empty: arrowipc.recover() "
+            "reads them if their frames state their size")
+
+
 cdef object refuse(Columns columns, int codec, int refusal, const DecompressJob* job, const Ledger* sums,
                    const LimitsData* limits):
     """The exception for a claim that was not believed."""
@@ -567,7 +583,7 @@ cdef object refuse(Columns columns, int codec, int refusal, const DecompressJob*
         needed = size_needed(&columns.plan.d.fields[job.field], job.buffer, length)
         return LimitError(f"{claim}; its {length:,} elements need {needed:,}")
     if refusal == REFUSED_FRAME:
-        return FormatError(f"{claim}: {sums.why.decode()}")
+        return FormatError(f"{claim}: {sums.why.decode()}{hint(codec, job)}")
     return LimitError(f"{claim}; with it the batch needs more than Limits.decompressed_bytes = "
                       f"{limits.decompressed_bytes:,}")
 
@@ -588,7 +604,7 @@ cdef object broken(Columns columns, Work work):
         why = f"it holds {job.made:,} bytes"
     name = codec_name(work.pool.codec)
     error = FormatError(f"{place_name(columns, job)}: {job.stored:,} bytes of {name} do not decompress to "
-                        f"the claimed {job.claim:,} bytes: {why}")
+                        f"the claimed {job.claim:,} bytes: {why}{hint(work.pool.codec, job)}")
     error.__cause__ = work.error
     return error
 

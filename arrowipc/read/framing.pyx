@@ -1030,16 +1030,16 @@ cdef class StreamIndex:
 
 
 cdef bint opens(const uint8_t* data, int64_t size, const LimitsData* limits, CutMessage* cut,
-                Envelope* envelope) noexcept nogil:
-    """Whether a message begins at `data` and lies whole in what is there."""
+                Envelope* envelope, bint torn=False) noexcept nogil:
+    """Whether a message begins at `data` and lies whole in what is there; the body may be `torn`."""
     cdef Fault fault
     return (cut_message(data, size, limits, cut) == FRAME_MESSAGE
             and open_message(cut.metadata, cut.metadata_size, envelope, &fault) == 0
-            and envelope.body_length <= cut.rest_size)
+            and (torn or envelope.body_length <= cut.rest_size))
 
 
 cdef int64_t search(const uint8_t* data, int64_t size, int64_t at, bint schemas, const LimitsData* limits,
-                    CutMessage* cut, Envelope* envelope) noexcept nogil:
+                    CutMessage* cut, Envelope* envelope, bint torn=False) noexcept nogil:
     """Where the first plausible message begins, from byte `at` on; -1: nowhere."""
     cdef const void* spot
     while at <= size - 8:
@@ -1049,7 +1049,7 @@ cdef int64_t search(const uint8_t* data, int64_t size, int64_t at, bint schemas,
                 return -1
             at = <const uint8_t*> spot - data
         if (load_i32(data + at) == -1 and load_i32(data + at + 4) & 7 == 0
-                and opens(data + at, size - at, limits, cut, envelope)
+                and opens(data + at, size - at, limits, cut, envelope, torn)
                 and (not schemas if envelope.kind != MessageHeader_Schema else envelope.body_length == 0)):
             return at
         at += 1
@@ -1093,6 +1093,51 @@ def find_message(Source source not None, int64_t start, *, bint schemas=False, b
     message.body_bytes = cut.rest
     message.metadata_owner = message.body_owner = source
     return start, cut.rest - source.data + message.envelope.body_length, message
+
+
+def find_schema(Source source not None, int64_t end, limits=None):
+    """Find the Schema message at the beginning of a file, in any form that writers give it.
+
+    Most frame it, at byte 8. The Rust writer puts zeros in front of it, polars leaves its framing out, and the
+    JavaScript writer writes none: there the footer alone has the schema.
+
+    Parameters
+    ----------
+    source : Source
+        The file, from its magic on.
+    end : int
+        Where the footer begins; the size of the source if there is none.
+
+    Returns
+    -------
+    start, stop, message : (int, int, Message or None)
+        None: there is none, and the messages begin at `start`.
+    """
+    cdef int64_t start = 8, stop
+    cdef LimitsData bounds
+    cdef CutMessage cut
+    cdef Envelope envelope
+    end = min(end, source.size)
+    while start < end - 8 and load_i64(source.data + start) == 0:
+        start += 8
+    found = find_message(source, start, there=True, limits=limits)
+    if found is not None:
+        return found if found[2].kind == "Schema" else (start, start, None)
+    limits_data(limits, &bounds)
+    with nogil:
+        stop = search(source.data, end, start, False, &bounds, &cut, &envelope, True)
+    if stop < 0:
+        stop = end
+        if stop - start >= 8 and load_i32(source.data + stop - 8) == -1 and load_i32(source.data + stop - 4) == 0:
+            stop -= 8   # the end-of-stream marker
+    if start + 8 < stop and stop - start <= bounds.metadata_bytes and load_i32(source.data + start) != -1:
+        try:
+            message = message_of(source.part(start, stop - start), limits=limits)
+        except ArrowIpcError:
+            return start, start, None
+        if message.kind == "Schema":
+            return start, stop, message
+    return start, start, None
 
 
 def survey(Message message not None):

@@ -311,7 +311,7 @@ def test_a_nul_in_a_timezone_is_refused() -> None:
 
 
 def test_big_endian_data_is_refused(arrow_data: Path) -> None:
-    path = arrow_data / "arrow-ipc-stream/integration/1.0.0-bigendian/generated_primitive.stream"
+    path = arrow_data / "arrow-ipc-stream/integration/1.0.0-bigendian/generated_nested.stream"
     with ipc.open_stream(path, ensure_native_endian=False) as reader:
         batch = next(iter(reader))
         for call in (

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from helpers import arrays, forge
+from helpers import arrays, forge, golden
 
 import arrowipc as ipc
 from arrowipc import FormatError, TruncatedError, UnsupportedError, UsageError
@@ -257,6 +257,41 @@ def test_a_file_that_begins_with_the_end_of_the_stream_is_refused(path):
     with pytest.raises(FormatError, match="expected the Schema message at byte 8"):
         append(path)
     assert path.read_bytes() == data
+
+
+@pytest.mark.parametrize(
+    "name", ["polars-2.1.0-chunks", "polars-2.1.0-zstd", "javascript-21.2.0", "arro3-0.9.1", "arro3-0.9.1-dictionary"]
+)
+def test_files_of_other_writers_go_on(path, name):
+    """Whatever they put in front of the batches: a Schema message without framing, behind zeros, or none."""
+    path.write_bytes((golden.WRITERS / f"{name}.arrow").read_bytes())
+    before = list(ipc.open_file(path))
+    append(path, before[0])
+    append(path, before[0].slice(1))
+    assert [each.to_pylist() for each in read(path)] == [
+        *[each.to_pylist() for each in before],
+        before[0].to_pylist(),
+        before[0].to_pylist()[1:],
+    ]
+    report = ipc.validate(path, level="strict")
+    assert report.ok, str(report)
+    assert pa.ipc.open_file(path).read_all().to_pylist() == ipc.open_file(path).read_all().to_pylist()
+
+
+@pytest.mark.parametrize("first", [b"", forge.message(forge.schema(forge.field("x", forge.INT64)))[8:]])
+@pytest.mark.parametrize("eos", [b"", forge.EOS])
+def test_files_without_batches_and_framed_schema_go_on(path, first, eos):
+    path.write_bytes(forge.file(forge.schema(forge.field("x", forge.INT64)), first=first, eos=eos))
+    append(path, plain(1, 2))
+    assert ipc.open_file(path).read_all().to_pydict() == {"x": [1, 2]}
+    report = ipc.validate(path, level="strict")
+    assert report.ok, str(report)
+
+
+def test_a_footer_in_another_order_is_refused(path):
+    schema, batch = forge.schema(forge.field("x", forge.INT64)), forge.batch(1, [(1, 0)], [b"", forge.i64(7)])
+    path.write_bytes(forge.file(schema, batch, batch, blocks=lambda b: b[::-1]))
+    refuse(path, FormatError, "append to '.*x.arrow': footer: batch 1 .* lies before batch 0", plain(1))
 
 
 def test_a_big_endian_file_is_refused(path):

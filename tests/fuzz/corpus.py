@@ -50,9 +50,8 @@ def _small(parts: list[bytes]) -> list[bytes]:
 def _golden(file: bool) -> list[bytes]:
     """A third of the golden data, and inputs that broke other readers."""
     found = [golden.load(case) for case in golden.cases()[::3]]
-    root = golden.data_root()
-    folder = "arrow-ipc-file" if file else "arrow-ipc-stream"
-    hostile = sorted(each for each in (root / folder).iterdir() if each.is_file()) if root else []
+    folder = golden.data_root() / ("arrow-ipc-file" if file else "arrow-ipc-stream")
+    hostile = sorted(each for each in folder.iterdir() if each.is_file())
     return _small([(each.file if file else each.stream).read_bytes() for each in found]) + _small(
         [each.read_bytes() for each in hostile]
     )

@@ -15,7 +15,7 @@ from helpers.drive import LEVELS
 SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")
 SECONDS = 20 if SANITIZED else 1
 MIB = 0 if SANITIZED else 256
-EXPECTED = {"arrow-ipc-stream": 40, "arrow-ipc-file": 19}
+EXPECTED = golden.HOSTILE
 
 
 def hostile(root: Path) -> list[Path]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import subprocess
 import sys
+import warnings
 from decimal import Decimal
 
 import numpy as np
@@ -202,9 +203,13 @@ def test_columns_that_a_library_misreads_are_named(code, number, tmp_path):
     assert f"{known.consumer} misreads {place.partition(' ')[0]!r}: " in remark.words
     name, version = known.consumer.split()
     pytest.importorskip(name)
-    if importlib.metadata.version(name) != version:
-        pytest.skip(f"tried with {known.consumer}: try again, and amend the table")
-    assert seen_by(program, tmp_path, array) != str(array.to_pylist())
+    misread = seen_by(program, tmp_path, array) != str(array.to_pylist())
+    installed = importlib.metadata.version(name)
+    if installed == version:
+        assert misread
+    elif not misread:
+        words = f"another version: {known.consumer} misread {place}, {installed} does not: amend the table"
+        warnings.warn(words, stacklevel=1)
 
 
 @pytest.mark.nosanitize

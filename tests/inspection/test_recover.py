@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import drive, forge
+import zstandard
+from helpers import drive, forge, golden
 
 import arrowipc as ipc
 from arrowipc import recover
@@ -302,3 +303,123 @@ def test_a_message_out_of_order_ends_it() -> None:
     reader = recover(b"".join([*messages[:3], messages[0], *messages[3:]]))
     assert same(list(reader), [0, 1])
     assert "second Schema" in str(reader.report.error)
+
+
+# -- files of other writers ------------------------------------------------------------------------------------------
+
+ONE = forge.schema(forge.field("x", forge.INT64))
+SEVENS = [forge.batch(2, [(2, 0)], [b"", forge.i64(i, 7)]) for i in range(3)]
+#: The Schema message without framing, as polars 2 writes it, and behind zeros, as arrow-rs does.
+BEGINNINGS = {
+    "bare": forge.file(ONE, *SEVENS, first=forge.message(ONE)[8:]),
+    "zeros": forge.file(ONE, *SEVENS, magic=b"ARROW1".ljust(64, b"\0")),
+    "legacy": forge.file(ONE, *SEVENS, prefix="legacy"),
+    "polars": (golden.WRITERS / "polars-2.1.0-chunks.arrow").read_bytes(),
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("name", BEGINNINGS)
+def test_every_truncation_gives_the_batches_before_the_cut_whatever_the_beginning(name: str, source: str) -> None:
+    data = BEGINNINGS[name]
+    with ipc.open_file(data) as reader:
+        expected, blocks = list(reader), reader.blocks
+    stops = [offset + head + body for offset, head, body in blocks]
+    for cut in {*range(blocks[0][0], len(data), 41), *blocks[0][:1], *stops, len(data) - 1}:
+        for resync in (False, True):
+            with recover(SOURCES[source](data[:cut]), resync=resync) as reader:
+                found, report = list(reader), reader.report
+            count = sum(stop <= cut for stop in stops)
+            assert len(found) == count, (cut, str(report))
+            assert all(one.equals(other) for one, other in zip(found, expected[:count], strict=True))
+            assert not report.complete
+            if blocks[0][0] + 200 < cut and not resync:
+                assert report.num_bytes >= max([blocks[0][0], *[stop for stop in stops if stop <= cut]])
+    with recover(SOURCES[source](data)) as reader:
+        assert len(list(reader)) == len(expected)
+        assert reader.report.complete
+
+
+@pytest.mark.parametrize("resync", [False, True])
+@pytest.mark.parametrize("name", ["polars-2.1.0-lz4", "polars-2.1.0-zstd"])
+def test_dictionaries_behind_the_batches_are_found(name: str, resync: bool, tmp_path: Path) -> None:
+    """polars writes them last; a file that lost only its footer has lost nothing."""
+    data = (golden.WRITERS / f"{name}.arrow").read_bytes()
+    with ipc.open_file(data) as reader:
+        rows = [batch.to_pylist() for batch in reader]
+        offset, head, body = reader._decoder.block(0, dictionary=True)
+    for cut in (offset + head + body, len(data) - 1):
+        with recover(data[:cut], resync=resync) as reader:
+            assert [batch.to_pylist() for batch in reader] == rows
+    assert recover(data + b"more", into=tmp_path / "x.arrow", resync=resync).num_rows == 3
+    assert [batch.to_pylist() for batch in ipc.open_file(tmp_path / "x.arrow")] == rows
+    with recover(data[: offset + head], resync=resync, columns=["n", "e"]) as reader:
+        assert [batch.to_pylist() for batch in reader] == [[{"n": row["n"], "e": row["e"]} for row in rows[0]]]
+
+
+def test_without_schema_and_footer_nothing_can_be_recovered() -> None:
+    data = (golden.WRITERS / "javascript-21.2.0.arrow").read_bytes()
+    assert len(list(recover(data))) == 1
+    for resync in (False, True):
+        with pytest.raises(ipc.FormatError, match=r"(?i)schema"):
+            recover(data[:-9], resync=resync)
+
+
+# -- lengths of 0 in front of ZSTD frames ----------------------------------------------------------------------------
+
+
+def compressed(*frames: bytes, **options: Any) -> bytes:
+    """Three rows of int64 and text, whose buffers are these."""
+    root = forge.schema(forge.field("x", forge.INT64), forge.field("s", forge.UTF8))
+    return forge.stream(root, forge.batch(3, [(3, 0)] * 2, [b"", frames[0], b"", *frames[1:]], codec=1), **options)
+
+
+def without_length(content: bytes, **options: Any) -> bytes:
+    return bytes(8) + zstandard.ZstdCompressor(**options).compress(content)
+
+
+NUMBERS, OFFSETS, LETTERS = forge.i64(1, 2, 3), forge.i32(0, 1, 2, 3), b"abc"
+ZEROS = compressed(without_length(NUMBERS), without_length(OFFSETS), without_length(LETTERS))
+
+
+@pytest.mark.parametrize("resync", [False, True])
+def test_what_arrow_java_wrote_with_lengths_of_0_is_recovered(resync: bool, tmp_path: Path) -> None:
+    rows = {"x": [1, 2, 3], "s": ["a", "b", "c"]}
+    with recover(ZEROS, resync=resync) as reader:
+        (batch,) = reader
+        assert batch.to_pydict() == rows
+    for kind in ("file", "stream"):
+        into = tmp_path / f"{kind}.arrow"
+        assert recover(ZEROS, into=into, resync=resync, format=kind).num_rows == 3
+        assert ipc.open(into, validate="strict").read_all().to_pydict() == rows
+        assert ipc.validate(into).ok
+
+
+def test_lengths_of_0_are_refused_by_readers_in_words_that_help() -> None:
+    with pytest.raises(ipc.FormatError, match=r"column 'x': buffer 1: .*Arrow Java.*recover"):
+        ipc.open_stream(ZEROS).read_all()
+    assert not ipc.validate(ZEROS).ok
+
+
+@pytest.mark.parametrize(
+    ("frame", "why"),
+    [
+        (without_length(forge.i64(1, 2)), "16"),
+        (without_length(NUMBERS)[:-1], "cut short"),
+        (without_length(NUMBERS, write_content_size=False), "if their frames state their size"),
+        (bytes(8) + b"no frame of ZSTD", "not a ZSTD frame"),
+        (without_length(bytes(1 << 28)), "claims 268,435,456 bytes"),
+    ],
+    ids=["fewer than the rows need", "cut short", "no size", "no frame", "a bomb"],
+)
+def test_what_the_frame_does_not_say_or_should_not_is_lost(frame: bytes, why: str) -> None:
+    data = compressed(frame, without_length(OFFSETS), without_length(LETTERS))
+    with recover(data) as reader:
+        assert list(reader) == []
+    assert why in str(reader.report)
+
+
+def test_the_limits_of_the_caller_count_for_what_frames_say() -> None:
+    with recover(ZEROS, limits=ipc.Limits(decompressed_bytes=30)) as reader:
+        assert list(reader) == []
+    assert "Limits.decompressed_bytes" in str(reader.report)

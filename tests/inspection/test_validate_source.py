@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -141,14 +142,16 @@ def test_levels() -> None:
         validate(lie, level="none")
 
 
+CODED = schema(field("w", forge.UTF8, dictionary=forge.encoding(0, forge.INT8)))
+LETTERS = batch(1, [(1, 0)], [b"", i32(0, 1), b"a"])
 FOOTERS = {
-    "lists this message twice": lambda: forge.file(ONE, ROW, ROW, blocks=lambda b: [b[0], b[0]]),
-    "the footer does not list": lambda: forge.file(ONE, ROW, ROW, blocks=lambda b: b[:1]),
+    "a DictionaryBatch message that the footer does not list": lambda: forge.file(
+        CODED, forge.dictionary(0, LETTERS), batch(1, [(1, 1)], [b"\0", forge.i8(0)]), dictionary_blocks=lambda _: []
+    ),
     "does not lie in bytes": lambda: forge.file(ONE, ROW, blocks=lambda b: [(1 << 40, *b[0][1:])]),
     "multiples of 8": lambda: forge.file(ONE, ROW, blocks=lambda b: [(b[0][0] + 1, *b[0][1:])]),
     "bytes of metadata": lambda: forge.file(ONE, ROW, ROW, blocks=lambda b: [(b[0][0], b[0][1] + 8, 8), b[1]]),
     "not that of the footer": lambda: forge.file(ONE, ROW, footer_schema=schema(field("y", forge.INT64))),
-    "no Schema message": lambda: forge.file(ONE, ROW, first=message(ROW)),
     "nothing here": lambda: FILE + FILE,
     "does not end with the magic": lambda: FILE[:-3],
     "footer size": lambda: FILE[:-10] + i32(1 << 20) + FILE[-6:],
@@ -162,6 +165,82 @@ def test_footers_that_are_wrong(words: str) -> None:
     assert not report.ok
     assert report.format == "file"
     assert words in str(report)
+
+
+#: Code of the remark, words of the damage at "strict", and which of three batches the footer lists.
+LISTINGS = {
+    "reversed": ("footer-order", "batch 1 .* lies before batch 0", [2, 1, 0]),
+    "the last two": ("footer-order", "batch 2 .* lies before batch 1", [0, 2, 1]),
+    "one twice": ("footer-repeats", "overlap", [0, 0, 1, 2]),
+    "without the first": ("footer-omits", "RecordBatch message at byte .* is not listed", [1, 2]),
+    "without one in between": ("footer-omits", "RecordBatch message at byte .* is not listed", [0, 2]),
+    "without the last": ("footer-omits", "RecordBatch message at byte .* is not listed", [0, 1]),
+    "none": ("footer-omits", "RecordBatch message at byte .* is not listed", []),
+}
+
+
+@pytest.mark.parametrize("name", LISTINGS)
+def test_footers_that_list_batches_otherwise_are_remarks_and_refused_at_strict(name: str) -> None:
+    """The specification advises against them, and readers of files and streams see other rows."""
+    code, words, order = LISTINGS[name]
+    data = forge.file(
+        ONE, *[batch(1, [(1, 0)], [b"", i64(i)]) for i in range(3)], blocks=lambda b: [b[i] for i in order]
+    )
+    report = validate(data)
+    assert (report.ok, report.num_batches, [each.code for each in report.remarks]) == (True, len(order), [code])
+    assert report.remarks[0].words in str(report)
+    strict = validate(data, level="strict")
+    assert not strict.ok
+    assert re.search(words, strict.damage[0].reason)
+    for read in (ipc.open_file, lambda data, **options: ipc.open_file(io.BytesIO(data), **options)):
+        assert read(data).count_rows() == len(order)
+        with pytest.raises(ipc.FormatError, match=words):
+            read(data, validate="strict")
+
+
+def test_bytes_that_no_block_lists_are_refused_at_strict() -> None:
+    limits = ipc.Limits(metadata_bytes=1000)
+    data = forge.file(ONE, ROW, magic=b"ARROW1".ljust(4096, b"\0"))
+    assert ipc.open_file(data, validate="strict").count_rows() == 1
+    assert ipc.open_file(data, limits=limits).count_rows() == 1
+    with pytest.raises(ipc.FormatError, match="no block lists bytes 8"):
+        ipc.open_file(data, validate="strict", limits=limits)
+
+
+BARE = message(ONE)[8:]  # as polars writes it
+BEGINNINGS = {
+    "bare-schema": forge.file(ONE, ROW, ROW, first=BARE),
+    "no-schema": forge.file(ONE, ROW, ROW, first=b""),
+    "first-message": forge.file(ONE, ROW, ROW, magic=b"ARROW1".ljust(64, b"\0")),
+}
+
+
+@pytest.mark.parametrize("code", BEGINNINGS)
+@pytest.mark.parametrize("level", ["full", "strict"])
+def test_a_beginning_of_its_own_is_a_remark_where_the_footer_is_complete(code: str, level: Any) -> None:
+    report = validate(BEGINNINGS[code], level=level)
+    assert (report.ok, report.num_batches, [each.code for each in report.remarks]) == (True, 2, [code]), str(report)
+    empty = forge.file(ONE, first={"bare-schema": BARE, "no-schema": b""}.get(code))
+    assert [each.code for each in validate(empty, level=level).remarks] == [code] * (code != "first-message")
+
+
+@pytest.mark.parametrize("code", BEGINNINGS)
+def test_what_else_is_wrong_is_told_whatever_the_beginning(code: str) -> None:
+    data = BEGINNINGS[code]
+    offset, head, _ = ipc.open_file(data).blocks[0]
+    report = validate(data[:offset] + bytes(head) + data[offset + head :])
+    assert not report.ok
+    assert report.remarks == ()
+    torn = validate(data[:-9])
+    assert not torn.ok
+    assert torn.num_batches == (0 if code == "no-schema" else 2)
+
+
+def test_a_beginning_that_is_neither_is_damage() -> None:
+    other = message(schema(field("y", forge.INT64)))[8:]
+    assert "is not that of the footer" in str(validate(forge.file(ONE, ROW, first=other)))
+    assert "nothing here" in str(validate(forge.file(ONE, ROW, first=b"\7" * 96)))
+    assert "nothing here" in str(validate(forge.file(ONE, ROW, first=forge.EOS)))
 
 
 def test_what_is_no_arrow_data_at_all() -> None:

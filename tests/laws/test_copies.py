@@ -385,7 +385,6 @@ def check_size(data: bytes, level: str = "full") -> None:
         assert [batch.to_pylist() for batch in ipc.open(made)] == expected
 
 
-@pytest.mark.skipif(not golden.cases(), reason=golden.NO_DATA)
 @pytest.mark.parametrize("level", ["none", "full"])
 def test_a_copy_of_golden_data_is_at_most_twice_as_large(level: str) -> None:
     for case in golden.cases():

@@ -11,15 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from helpers import drive, golden, rewrite
-from helpers.golden import NO_DATA
 
 import arrowipc as ipc
 
 CASES = golden.cases()
 each_case = pytest.mark.parametrize(
     "case",
-    CASES or [pytest.param(None, marks=pytest.mark.skip(NO_DATA))],
-    ids=lambda case: case and f"{case.parent.name}/{case.name}",
+    CASES,
+    ids=lambda case: f"{case.parent.name}/{case.name}",
 )
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -201,5 +200,6 @@ def test_other_readers(case, peer):
 def test_the_tables_name_what_there_is(arrow_data):
     ways = [f"{form}, {how}" for form, how in STREAMS + FILES]
     names = {f"{case.parent.name}/{case.name}, {way}" for case in CASES for way in ways}
+    left_out = () if golden.WHOLE else ("decimal256", "list_view", "binary_view")
     for pattern in (pattern for table in CANNOT.values() for pattern in table):
-        assert any(fnmatch(name, pattern) for name in names), pattern
+        assert any(fnmatch(name, pattern) for name in names) or any(part in pattern for part in left_out), pattern

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from importlib.metadata import version
 from pathlib import Path
 
@@ -42,11 +43,21 @@ def test_the_readme_shows_rows_of_the_table():
 @pytest.mark.parametrize("library", support.LIBRARIES)
 def test_the_table_is_true(library):
     tried = PAGE.read_text().split("Tried with ")[1].split(support.END)[0]
+    others = []
     for name in support.LIBRARIES[library]:
         pytest.importorskip(name.replace("-", "."))
         stated = re.search(rf"\b{name} ([\w.]*\w)", tried)
         assert stated, name
         if stated[1] != version(name):
-            pytest.skip(f"the table is about {name} {stated[1]}, here is {version(name)}: make support")
-    found = support.all_verdicts(library)
-    assert cells(library) == {what: support.VERDICTS[each] for what, each in found.items()}
+            others.append(f"the table is about {name} {stated[1]}, here is {version(name)}")
+    found = {what: support.VERDICTS[each] for what, each in support.all_verdicts(library).items()}
+    stated_cells = cells(library)
+    if not others:
+        assert stated_cells == found
+        return
+    # Another version may read more: that is told, and fails nobody's run.
+    assert stated_cells.keys() == found.keys()
+    changed = [f"{what}: {stated_cells[what]} -> {found[what]}" for what in found if stated_cells[what] != found[what]]
+    if changed:
+        words = f"another version: {'; '.join(others)}: make support. Changed: {', '.join(changed)}"
+        warnings.warn(words, stacklevel=1)
