@@ -42,6 +42,8 @@ BY_DEFAULT |= {at.LargeUtf8: "str", at.Utf8View: "str"}
 EXACT = 2**53
 #: Rows of a batch that are copied in less time than pandas and NumPy take for a call.
 SMALL = 10_000
+#: Rows of an array that to_pylist takes, however few bytes they are.
+MANY = 1 << 24
 #: In nanoseconds.
 DAY = 86_400 * 10**9
 
@@ -83,8 +85,8 @@ def _named(what: str) -> Iterator[None]:
 
 
 def _joined(batches: list[RecordBatch]) -> list[RecordBatch]:
-    """Small batches as one, if their columns fit into columns of their types."""
-    if len(batches) > 1 and sum(map(len, batches)) < SMALL * len(batches):
+    """Small batches as one, if their columns fit into columns of their types, and their rows into to_pylist."""
+    if len(batches) > 1 and sum(map(len, batches)) < min(SMALL * len(batches), MANY):
         try:
             return [concat_batches(batches)]
         except (LimitError, UnsupportedError):
