@@ -39,13 +39,13 @@ UPCALLS = {
         "from_records",
         "narwhals_frame",
         "to_arrow",
-        "to_pandas",
         "to_polars",
         "to_records",
     ),
     ("columns.array", "values.pickling"): ("reduce_array", "reduce_batch"),
     ("columns.array", "values.repr"): ("array_html", "array_text", "batch_html", "batch_text"),
     ("columns.array", "values.to_numpy"): ("as_array", "rows_as_array", "to_numpy"),
+    ("columns.array", "values.to_pandas"): ("to_pandas",),
     ("columns.array", "write.batch_writer"): ("batch_message",),
     # Schemas and types: the PyCapsule method, comparison with those of others, text, and the Schema message of
     # Schema.serialize.

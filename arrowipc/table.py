@@ -305,7 +305,7 @@ class Table:
 
     def to_pandas(self, **options: Any) -> Any:
         """Return a ``pandas.DataFrame``; see :meth:`arrowipc.RecordBatch.to_pandas`."""
-        from arrowipc.values.libraries import to_pandas
+        from arrowipc.values.to_pandas import to_pandas
 
         return to_pandas(self, options)
 

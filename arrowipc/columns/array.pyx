@@ -546,13 +546,20 @@ cdef class RecordBatch(Columns):
         return to_polars(self)
 
     def to_pandas(self, **options):
-        """Return a ``pandas.DataFrame``.
+        """Return a ``pandas.DataFrame``, the same one with pyarrow and without it.
 
         Parameters
         ----------
         **options
-            Of pyarrow's ``to_pandas``, through which it goes. Where pyarrow is not installed there are none: numbers,
-            booleans and text get pandas' nullable dtypes, dictionaries become categories.
+            Of pyarrow's ``to_pandas``, such as ``types_mapper=pandas.ArrowDtype``; all but ``ignore_metadata`` need
+            pyarrow. None: dtypes of NumPy and objects, as pyarrow chooses them. Integers with nulls are float64, or
+            ``Int64`` if that is needed for all digits. Index, names and dtypes are those that pandas noted in the
+            schema.
+
+        Raises
+        ------
+        UnsupportedError
+            pandas cannot take a column, which the message names.
         """
         from arrowipc._upcalls import to_pandas
 

@@ -1,9 +1,9 @@
 """Python and NumPy values, both ways, and how data look to people.
 
 Inwards ``inference`` finds a type, ``from_python`` builds columns with ``converters`` for what has no
-children, and ``from_numpy`` takes arrays as they are where ``dtypes`` says so; outwards ``to_numpy``.
-``libraries`` names the ways to others, ``repr`` and ``preview`` print, ``pickling`` takes batches apart and puts
-them together. ``dictionary_encode`` gives columns another encoding or other batch boundaries.
+children, and ``from_numpy`` takes arrays as they are where ``dtypes`` says so; outwards ``to_numpy`` and
+``to_pandas``. ``libraries`` names the ways to others, ``repr`` and ``preview`` print, ``pickling`` takes batches
+apart and puts them together. ``dictionary_encode`` gives columns another encoding or other batch boundaries.
 
 Imports ``inline``, the base, ``metadata``, ``columns``, ``read``, ``cdata``.
 """

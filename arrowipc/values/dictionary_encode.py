@@ -183,18 +183,13 @@ def _joined(indices: Any, validity: bytes, nulls: int, values: RecordBatch) -> A
 
 
 def _decoded(column: Array, field: Field) -> Array:
-    import numpy as np
+    from arrowipc.values.to_numpy import indices_of
 
     assert isinstance(field.type, Dictionary)
     kind = field.type.value_type
-    values = _alone(Array.from_pylist([], kind) if column.dictionary is None else column.dictionary, kind)
+    values = _alone(column.dictionary or Array.from_pylist([], kind), kind)
     nothing = RecordBatch.from_pydict({"": [None]}, values.schema)
-    plain = np.frombuffer(column.buffers()[1] or b"", _numpy_name(field.type))
-    indices = plain[column.offset : column.offset + len(column)].astype(np.int64)
-    if column.null_count:
-        indices[~np.array(column.is_valid())] = len(values)
+    indices, valid = indices_of(column, field.type)
+    if valid is not None:
+        indices[~valid] = len(values)
     return take_rows(concat_batches([values, nothing]), indices, "dictionary_decode").column(0)
-
-
-def _numpy_name(kind: Dictionary) -> str:
-    return f"{'i' if kind.index_type.signed else 'u'}{kind.index_type.bit_width // 8}"

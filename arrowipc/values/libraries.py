@@ -1,8 +1,7 @@
 """Columns as the objects of other libraries, by name: pyarrow, polars, pandas, NumPy's records, narwhals.
 
 All of them can also take ours by the PyCapsule interface; these functions are for people who look for a method.
-pandas is reached through pyarrow where that is installed, and through NumPy's buffers and pandas' nullable dtypes
-where it is not.
+The way to pandas has a module of its own, ``to_pandas``.
 """
 
 from __future__ import annotations
@@ -11,25 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from arrowipc import datatypes as at
 from arrowipc.columns.array import Array, RecordBatch
-from arrowipc.datatypes import (
-    Bool,
-    Decimal,
-    Dictionary,
-    FloatingPoint,
-    Int,
-    Interval,
-    LargeListView,
-    LargeUtf8,
-    ListView,
-    RunEndEncoded,
-    Timestamp,
-    Union,
-    Utf8,
-    Utf8View,
-)
 from arrowipc.errors import UnsupportedError, UsageError
-from arrowipc.values.to_numpy import stored_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,13 +20,13 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from arrowipc.datatypes import DataType
     from arrowipc.schema import Schema
 
-__all__ = ["from_pandas", "from_records", "narwhals_frame", "to_arrow", "to_pandas", "to_polars", "to_records"]
+__all__ = ["from_pandas", "from_records", "library", "narwhals_frame", "to_arrow", "to_polars", "to_records"]
 
 
-def _library(name: str, package: str | None = None) -> ModuleType:
+def library(name: str, package: str | None = None) -> ModuleType:
+    """Import a library, or raise a UsageError that says how to install it."""
     from importlib import import_module
 
     try:
@@ -54,7 +37,7 @@ def _library(name: str, package: str | None = None) -> ModuleType:
 
 def to_arrow(data: Any) -> Any:
     """A pyarrow RecordBatch, Table or Array over the same memory."""
-    pa = _library("pyarrow")
+    pa = library("pyarrow")
     if isinstance(data, RecordBatch):
         return pa.record_batch(data)
     return pa.array(data) if isinstance(data, Array) else pa.table(data)
@@ -62,7 +45,7 @@ def to_arrow(data: Any) -> Any:
 
 def to_polars(data: Any) -> Any:
     """A polars DataFrame, or of an array a Series."""
-    pl = _library("polars")
+    pl = library("polars")
     try:
         return pl.Series(data.field.name, data) if isinstance(data, Array) else pl.DataFrame(data)
     except BaseException as error:
@@ -82,89 +65,30 @@ def _refused(library: str, data: Any, error: BaseException) -> UnsupportedError:
     )
 
 
-def _is_rare(kind: DataType) -> bool:
+def _is_rare(kind: at.DataType) -> bool:
     """Whether many libraries lack a type, or one inside it."""
-    if isinstance(kind, Dictionary):
+    if isinstance(kind, at.Dictionary):
         return _is_rare(kind.value_type)
     return (
-        isinstance(kind, (Interval, LargeListView, ListView, RunEndEncoded, Union))
-        or (isinstance(kind, Decimal) and kind.bit_width == 256)
+        isinstance(kind, (at.Interval, at.LargeListView, at.ListView, at.RunEndEncoded, at.Union))
+        or (isinstance(kind, at.Decimal) and kind.bit_width == 256)
         or any(_is_rare(child.type) for child in kind.children)
     )
 
 
-def to_pandas(data: Any, options: dict[str, Any]) -> Any:
-    """A pandas DataFrame, or of an array a Series; `options` are those of pyarrow's ``to_pandas``."""
-    pd = _library("pandas")
-    try:
-        arrow = to_arrow(data)
-    except UsageError:
-        if options:
-            raise UsageError(f"to_pandas: {', '.join(options)} need pyarrow, which is not installed") from None
-        return _series(pd, data) if isinstance(data, Array) else _frame(pd, data)
-    try:
-        return arrow.to_pandas(**options)
-    except NotImplementedError as error:
-        raise _refused("pandas", data, error) from error
-
-
 def from_pandas(frame: Any, options: dict[str, Any]) -> Any:
     """A pandas DataFrame as a pyarrow RecordBatch; `options` are those of pyarrow's ``from_pandas``."""
-    return _library("pyarrow").RecordBatch.from_pandas(frame, **options)
+    return library("pyarrow").RecordBatch.from_pandas(frame, **options)
 
 
 def narwhals_frame(data: Any) -> Any:
     """What ``narwhals.from_native`` asks an object for: the frame of a library that it knows."""
-    narwhals = _library("narwhals")
+    narwhals = library("narwhals")
     try:
-        native = _library("pyarrow").table(data)
+        native = library("pyarrow").table(data)
     except UsageError:
         native = to_polars(data)
     return narwhals.from_native(native, eager_only=True)._compliant_frame
-
-
-# -- pandas without pyarrow ----------------------------------------------------------------------------------
-
-
-def _frame(pd: Any, data: Any) -> Any:
-    batch = data if isinstance(data, RecordBatch) else data.combine()
-    frame = pd.concat([_series(pd, column) for column in batch.columns], axis=1)
-    frame.columns = data.schema.names
-    return frame
-
-
-def _series(pd: Any, array: Array) -> Any:
-    """The column as a pandas user expects it: nullable numbers and text, NaT, zones, categories; else objects."""
-    kind = array.type
-    null = ~np.array(array.is_valid(), bool)
-    if isinstance(kind, Dictionary):
-        words = array.dictionary
-        codes = np.where(null, -1, _numbers(array, kind.index_type).astype(np.int64))
-        values = pd.Categorical.from_codes(codes, [] if words is None else words.to_pylist(), ordered=kind.ordered)
-    elif isinstance(kind, Int):
-        values = pd.arrays.IntegerArray(_numbers(array, kind), null)
-    elif isinstance(kind, FloatingPoint) and kind.precision != "half":
-        values = pd.arrays.FloatingArray(_numbers(array, kind), null)
-    elif isinstance(kind, Bool):
-        values = pd.array(array.to_pylist(), "boolean")
-    elif isinstance(kind, Utf8 | LargeUtf8 | Utf8View):
-        values = pd.array(array.to_pylist(), "str" if int(pd.__version__.partition(".")[0]) >= 3 else "string")
-    elif isinstance(kind, Timestamp):
-        values = pd.Series(array.to_numpy(copy=True)).array
-        if kind.timezone is not None:
-            values = pd.Series(values).dt.tz_localize("UTC").dt.tz_convert(kind.timezone).array
-    else:
-        try:
-            values = pd.array(array.to_numpy(copy=True), copy=False)
-        except (UsageError, ValueError):
-            values = np.array([*array.to_pylist(), None], object)[:-1]
-    return pd.Series(values, name=array.field.name)
-
-
-def _numbers(array: Array, kind: DataType) -> npt.NDArray[Any]:
-    """What an array stores, whatever stands where it is null; `kind` is its type, or that of its indices."""
-    stored = np.frombuffer(array.buffers()[1] or b"", stored_dtype(kind), array.offset + len(array))
-    return stored[array.offset :].copy()
 
 
 # -- NumPy's records -----------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from arrowipc.columns.array import Array
 from arrowipc.datatypes import (
     Bool,
     DataType,
@@ -30,11 +31,12 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from arrowipc.columns.array import Array, RecordBatch
+    from arrowipc.columns.array import RecordBatch
 
     _Values: TypeAlias = npt.NDArray[Any]
+    _Valid: TypeAlias = npt.NDArray[np.bool_] | None
 
-__all__ = ["as_array", "rows_as_array", "to_numpy"]
+__all__ = ["as_array", "indices_of", "rows_as_array", "split", "stored_dtype", "to_numpy"]
 
 INTERVAL_DTYPES: dict[str, np.dtype[Any]] = {
     "year_month": np.dtype("<i4"),
@@ -174,25 +176,29 @@ def _is_number(kind: DataType) -> bool:
 
 
 def _copied(array: Array) -> _Values:
+    return _masked(array, *split(array)) if _has_dtype(array.type) else _objects(array)
+
+
+def split(array: Array) -> tuple[_Values, _Valid]:
+    """Return decoded values, of a type that has a dtype, and which of them are not null (None: all).
+
+    The values may be a view of the array's memory. Where they are null they are anything.
+    """
     kind = array.type
-    if not _has_dtype(kind):
-        return _objects(array)
     if isinstance(kind, Dictionary):
         return _decoded(array, kind)
     if isinstance(kind, RunEndEncoded):
         return _repeated(array)
-    if isinstance(kind, FixedSizeList):
-        if array.null_count:
-            return _objects(array)
-        return _rows(_copied(array.children[0]), len(array), kind.list_size)
     valid = _valid(array)
+    if isinstance(kind, FixedSizeList):
+        return _rows(_copied(array.children[0]), len(array), kind.list_size), valid
     if isinstance(kind, Bool):
-        return _masked(array, _bits(array, 1), valid)
+        return _bits(array, 1), valid
     if kind == DATE32:
-        return _masked(array, _stored(array, np.dtype("<i4")).astype("<i8").view("<M8[D]"), valid)
+        return _stored(array, np.dtype("<i4")).astype("<i8").view("<M8[D]"), valid
     dtype = stored_dtype(kind)
     assert dtype is not None
-    return _masked(array, _stored(array, dtype).copy(), valid)
+    return _stored(array, dtype), valid
 
 
 def _has_dtype(kind: DataType) -> bool:
@@ -219,45 +225,54 @@ def _bits(array: Array, buffer: int) -> npt.NDArray[np.bool_]:
     return np.unpackbits(whole, bitorder="little")[start : start + len(array)].astype(np.bool_)
 
 
-def _valid(array: Array) -> npt.NDArray[np.bool_] | None:
+def _valid(array: Array) -> _Valid:
     """Which elements are not null; None when all are."""
     valid = _bits(array, 0) if array.null_count else None
     return None if valid is None or valid.all() else valid
 
 
-def _masked(array: Array, values: _Values, valid: npt.NDArray[np.bool_] | None) -> _Values:
-    """`values`, which are our own, with what their dtype has for null."""
+def _masked(array: Array, values: _Values, valid: _Valid) -> _Values:
+    """Return `values`, copied if they are a view, with what their dtype has for null."""
     if valid is None:
-        return values
+        return values if values.flags.writeable else values.copy()
     if values.ndim > 1 or values.dtype.kind in "bV":
         return _objects(array)
-    if values.dtype.kind in "iu":
-        values = values.astype(np.float64)
+    values = values.astype(np.float64 if values.dtype.kind in "iu" else values.dtype)
     # Casting None gives NaN and NaT, and stays None among objects.
     values[~valid] = None
     return values
 
 
-def _decoded(array: Array, kind: Dictionary) -> _Values:
-    """Dictionary-encoded values."""
+def indices_of(array: Array, kind: Dictionary) -> tuple[_Values, _Valid]:
+    """Return the indices of dictionary-encoded values, 0 where they are null, and which are not null (None: all).
+
+    An index outside the dictionary is an error that names the row.
+    """
     dictionary, valid = array.dictionary, _valid(array)
     dtype = stored_dtype(kind.index_type)
     assert dtype is not None
     indices = _stored(array, dtype)
-    if dictionary is None:
-        return _objects(array)  # nothing but nulls, or an error that says which row has a value
     if valid is not None:
         indices = np.where(valid, indices, dtype.type(0))
-    values = _copied(dictionary)
-    if len(dictionary) == 0 and (valid is None or not valid.any()):
-        return _masked(array, np.zeros((len(array), *values.shape[1:]), values.dtype), valid)
-    if indices.size and (indices.min() < 0 or indices.max() >= len(dictionary)):
-        return _objects(array)  # raises, and names the row
+    values = 0 if dictionary is None else len(dictionary)
+    if indices.size and (valid is None or valid.any()) and (indices.min() < 0 or indices.max() >= values):
+        _objects(array)  # raises
+    return indices.astype(np.int64), valid
+
+
+def _decoded(array: Array, kind: Dictionary) -> tuple[_Values, _Valid]:
+    """Dictionary-encoded values."""
+    indices, valid = indices_of(array, kind)
+    values, known = split(array.dictionary or Array.from_pylist([], kind.value_type))
+    if len(values) == 0:
+        return np.zeros((len(array), *values.shape[1:]), values.dtype), valid
     _check_growth(array, values[:1].nbytes * len(array))
-    return _masked(array, values[indices], valid)
+    if known is not None:
+        valid = known[indices] if valid is None else valid & known[indices]
+    return values[indices], valid
 
 
-def _repeated(array: Array) -> _Values:
+def _repeated(array: Array) -> tuple[_Values, _Valid]:
     """Run-end encoded values."""
     run_ends, values = array.children
     dtype = stored_dtype(run_ends.type)
@@ -268,11 +283,11 @@ def _repeated(array: Array) -> _Values:
     past = int(np.searchsorted(ends, stop, side="left")) + 1 if len(array) else first
     edges = np.concatenate([[start], ends[first:past].astype(np.int64)])
     if edges[-1] < stop or (np.diff(edges) <= 0).any():
-        return _objects(array)  # raises, and names the run
+        _objects(array)  # raises, and names the run
     counts = np.diff(np.minimum(edges, stop))
-    repeated = _copied(values.slice(first, len(counts)))
-    _check_growth(array, repeated[:1].nbytes * len(array))
-    return np.repeat(repeated, counts, axis=0)
+    each, valid = split(values.slice(first, len(counts)))
+    _check_growth(array, each[:1].nbytes * len(array))
+    return np.repeat(each, counts, axis=0), None if valid is None else np.repeat(valid, counts)
 
 
 def _check_growth(array: Array, size: int) -> None:

@@ -43,6 +43,7 @@ def batch(found: Any, level: str, chance: random.Random) -> None:
     if sound:
         steps.append(lambda: drive.export_to_pyarrow(small))
         steps.append(lambda: ipc.RecordBatch.from_arrow(found, validate="full"))
+        steps.append(lambda: small.to_pandas())
     for step in steps:
         if chance.random() < 0.5:  # twice as many inputs for the same time
             _attempt(step, level, found.schema.endianness)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-import subprocess
 import sys
-import textwrap
 from decimal import Decimal
 
 import numpy as np
@@ -66,45 +64,6 @@ def test_pandas_frames_come_back():
     indexed = frame.set_index("t")
     assert "t" in ipc.RecordBatch.from_pandas(indexed).schema.names
     assert "t" not in ipc.Table.from_pandas(indexed, preserve_index=False).schema.names
-
-
-def test_without_pyarrow_pandas_gets_nullable_columns(tmp_path):
-    path = tmp_path / "x.arrow"
-    with ipc.new_file(path) as writer:
-        writer.write(TABLE.to_arrow())
-    program = f"""
-        import sys
-        sys.modules["pyarrow"] = None
-        import arrowipc as ipc
-        with ipc.open({str(path)!r}) as reader:
-            frame = reader.read_pandas()
-        print([str(each) for each in frame.dtypes])
-        print(frame.to_dict("list"))
-        try:
-            ipc.open({str(path)!r}).read_all().to_pandas(types_mapper=None)
-        except ipc.UsageError as error:
-            print(error)
-    """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    dtypes, values, refusal = done.stdout.splitlines()
-    assert dtypes == str(
-        [
-            "Int32",
-            "Float64",
-            "boolean",
-            "str",
-            "category",
-            "datetime64[us]",
-            "datetime64[ms, Europe/Berlin]",
-            "object",
-            "object",
-        ]
-    )
-    assert values.startswith("{'i': [1, None, 3, None, 3], 'f': [1.5, None, 2.5, None, 2.5], 'b': [True, None, False")
-    assert "Timestamp('2024-02-29 02:02:03+0100', tz='Europe/Berlin'), NaT" in values
-    assert "[Decimal('1.50'), None, Decimal('2.00')" in values
-    assert "need pyarrow" in refusal
 
 
 def test_records_both_ways():

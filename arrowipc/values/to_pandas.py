@@ -1,0 +1,281 @@
+"""Batches and arrays as frames and series of pandas, the same ones with pyarrow and without it.
+
+pyarrow is asked for two things: text in the form in which pandas keeps it, and columns to which options of its own
+``to_pandas`` apply. What pandas noted in a schema (index, names, dtypes, attributes) is read here alone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from ast import literal_eval
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from arrowipc import datatypes as at
+from arrowipc.columns.array import Array, RecordBatch
+from arrowipc.columns.builder import concat_batches
+from arrowipc.errors import ArrowIpcError, LimitError, UnsupportedError
+from arrowipc.values.libraries import library
+from arrowipc.values.to_numpy import indices_of, split, stored_dtype
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from arrowipc.schema import Schema
+
+__all__ = ["to_pandas"]
+
+TEXT = at.Utf8 | at.LargeUtf8 | at.Utf8View
+LISTS = at.FixedSizeList | at.LargeList | at.LargeListView | at.List | at.ListView
+NUMBERS = at.Bool | at.Duration | at.FloatingPoint | at.Int | at.Timestamp
+#: What a column becomes by default. That of pyarrow lacks digits, zones of categories, and dtypes that pandas noted.
+BY_DEFAULT: dict[type[at.DataType], str] = {at.Int: "float64", at.Dictionary: "category", at.Utf8: "str"}
+BY_DEFAULT |= {at.LargeUtf8: "str", at.Utf8View: "str"}
+#: float64 holds every integer from minus this to this.
+EXACT = 2**53
+#: Rows of a batch that are copied in less time than pandas and NumPy take for a call.
+SMALL = 10_000
+#: Rows of an array that to_pylist takes, however few bytes they are.
+MANY = 1 << 24
+#: In nanoseconds.
+DAY = 86_400 * 10**9
+
+
+def to_pandas(data: Any, options: dict[str, Any]) -> Any:
+    """A pandas DataFrame, or of an array a Series; see :meth:`arrowipc.RecordBatch.to_pandas`."""
+    pd = library("pandas")
+    ignore = options.pop("ignore_metadata", False)
+    if isinstance(data, Array):
+        values = _column(pd, data.field, [data], options, None)
+        return pd.Series(values, dtype=values.dtype, name=data.field.name, copy=False)
+    batches = [data] if isinstance(data, RecordBatch) else _joined(data.batches)
+    parts, columns, names = [batch.columns for batch in batches], [], data.schema.names
+    with _named("what pandas noted in the schema"):
+        notes = _Notes(None if ignore else data.schema)
+        for i, field in enumerate(data.schema):
+            columns.append(_column(pd, field, [part[i] for part in parts], options, notes.dtypes.get(field.name)))
+        index, kept = notes.index(pd, names, columns, sum(map(len, batches)))
+        labels = notes.labels(pd, [names[i] for i in kept])
+    # Of series and not of arrays, in which pandas would look for other dtypes.
+    series = {i: pd.Series(columns[i], index, columns[i].dtype, copy=False) for i in kept}
+    frame = pd.DataFrame(series, index, copy=False)
+    frame.columns, frame.attrs = labels, notes.attributes
+    return frame
+
+
+@contextmanager
+def _named(what: str) -> Iterator[None]:
+    """Say what pandas or pyarrow cannot take, in place of their own errors."""
+    try:
+        yield
+    except (ArrowIpcError, MemoryError):
+        raise
+    except Exception as error:
+        raise UnsupportedError(
+            f"pandas cannot take {what}: columns=[...] of the reader or select() leaves columns out, and "
+            f"to_pandas(ignore_metadata=True) the notes of pandas (it says: {str(error).partition(chr(10))[0][:200]})"
+        ) from error
+
+
+def _joined(batches: list[RecordBatch]) -> list[RecordBatch]:
+    """Small batches as one, if their columns fit into columns of their types, and their rows into to_pylist."""
+    if len(batches) > 1 and sum(map(len, batches)) < min(SMALL * len(batches), MANY):
+        try:
+            return [concat_batches(batches)]
+        except (LimitError, UnsupportedError):
+            pass
+    return batches
+
+
+# -- columns: arrays of NumPy or pandas ----------------------------------------------------------------------
+
+
+def _column(pd: Any, field: at.Field, arrays: list[Array], options: dict[str, Any], noted: str | None) -> Any:
+    kind, values = field.type, None
+    with _named(f"column {field.name!r} ({kind})"):
+        if options:
+            pa = library("pyarrow")
+            column = pa.chunked_array([pa.array(array) for array in arrays], pa.field(field).type)
+            series = pa.table([column], [field.name]).to_pandas(**options).iloc[:, 0]
+            if str(series.dtype) != BY_DEFAULT.get(type(kind)):
+                values = series.array
+                if isinstance(series.dtype, pd.api.extensions.ExtensionDtype):
+                    return values
+        if values is None:
+            values = (_categorical if isinstance(kind, at.Dictionary) else _decoded)(pd, kind, arrays)
+        return values if noted is None else _as_noted(pd, values, noted, arrays)
+
+
+def _categorical(pd: Any, kind: Any, arrays: list[Array]) -> Any:
+    """Dictionary-encoded values; plain ones if pandas cannot have theirs as categories, such as lists."""
+    dictionaries: list[Array] = []
+    codes, size = [np.empty(0, np.int64)], 0
+    for array in arrays:
+        indices, valid = indices_of(array, kind)
+        words = array.dictionary or Array.from_pylist([], kind.value_type)
+        if not dictionaries or words != dictionaries[-1]:
+            size += len(dictionaries[-1]) if dictionaries else 0
+            dictionaries.append(words)
+        codes.append(indices + size if valid is None else np.where(valid, indices + size, -1))
+    numbers, values = np.concatenate(codes), _decoded(pd, kind.value_type, dictionaries)
+    if values.dtype == np.float16:  # pandas has no index of these
+        values = values.astype(np.float32)
+    categories = pd.Index(values, dtype=values.dtype, tupleize_cols=False)
+    try:
+        if not categories.is_unique or categories.hasnans:
+            renumbered, categories = pd.factorize(categories)
+            numbers = np.append(renumbered, -1)[numbers]
+    except TypeError:  # unhashable
+        return _decoded(pd, kind, arrays)
+    return pd.Categorical.from_codes(numbers, categories, kind.ordered)
+
+
+def _decoded(pd: Any, kind: at.DataType, arrays: list[Array], inside: bool = False) -> Any:
+    """Values, however they are encoded; `inside` a list text has no dtype."""
+    while isinstance(kind, at.Dictionary | at.RunEndEncoded):
+        kind = kind.value_type
+    if isinstance(kind, NUMBERS):
+        return _numbers(pd, kind, arrays)
+    if not isinstance(kind, TEXT) or inside or int(pd.__version__.partition(".")[0]) < 3:
+        return _objects(pd, kind, arrays)
+    dtype = pd.StringDtype(na_value=np.nan)
+    plain = [array for array in arrays if array.type == kind and array.field.extension_name is None]
+    if dtype.storage == "python" or not arrays or len(plain) < len(arrays):
+        return pd.array(_objects(pd, kind, arrays), dtype)
+    pa = library("pyarrow")
+    return dtype.__from_arrow__(pa.chunked_array([pa.array(array) for array in arrays]))
+
+
+def _numbers(pd: Any, kind: at.DataType, arrays: list[Array]) -> Any:
+    parts = [split(array) for array in arrays]
+    dtype = np.dtype(bool) if isinstance(kind, at.Bool) else stored_dtype(kind)
+    values = np.concatenate([np.empty(0, dtype), *[part for part, _ in parts]])
+    if any(valid is not None for _, valid in parts):
+        null = np.concatenate([np.zeros(len(part), bool) if valid is None else ~valid for part, valid in parts])
+        if isinstance(kind, at.Bool):
+            values = values.astype(object)
+        elif isinstance(kind, at.Int):
+            values[null] = 0
+            if values.max() > EXACT or values.min() < -EXACT:
+                return pd.arrays.IntegerArray(values, null)
+            values = values.astype(np.float64)
+        values[null] = None
+    if isinstance(kind, at.Timestamp) and kind.timezone is not None:
+        return pd.DatetimeIndex(values).tz_localize("UTC").tz_convert(kind.timezone).array
+    return values
+
+
+def _objects(pd: Any, kind: at.DataType, arrays: list[Array]) -> npt.NDArray[Any]:
+    """Python values, of which lists are arrays of NumPy."""
+    cells = [cell for array in arrays for cell in _cells(pd, array)]
+    if kind == at.Time("ns", 64) and all(n is None or (n % 1000 == 0 and 0 <= n < DAY) for n in cells):
+        # to_pylist has numbers, because datetime.time has only microseconds.
+        cells = [None if n is None else (datetime.min + timedelta(microseconds=n // 1000)).time() for n in cells]
+    elif kind == at.Interval("month_day_nano"):
+        cells = [None if span is None else pd.DateOffset(**span._asdict()) for span in cells]
+    return np.fromiter(cells, object, len(cells))
+
+
+def _cells(pd: Any, array: Array) -> list[Any]:
+    kind = array.type
+    if array.null_count == len(array) or not isinstance(kind, LISTS):
+        return array.to_pylist(extensions=array.field.extension_name == "arrow.uuid")
+    rows, (elements,) = np.flatnonzero(array.is_valid()), array.children
+    if isinstance(kind, at.FixedSizeList):
+        starts = rows * kind.list_size
+        ends = starts + kind.list_size
+    else:
+        dtype = np.dtype("<i8" if isinstance(kind, at.LargeList | at.LargeListView) else "<i4")
+        count, skipped = len(array) + isinstance(kind, at.LargeList | at.List), array.offset * dtype.itemsize
+        stored = [np.frombuffer(b, dtype, count, skipped).astype(np.int64) for b in array.buffers()[1:] if b]
+        starts = stored[0][rows]
+        ends = starts + stored[1][rows] if len(stored) > 1 else stored[0][rows + 1]
+    first, last = starts.min(), ends.max()
+    if first < 0 or last > len(elements) or (starts > ends).any():
+        return array.to_pylist()  # raises, and names the row
+    values = np.asarray(_decoded(pd, elements.type, [elements.slice(first, last - first)], inside=True))
+    cells: list[Any] = [None] * len(array)
+    for row, start, end in zip(rows.tolist(), (starts - first).tolist(), (ends - first).tolist(), strict=True):
+        cells[row] = values[start:end]
+    return cells
+
+
+def _as_noted(pd: Any, values: Any, noted: str, arrays: list[Array]) -> Any:
+    """The values in the dtype that they had in pandas, if that is one of pandas' own and not one of NumPy."""
+    try:
+        dtype = pd.api.types.pandas_dtype(noted)
+    except (ImportError, TypeError, ValueError):  # of a library that is not here
+        return values
+    if isinstance(dtype, pd.ArrowDtype):
+        pa = library("pyarrow")
+        return dtype.__from_arrow__(pa.chunked_array([pa.array(array) for array in arrays], dtype.pyarrow_dtype))
+    if isinstance(dtype, pd.PeriodDtype):
+        ordinals = pd.array(values, "Int64").to_numpy(np.int64, na_value=np.iinfo(np.int64).min)
+        return pd.arrays.PeriodArray(ordinals, dtype=dtype)
+    if isinstance(dtype, pd.IntervalDtype):
+        pairs = [np.nan if each is None else (each["left"], each["right"]) for each in values]
+        return pd.arrays.IntervalArray.from_tuples(pairs, dtype.closed, dtype=dtype)
+    nullable = getattr(dtype, "na_value", None) is pd.NA and not isinstance(values, pd.Categorical)
+    return pd.array(values, dtype) if nullable else values
+
+
+# -- what pandas noted in the schema -------------------------------------------------------------------------
+
+
+class _Notes:
+    """Index, names, dtypes and attributes of the frame that a schema was made of."""
+
+    def __init__(self, schema: Schema | None) -> None:
+        found = {} if schema is None else json.loads(schema.metadata.get("pandas", b"{}"))
+        self._index: list[Any] = found.get("index_columns") or []
+        self._levels: list[dict[str, Any]] = found.get("column_indexes") or [{}]
+        self._columns = {each.get("field_name", each["name"]): each for each in found.get("columns") or []}
+        self.dtypes = {name: str(each["numpy_type"]) for name, each in self._columns.items()}
+        self.attributes: dict[Any, Any] = dict(found.get("attributes") or {})
+
+    def index(self, pd: Any, names: list[str], columns: list[Any], rows: int) -> tuple[Any, list[int]]:
+        """The index, and which columns are not in it."""
+        kept, levels = list(range(len(names))), []
+        for each in self._index:
+            if isinstance(each, dict):
+                levels.append(pd.RangeIndex(each["start"], each["stop"], each["step"], name=each["name"]))
+            elif each in names:
+                kept.remove(place := names.index(each))
+                title = self._columns[each]["name"]
+                title = None if title == each and re.fullmatch(r"__index_level_\d+__", each) else title
+                levels.append(pd.Index(columns[place], dtype=columns[place].dtype, name=title))
+        levels = [level for level in levels if len(level) == rows]  # not so after other rows were taken
+        if len(levels) > 1:
+            return pd.MultiIndex.from_arrays(levels), kept
+        return levels[0] if levels else pd.RangeIndex(rows), kept
+
+    def labels(self, pd: Any, names: list[str]) -> Any:
+        """The names of columns as pandas had them."""
+        texts = [self._columns.get(name, {}).get("name", name) for name in names]
+        if len(self._levels) == 1:
+            return _labels(pd, texts, self._levels[0])
+        rows = [literal_eval(text) for text in texts]
+        return pd.MultiIndex.from_arrays(
+            [_labels(pd, [row[i] for row in rows], note) for i, note in enumerate(self._levels)]
+        )
+
+
+def _labels(pd: Any, texts: list[Any], note: dict[str, Any]) -> Any:
+    """Names of columns, which are text in a schema, in the type that they had."""
+    kind, dtype, name = note.get("pandas_type"), note.get("numpy_type") or "", note.get("name")
+    change: Any = {"bytes": str.encode, "decimal": Decimal, "bool": "True".__eq__}.get(str(kind))
+    if change is not None:
+        return pd.Index([change(text) for text in texts], name=name)
+    if kind == "datetimetz":
+        found = pd.to_datetime(pd.Index(texts, name=name), utc=True).tz_convert(note["metadata"]["timezone"])
+        return found.as_unit(np.datetime_data(dtype)[0])
+    found = pd.Index(texts, name=name)
+    keeps = kind != "categorical" and re.match(r"(?i)(datetime64\[|float|str$|timedelta64\[|u?int)", dtype)
+    return found.astype(dtype) if keeps else found
