@@ -9,7 +9,7 @@ from arrowipc.errors import UsageError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from typing import Any, NoReturn, Self, TypeAlias, TypeVar, overload
+    from typing import Any, ClassVar, NoReturn, Self, TypeAlias, TypeVar, overload
 
     T = TypeVar("T")
 
@@ -17,19 +17,33 @@ if TYPE_CHECKING:
     Extensions: TypeAlias = "bool | Mapping[str, Callable[[Any], Any]] | None"
     MetadataLike: TypeAlias = "Mapping[Any, Any] | Iterable[tuple[Any, Any]] | None"
 
-#: How immutable objects fill their own slots.
-fill: Callable[[object, str, object], None] = object.__setattr__
+
+def fill(self: Immutable, name: str, value: object) -> None:
+    """Fill a slot of an immutable object; the first of ``__match_args__`` comes first, and only once."""
+    if name == self.__match_args__[0] and hasattr(self, name):
+        raise AttributeError(f"{type(self).__name__} is immutable: make another, do not initialize it again")
+    self._setters[name](self, value)
 
 
 class Immutable:
-    """Base of the values that describe data: slots named by ``__match_args__``, filled once.
+    """Base of the values that describe data: slots named by ``__match_args__``, filled once, by :func:`fill`.
 
-    Copying with changes follows the protocol of :func:`copy.replace`; pickling rebuilds through the
-    constructor, so that the checks run again.
+    They are shared, so nobody changes them: neither ``__init__`` nor ``object.__setattr__`` does. Copying with changes
+    follows the protocol of :func:`copy.replace`; pickling rebuilds through the constructor, so that the checks run
+    again.
     """
 
-    __slots__ = ()
-    __match_args__ = ()
+    __slots__ = ("__weakref__",)
+    __match_args__: tuple[str, ...] = ()
+    __class__ = property(type)  # type: ignore[assignment]
+
+    _setters: ClassVar[dict[str, Callable[[object, object], None]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        slots = {name: slot for name, slot in vars(cls).items() if hasattr(slot, "__set__")}
+        cls._setters = cls._setters | {name: slot.__set__ for name, slot in slots.items()}
+        for name in slots.keys() & set(cls.__match_args__):
+            setattr(cls, name, property(slots[name].__get__))
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"{type(self).__name__} is immutable: make another, do not set {name!r}")

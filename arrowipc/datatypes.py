@@ -363,10 +363,11 @@ class Decimal(DataType):
     bit_width: int
 
     def __init__(self, precision: int, scale: int, bit_width: int = 128) -> None:
-        fill(self, "bit_width", check_choice("Decimal: bit_width", bit_width, tuple(DECIMAL_DIGITS)))
+        check_choice("Decimal: bit_width", bit_width, tuple(DECIMAL_DIGITS))
         owner = f"Decimal of {bit_width} bits"
         fill(self, "precision", check_integer(f"{owner}: precision", precision, 1, DECIMAL_DIGITS[bit_width]))
         fill(self, "scale", check_integer(f"{owner}: scale", scale, -INT32_MAX - 1, INT32_MAX))
+        fill(self, "bit_width", bit_width)
 
     def __str__(self) -> str:
         return f"decimal{self.bit_width}({self.precision}, {self.scale})"

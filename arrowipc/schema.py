@@ -65,7 +65,6 @@ class Schema(Described):
     """
 
     __slots__ = (
-        "__weakref__",
         "_indices",
         "_message",
         "_plan",
