@@ -805,6 +805,8 @@ cdef object plan_schema(Plan plan):
     cdef Table table
     cdef Vector features
     cdef int32_t i
+    if plan is None:
+        raise UsageError("an object that was never initialized has no schema")
     if plan.schema is None:
         from arrowipc.schema import Schema
 

@@ -68,8 +68,8 @@ cdef class DeviceMemory:
     cdef readonly uint64_t sync_event
     cdef readonly object owner
 
-    def __init__(self, uint64_t address, int64_t nbytes, int32_t device_type, int64_t device_id=-1,
-                 uint64_t sync_event=0, owner=None):
+    def __cinit__(self, uint64_t address, int64_t nbytes, int32_t device_type, int64_t device_id=-1,
+                  uint64_t sync_event=0, owner=None):
         if nbytes < 0 or address > <uint64_t> -1 - <uint64_t> nbytes:
             raise UsageError(f"{nbytes:,} bytes at address {address:,} are no memory")
         self.address = address
@@ -122,6 +122,10 @@ cdef class DeviceBatch:
     cdef object schema_message
     cdef list dictionary_messages
     cdef readonly object message    # Message of the batch alone
+
+    def __cinit__(self):
+        self.columns, self.where = RecordBatch.__new__(RecordBatch), NOWHERE
+        self.dictionary_messages = []
 
     def __init__(self):
         raise UsageError("device batches are made by DeviceDecoder and import_device()")
@@ -256,7 +260,7 @@ cdef class DeviceDecoder:
     cdef object schema_message
     cdef dict dictionaries      # id -> (Message, DeviceMemory), in the order of arrival
 
-    def __init__(self, limits=None, DeviceMemory memory=None):
+    def __cinit__(self, limits=None, DeviceMemory memory=None):
         self.stream = StreamDecoder(None, "none", limits, False, True)
         self.memory = memory
         self.dictionaries = {}
