@@ -90,6 +90,8 @@ cdef class Columns:
     cdef Plan plan
     cdef object owner
     cdef tuple dictionaries         # Columns (or None: not arrived) per plan.dictionaries
+    cdef Columns own                # of a dictionary: its copy in other memory (`columns.take`); None: not made
+    cdef object __weakref__
     # Of a batch: (key, value) pairs of bytes from its message. Here, because only objects of one size share a freelist.
     cdef tuple metadata_pairs
     cdef int allocate(self, Plan plan, int64_t variadic) except -1

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from _collections_abc import Mapping  # loaded by now; `collections.abc` also loads `collections`
 from _operator import index
+from gc import get_referents
 
 from arrowipc.errors import UnsupportedError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from typing import Any, NoReturn, Self, TypeAlias, TypeVar, overload
+    from typing import Any, ClassVar, NoReturn, Self, TypeAlias, TypeVar, overload
 
     T = TypeVar("T")
 
@@ -18,19 +19,37 @@ if TYPE_CHECKING:
     Extensions: TypeAlias = "bool | Mapping[str, Callable[[Any], Any]] | None"
     MetadataLike: TypeAlias = "Mapping[Any, Any] | Iterable[tuple[Any, Any]] | None"
 
-#: How immutable objects fill their own slots.
-fill: Callable[[object, str, object], None] = object.__setattr__
+#: How immutable objects fill their private slots, which remember what follows from the others.
+note: Callable[[object, str, object], None] = object.__setattr__
+
+
+def fill(self: Immutable, *values: object) -> None:
+    """Fill the slots of a new object, in the order of its ``__match_args__``; nothing else can, and not twice."""
+    # What refers to its class alone is new. To ask for a slot that is not there takes as long as all that is below.
+    if len(get_referents(self)) > 1 and hasattr(self, self.__match_args__[0]):
+        raise AttributeError(f"{type(self).__name__} is immutable: make another, do not initialize it again")
+    for put, value in zip(self._setters.values(), values, strict=True):
+        put(self, value)
 
 
 class Immutable:
     """Base of the values that describe data: slots named by ``__match_args__``, filled once.
 
-    Copying with changes follows the protocol of :func:`copy.replace`; pickling rebuilds through the
-    constructor, so that the checks run again.
+    They are shared, so neither ``__init__`` nor ``object.__setattr__`` changes them. Copying with changes follows the
+    protocol of :func:`copy.replace`; pickling rebuilds through the constructor, so that the checks run again.
     """
 
-    __slots__ = ()
-    __match_args__ = ()
+    __slots__ = ("__weakref__",)
+    __match_args__: tuple[str, ...] = ()
+    __class__ = property(type)
+
+    _setters: ClassVar[dict[str, Callable[[object, object], None]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        slots = {name: vars(cls)[name] for name in cls.__match_args__ if name in vars(cls)}
+        cls._setters = cls._setters | {name: slot.__set__ for name, slot in slots.items()}
+        for name, slot in slots.items():
+            setattr(cls, name, property(slot.__get__))
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"{type(self).__name__} is immutable: make another, do not set {name!r}")
@@ -180,13 +199,13 @@ class KeyValueMetadata(Immutable, Mapping[bytes, bytes]):
             except (TypeError, ValueError):
                 raise UsageError(f"metadata must be (key, value) pairs, found {described(pair)}") from None
             pairs.append((_metadata_bytes(key), _metadata_bytes(value)))
-        fill(self, "pairs", tuple(pairs))
-        fill(self, "_values", None)
+        fill(self, tuple(pairs))
+        note(self, "_values", None)
 
     def _mapping(self) -> dict[bytes, bytes]:
         # Made once: who asks for n keys of somebody else's file must not walk n pairs for each.
         if self._values is None:
-            fill(self, "_values", dict(reversed(self.pairs)))
+            note(self, "_values", dict(reversed(self.pairs)))
         return self._values  # type: ignore[return-value]
 
     if TYPE_CHECKING:

@@ -21,6 +21,7 @@ from arrowipc.arguments import (
     described,
     fill,
     metadata_of,
+    note,
     printable,
 )
 from arrowipc.errors import UsageError
@@ -209,10 +210,13 @@ class Field(Described):
     def __init__(self, name: str, type: DataType, nullable: bool = True, metadata: MetadataLike = ()) -> None:
         if not isinstance(type, DataType):
             raise UsageError(f"Field {name!r}: type must be a DataType, found {described(type)}")
-        fill(self, "name", check_text("Field: name", name))
-        fill(self, "type", type)
-        fill(self, "nullable", bool(nullable))
-        fill(self, "metadata", metadata_of(metadata) if metadata else NO_METADATA)
+        fill(
+            self,
+            check_text("Field: name", name),
+            type,
+            bool(nullable),
+            metadata_of(metadata) if metadata else NO_METADATA,
+        )
 
     @property
     def extension_name(self) -> str | None:
@@ -314,8 +318,7 @@ class Int(DataType):
     signed: bool
 
     def __init__(self, bit_width: int, signed: bool) -> None:
-        fill(self, "bit_width", check_choice("Int: bit_width", bit_width, (8, 16, 32, 64)))
-        fill(self, "signed", bool(signed))
+        fill(self, check_choice("Int: bit_width", bit_width, (8, 16, 32, 64)), bool(signed))
 
     def __str__(self) -> str:
         return f"int{self.bit_width}" if self.signed else f"uint{self.bit_width}"
@@ -331,7 +334,7 @@ class FloatingPoint(DataType):
 
     def __init__(self, precision: Literal["half", "single", "double"]) -> None:
         check_choice("FloatingPoint: precision", precision, ("half", "single", "double"))
-        fill(self, "precision", precision)
+        fill(self, precision)
 
     def __str__(self) -> str:
         return {"half": "halffloat", "single": "float", "double": "double"}[self.precision]
@@ -363,10 +366,14 @@ class Decimal(DataType):
     bit_width: int
 
     def __init__(self, precision: int, scale: int, bit_width: int = 128) -> None:
-        fill(self, "bit_width", check_choice("Decimal: bit_width", bit_width, tuple(DECIMAL_DIGITS)))
+        check_choice("Decimal: bit_width", bit_width, tuple(DECIMAL_DIGITS))
         owner = f"Decimal of {bit_width} bits"
-        fill(self, "precision", check_integer(f"{owner}: precision", precision, 1, DECIMAL_DIGITS[bit_width]))
-        fill(self, "scale", check_integer(f"{owner}: scale", scale, -INT32_MAX - 1, INT32_MAX))
+        fill(
+            self,
+            check_integer(f"{owner}: precision", precision, 1, DECIMAL_DIGITS[bit_width]),
+            check_integer(f"{owner}: scale", scale, -INT32_MAX - 1, INT32_MAX),
+            bit_width,
+        )
 
     def __str__(self) -> str:
         return f"decimal{self.bit_width}({self.precision}, {self.scale})"
@@ -381,7 +388,7 @@ class Date(DataType):
     unit: Literal["day", "ms"]
 
     def __init__(self, unit: Literal["day", "ms"]) -> None:
-        fill(self, "unit", check_choice("Date: unit", unit, ("day", "ms")))
+        fill(self, check_choice("Date: unit", unit, ("day", "ms")))
 
     def __str__(self) -> str:
         return "date32[day]" if self.unit == "day" else "date64[ms]"
@@ -397,8 +404,11 @@ class Time(DataType):
     bit_width: int
 
     def __init__(self, unit: TimeUnit, bit_width: int) -> None:
-        fill(self, "unit", check_choice("Time: unit", unit, tuple(TIME_BITS)))
-        fill(self, "bit_width", check_choice(f"Time in {unit}: bit_width", bit_width, (TIME_BITS[unit],)))
+        fill(
+            self,
+            check_choice("Time: unit", unit, tuple(TIME_BITS)),
+            check_choice(f"Time in {unit}: bit_width", bit_width, (TIME_BITS[unit],)),
+        )
 
     def __str__(self) -> str:
         return f"time{self.bit_width}[{self.unit}]"
@@ -422,8 +432,11 @@ class Timestamp(DataType):
     timezone: str | None
 
     def __init__(self, unit: TimeUnit, timezone: str | None = None) -> None:
-        fill(self, "unit", check_choice("Timestamp: unit", unit, tuple(TIME_BITS)))
-        fill(self, "timezone", check_text("Timestamp: timezone", timezone) if timezone else None)
+        fill(
+            self,
+            check_choice("Timestamp: unit", unit, tuple(TIME_BITS)),
+            check_text("Timestamp: timezone", timezone) if timezone else None,
+        )
 
     def __str__(self) -> str:
         zone = "" if self.timezone is None else f", tz={printable(self.timezone)}"
@@ -439,7 +452,7 @@ class Duration(DataType):
     unit: TimeUnit
 
     def __init__(self, unit: TimeUnit) -> None:
-        fill(self, "unit", check_choice("Duration: unit", unit, tuple(TIME_BITS)))
+        fill(self, check_choice("Duration: unit", unit, tuple(TIME_BITS)))
 
     def __str__(self) -> str:
         return f"duration[{self.unit}]"
@@ -460,7 +473,7 @@ class Interval(DataType):
     unit: Literal["year_month", "day_time", "month_day_nano"]
 
     def __init__(self, unit: Literal["year_month", "day_time", "month_day_nano"]) -> None:
-        fill(self, "unit", check_choice("Interval: unit", unit, ("year_month", "day_time", "month_day_nano")))
+        fill(self, check_choice("Interval: unit", unit, ("year_month", "day_time", "month_day_nano")))
 
     def __str__(self) -> str:
         return "month_interval" if self.unit == "year_month" else f"{self.unit}_interval"
@@ -475,7 +488,7 @@ class FixedSizeBinary(DataType):
     byte_width: int
 
     def __init__(self, byte_width: int) -> None:
-        fill(self, "byte_width", check_integer("FixedSizeBinary: byte_width", byte_width, 0, INT32_MAX))
+        fill(self, check_integer("FixedSizeBinary: byte_width", byte_width, 0, INT32_MAX))
 
     def __str__(self) -> str:
         return f"fixed_size_binary[{self.byte_width}]"
@@ -491,8 +504,8 @@ class _ListLike(DataType):
 
     def __init__(self, value_field: Field) -> None:
         owner = type(self).__name__
-        fill(self, "value_field", _child(owner, "value_field", value_field))
-        fill(self, "_depth", _depth_over(owner, (value_field,)))
+        fill(self, _child(owner, "value_field", value_field))
+        note(self, "_depth", _depth_over(owner, (value_field,)))
 
     @property
     def value_type(self) -> DataType:
@@ -547,8 +560,9 @@ class FixedSizeList(_ListLike):
     list_size: int
 
     def __init__(self, value_field: Field, list_size: int) -> None:
-        super().__init__(value_field)
-        fill(self, "list_size", check_integer("FixedSizeList: list_size", list_size, 0, INT32_MAX))
+        child = _child("FixedSizeList", "value_field", value_field)
+        fill(self, child, check_integer("FixedSizeList: list_size", list_size, 0, INT32_MAX))
+        note(self, "_depth", _depth_over("FixedSizeList", (value_field,)))
 
     def _key(self, exact: bool) -> tuple[Any, ...]:
         return (*super()._key(exact), self.list_size)
@@ -567,8 +581,8 @@ class Struct(DataType):
 
     def __init__(self, fields: Iterable[Field]) -> None:
         checked = _children("Struct", fields)
-        fill(self, "fields", checked)
-        fill(self, "_depth", _depth_over("Struct", checked))
+        fill(self, checked)
+        note(self, "_depth", _depth_over("Struct", checked))
 
     @property
     def children(self) -> tuple[Field, ...]:
@@ -610,9 +624,8 @@ class Map(DataType):
             raise UsageError(f"Map: entries must be a struct of two fields that is not null, found {entries}")
         if entries.type.fields[0].nullable:
             raise UsageError(f"Map: the key must not be nullable, found {entries.type.fields[0]}")
-        fill(self, "entries", entries)
-        fill(self, "keys_sorted", bool(keys_sorted))
-        fill(self, "_depth", _depth_over("Map", (entries,)))
+        fill(self, entries, bool(keys_sorted))
+        note(self, "_depth", _depth_over("Map", (entries,)))
 
     @property
     def key_field(self) -> Field:
@@ -683,10 +696,8 @@ class Union(DataType):
             check_integer(f"Union: type code of child {position}", code, 0, 127)
         if len(set(codes)) != len(codes):
             raise UsageError(f"Union: expected type codes that are all different, found {codes}")
-        fill(self, "mode", check_choice("Union: mode", mode, ("sparse", "dense")))
-        fill(self, "fields", checked)
-        fill(self, "type_codes", codes)
-        fill(self, "_depth", _depth_over("Union", checked))
+        fill(self, check_choice("Union: mode", mode, ("sparse", "dense")), checked, codes)
+        note(self, "_depth", _depth_over("Union", checked))
 
     @property
     def children(self) -> tuple[Field, ...]:
@@ -720,9 +731,8 @@ class RunEndEncoded(DataType):
         kind = _child("RunEndEncoded", "run_ends", run_ends).type
         if not isinstance(kind, Int) or not kind.signed or kind.bit_width == 8:
             raise UsageError(f"RunEndEncoded: run_ends must be int16, int32 or int64, found {kind}")
-        fill(self, "run_ends", run_ends)
-        fill(self, "values", _child("RunEndEncoded", "values", values))
-        fill(self, "_depth", _depth_over("RunEndEncoded", (run_ends, values)))
+        fill(self, run_ends, _child("RunEndEncoded", "values", values))
+        note(self, "_depth", _depth_over("RunEndEncoded", (run_ends, values)))
 
     @property
     def value_type(self) -> DataType:
@@ -784,11 +794,8 @@ class Dictionary(DataType):
             )
         if id is not None:
             check_integer("Dictionary: id", id, -INT64_MAX - 1, INT64_MAX)
-        fill(self, "index_type", index_type)
-        fill(self, "value_type", value_type)
-        fill(self, "ordered", bool(ordered))
-        fill(self, "id", id)
-        fill(self, "_depth", value_type._depth)
+        fill(self, index_type, value_type, bool(ordered), id)
+        note(self, "_depth", value_type._depth)
 
     def _key(self, exact: bool) -> tuple[Any, ...]:
         return (Dictionary, self.index_type._key(exact), self.value_type._key(exact), self.ordered)

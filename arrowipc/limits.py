@@ -108,14 +108,14 @@ class Limits(Immutable):
         dataset_columns: int = 100_000,
     ) -> None:
         arguments = locals()
-        for name in self.__slots__:
-            value = arguments[name]
+        values = {name: arguments[name] for name in self.__slots__}
+        for name, value in values.items():
             if not isinstance(value, int) or not 0 <= value < 2**63:
                 raise ValueError(f"Limits({name}=): expected an integer from 0 to 2**63 - 1, found {value!r}")
-            fill(self, name, value)
         if depth > 64:
             # The walks keep one stack entry per level in a fixed C array.
             raise ValueError(f"Limits(depth=): at most 64, found {depth}")
+        fill(self, *values.values())
 
     def __repr__(self) -> str:
         return "Limits(" + ", ".join(f"{name}={getattr(self, name)}" for name in sorted(self.__slots__)) + ")"

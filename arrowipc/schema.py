@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from arrowipc.arguments import NO_METADATA, check_choice, check_integer, described, fill, metadata_of
+from arrowipc.arguments import NO_METADATA, check_choice, check_integer, described, fill, metadata_of, note
 from arrowipc.datatypes import Described, Field
 from arrowipc.errors import NotFoundError, UsageError
 
@@ -65,7 +65,6 @@ class Schema(Described):
     """
 
     __slots__ = (
-        "__weakref__",
         "_indices",
         "_message",
         "_plan",
@@ -97,13 +96,15 @@ class Schema(Described):
         for position, field in enumerate(checked):
             if not isinstance(field, Field):
                 raise UsageError(f"Schema: field {position} must be a Field, found {described(field)}")
-        fill(self, "fields", checked)
-        fill(self, "metadata", metadata_of(metadata) if metadata else NO_METADATA)
-        fill(self, "endianness", check_choice("Schema: endianness", endianness, ("little", "big")))
-        fill(self, "features", tuple([check_integer("Schema: feature", each, *INT64) for each in features]))
-        fill(self, "_indices", None)
-        fill(self, "_message", None)
-        fill(self, "_plan", None)
+        fill(
+            self,
+            checked,
+            metadata_of(metadata) if metadata else NO_METADATA,
+            check_choice("Schema: endianness", endianness, ("little", "big")),
+            tuple([check_integer("Schema: feature", each, *INT64) for each in features]),
+        )
+        for name in ("_indices", "_message", "_plan"):
+            note(self, name, None)
 
     @property
     def names(self) -> list[str]:
@@ -156,7 +157,7 @@ class Schema(Described):
                 first = indices.setdefault(field.name, position)
                 if first != position:
                     indices[field.name] = (*first, position) if isinstance(first, tuple) else (first, position)
-            fill(self, "_indices", indices)
+            note(self, "_indices", indices)
         found = indices.get(name, ())
         return list(found) if isinstance(found, tuple) else [found]
 
@@ -177,7 +178,7 @@ class Schema(Described):
             from arrowipc._upcalls import encapsulate, schema_metadata
 
             message = encapsulate(schema_metadata(self))
-            fill(self, "_message", message)
+            note(self, "_message", message)
         return message
 
     def __len__(self) -> int:

@@ -66,7 +66,7 @@ class Table:
     3
     """
 
-    __slots__ = ("batches", "schema")
+    __slots__ = ("__weakref__", "batches", "schema")
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     schema: Schema

@@ -272,7 +272,7 @@ ROWS = (
         "installed size, with the `.pyc` files that pip makes",
         "<= 6 MB",
         "import_time",
-        why="the compiled library has 3.6 MB, Python files and stubs 1.6, their `.pyc` files 2.8, the jar for Spark 0.2",
+        why="the library has 3.4 MB, Python files and stubs 1.8, their `.pyc` files 2.8, the jar for Spark 0.2",
     ),
     Row(
         "spark",

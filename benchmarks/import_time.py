@@ -1,11 +1,11 @@
 """How long does the import take, how long until a first file is read, and how much is installed?
 
-Measured in fresh interpreters that take turns, each telling how long the statements took by its own clock, with the files in
-the page cache. ``import arrowipc`` loads names when they are used, so the second case is what a user waits for: from the
-import until a small file is read to Python values.
+Measured in fresh interpreters that take turns, each telling how long the statements took by its own clock, with the
+files in the page cache. ``import arrowipc`` loads names when they are used, so the second case is what a user waits
+for: from the import until a small file is read to Python values.
 
-Installed size: what pip writes for the package itself, with the compiled ``.pyc`` files that it makes, without dependencies.
-A checkout's sources and other caches are not counted.
+Installed size: what pip writes for the package itself, with the ``.pyc`` files that it makes, without dependencies. A
+checkout's sources and other caches are not counted.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ cdef class RecordBatch(Columns):
 
 @cython.final
 cdef class Array:
+    cdef object __weakref__
     cdef Columns columns
     cdef int32_t index                  # FieldPlan in columns.plan
     cdef readonly int64_t offset        # of element 0 in the field's buffers; every parent's slice is in it

@@ -131,9 +131,7 @@ class Dialect(Immutable):
     reserved_bits: bool
 
     def __init__(self, bit55: bool = False, end_is_last: bool = False, reserved_bits: bool = False) -> None:
-        fill(self, "bit55", bit55)
-        fill(self, "end_is_last", end_is_last)
-        fill(self, "reserved_bits", reserved_bits)
+        fill(self, bit55, end_is_last, reserved_bits)
 
 
 STRICT = Dialect()

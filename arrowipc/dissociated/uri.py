@@ -109,14 +109,8 @@ class DissociatedUri(Immutable):
             raise FormatError(f"the host of a URI is a name or an address, found {host!r}")
         if path and not path.startswith("/"):
             raise FormatError(f"the path of a URI begins with a slash, found {path!r}")
-        fill(self, "scheme", scheme.lower())
-        fill(self, "host", host.lower())
-        fill(self, "port", port)
-        fill(self, "path", path)
-        fill(self, "want_data", want_data)
-        fill(self, "free_data", free_data)
-        fill(self, "remote_handle", remote_handle)
-        fill(self, "streams", check_choice("streams", streams, ("both", "meta", "data")))
+        check_choice("streams", streams, ("both", "meta", "data"))
+        fill(self, scheme.lower(), host.lower(), port, path, want_data, free_data, remote_handle, streams)
 
     def __reduce__(self) -> tuple[object, ...]:
         return DissociatedUri.parse, (str(self),)

@@ -15,8 +15,8 @@ cdef extern from * nogil:
 
 
 cdef inline Py_ssize_t slot_place(object owner, str name) except -1:
-    """Where objects of the class `owner`, and of classes derived from it, have the slot `name`."""
-    cdef Py_ssize_t place = arrowipc_slot_place(getattr(owner, name))
+    """Where objects of the `Immutable` class `owner`, and of classes derived from it, have the slot `name`."""
+    cdef Py_ssize_t place = arrowipc_slot_place(owner._setters[name].__self__)
     if place < 0:
         raise TypeError(f"{owner.__name__}.{name} is no slot")
     return place

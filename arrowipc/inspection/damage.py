@@ -131,8 +131,7 @@ class Recovery(Immutable):
         skipped: tuple[Damage, ...] = (),
     ) -> None:
         values = locals()
-        for name in self.__slots__:
-            fill(self, name, values[name])
+        fill(self, *[values[name] for name in self.__match_args__])
 
     @property
     def complete(self) -> bool:

@@ -94,8 +94,7 @@ class Validation(Immutable):
         remarks: tuple[Remark, ...] = (),
     ) -> None:
         values = locals()
-        for name in self.__slots__:
-            fill(self, name, values[name])
+        fill(self, *[values[name] for name in self.__match_args__])
 
     @property
     def ok(self) -> bool:

@@ -13,6 +13,8 @@ cdef int read_type(const Table* type, int kind, FieldPlan* f, Fault* fault) noex
 # The Python type of values of a fixed width, from what `read_type` made of that table.
 cdef object fixed_type(const FieldPlan* f, const Table* type)
 cdef Plan unshared(Plan plan)
+# Let a plan, and those of its dictionaries, keep a copy of their metadata and no longer a file whose footer is large.
+cdef int own_metadata(Plan plan, bytes copy) except -1
 cdef Plan project(Plan whole, object columns)
 # Some fields of `whole`, in any order: a list of (field, None: all below it, or such a list for its children).
 cdef Plan arrange(Plan whole, list fields)

@@ -590,6 +590,18 @@ cdef Plan unshared(Plan plan):
     return flatten(plan.metadata, plan.metadata_size, plan.metadata_owner, plan.schema_table, plan.max_depth)
 
 
+cdef int own_metadata(Plan plan, bytes copy) except -1:
+    cdef DictionaryPlan dictionary
+    if type(plan.metadata_owner) is bytes:
+        return 0
+    if copy is None:
+        copy = PyBytes_FromStringAndSize(<const char*> plan.metadata, plan.metadata_size)
+    plan.metadata, plan.metadata_owner = copy, copy
+    for dictionary in [*plan.dictionaries, *(plan.all_dictionaries or {}).values()]:
+        own_metadata(dictionary.values, copy)
+    return 0
+
+
 cdef int mark_order(Plan plan, bint big) except -1:
     """Dictionaries come in the byte order of the schema that uses them."""
     cdef DictionaryPlan dictionary
@@ -793,6 +805,8 @@ cdef object plan_schema(Plan plan):
     cdef Table table
     cdef Vector features
     cdef int32_t i
+    if plan is None:
+        raise UsageError("an object that was never initialized has no schema")
     if plan.schema is None:
         from arrowipc.schema import Schema
 

@@ -29,6 +29,7 @@ cdef enum Stopped:
 
 @cython.final
 cdef class DecodedPayloads:
+    cdef object __weakref__
     cdef readonly RecordBatch batch
     cdef readonly Array counts
     cdef readonly int64_t start

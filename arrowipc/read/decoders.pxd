@@ -98,6 +98,7 @@ cdef Decoder new_decoder(object columns, object validate, object limits, bint us
 
 
 cdef class StreamDecoder(Framer):
+    cdef object __weakref__
     cdef Decoder decoder        # has a schema once the stream's first message arrived
     cdef bint opened
     cdef bint ended             # EndOfStream was reported

@@ -534,6 +534,8 @@ cdef class StreamDecoder(Framer):
     """
 
     def __init__(self, columns=None, validate="full", limits=None, use_threads=True, ensure_native_endian=True):
+        if self.decoder is not None:
+            raise UsageError("a decoder begins once: make another one")
         self.decoder = new_decoder(columns, validate, limits, use_threads, ensure_native_endian)
         self.limits = self.decoder.limits
         self.failure = None
@@ -694,6 +696,8 @@ cdef class StreamDecoder(Framer):
         `forget`: without the dictionaries so far. A batch that needs one is refused until it came again, and so
         is a delta.
         """
+        if self.decoder is None:
+            raise UsageError(f"this decoder cannot be used: {self.failure}")
         self.failure = None
         if forget:
             self.decoder.forget()
@@ -739,9 +743,7 @@ cdef class StreamDecoder(Framer):
 
     def batches(self):
         """Return an iterator over the batches of a decoder that was fed all its input."""
-        cdef DecodedBatches batches = DecodedBatches.__new__(DecodedBatches)
-        batches.decoder = self
-        return batches
+        return DecodedBatches(self)
 
     def __iter__(self):
         return iter(self.next_event, None)
@@ -812,6 +814,9 @@ cdef class DecodedBatches(BatchProducer):
     """The batches of a decoder that needs no more input, for loops and for the C stream interface."""
 
     cdef StreamDecoder decoder
+
+    def __cinit__(self, StreamDecoder decoder not None):
+        self.decoder = decoder
 
     cdef Columns next(self):
         return self.decoder.read_batch()

@@ -113,6 +113,7 @@ cdef class Framer:
 
 
 cdef class Message:
+    cdef object __weakref__
     cdef Envelope envelope
     cdef const uint8_t* metadata_bytes
     cdef int64_t metadata_size

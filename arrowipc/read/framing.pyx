@@ -47,6 +47,9 @@ cdef str kind_name(int kind):
     return KINDS[kind] if 0 <= kind < len(KINDS) else str(kind)
 
 
+cdef str UNUSED = "its __init__ was not called"
+
+
 cdef class Framer:
     """Cuts input into messages; feed it chunks of any size, or let it lend its memory to a read.
 
@@ -61,9 +64,11 @@ cdef class Framer:
     def __cinit__(self):
         self.state = STATE_PREFIX
         self.wanted = 4
-        self.failure = "its __init__ was not called"
+        self.failure = UNUSED
 
     def __init__(self, limits=None):
+        if self.failure is not UNUSED or type(self) is not Framer:
+            raise UsageError("a framer begins once: make another one")
         limits_data(limits, &self.limits)
         self.failure = None
 

@@ -177,8 +177,7 @@ class Meaning(at.DataType):
     storage: at.DataType
 
     def __init__(self, name: str, storage: at.DataType) -> None:
-        fill(self, "name", name)
-        fill(self, "storage", storage)
+        fill(self, name, storage)
 
 
 def meant(field: Field, options: TypeOptions) -> Field:

@@ -68,7 +68,7 @@ class SparseTensor(ABC):
     True
     """
 
-    __slots__ = ("_canonical", "_data", "_dim_names", "_shape", "_type")
+    __slots__ = ("__weakref__", "_canonical", "_data", "_dim_names", "_shape", "_type")
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     #: The layout's short name.

@@ -29,6 +29,7 @@ cdef class EncodeOptions:
 
 
 cdef class BatchWriter:
+    cdef object __weakref__
     cdef readonly Sink sink
     cdef EncodeOptions encode_options
     cdef Encoder encoder            # encode_options.encoder

@@ -640,9 +640,15 @@ cdef class BatchWriter:
         Of the file; may be set until the end.
     """
 
+    def __cinit__(self, *_, **__):
+        self.failure = "its __init__ was not called"
+        self.ended = True
+
     def __init__(self, Sink sink not None, EncodeOptions encode_options not None, bint is_file=False,
                  dictionary_deltas=None, bint unify_dictionaries=False, int64_t coalesce_rows=0,
                  bint allow_64bit=False, annotate=None, tuple metadata=()):
+        if self.sink is not None:
+            raise UsageError("a writer begins once: make another one")
         if coalesce_rows < 0:
             raise UsageError(f"coalesce_rows must not be negative, found {coalesce_rows}")
         self.sink = sink
@@ -658,6 +664,7 @@ cdef class BatchWriter:
         self.pending = []
         self.batch_blocks = bytearray()
         self.dictionary_blocks = bytearray()
+        self.failure, self.ended = None, False
 
     # -- the life of a writer --
 
@@ -801,6 +808,7 @@ cdef class BatchWriter:
     cdef int set_plan(self, object schema) except -1:
         cdef LimitsData limits
         cdef int32_t i
+        self.check_usable()
         limits_data(None, &limits)
         self.plan = python_plan(schema, &limits)
         self.encode_options.choose(self.plan)

@@ -303,7 +303,7 @@ cdef class WrittenDictionaries:
         Different dictionaries of one id become one, and the batches' indices follow it.
     """
 
-    def __init__(self, Plan plan not None, bint file, deltas, bint unify):
+    def __cinit__(self, Plan plan not None, bint file, deltas, bint unify):
         self.plan = plan
         self.file = file
         self.deltas = bool(deltas)

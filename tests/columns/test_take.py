@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import gc
+import io
 import itertools
 import random
+import weakref
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers import drive, randoms
+from helpers import drive, forge, randoms
 from helpers.arrays import CASES, read_batch
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import UsageError, types
-from arrowipc.types import dictionary, field, int8, int32, int64, list_, utf8
+from arrowipc.types import dictionary, field, int8, int64, list_, utf8
 
 WORDS = ipc.RecordBatch.from_pydict({"x": [1, 2, 3, None], "y": ["a", "b", None, "d"]})
 DEEP = ipc.RecordBatch.from_pydict(
@@ -173,13 +177,147 @@ def test_what_is_no_index_is_refused(where):
         where[:0].take([0])
 
 
-def test_views_and_dictionaries_are_shared_and_text_is_not():
-    kind = dictionary(int32(), utf8())
-    batch = ipc.RecordBatch.from_pydict({"d": ["a", "b"] * 50}, ipc.Schema([field("d", kind)]))
-    text = [np.frombuffer(each["d"].dictionary.buffers()[2], np.uint8) for each in (batch, batch.take([1]))]
-    assert np.shares_memory(*text)
+def as_bytes(batch: pa.RecordBatch, **options: object) -> bytes:
+    """A file of this batch, twice."""
+    sink = bytearray()
+    with ipc.new_file(sink, **options) as writer:
+        writer.write([batch, batch])
+    return bytes(sink)
+
+
+#: Every way to take rows, of what was read from a file of two batches with `n` rows each.
+TAKEN = {
+    "RecordBatch.take": lambda reader, rows, n: reader.get_batch(1).take(rows),
+    "Array.take": lambda reader, rows, n: reader.get_batch(1)[0].take(rows),
+    "of a slice": lambda reader, rows, n: reader.get_batch(1)[1:].take([row - 1 for row in rows if row]),
+    "batch[[i]]": lambda reader, rows, n: reader.get_batch(1)[rows],
+    "batch[::2]": lambda reader, rows, n: reader.get_batch(0)[::-2],
+    "array[[i]]": lambda reader, rows, n: reader.get_batch(1)[0][rows],
+    "Table.take": lambda reader, rows, n: reader.read_all().take([*rows, *(n + row for row in rows)]),
+    "table[[i]]": lambda reader, rows, n: reader.read_all()[rows],
+    "reader.take": lambda reader, rows, n: reader.take([*rows, *(n + row for row in rows)]),
+    "what was taken": lambda reader, rows, n: reader.get_batch(0).take(rows).take(range(len(rows))),
+}
+
+
+def assert_nothing_is_alive(data: bytes, take: object, expected: list[object] | None = None) -> None:
+    """Memory that somebody points at cannot grow."""
+    source = bytearray(data)
+    taken = take(ipc.open_file(source))
+    source.append(0)
+    source[:] = bytes(len(source))
+    if expected is not None:
+        assert str(taken.to_pylist()) == str(expected)
+    for batch in getattr(taken, "batches", [taken]):
+        drive.use(batch) if isinstance(batch, ipc.RecordBatch) else drive.use_array(batch)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_of_a_source_is_alive_after_take(name):
+    """Neither its body nor the bodies of dictionaries, whichever rows they are, in whatever way they are taken."""
+    array = CASES[name]
+    n, batch = len(array), pa.record_batch({"x": array})
+    sources = [as_bytes(batch), as_bytes(batch, compression="lz4")]
+    for rows in ([], [n - 1], list(range(n)), [0, n - 1, 0, n // 2]) if n else ([],):
+        for way, take in TAKEN.items():
+            for data in sources[: 1 + (way == "RecordBatch.take")]:
+                assert_nothing_is_alive(data, lambda reader, take=take, rows=rows: take(reader, rows, n))
+
+
+@given(randoms.batches(), st.randoms(use_true_random=False))
+def test_nothing_of_random_batches_is_alive_after_take(parts, dice):
+    data = randoms.written(parts, file=True)
+    rows = ipc.open_file(data).read_all().to_pylist()
+    if rows:
+        chosen = [dice.randrange(len(rows)) for _ in range(dice.randrange(20))]
+        assert_nothing_is_alive(data, lambda reader: reader.read_all().take(chosen), [rows[row] for row in chosen])
+
+
+def test_nothing_of_a_footer_is_alive_after_take():
+    """A large footer is not copied when it is read, and the plan of the schema lies in it."""
+    sink = bytearray()
+    words = ipc.Array.from_pylist(["a", "b"], dictionary(int8(), utf8()))
+    with ipc.new_file(sink) as writer:
+        batch = ipc.RecordBatch.from_pydict({"x": [1, 2], "d": words})
+        for _ in range(12_000):
+            writer.write_batch(batch)
+    for take in (lambda reader: reader.get_batch(7).take([1]), lambda reader: reader.take([15])):
+        assert_nothing_is_alive(bytes(sink), take, [{"x": 2, "d": "b"}])
+        assert_nothing_is_alive(bytes(sink), lambda reader, take=take: take(reader).select(["d"]), [{"d": "b"}])
+
+
+def test_no_file_is_mapped_because_of_rows_that_were_taken(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.arrow").write_bytes(as_bytes(pa.record_batch({"d": CASES["dictionary"], "x": range(5)})))
+    dataset = ipc.open_dataset(tmp_path)
+    kept = [ipc.open(tmp_path / "a.arrow").take([3]), dataset.take([3, 17])]
+    del dataset
+    gc.collect()
+    assert str(tmp_path) not in Path("/proc/self/maps").read_text()
+    assert [row["x"] for batch in kept for row in batch.to_pylist()] == [3, 3, 2]
+
+
+def test_nothing_of_other_libraries_is_alive_after_take():
+    words = pa.array(["a", "b", "a text of some length", None], pa.string_view())
+    made = pa.record_batch({"d": pa.DictionaryArray.from_arrays(pa.array([2, 1], pa.int8()), words)})
+    before = ipc.RecordBatch.from_arrow(made).take([0])
+    gone = weakref.ref(made)
+    del made
+    assert gone() is None
+    assert before.to_pydict() == {"d": ["a text of some length"]}
+
+
+def test_a_dictionary_is_copied_once_and_shared_by_all_that_is_taken():
+    values = pa.array([f"word {i}" for i in range(1000)])
+    batch = pa.record_batch({"d": pa.DictionaryArray.from_arrays(pa.array([1, 2, 999], pa.int16()), values)})
+    file = ipc.open_file(as_bytes(batch))
+    parts = [file.get_batch(0).take([1]), file.get_batch(1).take([2]), file.get_batch(0)["d"].take([0])]
+    parts += [parts[0].take([0, 0]), file.take([4])]
+    words = [np.frombuffer((part if isinstance(part, ipc.Array) else part["d"]).dictionary.buffers()[2], np.uint8)
+             for part in parts]  # fmt: skip
+    assert all(np.shares_memory(words[0], each) for each in words)
+    assert not np.shares_memory(words[0], np.frombuffer(file.get_batch(0)["d"].dictionary.buffers()[2], np.uint8))
+
+
+def test_a_dictionary_in_memory_of_its_own_is_not_copied():
+    """Not even versions of one that grows by deltas: copies of all of them would be any number of times its size."""
+    sink = io.BytesIO()
+    with ipc.new_stream(sink, dictionary_deltas=True) as writer:
+        for i in range(1, 50):
+            kind = pa.DictionaryArray.from_arrays(pa.array([i - 1]), pa.array([f"word {k}" for k in range(i)]))
+            writer.write(pa.record_batch({"d": kind}))
+    sink.seek(0)
+    for batch in list(ipc.open_stream(sink))[2:]:
+        texts = [each["d"].dictionary.buffers()[2] for each in (batch, batch.take([0]))]
+        assert np.shares_memory(*[np.frombuffer(text, np.uint8) for text in texts])
+
+
+def test_rows_that_are_taken_have_the_text_and_the_elements_that_they_need():
     long = ipc.RecordBatch.from_pydict({"t": ["a" * 1000] * 100})
     assert long.take([3]).nbytes < 2000
+    views = pa.array(["a" * 1000] * 100, pa.string_view())
+    starts, sizes = pa.array([0, 99, 50, 0], pa.int32()), pa.array([1, 1, 50, 0], pa.int32())
+    lists = pa.ListViewArray.from_arrays(starts, sizes, views)
+    batch = ipc.RecordBatch.from_arrow(pa.record_batch({"l": lists, "m": lists}))
+    for rows in ([1], [0, 1], [1, 3, 0]):
+        assert batch.take(rows).nbytes < 6000
+
+
+def test_elements_and_texts_that_rows_share_are_copied_once():
+    """Else 1,000 lists of the same 1,000 elements were a million."""
+    many = pa.ListViewArray.from_arrays(
+        pa.array([0] * 1000, pa.int32()), pa.array([1000] * 1000, pa.int32()), pa.array(range(1000))
+    )
+    taken = ipc.RecordBatch.from_arrow(pa.record_batch({"l": many})).take(range(1000))
+    assert taken.nbytes < 20_000
+    assert taken["l"].to_pylist() == [list(range(1000))] * 1000
+    text = b"a text of which all rows are" * 1000
+    view = forge.view(text, 0, 0)
+    kind = ipc.Schema([field("v", types.utf8_view())])
+    batch = ipc.RecordBatch.from_buffers(kind, 1000, [(1000, 0)], [None, view * 1000, text], variadic=[1])
+    for taken in (batch.take(range(1000)), ipc.Table.from_batches([batch, batch]).take(range(2000)).batches[0]):
+        assert taken.nbytes < 100_000
+        assert set(taken["v"].to_pylist()) == {text.decode()}
 
 
 def test_offsets_that_do_not_fit_are_an_error_that_says_what_to_do():

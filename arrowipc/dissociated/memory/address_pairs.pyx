@@ -177,7 +177,7 @@ cdef class Pairs:
     cdef uint64_t low                   # the same for the message at hand
     cdef uint64_t high
 
-    def __init__(self, data, int64_t body_length=-1):
+    def __cinit__(self, data, int64_t body_length=-1):
         # A copy: what was checked here must still be there when it is followed.
         cdef Source source = Source(bytes(memoryview(data)))
         cdef uint64_t count, claimed, address, length, total = 0

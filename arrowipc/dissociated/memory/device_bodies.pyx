@@ -68,8 +68,8 @@ cdef class DeviceMemory:
     cdef readonly uint64_t sync_event
     cdef readonly object owner
 
-    def __init__(self, uint64_t address, int64_t nbytes, int32_t device_type, int64_t device_id=-1,
-                 uint64_t sync_event=0, owner=None):
+    def __cinit__(self, uint64_t address, int64_t nbytes, int32_t device_type, int64_t device_id=-1,
+                  uint64_t sync_event=0, owner=None):
         if nbytes < 0 or address > <uint64_t> -1 - <uint64_t> nbytes:
             raise UsageError(f"{nbytes:,} bytes at address {address:,} are no memory")
         self.address = address
@@ -123,8 +123,15 @@ cdef class DeviceBatch:
     cdef list dictionary_messages
     cdef readonly object message    # Message of the batch alone
 
-    def __init__(self):
-        raise UsageError("device batches are made by DeviceDecoder and import_device()")
+    def __cinit__(self, RecordBatch columns=None, DeviceMemory where=None, Message schema=None, list dictionaries=None,
+                  Message message=None):
+        if columns is None or where is None or schema is None or dictionaries is None or message is None:
+            raise UsageError("device batches are made by DeviceDecoder and import_device()")
+        self.columns = columns
+        self.where = where
+        self.schema_message = schema
+        self.dictionary_messages = dictionaries
+        self.message = message
 
     @property
     def schema(self):
@@ -224,17 +231,6 @@ cdef object on_host(Message message, object read_device):
     return message_of(message.metadata, b"".join(pieces))
 
 
-cdef DeviceBatch new_device_batch(RecordBatch columns, DeviceMemory where, object schema, list dictionaries,
-                                  object message):
-    cdef DeviceBatch batch = DeviceBatch.__new__(DeviceBatch)
-    batch.columns = columns
-    batch.where = where
-    batch.schema_message = schema
-    batch.dictionary_messages = dictionaries
-    batch.message = message
-    return batch
-
-
 # -- from messages -----------------------------------------------------------------------------------------------------
 
 
@@ -257,7 +253,7 @@ cdef class DeviceDecoder:
     cdef object schema_message
     cdef dict dictionaries      # id -> (Message, DeviceMemory), in the order of arrival
 
-    def __init__(self, limits=None, DeviceMemory memory=None):
+    def __cinit__(self, limits=None, DeviceMemory memory=None):
         self.stream = StreamDecoder(None, "none", limits, False, True)
         self.memory = memory
         self.dictionaries = {}
@@ -299,7 +295,7 @@ cdef class DeviceDecoder:
         for _, other in self.dictionaries.values():
             where = common_device(where, other)
         dictionaries = [each for each, _ in self.dictionaries.values()]
-        return BatchRead(new_device_batch(event.batch, where, self.schema_message, dictionaries, message))
+        return BatchRead(DeviceBatch(event.batch, where, self.schema_message, dictionaries, message))
 
     def release(self):
         """Let go of dictionaries and of what arrived last; batches stay valid."""
@@ -646,5 +642,5 @@ def import_device(source, read_device=None):
     dictionaries = {}
     encode_dictionaries(encoder, columns, dictionaries)
     encoder.record_batch(&columns.d, NULL, (), 0)
-    return new_device_batch(columns, where, read_message(plan_schema(plan).serialize()), list(dictionaries.values()),
-                            encoded(encoder, columns))
+    return DeviceBatch(columns, where, read_message(plan_schema(plan).serialize()), list(dictionaries.values()),
+                       encoded(encoder, columns))

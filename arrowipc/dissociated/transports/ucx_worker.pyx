@@ -149,7 +149,7 @@ cdef class Context:
     cdef void* handle
     cdef int forks                  # when it was made
 
-    def __init__(self, settings, bint remote_memory):
+    def __cinit__(self, settings, bint remote_memory):
         cdef void* config
         cdef ucp_params_t params
         if ucp.get_version == NULL:
@@ -367,7 +367,7 @@ cdef class Worker:
     cdef readonly int64_t unsent    # bytes of messages that are not sent yet, at least 1 each
     cdef bint is_closed
 
-    def __init__(self, Context context not None):
+    def __cinit__(self, Context context not None):
         cdef ucp_worker_params_t params
         cdef ucp_am_handler_param_t handler
         context.check()
@@ -832,7 +832,7 @@ cdef class Region:
     cdef readonly int64_t size
     cdef readonly bytes key         # what a peer needs to reach it
 
-    def __init__(self, Context context not None, int64_t size):
+    def __cinit__(self, Context context not None, int64_t size):
         cdef ucp_mem_map_params_t params
         cdef ucp_mem_attr_t attributes
         cdef void* packed
@@ -885,7 +885,7 @@ cdef class RemoteKey:
     cdef Worker worker
     cdef void* handle
 
-    def __init__(self, Worker worker not None, bytes packed not None):
+    def __cinit__(self, Worker worker not None, bytes packed not None):
         cdef Status status
         cdef const char* data
         worker.check_open()
@@ -931,7 +931,7 @@ cdef class Mapped:
     cdef uint64_t start
     cdef uint64_t end
 
-    def __init__(self, RemoteKey key not None, uint64_t start, uint64_t end):
+    def __cinit__(self, RemoteKey key not None, uint64_t start, uint64_t end):
         if end < start or end - start > <uint64_t> 1 << 62:
             raise UsageError(f"no stretch of memory: {start:#x} to {end:#x}")
         self.key = key
@@ -969,7 +969,7 @@ cdef class Listener:
     cdef void* handle
     cdef readonly Worker worker     # whose `progress` brings requests
 
-    def __init__(self, Context context not None, bytes address not None):
+    def __cinit__(self, Context context not None, bytes address not None):
         cdef ucp_listener_params_t params
         cdef Status status
         self.worker = Worker(context)

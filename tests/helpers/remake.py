@@ -1,0 +1,215 @@
+"""Tries to make, fill and change objects a second time, and uses what shares memory with them afterwards.
+
+``python -m helpers.remake FIRST`` is a process that may die: a JSON line before each input names it, and one after it
+says what has changed, if anything has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import json
+import pickle
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+import arrowipc as ipc
+from helpers import drive
+
+ROWS = pa.record_batch(
+    {
+        "x": pa.array([1, None, 3]),
+        "t": pa.array(["a", None, "a text that is longer than a view"]),
+        "v": pa.array(["a", None, "a text that is longer than a view"], pa.string_view()),
+        "l": pa.array([[{"a": 1}], None, []]),
+        "d": pa.array(["a", "b", None]).dictionary_encode(),
+        "m": pa.array([[("k", 1)], [], None], pa.map_(pa.string(), pa.int64())),
+        "f": pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int32(), 2)),
+        "z": pa.array([0, None, 1], pa.timestamp("us", "UTC")),
+        "n": pa.array([1, None, 2], pa.decimal128(9, 2)),
+        "u": pa.UnionArray.from_sparse(pa.array([0, 0, 0], pa.int8()), [pa.array([1, 2, 3])]),
+        "r": pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array(["a", "b"])),
+    }
+)
+VALUES = ROWS.to_pylist()
+
+#: What hands over the objects: they hold each other, and `batch` is what must stay as it is.
+World = dict[str, Any]
+
+
+def world() -> World:
+    sink = bytearray()
+    with ipc.new_file(sink) as writer:
+        writer.write(ROWS)
+    file = ipc.open_file(bytes(sink))
+    table = file.read_all()
+    (batch,) = table.batches
+    target = bytearray()
+    stream = ipc.new_stream(target, batch.schema)
+    stream.write(batch)
+    cells = ipc.encode_payloads(batch, rows_per_payload=1)
+    decoder = ipc.StreamDecoder()
+    messages = list(ipc.MessageReader(target))
+    found = {
+        "batch": batch,
+        "table": table,
+        "file": file,
+        "reader": ipc.open_stream(bytes(target)),
+        "writer": stream,
+        "file writer": ipc.new_file(bytearray(), batch.schema),
+        "decoder": decoder,
+        "messages": ipc.MessageReader(bytes(target)),
+        "message": messages[0],
+        "body": messages[-1],
+        "payloads": ipc.decode_payloads(cells),
+        "limits": ipc.Limits(),
+        "metadata": ipc.KeyValueMetadata({"a": "b"}),
+        "validation": ipc.validate(bytes(sink)),
+        "tensor": ipc.Tensor.from_numpy(batch["x"].to_numpy(copy=True)),
+        "sparse": ipc.SparseCOOTensor.from_dense(batch["x"].to_numpy(copy=True)),
+        "schema": batch.schema,
+        "plan": batch.schema._plan,
+        "sink": stream.sink,
+        "file decoder": file._decoder,
+    }
+    kinds = {}
+    for array in walk(batch.columns):
+        for each in (array, array.field, array.type):
+            kinds.setdefault(type(each).__name__, each)
+    return found | kinds
+
+
+def walk(arrays: list[Any]) -> Iterator[Any]:
+    for array in arrays:
+        yield array
+        yield from walk([*array.children, *filter(None, [array.dictionary])])
+
+
+OTHERS = ((), None, [], 0, -1, "x", b"x", {}, object())
+
+
+def tried(action: Callable[[], object]) -> None:
+    """Whatever it says is fine, but the process must not die of it."""
+    with contextlib.suppress(Exception):
+        action()
+
+
+def initialize(thing: Any, _: World) -> None:
+    for given in (*OTHERS, thing):
+        tried(lambda given=given: thing.__init__(given))
+        tried(lambda given=given: thing.__init__(given, given))
+    for names in (thing.__init__, getattr(type(thing), "__match_args__", ())):
+        tried(lambda names=names: thing.__init__(**dict.fromkeys(names, None)))
+    tried(thing.__init__)
+
+
+def restore(thing: Any, _: World) -> None:
+    for name in ("__setstate__", "__setstate_cython__", "__reduce_cython__"):
+        for given in (*OTHERS, ({}, {}), (None, {"fields": (), "schema": None})):
+            tried(lambda name=name, given=given: getattr(thing, name)(given))
+
+
+def change_class(thing: Any, known: World) -> None:
+    for kind in {type(each) for each in known.values()} | {ipc.types.Bool, ipc.types.Date, ipc.types.List}:
+        tried(lambda kind=kind: setattr(thing, "__class__", kind))
+        tried(lambda kind=kind: object.__setattr__(thing, "__class__", kind))
+
+
+def public(kind: type) -> list[str]:
+    return [name for name in dir(kind) if not name.startswith("_")]
+
+
+def change_attributes(thing: Any, _: World) -> None:
+    for name in public(type(thing)):
+        for value in OTHERS:
+            tried(lambda name=name, value=value: object.__setattr__(thing, name, value))
+            tried(lambda name=name, value=value: setattr(thing, name, value))
+
+
+def delete_attributes(thing: Any, _: World) -> None:
+    for name in public(type(thing)):
+        tried(lambda name=name: object.__delattr__(thing, name))
+        tried(lambda name=name: delattr(thing, name))
+
+
+def change_dict(thing: Any, _: World) -> None:
+    found = getattr(thing, "__dict__", {})
+    for name in list(found):
+        tried(lambda name=name: found.update({name: None}))
+    tried(found.clear)
+
+
+def use_blank(thing: Any, known: World) -> None:
+    """What ``__new__`` alone makes, in all its methods, and wherever such an object is taken."""
+    kind, blanks = type(thing), []
+    for given in ((), *((each,) for each in OTHERS)):
+        with contextlib.suppress(Exception):
+            blanks.append(kind.__new__(kind, *given))
+    for blank in blanks[:2]:
+        for action in (repr, str, len, list, hash, bool, copy.copy, copy.deepcopy, pickle.dumps, memoryview, bytes):
+            tried(lambda action=action, blank=blank: action(blank))
+        for name in [*public(kind), "__eq__", "__getitem__", "__contains__", "__enter__", "__next__", "__iter__"]:
+            for given in ((), (blank,), (0,), ("x",), ([0],), (known["batch"],), (known["schema"],), (b"",)):
+                tried(lambda name=name, blank=blank, given=given: getattr(blank, name)(*given))
+        taken_by = (ipc.Schema, ipc.Field, ipc.Table, ipc.new_stream, ipc.open, ipc.concat_batches, ipc.encode_payloads)
+        for action in (*taken_by, ipc.StreamDecoder, ipc.Tensor, ipc.validate, ipc.read_record_batch):
+            for given in ((blank,), ([blank],), (known["batch"], blank), ("x", blank), (blank, [known["batch"]])):
+                tried(lambda action=action, given=given: action(*given))
+        tried(lambda blank=blank: ipc.open_stream(b"", limits=blank))
+        tried(lambda blank=blank: ipc.new_stream(bytearray(), blank).write(known["batch"]))
+        tried(lambda blank=blank: known["writer"].write(blank))
+        tried(lambda blank=blank: known["writer"].write([blank]))
+        tried(lambda blank=blank: known["batch"].equals(blank))
+
+
+def copy_and_pickle(thing: Any, _: World) -> None:
+    for action in (copy.copy, copy.deepcopy, *(lambda each, p=p: pickle.loads(pickle.dumps(each, p)) for p in (2, 5))):
+        tried(lambda action=action: change_attributes(action(thing), {}))
+
+
+ABUSES = (
+    initialize, restore, change_class, change_attributes, delete_attributes, change_dict, use_blank, copy_and_pickle,
+)  # fmt: skip
+
+
+def look(known: World) -> str:
+    """What is no longer as it was of what is shared; then everything else is used as well."""
+    batch = known["batch"]
+    changed = []
+    if str(batch.schema) != str(ipc.Schema(list(batch.schema))) or batch.num_rows != 3 or len(batch.schema) != 11:
+        changed.append("schema")
+    if [str(array.type) for array in batch.columns] != KINDS:
+        changed.append("types")
+    if batch.to_pylist() != VALUES:
+        changed.append("values")
+    drive.use(batch)
+    for name, thing in known.items():
+        if name != "batch":
+            tried(lambda thing=thing: repr(thing))
+            for method in ("read_all", "to_pylist", "close", "serialize", "next_message", "read_next_batch", "finish"):
+                tried(lambda thing=thing, method=method: getattr(thing, method)())
+    return ", ".join(changed)
+
+
+def main(first: int) -> None:
+    sys.stderr = io.StringIO()  # what closes while it is being made again may say so there
+    inputs = [(name, abuse) for name in world() for abuse in ABUSES]
+    for number, (name, abuse) in list(enumerate(inputs))[first:]:
+        print(json.dumps({"input": number, "what": f"{abuse.__name__} of {name}"}), flush=True)
+        known = world()
+        abuse(known[name], known)
+        try:
+            changed = look(known)
+        except Exception as error:
+            changed = f"{type(error).__name__}: {error}"
+        print(json.dumps({"changed": changed}), flush=True)
+
+
+KINDS = [str(array.type) for array in world()["batch"].columns]
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
