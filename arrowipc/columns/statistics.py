@@ -69,6 +69,7 @@ __all__ = [
     "ColumnStatistics",
     "compute_statistics",
     "encode_statistics",
+    "entry_document",
     "mark_of",
     "names_of",
     "plain_type",
@@ -377,6 +378,11 @@ KEYS = (
 )
 #: Values in a footer; more are left to the batches' own metadata.
 MOST_VALUES = 1 << 20
+
+
+def entry_document(last_block: bytes, paths: dict[int, str]) -> bytes:
+    """What the entry says of its file: JSON whose bytes are compared, and never parsed."""
+    return json.dumps({"v": VERSION, "last_block": last_block.hex(), "columns": paths}).encode()
 
 
 def schema_paths(schema: Schema) -> dict[str, tuple[int, at.DataType]]:

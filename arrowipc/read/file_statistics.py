@@ -20,7 +20,6 @@ and no more items than that for each column.
 
 from __future__ import annotations
 
-import json
 import operator
 import struct
 import sys
@@ -32,8 +31,8 @@ from arrowipc.columns.column_statistics import collect_listed
 from arrowipc.columns.statistics import (
     KEYS,
     STATISTICS_KEY,
-    VERSION,
     ColumnStatistics,
+    entry_document,
     mark_of,
     names_of,
     plain_type,
@@ -52,6 +51,8 @@ __all__ = ["decode_entry", "file_statistics"]
 
 #: Arrow's statistics schema has 20 of them.
 MOST_NAMES = 1 << 8
+#: Bytes of the entry's schema at most, without what it says of the file: it has 128 types of bounds.
+HEAD = 1 << 16
 
 
 def file_statistics(
@@ -153,18 +154,15 @@ def decode_entry(
         data = opened.decompress(a2b_base64(text, strict_mode=True), most)
         if not opened.eof or opened.unused_data:
             return None
-        fewer = {name: min(getattr(limits, name), most) for name in ("decompressed_bytes", "dictionary_bytes")}
-        decoder = StreamDecoder(limits=limits.__replace__(**fewer, overlap_bytes=0))
+        document = entry_document(last_block, paths)
+        bounds = {"metadata_bytes": len(document) + HEAD, "decompressed_bytes": most, "dictionary_bytes": most}
+        bounds = {name: min(bound, getattr(limits, name)) for name, bound in bounds.items()}
+        decoder = StreamDecoder(limits=limits.__replace__(**bounds, overlap_bytes=0))
         decoder.feed(data, True)
         batch = decoder.next_batch()
         if batch is None or len(batch) != count or decoder.schema is None:
             return None
-        document = json.loads(decoder.schema.metadata[STATISTICS_KEY])
-        if (
-            document["v"] != VERSION
-            or bytes.fromhex(document["last_block"]) != last_block
-            or document["columns"] != {str(number): path for number, path in paths.items()}
-        ):
+        if decoder.schema.metadata[STATISTICS_KEY] != document:
             return None
         kept = {number: path for number, path in paths.items() if wanted is None or path in wanted}
         lists = _lists(batch, count * (1 + len(paths)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from array import array
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from arrowipc.columns.statistics import (
     KEYS,
     MOST_VALUES,
     STATISTICS_KEY,
-    VERSION,
+    entry_document,
     plain_type,
     schema_paths,
     stored_type,
@@ -116,8 +115,8 @@ class FileStatistics:
             ]
         )
         columns = {number: path for path, (number, _) in self._places.items()}
-        document = {"v": VERSION, "last_block": last_block.hex(), "columns": columns}
-        schema = Schema([at.field("statistics", at.list_(item))], {STATISTICS_KEY: json.dumps(document)})
+        document = entry_document(last_block, columns)
+        schema = Schema([at.field("statistics", at.list_(item))], {STATISTICS_KEY: document})
         batches, entries, values = len(self._batch_ends) - 1, len(self._columns), len(self._keys)
         numbers = [None if number < 0 else number for number in self._columns]
         nodes = [(batches, 0), (entries, 0), (entries, numbers.count(None)), (entries, 0), (values, 0), (values, 0)]

@@ -304,45 +304,52 @@ def statistics_as_JSON() -> Bomb:
     return forms
 
 
-def _footer_entry(child: Table, node: tuple[int, int], data: list[bytes], codec: int | None = None) -> bytes:
-    """A file whose footer has statistics in one value of a union whose only child is `child`."""
+def _in_a_footer(*entry: forge.Part) -> bytes:
+    """A file of one batch whose footer has a stream as its statistics."""
     import base64
-    import json
     import zlib
 
     from arrowipc.columns.statistics import STATISTICS_KEY
 
-    rows = batch(1, [(1, 0)], [b"", i8(1)])
-    plain = schema(field("x", INT8))
-    start = 8 + len(forge.message(plain))
-    block = struct.pack("<qi4xq", start, forge.message(rows).meta_length, len(rows.body))
-    document = {"v": 1, "last_block": block.hex(), "columns": {"0": "x"}}
+    text = base64.b64encode(zlib.compress(forge.stream(*entry), 1))
+    return forge.file(schema(field("x", INT8)), batch(1, [(1, 0)], [b"", i8(1)]), metadata=[(STATISTICS_KEY, text)])
+
+
+def _statistics(child: Table, node: tuple[int, int], data: list[bytes], codec: int | None = None) -> bytes:
+    """One value of a union whose only child is `child`."""
+    from arrowipc.columns.statistics import STATISTICS_KEY, entry_document
+
+    plain, rows = schema(field("x", INT8)), forge.message(batch(1, [(1, 0)], [b"", i8(1)]))
+    block = struct.pack("<qi4xq", 8 + len(forge.message(plain)), rows.meta_length, rows.body_length)
     key = field("key", UTF8, dictionary=encoding(0), nullable=False)
     union = field("value", Table("Union", mode=1, typeIds=[0]), field("child", child))
     statistics = field("statistics", MAP, field("entries", STRUCT, key, union, nullable=False), nullable=False)
     lists = field("statistics", LIST, field("item", STRUCT, field("column", INT32), statistics))
-    inner = schema(lists, metadata=[(STATISTICS_KEY, json.dumps(document))])
+    inner = schema(lists, metadata=[(STATISTICS_KEY, entry_document(block, {0: "x"}).decode())])
     name = b"ARROW:row_count:exact"
     nodes = [(1, 0), (1, 0), (1, 1), (1, 0), (1, 0), (1, 0), (1, 0), node]
     buffers = [b"", i32(0, 1), b"", i8(0), i32(0), b"", i32(0, 1), b"", b"", i32(0), i8(0), i32(0)]
     if codec is not None:
         buffers = [each and i64(-1) + each for each in buffers]
     names = dictionary(0, batch(1, [(1, 0)], [b"", i32(0, len(name)), name]))
-    entry = forge.stream(inner, names, batch(1, nodes, [*buffers, *data], codec=codec))
-    text = base64.b64encode(zlib.compress(entry, 1))
-    return forge.file(plain, rows, metadata=[(STATISTICS_KEY, text)])
+    return _in_a_footer(inner, names, batch(1, nodes, [*buffers, *data], codec=codec))
 
 
 @bomb
 def statistics_in_a_footer() -> Bomb:
     """What a footer says about batches, which `file_statistics` reads: values that nothing refers to."""
-    bits = Table("Bool")
+    from arrowipc.columns.statistics import STATISTICS_KEY
+
+    bits, many = Table("Bool"), 8 * 12 * MIB
+    described = schema(metadata=[(STATISTICS_KEY, '{"columns":[' + "[]," * (5 * MIB) + "[]]}")])
     return {
-        "file": _footer_entry(INT64, (1, 0), [b"", i64(1)]),
-        "file without buffers": _footer_entry(STRUCT, (128 * MIB, 0), [b""]),
-        "file of bits": _footer_entry(bits, (8 * 12 * MIB, 0), [b"", bytes(12 * MIB)]),
-        "file unpacked": _footer_entry(INT64, (3 * MIB, 0), [b"", bytes(24 * MIB)]),
-        "file compressed": _footer_entry(bits, (8 * 12 * MIB, 0), [b"", packed(bytes(12 * MIB))], codec=ZSTD),
+        "file": _statistics(INT64, (1, 0), [b"", i64(1)]),
+        "file without buffers": _statistics(STRUCT, (128 * MIB, 0), [b""]),
+        "file of bits": _statistics(bits, (many, 0), [b"", bytes(many // 8)]),
+        "file unpacked": _statistics(INT64, (3 * MIB, 0), [b"", bytes(24 * MIB)]),
+        "file compressed": _statistics(bits, (many, 0), [b"", packed(bytes(many // 8))], codec=ZSTD),
+        "file of fields": _in_a_footer(schema(*[field("x", INT8)] * (MIB // 8)), batch(1, [(1, 0)] * 9, [])),
+        "file of JSON": _in_a_footer(described, batch(1, [], [])),
     }
 
 
