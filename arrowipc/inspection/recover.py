@@ -179,7 +179,8 @@ def recover(
     UsageError
         An option is none of the above, or `into` is what is being read.
     OSError
-        The source cannot be read, or the destination not be written.
+        The source cannot be read, or the destination not be written. Also when it is the path of the source, which
+        somebody replaced meanwhile: both files are kept, and the error says where.
 
     Examples
     --------

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -92,6 +94,24 @@ def test_what_was_read_holds_no_descriptor_nor_does_what_was_refused(paths, way)
                 kept.append(error)  # and with its traceback all that the frames had
             assert descriptors() == before, name
     assert any(not isinstance(each, Exception) for each in kept) or way in ("read_tensor", "read_message")
+
+
+def test_more_tables_than_the_process_may_have_descriptors(paths):
+    """As who reads thousands of shards keeps them."""
+    code = """
+import resource, sys
+import arrowipc as ipc
+resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+kept = []
+for _ in range(100):
+    for path in sys.argv[1:]:
+        with ipc.open(path) as reader:
+            kept.append(reader.read_all())
+assert all(table["x"][-1][-1] == 19_999 for table in kept)
+"""
+    given = [str(paths["file, whole"]), str(paths["stream, whole"])]
+    done = subprocess.run([sys.executable, "-c", code, *given], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 class Failing:
