@@ -125,7 +125,8 @@ def open_file(
         Names, indices or dotted paths to read, in this order; other columns are never touched.
     validate : {"full", "none", "strict"}
         "full" checks that every value is safe to use, "none" only the structure (access from
-        Python still checks), "strict" also that values are in their types' ranges.
+        Python still checks), "strict" also that values are in their types' ranges and that the footer
+        lists all batches in their order.
     limits : Limits, optional
         Bounds on what the bytes may ask for.
     use_threads : bool, default True

@@ -28,7 +28,7 @@ SHOWN = 20
 @click.command()
 @FILE
 @click.option("--all", "everything", is_flag=True, help=f"Print more than {SHOWN} faults.")
-@click.option("--strict", is_flag=True, help="Exit with 1 also for what is safe, but not in its type's domain.")
+@click.option("--strict", is_flag=True, help="Exit with 1 also for what only the level strict refuses.")
 @json_option
 def check(file: str, everything: bool, strict: bool, as_json: bool) -> None:
     """Check all of FILE, also after the first damage, and report what is wrong with it.

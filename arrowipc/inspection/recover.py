@@ -19,15 +19,7 @@ from arrowipc.read.decoders import MAGIC, TAIL_SIZE, StreamDecoder, footer_range
 from arrowipc.read.file_objects import end_of, position_of, read_up_to, seek_to
 from arrowipc.read.framing import Framer, Message, find_schema, survey
 from arrowipc.read.remote import RemoteSource
-from arrowipc.read.sources import (
-    CONTINUATION,
-    file_path,
-    first_bytes,
-    locate_source,
-    on_disk,
-    open_source,
-    pump,
-)
+from arrowipc.read.sources import file_path, first_bytes, locate_source, on_disk, open_source, pump
 from arrowipc.reader import BatchReader, RecordBatchFileReader
 from arrowipc.write.atomic_file import KnownPath
 
@@ -360,8 +352,10 @@ def _write_out(reader: RecoveryReader, into: Any, format: str, compression: Code
 def _lacks_lengths(message: Message) -> bool:
     """Whether buffers say a length of 0 and are not empty: only recovery reads such bodies."""
     found = survey(message)
-    zstd = found is not None and found[3] == 1
-    return zstd and any(len(each) > 8 and not any(each[:8]) for each in message.buffers)
+    with suppress(FormatError):  # of a column that was not read
+        zstd = found is not None and found[3] == 1
+        return zstd and any(len(each) > 8 and not any(each[:8]) for each in message.buffers)
+    return True
 
 
 @contextmanager
@@ -451,7 +445,7 @@ class _InOrder:
         buffer, self._file, self._owned = open_source(source, memory_map)
         try:
             self._begin(buffer, source.known_size if isinstance(source, RemoteSource) else None)
-            self.ledger: Ledger = Ledger("file" if self._skipped else "stream")
+            self.ledger: Ledger = Ledger("file" if self._all else "stream")
             message = self._bare or self._next()
             if message is None:
                 begun = self._framer.bytes_consumed
@@ -471,37 +465,39 @@ class _InOrder:
 
     def _begin(self, buffer: Any, known_size: int | None) -> None:
         """Feed what lies at hand, without the magic; find out how long the source is."""
-        self._bare: Message | None = None
+        self._bare: Message | None = None  # the Schema message where it has no framing
+        self._all: Source | None = None  # of a file
+        self._skipped = 0
         if self._file is None:
             data: Any = memoryview(buffer).cast("B")
             self._size: int | None = len(data)
         else:
             self._size = known_size if known_size is not None else _rest_of(self._file)
-            data = read_up_to(self._file, len(HEAD) + len(CONTINUATION))
-        self._skipped = len(HEAD) if data[:6] == MAGIC else 0
-        if self._skipped and data[len(HEAD) :][:4] != CONTINUATION:
-            data = self._find_schema(data)
-        #: A file that is in memory.
-        self._all = Source(data) if self._skipped and self._file is None else None
-        self._framer.feed(data[self._skipped :], self._file is None or len(data) < len(HEAD))
+            data = read_up_to(self._file, len(HEAD))
+        if data[:6] == MAGIC:
+            self._begin_file(self._file, data)
+        else:
+            self._framer.feed(data, self._file is None or len(data) < len(HEAD))
 
-    def _find_schema(self, data: Any) -> memoryview[int]:
-        """Find the Schema message that is not at byte 8, or not framed: what follows it is needed for that."""
-        file, self._file = self._file, None
+    def _begin_file(self, file: Any, data: Any) -> None:
+        """Bring all of a file here, and find its Schema message: only with what follows it is clear where that ends."""
         if file is not None:
             data = whole(file, True, data)
             if self._owned:
                 file.close()
+                self._owned = False
             if self._size is None:
-                self._size = len(data)
-                self._damage = _no_footer(data[-TAIL_SIZE:], self._size)
-        view = memoryview(data).cast("B")
-        start, stop, message = find_schema(Source(view), len(view), self._limits)
-        if message is None or len(message.metadata) < stop - start:
-            self._skipped = start
-        else:
-            self._skipped, self._bare = stop, message
-        return view
+                try:
+                    footer_range(HEAD, data[-TAIL_SIZE:], len(data))
+                except FormatError as error:
+                    self._damage = error
+        self._size = len(data)
+        self._file, self._all = None, Source(data)
+        start, stop, message = find_schema(self._all, self._size, self._limits)
+        if message is not None and len(message.metadata) == stop - start:
+            start, self._bare = stop, message
+        self._skipped = start
+        self._framer.feed(memoryview(data).cast("B")[start:], True)
 
     @property
     def report(self) -> Recovery:
@@ -546,22 +542,10 @@ class _InOrder:
                     FormatError(f"an end-of-stream marker followed by {left:,} bytes: damage, not the end"), None
                 )
             return
-        damage = self._damage
-        if self._size is None:
-            damage = self._drain()
-        if damage is not None:
+        if self._damage is not None:
             # The marker says that no batch is missing; zeros in place of lost data look like one.
             last = marker not in (None, "00000000") and self._size == self.ledger.num_bytes
-            self._lose(damage, 0 if last else None)
-
-    def _drain(self) -> FormatError | None:
-        """Read a source that cannot seek to its end, to see whether that is a footer."""
-        at, tail = self.ledger.num_bytes, b""
-        while data := read_up_to(self._file, 1 << 16):
-            at += len(data)
-            tail = (tail + data)[-TAIL_SIZE:]
-        self._size = at
-        return _no_footer(tail, at)
+            self._lose(self._damage, 0 if last else None)
 
     def _lose(self, error: FormatError, batches: int | None) -> None:
         ledger = self.ledger
@@ -574,17 +558,8 @@ class _InOrder:
     def close(self) -> None:
         self._framer.release()
         self._decoder.release()
-        if self._owned and self._file is not None:
+        if self._owned:
             self._file.close()
-
-
-def _no_footer(tail: bytes, size: int) -> FormatError | None:
-    """Why the last bytes of a file are no footer's."""
-    try:
-        footer_range(HEAD, tail, size)
-    except FormatError as error:
-        return error
-    return None
 
 
 def _rest_of(file: Any) -> int | None:

@@ -135,7 +135,8 @@ def validate(
     source : path, URL, RemoteSource, bytes-like or binary file object
         As for `recover` with ``resync=True``.
     level : {"full", "strict"}
-        "full": every value is safe to use; "strict": it is also in the value range of its type.
+        "full": every value is safe to use; "strict": it is also in the value range of its type, and the
+        footer lists all batches in their order.
     limits : Limits, optional
         Bounds on what the bytes may ask for; what exceeds them counts as bad.
     memory_map : bool, default True

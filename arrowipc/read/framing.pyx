@@ -37,6 +37,7 @@ cdef enum:
     LARGE_SCHEMA = 1 << 23
     WORTH_LETTING_GO = 1 << 15  # bytes: a copy that others may run beside
     CACHE_LINE = 64
+    MOST_ZEROS = 1 << 16        # bytes in front of a file's first message
     LINES_AHEAD = 12            # a prefix and the metadata of about ten columns; 18 were slower
 
 cdef tuple PIECES = ("prefix", "prefix", "metadata", "body", "end")
@@ -1123,7 +1124,7 @@ def find_schema(Source source not None, int64_t end, limits=None):
     cdef CutMessage cut
     cdef Envelope envelope
     end = min(end, source.size)
-    while start < end - 8 and load_i64(source.data + start) == 0:
+    while start < min(end - 8, <int64_t> MOST_ZEROS) and load_i64(source.data + start) == 0:
         start += 8
     found = find_message(source, start, there=True, limits=limits)
     if found is not None:
