@@ -20,6 +20,7 @@ from helpers.arrays import CASES, read_batch, written
 
 import arrowipc as ipc
 from arrowipc import ArrowIpcError, UnsupportedError, types
+from arrowipc.values import to_pandas
 
 DAYS = pd.to_datetime(["2024-01-01", "2024-02-01"])
 PLAIN = pd.DataFrame({"a": [1, 2], "k": ["x", "y"], "t": DAYS})
@@ -118,14 +119,19 @@ RARE: dict[str, list[pa.RecordBatch]] = {
 }
 
 
+def parts_of(name: str) -> list[ipc.RecordBatch]:
+    """A batch of a type: whole, empty, of one row, cut, and without nulls."""
+    batch = read_batch(pa.record_batch({"x": CASES[name]}))
+    full = batch.take([i for i, value in enumerate(batch["x"]) if value is not None])
+    return [batch, batch[:0], batch[:1], batch[1:], full]
+
+
 def files() -> Iterator[tuple[str, bytes]]:
-    """Streams of all types, whole, empty, cut, of one row and without nulls, of the rare ones, and of pandas'."""
-    for name, array in CASES.items():
-        batch = read_batch(pa.record_batch({"x": array}))
-        full = batch.take([i for i, value in enumerate(batch["x"]) if value is not None])
-        sink = bytearray()
-        with ipc.new_stream(sink, batch.schema) as writer:
-            for part in (batch, batch[:0], batch[:1], batch[1:], full):
+    """Streams of all types, of the rare ones, and of pandas' frames."""
+    for name in CASES:
+        sink, parts = bytearray(), parts_of(name)
+        with ipc.new_stream(sink, parts[0].schema) as writer:
+            for part in parts:
                 writer.write(part)
         yield name, bytes(sink)
     for name, batches in RARE.items():
@@ -178,8 +184,17 @@ OTHERWISE = {
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in OTHERWISE])
 def test_frames_are_those_of_pyarrow(name: str) -> None:
-    theirs = pa.record_batch({"x": CASES[name]})
-    assert frames.described(read_batch(theirs).to_pandas()) == frames.described(theirs.to_pandas())
+    for part in parts_of(name):
+        assert frames.described(part.to_pandas()) == frames.described(pa.record_batch(part).to_pandas())
+
+
+@pytest.mark.parametrize("name", [*CASES, *(name for name in RARE if "dictionar" in name)])
+def test_frames_of_large_batches_are_those_of_small_ones(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = parts_of(name) if name in CASES else list(ipc.open(written(*RARE[name])))
+    table = ipc.Table.from_batches([*parts, *parts])
+    joined = frames.described(table.to_pandas())
+    monkeypatch.setattr(to_pandas, "SMALL", 0)
+    assert frames.described(table.to_pandas()) == joined
 
 
 @pytest.mark.parametrize("name", NOTED)
