@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
-import subprocess
-import sys
+import itertools
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -15,8 +13,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from helpers import frames
+from helpers import frames, randoms
 from helpers.arrays import CASES, read_batch, written
+from helpers.rounds import rounds
+from hypothesis import Phase, given, settings
 
 import arrowipc as ipc
 from arrowipc import ArrowIpcError, UnsupportedError, types
@@ -153,20 +153,31 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def without_pyarrow(folder: Path) -> dict[str, Any]:
-    """What a process makes of the files in which pyarrow cannot be imported."""
-    program = [sys.executable, frames.__file__, str(folder)]
-    done = subprocess.run(program, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr[-3000:]
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+def without_pyarrow(folder: Path) -> dict[str, list[list[str]]]:
+    return frames.frames_without_pyarrow(folder)
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_frames_are_the_same_with_and_without_pyarrow(name: str, folder: Path, without_pyarrow: dict[str, Any]) -> None:
+def test_frames_are_the_same_with_and_without_pyarrow(
+    name: str, folder: Path, without_pyarrow: dict[str, list[list[str]]]
+) -> None:
     number = str(list(FILES).index(name))
     for ours, theirs in zip(frames.frames_of(folder / number), without_pyarrow[number], strict=True):
         assert ours == theirs
+
+
+@pytest.mark.campaign
+def test_random_frames_are_the_same_with_and_without_pyarrow(tmp_path: Path) -> None:
+    numbers = itertools.count()
+
+    @settings(max_examples=rounds(40, 3000), phases=[Phase.generate])
+    @given(randoms.batches(most_columns=8))
+    def write(parts: list[pa.RecordBatch]) -> None:
+        (tmp_path / str(next(numbers))).write_bytes(randoms.written(parts, parts[0].schema if parts else pa.schema([])))
+
+    write()
+    for name, theirs in frames.frames_without_pyarrow(tmp_path).items():
+        assert frames.frames_of(tmp_path / name) == theirs
 
 
 #: Why a frame is not what pyarrow 26 makes.
