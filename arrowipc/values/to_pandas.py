@@ -174,7 +174,11 @@ def _numbers(pd: Any, kind: at.DataType, arrays: list[Array]) -> Any:
 
 def _objects(pd: Any, kind: at.DataType, arrays: list[Array]) -> npt.NDArray[Any]:
     """Python values, of which lists are arrays of NumPy."""
-    cells = [cell for array in arrays for cell in _cells(pd, array)]
+    if isinstance(kind, LISTS) and all(array.type == kind for array in arrays):
+        return _lists(pd, kind, arrays)
+    cells = []
+    for array in arrays:
+        cells += array.to_pylist(extensions=array.field.extension_name == "arrow.uuid")
     if kind == at.Time("ns", 64) and all(n is None or (n % 1000 == 0 and 0 <= n < DAY) for n in cells):
         # to_pylist has numbers, because datetime.time has only microseconds.
         cells = [None if n is None else (datetime.min + timedelta(microseconds=n // 1000)).time() for n in cells]
@@ -183,27 +187,32 @@ def _objects(pd: Any, kind: at.DataType, arrays: list[Array]) -> npt.NDArray[Any
     return np.fromiter(cells, object, len(cells))
 
 
-def _cells(pd: Any, array: Array) -> list[Any]:
-    kind = array.type
-    if array.null_count == len(array) or not isinstance(kind, LISTS):
-        return array.to_pylist(extensions=array.field.extension_name == "arrow.uuid")
-    rows, (elements,) = np.flatnonzero(array.is_valid()), array.children
-    if isinstance(kind, at.FixedSizeList):
-        starts = rows * kind.list_size
-        ends = starts + kind.list_size
-    else:
-        dtype = np.dtype("<i8" if isinstance(kind, at.LargeList | at.LargeListView) else "<i4")
-        count, skipped = len(array) + isinstance(kind, at.LargeList | at.List), array.offset * dtype.itemsize
-        stored = [np.frombuffer(b, dtype, count, skipped).astype(np.int64) for b in array.buffers()[1:] if b]
-        starts = stored[0][rows]
-        ends = starts + stored[1][rows] if len(stored) > 1 else stored[0][rows + 1]
-    first, last = starts.min(), ends.max()
-    if first < 0 or last > len(elements) or (starts > ends).any():
-        return array.to_pylist()  # raises, and names the row
-    values = np.asarray(_decoded(pd, elements.type, [elements.slice(first, last - first)], inside=True))
-    cells: list[Any] = [None] * len(array)
-    for row, start, end in zip(rows.tolist(), (starts - first).tolist(), (ends - first).tolist(), strict=True):
-        cells[row] = values[start:end]
+def _lists(pd: Any, kind: Any, arrays: list[Array]) -> npt.NDArray[Any]:
+    """Parts of one array of all elements."""
+    used, spans, before, length = [], [], 0, 0
+    for array in arrays:
+        rows = np.flatnonzero(array.is_valid())
+        if len(rows):
+            if isinstance(kind, at.FixedSizeList):
+                starts = rows * kind.list_size
+                ends = starts + kind.list_size
+            else:
+                dtype = np.dtype("<i8" if isinstance(kind, at.LargeList | at.LargeListView) else "<i4")
+                count, skipped = len(array) + isinstance(kind, at.LargeList | at.List), array.offset * dtype.itemsize
+                stored = [np.frombuffer(b, dtype, count, skipped).astype(np.int64) for b in array.buffers()[1:] if b]
+                starts = stored[0][rows]
+                ends = starts + stored[1][rows] if len(stored) > 1 else stored[0][rows + 1]
+            first, last = starts.min(), ends.max()
+            if first < 0 or last > len(array.children[0]) or (starts > ends).any():
+                array.to_pylist()  # raises, and names the row
+            used.append(array.children[0].slice(first, last - first))
+            spans.append((rows + length, starts - first + before, ends - first + before))
+            before += last - first
+        length += len(array)
+    values, cells = np.asarray(_decoded(pd, kind.value_type, used, inside=True)), np.full(length, None)
+    for span in spans:
+        for row, start, end in zip(*(each.tolist() for each in span), strict=True):
+            cells[row] = values[start:end]
     return cells
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
-import subprocess
-import sys
+import itertools
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -15,11 +13,14 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from helpers import frames
+from helpers import frames, randoms
 from helpers.arrays import CASES, read_batch, written
+from helpers.rounds import rounds
+from hypothesis import Phase, given, settings
 
 import arrowipc as ipc
 from arrowipc import ArrowIpcError, UnsupportedError, types
+from arrowipc.values import to_pandas
 
 DAYS = pd.to_datetime(["2024-01-01", "2024-02-01"])
 PLAIN = pd.DataFrame({"a": [1, 2], "k": ["x", "y"], "t": DAYS})
@@ -118,14 +119,19 @@ RARE: dict[str, list[pa.RecordBatch]] = {
 }
 
 
+def parts_of(name: str) -> list[ipc.RecordBatch]:
+    """A batch of a type: whole, empty, of one row, cut, and without nulls."""
+    batch = read_batch(pa.record_batch({"x": CASES[name]}))
+    full = batch.take([i for i, value in enumerate(batch["x"]) if value is not None])
+    return [batch, batch[:0], batch[:1], batch[1:], full]
+
+
 def files() -> Iterator[tuple[str, bytes]]:
-    """Streams of all types, whole, empty, cut, of one row and without nulls, of the rare ones, and of pandas'."""
-    for name, array in CASES.items():
-        batch = read_batch(pa.record_batch({"x": array}))
-        full = batch.take([i for i, value in enumerate(batch["x"]) if value is not None])
-        sink = bytearray()
-        with ipc.new_stream(sink, batch.schema) as writer:
-            for part in (batch, batch[:0], batch[:1], batch[1:], full):
+    """Streams of all types, of the rare ones, and of pandas' frames."""
+    for name in CASES:
+        sink, parts = bytearray(), parts_of(name)
+        with ipc.new_stream(sink, parts[0].schema) as writer:
+            for part in parts:
                 writer.write(part)
         yield name, bytes(sink)
     for name, batches in RARE.items():
@@ -147,20 +153,31 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def without_pyarrow(folder: Path) -> dict[str, Any]:
-    """What a process makes of the files in which pyarrow cannot be imported."""
-    program = [sys.executable, frames.__file__, str(folder)]
-    done = subprocess.run(program, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr[-3000:]
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+def without_pyarrow(folder: Path) -> dict[str, list[list[str]]]:
+    return frames.frames_without_pyarrow(folder)
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_frames_are_the_same_with_and_without_pyarrow(name: str, folder: Path, without_pyarrow: dict[str, Any]) -> None:
+def test_frames_are_the_same_with_and_without_pyarrow(
+    name: str, folder: Path, without_pyarrow: dict[str, list[list[str]]]
+) -> None:
     number = str(list(FILES).index(name))
     for ours, theirs in zip(frames.frames_of(folder / number), without_pyarrow[number], strict=True):
         assert ours == theirs
+
+
+@pytest.mark.campaign
+def test_random_frames_are_the_same_with_and_without_pyarrow(tmp_path: Path) -> None:
+    numbers = itertools.count()
+
+    @settings(max_examples=rounds(40, 3000), phases=[Phase.generate])
+    @given(randoms.batches(most_columns=8))
+    def write(parts: list[pa.RecordBatch]) -> None:
+        (tmp_path / str(next(numbers))).write_bytes(randoms.written(parts, parts[0].schema if parts else pa.schema([])))
+
+    write()
+    for name, theirs in frames.frames_without_pyarrow(tmp_path).items():
+        assert frames.frames_of(tmp_path / name) == theirs
 
 
 #: Why a frame is not what pyarrow 26 makes.
@@ -178,8 +195,17 @@ OTHERWISE = {
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in OTHERWISE])
 def test_frames_are_those_of_pyarrow(name: str) -> None:
-    theirs = pa.record_batch({"x": CASES[name]})
-    assert frames.described(read_batch(theirs).to_pandas()) == frames.described(theirs.to_pandas())
+    for part in parts_of(name):
+        assert frames.described(part.to_pandas()) == frames.described(pa.record_batch(part).to_pandas())
+
+
+@pytest.mark.parametrize("name", [*CASES, *(name for name in RARE if "dictionar" in name)])
+def test_frames_of_large_batches_are_those_of_small_ones(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = parts_of(name) if name in CASES else list(ipc.open(written(*RARE[name])))
+    table = ipc.Table.from_batches([*parts, *parts])
+    joined = frames.described(table.to_pandas())
+    monkeypatch.setattr(to_pandas, "SMALL", 0)
+    assert frames.described(table.to_pandas()) == joined
 
 
 @pytest.mark.parametrize("name", NOTED)
