@@ -8,14 +8,14 @@ import pyarrow as pa
 from pyspark.sql import types as st
 
 from arrowipc import types as at
-from arrowipc.arguments import fill
+from arrowipc.arguments import filled
 from arrowipc.cdata.import_array import schema_from
 from arrowipc.columns.extensions import converter_of
 from arrowipc.errors import UnsupportedError, UsageError
 from arrowipc.schema import Field, Schema
 
 if TYPE_CHECKING:
-    from typing import TypeAlias
+    from typing import Self, TypeAlias
 
 __all__ = [
     "ARROW_OF",
@@ -176,8 +176,8 @@ class Meaning(at.DataType):
     name: str
     storage: at.DataType
 
-    def __init__(self, name: str, storage: at.DataType) -> None:
-        fill(self, name, storage)
+    def __new__(cls, name: str, storage: at.DataType) -> Self:
+        return filled(cls, name, storage)
 
 
 def meant(field: Field, options: TypeOptions) -> Field:
