@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args, overload
 
 import pyarrow as pa
 from pyspark.sql import types as st
@@ -15,7 +15,7 @@ from arrowipc.errors import UnsupportedError, UsageError
 from arrowipc.schema import Field, Schema
 
 if TYPE_CHECKING:
-    from typing import Self, TypeAlias
+    from typing import TypeAlias
 
 __all__ = [
     "ARROW_OF",
