@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from _collections_abc import Mapping  # loaded by now; `collections.abc` also loads `collections`
 from _operator import index
-from gc import get_referents
 
 from arrowipc.errors import UnsupportedError, UsageError
 
@@ -23,20 +22,20 @@ if TYPE_CHECKING:
 note: Callable[[object, str, object], None] = object.__setattr__
 
 
-def fill(self: Immutable, *values: object) -> None:
-    """Fill the slots of a new object, in the order of its ``__match_args__``; nothing else can, and not twice."""
-    # What refers to its class alone is new. To ask for a slot that is not there takes as long as all that is below.
-    if len(get_referents(self)) > 1 and hasattr(self, self.__match_args__[0]):
-        raise AttributeError(f"{type(self).__name__} is immutable: make another, do not initialize it again")
-    for put, value in zip(self._setters.values(), values, strict=True):
+def filled(cls: type[T], *values: object) -> T:
+    """Make an immutable object of what its slots hold, in the order of ``__match_args__``; nothing else fills them."""
+    self = object.__new__(cls)
+    for put, value in zip(cls._setters.values(), values, strict=True):  # type: ignore[attr-defined]
         put(self, value)
+    return self
 
 
 class Immutable:
     """Base of the values that describe data: slots named by ``__match_args__``, filled once.
 
-    They are shared, so neither ``__init__`` nor ``object.__setattr__`` changes them. Copying with changes follows the
-    protocol of :func:`copy.replace`; pickling rebuilds through the constructor, so that the checks run again.
+    They are shared, so nothing changes them: they are made in ``__new__``, there is no ``__init__`` to call again, and
+    ``object.__setattr__`` finds properties. Copying with changes follows the protocol of :func:`copy.replace`; pickling
+    rebuilds through the constructor, so that the checks run again.
     """
 
     __slots__ = ("__weakref__",)
@@ -190,7 +189,7 @@ class KeyValueMetadata(Immutable, Mapping[bytes, bytes]):
     pairs: tuple[tuple[bytes, bytes], ...]
     _values: dict[bytes, bytes] | None
 
-    def __init__(self, metadata: MetadataLike = None) -> None:
+    def __new__(cls, metadata: MetadataLike = None) -> Self:
         items = metadata.items() if isinstance(metadata, Mapping) else metadata or ()
         pairs = []
         for pair in items:
@@ -199,8 +198,9 @@ class KeyValueMetadata(Immutable, Mapping[bytes, bytes]):
             except (TypeError, ValueError):
                 raise UsageError(f"metadata must be (key, value) pairs, found {described(pair)}") from None
             pairs.append((_metadata_bytes(key), _metadata_bytes(value)))
-        fill(self, tuple(pairs))
+        self = filled(cls, tuple(pairs))
         note(self, "_values", None)
+        return self
 
     def _mapping(self) -> dict[bytes, bytes]:
         # Made once: who asks for n keys of somebody else's file must not walk n pairs for each.
@@ -214,7 +214,7 @@ class KeyValueMetadata(Immutable, Mapping[bytes, bytes]):
         def get(self, key: bytes | str, default: None = None) -> bytes | None: ...
         @overload
         def get(self, key: bytes | str, default: bytes | T) -> bytes | T: ...
-        def get(self, key: bytes | str, default: Any = None) -> Any: ...  # noqa: D102
+        def get(self, key: bytes | str, default: Any = None) -> Any: ...
 
     def __getitem__(self, key: bytes | str) -> bytes:
         return self._mapping()[key.encode(errors="surrogatepass") if isinstance(key, str) else key]

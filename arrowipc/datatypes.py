@@ -19,7 +19,7 @@ from arrowipc.arguments import (
     check_integer,
     check_text,
     described,
-    fill,
+    filled,
     metadata_of,
     note,
     printable,
@@ -29,7 +29,7 @@ from arrowipc.errors import UsageError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any, Literal, NamedTuple, TypeAlias
+    from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
     from arrowipc.arguments import KeyValueMetadata, MetadataLike
 
@@ -207,16 +207,17 @@ class Field(Described):
     nullable: bool
     metadata: KeyValueMetadata
 
-    def __init__(self, name: str, type: DataType, nullable: bool = True, metadata: MetadataLike = ()) -> None:
+    def __new__(cls, name: str, type: DataType, nullable: bool = True, metadata: MetadataLike = ()) -> Self:
         if not isinstance(type, DataType):
             raise UsageError(f"Field {name!r}: type must be a DataType, found {described(type)}")
-        fill(
-            self,
-            check_text("Field: name", name),
-            type,
-            bool(nullable),
-            metadata_of(metadata) if metadata else NO_METADATA,
-        )
+        self = object.__new__(cls)
+        # There may be thousands of fields, so without a loop.
+        put_name, put_type, put_nullable, put_metadata = cls._setters.values()
+        put_name(self, check_text("Field: name", name))
+        put_type(self, type)
+        put_nullable(self, bool(nullable))
+        put_metadata(self, metadata_of(metadata) if metadata else NO_METADATA)
+        return self
 
     @property
     def extension_name(self) -> str | None:
@@ -317,8 +318,8 @@ class Int(DataType):
     bit_width: int
     signed: bool
 
-    def __init__(self, bit_width: int, signed: bool) -> None:
-        fill(self, check_choice("Int: bit_width", bit_width, (8, 16, 32, 64)), bool(signed))
+    def __new__(cls, bit_width: int, signed: bool) -> Self:
+        return filled(cls, check_choice("Int: bit_width", bit_width, (8, 16, 32, 64)), bool(signed))
 
     def __str__(self) -> str:
         return f"int{self.bit_width}" if self.signed else f"uint{self.bit_width}"
@@ -332,9 +333,9 @@ class FloatingPoint(DataType):
 
     precision: Literal["half", "single", "double"]
 
-    def __init__(self, precision: Literal["half", "single", "double"]) -> None:
+    def __new__(cls, precision: Literal["half", "single", "double"]) -> Self:
         check_choice("FloatingPoint: precision", precision, ("half", "single", "double"))
-        fill(self, precision)
+        return filled(cls, precision)
 
     def __str__(self) -> str:
         return {"half": "halffloat", "single": "float", "double": "double"}[self.precision]
@@ -365,11 +366,11 @@ class Decimal(DataType):
     scale: int
     bit_width: int
 
-    def __init__(self, precision: int, scale: int, bit_width: int = 128) -> None:
+    def __new__(cls, precision: int, scale: int, bit_width: int = 128) -> Self:
         check_choice("Decimal: bit_width", bit_width, tuple(DECIMAL_DIGITS))
         owner = f"Decimal of {bit_width} bits"
-        fill(
-            self,
+        return filled(
+            cls,
             check_integer(f"{owner}: precision", precision, 1, DECIMAL_DIGITS[bit_width]),
             check_integer(f"{owner}: scale", scale, -INT32_MAX - 1, INT32_MAX),
             bit_width,
@@ -387,8 +388,8 @@ class Date(DataType):
 
     unit: Literal["day", "ms"]
 
-    def __init__(self, unit: Literal["day", "ms"]) -> None:
-        fill(self, check_choice("Date: unit", unit, ("day", "ms")))
+    def __new__(cls, unit: Literal["day", "ms"]) -> Self:
+        return filled(cls, check_choice("Date: unit", unit, ("day", "ms")))
 
     def __str__(self) -> str:
         return "date32[day]" if self.unit == "day" else "date64[ms]"
@@ -403,9 +404,9 @@ class Time(DataType):
     unit: TimeUnit
     bit_width: int
 
-    def __init__(self, unit: TimeUnit, bit_width: int) -> None:
-        fill(
-            self,
+    def __new__(cls, unit: TimeUnit, bit_width: int) -> Self:
+        return filled(
+            cls,
             check_choice("Time: unit", unit, tuple(TIME_BITS)),
             check_choice(f"Time in {unit}: bit_width", bit_width, (TIME_BITS[unit],)),
         )
@@ -431,9 +432,9 @@ class Timestamp(DataType):
     unit: TimeUnit
     timezone: str | None
 
-    def __init__(self, unit: TimeUnit, timezone: str | None = None) -> None:
-        fill(
-            self,
+    def __new__(cls, unit: TimeUnit, timezone: str | None = None) -> Self:
+        return filled(
+            cls,
             check_choice("Timestamp: unit", unit, tuple(TIME_BITS)),
             check_text("Timestamp: timezone", timezone) if timezone else None,
         )
@@ -451,8 +452,8 @@ class Duration(DataType):
 
     unit: TimeUnit
 
-    def __init__(self, unit: TimeUnit) -> None:
-        fill(self, check_choice("Duration: unit", unit, tuple(TIME_BITS)))
+    def __new__(cls, unit: TimeUnit) -> Self:
+        return filled(cls, check_choice("Duration: unit", unit, tuple(TIME_BITS)))
 
     def __str__(self) -> str:
         return f"duration[{self.unit}]"
@@ -472,8 +473,8 @@ class Interval(DataType):
 
     unit: Literal["year_month", "day_time", "month_day_nano"]
 
-    def __init__(self, unit: Literal["year_month", "day_time", "month_day_nano"]) -> None:
-        fill(self, check_choice("Interval: unit", unit, ("year_month", "day_time", "month_day_nano")))
+    def __new__(cls, unit: Literal["year_month", "day_time", "month_day_nano"]) -> Self:
+        return filled(cls, check_choice("Interval: unit", unit, ("year_month", "day_time", "month_day_nano")))
 
     def __str__(self) -> str:
         return "month_interval" if self.unit == "year_month" else f"{self.unit}_interval"
@@ -487,8 +488,8 @@ class FixedSizeBinary(DataType):
 
     byte_width: int
 
-    def __init__(self, byte_width: int) -> None:
-        fill(self, check_integer("FixedSizeBinary: byte_width", byte_width, 0, INT32_MAX))
+    def __new__(cls, byte_width: int) -> Self:
+        return filled(cls, check_integer("FixedSizeBinary: byte_width", byte_width, 0, INT32_MAX))
 
     def __str__(self) -> str:
         return f"fixed_size_binary[{self.byte_width}]"
@@ -502,10 +503,11 @@ class _ListLike(DataType):
 
     value_field: Field
 
-    def __init__(self, value_field: Field) -> None:
-        owner = type(self).__name__
-        fill(self, _child(owner, "value_field", value_field))
+    def __new__(cls, value_field: Field) -> Self:
+        owner = cls.__name__
+        self = filled(cls, _child(owner, "value_field", value_field))
         note(self, "_depth", _depth_over(owner, (value_field,)))
+        return self
 
     @property
     def value_type(self) -> DataType:
@@ -559,10 +561,11 @@ class FixedSizeList(_ListLike):
 
     list_size: int
 
-    def __init__(self, value_field: Field, list_size: int) -> None:
+    def __new__(cls, value_field: Field, list_size: int) -> Self:
         child = _child("FixedSizeList", "value_field", value_field)
-        fill(self, child, check_integer("FixedSizeList: list_size", list_size, 0, INT32_MAX))
+        self = filled(cls, child, check_integer("FixedSizeList: list_size", list_size, 0, INT32_MAX))
         note(self, "_depth", _depth_over("FixedSizeList", (value_field,)))
+        return self
 
     def _key(self, exact: bool) -> tuple[Any, ...]:
         return (*super()._key(exact), self.list_size)
@@ -579,10 +582,11 @@ class Struct(DataType):
 
     fields: tuple[Field, ...]
 
-    def __init__(self, fields: Iterable[Field]) -> None:
+    def __new__(cls, fields: Iterable[Field]) -> Self:
         checked = _children("Struct", fields)
-        fill(self, checked)
+        self = filled(cls, checked)
         note(self, "_depth", _depth_over("Struct", checked))
+        return self
 
     @property
     def children(self) -> tuple[Field, ...]:
@@ -618,14 +622,15 @@ class Map(DataType):
     entries: Field
     keys_sorted: bool
 
-    def __init__(self, entries: Field, keys_sorted: bool = False) -> None:
+    def __new__(cls, entries: Field, keys_sorted: bool = False) -> Self:
         _child("Map", "entries", entries)
         if not isinstance(entries.type, Struct) or len(entries.type.fields) != 2 or entries.nullable:
             raise UsageError(f"Map: entries must be a struct of two fields that is not null, found {entries}")
         if entries.type.fields[0].nullable:
             raise UsageError(f"Map: the key must not be nullable, found {entries.type.fields[0]}")
-        fill(self, entries, bool(keys_sorted))
+        self = filled(cls, entries, bool(keys_sorted))
         note(self, "_depth", _depth_over("Map", (entries,)))
+        return self
 
     @property
     def key_field(self) -> Field:
@@ -682,12 +687,12 @@ class Union(DataType):
     fields: tuple[Field, ...]
     type_codes: tuple[int, ...]
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         mode: Literal["sparse", "dense"],
         fields: Iterable[Field],
         type_codes: Iterable[int] | None = None,
-    ) -> None:
+    ) -> Self:
         checked = _children("Union", fields)
         codes = tuple(range(len(checked)) if type_codes is None else type_codes)
         if len(codes) != len(checked):
@@ -696,8 +701,9 @@ class Union(DataType):
             check_integer(f"Union: type code of child {position}", code, 0, 127)
         if len(set(codes)) != len(codes):
             raise UsageError(f"Union: expected type codes that are all different, found {codes}")
-        fill(self, check_choice("Union: mode", mode, ("sparse", "dense")), checked, codes)
+        self = filled(cls, check_choice("Union: mode", mode, ("sparse", "dense")), checked, codes)
         note(self, "_depth", _depth_over("Union", checked))
+        return self
 
     @property
     def children(self) -> tuple[Field, ...]:
@@ -727,12 +733,13 @@ class RunEndEncoded(DataType):
     run_ends: Field
     values: Field
 
-    def __init__(self, run_ends: Field, values: Field) -> None:
+    def __new__(cls, run_ends: Field, values: Field) -> Self:
         kind = _child("RunEndEncoded", "run_ends", run_ends).type
         if not isinstance(kind, Int) or not kind.signed or kind.bit_width == 8:
             raise UsageError(f"RunEndEncoded: run_ends must be int16, int32 or int64, found {kind}")
-        fill(self, run_ends, _child("RunEndEncoded", "values", values))
+        self = filled(cls, run_ends, _child("RunEndEncoded", "values", values))
         note(self, "_depth", _depth_over("RunEndEncoded", (run_ends, values)))
+        return self
 
     @property
     def value_type(self) -> DataType:
@@ -782,7 +789,7 @@ class Dictionary(DataType):
     ordered: bool
     id: int | None
 
-    def __init__(self, index_type: Int, value_type: DataType, ordered: bool = False, id: int | None = None) -> None:
+    def __new__(cls, index_type: Int, value_type: DataType, ordered: bool = False, id: int | None = None) -> Self:
         if not isinstance(index_type, Int):
             raise UsageError(f"Dictionary: index_type must be an integer type, found {described(index_type)}")
         if not isinstance(value_type, DataType):
@@ -794,8 +801,9 @@ class Dictionary(DataType):
             )
         if id is not None:
             check_integer("Dictionary: id", id, -INT64_MAX - 1, INT64_MAX)
-        fill(self, index_type, value_type, bool(ordered), id)
+        self = filled(cls, index_type, value_type, bool(ordered), id)
         note(self, "_depth", value_type._depth)
+        return self
 
     def _key(self, exact: bool) -> tuple[Any, ...]:
         return (Dictionary, self.index_type._key(exact), self.value_type._key(exact), self.ordered)

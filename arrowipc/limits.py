@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from arrowipc.arguments import Immutable, fill
+from arrowipc.arguments import Immutable, filled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
 __all__ = ["Limits"]
 
@@ -90,8 +90,8 @@ class Limits(Immutable):
     dataset_columns: int
     frame_sizes = False
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         *,
         metadata_bytes: int = 16 * MIB,
         depth: int = 64,
@@ -106,16 +106,16 @@ class Limits(Immutable):
         row_cache_bytes: int = 64 * MIB,
         overlap_bytes: int = 64 * MIB,
         dataset_columns: int = 100_000,
-    ) -> None:
+    ) -> Self:
         arguments = locals()
-        values = {name: arguments[name] for name in self.__slots__}
+        values = {name: arguments[name] for name in cls.__slots__}
         for name, value in values.items():
             if not isinstance(value, int) or not 0 <= value < 2**63:
                 raise ValueError(f"Limits({name}=): expected an integer from 0 to 2**63 - 1, found {value!r}")
         if depth > 64:
             # The walks keep one stack entry per level in a fixed C array.
             raise ValueError(f"Limits(depth=): at most 64, found {depth}")
-        fill(self, *values.values())
+        return filled(cls, *values.values())
 
     def __repr__(self) -> str:
         return "Limits(" + ", ".join(f"{name}={getattr(self, name)}" for name in sorted(self.__slots__)) + ")"

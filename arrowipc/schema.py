@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from arrowipc.arguments import NO_METADATA, check_choice, check_integer, described, fill, metadata_of, note
+from arrowipc.arguments import NO_METADATA, check_choice, check_integer, described, filled, metadata_of, note
 from arrowipc.datatypes import Described, Field
 from arrowipc.errors import NotFoundError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import Any, Literal
+    from typing import Any, Literal, Self
 
     from arrowipc.arguments import KeyValueMetadata, MetadataLike
     from arrowipc.datatypes import DataType
@@ -85,19 +85,19 @@ class Schema(Described):
     # What the compiled core derives from the schema, kept here so that it lives as long. Never compared.
     _plan: Any
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         fields: Iterable[Field],
         metadata: MetadataLike = (),
         endianness: Literal["little", "big"] = "little",
         features: Iterable[int] = (),
-    ) -> None:
+    ) -> Self:
         checked = tuple(fields)
         for position, field in enumerate(checked):
             if not isinstance(field, Field):
                 raise UsageError(f"Schema: field {position} must be a Field, found {described(field)}")
-        fill(
-            self,
+        self = filled(
+            cls,
             checked,
             metadata_of(metadata) if metadata else NO_METADATA,
             check_choice("Schema: endianness", endianness, ("little", "big")),
@@ -105,6 +105,7 @@ class Schema(Described):
         )
         for name in ("_indices", "_message", "_plan"):
             note(self, name, None)
+        return self
 
     @property
     def names(self) -> list[str]:

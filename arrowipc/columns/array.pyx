@@ -268,8 +268,8 @@ cdef class RecordBatch(Columns):
         Returns
         -------
         RecordBatch
-            Of rows that are copied, in exactly the memory that they need; dictionaries, elements of list views and
-            the data buffers of view columns are shared.
+            Of rows that are copied: nothing of the batch, or of the file that it was read from, stays in memory because
+            of them. A dictionary is copied whole, and once: all rows that are taken with it share the copy.
 
         Raises
         ------

@@ -179,4 +179,5 @@ cdef class ColumnsBuilder(BuilderMemory):
 
 
 cdef int raise_append_fault(const Fault* fault, Plan plan, object where=*) except -1
-cdef int concat_into(Columns out, tuple pieces) except -1
+# `lend`: large data buffers of views stay those of the pieces; else everything is copied, but for dictionaries.
+cdef int concat_into(Columns out, tuple pieces, bint lend=*) except -1

@@ -1127,7 +1127,7 @@ cdef void measure(BuilderMemory g, const ColumnsData* d, int32_t f, int64_t at, 
             g.wanted[below.first_buffer + 1] += min(within, d.nodes[f + 1].length) * below.width
 
 
-cdef int concat_into(Columns out, tuple pieces) except -1:
+cdef int concat_into(Columns out, tuple pieces, bint lend=True) except -1:
     """Fill `out` with the rows of all pieces (one at least); dictionaries that differ follow each other."""
     cdef ColumnsBuilder builder = ColumnsBuilder((<Columns> pieces[0]).plan)
     cdef int64_t n = len(builder.dictionaries), count = len(pieces), rows = 0, k, i
@@ -1162,7 +1162,7 @@ cdef int concat_into(Columns out, tuple pieces) except -1:
             # What a failed append leaves needs not be taken back here.
             job.piece = piece[i]
             job.shifts = <const int64_t*> shifts.data + i * n if n else NULL
-            job.owner = owner[i]
+            job.owner = owner[i] if lend else NULL
             found = append_fields(builder, &job)
             if found < 0:
                 break

@@ -15,15 +15,13 @@ from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport Columns, Memory, Plan, Source, field_name, window
 from arrowipc.columns.array cimport RecordBatch, slice_batch
-from arrowipc.columns.builder cimport FAULT_FULL, SnapshotOwner, begins_with, extends, raise_append_fault
+from arrowipc.columns.builder cimport FAULT_FULL, SnapshotOwner, begins_with, concat_into, extends, raise_append_fault
 from arrowipc.columns.elements cimport (
     AS_BACKED, Quota, check_native, pause_collector, quota, read_values, resume_collector,
 )
 from arrowipc.inline.bits cimport SLACK, largest, load_int, store_int
 from arrowipc.inline.element cimport find_run, next_run, validity
-from arrowipc.inline.fault cimport (
-    FAULT_LIST_VIEW, FAULT_MEMORY, FAULT_OFFSET, FAULT_TYPE_CODE, FAULT_UNION_OFFSET, Fault, fail,
-)
+from arrowipc.inline.fault cimport FAULT_MEMORY, FAULT_OFFSET, FAULT_TYPE_CODE, FAULT_UNION_OFFSET, Fault, fail
 from arrowipc.inline.gather cimport (
     AHEAD, Homes, Piece, Rows, check_views, copy_texts, find_homes, fitting_views, flat_words, gather_bits, gather_data,
     gather_offsets, gather_words, home_of, move_views, spread_lists,
@@ -32,7 +30,7 @@ from arrowipc.inline.layouts cimport (
     BUFFER_BITS, BUFFER_FIXED, BUFFER_OFFSETS, LAYOUTS, LayoutSpec, is_list_view, width_of,
 )
 from arrowipc.inline.loads cimport (
-    add_overflows, bitmap_bytes, count_bits, get_bit, inside, loose_i64, mul_overflows, prefetch, round_up,
+    add_overflows, bitmap_bytes, count_bits, loose_i64, mul_overflows, prefetch, round_up,
 )
 from arrowipc.inline.plan cimport (
     LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT,
@@ -258,7 +256,7 @@ cdef class Taker:
     cdef Piece* pieces      # that have them
     cdef int64_t n_pieces
     cdef int64_t rows_there     # in all of them
-    cdef bint compacts      # all is copied; else elements of list views and data buffers of views are shared
+    cdef bint compacts      # data buffers of views are copied; else they are shared
     cdef bint gave_up       # what cannot be gathered turned up
     cdef bint flat          # the lists in work are of numbers without nulls
     cdef int64_t elements   # of lists in work
@@ -338,8 +336,6 @@ cdef class Taker:
             self.take_validity(f, ranges, n, at, nulls)
         elif spec.n_buffers == 0:
             node.null_count = node.length
-        if field.layout == LAYOUT_VIEW and self.compacts:
-            return self.take_views(f, ranges, n, at)
         for k in range(spec.has_validity, spec.n_buffers):
             if spec.buffers[k].kind == BUFFER_OFFSETS:
                 return self.take_spans(f, <int32_t> width_of(field, k), ranges, n, at)
@@ -351,10 +347,8 @@ cdef class Taker:
             self.set_null_codes(f, ranges, n)
         if field.layout == LAYOUT_FIXED_LIST:
             return self.take_fixed_list(f, ranges, n, at)
-        if spec.n_children < 0:
-            return self.take_children(f, ranges, n, at)
-        # List views may refer to any element of their child.
-        return self.take_elements(f) if is_list_view(field.layout) and self.compacts else self.share(f)
+        # Structs and sparse unions; then list views, which may refer to any element of their child.
+        return self.take_children(f, ranges, n, at) if spec.n_children < 0 else self.share(f)
 
     cdef int take_children(self, int32_t f, const TakeRange* ranges, int64_t n, int64_t at) except -1:
         cdef int32_t child = f + 1
@@ -455,71 +449,6 @@ cdef class Taker:
             below[k].count = ranges[k].count * width
             below[k].times = ranges[k].times
         return self.range_(f + 1, below, n, 0)
-
-    cdef int take_views(self, int32_t f, const TakeRange* ranges, int64_t n, int64_t at) except -1:
-        """Views and their texts, of ranges none of which is null."""
-        cdef const ViewRange* view = &self.s.views[self.s.plan.fields[f].view]
-        cdef Piece* piece = self.pieces
-        cdef Rows rows = self.rows
-        cdef Memory numbers = Memory(self.d.nodes[f].length * 8)
-        cdef int64_t row = 0, k, t, i
-        with nogil:
-            for k in range(n):
-                for t in range(ranges[k].times):
-                    for i in range(ranges[k].count):
-                        (<int64_t*> numbers.data)[row] = ranges[k].start + i
-                        row += 1
-        piece.shift, piece.bits, piece.limit = at, validity(self.s, f), view.count
-        piece.values = self.s.extents[self.s.plan.fields[f].first_buffer + 1].data
-        piece.data = <const uint8_t*> (self.s.extents + view.first)
-        self.rows = Rows(<const int64_t*> numbers.data, NULL, row)
-        self.gather_views(f)
-        self.rows = rows
-        return 0
-
-    cdef int take_elements(self, int32_t f) except -1:
-        """The elements of list views, whose offsets and sizes are copied already.
-
-        Lists may share elements. Where they do, all from the first to the last one are copied, once.
-        """
-        cdef const FieldPlan* field = &self.s.plan.fields[f]
-        cdef int32_t buffer = field.first_buffer, width = <int32_t> width_of(field, 1)
-        cdef const uint8_t* bits = self.d.extents[buffer].data
-        cdef uint8_t* offsets = <uint8_t*> self.d.extents[buffer + 1].data
-        cdef uint8_t* sizes = <uint8_t*> self.d.extents[buffer + 2].data
-        cdef int64_t n = self.d.nodes[f].length, there = self.s.nodes[f + 1].length
-        cdef int64_t low = INT64_MAX, high = 0, total = 0, used = 0, i, size, offset
-        cdef Memory memory = Memory((n + 1) * sizeof(TakeRange))
-        cdef TakeRange* lists = <TakeRange*> memory.data
-        cdef bint apart
-        cdef Fault fault
-        cdef int found = 0
-        with nogil:
-            for i in range(n):
-                size, offset = load_int(sizes, i, width), load_int(offsets, i, width)
-                if size == 0 or (bits != NULL and not get_bit(bits, i)):
-                    store_int(sizes, i, width, 0)
-                elif inside(offset, size, there):
-                    low, high = min(low, offset), max(high, offset + size)
-                    total = min(total, INT64_MAX - size) + size
-                else:
-                    found = fail(&fault, FAULT_LIST_VIEW, f, 1, i, offset, there, b"offset")
-                    break
-        if found < 0:
-            self.fault(&fault)
-        low = min(low, high)
-        apart = total <= high - low
-        lists[0] = TakeRange(low, high - low, 1)
-        total = 0
-        with nogil:
-            for i in range(n):
-                size, offset = load_int(sizes, i, width), load_int(offsets, i, width)
-                store_int(offsets, i, width, 0 if size == 0 else total if apart else offset - low)
-                if apart and size:
-                    lists[used] = TakeRange(offset, size, 1)
-                    total += size
-                    used += 1
-        return self.range_(f + 1, lists, used if apart else 1, 0)
 
     cdef int set_null_codes(self, int32_t f, const TakeRange* ranges, int64_t n) except -1:
         """Make the nulls of a sparse union nulls of its first child."""
@@ -786,6 +715,8 @@ cdef class Taker:
         cdef uint8_t* text
         cdef Fault fault
         cdef int found
+        if not self.compacts:
+            return self.gather_fixed(buffer, 16)
         views = self.room(n, 16)
         with nogil:
             found = check_views(views, &used, self.pieces, &self.rows, f, &fault)
@@ -995,6 +926,15 @@ cdef bint continues(Columns a, Columns b):
     return extends(a, b) or (a.d.length >= b.d.length and same_shape(a.plan, b.plan) and begins_with(a, b))
 
 
+cdef bint lends(const PlanData* plan) noexcept nogil:
+    """Whether rows that are taken as ranges share memory with where they were."""
+    cdef int32_t i
+    for i in range(plan.n_fields):
+        if plan.fields[i].view >= 0 or is_list_view(plan.fields[i].layout):
+            return True
+    return False
+
+
 cdef int64_t bytes_of(object owner) except -1:
     """Bytes of our own memory that an owner keeps; INT64_MAX: memory of others is among it."""
     cdef int64_t total = 0, size
@@ -1016,33 +956,25 @@ cdef tuple own_dictionaries(tuple dictionaries):
     A dictionary keeps its copy, for the next rows that are taken: there is one, however many these are.
     """
     cdef Columns source, copy
-    cdef Memory memory
+    cdef list out = list(dictionaries or ())
     cdef tuple below
-    cdef list out = []
-    cdef int64_t total, at, i
-    for source in dictionaries or ():
-        if source is None or source.own is not None:
-            out.append(None if source is None else source.own)
+    cdef int64_t total, i, k
+    for i in range(len(out)):
+        source = out[i]
+        if source is None:
             continue
-        below, total, at = own_dictionaries(source.dictionaries), 0, 0
-        for i in range(source.d.n_extents):
-            total += round_up(source.d.extents[i].size + SLACK, 64)
-        own_metadata(source.plan, None)
-        if bytes_of(source.owner) <= 2 * total + SMALL and all([a is b for a, b in zip(below, source.dictionaries or ())]):
-            out.append(source)
-            continue
-        copy, memory = Columns.__new__(Columns), Memory(total)
-        copy.share(source, source.plan)
-        for i in range(source.d.n_extents):
-            if source.d.extents[i].size:
-                copy.d.extents[i].data = memory.data + at
-                with nogil:
-                    memcpy(memory.data + at, source.d.extents[i].data, source.d.extents[i].size)
-            at += round_up(source.d.extents[i].size + SLACK, 64)
-        memory.size = total
-        copy.owner, copy.dictionaries = memory, below
-        source.own = copy
-        out.append(copy)
+        if source.own is None:
+            own_metadata(source.plan, None)
+            below, total = own_dictionaries(source.dictionaries), 0
+            for k in range(source.d.n_extents):
+                total += source.d.extents[k].size
+            if bytes_of(source.owner) <= 2 * total + SMALL and below == (source.dictionaries or ()):
+                continue
+            copy = Columns.__new__(Columns)
+            concat_into(copy, (source,), False)
+            copy.dictionaries = below
+            source.own = copy
+        out[i] = source.own
     return tuple(out)
 
 
@@ -1090,7 +1022,7 @@ cdef RecordBatch take_pieces(list batches, int64_t* rows, int32_t* homes, int64_
     cdef RecordBatch batch, source = batches[0], out = RecordBatch.__new__(RecordBatch)
     cdef Piece* piece = <Piece*> pieces.data
     cdef const PlanData* plan = &source.plan.d
-    cdef bint gathered = k > 1 or 2 * near <= n
+    cdef bint gathered = k > 1 or 2 * near <= n, whole = True
     cdef tuple dictionaries = source.dictionaries
     cdef Taker taker
     for i in range(k):
@@ -1105,10 +1037,11 @@ cdef RecordBatch take_pieces(list batches, int64_t* rows, int32_t* homes, int64_
         dictionaries = joint_dictionaries(batches)
         if dictionaries is None:
             return None
-    for i in range(plan.n_columns if k > 1 else 0):
-        if not gathers(&source.d, plan.columns[i], True):
-            return None
-    taker = new_taker(out, source, INT64_MAX, True)
+    for i in range(plan.n_columns):
+        whole = whole and gathered and gathers(&source.d, plan.columns[i], k > 1)
+    if k > 1 and not whole:
+        return None
+    taker = new_taker(out, source, INT64_MAX, whole or not lends(plan))
     taker.pieces = piece
     taker.n_pieces = k
     taker.rows_there = total
@@ -1132,6 +1065,10 @@ cdef RecordBatch take_pieces(list batches, int64_t* rows, int32_t* homes, int64_
     if taker.n_pool:
         taker.place_pool(out)
     out.owner = tuple(taker.kept)
+    if not taker.compacts:
+        batch = RecordBatch.__new__(RecordBatch)
+        concat_into(batch, (out,), False)
+        return batch
     return out
 
 

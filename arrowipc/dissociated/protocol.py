@@ -11,9 +11,9 @@ import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
-from arrowipc.arguments import Immutable, fill
+from arrowipc.arguments import Immutable, filled
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, TruncatedError, UsageError
 from arrowipc.limits import Limits
 from arrowipc.read.framing import message_kind
@@ -130,8 +130,8 @@ class Dialect(Immutable):
     end_is_last: bool
     reserved_bits: bool
 
-    def __init__(self, bit55: bool = False, end_is_last: bool = False, reserved_bits: bool = False) -> None:
-        fill(self, bit55, end_is_last, reserved_bits)
+    def __new__(cls, bit55: bool = False, end_is_last: bool = False, reserved_bits: bool = False) -> Self:
+        return filled(cls, bit55, end_is_last, reserved_bits)
 
 
 STRICT = Dialect()

@@ -12,12 +12,12 @@ import secrets
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, unquote_plus, urlsplit
 
-from arrowipc.arguments import Immutable, check_choice, described, fill
+from arrowipc.arguments import Immutable, check_choice, described, filled
 from arrowipc.dissociated.protocol import check_tags
 from arrowipc.errors import FormatError, UsageError
 
 if TYPE_CHECKING:
-    from typing import Literal
+    from typing import Literal, Self
 
     Streams = Literal["both", "meta", "data"]
 
@@ -90,8 +90,8 @@ class DissociatedUri(Immutable):
     remote_handle: bytes | None
     streams: Streams
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         scheme: str,
         host: str = "",
         port: int | None = None,
@@ -101,7 +101,7 @@ class DissociatedUri(Immutable):
         free_data: int | None = None,
         remote_handle: bytes | None = None,
         streams: Streams = "both",
-    ) -> None:
+    ) -> Self:
         check_tags(want_data, free_data)
         if not SCHEME.fullmatch(scheme):
             raise FormatError(f"a URI begins with the name of a transport, as in ucx://, found {scheme!r}")
@@ -110,7 +110,7 @@ class DissociatedUri(Immutable):
         if path and not path.startswith("/"):
             raise FormatError(f"the path of a URI begins with a slash, found {path!r}")
         check_choice("streams", streams, ("both", "meta", "data"))
-        fill(self, scheme.lower(), host.lower(), port, path, want_data, free_data, remote_handle, streams)
+        return filled(cls, scheme.lower(), host.lower(), port, path, want_data, free_data, remote_handle, streams)
 
     def __reduce__(self) -> tuple[object, ...]:
         return DissociatedUri.parse, (str(self),)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from arrowipc.arguments import Immutable, fill
+from arrowipc.arguments import Immutable, filled
 
 if TYPE_CHECKING:
-    from typing import Literal
+    from typing import Literal, Self
 
     from arrowipc.errors import FormatError
 
@@ -117,8 +117,8 @@ class Recovery(Immutable):
     offset: int | None
     skipped: tuple[Damage, ...]
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         format: Literal["file", "stream"],
         num_batches: int = 0,
         num_rows: int = 0,
@@ -129,9 +129,9 @@ class Recovery(Immutable):
         error: FormatError | None = None,
         offset: int | None = None,
         skipped: tuple[Damage, ...] = (),
-    ) -> None:
+    ) -> Self:
         values = locals()
-        fill(self, *[values[name] for name in self.__match_args__])
+        return filled(cls, *[values[name] for name in cls.__match_args__])
 
     @property
     def complete(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from arrowipc._core import Source
-from arrowipc.arguments import Immutable, check_choice, fill, printable
+from arrowipc.arguments import Immutable, check_choice, filled, printable
 from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError
 from arrowipc.inspection.damage import Damage, Ledger, counted
 from arrowipc.inspection.portability import Remark, schema_remarks
@@ -17,7 +17,7 @@ from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader
 from arrowipc.tensors.message import leading_padding
 
 if TYPE_CHECKING:
-    from typing import Literal
+    from typing import Literal, Self
 
     from arrowipc.limits import Limits
 
@@ -80,8 +80,8 @@ class Validation(Immutable):
     damage: tuple[Damage, ...]
     remarks: tuple[Remark, ...]
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         format: Literal["file", "stream", "tensors"] | None,
         level: Literal["full", "strict"],
         num_batches: int = 0,
@@ -92,9 +92,9 @@ class Validation(Immutable):
         bad_bytes: int | None = 0,
         damage: tuple[Damage, ...] = (),
         remarks: tuple[Remark, ...] = (),
-    ) -> None:
+    ) -> Self:
         values = locals()
-        fill(self, *[values[name] for name in self.__match_args__])
+        return filled(cls, *[values[name] for name in cls.__match_args__])
 
     @property
     def ok(self) -> bool:

@@ -17,7 +17,7 @@ from arrowipc.inline.loads cimport (
 from arrowipc.inline.plan cimport *
 from arrowipc.inline.threads cimport fetch_add
 
-from arrowipc.errors import FormatError, LimitError, UnsupportedError
+from arrowipc.errors import FormatError, LimitError, UnsupportedError, UsageError
 
 cdef enum:
     PREFIX = 8                      # bytes of the uncompressed length before each compressed buffer
@@ -451,6 +451,8 @@ cdef class Work:
     def run(self):
         """Decode until no job is left or one has failed."""
         cdef CodecPool pool = self.pool
+        if pool is None:
+            raise UsageError("nobody has given this any work")
         cdef object taken = pool.take()
         cdef Queue* queue = &self.queue
         cdef void* state

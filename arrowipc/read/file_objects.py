@@ -18,7 +18,7 @@ TEXT = "the file object reads text: open it in binary mode, open(path, 'rb')"
 class Remote:
     """Base of `read.remote.RemoteSource`, by which it is known before its module is loaded."""
 
-    __slots__ = ()
+    __slots__ = ("__weakref__",)
 
 
 def is_remote(source: Any) -> bool:

@@ -166,20 +166,7 @@ class RemoteSource(Remote):
     (b'01234567', b'234', b'45', b'0')
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_asked",
-        "_ends",
-        "_file",
-        "_given",
-        "_path",
-        "_size",
-        "_system",
-        "_version",
-        "gap",
-        "tail",
-        "url",
-    )
+    __slots__ = ("_asked", "_ends", "_file", "_given", "_path", "_size", "_system", "_version", "gap", "tail", "url")
 
     def __init__(
         self,

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args, overload
 
 import pyarrow as pa
 from pyspark.sql import types as st
 
 from arrowipc import types as at
-from arrowipc.arguments import fill
+from arrowipc.arguments import filled
 from arrowipc.cdata.import_array import schema_from
 from arrowipc.columns.extensions import converter_of
 from arrowipc.errors import UnsupportedError, UsageError
@@ -176,8 +176,8 @@ class Meaning(at.DataType):
     name: str
     storage: at.DataType
 
-    def __init__(self, name: str, storage: at.DataType) -> None:
-        fill(self, name, storage)
+    def __new__(cls, name: str, storage: at.DataType) -> Self:
+        return filled(cls, name, storage)
 
 
 def meant(field: Field, options: TypeOptions) -> Field:

@@ -299,7 +299,7 @@ def test_rows_that_are_taken_have_the_text_and_the_elements_that_they_need():
     starts, sizes = pa.array([0, 99, 50, 0], pa.int32()), pa.array([1, 1, 50, 0], pa.int32())
     lists = pa.ListViewArray.from_arrays(starts, sizes, views)
     batch = ipc.RecordBatch.from_arrow(pa.record_batch({"l": lists, "m": lists}))
-    for rows in ([1], [0, 1], [1, 3, 0]):
+    for rows in ([1], [3, 0, 0]):
         assert batch.take(rows).nbytes < 6000
 
 

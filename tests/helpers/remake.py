@@ -1,7 +1,7 @@
 """Tries to make, fill and change objects a second time, and uses what shares memory with them afterwards.
 
-``python -m helpers.remake FIRST`` is a process that may die: a JSON line before each input names it, and one after it
-says what has changed, if anything has.
+``python -m helpers.remake HOW FIRST`` is a process that may die: a JSON line before each input names it, and one after
+it says what has changed, if anything has. An input is one way for all objects (``together``), or for one (``alone``).
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def change_dict(thing: Any, _: World) -> None:
 
 def use_blank(thing: Any, known: World) -> None:
     """What ``__new__`` alone makes, in all its methods, and wherever such an object is taken."""
-    kind, blanks = type(thing), []
+    kind, blanks = thing if isinstance(thing, type) else type(thing), []
     for given in ((), *((each,) for each in OTHERS)):
         with contextlib.suppress(Exception):
             blanks.append(kind.__new__(kind, *given))
@@ -195,13 +195,27 @@ def look(known: World) -> str:
     return ", ".join(changed)
 
 
-def main(first: int) -> None:
+def compiled() -> dict[str, type]:
+    """All compiled classes of the modules that were loaded, of which people see some."""
+    found = {}
+    for name, module in list(sys.modules.items()):
+        for kind in vars(module).values() if name.startswith("arrowipc") else ():
+            if isinstance(kind, type) and kind.__module__.startswith("arrowipc.") and hasattr(kind, "__pyx_vtable__"):
+                found[f"{kind.__module__}.{kind.__name__}"] = kind
+    return dict(sorted(found.items()))
+
+
+def main(how: str, first: int) -> None:
+    known = world()
+    inputs = [(abuse, [name]) for name in known for abuse in ABUSES] + [(use_blank, [name]) for name in compiled()]
+    if how == "together":
+        inputs = [(abuse, list(known)) for abuse in ABUSES]
     sys.stderr = io.StringIO()  # what closes while it is being made again may say so there
-    inputs = [(name, abuse) for name in world() for abuse in ABUSES]
-    for number, (name, abuse) in list(enumerate(inputs))[first:]:
-        print(json.dumps({"input": number, "what": f"{abuse.__name__} of {name}"}), flush=True)
+    for number, (abuse, names) in list(enumerate(inputs))[first:]:
+        print(json.dumps({"input": number, "what": f"{abuse.__name__} of {names}"}), flush=True)
         known = world()
-        abuse(known[name], known)
+        for name in names:
+            abuse(known[name] if name in known else compiled()[name], known)
         try:
             changed = look(known)
         except Exception as error:
@@ -212,4 +226,4 @@ def main(first: int) -> None:
 KINDS = [str(array.type) for array in world()["batch"].columns]
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(sys.argv[1], int(sys.argv[2]))
