@@ -87,9 +87,10 @@ def check_choice(what: str, value: Any, allowed: tuple[Any, ...]) -> Any:
 
 
 def check_text(what: str, value: str) -> str:
-    """Return an argument that must be a str that UTF-8 can encode; else a `UsageError`."""
+    """Return an argument that must be a str that UTF-8 can encode, as a plain str; else a `UsageError`."""
     if not isinstance(value, str):
         raise UsageError(f"{what} must be a str, found {described(value)}")
+    value = str.__str__(value)  # compiled code takes no str of NumPy, and no member of an enum
     if not value.isascii():
         try:
             value.encode()

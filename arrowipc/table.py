@@ -8,7 +8,7 @@ from arrowipc.schema import positions_without, renamed
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any, ClassVar, Literal, overload
 
     import numpy.typing as npt
@@ -121,6 +121,14 @@ class Table:
         from arrowipc.values.from_python import build_batch
 
         batch = build_batch(mapping, schema)
+        return cls(batch.schema, [batch])
+
+    @classmethod
+    def from_pylist(cls, rows: Sequence[Mapping[str, Any]], schema: Schema | None = None) -> Table:
+        """Make a table of one batch of rows; see :meth:`arrowipc.RecordBatch.from_pylist`."""
+        from arrowipc.values.from_python import build_rows
+
+        batch = build_rows(rows, schema)
         return cls(batch.schema, [batch])
 
     @property

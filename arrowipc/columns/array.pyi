@@ -62,6 +62,8 @@ class RecordBatch(Columns):
     @staticmethod
     def from_pydict(mapping: Mapping[str, Any], schema: Schema | None = None) -> RecordBatch: ...
     @staticmethod
+    def from_pylist(rows: Sequence[Mapping[str, Any]], schema: Schema | None = None) -> RecordBatch: ...
+    @staticmethod
     def from_buffers(
         schema: Schema,
         length: SupportsIndex,

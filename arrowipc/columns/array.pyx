@@ -477,6 +477,31 @@ cdef class RecordBatch(Columns):
         return build_batch(mapping, schema)
 
     @staticmethod
+    def from_pylist(rows, schema=None):
+        """Make a batch of rows; a key that a row does not have is null.
+
+        Parameters
+        ----------
+        rows : list of dict
+        schema : Schema, optional
+            None: the columns are the keys of the first row, their types those of the values.
+
+        Raises
+        ------
+        UsageError
+            A row has another key, or a value does not fit its column.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> ipc.RecordBatch.from_pylist([{"x": 1, "y": "a"}, {"x": 2}]).to_pydict()
+        {'x': [1, 2], 'y': ['a', None]}
+        """
+        from arrowipc._upcalls import build_rows
+
+        return build_rows(rows, schema)
+
+    @staticmethod
     def from_buffers(schema, length, nodes, buffers, *, variadic=(), dictionaries=(), custom_metadata=(),
                      validate="none", limits=None):
         """Make a batch whose columns point into buffers that exist.
@@ -1052,7 +1077,7 @@ cdef class Array:
         decimals                                decimal.Decimal, exact
         dates                                   datetime.date; datetime.datetime for a date64 inside a day
         times in s, ms, us                      datetime.time
-        timestamps in s, ms, us                 datetime.datetime; aware when in a zone (UTC for unknown ones)
+        timestamps in s, ms, us                 datetime.datetime; aware when in a zone
         durations in s, ms, us                  datetime.timedelta
         anything in ns or beyond these classes  int, as stored
         intervals                               int months, DayTime, MonthDayNano (named tuples)
@@ -1101,6 +1126,8 @@ cdef class Array:
             ``validate="none"``, but for values of extension types.
         UsageError
             If the data is kept in big-endian.
+        UnsupportedError
+            If Python does not know the zone of timestamps, naming column and zone.
         """
         return values(self.columns, self.index, self.offset, self.length, given(max_values), extensions)
 

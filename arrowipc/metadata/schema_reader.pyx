@@ -659,7 +659,7 @@ cdef int32_t choose(Plan whole, object item, dict chosen) except -1:
     """
     cdef int32_t i
     if isinstance(item, str):
-        path = find_path(whole, -1, item)
+        path = find_path(whole, -1, str.__str__(item))
         if path is None:
             known = ", ".join([repr(field_name(whole, whole.d.columns[i])) for i in range(min(whole.d.n_columns, 20))])
             raise NotFoundError(f"columns: no column {item!r}; the schema has {known or 'no columns'}"
@@ -719,7 +719,7 @@ cdef dict names_below(Plan whole, int32_t parent):
     return table
 
 
-cdef int32_t column_named(Plan plan, str name) except -1:
+cdef int32_t column_named(Plan plan, object name) except -1:
     found = names_below(plan, -1).get(name)
     if type(found) is not int:
         plan_schema(plan).field(name)   # says whether there is none or more than one

@@ -34,6 +34,7 @@ from arrowipc.read.decoders cimport (
 from arrowipc.read.decompress cimport new_inflater
 from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, CutMessage, Message, cut_message
 
+from arrowipc.arguments import check_text
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError, UsageError
 from arrowipc.payloads.schema_mapping import IndicesFull
 from arrowipc.read.decoders import TAIL_SIZE, footer_range
@@ -925,8 +926,8 @@ def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on
         raise UsageError(f'on_error must be "raise", "skip" or "null", found {on_error!r}')
     if dictionaries not in ("unify", "decode"):
         raise UsageError(f'dictionaries must be "unify" or "decode", found {dictionaries!r}')
-    if not isinstance(parent_index, (bool, str)):
-        raise UsageError(f"parent_index must be a bool or a name, found {parent_index!r}")
+    if not isinstance(parent_index, bool):
+        parent_index = check_text("parent_index, if it is no bool,", parent_index)
     if not isinstance(start, int) or not 0 <= start <= INT64_MAX:
         raise UsageError(f"start must be the number of a cell, found {start!r}")
     decoder.limits_object = limits
