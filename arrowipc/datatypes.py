@@ -20,6 +20,7 @@ from arrowipc.arguments import (
     check_text,
     described,
     fill,
+    items_of,
     metadata_of,
     printable,
 )
@@ -676,7 +677,7 @@ class Union(DataType):
         type_codes: Iterable[int] | None = None,
     ) -> None:
         checked = _children("Union", fields)
-        codes = tuple(range(len(checked)) if type_codes is None else type_codes)
+        codes = tuple(range(len(checked)) if type_codes is None else items_of("Union: type_codes", type_codes))
         if len(codes) != len(checked):
             raise UsageError(f"Union: expected {len(checked)} type codes, one per child, found {len(codes)}")
         for position, code in enumerate(codes):
@@ -804,7 +805,7 @@ def _child(owner: str, what: str, value: Field) -> Field:
 
 
 def _children(owner: str, fields: Iterable[Field]) -> tuple[Field, ...]:
-    checked = tuple(fields)
+    checked = tuple(items_of(f"{owner}: fields", fields))
     for position, child in enumerate(checked):
         _child(owner, f"child {position}", child)
     return checked

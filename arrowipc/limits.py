@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from arrowipc.arguments import Immutable, fill
+from arrowipc.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -110,11 +111,11 @@ class Limits(Immutable):
         for name in self.__slots__:
             value = arguments[name]
             if not isinstance(value, int) or not 0 <= value < 2**63:
-                raise ValueError(f"Limits({name}=): expected an integer from 0 to 2**63 - 1, found {value!r}")
+                raise UsageError(f"Limits({name}=): expected an integer from 0 to 2**63 - 1, found {value!r}")
             fill(self, name, value)
         if depth > 64:
             # The walks keep one stack entry per level in a fixed C array.
-            raise ValueError(f"Limits(depth=): at most 64, found {depth}")
+            raise UsageError(f"Limits(depth=): at most 64, found {depth}")
 
     def __repr__(self) -> str:
         return "Limits(" + ", ".join(f"{name}={getattr(self, name)}" for name in sorted(self.__slots__)) + ")"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 
+from arrowipc.arguments import items_of
 from arrowipc.dataset.dataset import Dataset, open_dataset
 from arrowipc.dataset.hugging_face import saved_files
 from arrowipc.datatypes import FloatingPoint, Int, LargeList, List
@@ -254,7 +255,7 @@ def _absolute(source: Any) -> Any:
     if isinstance(source, (str, os.PathLike)):
         path = os.fspath(source)
         return path if "://" in path else os.path.abspath(path)
-    return source if isinstance(source, Dataset) else [_absolute(each) for each in source]
+    return source if isinstance(source, Dataset) else [_absolute(each) for each in items_of("source", source)]
 
 
 def _integers(values: Any, name: str) -> npt.NDArray[Any]:

@@ -34,7 +34,7 @@ from arrowipc.read.decoders cimport (
 from arrowipc.read.decompress cimport new_inflater
 from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, CutMessage, Message, cut_message
 
-from arrowipc.arguments import check_text
+from arrowipc.arguments import check_text, described
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError, UsageError
 from arrowipc.payloads.schema_mapping import IndicesFull
 from arrowipc.read.decoders import TAIL_SIZE, footer_range
@@ -1010,6 +1010,8 @@ def repeat(batch, counts=None, *, parent_index=None):
             raise UsageError(f"repeat: the payloads are cells {first}..{counts.next}, the batch has "
                              f"{source.d.length} rows")
         counts = counts.counts
+    elif not hasattr(counts, "__len__"):
+        raise UsageError(f"counts must be a sequence, found {described(counts)}")
     elif len(counts) != source.d.length:
         raise UsageError(f"repeat: expected one count for each of {source.d.length} rows, found {len(counts)}")
     return repeat_rows(source, counts, first, "repeat")

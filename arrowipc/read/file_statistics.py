@@ -24,6 +24,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from arrowipc import datatypes as at
+from arrowipc.arguments import items_of
 from arrowipc.columns.column_statistics import collect_listed
 from arrowipc.columns.statistics import (
     KEYS,
@@ -82,8 +83,8 @@ def file_statistics(
     count = getattr(reader, "num_record_batches", None)
     if count is None:
         raise UsageError(f"file_statistics: expected a reader of a file, found {type(reader).__name__}")
-    numbers = range(count) if batches is None else list(batches)
-    wanted = None if columns is None else set(columns)
+    numbers = range(count) if batches is None else items_of("batches", batches)
+    wanted = None if columns is None else set(items_of("columns", columns))
     # What is left of a torn file has batches only.
     pairs = reader.metadata.pairs if hasattr(reader, "metadata") else ()
     texts = [value for key, value in pairs if key == STATISTICS_KEY]

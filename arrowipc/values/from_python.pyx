@@ -46,7 +46,7 @@ from arrowipc.values.converters cimport IS_NULL, STORED, Converter, is_numpy, it
 
 import sys
 
-from arrowipc.arguments import check_text, described, metadata_of, repeated
+from arrowipc.arguments import check_text, described, instance_of, items_of, metadata_of, repeated
 from arrowipc.errors import UsageError
 
 
@@ -82,7 +82,7 @@ cdef list as_list(object values):
         return None
     if not hasattr(kind, "__iter__") or not hasattr(kind, "__len__"):
         return None
-    return list(values)
+    return items_of("values", values)
 
 
 cdef str listed_names(list names):
@@ -676,14 +676,12 @@ cpdef RecordBatch build_batch(object mapping, object schema=None, int64_t rows=0
     >>> build_batch({"id": [1, None], "tags": [["a", None], []]}, s).to_pylist()
     [{'id': 1, 'tags': ['a', None]}, {'id': None, 'tags': []}]
     """
-    from collections.abc import Mapping
-
     from arrowipc.schema import Schema
 
-    if not isinstance(mapping, Mapping):
+    if not is_mapping(mapping):
         raise UsageError(f"expected a mapping of column names to values, found {described(mapping)}")
-    if schema is not None and not isinstance(schema, Schema):
-        raise UsageError(f"expected a Schema, found {described(schema)}")
+    if schema is not None:
+        instance_of("schema", schema, Schema)
     names = list(mapping) if schema is None else schema.names
     for name in names:
         if not isinstance(name, str):
@@ -705,6 +703,10 @@ cpdef RecordBatch build_batch(object mapping, object schema=None, int64_t rows=0
 
 def build_rows(rows, schema=None):
     """See `RecordBatch.from_pylist`."""
+    from arrowipc.schema import Schema
+
+    if schema is not None:
+        instance_of("schema", schema, Schema)
     items = as_list(rows)
     if items is None or not all([is_mapping(row) for row in items]):
         raise UsageError(f"rows: expected a list of dicts, found {described(rows)}")
@@ -1085,7 +1087,8 @@ def from_buffers(schema, length, nodes, buffers, variadic, dictionaries, custom_
     cdef Source source
     cdef bytes table
     # Lists of our own: what a caller gives may be read once only, or lie about its length.
-    nodes, buffers, variadic, dictionaries = [list(each) for each in (nodes, buffers, variadic, dictionaries)]
+    nodes, buffers = items_of("nodes", nodes), items_of("buffers", buffers)
+    variadic, dictionaries = items_of("variadic", variadic), items_of("dictionaries", dictionaries)
     limits_data(limits, &bounds)
     if limits is None:
         bounds.rows_per_batch = bounds.dictionary_bytes = INT64_MAX

@@ -6,9 +6,11 @@ The types are those that pyarrow infers. Values that have no type in common are 
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 from decimal import Decimal
 
 from arrowipc import types
+from arrowipc.arguments import instance_of, items_of
 from arrowipc.datatypes import EXTENSION_METADATA, EXTENSION_NAME, DayTime, Field, MonthDayNano
 from arrowipc.errors import UsageError
 from arrowipc.schema import Schema
@@ -16,7 +18,6 @@ from arrowipc.values.converters import classes_of, digits_of, elements_of, membe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Any
 
     from arrowipc.types import DataType
@@ -81,7 +82,7 @@ def infer_schema(mapping: Mapping[Any, Any]) -> Schema:
     tags: list<item: string>
     """
     fields = []
-    for name, values in mapping.items():
+    for name, values in instance_of("mapping", mapping, Mapping).items():
         try:
             fields.append(field_of(name, infer_type(values), values))
         except UsageError as error:
@@ -109,7 +110,7 @@ def infer_type(values: Any) -> DataType:
         return found
     if hasattr(values, "dtype") and hasattr(values, "ndim"):
         return _type_of_array(values)
-    return _type_of_values(values if type(values) is list else list(values), 0)
+    return _type_of_values(values if type(values) is list else items_of("values", values), 0)
 
 
 def field_of(name: str, kind: DataType, values: Any = None) -> Field:
