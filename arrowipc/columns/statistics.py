@@ -43,7 +43,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc import datatypes as at
-from arrowipc.arguments import check_integer, check_text, described, instance_of, metadata_of
+from arrowipc.arguments import check_integer, check_text, described, instance_of, items_of, metadata_of
 from arrowipc.columns.array import RecordBatch
 from arrowipc.columns.column_statistics import Collector
 from arrowipc.errors import UsageError
@@ -163,7 +163,7 @@ def _collected(collector: Collector, columns: Columns, start: int, rows: int) ->
 def _names(columns: Iterable[str]) -> list[str]:
     if isinstance(columns, (str, bytes)) or not isinstance(columns, Iterable):
         raise UsageError(f"statistics: expected True, False or names of columns, found {described(columns)}")
-    return [check_text("statistics: each column", each) for each in columns]
+    return [check_text("statistics: each column", each) for each in items_of("statistics", columns)]
 
 
 def _check_names(names: Iterable[str], schema: Schema) -> None:

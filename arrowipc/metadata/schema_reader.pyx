@@ -29,7 +29,7 @@ from arrowipc.inline.plan cimport (
 )
 from arrowipc.inline.utf8 cimport utf8_error
 
-from arrowipc.arguments import columns_of, described
+from arrowipc.arguments import described, iterator_of
 from arrowipc.errors import FormatError, NotFoundError, UnsupportedError, UsageError
 
 # -- the type of one field -----------------------------------------------------------------------------------
@@ -612,7 +612,7 @@ cdef Plan project(Plan whole, object columns):
         return whole
     chosen = {}
     wanted = []
-    for item in columns_of(columns):
+    for item in iterator_of("columns", (columns,) if isinstance(columns, (str, int)) else columns):
         wanted.append(choose(whole, item, chosen))
         # There may be many names: a signal must not have to wait for the last one.
         PyErr_CheckSignals()
@@ -663,10 +663,12 @@ cdef int32_t choose(Plan whole, object item, dict chosen) except -1:
             known = ", ".join([repr(field_name(whole, whole.d.columns[i])) for i in range(min(whole.d.n_columns, 20))])
             raise NotFoundError(f"columns: no column {item!r}; the schema has {known or 'no columns'}"
                                 f"{', ...' if whole.d.n_columns > 20 else ''}")
-    else:
+    elif isinstance(item, int) and not isinstance(item, bool):
         if not 0 <= item < whole.d.n_columns:
             raise NotFoundError(f"columns: index {item} is out of range; the schema has {whole.d.n_columns} columns")
         path = [item]
+    else:
+        raise UsageError(f"columns: expected names, indices or dotted paths, found {described(item)}")
     cdef int32_t column = path[0]
     if len(path) == 1 and chosen.setdefault(column, None) is None:
         return column
@@ -929,7 +931,7 @@ cdef Plan serialized_plan(object schema, const LimitsData* limits):
     """One parser: a schema made in Python goes through its own Schema message, behind an 8-byte prefix."""
     cdef Envelope envelope
     cdef Fault fault
-    if not hasattr(schema, "fields") or not hasattr(schema, "serialize"):
+    if not hasattr(schema, "serialize"):
         raise UsageError(f"schema must be a Schema, found {described(schema)}")
     message = bytes(schema.serialize())
     cdef bytes metadata = message[8:8 + int.from_bytes(message[4:8], "little")]

@@ -1010,7 +1010,7 @@ def repeat(batch, counts=None, *, parent_index=None):
             raise UsageError(f"repeat: the payloads are cells {first}..{counts.next}, the batch has "
                              f"{source.d.length} rows")
         counts = counts.counts
-    elif not hasattr(counts, "__len__"):
+    elif not hasattr(counts, "__len__") or getattr(counts, "ndim", 1) != 1:
         raise UsageError(f"counts must be a sequence, found {described(counts)}")
     elif len(counts) != source.d.length:
         raise UsageError(f"repeat: expected one count for each of {source.d.length} rows, found {len(counts)}")
