@@ -76,8 +76,9 @@ def repeated(names: Iterable[str]) -> list[str]:
 def instance_of(what: str, value: T, kind: type | tuple[type, ...], instead: str = "") -> T:
     """Return an argument that must be of a class, or of one of several; else a `UsageError`."""
     if not isinstance(value, kind):
-        names = " or ".join([each.__name__ for each in (kind if isinstance(kind, tuple) else (kind,))])
-        raise UsageError(f"{what} must be of class {names}, found {described(value)}{instead}")
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        names = " or ".join(["None" if each is type(None) else f"a {each.__name__}" for each in kinds])
+        raise UsageError(f"{what} must be {names}, found {described(value)}{instead}")
     return value
 
 

@@ -20,6 +20,7 @@ from arrowipc.arguments import (
     check_text,
     described,
     fill,
+    instance_of,
     items_of,
     metadata_of,
     printable,
@@ -776,8 +777,7 @@ class Dictionary(DataType):
     def __init__(self, index_type: Int, value_type: DataType, ordered: bool = False, id: int | None = None) -> None:
         if not isinstance(index_type, Int):
             raise UsageError(f"Dictionary: index_type must be an integer type, found {described(index_type)}")
-        if not isinstance(value_type, DataType):
-            raise UsageError(f"Dictionary: value_type must be a DataType, found {described(value_type)}")
+        instance_of("Dictionary: value_type", value_type, DataType)
         if isinstance(value_type, Dictionary):
             raise UsageError(
                 f"Dictionary: value_type cannot be a dictionary itself, found {value_type}; "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 
-from arrowipc.arguments import items_of
+from arrowipc.arguments import check_choice, items_of
 from arrowipc.dataset.dataset import Dataset, open_dataset
 from arrowipc.dataset.hugging_face import saved_files
 from arrowipc.datatypes import FloatingPoint, Int, LargeList, List
@@ -118,10 +118,8 @@ class RowDataset:
         validate: Literal["none", "full", "strict"] = "full",
         limits: Limits | None = None,
     ) -> None:
-        if format not in ("python", "numpy", "arrow"):
-            raise UsageError(f'format: expected "python", "numpy" or "arrow", found {format!r}')
-        if edges not in ("error", "clip"):
-            raise UsageError(f'edges: expected "error" or "clip", found {edges!r}')
+        check_choice("format", format, ("python", "numpy", "arrow"))
+        check_choice("edges", edges, ("error", "clip"))
         self._options: dict[str, Any] = {
             "format": format,
             "edges": edges,

@@ -34,7 +34,7 @@ from arrowipc.read.decoders cimport (
 from arrowipc.read.decompress cimport new_inflater
 from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, CutMessage, Message, cut_message
 
-from arrowipc.arguments import check_text, described
+from arrowipc.arguments import check_choice, check_text, described
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError, UsageError
 from arrowipc.payloads.schema_mapping import IndicesFull
 from arrowipc.read.decoders import TAIL_SIZE, footer_range
@@ -922,10 +922,8 @@ def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on
     """
     cdef PayloadDecoder decoder = PayloadDecoder.__new__(PayloadDecoder)
     decoder.level = level_of(validate)
-    if on_error not in ("raise", "skip", "null"):
-        raise UsageError(f'on_error must be "raise", "skip" or "null", found {on_error!r}')
-    if dictionaries not in ("unify", "decode"):
-        raise UsageError(f'dictionaries must be "unify" or "decode", found {dictionaries!r}')
+    check_choice("on_error", on_error, ("raise", "skip", "null"))
+    check_choice("dictionaries", dictionaries, ("unify", "decode"))
     if not isinstance(parent_index, bool):
         parent_index = check_text("parent_index, if it is no bool,", parent_index)
     if not isinstance(start, int) or not 0 <= start <= INT64_MAX:

@@ -45,6 +45,7 @@ from arrowipc.read.validate cimport validate
 from arrowipc.values.converters cimport IS_NULL, STORED, Converter, is_numpy, item, whole
 
 import sys
+from types import NoneType
 
 from arrowipc.arguments import check_text, described, instance_of, items_of, metadata_of, repeated
 from arrowipc.errors import UsageError
@@ -680,8 +681,7 @@ cpdef RecordBatch build_batch(object mapping, object schema=None, int64_t rows=0
 
     if not is_mapping(mapping):
         raise UsageError(f"expected a mapping of column names to values, found {described(mapping)}")
-    if schema is not None:
-        instance_of("schema", schema, Schema)
+    instance_of("schema", schema, (Schema, NoneType))
     names = list(mapping) if schema is None else schema.names
     for name in names:
         if not isinstance(name, str):
@@ -705,8 +705,7 @@ def build_rows(rows, schema=None):
     """See `RecordBatch.from_pylist`."""
     from arrowipc.schema import Schema
 
-    if schema is not None:
-        instance_of("schema", schema, Schema)
+    instance_of("schema", schema, (Schema, NoneType))
     items = as_list(rows)
     if items is None or not all([is_mapping(row) for row in items]):
         raise UsageError(f"rows: expected a list of dicts, found {described(rows)}")
@@ -844,8 +843,7 @@ cdef Plan plan_of_type(object type):
     found = recent_types.find(identity(type))
     if found is not None:
         return found[1]
-    if not isinstance(type, DataType):
-        raise UsageError(f"expected a DataType, found {described(type)}")
+    instance_of("type", type, DataType)
     plan = plan_of(Schema([field_of("", type)]))
     recent_types.keep((type, plan), identity(type))
     return plan

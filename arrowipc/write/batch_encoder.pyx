@@ -520,8 +520,7 @@ cdef class Encoder:
 
     def __cinit__(self, compressor=None, alignment=8, bint legacy=False, version="V5"):
         check_choice("alignment", alignment, (8, 64))
-        if version not in ("V4", "V5"):
-            raise UsageError(f'metadata_version must be "V5" or "V4", found {version!r}')
+        check_choice("metadata_version", version, ("V5", "V4"))
         self.compressor = compressor
         self.alignment = alignment
         self.legacy = legacy

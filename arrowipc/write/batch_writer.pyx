@@ -874,6 +874,7 @@ cdef class BatchWriter:
         One row may exceed `max_bytes`. Custom metadata goes with the first one.
         """
         cdef int64_t start = 0, count, written, likely = check_integer("max_rows", max_rows, 1, INT64_MAX)
+        cdef int64_t rows = likely, size = check_integer("max_bytes", max_bytes, 0, INT64_MAX)
         cdef tuple pairs = batch.metadata_pairs
         self.check_usable()
         if batch.plan is not self.accepted:
@@ -881,8 +882,8 @@ cdef class BatchWriter:
         if self.pending:
             self.flush()
         while True:
-            count = min(<int64_t> max_rows, min(likely, batch.d.length - start))
-            written = self.put(batch, start, count, pairs, check_integer("max_bytes", max_bytes, 0, INT64_MAX))
+            count = min(rows, min(likely, batch.d.length - start))
+            written = self.put(batch, start, count, pairs, size)
             start += written
             pairs = ()
             if start >= batch.d.length:
