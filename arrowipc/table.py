@@ -77,9 +77,8 @@ class Table:
         self.schema = instance_of("Table: schema", schema, Schema, "; Table.from_arrow() takes data of other libraries")
         self.batches = items_of("Table: batches", batches)
         for position, batch in enumerate(self.batches):
-            if instance_of(f"Table: batch {position}", batch, RecordBatch).schema is not schema and not schema.equals(
-                batch.schema
-            ):
+            instance_of(f"Table: batch {position}", batch, RecordBatch)
+            if batch.schema is not schema and not schema.equals(batch.schema):
                 raise UsageError(f"Table: batch {position} {_difference(schema, batch.schema)}")
 
     @classmethod
