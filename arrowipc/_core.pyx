@@ -24,6 +24,7 @@ from arrowipc.inline.layouts cimport BUFFER_BITS, BUFFER_FIXED, BUFFER_OFFSETS, 
 from arrowipc.inline.loads cimport bitmap_bytes, count_bits, inside, load_i64, load_u64, mul_overflows, round_up
 from arrowipc.inline.plan cimport *
 
+from arrowipc.arguments import instance_of
 from arrowipc.errors import FormatError, LimitError, UnsupportedError, UsageError
 from arrowipc.limits import Limits
 
@@ -409,7 +410,7 @@ cdef int limits_data(object limits, LimitsData* out) except -1:
     if limits is None:
         out[0] = default_limits
         return 0
-    out.metadata_bytes = limits.metadata_bytes
+    out.metadata_bytes = instance_of("limits", limits, Limits).metadata_bytes
     out.depth = limits.depth
     out.rows_per_batch = limits.rows_per_batch
     out.decompressed_bytes = limits.decompressed_bytes
@@ -428,7 +429,7 @@ cdef dict LEVELS = {"none": LEVEL_NONE, "full": LEVEL_FULL, "strict": LEVEL_STRI
 
 cdef int level_of(object validate) except -1:
     """What a reader's `validate` means: Level."""
-    level = LEVELS.get(validate)
+    level = LEVELS.get(validate) if isinstance(validate, str) else None
     if level is None:
         raise UsageError(f'validate must be "none", "full" or "strict", found {validate!r}')
     return level

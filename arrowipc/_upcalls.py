@@ -33,7 +33,13 @@ UPCALLS = {
     ("columns.array", "cdata.import_array"): ("array_from", "batch_from"),
     ("columns.array", "columns.take"): ("take_indices",),
     ("columns.array", "tensors.dense"): ("Tensor",),
-    ("columns.array", "values.from_python"): ("append_column", "build_array", "build_batch", "from_buffers"),
+    ("columns.array", "values.from_python"): (
+        "append_column",
+        "build_array",
+        "build_batch",
+        "build_rows",
+        "from_buffers",
+    ),
     ("columns.array", "values.libraries"): (
         "from_pandas",
         "from_records",

@@ -10,7 +10,7 @@ from arrowipc.errors import UnsupportedError, UsageError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from typing import Any, ClassVar, NoReturn, Self, TypeAlias, TypeVar, overload
+    from typing import Any, ClassVar, NoReturn, Self, SupportsIndex, TypeAlias, TypeVar, overload
 
     T = TypeVar("T")
 
@@ -110,6 +110,53 @@ def repeated(names: Iterable[str]) -> list[str]:
     return [name for name, count in counts.items() if count > 1]
 
 
+def instance_of(what: str, value: T, kind: type | tuple[type, ...], instead: str = "") -> T:
+    """Return an argument that must be of a class, or of one of several; else a `UsageError`."""
+    if not isinstance(value, kind):
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        names = " or ".join(["None" if each is type(None) else f"a {each.__name__}" for each in kinds])
+        raise UsageError(f"{what} must be {names}, found {described(value)}{instead}")
+    return value
+
+
+def iterator_of(what: str, values: Iterable[T]) -> Iterator[T]:
+    """Return an iterator over an argument that must be iterable; else a `UsageError`."""
+    try:
+        return iter(values)
+    except TypeError:
+        raise UsageError(f"{what} must be a sequence, found {described(values)}") from None
+
+
+def items_of(what: str, values: Iterable[T]) -> list[T]:
+    """Return the same as a list."""
+    return list(iterator_of(what, values))
+
+
+def columns_of(columns: Iterable[str | int] | str | int) -> tuple[str | int, ...]:
+    """Return columns as people name them, one or several, as a tuple of names and indices."""
+    found = (columns,) if isinstance(columns, (str, int)) else tuple(items_of("columns", columns))
+    for each in found:
+        if isinstance(each, bool) or not isinstance(each, str | int):
+            raise UsageError(f"columns: expected names, indices or dotted paths, found {described(each)}")
+    return found
+
+
+def integer_of(what: str, value: SupportsIndex) -> int:
+    """Return an argument that must be an integer of any class as an int; else a `UsageError`."""
+    try:
+        return index(value)
+    except TypeError:
+        raise UsageError(f"{what} must be an integer, found {described(value)}") from None
+
+
+def order_of(what: str, axes: Iterable[SupportsIndex], ndim: int) -> tuple[int, ...]:
+    """Return an order of axes that names each once."""
+    order = tuple([integer_of(f"{what}: each axis", axis) for axis in items_of(what, axes)])
+    if sorted(order) != list(range(ndim)):
+        raise UsageError(f"{what} must name each of 0..{ndim - 1} once, found {order}")
+    return order
+
+
 def check_integer(what: str, value: int, low: int, high: int) -> int:
     """Return an argument that must be an int, no bool, from `low` to `high`; else a `UsageError`."""
     if type(value) is not int or not low <= value <= high:
@@ -125,9 +172,10 @@ def check_choice(what: str, value: Any, allowed: tuple[Any, ...]) -> Any:
 
 
 def check_text(what: str, value: str) -> str:
-    """Return an argument that must be a str that UTF-8 can encode; else a `UsageError`."""
+    """Return an argument that must be a str that UTF-8 can encode, as a plain str; else a `UsageError`."""
     if not isinstance(value, str):
         raise UsageError(f"{what} must be a str, found {described(value)}")
+    value = str.__str__(value)  # compiled code takes no str of NumPy, and no member of an enum
     if not value.isascii():
         try:
             value.encode()
@@ -142,7 +190,7 @@ def checked_names(names: Iterable[str] | None, ndim: int) -> tuple[str, ...] | N
         return None
     if isinstance(names, str):
         raise UsageError(f"dim_names must be a sequence of str, found {described(names)}")
-    checked = tuple([check_text("dim_names: each name", name) for name in names])
+    checked = tuple([check_text("dim_names: each name", name) for name in items_of("dim_names", names)])
     if len(checked) != ndim:
         raise UsageError(f"{ndim} dimensions need as many dim_names, found {len(checked)}: {checked}")
     return checked if any(checked) else None
@@ -190,7 +238,7 @@ class KeyValueMetadata(Immutable, Mapping[bytes, bytes]):
     _values: dict[bytes, bytes] | None
 
     def __new__(cls, metadata: MetadataLike = None) -> Self:
-        items = metadata.items() if isinstance(metadata, Mapping) else metadata or ()
+        items = metadata.items() if isinstance(metadata, Mapping) else items_of("metadata", metadata or ())
         pairs = []
         for pair in items:
             try:
@@ -321,4 +369,6 @@ def codec_and_level(codec: Any, level: int | None) -> tuple[Any, int | None]:
     if isinstance(codec, str):
         lower = codec.lower()
         return None if lower == "uncompressed" else lower, level
+    if codec is not None and not isinstance(codec, dict):
+        raise UsageError(f"compression must be the name of a codec, or a dict of them, found {described(codec)}")
     return codec, level

@@ -20,6 +20,8 @@ from arrowipc.arguments import (
     check_text,
     described,
     filled,
+    instance_of,
+    items_of,
     metadata_of,
     note,
     printable,
@@ -694,7 +696,7 @@ class Union(DataType):
         type_codes: Iterable[int] | None = None,
     ) -> Self:
         checked = _children("Union", fields)
-        codes = tuple(range(len(checked)) if type_codes is None else type_codes)
+        codes = tuple(range(len(checked)) if type_codes is None else items_of("Union: type_codes", type_codes))
         if len(codes) != len(checked):
             raise UsageError(f"Union: expected {len(checked)} type codes, one per child, found {len(codes)}")
         for position, code in enumerate(codes):
@@ -792,8 +794,7 @@ class Dictionary(DataType):
     def __new__(cls, index_type: Int, value_type: DataType, ordered: bool = False, id: int | None = None) -> Self:
         if not isinstance(index_type, Int):
             raise UsageError(f"Dictionary: index_type must be an integer type, found {described(index_type)}")
-        if not isinstance(value_type, DataType):
-            raise UsageError(f"Dictionary: value_type must be a DataType, found {described(value_type)}")
+        instance_of("Dictionary: value_type", value_type, DataType)
         if isinstance(value_type, Dictionary):
             raise UsageError(
                 f"Dictionary: value_type cannot be a dictionary itself, found {value_type}; "
@@ -819,7 +820,7 @@ def _child(owner: str, what: str, value: Field) -> Field:
 
 
 def _children(owner: str, fields: Iterable[Field]) -> tuple[Field, ...]:
-    checked = tuple(fields)
+    checked = tuple(items_of(f"{owner}: fields", fields))
     for position, child in enumerate(checked):
         _child(owner, f"child {position}", child)
     return checked

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from arrowipc.arguments import Immutable, filled
+from arrowipc.arguments import Immutable, filled, instance_of
+from arrowipc.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -111,10 +112,10 @@ class Limits(Immutable):
         values = {name: arguments[name] for name in cls.__slots__}
         for name, value in values.items():
             if not isinstance(value, int) or not 0 <= value < 2**63:
-                raise ValueError(f"Limits({name}=): expected an integer from 0 to 2**63 - 1, found {value!r}")
+                raise UsageError(f"Limits({name}=): expected an integer from 0 to 2**63 - 1, found {value!r}")
         if depth > 64:
             # The walks keep one stack entry per level in a fixed C array.
-            raise ValueError(f"Limits(depth=): at most 64, found {depth}")
+            raise UsageError(f"Limits(depth=): at most 64, found {depth}")
         return filled(cls, *values.values())
 
     def __repr__(self) -> str:
@@ -137,9 +138,9 @@ class RecoveryLimits(Limits):
 
     frame_sizes = True
 
-    def __init__(self, limits: Limits | None) -> None:
-        for name in self.__slots__:
-            fill(self, name, getattr(limits or Limits(), name))
+    def __new__(cls, limits: Limits | None) -> Self:
+        values = instance_of("limits", limits or Limits(), Limits)
+        return filled(cls, *[getattr(values, name) for name in cls.__slots__])
 
 
 def _restore(values: dict[str, int]) -> Limits:

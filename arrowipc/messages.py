@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from arrowipc.arguments import items_of
 from arrowipc.errors import TruncatedError
 from arrowipc.read.decoders import decode_messages
 from arrowipc.read.framing import Framer, Message
@@ -161,7 +162,7 @@ def read_record_batch(
     return decode_messages(
         opened(message),
         schema,
-        [opened(item) for item in dictionaries],
+        [opened(item) for item in items_of("dictionaries", dictionaries)],
         columns,
         validate,
         limits,

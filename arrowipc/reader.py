@@ -6,7 +6,7 @@ import os
 from _thread import RLock
 
 from arrowipc._core import Source, aligned_buffer
-from arrowipc.arguments import check_integer
+from arrowipc.arguments import check_integer, columns_of, integer_of, items_of
 from arrowipc.errors import ArrowIpcError, FormatError, NotFoundError, UsageError
 from arrowipc.read.decoders import TAIL_SIZE, FileDecoder, IndexedDecoder, StreamDecoder, footer_range
 from arrowipc.read.file_objects import Remote, SharedFile, end_of, is_remote, read_at
@@ -459,7 +459,7 @@ class RecordBatchFileReader(BatchReader):
             The bytes of a batch cannot be decoded.
         """
         self._check_open()
-        numbers = [self._index(i) for i in indices]
+        numbers = [self._index(i) for i in items_of("indices", indices)]
         self._expect(numbers)
         return map(self.get_batch, numbers)
 
@@ -584,6 +584,7 @@ class RecordBatchFileReader(BatchReader):
             A batch cannot be decoded.
         """
         rows = self._part(columns)._row_reader()
+        start, stop = integer_of("start", start), integer_of("stop", stop)
         if not 0 <= start <= stop <= rows.num_rows:
             raise NotFoundError(f"read_rows: rows {start} to {stop} are not among the {rows.num_rows} that there are")
         parts = rows.slice(start, stop - start)
@@ -615,7 +616,7 @@ class RecordBatchFileReader(BatchReader):
         """A reader of some columns of the same source; the last ones are kept, with their batches."""
         if columns is None:
             return self
-        key = (columns,) if isinstance(columns, (str, int)) else tuple(columns)
+        key = columns_of(columns)
         found = self._parts.get(key)
         if found is None:
             with self._lock:
@@ -669,7 +670,7 @@ class RecordBatchFileReader(BatchReader):
 
     def _index(self, i: int) -> int:
         count = self.num_record_batches
-        if not -count <= i < count:
+        if not -count <= integer_of("the number of a batch", i) < count:
             raise NotFoundError(f"record batch {i} is out of range: there are {count}")
         return i + count if i < 0 else i
 

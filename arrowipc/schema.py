@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from arrowipc.arguments import NO_METADATA, check_choice, check_integer, described, filled, metadata_of, note
+from arrowipc.arguments import (
+    NO_METADATA,
+    check_choice,
+    check_integer,
+    columns_of,
+    described,
+    filled,
+    integer_of,
+    items_of,
+    metadata_of,
+    note,
+)
 from arrowipc.datatypes import Described, Field
 from arrowipc.errors import NotFoundError, UsageError
 
@@ -92,7 +103,7 @@ class Schema(Described):
         endianness: Literal["little", "big"] = "little",
         features: Iterable[int] = (),
     ) -> Self:
-        checked = tuple(fields)
+        checked = tuple(items_of("Schema: fields", fields))
         for position, field in enumerate(checked):
             if not isinstance(field, Field):
                 raise UsageError(f"Schema: field {position} must be a Field, found {described(field)}")
@@ -131,7 +142,7 @@ class Schema(Described):
         """
         if not isinstance(i, str):
             try:
-                return self.fields[i]
+                return self.fields[integer_of("field", i)]
             except IndexError:
                 raise NotFoundError(
                     f"field index {i} is out of range: the schema has {len(self.fields)} fields"
@@ -211,7 +222,7 @@ class Schema(Described):
 def positions_without(schema: Schema, columns: Iterable[str | int] | str | int) -> list[int]:
     """Indices of all columns but those named."""
     dropped = set()
-    for column in [columns] if isinstance(columns, str | int) else columns:
+    for column in columns_of(columns):
         schema.field(column)  # says what is wrong with a name or an index
         dropped.add(schema.get_field_index(column) if isinstance(column, str) else range(len(schema))[column])
     return [i for i in range(len(schema)) if i not in dropped]
@@ -223,7 +234,7 @@ def renamed(schema: Schema, names: Mapping[str, str] | Iterable[str]) -> Schema:
         for old in names:
             schema.field(old)
         names = [names.get(name, name) for name in schema.names]
-    found = list(names)
+    found = items_of("rename: names", names)
     if len(found) != len(schema):
         raise UsageError(f"rename: expected {len(schema)} names, one for each column, found {len(found)}")
     fields = [field.__replace__(name=name) for field, name in zip(schema.fields, found, strict=True)]

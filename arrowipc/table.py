@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from arrowipc.arguments import columns_of, instance_of, items_of
 from arrowipc.errors import UsageError
-from arrowipc.schema import positions_without, renamed
+from arrowipc.schema import Field, Schema, positions_without, renamed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any, ClassVar, Literal, overload
 
     import numpy.typing as npt
 
     from arrowipc.arguments import Extensions
     from arrowipc.columns.array import Array, RecordBatch
-    from arrowipc.datatypes import Field
-    from arrowipc.schema import Schema
 
 __all__ = ["Table"]
 
@@ -73,9 +72,12 @@ class Table:
     batches: list[RecordBatch]
 
     def __init__(self, schema: Schema, batches: Iterable[RecordBatch] = ()) -> None:
-        self.schema = schema
-        self.batches = list(batches)
+        from arrowipc.columns.array import RecordBatch
+
+        self.schema = instance_of("Table: schema", schema, Schema, "; Table.from_arrow() takes data of other libraries")
+        self.batches = items_of("Table: batches", batches)
         for position, batch in enumerate(self.batches):
+            instance_of(f"Table: batch {position}", batch, RecordBatch)
             if batch.schema is not schema and not schema.equals(batch.schema):
                 raise UsageError(f"Table: batch {position} {_difference(schema, batch.schema)}")
 
@@ -88,11 +90,13 @@ class Table:
         UsageError
             If there is neither a batch nor a schema, or schemas differ.
         """
-        batches = list(batches)
+        from arrowipc.columns.array import RecordBatch
+
+        batches = items_of("batches", batches)
         if schema is None:
             if not batches:
                 raise UsageError("Table.from_batches: without batches a schema is needed")
-            schema = batches[0].schema
+            schema = instance_of("batches[0]", batches[0], RecordBatch).schema
         return cls(schema, batches)
 
     @classmethod
@@ -121,6 +125,14 @@ class Table:
         from arrowipc.values.from_python import build_batch
 
         batch = build_batch(mapping, schema)
+        return cls(batch.schema, [batch])
+
+    @classmethod
+    def from_pylist(cls, rows: Sequence[Mapping[str, Any]], schema: Schema | None = None) -> Table:
+        """Make a table of one batch of rows; see :meth:`arrowipc.RecordBatch.from_pylist`."""
+        from arrowipc.values.from_python import build_rows
+
+        batch = build_rows(rows, schema)
         return cls(batch.schema, [batch])
 
     @property
@@ -186,9 +198,9 @@ class Table:
         UsageError
             If `offset` or `length` is negative.
         """
-        if offset < 0 or (length is not None and length < 0):
-            raise UsageError(f"slice: offset and length must not be negative, found {offset} and {length}")
-        left = self.num_rows if length is None else length
+        from arrowipc.columns.array import clip
+
+        offset, left = clip(offset, length, self.num_rows)
         found = []
         for batch in self.batches:
             part = batch.slice(offset, left)
@@ -222,7 +234,7 @@ class Table:
 
     def select(self, columns: Iterable[str | int] | str | int) -> Table:
         """Return some columns, without copying; see :meth:`arrowipc.RecordBatch.select`."""
-        wanted = (columns,) if isinstance(columns, str | int) else tuple(columns)
+        wanted = columns_of(columns)
         return self._of(lambda batch: batch.select(wanted))
 
     def drop(self, columns: Iterable[str | int] | str | int) -> Table:
@@ -238,7 +250,7 @@ class Table:
         """Return the table with one more column at its end; see :meth:`arrowipc.RecordBatch.append_column`."""
         from arrowipc.columns.array import Array
 
-        kind = None if isinstance(field, str) else field.type
+        kind = None if isinstance(field, str) else instance_of("append_column: field", field, Field).type
         array = values if isinstance(values, Array) else Array.from_pylist(values, kind)
         if len(array) != self.num_rows:
             raise UsageError(f"append_column: expected {self.num_rows:,} values, found {len(array):,}")

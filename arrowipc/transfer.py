@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from arrowipc.arguments import instance_of
 from arrowipc.columns.array import RecordBatch
 from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader
 from arrowipc.writer import RecordBatchFileWriter, RecordBatchStreamWriter
@@ -51,6 +52,7 @@ def copy(reader: Any, writer: RecordBatchStreamWriter | RecordBatchFileWriter) -
     >>> ipc.open_file(target).read_all().to_pydict()
     {'x': [1, 2]}
     """
+    instance_of("writer", writer, (RecordBatchStreamWriter, RecordBatchFileWriter))
     if not isinstance(reader, (RecordBatchStreamReader, RecordBatchFileReader)):
         writer.write(reader)
         return 0

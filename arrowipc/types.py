@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from arrowipc.arguments import described
+from arrowipc.arguments import described, items_of
 from arrowipc.datatypes import (
     Binary,
     BinaryView,
@@ -502,7 +502,7 @@ def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
         If an entry is none of these.
     """
     made = []
-    entries: Iterable[Any] = fields.items() if isinstance(fields, Mapping) else fields
+    entries: Iterable[Any] = fields.items() if isinstance(fields, Mapping) else items_of("fields", fields)
     for entry in entries:
         if isinstance(entry, Field):
             made.append(entry)

@@ -40,7 +40,7 @@ from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedE
 cdef enum:
     MAX_LEVELS = 64             # of nested types: Limits.depth
     MAX_FIELDS = 1 << 18        # in one schema: more than metadata of Limits.metadata_bytes can describe
-    MAX_METADATA = 1 << 24      # bytes of it at one field: Limits.metadata_bytes
+    MAX_METADATA = 0x7FFFFFFF   # bytes of it at one field: what a Schema message can hold
     WORTH_KEEPING = 1 << 22     # bytes of a flattened schema up to which it is
 
 

@@ -62,6 +62,8 @@ class RecordBatch(Columns):
     @staticmethod
     def from_pydict(mapping: Mapping[str, Any], schema: Schema | None = None) -> RecordBatch: ...
     @staticmethod
+    def from_pylist(rows: Sequence[Mapping[str, Any]], schema: Schema | None = None) -> RecordBatch: ...
+    @staticmethod
     def from_buffers(
         schema: Schema,
         length: SupportsIndex,
@@ -150,6 +152,7 @@ class Array:
         self, requested_schema: object | None = None, **kwargs: object
     ) -> tuple[object, object]: ...
 
+def clip(offset: SupportsIndex, length: SupportsIndex | None, available: int) -> tuple[int, int]: ...
 def names_columns(items: object) -> bool: ...
 def batches_to_pydict(
     batches: Iterable[RecordBatch], schema: Schema, max_values: int | None, extensions: Extensions = False

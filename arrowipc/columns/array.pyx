@@ -23,7 +23,7 @@ from arrowipc.inline.plan cimport (
 )
 from arrowipc.metadata.schema_reader cimport column_named, plan_field, plan_schema, project, python_plan
 
-from arrowipc.arguments import metadata_of
+from arrowipc.arguments import columns_of, integer_of, metadata_of
 from arrowipc.errors import NotFoundError, UsageError
 
 __all__ = ["Array", "RecordBatch"]
@@ -135,16 +135,13 @@ cdef class RecordBatch(Columns):
         UsageError
             If several columns have that name.
         """
-        cdef int64_t position
         cdef int64_t count = self.d.plan.n_columns
         if isinstance(i, str):
             return column_at(self, column_named(self.plan, i))
-        position = i.__index__()
-        if position < 0:
-            position += count
-        if position < 0 or position >= count:
+        position = integer_of("column", i)
+        if not -count <= position < count:
             raise NotFoundError(f"column index {i} is out of range: the batch has {count} columns")
-        return column_at(self, position)
+        return column_at(self, position + count if position < 0 else position)
 
     def __getitem__(self, i):
         if isinstance(i, (str, int)) or is_integer(i):
@@ -181,7 +178,7 @@ cdef class RecordBatch(Columns):
         >>> batch.select(["z.p", "x"]).to_pylist()
         [{'z': {'p': 1.5}, 'x': 1}]
         """
-        return select_columns(self, (columns,) if isinstance(columns, (str, int)) else tuple(columns))
+        return select_columns(self, columns_of(columns))
 
     def drop(self, columns):
         """Return all columns but some, without copying.
@@ -477,6 +474,31 @@ cdef class RecordBatch(Columns):
         return build_batch(mapping, schema)
 
     @staticmethod
+    def from_pylist(rows, schema=None):
+        """Make a batch of rows; a key that a row does not have is null.
+
+        Parameters
+        ----------
+        rows : list of dict
+        schema : Schema, optional
+            None: the columns are the keys of the first row, their types those of the values.
+
+        Raises
+        ------
+        UsageError
+            A row has another key, or a value does not fit its column.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> ipc.RecordBatch.from_pylist([{"x": 1, "y": "a"}, {"x": 2}]).to_pydict()
+        {'x': [1, 2], 'y': ['a', None]}
+        """
+        from arrowipc._upcalls import build_rows
+
+        return build_rows(rows, schema)
+
+    @staticmethod
     def from_buffers(schema, length, nodes, buffers, *, variadic=(), dictionaries=(), custom_metadata=(),
                      validate="none", limits=None):
         """Make a batch whose columns point into buffers that exist.
@@ -748,7 +770,7 @@ cdef int64_t MOST_VALUES = 2**56
 
 cdef int64_t given(object max_values) except? -1:
     """The quota that a caller asks for; None: what the bytes of the columns stand for."""
-    if max_values is not None and not 0 <= max_values <= MOST_VALUES:
+    if max_values is not None and not 0 <= integer_of("max_values", max_values) <= MOST_VALUES:
         raise UsageError(f"max_values must be 0 to 2**56, found {max_values}")
     return AS_BACKED if max_values is None else max_values
 
@@ -801,10 +823,10 @@ cdef list column_values(object batches, int32_t n_columns, Quota q):
     return out
 
 
-cdef tuple clip(object offset, object length, int64_t available):
-    """(start, count) of the elements that a slice asks for and that exist."""
-    start = offset.__index__()
-    count = available if length is None else length.__index__()
+cpdef tuple clip(object offset, object length, int64_t available):
+    """Return start and count of the elements that a slice asks for and that exist."""
+    start = integer_of("slice: offset", offset)
+    count = available if length is None else integer_of("slice: length", length)
     if start < 0 or count < 0:
         raise UsageError(f"slice: offset and length must not be negative, found {start} and {count}")
     start = min(start, available)
@@ -1010,7 +1032,6 @@ cdef class Array:
 
     def __getitem__(self, i):
         cdef Py_ssize_t start, stop, step
-        cdef int64_t position
         if isinstance(i, slice):
             PySlice_Unpack(i, &start, &stop, &step)
             PySlice_AdjustIndices(self.length, &start, &stop, step)
@@ -1019,12 +1040,10 @@ cdef class Array:
             return make_array(self.columns, self.index, self.offset + start, max(stop - start, 0))
         if not is_integer(i):
             return self.take(i)
-        position = i.__index__()
-        if position < 0:
-            position += self.length
-        if position < 0 or position >= self.length:
+        position = integer_of("index", i)
+        if not -self.length <= position < self.length:
             raise IndexError(f"index {i} is out of range: the array has {self.length} elements")
-        return values(self.columns, self.index, self.offset + position, 1)[0]
+        return values(self.columns, self.index, self.offset + position % self.length, 1)[0]
 
     def __iter__(self):
         cdef int64_t i
@@ -1059,7 +1078,7 @@ cdef class Array:
         decimals                                decimal.Decimal, exact
         dates                                   datetime.date; datetime.datetime for a date64 inside a day
         times in s, ms, us                      datetime.time
-        timestamps in s, ms, us                 datetime.datetime; aware when in a zone (UTC for unknown ones)
+        timestamps in s, ms, us                 datetime.datetime; aware when in a zone
         durations in s, ms, us                  datetime.timedelta
         anything in ns or beyond these classes  int, as stored
         intervals                               int months, DayTime, MonthDayNano (named tuples)
@@ -1108,6 +1127,8 @@ cdef class Array:
             ``validate="none"``, but for values of extension types.
         UsageError
             If the data is kept in big-endian.
+        UnsupportedError
+            If Python does not know the zone of timestamps, naming column and zone.
         """
         return values(self.columns, self.index, self.offset, self.length, given(max_values), extensions)
 

@@ -36,6 +36,7 @@ from arrowipc.inline.plan cimport (
     LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, Node, PlanData,
 )
 
+from arrowipc.arguments import items_of
 from arrowipc.errors import UnsupportedError, UsageError
 
 # -- memory that grows ---------------------------------------------------------------------------------------
@@ -1215,7 +1216,7 @@ def concat_batches(batches):
     >>> ipc.concat_batches(ipc.open_stream(sink.getvalue())).to_pydict()
     {'x': [1, 2, 3]}
     """
-    cdef tuple pieces = tuple([own_batch(i, each) for i, each in enumerate(batches)])
+    cdef tuple pieces = tuple([own_batch(i, each) for i, each in enumerate(items_of("batches", batches))])
     cdef Plan plan = None
     cdef int64_t i
     cdef RecordBatch out

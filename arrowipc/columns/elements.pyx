@@ -363,7 +363,11 @@ cdef list converted(Columns columns, int32_t field, int64_t at, int64_t count):
     cdef int64_t i
     cdef int kind = f.type
     if kind == Type_Timestamp:
-        zone = time_zone(plan_field(columns.plan, field).type.timezone)
+        name = plan_field(columns.plan, field).type.timezone
+        zone = time_zone(name)
+        if zone is None and name is not None and f.unit != TimeUnit_NANOSECOND and count:
+            raise UnsupportedError(f"column {field_path(columns.plan, field)!r}: Python knows no time zone {name[:80]!r} "
+                                   "here (tzdata installs the zones); to_numpy() gives the values in UTC")
     if kind != Type_FixedSizeBinary and kind != Type_Decimal and kind != Type_Interval:
         ready_datetime()
     for i in range(at, at + count):
@@ -451,12 +455,12 @@ cdef int ready_datetime() except -1:
 
 
 cdef object time_zone(object name):
-    """The tzinfo of a timezone name; UTC when there is no such zone, None when there is no name."""
+    """The tzinfo of a timezone name; None when there is no such zone, or no name."""
     if name is None:
         return None
     ready_datetime()
     if len(name) > MOST_ZONE_NAME:
-        return UTC      # no zone is called that, and what is remembered by its name should be short
+        return None     # no zone is called that, and what is remembered by its name should be short
     zone = time_zones.get(name)
     if zone is None:
         if len(time_zones) >= 1000:
@@ -483,7 +487,7 @@ cdef object find_zone(str name):
             return ZoneInfo(name)
         except (KeyError, ValueError, OSError):
             pass
-    return timezone.utc
+    return None
 
 
 cdef inline int64_t per_second(int32_t unit) noexcept:

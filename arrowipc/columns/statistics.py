@@ -45,7 +45,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc import datatypes as at
-from arrowipc.arguments import described
+from arrowipc.arguments import check_text, described, instance_of, items_of
+from arrowipc.columns.array import RecordBatch
 from arrowipc.columns.column_statistics import Collector
 from arrowipc.errors import UsageError
 
@@ -153,6 +154,7 @@ def compute_statistics(batch: RecordBatch, columns: Iterable[str] | None = None)
     (1.0, 2.5, 1, 'c')
     """
     wanted = None if columns is None else names_of(columns)
+    instance_of("batch", batch, RecordBatch)
     if wanted is not None:
         _check_names(wanted, batch.schema)
     found = Collector(wanted).collect(batch, 0, len(batch))
@@ -163,7 +165,7 @@ def names_of(columns: Iterable[str]) -> list[str]:
     """Names that a caller gives of the columns whose statistics are wanted."""
     if isinstance(columns, (str, bytes)) or not isinstance(columns, Iterable):
         raise UsageError(f"statistics: expected True, False or names of columns, found {described(columns)}")
-    return list(columns)
+    return [check_text("statistics: each column", each) for each in items_of("statistics", columns)]
 
 
 def _check_names(names: Iterable[str], schema: Schema) -> None:

@@ -43,6 +43,7 @@ from arrowipc.inline.room cimport Room, make_room
 from arrowipc.metadata.schema_reader cimport own_metadata, same_shape
 
 from arrowipc.columns.builder import concat_batches
+from arrowipc.columns.array import clip
 from arrowipc.errors import FormatError, LimitError, NotFoundError, UsageError
 
 cdef extern from "Python.h":
@@ -1478,11 +1479,8 @@ cdef class RowReader:
         cdef int32_t b
         cdef RecordBatch batch
         cdef list out = [], numbers = []
-        first, count = PyNumber_Index(offset), total if length is None else PyNumber_Index(length)
-        if first < 0 or count < 0:
-            raise UsageError(f"slice: offset and length must not be negative, found {first} and {count}")
-        start = min(first, total)
-        stop = start + min(count, total - start)
+        start, rows = clip(offset, length, total)
+        stop = start + rows
         if start == stop:
             return []
         find_homes(&self.homes, &b, &start, 1)

@@ -11,7 +11,7 @@ from weakref import proxy
 
 import numpy as np
 
-from arrowipc.arguments import check_choice, check_integer, described
+from arrowipc.arguments import check_choice, check_integer, columns_of, described, instance_of
 from arrowipc.dataset.fragments import SMALL, Fragment, Opener, Recovered, Unreadable
 from arrowipc.dataset.partitioning import key_type, key_value, keys_of
 from arrowipc.dataset.unify import FileMapping, SchemaUnion, without_ids
@@ -103,6 +103,7 @@ class Dataset:
     def __init__(
         self, fragments: list[Fragment], options: _Options, columns: tuple[str | int, ...] | None, filter: Any
     ) -> None:
+        instance_of("Dataset: options", options, _Options, "; open_dataset() makes data sets")
         self.fragments, self._options, self._columns, self._filter = fragments, options, columns, filter
         self.schema = _projected(options.schema, columns)
         self._plans: dict[bytes, _Plan] = {}
@@ -394,9 +395,7 @@ class _Options(NamedTuple):
 
 
 def _listed(columns: Columns) -> tuple[str | int, ...] | None:
-    if columns is None:
-        return None
-    return (columns,) if isinstance(columns, (str, int)) else tuple(columns)
+    return None if columns is None else columns_of(columns)
 
 
 def _without(schema: Schema, names: frozenset[str]) -> list[Field]:
@@ -555,6 +554,8 @@ def open_dataset(
         )
         for file, keys in zip(found, texts, strict=True)
     ]
+    if limits is not None:
+        instance_of("limits", limits, Limits)
     opener = Opener(validate, limits, on_error, storage_options)
     if schema is None:
         schema = _united(fragments, opener, frozenset(kinds))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 
+from arrowipc.arguments import check_choice, items_of
 from arrowipc.dataset.dataset import Dataset, open_dataset
 from arrowipc.dataset.hugging_face import saved_files
 from arrowipc.datatypes import FloatingPoint, Int, LargeList, List
@@ -117,10 +118,8 @@ class RowDataset:
         validate: Literal["none", "full", "strict"] = "full",
         limits: Limits | None = None,
     ) -> None:
-        if format not in ("python", "numpy", "arrow"):
-            raise UsageError(f'format: expected "python", "numpy" or "arrow", found {format!r}')
-        if edges not in ("error", "clip"):
-            raise UsageError(f'edges: expected "error" or "clip", found {edges!r}')
+        check_choice("format", format, ("python", "numpy", "arrow"))
+        check_choice("edges", edges, ("error", "clip"))
         self._options: dict[str, Any] = {
             "format": format,
             "edges": edges,
@@ -254,7 +253,7 @@ def _absolute(source: Any) -> Any:
     if isinstance(source, (str, os.PathLike)):
         path = os.fspath(source)
         return path if "://" in path else os.path.abspath(path)
-    return source if isinstance(source, Dataset) else [_absolute(each) for each in source]
+    return source if isinstance(source, Dataset) else [_absolute(each) for each in items_of("source", source)]
 
 
 def _integers(values: Any, name: str) -> npt.NDArray[Any]:

@@ -27,7 +27,7 @@ cdef object plan_schema(Plan plan)
 cdef object plan_field(Plan plan, int32_t field)
 cdef bint same_shape(Plan a, Plan b)
 # The index of the one column of that name; errors are those of `Schema.field`.
-cdef int32_t column_named(Plan plan, str name) except -1
+cdef int32_t column_named(Plan plan, object name) except -1
 
 
 # Whether a Schema table, which nobody has verified, describes the very fields of a plan of a whole schema, in the

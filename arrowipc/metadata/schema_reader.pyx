@@ -29,6 +29,7 @@ from arrowipc.inline.plan cimport (
 )
 from arrowipc.inline.utf8 cimport utf8_error
 
+from arrowipc.arguments import described, iterator_of
 from arrowipc.errors import FormatError, NotFoundError, UnsupportedError, UsageError
 
 # -- the type of one field -----------------------------------------------------------------------------------
@@ -621,11 +622,9 @@ cdef Plan project(Plan whole, object columns):
     cdef Plan plan
     if columns is None:
         return whole
-    if isinstance(columns, (str, int)):
-        columns = [columns]
     chosen = {}
     wanted = []
-    for item in columns:
+    for item in iterator_of("columns", (columns,) if isinstance(columns, (str, int)) else columns):
         wanted.append(choose(whole, item, chosen))
         # There may be many names: a signal must not have to wait for the last one.
         PyErr_CheckSignals()
@@ -671,7 +670,7 @@ cdef int32_t choose(Plan whole, object item, dict chosen) except -1:
     """
     cdef int32_t i
     if isinstance(item, str):
-        path = find_path(whole, -1, item)
+        path = find_path(whole, -1, str.__str__(item))
         if path is None:
             known = ", ".join([repr(field_name(whole, whole.d.columns[i])) for i in range(min(whole.d.n_columns, 20))])
             raise NotFoundError(f"columns: no column {item!r}; the schema has {known or 'no columns'}"
@@ -681,7 +680,7 @@ cdef int32_t choose(Plan whole, object item, dict chosen) except -1:
             raise NotFoundError(f"columns: index {item} is out of range; the schema has {whole.d.n_columns} columns")
         path = [item]
     else:
-        raise UsageError(f"columns: expected names, indices or dotted paths, found {item!r}")
+        raise UsageError(f"columns: expected names, indices or dotted paths, found {described(item)}")
     cdef int32_t column = path[0]
     if len(path) == 1 and chosen.setdefault(column, None) is None:
         return column
@@ -731,7 +730,7 @@ cdef dict names_below(Plan whole, int32_t parent):
     return table
 
 
-cdef int32_t column_named(Plan plan, str name) except -1:
+cdef int32_t column_named(Plan plan, object name) except -1:
     found = names_below(plan, -1).get(name)
     if type(found) is not int:
         plan_schema(plan).field(name)   # says whether there is none or more than one
@@ -946,6 +945,8 @@ cdef Plan serialized_plan(object schema, const LimitsData* limits):
     """One parser: a schema made in Python goes through its own Schema message, behind an 8-byte prefix."""
     cdef Envelope envelope
     cdef Fault fault
+    if not hasattr(schema, "serialize"):
+        raise UsageError(f"schema must be a Schema, found {described(schema)}")
     message = bytes(schema.serialize())
     cdef bytes metadata = message[8:8 + int.from_bytes(message[4:8], "little")]
     if open_message(metadata, len(metadata), &envelope, &fault) < 0:

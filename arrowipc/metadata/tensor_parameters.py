@@ -9,7 +9,7 @@ import json
 import math
 from typing import Any, NamedTuple
 
-from arrowipc.arguments import described
+from arrowipc.arguments import described, instance_of
 from arrowipc.datatypes import DataType, Field, FixedSizeList, Int, LargeList, List, Struct
 from arrowipc.errors import FormatError
 
@@ -45,7 +45,7 @@ def tensor_parameters(field: Field) -> TensorColumn | None:
     FormatError
         The metadata is broken, or does not fit the type that the field is stored as.
     """
-    if field.extension_name == FIXED_SHAPE:
+    if instance_of("field", field, Field).extension_name == FIXED_SHAPE:
         return _fixed(field, _Parameters(field))
     if field.extension_name == VARIABLE_SHAPE:
         return _variable(field, _Parameters(field))

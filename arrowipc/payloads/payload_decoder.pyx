@@ -34,6 +34,7 @@ from arrowipc.read.decoders cimport (
 from arrowipc.read.decompress cimport new_inflater
 from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, CutMessage, Message, cut_message
 
+from arrowipc.arguments import check_choice, check_text, described
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError, UsageError
 from arrowipc.payloads.schema_mapping import IndicesFull
 from arrowipc.read.decoders import TAIL_SIZE, footer_range
@@ -921,12 +922,10 @@ def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on
     """
     cdef PayloadDecoder decoder = PayloadDecoder.__new__(PayloadDecoder)
     decoder.level = level_of(validate)
-    if on_error not in ("raise", "skip", "null"):
-        raise UsageError(f'on_error must be "raise", "skip" or "null", found {on_error!r}')
-    if dictionaries not in ("unify", "decode"):
-        raise UsageError(f'dictionaries must be "unify" or "decode", found {dictionaries!r}')
-    if not isinstance(parent_index, (bool, str)):
-        raise UsageError(f"parent_index must be a bool or a name, found {parent_index!r}")
+    check_choice("on_error", on_error, ("raise", "skip", "null"))
+    check_choice("dictionaries", dictionaries, ("unify", "decode"))
+    if not isinstance(parent_index, bool):
+        parent_index = check_text("parent_index, if it is no bool,", parent_index)
     if not isinstance(start, int) or not 0 <= start <= INT64_MAX:
         raise UsageError(f"start must be the number of a cell, found {start!r}")
     decoder.limits_object = limits
@@ -1009,6 +1008,8 @@ def repeat(batch, counts=None, *, parent_index=None):
             raise UsageError(f"repeat: the payloads are cells {first}..{counts.next}, the batch has "
                              f"{source.d.length} rows")
         counts = counts.counts
+    elif not hasattr(counts, "__len__") or getattr(counts, "ndim", 1) != 1:
+        raise UsageError(f"counts must be a sequence, found {described(counts)}")
     elif len(counts) != source.d.length:
         raise UsageError(f"repeat: expected one count for each of {source.d.length} rows, found {len(counts)}")
     return repeat_rows(source, counts, first, "repeat")

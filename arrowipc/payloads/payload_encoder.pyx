@@ -39,7 +39,7 @@ from collections import namedtuple
 from collections.abc import Mapping
 from operator import index as integer
 
-from arrowipc.arguments import check_integer, described
+from arrowipc.arguments import check_integer, described, items_of
 from arrowipc.columns.builder import concat_batches
 from arrowipc.datatypes import Binary, Field, LargeBinary
 from arrowipc.errors import UsageError
@@ -689,7 +689,7 @@ cdef Memory regular_offsets(int64_t step, int64_t rows):
 
 cdef tuple key_columns(object group_by, object schema):
     """Ordinals of the key columns."""
-    names = [group_by] if isinstance(group_by, str) else list(group_by)
+    names = [group_by] if isinstance(group_by, str) else items_of("group_by", group_by)
     found = {}      # in their order
     for name in names:
         if not isinstance(name, str):

@@ -23,7 +23,7 @@ from arrowipc.inline.plan cimport BatchHeader, Envelope
 
 from _collections import deque  # `collections` loads a dozen modules
 
-from arrowipc.arguments import metadata_of
+from arrowipc.arguments import check_choice, check_integer, described, metadata_of
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, TruncatedError, UsageError
 
 cdef enum State:
@@ -149,11 +149,11 @@ cdef class Framer:
         self.partial.reserve(room)
         return memoryview(_Loan(self.partial, room - held))
 
-    def buffer_updated(self, int64_t nbytes):
+    def buffer_updated(self, nbytes):
         """Say that `nbytes` bytes were written to the memory that `get_buffer` lent."""
         self.occupy()
         try:
-            self._filled(nbytes)
+            self._filled(check_integer("nbytes", nbytes, 0, 2**63 - 1))
         finally:
             self.vacate()
 
@@ -729,7 +729,7 @@ cdef class Message:
                 out.append(bytes(pad))
         return out
 
-    def serialize(self, int64_t alignment=8):
+    def serialize(self, alignment=8):
         """Return the encapsulated message: prefix, metadata and body as bytes.
 
         Parameters
@@ -756,9 +756,7 @@ cdef class Message:
         cdef bytes out
         cdef uint8_t* at
         cdef int32_t size
-        if alignment != 8 and alignment != 64:
-            raise UsageError(f"alignment must be 8 or 64, found {alignment}")
-        pad = padding(head, alignment)
+        pad = padding(head, check_choice("alignment", alignment, (8, 64)))
         size = <int32_t> (self.metadata_size + pad)
         out = PyBytes_FromStringAndSize(NULL, head + pad + body)
         at = <uint8_t*> <char*> out
@@ -773,8 +771,10 @@ cdef class Message:
             memcpy(at, self.body_bytes, body)
         return out
 
-    def serialize_to(self, sink, int64_t alignment=8):
+    def serialize_to(self, sink, alignment=8):
         """Write what `serialize` returns to a file object, or whatever has a `write`."""
+        if not hasattr(sink, "write"):
+            raise UsageError(f"sink must have a write method, found {described(sink)}")
         sink.write(self.serialize(alignment))
 
     def equals(self, other):

@@ -14,6 +14,7 @@ from collections import deque
 from itertools import islice
 
 from arrowipc._core import aligned_buffer, copy_into
+from arrowipc.arguments import check_text
 from arrowipc.errors import ArrowIpcError, UsageError
 from arrowipc.read.file_objects import FileObjectError, Remote, end_of, take
 from arrowipc.read.replaced import replaced, version_of
@@ -183,8 +184,10 @@ class RemoteSource(Remote):
         given: Any = timeout
         if given is not None and not (isinstance(given, (int, float)) and 0 < given < float("inf")):
             raise UsageError(f"timeout: expected seconds, more than 0, found {timeout!r}")
+        if filesystem is not None and not hasattr(filesystem, "cat_file"):
+            raise UsageError(f"filesystem must be one of fsspec, found {filesystem!r}")
         self._given = storage_options, timeout, filesystem
-        self.url: str = url
+        self.url: str = check_text("url", url)
         self.gap: int = gap
         self.tail: int = tail
         self._system, self._path = find_system(url, storage_options) if filesystem is None else (filesystem, url)

@@ -153,8 +153,9 @@ class Peeked:
 def look_at(source: Any) -> tuple[Any, bytes]:
     """A source and the bytes that tell a file from a stream; a pipe becomes a `Peeked`."""
     if isinstance(source, (str, os.PathLike)):
-        if os.path.exists(source) and not os.path.isfile(source) and not os.path.isdir(source):
-            source = Peeked(_opened(source), True)
+        path = os.fspath(source)  # a number would be a descriptor
+        if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+            source = Peeked(_opened(path), True)
     elif not is_remote(source) and hasattr(source, "read") and not can_seek(_checked(source)):
         source = Peeked(source, False)
     return source, source.first if isinstance(source, Peeked) else first_bytes(source)

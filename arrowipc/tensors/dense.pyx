@@ -28,6 +28,7 @@ from arrowipc.tensors.strided_copy cimport (
     Gathered, gather_all, gathered, is_column_major, is_row_major, reach, row_major, stored_strides,
 )
 
+from arrowipc.arguments import integer_of
 from arrowipc.datatypes import Bool, FloatingPoint, Int
 from arrowipc.errors import FormatError, LimitError, TruncatedError, UsageError
 
@@ -226,9 +227,9 @@ cdef class Tensor:
     cdef bint in_rows(self) noexcept:
         return is_row_major(self._ndim, self.dims, self.dims + self._ndim, self.width)
 
-    def dim_name(self, int i):
+    def dim_name(self, i):
         """Return the name of dimension `i`; "" when it has none."""
-        if not 0 <= i < self._ndim:
+        if not 0 <= integer_of("dimension", i) < self._ndim:
             raise IndexError(f"dimension {i} is out of range: the tensor has {self._ndim}")
         return self.dim_names[i] if self.dim_names is not None else ""
 

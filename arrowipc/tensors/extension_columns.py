@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from arrowipc.arguments import check_integer, described
+from arrowipc.arguments import check_integer, check_text, described, instance_of, items_of, order_of
 from arrowipc.columns.array import Array, RecordBatch
 from arrowipc.datatypes import (
     EXTENSION_METADATA,
@@ -89,7 +89,7 @@ def fixed_shape_tensor(
     >>> fixed_shape_tensor("image", uint8(), (32, 32, 3), dim_names=("y", "x", "rgb"))
     Field(image: fixed_size_list<item: uint8>[3072])
     """
-    sizes = [check_integer("shape: each size", size, 0, _INT32_MAX) for size in shape]
+    sizes = [check_integer("shape: each size", size, 0, _INT32_MAX) for size in items_of("shape", shape)]
     storage = FixedSizeList(Field("item", value_type), check_integer("shape", math.prod(sizes), 0, _INT32_MAX))
     parameters = {"shape": sizes, **_common(len(sizes), dim_names, permutation)}
     return Field(name, storage, nullable, _metadata(FIXED_SHAPE, parameters))
@@ -119,6 +119,7 @@ def variable_shape_tensor(
     check_integer("ndim", ndim, 0, _INT32_MAX)
     parameters = _common(ndim, dim_names, permutation)
     if uniform_shape is not None:
+        uniform_shape = items_of("uniform_shape", uniform_shape)
         if len(uniform_shape) != ndim:
             raise UsageError(f"uniform_shape has {len(uniform_shape)} sizes for {ndim} dimensions")
         parameters["uniform_shape"] = [
@@ -133,13 +134,12 @@ def variable_shape_tensor(
 def _common(ndim: int, dim_names: Sequence[str] | None, permutation: Sequence[int] | None) -> dict[str, Any]:
     parameters: dict[str, Any] = {}
     if dim_names is not None:
-        if isinstance(dim_names, str) or len(dim_names) != ndim:
+        names = [check_text("dim_names: each name", name) for name in items_of("dim_names", dim_names)]
+        if isinstance(dim_names, str) or len(names) != ndim:
             raise UsageError(f"dim_names: expected {ndim} names, found {described(dim_names)}")
-        parameters["dim_names"] = list(dim_names)
+        parameters["dim_names"] = names
     if permutation is not None:
-        if sorted(permutation) != list(range(ndim)):
-            raise UsageError(f"permutation: expected 0 to {ndim - 1} in some order, found {described(permutation)}")
-        parameters["permutation"] = [int(each) for each in permutation]
+        parameters["permutation"] = list(order_of("permutation", permutation, ndim))
     return parameters
 
 
@@ -174,7 +174,7 @@ def column_to_numpy(array: Array, copy: bool = False) -> npt.NDArray[Any]:
     UsageError
         The column holds no tensors, or needs ``copy=True``.
     """
-    parameters = tensor_parameters(array.field)
+    parameters = tensor_parameters(instance_of("array", array, Array).field)
     if parameters is None:
         raise UsageError(f"expected a column of tensors, found {array.field}")
     if array.null_count and not copy:
@@ -330,7 +330,7 @@ def _variable_column(
     first = next((tensor for tensor in tensors if tensor is not None), None)
     if first is None:
         raise UsageError("expected at least one array: nulls alone have no type")
-    order = list(range(first.ndim)) if permutation is None else list(permutation)
+    order = list(range(first.ndim)) if permutation is None else items_of("permutation", permutation)
     field = variable_shape_tensor(
         name,
         first.type,

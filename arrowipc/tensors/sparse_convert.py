@@ -95,7 +95,7 @@ def index_dtype(index_type: Any, shape: Sequence[int], like: np.dtype[Any] | Non
         index_type = f"<{'i' if index_type.signed else 'u'}{index_type.bit_width // 8}"
     try:
         dtype = np.dtype(index_type)
-    except TypeError:
+    except (TypeError, ValueError):
         raise UsageError(f"index_type must be an integer type, found {described(index_type)}") from None
     if dtype.kind not in "iu":
         raise UsageError(f"index_type must be an integer type, found {dtype}")

@@ -11,7 +11,7 @@ from copy import deepcopy
 
 import numpy as np
 
-from arrowipc.arguments import described
+from arrowipc.arguments import described, order_of
 from arrowipc.errors import UsageError
 from arrowipc.tensors import sparse_interop as peers
 from arrowipc.tensors.sparse_convert import (
@@ -27,7 +27,6 @@ from arrowipc.tensors.sparse_index import check_coordinates, check_level, check_
 from arrowipc.tensors.sparse_tensor import (
     LAYOUTS,
     SparseTensor,
-    checked_axes,
     checked_integers,
     checked_levels,
     checked_shape,
@@ -472,7 +471,7 @@ class SparseCSFTensor(SparseTensor):
         self._indptr = checked_levels("indptr", indptr)
         self._indices = checked_levels("indices", indices)
         ndim = len(checked_shape(shape))
-        self._axis_order = tuple(range(ndim)) if axis_order is None else checked_axes(axis_order, ndim)
+        self._axis_order = tuple(range(ndim)) if axis_order is None else order_of("axis_order", axis_order, ndim)
         self._hold(data, shape, dim_names, type, validate)
 
     @property

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from arrowipc.arguments import check_choice, checked_names, described
+from arrowipc.arguments import check_choice, checked_names, described, items_of, order_of
 from arrowipc.datatypes import DataType
 from arrowipc.errors import FormatError, UsageError
 from arrowipc.tensors.sparse_convert import (
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 __all__ = [
     "LAYOUTS",
     "SparseTensor",
-    "checked_axes",
     "checked_integers",
     "checked_levels",
     "checked_shape",
@@ -332,7 +331,7 @@ class SparseTensor(ABC):
     @classmethod
     def _checked_order(cls, shape: Sequence[int], axis_order: Sequence[int] | None) -> tuple[int, ...]:
         cls._check_ndim(len(shape))
-        return cls._order_of(shape) if axis_order is None else checked_axes(axis_order, len(shape))
+        return cls._order_of(shape) if axis_order is None else order_of("axis_order", axis_order, len(shape))
 
     def to_dense(self) -> Values:
         """Return a dense array of :attr:`dtype`.
@@ -409,14 +408,6 @@ def checked_shape(shape: Sequence[int]) -> tuple[int, ...]:
     return sizes
 
 
-def checked_axes(axes: Sequence[int], ndim: int) -> tuple[int, ...]:
-    """Return an order of axes that names each once."""
-    order = tuple(axes)
-    if sorted(order) != list(range(ndim)):
-        raise UsageError(f"axis_order must name each of 0..{ndim - 1} once, found {order}")
-    return tuple([int(axis) for axis in order])
-
-
 def checked_integers(name: str, array: Any, ndim: int) -> Indices:
     """Return an index array as it is, if it is one of integers in our byte order; else a copy that is."""
     indices = native(np.asarray(array))
@@ -431,7 +422,7 @@ def checked_integers(name: str, array: Any, ndim: int) -> Indices:
 
 def checked_levels(name: str, arrays: Sequence[Any]) -> tuple[Indices, ...]:
     """Return the arrays of all levels, which the format stores in one type."""
-    checked = [checked_integers(f"{name}[{level}]", array, 1) for level, array in enumerate(arrays)]
+    checked = [checked_integers(f"{name}[{level}]", array, 1) for level, array in enumerate(items_of(name, arrays))]
     if len({array.dtype for array in checked}) > 1:
         raise UsageError(f"all arrays of {name} must have one type, found {', '.join(str(a.dtype) for a in checked)}")
     return tuple(checked)

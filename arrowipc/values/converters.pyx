@@ -227,9 +227,13 @@ cdef bint is_real(object value) except -1:
 
 
 cdef bint is_numpy(object value, str name) except -1:
-    """Whether a value is a NumPy object of a class; does not import NumPy, which another thread may be doing."""
-    kind = getattr(sys.modules.get("numpy"), name, None)
-    return kind is not None and isinstance(value, kind)
+    """Whether a value is a NumPy object of a class."""
+    return is_of("numpy", name, value)
+
+
+cdef bint is_of(str module, str name, object value) except -1:
+    """Whether a value is of a module's class; does not import the module, which another thread may be doing."""
+    return isinstance(value, getattr(sys.modules.get(module), name, ()))
 
 
 cdef object the_decimal():
@@ -359,7 +363,8 @@ cdef int store_binary(const FieldPlan* f, object value, uint8_t* out, const char
         except BufferError:
             return store_binary(f, memoryview(value).tobytes(), out, reason)
         except TypeError:
-            return MISFIT
+            value = getattr(value, "bytes", None) if is_of("uuid", "UUID", value) else None
+            return store_binary(f, value, out, reason) if PyBytes_CheckExact(value) else MISFIT
         size = view.len
         if size == f.width and size:
             memcpy(out, view.buf, size)

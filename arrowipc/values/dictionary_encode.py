@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from arrowipc.arguments import check_integer, repeated
+from arrowipc.arguments import check_integer, columns_of, instance_of, iterator_of, repeated
 from arrowipc.columns.array import Array, RecordBatch
 from arrowipc.columns.builder import concat_batches
 from arrowipc.columns.memo_table import MemoTable
@@ -54,7 +54,8 @@ def dictionary_encode(batch: RecordBatch, columns: Iterable[str]) -> RecordBatch
     >>> dictionary_decode(encoded).schema == batch.schema
     True
     """
-    chosen = set(columns)
+    chosen = set(columns_of(columns))
+    instance_of("batch", batch, RecordBatch)
     if missing := sorted(chosen - set(batch.schema.names)):
         raise UsageError(f"there is no column {missing[0]!r}; the columns are {batch.schema.names[:50]}")
     return _changed(
@@ -80,7 +81,8 @@ def dictionary_decode(batch: RecordBatch, columns: Iterable[str] | None = None) 
     -------
     RecordBatch
     """
-    chosen = set(batch.schema.names if columns is None else columns)
+    names = instance_of("batch", batch, RecordBatch).schema.names
+    chosen = set(names if columns is None else columns_of(columns))
     return _changed(
         batch,
         [
@@ -117,7 +119,8 @@ def rebatch(batches: Iterable[RecordBatch], rows: int) -> Iterator[RecordBatch]:
     check_integer("rows", rows, 1, 2**63 - 1)
     waiting: list[RecordBatch] = []
     held = 0
-    for batch in batches:
+    for batch in iterator_of("batches", batches):
+        instance_of("batches: each", batch, RecordBatch)
         start = 0
         while start < len(batch):
             piece = batch.slice(start, rows - held)

@@ -51,5 +51,5 @@ cdef list as_list(object values)
 cdef str listed_names(list names)
 
 
-cpdef RecordBatch build_batch(object mapping, object schema=*)
+cpdef RecordBatch build_batch(object mapping, object schema=*, int64_t rows=*)
 cpdef Array build_array(object values, object type=*)

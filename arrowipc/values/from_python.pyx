@@ -44,8 +44,26 @@ from arrowipc.read.decompress cimport normalise
 from arrowipc.read.validate cimport validate
 from arrowipc.values.converters cimport IS_NULL, STORED, Converter, is_numpy, item, whole
 
-from arrowipc.arguments import described, metadata_of, repeated, without_descriptions
+import sys
+from types import NoneType
+
+from arrowipc.arguments import (
+    check_text, described, instance_of, items_of, metadata_of, repeated, without_descriptions,
+)
 from arrowipc.errors import UsageError
+
+
+cdef bint is_pandas(object values) except -1:
+    """Whether values are a Series, an Index of one level or an array of pandas."""
+    pandas = sys.modules.get("pandas")
+    if pandas is None or isinstance(values, pandas.MultiIndex):
+        return False
+    return isinstance(values, (pandas.Series, pandas.Index, pandas.api.extensions.ExtensionArray))
+
+
+cdef list of_pandas(object values):
+    """Such values as a list of Python's, None for what is missing."""
+    return [None if missing else value for value, missing in zip(values.tolist(), sys.modules["pandas"].isna(values))]
 
 
 cdef bint is_mapping(object value) except -1:
@@ -67,7 +85,7 @@ cdef list as_list(object values):
         return None
     if not hasattr(kind, "__iter__") or not hasattr(kind, "__len__"):
         return None
-    return list(values)
+    return items_of("values", values)
 
 
 cdef str listed_names(list names):
@@ -625,7 +643,7 @@ cdef Recent recent_types = Recent(8)
 # -- entry points --------------------------------------------------------------------------------------------
 
 
-cpdef RecordBatch build_batch(object mapping, object schema=None):
+cpdef RecordBatch build_batch(object mapping, object schema=None, int64_t rows=0):
     """Make a batch of columns given by name.
 
     Parameters
@@ -635,6 +653,8 @@ cpdef RecordBatch build_batch(object mapping, object schema=None):
         :class:`arrowipc.Array` of the column's type. The names are exactly those of the schema, in any order.
     schema : Schema, optional
         In little-endian byte order, without repeated names. None: what the values are.
+    rows : int, default 0
+        Of a batch without columns.
 
     Returns
     -------
@@ -659,20 +679,19 @@ cpdef RecordBatch build_batch(object mapping, object schema=None):
     >>> build_batch({"id": [1, None], "tags": [["a", None], []]}, s).to_pylist()
     [{'id': 1, 'tags': ['a', None]}, {'id': None, 'tags': []}]
     """
-    from collections.abc import Mapping
-
     from arrowipc.schema import Schema
 
-    if not isinstance(mapping, Mapping):
+    if not is_mapping(mapping):
         raise UsageError(f"expected a mapping of column names to values, found {described(mapping)}")
-    if schema is not None and not isinstance(schema, Schema):
-        raise UsageError(f"expected a Schema, found {described(schema)}")
+    instance_of("schema", schema, (Schema, NoneType))
     names = list(mapping) if schema is None else schema.names
     for name in names:
         if not isinstance(name, str):
             raise UsageError(f"names of columns are text, found {described(name)}")
+    names = [str.__str__(name) for name in names]
     check_names(names, mapping)
-    sources = [column_source(name, mapping[name]) for name in names]
+    sources = [column_source(name, mapping[name], None if schema is None else schema.field(name).type)
+               for name in names]
     if schema is None:
         from arrowipc.values.inference import infer_schema
 
@@ -681,7 +700,25 @@ cpdef RecordBatch build_batch(object mapping, object schema=None):
         if len(source) != len(sources[0]):
             raise UsageError(f"columns must be equally long: {names[0]!r} has {len(sources[0]):,} rows, "
                              f"{name!r} has {len(source):,}")
-    return build(plan_of(schema), sources, len(sources[0]) if sources else 0)
+    return build(plan_of(schema), sources, len(sources[0]) if sources else rows)
+
+
+def build_rows(rows, schema=None):
+    """See `RecordBatch.from_pylist`."""
+    from arrowipc.schema import Schema
+
+    instance_of("schema", schema, (Schema, NoneType))
+    items = as_list(rows)
+    if items is None or not all([is_mapping(row) for row in items]):
+        raise UsageError(f"rows: expected a list of dicts, found {described(rows)}")
+    names = [*items[0]] if schema is None and items else [] if schema is None else schema.names
+    known = set(names)
+    for at, row in enumerate(items):
+        extra = [name for name in row if name not in known]
+        if extra:
+            raise UsageError(f"row {at}: the {'first row' if schema is None else 'schema'} has no {listed_names(extra)}; "
+                             "the columns are those of the schema, or the keys of the first row")
+    return build_batch({name: [row.get(name) for row in items] for name in names}, schema, len(items))
 
 
 def empty_batch(schema):
@@ -744,7 +781,7 @@ cpdef Array build_array(object values, object type=None):
     ['x', 'y']
     """
     cdef RecordBatch batch
-    source = column_source("", values)
+    source = column_source("", values, type)
     if type is None:
         from arrowipc.values.inference import infer_type
 
@@ -757,23 +794,21 @@ def append_column(RecordBatch batch not None, field, values):
     """See `RecordBatch.append_column`."""
     from arrowipc.datatypes import Field
     from arrowipc.schema import Schema
+    from arrowipc.values.inference import infer_schema
 
     cdef Array array
-    given = field if isinstance(field, Field) else None
-    source = column_source(field if given is None else field.name, values)
-    if isinstance(source, Array) and (given is None or source.type == given.type):
-        array = source
-    else:
-        array = build_array(source, None if given is None else given.type)
+    name = field.name if isinstance(field, Field) else check_text("append_column: field", field)
+    source = column_source(name, values, field.type if isinstance(field, Field) else None)
+    if not isinstance(field, Field):
+        field = infer_schema({name: source}).fields[0]
+    array = source if isinstance(source, Array) and source.type == field.type else build_array(source, field.type)
     if array.length != batch.d.length:
-        raise UsageError(f"column {field if given is None else field.name!r}: expected {batch.d.length:,} values, as "
-                         f"there are rows, found {array.length:,}")
-    if given is None:
-        given = Field(field, array.type)
-    elif not given.nullable and array.null_count:
-        raise UsageError(f"column {field.name!r}: {array.null_count:,} values are null, and the field is not nullable")
+        raise UsageError(f"column {name!r}: expected {batch.d.length:,} values, as there are rows, found "
+                         f"{array.length:,}")
+    if not field.nullable and array.null_count:
+        raise UsageError(f"column {name!r}: {array.null_count:,} values are null, and the field is not nullable")
     schema = batch.schema
-    return batch_of_arrays(plan_of(Schema([*schema.fields, given], schema.metadata, schema.endianness)),
+    return batch_of_arrays(plan_of(Schema([*schema.fields, field], schema.metadata, schema.endianness)),
                            [*batch.columns, array], batch.d.length)
 
 
@@ -803,21 +838,24 @@ cdef Plan plan_of(object schema):
 
 
 cdef Plan plan_of_type(object type):
-    from arrowipc.datatypes import DataType, Field
+    from arrowipc.datatypes import DataType
     from arrowipc.schema import Schema
+    from arrowipc.values.inference import field_of
 
     found = recent_types.find(identity(type))
     if found is not None:
         return found[1]
-    if not isinstance(type, DataType):
-        raise UsageError(f"expected a DataType, found {described(type)}")
-    plan = plan_of(Schema([Field("", type)]))
+    instance_of("type", type, DataType)
+    plan = plan_of(Schema([field_of("", type)]))
     recent_types.keep((type, plan), identity(type))
     return plan
 
 
-cdef object column_source(str name, object values):
-    """What a column is built of: a list, an Array, or a NumPy array of at least one dimension."""
+cdef object column_source(str name, object values, object kind):
+    """What a column is built of: a list, an Array, or a NumPy array of at least one dimension.
+
+    `kind`: the type that it is to have, if somebody says.
+    """
     if type(values) is list:
         return values
     if isinstance(values, Array):
@@ -826,11 +864,19 @@ cdef object column_source(str name, object values):
         if values.ndim == 0:
             raise UsageError(f"{of_column(name)}expected an array of at least one dimension, found 0")
         return values
+    if is_pandas(values):
+        # Through pyarrow; what it does not know, or is to have another type, goes value by value.
+        try:
+            array = import_array(sys.modules["pandas"].Series(values))
+            return array if kind is None or array.type == kind else of_pandas(values)
+        except (ImportError, NotImplementedError, TypeError, ValueError):
+            return of_pandas(values)
     if hasattr(type(values), "__arrow_c_array__") or hasattr(type(values), "__arrow_c_stream__"):
         return import_array(values)
     items = as_list(values)
     if items is None:
-        raise UsageError(f"{of_column(name)}expected a sequence of values, found {described(values)}")
+        raise UsageError(f"{of_column(name)}expected a sequence of values, found {described(values)}; rows go to "
+                         "from_pylist")
     return items
 
 
@@ -1041,7 +1087,8 @@ def from_buffers(schema, length, nodes, buffers, variadic, dictionaries, custom_
     cdef Source source
     cdef bytes table
     # Lists of our own: what a caller gives may be read once only, or lie about its length.
-    nodes, buffers, variadic, dictionaries = [list(each) for each in (nodes, buffers, variadic, dictionaries)]
+    nodes, buffers = items_of("nodes", nodes), items_of("buffers", buffers)
+    variadic, dictionaries = items_of("variadic", variadic), items_of("dictionaries", dictionaries)
     limits_data(limits, &bounds)
     if limits is None:
         bounds.rows_per_batch = bounds.dictionary_bytes = INT64_MAX

@@ -6,16 +6,18 @@ The types are those that pyarrow infers. Values that have no type in common are 
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 from decimal import Decimal
 
 from arrowipc import types
+from arrowipc.arguments import instance_of, items_of
+from arrowipc.datatypes import EXTENSION_METADATA, EXTENSION_NAME, DayTime, Field, MonthDayNano
 from arrowipc.errors import UsageError
 from arrowipc.schema import Schema
 from arrowipc.values.converters import classes_of, digits_of, elements_of, members_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Any
 
     from arrowipc.types import DataType
@@ -25,8 +27,9 @@ __all__ = ["infer_schema", "infer_type"]
 #: Levels of lists and dicts that are looked into: one that holds itself has no end.
 MOST_LEVELS = 64
 
+_UUID = types.binary(16)
 #: Python type -> the type of values that are all of it; one that inherits counts as the first it inherits.
-_PLAIN = {
+_PLAIN: dict[Any, DataType] = {
     bool: types.bool_(),
     int: types.int64(),
     float: types.float64(),
@@ -37,8 +40,25 @@ _PLAIN = {
     datetime.date: types.date32(),
     datetime.time: types.time64("us"),
     datetime.timedelta: types.duration("us"),
+    DayTime: types.interval_day_time(),
+    MonthDayNano: types.month_day_nano_interval(),
+    "uuid.UUID": _UUID,
+}
+#: What classes of modules that may not be loaded count as.
+_COUNTS_AS: dict[str, Any] = {
+    "builtins.MonthDayNano": MonthDayNano,  # pyarrow's
+    "numpy.bool": bool,
+    "numpy.bool_": bool,
+    "numpy.datetime64": datetime.datetime,
+    "numpy.floating": float,
+    "numpy.integer": int,
+    "numpy.ndarray": list,
+    "numpy.timedelta64": datetime.timedelta,
+    "uuid.UUID": "uuid.UUID",
 }
 _LOOKED_AT = (datetime.datetime, Decimal, list, tuple, dict)
+#: What the extension type of a column is stored in.
+_EXTENSION = (EXTENSION_NAME, EXTENSION_METADATA)
 
 
 def infer_schema(mapping: Mapping[Any, Any]) -> Schema:
@@ -62,9 +82,9 @@ def infer_schema(mapping: Mapping[Any, Any]) -> Schema:
     tags: list<item: string>
     """
     fields = []
-    for name, values in mapping.items():
+    for name, values in instance_of("mapping", mapping, Mapping).items():
         try:
-            fields.append(types.field(name, infer_type(values)))
+            fields.append(field_of(name, infer_type(values), values))
         except UsageError as error:
             raise UsageError(f"column {name!r}: {error}") from None
     return Schema(fields)
@@ -74,7 +94,7 @@ def infer_type(values: Any) -> DataType:
     """Return the type that a column of these values has.
 
     Integers become int64 (uint64 where one needs it), integers among floats float64, dicts a struct of all
-    their keys, aware datetimes timestamps in UTC; nothing but None is of type null.
+    their keys, aware datetimes timestamps in the zone of the first of them; nothing but None is of type null.
 
     Parameters
     ----------
@@ -90,7 +110,16 @@ def infer_type(values: Any) -> DataType:
         return found
     if hasattr(values, "dtype") and hasattr(values, "ndim"):
         return _type_of_array(values)
-    return _type_of_values(values if type(values) is list else list(values), 0)
+    return _type_of_values(values if type(values) is list else items_of("values", values), 0)
+
+
+def field_of(name: str, kind: DataType, values: Any = None) -> Field:
+    """A field of values; its extension type is that of an Array, or of UUIDs."""
+    if kind is _UUID:
+        return Field(name, kind, metadata=((EXTENSION_NAME, b"arrow.uuid"), (EXTENSION_METADATA, b"")))
+    given = getattr(values, "field", None)
+    pairs = given.metadata.pairs if isinstance(given, Field) else ()
+    return Field(name, kind, metadata=[pair for pair in pairs if pair[0] in _EXTENSION])
 
 
 def _type_of_array(array: Any) -> DataType:
@@ -118,6 +147,8 @@ def _type_of_values(values: list[Any], level: int) -> DataType:
     known = {_known(kind) for kind in kinds}
     if not known:
         return types.null()
+    if all(map(_has_dtype, kinds)):
+        return _type_of_scalars([value.dtype for value in values if value is not None])
     if known == {int}:
         others = [value for value in values if value is not None] if kinds != {int} else []
         return types.uint64() if large or max(others, default=0) >= 1 << 63 else types.int64()
@@ -131,35 +162,70 @@ def _type_of_values(values: list[Any], level: int) -> DataType:
     if known == {Decimal}:
         return _type_of_decimals(*digits_of(values))
     if known <= {list, tuple}:
-        return types.list_(_type_of_values(elements_of(values), level + 1))
+        values = [_sample(value) for value in values] if kinds != known else values
+        return types.list_(field_of("item", _type_of_values(elements_of(values), level + 1)))
     if known == {dict}:
         parts = members_of(values)
         if not all(isinstance(key, str) for key in parts):
             raise UsageError("the keys of a struct are text: say types.map_(...) for other keys")
-        return types.struct({key: _type_of_values(part, level + 1) for key, part in parts.items()})
+        return types.struct([field_of(key, _type_of_values(part, level + 1)) for key, part in parts.items()])
     names = " and ".join(sorted(kind.__qualname__ for kind in kinds))
     raise UsageError(f"values of {names} have no type in common: say which type they have")
 
 
-def _known(kind: type) -> type:
-    """The first type in the order of inheritance that we know; NumPy's scalars count as Python's."""
+def _known(kind: type) -> Any:
+    """The first type in the order of inheritance that we know; NumPy's scalars and arrays count as Python's."""
     for each in kind.__mro__:
         if each in _PLAIN or each in _LOOKED_AT:
             return each
-    if kind.__module__ == "numpy":
-        import numpy as np
-
-        for scalar, each in ((np.integer, int), (np.floating, float), (np.bool_, bool)):
-            if issubclass(kind, scalar):
-                return each
+        if (name := f"{each.__module__}.{each.__name__}") in _COUNTS_AS:
+            return _COUNTS_AS[name]
     raise UsageError(f"values like {kind.__qualname__} have no Arrow type of their own: say which they have")
 
 
+def _has_dtype(kind: type) -> bool:
+    """Whether values of a class are NumPy's, of a dtype that says which type they have."""
+    return kind.__module__ == "numpy" and kind.__name__ not in ("bytes_", "ndarray", "str_")
+
+
+def _type_of_scalars(dtypes: list[Any]) -> DataType:
+    import numpy as np
+
+    try:
+        return _type_of_array(np.empty(0, np.result_type(*set(dtypes))))
+    except TypeError:
+        names = " and ".join(sorted(map(str, set(dtypes))))
+        raise UsageError(f"values of {names} have no type in common: say which type they have") from None
+
+
 def _type_of_datetimes(values: list[datetime.datetime]) -> DataType:
-    aware = {value.tzinfo is not None for value in values}
+    aware = {getattr(value, "tzinfo", None) is not None for value in values}
     if len(aware) > 1:
         raise UsageError("some datetimes have a time zone and some have none")
-    return types.timestamp("us", "UTC" if aware.pop() else None)
+    return types.timestamp("us", _zone_name(values[0].tzinfo) if aware.pop() else None)
+
+
+def _zone_name(zone: Any) -> str:
+    """What Arrow calls a time zone of Python: by its name, or by its offset; UTC for one that has neither."""
+    name = getattr(zone, "key", None) or getattr(zone, "zone", None)  # of zoneinfo, of pytz
+    if isinstance(name, str):
+        return name
+    offset = zone.utcoffset(None) if isinstance(zone, datetime.timezone) else datetime.timedelta()
+    minutes, rest = divmod(offset, datetime.timedelta(minutes=1))
+    if rest or not minutes:
+        return "UTC"
+    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}"
+
+
+def _sample(value: Any) -> Any:
+    """Of an array in a list as much as its type depends on: one element, whatever it is."""
+    if not hasattr(value, "dtype"):
+        return value
+    import numpy as np
+
+    if not value.ndim:
+        raise UsageError("an array of no dimension is no list")
+    return value.tolist() if value.dtype.kind in "OSUT" else np.zeros([1] * value.ndim, value.dtype)
 
 
 def _type_of_decimals(whole: int, scale: int) -> DataType:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from arrowipc import datatypes as at
+from arrowipc.arguments import instance_of
 from arrowipc.columns.array import Array, RecordBatch
 from arrowipc.errors import UnsupportedError, UsageError
 
@@ -78,6 +79,7 @@ def _is_rare(kind: at.DataType) -> bool:
 
 def from_pandas(frame: Any, options: dict[str, Any]) -> Any:
     """A pandas DataFrame as a pyarrow RecordBatch; `options` are those of pyarrow's ``from_pandas``."""
+    instance_of("frame", frame, library("pandas").DataFrame)
     return library("pyarrow").RecordBatch.from_pandas(frame, **options)
 
 
@@ -107,6 +109,7 @@ def to_records(batches: Sequence[RecordBatch], schema: Schema) -> npt.NDArray[An
 
 def from_records(array: npt.NDArray[Any]) -> RecordBatch:
     """A structured array as a batch, a column for each field; numbers that are not contiguous are copied."""
+    instance_of("array", array, np.ndarray)
     if array.dtype.names is None or array.ndim != 1:
         raise UsageError(f"expected a structured array of one dimension, found {array.dtype} in {array.ndim}")
     return RecordBatch.from_pydict({name: np.ascontiguousarray(array[name]) for name in array.dtype.names})

@@ -289,7 +289,7 @@ class OpenFile:
     def fits(path: str | os.PathLike[str]) -> bool:
         """Whether there is such a thing under this path."""
         try:
-            mode = os.stat(path).st_mode
+            mode = os.stat(os.fspath(path)).st_mode  # a number would be a descriptor
         except OSError:
             return False
         if stat.S_ISDIR(mode):

@@ -23,6 +23,7 @@ from arrowipc.inline.plan cimport BatchHeader, ColumnsData, Extent, FieldPlan, v
 from arrowipc.read.decompress cimport CodecContext, CodecPool, encoders
 from arrowipc.read.framing cimport Message
 
+from arrowipc.arguments import check_choice
 from arrowipc.errors import UsageError
 
 
@@ -517,11 +518,9 @@ cdef class Encoder:
     version : {"V5", "V4"}
     """
 
-    def __cinit__(self, compressor=None, int64_t alignment=8, bint legacy=False, version="V5"):
-        if alignment != 8 and alignment != 64:
-            raise UsageError(f"alignment must be 8 or 64, found {alignment}")
-        if version not in ("V4", "V5"):
-            raise UsageError(f'metadata_version must be "V5" or "V4", found {version!r}')
+    def __cinit__(self, compressor=None, alignment=8, bint legacy=False, version="V5"):
+        check_choice("alignment", alignment, (8, 64))
+        check_choice("metadata_version", version, ("V5", "V4"))
         self.compressor = compressor
         self.alignment = alignment
         self.legacy = legacy

@@ -31,7 +31,7 @@ from arrowipc.read.framing cimport Message, new_message
 from arrowipc.write.batch_encoder cimport Compressor, Encoder
 from arrowipc.write.dictionary_writer cimport Emission, WrittenDictionaries
 
-from arrowipc.arguments import bytes_taken, metadata_of, without_descriptions
+from arrowipc.arguments import bytes_taken, check_integer, instance_of, metadata_of, without_descriptions
 from arrowipc.errors import UnsupportedError, UsageError
 from arrowipc.metadata.schema_writer import encapsulate, footer_table, number_from_zero, schema_metadata
 
@@ -604,7 +604,9 @@ cdef object written_schema(object schema):
     The same object for the same object: a schema keeps its message and its plan once they are made, and services
     write thousands of small streams with few schemas.
     """
-    found = recent.find(identity(schema))
+    from arrowipc.schema import Schema
+
+    found = recent.find(identity(instance_of("schema", schema, Schema)))
     if found is not None:
         return found[1]
     written = schema
@@ -645,12 +647,11 @@ cdef class BatchWriter:
         self.ended = True
 
     def __init__(self, Sink sink not None, EncodeOptions encode_options not None, bint is_file=False,
-                 dictionary_deltas=None, bint unify_dictionaries=False, int64_t coalesce_rows=0,
+                 dictionary_deltas=None, bint unify_dictionaries=False, coalesce_rows=0,
                  bint allow_64bit=False, annotate=None, tuple metadata=()):
         if self.sink is not None:
             raise UsageError("a writer begins once: make another one")
-        if coalesce_rows < 0:
-            raise UsageError(f"coalesce_rows must not be negative, found {coalesce_rows}")
+        check_integer("coalesce_rows", coalesce_rows, 0, INT64_MAX)
         self.sink = sink
         self.encode_options = encode_options
         self.encoder = encode_options.encoder
@@ -868,12 +869,13 @@ cdef class BatchWriter:
             self.flush()
         self.put(own, 0, own.d.length, pairs, INT64_MAX)
 
-    def write_rows(self, RecordBatch batch not None, int64_t max_rows, int64_t max_bytes):
+    def write_rows(self, RecordBatch batch not None, max_rows, max_bytes):
         """Write a batch as several: of `max_rows` rows and bodies of `max_bytes` bytes at most.
 
         One row may exceed `max_bytes`. Custom metadata goes with the first one.
         """
-        cdef int64_t start = 0, count, written, likely = INT64_MAX
+        cdef int64_t start = 0, count, written, likely = check_integer("max_rows", max_rows, 1, INT64_MAX)
+        cdef int64_t rows = likely, size = check_integer("max_bytes", max_bytes, 0, INT64_MAX)
         cdef tuple pairs = batch.metadata_pairs
         self.check_usable()
         if batch.plan is not self.accepted:
@@ -881,8 +883,8 @@ cdef class BatchWriter:
         if self.pending:
             self.flush()
         while True:
-            count = min(max_rows, min(likely, batch.d.length - start))
-            written = self.put(batch, start, count, pairs, max_bytes)
+            count = min(rows, min(likely, batch.d.length - start))
+            written = self.put(batch, start, count, pairs, size)
             start += written
             pairs = ()
             if start >= batch.d.length:

@@ -54,6 +54,11 @@ def batches_of(data: Any, schema: Schema | None) -> tuple[Schema | None, Iterabl
 
         stream = batches_from(data)
         return stream.schema, stream
+    if isinstance(data, (list, tuple)) and data and isinstance(data[0], Mapping) and not _are_columns(data[0]):
+        from arrowipc.values.from_python import build_rows
+
+        batch = build_rows(data, schema)
+        return batch.schema, (batch,)
     if isinstance(data, (list, tuple, Iterator)):
         return None, _chained(data, schema)
     if isinstance(data, (str, bytes, os.PathLike)):
@@ -64,6 +69,11 @@ def batches_of(data: Any, schema: Schema | None) -> tuple[Schema | None, Iterabl
         "write: expected a RecordBatch, a Table, a dict of columns, or an object with __arrow_c_array__ or "
         f"__arrow_c_stream__, found {described(data)}"
     )
+
+
+def _are_columns(mapping: Mapping[Any, Any]) -> bool:
+    """Whether a dict holds columns; one of a row has a value that is no sequence, such as a number or text."""
+    return all(hasattr(type(each), "__len__") and not isinstance(each, (str, bytes, dict)) for each in mapping.values())
 
 
 def _chained(items: Iterable[Any], schema: Schema | None) -> Iterator[RecordBatch]:

@@ -279,8 +279,8 @@ def test_iterating_over_windows_does_not_end_at_the_edge_without_a_word(parts):
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"format": "torch"}, ipc.UsageError, "found 'torch'"),
-        ({"edges": "wrap"}, ipc.UsageError, "found 'wrap'"),
+        ({"format": "torch"}, ipc.UsageError, "found str 'torch'"),
+        ({"edges": "wrap"}, ipc.UsageError, "found str 'wrap'"),
         ({"window": []}, ipc.UsageError, "at least one delta"),
         ({"window": [0.5]}, ipc.UsageError, "window: expected whole numbers"),
         ({"indices": [60]}, IndexError, "row 60 is out of range: indices: the source has 60"),

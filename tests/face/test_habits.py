@@ -126,6 +126,27 @@ def test_writers_and_functions_take_frames_of_others() -> None:
     assert ipc.RecordBatch.from_arrow(frame)["x"].equals(frame["x"])
 
 
+def test_writers_take_rows() -> None:
+    rows = [{"a": 1, "b": "x", "c": [1]}, {"a": 2, "b": None}]
+    kinds = {"a": types.int8(), "b": types.utf8(), "c": types.list_(types.int64())}
+    typed = stream_of(tuple(rows), schema=ipc.Schema([types.field(*each) for each in kinds.items()]))
+    assert ipc.open(stream_of(rows)).read_all().to_pylist() == pa.Table.from_pylist(rows).to_pylist()
+    assert str(ipc.open(typed).schema["a"].type) == "int8"
+    # Dicts of columns are batches, as they are alone.
+    assert ipc.open(stream_of([{"a": [1, 2]}, {"a": [3]}])).read_all().to_pydict() == {"a": [1, 2, 3]}
+
+
+@pytest.mark.parametrize("open_", [ipc.new_stream, ipc.new_file])
+def test_metadata_of_any_size_is_written(open_: Any) -> None:
+    """What another library has as metadata was refused above 16 MiB."""
+    schema = pa.schema([("x", pa.int64())], {"doc": "v" * 20_000_000})
+    sink = bytearray()
+    with open_(sink) as writer:
+        writer.write(pa.table([[1]], schema))
+    found = ipc.open(sink, limits=ipc.Limits(metadata_bytes=2**25))
+    assert pa.schema(found.read_all().schema).metadata == schema.metadata
+
+
 @pytest.mark.parametrize("wrong", [None, 5, "text", {"x": [1]}])
 def test_what_is_no_batch_is_refused_in_words(wrong) -> None:
     with pytest.raises(UsageError, match="__arrow_c_array__"):

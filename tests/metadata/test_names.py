@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import enum
 import gc
 import re
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import arrowipc as ipc
@@ -187,3 +190,78 @@ def test_the_payload_that_spells_a_column_otherwise_is_refused_as_before() -> No
     with pytest.raises(UsageError, match="column 'b': the payload spells it 'B'"):
         read("a", "missing", "b")
     read("a", "PRICE", "Price", "price", "missing")
+
+
+# -- names of other classes ----------------------------------------------------------------------------------
+
+
+class Name(enum.StrEnum):
+    A = "a"
+    C = "c"
+
+
+class Old(str, enum.Enum):  # noqa: UP042
+    """What people wrote before StrEnum: its `str()` is not its value."""
+
+    A = "a"
+    C = "c"
+
+
+#: What takes names; `a` and `c` are columns of integers, `g` is one of text.
+TAKES_NAMES: dict[str, Callable[[Any, Any], Any]] = {
+    "open": lambda a, c: ipc.open(FILE, columns=[c, a]).read_all().to_pydict(),
+    "open one": lambda a, c: ipc.open(FILE, columns=[c]).read_all().append_column(a, [1, 2]).to_pydict(),
+    "stream": lambda a, c: ipc.open_stream(STREAM, columns=(c, a)).read_all().to_pydict(),
+    "select": lambda a, c: ROWS.select([c, a]).to_pydict(),
+    "table": lambda a, c: ipc.Table.from_batches([ROWS]).select([c, a]).to_pydict(),
+    "brackets": lambda a, c: {"c": ROWS[c].to_pylist(), "a": ROWS[a].to_pylist()},
+    "several in brackets": lambda a, c: ROWS[[c, a]].to_pydict(),
+    "of a table": lambda a, c: ipc.Table.from_batches([ROWS])[[c, a]].to_pydict(),
+    "drop": lambda a, c: ROWS.drop(a).drop("g").append_column(a, [1, 2]).to_pydict(),
+    "rename": lambda a, c: ROWS.select(["a", "c"]).rename({"a": c, "c": a}).rename([c, a]).to_pydict() | VALUES,
+    "from_pydict": lambda a, c: ipc.RecordBatch.from_pydict({c: [3, 4], a: [1, 2]}).to_pydict(),
+    "with a schema": lambda a, c: ipc.RecordBatch.from_pydict({c: [3, 4], a: [1, 2]}, schema_of(c, a)).to_pydict(),
+    "from_pylist": lambda a, c: ipc.RecordBatch.from_pylist([{c: 3, a: 1}, {c: 4, a: 2}]).to_pydict(),
+    "structs": lambda a, c: ipc.Array.from_pylist([{c: [3, 4], a: [1, 2]}]).to_pylist()[0],
+    "fields": lambda a, c: {name: VALUES[name] for name in schema_of(c, a).names},
+    "a field": lambda a, c: {schema_of(c, a)[name].name: VALUES[name] for name in (c, a)},
+    "payloads": lambda a, c: ipc.decode_payloads([STREAM], columns=[c, a]).batch.to_pydict(),
+    "parent_index": lambda a, c: ipc.decode_payloads([STREAM] * 2, parent_index=Old.C, columns=[a]).batch[c] and VALUES,
+    "encode_payloads": lambda a, c: ipc.encode_payloads(ROWS.select([c, a]), group_by=[a]) and VALUES,
+    "statistics": lambda a, c: {each: VALUES[each] for each in ipc.compute_statistics(ROWS, columns=[c, a])},
+    "dictionary_encode": lambda a, c: dictionary_encode(ROWS.select([c, a]), [c]).to_pydict(),
+    "writer": lambda a, c: ipc.open(written({c: [3, 4], a: [1, 2]})).read_all().to_pydict(),
+}
+VALUES = {"c": [3, 4], "a": [1, 2]}
+ROWS = ipc.RecordBatch.from_pydict({"a": [1, 2], "c": [3, 4], "g": ["x", "y"]})
+
+
+def schema_of(*names: Any) -> ipc.Schema:
+    return ipc.Schema([types.field(name, types.int64()) for name in names])
+
+
+def written(data: Any, **options: Any) -> bytes:
+    sink = bytearray()
+    with ipc.new_file(sink, **options) as writer:
+        writer.write(data)
+    return bytes(sink)
+
+
+FILE = written(ROWS)
+STREAM = stream_of(ROWS)
+
+
+@pytest.mark.parametrize("kind", [Name, Old, np.str_], ids=["StrEnum", "str and Enum", "numpy"])
+@pytest.mark.parametrize("call", TAKES_NAMES)
+def test_names_may_be_of_a_class_that_is_text(call: str, kind: type[Any]) -> None:
+    """Compiled functions refused them: "Expected str, got numpy.str_"."""
+    found = TAKES_NAMES[call](kind("a"), kind("c"))
+    assert found == VALUES
+    assert {type(name) for name in found} == {str}
+
+
+def test_a_filter_and_a_data_set_take_such_names(tmp_path: Path) -> None:
+    (tmp_path / "1.arrow").write_bytes(written(ROWS, statistics=True))
+    for wanted, rows in ((2, 2), (5, 0)):
+        dataset = ipc.open_dataset(tmp_path, columns=[Name.C, np.str_("a")], filter=[(Name.A, "==", wanted)])
+        assert dataset.read_all().to_pydict() == {name: VALUES[name][:rows] for name in VALUES}

@@ -9,6 +9,9 @@ import gc
 import math
 import random
 import struct
+import subprocess
+import sys
+import textwrap
 import zoneinfo
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
@@ -572,9 +575,9 @@ def test_names_and_lengths_must_match():
             build_batch(mapping, target)
     with pytest.raises(UsageError, match="names repeat: 'a'"):
         build_batch({"a": []}, schema([("a", t.int8()), ("a", t.int8())]))
-    with pytest.raises(UsageError, match="expected a Schema"):
+    with pytest.raises(UsageError, match="schema must be a Schema or None, found int 5"):
         build_batch({}, 5)
-    with pytest.raises(UsageError, match="expected a DataType"):
+    with pytest.raises(UsageError, match="type must be a DataType"):
         build_array([], "int8")
     with pytest.raises(UsageError, match="little-endian"):
         build_batch({"a": [], "b": []}, target.__replace__(endianness="big"))
@@ -610,6 +613,88 @@ def test_arrays_of_other_libraries_are_taken_over():
         assert build_batch({"x": source}, schema([("x", t.int64())])).to_pydict() == {"x": [1, None]}
     with pytest.raises(UsageError, match="column 'x': expected an array of int8, found one of int64"):
         build_batch({"x": pa.array([1])}, schema([("x", t.int8())]))
+
+
+PANDAS = {
+    "text": pd.Index(["a", None]),
+    "categorical": pd.Categorical(["u", None, "v", "u"]),
+    "categories in order": pd.CategoricalIndex(["u", "v"], ordered=True),
+    "zone": pd.DatetimeIndex(["2024-01-01", None], tz="Europe/Oslo"),
+    "naive": pd.DatetimeIndex(["2024-01-01", None]),
+    "timedelta": pd.TimedeltaIndex(["1s", None]),
+    "range": pd.RangeIndex(3),
+    "floats": pd.Index([1.5, None]),
+    "Int64Array": pd.array([1, None], "Int64"),
+    "BooleanArray": pd.array([True, None], "boolean"),
+    "StringArray": pd.array(["a", None], "string"),
+    "ArrowExtensionArray": pd.array([1, None], pd.ArrowDtype(pa.int8())),
+    "IntervalArray": pd.arrays.IntervalArray.from_breaks([0, 1, 2]),
+    "PeriodIndex": pd.period_range("2020", periods=2, freq="M"),
+}
+
+
+@pytest.mark.parametrize("name", PANDAS)
+def test_indexes_and_arrays_of_pandas_are_what_pyarrow_makes_of_them(name):
+    """They were taken for lists of objects: nulls, zones and categories were lost or refused."""
+    expected = pa.array(PANDAS[name])
+    assert pa.record_batch(build_batch({"x": PANDAS[name]})).equals(pa.record_batch({"x": expected}))
+    assert build_array(PANDAS[name]).to_arrow().equals(getattr(expected, "storage", expected))
+
+
+def test_columns_of_pandas_become_another_type_value_by_value():
+    types = schema({"x": t.int8(), "t": t.timestamp("ms"), "s": t.utf8()})
+    moments = pd.DatetimeIndex(["2024-01-01", None])
+    columns = {"x": pd.Series([1, None], dtype="Int64"), "t": moments, "s": pd.Categorical(["a", None])}
+    batch = build_batch(columns, types)
+    assert batch.to_pydict() == {"x": [1, None], "t": [dt.datetime(2024, 1, 1), None], "s": ["a", None]}
+    with pytest.raises(UsageError, match="column 'x', row 0: expected an integer from -128 to 127"):
+        build_batch(columns | {"x": pd.Series([1000, 1])}, types)
+
+
+def test_columns_of_pandas_that_pyarrow_does_not_know():
+    assert build_array(pd.arrays.SparseArray([0, 1])).to_pylist() == [0, 1]
+    assert build_array(pd.MultiIndex.from_tuples([(1, 2), (3, 4)])).to_pylist() == [[1, 2], [3, 4]]
+    with pytest.raises(UsageError, match="column 'x': values like object have no Arrow type"):
+        build_batch({"x": pd.Index([object()])})
+
+
+def test_columns_of_pandas_need_no_pyarrow():
+    program = """
+        import sys
+        sys.modules["pyarrow"] = None
+        import pandas as pd
+        import arrowipc as ipc
+        columns = {"a": pd.Series([1, 2]), "b": pd.Index(["x", None]), "c": pd.Categorical(["u", None])}
+        print(ipc.RecordBatch.from_pydict(columns).to_pydict())
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "{'a': [1, 2], 'b': ['x', None], 'c': ['u', None]}\n", done.stderr
+
+
+# -- rows ----------------------------------------------------------------------------------------------------
+
+
+def test_rows_become_columns():
+    rows = [{"a": 1, "b": "x"}, {"a": 2, "b": None}, {"a": 3}]
+    batch = ipc.RecordBatch.from_pylist(rows)
+    assert pa.record_batch(batch).equals(pa.RecordBatch.from_pylist(rows))
+    assert ipc.Table.from_pylist(rows).batches == [batch]
+    assert ipc.RecordBatch.from_pylist(batch.to_pylist()) == batch
+    typed = schema({"b": t.large_utf8(), "c": t.int8(), "a": t.float32()})
+    assert ipc.RecordBatch.from_pylist(rows, typed).to_pylist()[0] == {"b": "x", "c": None, "a": 1.0}
+    assert [ipc.RecordBatch.from_pylist([{}, {}]).num_rows, ipc.Table.from_pylist([]).num_columns] == [2, 0]
+    assert ipc.RecordBatch.from_pylist([], typed).schema == typed
+
+
+def test_no_value_of_a_row_is_lost():
+    """pyarrow leaves out what the first row does not have."""
+    with pytest.raises(UsageError, match="row 1: the first row has no 'b'"):
+        ipc.RecordBatch.from_pylist([{"a": 1}, {"a": 2, "b": 3}])
+    with pytest.raises(UsageError, match="row 0: the schema has no 'a'"):
+        ipc.Table.from_pylist([{"a": 1}], schema({"b": t.int8()}))
+    for wrong in (5, [1], [{"a": 1}, None], {"a": [1]}, "ab", None):
+        with pytest.raises(UsageError, match="rows: expected a list of dicts"):
+            ipc.RecordBatch.from_pylist(wrong)
 
 
 def test_a_dictionary_in_a_dictionary_is_adopted_whole():

@@ -244,8 +244,8 @@ def test_a_message_keeps_the_custom_metadata_of_its_batch():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"alignment": 16}, "alignment must be 8 or 64, found 16"),
-        ({"metadata_version": "V6"}, "metadata_version must be .* found 'V6'"),
+        ({"alignment": 16}, "alignment must be 8 or 64, found int 16"),
+        ({"metadata_version": "V6"}, "metadata_version must be .* found str 'V6'"),
         ({"compression": {"y": "lz4"}}, r"the schema has no column 'y'; its columns are \['x'\]"),
         ({"compression": {"x": "lz4", "*": "zstd"}}, "a message has one codec"),
         ({"compression_level": 3}, "need a codec"),

@@ -1,0 +1,406 @@
+"""Arguments of any kind: a value, an error of ours, or a TypeError that names the argument, from every public call."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import inspect
+import io
+import random
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from helpers.rounds import rounds
+
+import arrowipc as ipc
+from arrowipc import tensor_columns, types
+from arrowipc.values import dictionary_encode, inference
+
+SEED = 20_261_125
+
+
+class Mischief(Exception):
+    """What hostile objects raise: it may pass through as it is."""
+
+
+class Raises:
+    """An object of which every question raises."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("__") and name not in ("__arrow_c_array__", "__arrow_c_stream__", "__array__"):
+            return object.__getattribute__(self, name)
+        raise AttributeError(name)
+
+    def __len__(self) -> int:
+        raise Mischief("len")
+
+    def __iter__(self) -> Iterator[Any]:
+        raise Mischief("iter")
+
+    def __getitem__(self, key: Any) -> Any:
+        raise Mischief("getitem")
+
+    def __index__(self) -> int:
+        raise Mischief("index")
+
+    def __fspath__(self) -> str:
+        raise Mischief("fspath")
+
+    def __bool__(self) -> bool:
+        raise Mischief("bool")
+
+    def __eq__(self, other: object) -> bool:
+        raise Mischief("eq")
+
+    def __hash__(self) -> int:
+        raise Mischief("hash")
+
+    def __repr__(self) -> str:
+        raise Mischief("repr")
+
+
+class Lies:
+    """An object that answers with the wrong kind of thing."""
+
+    def __len__(self) -> int:
+        return 3
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([None])
+
+    def __getitem__(self, key: Any) -> Any:
+        return self
+
+    def __index__(self) -> int:
+        return 2**70
+
+    def __fspath__(self) -> Any:
+        return 5
+
+    def read(self, size: int = -1) -> Any:
+        return "text"
+
+    def write(self, data: Any) -> Any:
+        return "many"
+
+
+class Shade(enum.Enum):
+    DARK = 1
+
+
+def closed() -> Any:
+    reader = ipc.open(FILE)
+    reader.close()
+    return reader
+
+
+#: Makers of hostile arguments.
+HOSTILE: list[Callable[[], Any]] = [
+    *[lambda value=value: value for value in (None, True, False, -1, 0, 1, 2**31, 2**63, -(2**63) - 1, 10**30)],
+    *[lambda value=value: value for value in (0.5, float("nan"), float("inf"), 1j, "", "x", "\0", "\ud800", "a.b")],
+    *[lambda value=value: value for value in ((), (1, "x"), ("x",), (None,), frozenset({"x"}), ..., Shade.DARK, int)],
+    *[list, dict, set, bytearray, object, Lies, Raises, closed],
+    lambda: [None],
+    lambda: [[]],
+    lambda: [5, "x"],
+    lambda: ["x", "x"],
+    lambda: {1: 2},
+    lambda: {"x": 1},
+    lambda: {None: [1]},
+    lambda: b"abc",
+    lambda: memoryview(b"abcdefgh"),
+    lambda: iter([1]),
+    lambda: (each for each in ["x"]),
+    lambda: range(2**40, 2**40 + 2),
+    lambda: slice("a"),
+    lambda: slice(None, None, 0),
+    lambda: np.array(5),
+    lambda: np.array([1.5, np.nan]),
+    lambda: np.array(["a"], object),
+    lambda: np.zeros((2, 2)),
+    lambda: np.int8(-1),
+    lambda: np.str_("x"),
+    lambda: pd.DataFrame({"x": [1]}),
+    lambda: pd.Series([None, "a"]),
+    lambda: pl.DataFrame({"x": [1]}),
+    lambda: pl.Series(["a"]),
+    lambda: pa.table({"x": [1]}),
+    lambda: pa.array([None]),
+    lambda: pa.schema([("x", pa.int8())]),
+    lambda: io.BytesIO(b"abc"),
+    lambda: io.StringIO("abc"),
+    lambda: Path("nowhere/at all"),
+    lambda: ROWS,
+    lambda: ROWS.schema,
+    lambda: types.int8(),
+    lambda: TABLE,
+    lambda: ROWS["x"],
+]
+
+ROWS = ipc.RecordBatch.from_pydict({"x": [1, 2, 3], "y": ["a", None, "c"], "s": [{"p": 1.5}, None, {"p": 2.5}]})
+TABLE = ipc.Table.from_batches([ROWS, ROWS])
+
+
+def written(open_: Any) -> bytes:
+    sink = bytearray()
+    with open_(sink) as writer:
+        writer.write(TABLE)
+    return bytes(sink)
+
+
+FILE, STREAM = written(ipc.new_file), written(ipc.new_stream)
+DENSE = np.arange(6.0).reshape(2, 3)
+
+
+def tensor_bytes(write: Any, x: Any) -> bytes:
+    sink = bytearray()
+    write(x, sink)
+    return bytes(sink)
+
+
+#: Name of a required parameter -> an argument that fits it; for one function only: "function.parameter".
+FITTING: dict[str, Callable[[], Any]] = {
+    "arrays": lambda: [DENSE],
+    "array": lambda: ROWS["x"],
+    "batch": lambda: ROWS,
+    "batches": lambda: [ROWS],
+    "column": lambda: [STREAM],
+    "columns": lambda: ["x"],
+    "data": lambda: ROWS.to_arrow(),
+    "dataset": lambda: "f.arrow",
+    "dtype": lambda: None,
+    "field": lambda: "new",
+    "fields": lambda: [("x", "int8")],
+    "frame": lambda: pd.DataFrame({"x": [1]}),
+    "i": lambda: 0,
+    "indices": lambda: [0],
+    "item": lambda: "x",
+    "key": lambda: "k",
+    "mapping": lambda: {"x": [1]},
+    "message": lambda: ROWS.to_message(),
+    "name": lambda: "x",
+    "names": lambda: ["a", "b", "c"],
+    "obj": lambda: DENSE,
+    "other": lambda: ROWS,
+    "paths": lambda: "f.arrow",
+    "reader": lambda: ipc.open(FILE),
+    "rows": lambda: 2,
+    "schema": lambda: ROWS.schema,
+    "sink": bytearray,
+    "source": lambda: FILE,
+    "type": types.int8,
+    "value": lambda: 1,
+    "values": lambda: [1, 2, 3],
+    "writer": lambda: ipc.new_stream(bytearray()),
+    "x": lambda: DENSE,
+    "Array.equals.other": lambda: ROWS["x"],
+    "Table.equals.other": lambda: TABLE,
+    "from_pylist.rows": lambda: [{"x": 1}],
+    "from_pylist.values": lambda: [1],
+    "from_records.array": lambda: np.array([(1,)], [("x", "i4")]),
+    "read_sparse_tensor.source": lambda: tensor_bytes(ipc.write_sparse_tensor, ipc.SparseCOOTensor.from_dense(DENSE)),
+    "read_tensor.source": lambda: tensor_bytes(ipc.write_tensor, DENSE),
+    "read_tensors.source": lambda: tensor_bytes(ipc.write_tensor, DENSE),
+    "read_message.source": lambda: STREAM,
+    "write_sparse_tensor.x": lambda: ipc.SparseCOOTensor.from_dense(DENSE),
+    "infer_type.values": lambda: [1],
+}
+
+#: Objects whose methods are called.
+OBJECTS: dict[str, Callable[[], Any]] = {
+    "Array": lambda: ROWS["x"],
+    "RecordBatch": lambda: ROWS,
+    "Table": lambda: TABLE,
+    "Schema": lambda: ROWS.schema,
+    "Field": lambda: ROWS.schema.field(0),
+    "DataType": lambda: ROWS.schema.field(2).type,
+    "KeyValueMetadata": lambda: ipc.KeyValueMetadata({"k": "v"}),
+    "RecordBatchFileReader": lambda: ipc.open(FILE),
+    "RecordBatchStreamReader": lambda: ipc.open(STREAM),
+    "IndexedStreamReader": lambda: ipc.open(STREAM, index=True),
+    "closed reader": closed,
+    "MessageReader": lambda: ipc.MessageReader(STREAM),
+    "Message": lambda: ROWS.to_message(),
+    "StreamDecoder": ipc.StreamDecoder,
+    "RecordBatchStreamWriter": lambda: ipc.new_stream(bytearray()),
+    "RecordBatchFileWriter": lambda: ipc.new_file(bytearray()),
+    "Dataset": lambda: ipc.open_dataset("f.arrow"),
+    "RowDataset": lambda: ipc.RowDataset("f.arrow"),
+    "Tensor": lambda: ipc.Tensor.from_numpy(DENSE),
+    "SparseCOOTensor": lambda: ipc.SparseCOOTensor.from_dense(DENSE),
+    "SparseCSRMatrix": lambda: ipc.SparseCSRMatrix.from_dense(DENSE),
+    "SparseCSFTensor": lambda: ipc.SparseCSFTensor.from_dense(DENSE),
+    "DecodedPayloads": lambda: ipc.decode_payloads([STREAM]),
+    "Recovery": lambda: ipc.recover(FILE),
+    "Validation": lambda: ipc.validate(FILE),
+    "Limits": ipc.Limits,
+}
+#: Methods of the language that people reach by syntax.
+SYNTAX = ("__contains__", "__copy__", "__eq__", "__getitem__", "__hash__", "__iter__", "__len__", "__repr__")
+#: Not for people: what readers, writers and payloads ask of each other. And what takes seconds to import.
+NOT_CALLED = ("pump", "resume", "to_pydata_sparse", "to_torch")
+
+
+def callables() -> dict[str, tuple[Callable[[], Any], str]]:
+    """Name -> who makes the object that has it, and its name there."""
+    found: dict[str, tuple[Callable[[], Any], str]] = {}
+    for module in (ipc, types, tensor_columns, dictionary_encode, inference):
+        for name in module.__all__:
+            value = getattr(module, name)
+            if callable(value) and not (isinstance(value, type) and issubclass(value, Exception)):
+                found[name] = (lambda module=module: module), name
+    for name, make in OBJECTS.items():
+        kind = type(make())
+        for member in dir(kind):
+            public = member in SYNTAX or not (member.startswith("_") or member in NOT_CALLED)
+            if public and callable(getattr(kind, member)):
+                found[f"{name}.{member}"] = make, member
+    return found
+
+
+def fitting(path: str, name: str) -> Any:
+    short = path.rpartition(".")[2]
+    for key in (f"{path}.{name}", f"{short}.{name}", name):
+        if key in FITTING:
+            return FITTING[key]()
+    return 1
+
+
+def parameters(function: Any) -> list[inspect.Parameter]:
+    try:
+        found = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [each for each in found if each.kind is not each.VAR_POSITIONAL]
+
+
+def one_call(path: str, make: Callable[[], Any], member: str, dice: random.Random) -> tuple[str, BaseException | None]:
+    """Call with one hostile argument, or two; returns how it was called, and the error."""
+    function = getattr(make(), member)
+    given: dict[str, Any] = {}
+    positional = []
+    taken = parameters(function)
+    wrong = set(dice.sample(range(len(taken)), min(len(taken), dice.choice((1, 1, 1, 2)))))
+    for at, parameter in enumerate(taken):
+        if at in wrong:
+            value = dice.choice(HOSTILE)()
+        elif parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD:
+            value = fitting(path, parameter.name)
+        else:
+            continue
+        if parameter.kind is parameter.VAR_KEYWORD:
+            given[dice.choice(("compression", "alignment", "nonsense"))] = value
+        elif parameter.kind is parameter.POSITIONAL_ONLY:
+            positional.append(value)
+        else:
+            given[parameter.name] = value
+    try:
+        text = f"{path}({', '.join([*map(look, positional), *[f'{k}={look(v)}' for k, v in given.items()]])})"
+        result = function(*positional, **given)
+        if inspect.iscoroutine(result):
+            result = asyncio.run(result)
+        if hasattr(type(result), "__next__"):
+            for _, _ in zip(range(5), result, strict=False):
+                pass
+    except BaseException as error:
+        return text, error
+    return text, None
+
+
+def look(value: Any) -> str:
+    try:
+        return repr(value)[:60]
+    except Mischief:
+        return "Raises()"
+
+
+#: The words in which the language says which argument it means, or that a key is none.
+LANGUAGE = (
+    "__fspath__",
+    "argument",
+    "bytes-like object is required",
+    "missing",
+    "positional",
+    "slice step cannot be",
+    "unhashable",
+)
+
+
+def is_fine(error: BaseException | None, names: list[str]) -> bool:
+    """Whether a call may end like this; `names` are those of its parameters."""
+    if error is None or isinstance(error, (ipc.ArrowIpcError, Mischief, MemoryError, OSError)):
+        return True
+    text = str(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    if any(f"/{peer}/" in frames[-1].filename for peer in ("numpy", "pandas", "polars", "pyarrow")):
+        return True  # the object refused by itself
+    if "truth value" in text or isinstance(error, UnicodeEncodeError) or "embedded null" in text:
+        return True  # an array as a flag; a name that no file can have
+    if type(error) in (TypeError, ValueError):
+        return any(word in text for word in LANGUAGE) or (
+            type(error) is TypeError and (len(names) == 1 or any(name in text for name in names))
+        )
+    return type(error) in (IndexError, KeyError, StopIteration)
+
+
+@pytest.mark.campaign
+def test_any_argument_gives_a_value_or_an_error_that_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "f.arrow").write_bytes(FILE)
+    dice = random.Random(SEED)
+    tried = callables()
+    findings: dict[str, str] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(rounds(300, 100_000)):
+            path = dice.choice(list(tried))
+            make, member = tried[path]
+            text, error = one_call(path, make, member, dice)
+            if not is_fine(error, [each.name for each in parameters(getattr(make(), member))]):
+                findings.setdefault(path, f"{text}: {type(error).__name__}: {error}")
+    print(f"seed {SEED}: {len(findings)} findings")
+    assert not findings, "\n".join(findings.values())
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: ipc.open(STREAM, limits=()), r"limits must be a Limits, found tuple \(\)"),
+        (lambda: ipc.open_dataset("f.arrow", limits=5), "limits must be a Limits, found int 5"),
+        (lambda: ipc.Limits(depth="x"), "depth"),
+        (lambda: ipc.open(STREAM, validate=[]), "validate must be"),
+        (lambda: ipc.open(STREAM, columns=5.5), "columns must be a sequence, found float 5.5"),
+        (lambda: ipc.Dataset(5, None, None, None), "open_dataset"),
+        (lambda: ipc.Table([1]), r"schema must be a Schema, found list \[1\]; Table.from_arrow"),
+        (lambda: ipc.Table(pl.DataFrame({"x": [1]})), "Table.from_arrow"),
+        (lambda: ipc.Table(ROWS.schema, [5]), "batch 0 must be a RecordBatch, found int 5"),
+        (lambda: ROWS.slice("a"), "slice: offset must be an integer, found str 'a'"),
+        (lambda: TABLE.slice(0, "a"), "slice: length must be an integer, found str 'a'"),
+        (lambda: ipc.open(FILE).slice("a"), "slice: offset must be an integer, found str 'a'"),
+        (lambda: ipc.open(FILE)[0:2], "the number of a batch must be an integer, found slice"),
+        (lambda: ROWS.column(2**70), "out of range"),
+        (lambda: ROWS["x"].slice(None), "slice: offset must be an integer, found NoneType None"),
+        (lambda: ROWS.to_pylist(max_values="x"), "max_values must be an integer"),
+        (lambda: ipc.concat_batches(5), "batches must be a sequence, found int 5"),
+        (lambda: ipc.copy(ROWS, bytearray()), "writer must be a RecordBatchStreamWriter or a RecordBatchFileWriter"),
+        (lambda: ipc.new_stream(bytearray(), compression=5), "compression"),
+        (lambda: ipc.new_stream(bytearray()).write_rows(ROWS, 0, 1), "max_rows must be an integer from 1"),
+        (lambda: ipc.RecordBatch.from_records(5), "array must be a ndarray, found int 5"),
+        (lambda: tensor_columns.fixed_shape_tensor("x", types.int8(), 5), "shape must be a sequence, found int 5"),
+    ],
+)
+def test_arguments_of_a_wrong_type_are_named(
+    call: Callable[[], Any], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "f.arrow").write_bytes(FILE)
+    with pytest.raises(ipc.UsageError, match=words):
+        call()
