@@ -250,7 +250,7 @@ class AsyncServer(Service):
 
     def serve(self, connection: Connection) -> None:
         """Serve a connection that was made in another way, in a new task."""
-        session = self._session(connection, list(self._sessions))
+        session = self._session(connection)
         if session is not None:
             self._sessions[session] = task = asyncio.create_task(self._drive(session))
             task.add_done_callback(functools.partial(self._finish, session))

@@ -158,9 +158,9 @@ class Connection(ABC):
         """Say why the connection is about to be closed, as far as that goes without waiting."""
 
     @property
-    def is_receiving(self) -> bool:
-        """Whether a message has begun to arrive, and is not whole."""
-        return False
+    def arriving(self) -> int:
+        """Bytes that a message takes which has begun to arrive, and is not whole; 0: there is none."""
+        return 0
 
     def interrupt(self) -> None:  # noqa: B027 - see the transports
         """Wake whoever waits for `fileno`, from any thread; nothing more has to arrive after it."""

@@ -178,7 +178,7 @@ def _open_endpoint(
             return connect(way, ticket, **options), ", ".join(map(str, way))
         except (UnsupportedError, OSError) as error:
             problems.append(f"{way[0]}: {error}")
-            failure = error
+            failure = error.with_traceback(None)  # it leads back here, a cycle
     for uri in uris:
         if uri.startswith("grpc"):
             import pyarrow.flight as fl

@@ -87,6 +87,7 @@ class Reason(IntEnum):
     NOT_UNDERSTOOD = 6
     CLOSED = 7
     IDLE = 8
+    TOO_MUCH = 9
 
 
 REASONS: dict[int, str] = {
@@ -97,7 +98,8 @@ REASONS: dict[int, str] = {
     Reason.TOO_LATE: "it waited too long for this client to ask, to end a message, or to take what was sent",
     Reason.NOT_UNDERSTOOD: "it could not parse what this client sent",
     Reason.CLOSED: "it was closed",
-    Reason.IDLE: "this client was idle for the longest, and made room for another one (max_clients=)",
+    Reason.IDLE: "this client was idle for the longest, and made room for another one (max_clients=, max_held=)",
+    Reason.TOO_MUCH: "this client asked for more at once than one client may",
 }
 
 

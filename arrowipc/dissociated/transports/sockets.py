@@ -318,9 +318,9 @@ class SocketConnection(Connection):
                 self._send_some()
 
     @property
-    def is_receiving(self) -> bool:
-        """See `Connection.is_receiving`."""
-        return self._target is not None or self._first != self._last
+    def arriving(self) -> int:
+        """See `Connection.arriving`."""
+        return self._last - self._first if self._target is None else len(self._target)
 
     def interrupt(self) -> None:
         """See `Connection.interrupt`: nothing more is received, and closing is left to whoever waits."""
