@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
-from arrowipc.arguments import described
+from arrowipc.arguments import check_names, described
 from arrowipc.cdata.import_array import stream_from
 from arrowipc.dissociated.client import connect
 from arrowipc.dissociated.schemes import SCHEMES
@@ -327,6 +327,7 @@ def from_flight(
     The ticket of an endpoint names the stream. Two locations of one endpoint that differ in `want_data`
     and say nothing of `streams` are one way: to the metadata and to the data.
     """
+    check_names("from_flight", options, connect.__kwdefaults__ or ())
     if hasattr(info, "endpoints"):
         endpoints = list(info.endpoints)
     elif hasattr(info, "ticket") and hasattr(info, "locations"):

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from arrowipc.arguments import Immutable, fill
+from arrowipc.arguments import Immutable, check_integer, check_text, described, fill
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, TruncatedError, UsageError
 from arrowipc.limits import Limits
 from arrowipc.read.framing import message_kind
@@ -34,6 +34,7 @@ __all__ = [
     "check_tags",
     "end_of_stream",
     "free_data_body",
+    "ident_of",
     "metadata_prefix",
     "parse_free_data",
     "parse_metadata",
@@ -225,7 +226,7 @@ def check_tags(want_data: int, free_data: int | None) -> None:
     for name, tag in (("want_data", want_data), ("free_data", free_data)):
         if tag is None:
             continue
-        if not 0 <= tag < 1 << 64:
+        if type(tag) is not int or not 0 <= tag < 1 << 64:
             raise FormatError(f"{name} is a number from 0 to 2**64 - 1, found {tag!r}")
     if want_data == free_data:
         raise FormatError(f"want_data and free_data are the same tag, {want_data}: they must differ")
@@ -241,11 +242,22 @@ def check_offered_tag(tag: int) -> None:
     UsageError
         Its top byte is a body type, or its reserved bits are 0.
     """
-    if not 0 <= tag < 1 << 64 or tag >> TYPE_SHIFT <= BodyType.PAIRS or not tag & RESERVED_MASK:
+    check_integer("want_data and free_data", tag, 0, (1 << 64) - 1)
+    if tag >> TYPE_SHIFT <= BodyType.PAIRS or not tag & RESERVED_MASK:
         raise UsageError(
             "want_data and free_data need a top byte of 2 or more and bits 32-55 that are not all 0, or they "
             f"could be tags of bodies: found {tag:#018x}"
         )
+
+
+def ident_of(name: str | bytes) -> bytes:
+    """Return the name of a stream as it is sent."""
+    if isinstance(name, str):
+        return check_text("the name of a stream", name).encode()
+    try:
+        return bytes(memoryview(name))
+    except TypeError:
+        raise UsageError(f"the name of a stream must be str or bytes, found {described(name)}") from None
 
 
 def free_data_body(addresses: Iterable[int]) -> bytes:

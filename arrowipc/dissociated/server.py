@@ -42,8 +42,9 @@ class Server(Service):
         sent. Tables of the mapping are put there once for all clients, when the first one asks, if
         there is room (see `Prepared`). Give a callable for data that change. "file" sends the positions of bodies
         in an IPC file, whose path is the only stream; "cma" their addresses in this process.
-    address : (str, int), str or None
-        Host and port, or the path of a Unix socket (one that begins with @ is abstract). None: a free one.
+    address : str, (str, int) or None
+        "host:port" (an IPv6 address is in brackets), or the two as a tuple; or the path of a Unix socket (one that
+        begins with @ is abstract). None: a free one.
     max_held : int
         Bytes that all clients together may make the server keep: requests that wait, and data that they have not
         taken, of which one client gets at most a sixteenth, or one message. Where all of it is taken, the next
@@ -96,8 +97,8 @@ class Server(Service):
         self._acceptor = threading.Thread(
             target=_accept, args=(weakref.ref(self), self._endpoint, self._alarm), name="arrowipc-accept", daemon=True
         )
-        self._acceptor.start()
         weakref.finalize(self, self._alarm.ring).atexit = False
+        self._acceptor.start()
 
     def serve(self, connection: Connection) -> None:
         """Serve a connection that was made in another way, in a new thread."""

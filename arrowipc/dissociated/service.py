@@ -5,22 +5,23 @@ from __future__ import annotations
 import math
 import os
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from arrowipc.arguments import check_integer, described
+from arrowipc.arguments import check_integer, check_kind, described
 from arrowipc.dissociated import schemes
-from arrowipc.dissociated.protocol import Reason
-from arrowipc.dissociated.served import source_of
+from arrowipc.dissociated.connection import seconds
+from arrowipc.dissociated.protocol import Reason, ident_of
+from arrowipc.dissociated.served import check_made, source_of
 from arrowipc.dissociated.session import MOST_ASKED, Roles, Session, Timeouts
 from arrowipc.dissociated.uri import DissociatedUri, new_tag
-from arrowipc.errors import UsageError
+from arrowipc.errors import ArrowIpcError, UsageError
+from arrowipc.limits import Limits
 
 if TYPE_CHECKING:
     from arrowipc.dissociated.connection import Connection, Endpoint, OfferedMemory
-    from arrowipc.limits import Limits
 
 __all__ = ["Service"]
 
@@ -77,7 +78,12 @@ class Service:
     ) -> None:
         if not isinstance(streams, Mapping) and not callable(streams):
             raise UsageError(f"streams: expected a mapping of names to data, or a callable, found {described(streams)}")
-        self.idents: tuple[bytes, ...] = idents_of(streams)
+        if not (on_error is None or callable(on_error)):
+            raise UsageError(f"on_error: expected a callable, found {described(on_error)}")
+        check_kind("transport_options", transport_options, Mapping)
+        check_kind("limits", limits, Limits)
+        check_made(options, Service.__init__.__kwdefaults__ or ())
+        self.idents: tuple[bytes, ...] = tuple(map(ident_of, streams)) if isinstance(streams, Mapping) else ()
         self.options = options
         self._max_clients = check_integer("max_clients", max_clients, 1, 1 << 31)
         self._max_held = check_integer("max_held", max_held, self._max_clients << 10, 1 << 62)
@@ -95,16 +101,16 @@ class Service:
         self._endpoint = schemes.listen(transport, address, limits, **listening)
         try:
             self.find: Callable[[bytes], Any] = finder(streams, self._endpoint.memory, options)
+            both = new_tag() if want_data is None else want_data
+            self._tags = {"both": both, "meta": new_tag(), "data": new_tag()}
+            self._free_data = None
+            if self._endpoint.memory is not None:
+                self._free_data = new_tag() if free_data is None else free_data
+            self._roles = Roles({tag: role for role, tag in self._tags.items()}, self._free_data)
+            self._start()
         except BaseException:
             close_endpoint(self._endpoint)
             raise
-        both = new_tag() if want_data is None else want_data
-        self._tags = {"both": both, "meta": new_tag(), "data": new_tag()}
-        self._free_data = None
-        if self._endpoint.memory is not None:
-            self._free_data = new_tag() if free_data is None else free_data
-        self._roles = Roles({tag: role for role, tag in self._tags.items()}, self._free_data)
-        self._start()
 
     def _start(self) -> None:
         """Begin to wait for clients, where the kind of server does so before it is entered."""
@@ -213,29 +219,18 @@ def close_endpoint(endpoint: Endpoint) -> None:
         endpoint.memory.close()
 
 
-def seconds(name: str, value: Any) -> float | None:
-    """Check a number of seconds, or None."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-        raise UsageError(f"{name}: expected seconds, more than 0, or None, found {described(value)}")
-    return float(value)
-
-
-def idents_of(streams: Any) -> tuple[bytes, ...]:
-    """Return the names of a mapping as they arrive."""
-    if not isinstance(streams, Mapping):
-        return ()
-    return tuple(name.encode() if isinstance(name, str) else bytes(name) for name in streams)
-
-
 def finder(streams: Any, memory: OfferedMemory | None, options: Mapping[str, Any]) -> Callable[[bytes], Any]:
     """Return what finds a source by its name."""
-    if isinstance(streams, Mapping):
-        sources = [source_of(each, memory, options) for each in streams.values()]
-        return dict(zip(idents_of(streams), sources, strict=True)).get
-    found: Callable[[bytes], Any] = streams
-    return found
+    if not isinstance(streams, Mapping):
+        return streams  # type: ignore[no-any-return]
+    sources = {}
+    for name, given in streams.items():
+        try:
+            sources[ident_of(name)] = source_of(given, memory, options)
+        except ArrowIpcError as error:
+            error.args = (f"streams[{name!r}]: {str(error).removeprefix('write: ')}",)
+            raise
+    return sources.get
 
 
 def path_of(streams: Mapping[Any, Any]) -> dict[str, str]:

@@ -89,8 +89,8 @@ def test_d088_a_slow_consumer_holds_the_server_back(transport, way):
     with dissociated.Server({"t": make}, transport, max_held=32 * MIB) as server:
         uri = server.uri if way == "one" else server.uris
         with dissociated.connect(uri, "t", timeout=SECONDS) as reader:
-            # What is in the sockets' buffers, and in what may wait for one client, and one message more. A metadata connection
-            # carries no bodies, so it runs ahead.
+            # What is in the sockets' buffers, what may wait for one client, and one message more. A metadata
+            # connection carries no bodies, so it runs ahead.
             reader.read_next_batch()
             made = settled(lambda: sum(each.made for each in sources))
             assert made <= 24 + (200 if way == "two" else 0)

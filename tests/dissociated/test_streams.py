@@ -327,7 +327,7 @@ def test_names_of_streams_have_a_limit():
     with served({"t": peers.numbers()}, "tcp") as server:
         with pytest.raises((FormatError, OSError)):
             read(server, bytes((1 << 20) + 1))
-        with pytest.raises(TypeError):
+        with pytest.raises(UsageError, match="the name of a stream must be str or bytes, found int 5"):
             read(server, 5)
         with asking(server, b"t", "tcp") as connection:
             received(connection, 4)
