@@ -375,15 +375,10 @@ class Deadline:
 def registered(owner: object, make: Callable[..., int], *arguments: Any) -> tuple[int, weakref.finalize[Any, Any]]:
     """Make a descriptor, and return what closes it, with its owner at the latest: known before it is there."""
     made: list[int] = []
-    end = weakref.finalize(owner, _close_all, made)
+    end = weakref.finalize(owner, list, map(os.close, made))
     end.atexit = False
-    made.extend(map(make, *zip(arguments)))  # one call of C: no interrupt comes between the two
+    made.extend(map(make, *zip(arguments)))  # one call of C, as closing is: no interrupt comes in between
     return made[0], end
-
-
-def _close_all(descriptors: list[int]) -> None:
-    while descriptors:
-        os.close(descriptors.pop())
 
 
 class Alarm:

@@ -111,7 +111,7 @@ def test_a_handler_of_errors_that_fails_does_not_keep_the_server_alive(monkeypat
     first.close()
     until(lambda: heard and server.num_clients == 0, "it was called, and nobody is there")
     assert heard == ["the handler failed"]
-    del server
+    server = None
     peers.until_collected(lambda: gone() is None, "the server ends with its last reference")
 
 
