@@ -51,7 +51,7 @@ class Prepared:
     Parameters
     ----------
     source : object
-        What a `Server` takes; it is looked at when the first client asks.
+        What a `Server` takes; it is read when the first client asks.
     sparing : bool, default False
         Hold in shared memory only bodies that would not be sent (`least_bytes`), and only if all that is held
         this way is within its `capacity`. So a server with "shm" prepares tables by itself.
@@ -141,8 +141,7 @@ def checked_source(given: Any, schema: Any = None) -> Any:
     if isinstance(given, (str, os.PathLike)):
         return StoredFile(given)
     if isinstance(given, Mapping):
-        ((batch,), schema) = batches_of(given, schema)[::-1]
-        return batch
+        return next(iter(batches_of(given, schema)[1]))
     for each in given if isinstance(given, (list, tuple)) else [given]:
         later = callable(each) or hasattr(each, "__arrow_c_stream__")
         if not (later or isinstance(each, (Prepared, ReadyMessages, Iterator))):

@@ -394,7 +394,7 @@ def test_options_of_clients_are_checked_before_they_connect(options, words):
 def test_options_of_a_flight_are_those_of_clients():
     fl = pytest.importorskip("pyarrow.flight")
     info = fl.FlightInfo(peers.numbers().schema, fl.FlightDescriptor.for_command(b"n"), [])
-    with pytest.raises(UsageError, match="from_flight has no option 'timeot': did you mean 'timeout'?"):
+    with pytest.raises(UsageError, match=r"from_flight has no option 'timeot': did you mean 'timeout'\?"):
         from_flight(info, timeot=5)
 
 
