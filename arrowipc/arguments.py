@@ -171,6 +171,23 @@ def check_choice(what: str, value: Any, allowed: tuple[Any, ...]) -> Any:
     return value
 
 
+def check_kind(what: str, value: object, kind: type) -> None:
+    """Check an argument that must be None or of a kind; else a `UsageError`."""
+    if value is not None and not isinstance(value, kind):
+        raise UsageError(f"{what} must be a {kind.__name__} or None, found {described(value)}")
+
+
+def check_names(what: str, found: Iterable[str], known: Iterable[str]) -> None:
+    """Check that all names of options are known ones; else a `UsageError` says which one is alike, or lists them."""
+    for name in found:
+        if name not in known:
+            from difflib import get_close_matches
+
+            near = get_close_matches(str(name), known, 1)
+            there = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known)) or 'none'}"
+            raise UsageError(f"{what} has no option {name!r}: {there}")
+
+
 def check_text(what: str, value: str) -> str:
     """Return an argument that must be a str that UTF-8 can encode, as a plain str; else a `UsageError`."""
     if not isinstance(value, str):

@@ -49,7 +49,6 @@ def serve(files: tuple[str, ...], transport: str, address: str | None, columns: 
     if "-" in files:
         raise UsageError("standard input cannot be served: it can be read once only")
     chosen = columns_of(columns)
-    place: Any = _address(address) if transport in ("tcp", "ucx") else address
     done = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: done.set())
@@ -57,7 +56,7 @@ def serve(files: tuple[str, ...], transport: str, address: str | None, columns: 
     for file in files:  # raises for what cannot be served, and names it
         with opened(file, **options or {}):
             pass
-    with serve_files(files, transport, place, read_options=options) as server:
+    with serve_files(files, transport, address, read_options=options) as server:
         names = [name.replace("\\", "/").rpartition("/")[2] for name in files]
         if as_json:
             say_json({"uri": str(server.uri), "names": names}, line=True)
@@ -67,16 +66,6 @@ def serve(files: tuple[str, ...], transport: str, address: str | None, columns: 
                 say_line(f"  arrowipc fetch '{server.uri}' {printable(name)} -o COPY")
         sys.stdout.flush()
         done.wait()
-
-
-def _address(text: str | None) -> Any:
-    """HOST:PORT as a pair."""
-    if text is None:
-        return None
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal():
-        raise UsageError(f"--address: expected HOST:PORT, found {text!r}")
-    return host.strip("[]"), int(port)
 
 
 @click.command()

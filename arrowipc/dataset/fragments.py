@@ -108,7 +108,7 @@ class Opener:
         """Leave a file out, or some of it; or raise the error where that is not wanted."""
         if self.on_error != "skip" and not (partly and self.on_error == "recover"):
             raise error
-        log.warning("left out: %s", error)
+        log.warning("left out: %s", str(error))  # handlers may keep what they are given
         self.skipped.setdefault(path, str(error))
 
     def open(self, fragment: Fragment, columns: Columns = None) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.aio.streams import AsyncReader
-from arrowipc.dissociated.client import ClientStream, open_client_stream
+from arrowipc.dissociated.client import ClientStream, check_options, open_client_stream
 from arrowipc.dissociated.connection import Connection, Deadline, shortest_interval
 from arrowipc.dissociated.protocol import STRICT, Dialect, Reason
 from arrowipc.dissociated.service import ACCEPT_PAUSE, Service, close_endpoint
@@ -179,6 +179,7 @@ async def connect_async(
     AsyncClient
         Its schema is known.
     """
+    check_options(limits, timeout, dialect)
     decoder = StreamDecoder(columns, validate, limits, use_threads, ensure_native_endian)
     # In a thread: names are looked up there, and connections made.
     opening = asyncio.get_running_loop().run_in_executor(
@@ -250,7 +251,7 @@ class AsyncServer(Service):
 
     def serve(self, connection: Connection) -> None:
         """Serve a connection that was made in another way, in a new task."""
-        session = self._session(connection, list(self._sessions))
+        session = self._session(connection)
         if session is not None:
             self._sessions[session] = task = asyncio.create_task(self._drive(session))
             task.add_done_callback(functools.partial(self._finish, session))

@@ -7,14 +7,16 @@ from collections.abc import Callable, Iterator
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from arrowipc.arguments import described
-from arrowipc.dissociated.connection import Connection, Deadline, wait
+from arrowipc.arguments import check_kind, described
+from arrowipc.dissociated.connection import Connection, Deadline, seconds, wait
 from arrowipc.dissociated.link import Link
 from arrowipc.dissociated.memory.address_pairs import Pairs
-from arrowipc.dissociated.protocol import STRICT, Arrival, BodyType, Dialect, Incoming
+from arrowipc.dissociated.protocol import STRICT, Arrival, BodyType, Dialect, Incoming, ident_of
+from arrowipc.dissociated.schemes import check_scheme
 from arrowipc.dissociated.uri import DissociatedUri
 from arrowipc.errors import ArrowIpcError, FormatError, UsageError
 from arrowipc.events import BatchRead, SchemaRead
+from arrowipc.limits import Limits
 from arrowipc.read.decoders import StreamDecoder
 from arrowipc.read.framing import message_kind, message_of
 from arrowipc.reader import BatchReader
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from typing import Self
 
     from arrowipc.columns.array import RecordBatch
-    from arrowipc.limits import Limits
     from arrowipc.read.framing import Message
     from arrowipc.reader import Columns, Validate
     from arrowipc.schema import Schema
@@ -307,16 +308,23 @@ def open_client_stream(
     uri: Any, ident: str | bytes, decoder: StreamDecoder, limits: Limits | None, timeout: float | None, dialect: Dialect
 ) -> ClientStream:
     """Connect, ask for a stream, and return it before anything has arrived; for drivers."""
-    return ClientStream(Link.open(_uris(uri), _name(ident), limits, timeout), decoder, limits, dialect)
+    return ClientStream(Link.open(_uris(uri), ident_of(ident), limits, timeout), decoder, limits, dialect)
 
 
-def _name(ident: str | bytes) -> bytes:
-    return ident.encode() if isinstance(ident, str) else bytes(memoryview(ident))
+def check_options(limits: Any, timeout: Any, dialect: Any) -> None:
+    """Check what clients are told besides the options of a decoder."""
+    check_kind("limits", limits, Limits)
+    seconds("timeout", timeout)
+    if not isinstance(dialect, Dialect):
+        raise UsageError(f"dialect must be a Dialect, found {described(dialect)}")
 
 
 def _uris(uri: Any) -> list[DissociatedUri]:
     """One URI for both streams, or one for the metadata and one for the data, in this order."""
     given = list(uri) if isinstance(uri, (list, tuple)) else [uri]
+    for each in given:
+        if isinstance(each, str):
+            check_scheme(each.partition(":")[0].lower())
     uris = [each if isinstance(each, DissociatedUri) else DissociatedUri.parse(each) for each in given]
     if len(uris) == 1:
         if uris[0].streams != "both":
@@ -377,6 +385,7 @@ def connect(
         No server listens at the address. `ConnectionRefusedError`: or the server is full. `PermissionError`: it
         belongs to another user, and one of the two shares memory with processes of its own user only.
     """
+    check_options(limits, timeout, dialect)
     decoder = StreamDecoder(columns, validate, limits, use_threads, ensure_native_endian)
     return Client(open_client_stream(uri, ident, decoder, limits, timeout, dialect), timeout)
 
@@ -412,6 +421,7 @@ class Channel:
     def __init__(
         self, uri: Any, *, limits: Limits | None = None, timeout: float | None = None, dialect: Dialect = STRICT
     ) -> None:
+        check_options(limits, timeout, dialect)
         self._uris = _uris(uri)
         self._limits = limits
         self._timeout = timeout
@@ -432,7 +442,7 @@ class Channel:
         if self._closed:
             raise UsageError("the channel is closed")
         decoder = StreamDecoder(columns, validate, self._limits, use_threads, ensure_native_endian)
-        link = self._ask(_name(ident))
+        link = self._ask(ident_of(ident))
         return Client(ClientStream(link, decoder, self._limits, self._dialect, keep=self._put_back), self._timeout)
 
     def _ask(self, ident: bytes) -> Link:

@@ -8,14 +8,18 @@ from __future__ import annotations
 import math
 import os
 import select
+import socket
 import threading
 import time
+import weakref
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from arrowipc.arguments import described
 from arrowipc.dissociated.protocol import NUMBERS, WITH_BODY, BodyType, body_tag, metadata_prefix
+from arrowipc.errors import UsageError
 
 if TYPE_CHECKING:
     from typing import Self
@@ -35,6 +39,8 @@ __all__ = [
     "PeerMemory",
     "Placed",
     "Reads",
+    "registered",
+    "seconds",
     "wait",
 ]
 
@@ -158,9 +164,9 @@ class Connection(ABC):
         """Say why the connection is about to be closed, as far as that goes without waiting."""
 
     @property
-    def is_receiving(self) -> bool:
-        """Whether a message has begun to arrive, and is not whole."""
-        return False
+    def arriving(self) -> int:
+        """Bytes that a message takes which has begun to arrive, and is not whole; 0: there is none."""
+        return 0
 
     def interrupt(self) -> None:  # noqa: B027 - see the transports
         """Wake whoever waits for `fileno`, from any thread; nothing more has to arrive after it."""
@@ -333,6 +339,15 @@ class OfferedMemory(ABC):
         """Offer no more; clients that read keep what they have."""
 
 
+def seconds(name: str, value: Any) -> float | None:
+    """Check a number of seconds, or None."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+        raise UsageError(f"{name}: expected seconds, more than 0, or None, found {described(value)}")
+    return float(value)
+
+
 class Deadline:
     """A point in time to wait for, or none.
 
@@ -357,11 +372,20 @@ class Deadline:
             raise TimeoutError(f"waited {self.timeout:g} s for {for_what}")
 
 
+def registered(owner: object, make: Callable[..., int], *arguments: Any) -> tuple[int, weakref.finalize[Any, Any]]:
+    """Make a descriptor, and return what closes it, with its owner at the latest: known before it is there."""
+    made: list[int] = []
+    end = weakref.finalize(owner, list, map(os.close, made))
+    end.atexit = False
+    made.extend(map(make, *zip(arguments)))  # one call of C, as closing is: no interrupt comes in between
+    return made[0], end
+
+
 class Alarm:
     """Ends the waiting of any number of threads, for good: a descriptor that becomes readable."""
 
     def __init__(self) -> None:
-        self._reader, self._writer = os.pipe()
+        self._reader, self._writer = socket.socketpair()
         self._process = os.getpid()
         self.is_ringing: bool = False
 
@@ -370,19 +394,17 @@ class Alarm:
         if not self.is_ringing:
             self.is_ringing = True
             if self._process == os.getpid():
-                os.write(self._writer, b"\0")  # closing it would not do: a forked child may have it too
+                self._writer.send(b"\0")  # closing it would not do: a forked child may have it too
 
     def fileno(self) -> int:
         """Return what to wait on."""
-        return self._reader
+        return self._reader.fileno()
 
     def close(self) -> None:
         """Give the descriptors back; nobody may be waiting any more."""
-        if self._reader >= 0:
-            self.is_ringing = True
-            os.close(self._reader)
-            os.close(self._writer)
-            self._reader = -1
+        self.is_ringing = True
+        self._reader.close()
+        self._writer.close()
 
 
 def wait(

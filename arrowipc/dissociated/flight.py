@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
-from arrowipc.arguments import described
+from arrowipc.arguments import check_names, described
 from arrowipc.cdata.import_array import stream_from
 from arrowipc.dissociated.client import connect
 from arrowipc.dissociated.schemes import SCHEMES
@@ -178,7 +178,7 @@ def _open_endpoint(
             return connect(way, ticket, **options), ", ".join(map(str, way))
         except (UnsupportedError, OSError) as error:
             problems.append(f"{way[0]}: {error}")
-            failure = error
+            failure = error.with_traceback(None)  # it leads back here, a cycle
     for uri in uris:
         if uri.startswith("grpc"):
             import pyarrow.flight as fl
@@ -327,6 +327,7 @@ def from_flight(
     The ticket of an endpoint names the stream. Two locations of one endpoint that differ in `want_data`
     and say nothing of `streams` are one way: to the metadata and to the data.
     """
+    check_names("from_flight", options, connect.__kwdefaults__ or ())
     if hasattr(info, "endpoints"):
         endpoints = list(info.endpoints)
     elif hasattr(info, "ticket") and hasattr(info, "locations"):

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import Any, NamedTuple, Self
 
-from arrowipc.arguments import Immutable, filled
+from arrowipc.arguments import Immutable, check_integer, check_text, described, filled
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, TruncatedError, UsageError
 from arrowipc.limits import Limits
 from arrowipc.read.framing import message_kind
@@ -34,6 +34,7 @@ __all__ = [
     "check_tags",
     "end_of_stream",
     "free_data_body",
+    "ident_of",
     "metadata_prefix",
     "parse_free_data",
     "parse_metadata",
@@ -87,6 +88,7 @@ class Reason(IntEnum):
     NOT_UNDERSTOOD = 6
     CLOSED = 7
     IDLE = 8
+    TOO_MUCH = 9
 
 
 REASONS: dict[int, str] = {
@@ -97,7 +99,8 @@ REASONS: dict[int, str] = {
     Reason.TOO_LATE: "it waited too long for this client to ask, to end a message, or to take what was sent",
     Reason.NOT_UNDERSTOOD: "it could not parse what this client sent",
     Reason.CLOSED: "it was closed",
-    Reason.IDLE: "this client was idle for the longest, and made room for another one (max_clients=)",
+    Reason.IDLE: "this client was idle for the longest, and made room for another one (max_clients=, max_held=)",
+    Reason.TOO_MUCH: "this client asked for more at once than one client may",
 }
 
 
@@ -221,7 +224,7 @@ def check_tags(want_data: int, free_data: int | None) -> None:
     for name, tag in (("want_data", want_data), ("free_data", free_data)):
         if tag is None:
             continue
-        if not 0 <= tag < 1 << 64:
+        if type(tag) is not int or not 0 <= tag < 1 << 64:
             raise FormatError(f"{name} is a number from 0 to 2**64 - 1, found {tag!r}")
     if want_data == free_data:
         raise FormatError(f"want_data and free_data are the same tag, {want_data}: they must differ")
@@ -237,11 +240,22 @@ def check_offered_tag(tag: int) -> None:
     UsageError
         Its top byte is a body type, or its reserved bits are 0.
     """
-    if not 0 <= tag < 1 << 64 or tag >> TYPE_SHIFT <= BodyType.PAIRS or not tag & RESERVED_MASK:
+    check_integer("want_data and free_data", tag, 0, (1 << 64) - 1)
+    if tag >> TYPE_SHIFT <= BodyType.PAIRS or not tag & RESERVED_MASK:
         raise UsageError(
             "want_data and free_data need a top byte of 2 or more and bits 32-55 that are not all 0, or they "
             f"could be tags of bodies: found {tag:#018x}"
         )
+
+
+def ident_of(name: str | bytes) -> bytes:
+    """Return the name of a stream as it is sent."""
+    if isinstance(name, str):
+        return check_text("the name of a stream", name).encode()
+    try:
+        return bytes(memoryview(name))
+    except TypeError:
+        raise UsageError(f"the name of a stream must be str or bytes, found {described(name)}") from None
 
 
 def free_data_body(addresses: Iterable[int]) -> bytes:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from arrowipc.arguments import check_choice, described
+from arrowipc.arguments import check_choice, check_names, check_text, described
 from arrowipc.dissociated.connection import Endpoint
 from arrowipc.errors import UnsupportedError, UsageError
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from arrowipc.dissociated.uri import DissociatedUri
     from arrowipc.limits import Limits
 
-__all__ = ["SCHEMES", "connect", "listen"]
+__all__ = ["SCHEMES", "check_scheme", "connect", "listen"]
 
 #: The schemes that `connect` speaks.
 SCHEMES = ("arrowipc+tcp", "arrowipc+unix", "arrowipc+memory", "ucx")
@@ -29,6 +30,12 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "memory": ("weather",),
     "ucx": ("error_mode", "memory", "segment_bytes", "least_bytes"),
 }
+
+
+def check_scheme(scheme: str) -> None:
+    """Refuse what no transport speaks."""
+    if scheme not in SCHEMES:
+        raise UnsupportedError(f"no transport speaks {scheme[:40]!r}: expected one of {', '.join(SCHEMES)}")
 
 
 def connect(uri: DissociatedUri, limits: Limits | None, timeout: float | None) -> tuple[Connection, PeerMemory | None]:
@@ -47,6 +54,7 @@ def connect(uri: DissociatedUri, limits: Limits | None, timeout: float | None) -
     OSError
         Nobody listens there.
     """
+    check_scheme(uri.scheme)
     if uri.scheme == "arrowipc+tcp":
         from arrowipc.dissociated.transports.sockets import connect_tcp
 
@@ -62,11 +70,9 @@ def connect(uri: DissociatedUri, limits: Limits | None, timeout: float | None) -
         from arrowipc.dissociated.transports.memory import connect_memory
 
         return connect_memory(uri.path.removeprefix("/")), None
-    if uri.scheme == "ucx":
-        from arrowipc.dissociated.transports.ucx import connect_ucx
+    from arrowipc.dissociated.transports.ucx import connect_ucx
 
-        return connect_ucx(uri, limits, timeout)
-    raise UnsupportedError(f"no transport speaks {uri.scheme!r}: expected one of {', '.join(SCHEMES)}")
+    return connect_ucx(uri, limits, timeout)
 
 
 def _with_memory(connection: Connection, uri: DissociatedUri) -> tuple[Connection, PeerMemory | None]:
@@ -83,19 +89,40 @@ def _with_memory(connection: Connection, uri: DissociatedUri) -> tuple[Connectio
         raise
 
 
+def host_and_port(address: Any) -> tuple[str, int]:
+    """Return the two parts of an address; None: a free port of this machine."""
+    if address is None:
+        return "127.0.0.1", 0
+    pair = address
+    if isinstance(address, str):
+        # An address of IPv6 has brackets, or nobody knows where the port begins.
+        parts = re.fullmatch(r"(?:\[([^\[\]]+)\]|([^:]*)):([0-9]{1,5})", address)
+        pair = (parts[1] or parts[2], int(parts[3])) if parts else None
+    if (
+        not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) and pair[0].isprintable())
+        or type(pair[1]) is not int
+        or not 0 <= pair[1] < 1 << 16
+    ):
+        raise UsageError(
+            'address: expected "host:port", "[IPv6 address]:port" or (host, port), with a port from 0 (a free one) '
+            f"to 65535, found {described(address)}"
+        )
+    return pair
+
+
 def _unix_path(address: Any) -> str:
     """Return where a Unix socket is, for clients in any directory; None: an abstract name that is free."""
     if address is None:
         return f"@arrowipc-{os.getpid()}-{os.urandom(6).hex()}"
-    path = os.fsdecode(address)
+    path = os.fsdecode(address) if isinstance(address, (str, bytes, os.PathLike)) else ""
+    if not path or "\0" in path:
+        raise UsageError(f"address: expected the path of a Unix socket, found {described(address)}")
     return path if path.startswith("@") else os.path.abspath(path)
 
 
 def _check_options(transport: str, options: Mapping[str, Any]) -> None:
+    check_names(f"transport_options: the transport {transport!r}", options, OPTIONS[transport])
     found = ", ".join(sorted(options)) or "none"
-    if not options.keys() <= set(OPTIONS[transport]):
-        known = ", ".join(OPTIONS[transport]) or "none"
-        raise UsageError(f"transport_options: expected some of those of {transport!r} ({known}), found {found}")
     if "arena" in options and len(options) > 1:
         raise UsageError(f"transport_options: an arena has its sizes already, found {found}")
     if transport == "file" and "path" not in options:
@@ -111,7 +138,7 @@ def listen(transport: str, address: Any, limits: Limits | None, **options: Any) 
     Parameters
     ----------
     transport : {"tcp", "unix", "shm", "file", "cma", "memory", "ucx"}
-    address : (str, int), str or None
+    address : str, (str, int) or None
         Host and port, a path, or None: a free one of this machine.
     limits : Limits, optional
     **options
@@ -130,7 +157,7 @@ def listen(transport: str, address: Any, limits: Limits | None, **options: Any) 
     if transport == "tcp":
         from arrowipc.dissociated.transports.sockets import listen_tcp
 
-        host, port = address or ("127.0.0.1", 0)
+        host, port = host_and_port(address)
         listener = listen_tcp(host, port, limits)
         return Endpoint(listener, "arrowipc+tcp", host, listener.port, "", None)
     if transport in ("unix", "shm", "file", "cma"):
@@ -150,8 +177,8 @@ def listen(transport: str, address: Any, limits: Limits | None, **options: Any) 
     if transport == "memory":
         from arrowipc.dissociated.transports.memory import listen_memory
 
-        name = address or os.urandom(6).hex()
+        name = os.urandom(6).hex() if address is None else check_text("address", address)
         return Endpoint(listen_memory(name, **options), "arrowipc+memory", "", None, "/" + name, None)
     from arrowipc.dissociated.transports.ucx import listen_ucx
 
-    return listen_ucx(address or ("127.0.0.1", 0), limits, **options)
+    return listen_ucx(host_and_port(address), limits, **options)

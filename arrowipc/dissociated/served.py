@@ -9,11 +9,12 @@ import threading
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from arrowipc.arguments import check_names
 from arrowipc.dissociated.memory.receiving import ALIGNMENT
 from arrowipc.errors import UsageError
 from arrowipc.opening import open as open_reader
 from arrowipc.write.batch_writer import BatchWriter, EncodeOptions, MessageSink
-from arrowipc.write.batches import batches_of
+from arrowipc.write.batches import as_schema, batches_of
 
 if TYPE_CHECKING:
     from arrowipc.columns.array import RecordBatch
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
     from arrowipc.read.framing import Message
     from arrowipc.schema import Schema
 
-__all__ = ["Prepared", "ReadyMessages", "StoredFile", "messages_of", "schema_and_batches", "source_of"]
+__all__ = ["Prepared", "ReadyMessages", "StoredFile", "check_made", "messages_of", "schema_and_batches", "source_of"]
+
+#: How messages are made: options of a writer, and of its encoder.
+RULES = ("allow_64bit", "dictionary_deltas", "unify_dictionaries")
+MAKING = ("compression", "compression_level", "metadata_version", "min_space_savings", "schema", "use_threads", *RULES)
 
 
 class ReadyMessages:
@@ -46,7 +51,7 @@ class Prepared:
     Parameters
     ----------
     source : object
-        What a `Server` takes; it is looked at when the first client asks.
+        What a `Server` takes; it is read when the first client asks.
     sparing : bool, default False
         Hold in shared memory only bodies that would not be sent (`least_bytes`), and only if all that is held
         this way is within its `capacity`. So a server with "shm" prepares tables by itself.
@@ -67,7 +72,8 @@ class Prepared:
     """
 
     def __init__(self, source: Any, *, sparing: bool = False, **options: Any) -> None:
-        self._source = source
+        check_made(options)
+        self._source = checked_source(source, options.get("schema"))
         self._sparing = sparing
         self._options = options
         self._lock = threading.Lock()
@@ -118,10 +124,34 @@ class StoredFile:
         return open_reader(self.path if self.memory is None else self.memory.stored(self.path), **self._options)
 
 
-def source_of(given: Any, memory: OfferedMemory | None, options: Mapping[str, Any]) -> Any:
-    """Return what serves what a server was given: a path names a file, and memory that holds bodies has tables once."""
+def check_made(options: Mapping[str, Any], others: Iterable[str] = ()) -> None:
+    """Check options about how messages are made, with what is known besides them; a `UsageError` names the first."""
+    check_names("a server", options, [*MAKING, *others])
+    next(messages_of(ReadyMessages([]), **options), None)  # makes a writer
+
+
+def checked_source(given: Any, schema: Any = None) -> Any:
+    """Return what serves what somebody gave: a path names a file, columns are a batch.
+
+    Raises
+    ------
+    UsageError
+        It is nothing that can be served. What is only known when it is read, such as a stream, is not looked at.
+    """
     if isinstance(given, (str, os.PathLike)):
-        given = StoredFile(given)
+        return StoredFile(given)
+    if isinstance(given, Mapping):
+        return next(iter(batches_of(given, schema)[1]))
+    for each in given if isinstance(given, (list, tuple)) else [given]:
+        later = callable(each) or hasattr(each, "__arrow_c_stream__")
+        if not (later or isinstance(each, (Prepared, ReadyMessages, Iterator))):
+            batches_of(each, schema)
+    return given
+
+
+def source_of(given: Any, memory: OfferedMemory | None, options: Mapping[str, Any]) -> Any:
+    """Return what serves what a server was given; memory that holds bodies has tables once."""
+    given = checked_source(given, options.get("schema"))
     if isinstance(given, StoredFile):
         given.memory = memory
     is_table = hasattr(given, "__len__") and (
@@ -148,11 +178,8 @@ def messages_of(source: Any, schema: Any = None, **options: Any) -> Generator[Me
     UsageError
         The source is nothing that can be served, or the options do not fit.
     """
-    rules = {
-        name: options.pop(name)
-        for name in ("dictionary_deltas", "unify_dictionaries", "allow_64bit")
-        if name in options
-    }
+    rules = {name: options.pop(name) for name in RULES if name in options}
+    schema = None if schema is None else as_schema(schema)
     sink = MessageSink()
     writer = BatchWriter(sink, EncodeOptions(alignment=ALIGNMENT, **options), **rules)
     data = source() if callable(source) else source

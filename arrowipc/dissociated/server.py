@@ -42,16 +42,21 @@ class Server(Service):
         sent. Tables of the mapping are put there once for all clients, when the first one asks, if
         there is room (see `Prepared`). Give a callable for data that change. "file" sends the positions of bodies
         in an IPC file, whose path is the only stream; "cma" their addresses in this process.
-    address : (str, int), str or None
-        Host and port, or the path of a Unix socket (one that begins with @ is abstract). None: a free one.
-    max_unsent : int
-        Bytes that may wait for a slow client before the next message is made.
+    address : str, (str, int) or None
+        "host:port" (an IPv6 address is in brackets), or the two as a tuple; or the path of a Unix socket (one that
+        begins with @ is abstract). None: a free one.
+    max_held : int
+        Bytes that all clients together may make the server keep: requests that wait, and data that they have not
+        taken, of which one client gets at most a sixteenth, or one message. Where all of it is taken, the next
+        message of a client that has nothing waits until others have taken theirs; one that took nothing for
+        `idle_timeout` makes room. Requests of one client may be as long as an equal part of this, and 1 MiB,
+        together; a client that sends more is disconnected.
     max_clients : int
         Simultaneous connections. A further client replaces one that has not sent a request yet, else the one
         that was idle longest (see `idle_timeout`); otherwise it is disconnected.
     timeout : float, optional
         Seconds after which a client that takes nothing of what waits for it is left alone. By default a slow
-        one may be as slow as it likes: what it has not taken is bounded by `max_unsent`.
+        one may be as slow as it likes: what it has not taken is bounded by `max_held`.
     request_timeout : float or None, default 30
         Seconds that a client has from its connection to its first request.
     message_timeout : float or None, default 30
@@ -64,8 +69,8 @@ class Server(Service):
     limits : Limits, optional
         On what clients send.
     on_error : callable, optional
-        Called with the exception of each session that failed, in its thread; default: the last 100 are kept
-        in `errors`.
+        Called with the exception of each session that failed, in its thread. Default: what the last 100 say, and
+        where they were raised, is kept in `errors` as text, of each at most 4,000 characters.
     want_data, free_data : int, optional
         The tags that clients use. Default: random ones.
     transport_options : mapping, optional
@@ -92,14 +97,12 @@ class Server(Service):
         self._acceptor = threading.Thread(
             target=_accept, args=(weakref.ref(self), self._endpoint, self._alarm), name="arrowipc-accept", daemon=True
         )
-        self._acceptor.start()
         weakref.finalize(self, self._alarm.ring).atexit = False
+        self._acceptor.start()
 
     def serve(self, connection: Connection) -> None:
         """Serve a connection that was made in another way, in a new thread."""
-        with self._lock:
-            present = list(self._sessions)
-        session = self._session(connection, present)
+        session = self._session(connection)
         if session is None:
             return
         thread = threading.Thread(target=self._run, args=(session,), name="arrowipc-session", daemon=True)
@@ -196,8 +199,9 @@ def _accept(reference: weakref.ref[Server], endpoint: Endpoint, alarm: Alarm) ->
             elif connection is not None:
                 server.serve(connection)
         except Exception as error:  # what goes wrong with one client must not keep the others out
-            about = (type(error), error, error.__traceback__, threading.current_thread())
-            threading.excepthook(threading.ExceptHookArgs(about))
+            # No name for what is passed: it would keep the error, and with it the server, until the next one.
+            thread = threading.current_thread()
+            threading.excepthook(threading.ExceptHookArgs((type(error), error, error.__traceback__, thread)))
         del server
         if failure is not None and not isinstance(failure, PermissionError):  # that one is over at once
             pause.poll(1000 * ACCEPT_PAUSE)

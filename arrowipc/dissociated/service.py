@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+import traceback
+from collections.abc import Callable, Mapping
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from arrowipc.arguments import check_integer, described
+from arrowipc.arguments import check_integer, check_kind, described
 from arrowipc.dissociated import schemes
-from arrowipc.dissociated.protocol import Reason
-from arrowipc.dissociated.served import source_of
-from arrowipc.dissociated.session import Roles, Session, Timeouts
+from arrowipc.dissociated.connection import seconds
+from arrowipc.dissociated.protocol import Reason, ident_of
+from arrowipc.dissociated.served import check_made, source_of
+from arrowipc.dissociated.session import MOST_ASKED, Roles, Session, Timeouts
 from arrowipc.dissociated.uri import DissociatedUri, new_tag
-from arrowipc.errors import UsageError
+from arrowipc.errors import ArrowIpcError, UsageError
+from arrowipc.limits import Limits
 
 if TYPE_CHECKING:
     from arrowipc.dissociated.connection import Connection, Endpoint, OfferedMemory
-    from arrowipc.limits import Limits
 
 __all__ = ["Service"]
 
@@ -29,8 +31,11 @@ ACCEPT_PAUSE = 0.2
 #: on its way before others matter more.
 NEVER_ASKED = 3
 GRACE = 0.25
-#: Errors that are kept where nobody takes them.
+#: What one client may have of all that clients may hold.
+MOST_FOR_ONE = 16
+#: Errors that are kept where nobody takes them, and characters of each.
 KEPT_ERRORS = 100
+KEPT_TEXT = 4000
 
 
 class Service:
@@ -46,9 +51,11 @@ class Service:
         The names, where `streams` is a mapping.
     options : dict
         How messages are made of sources.
-    errors : list of BaseException
-        How the last sessions failed, where there is no `on_error`.
+    errors : list of str
+        How the last sessions failed, where there is no `on_error`: what was raised, and where.
     """
+
+    _sessions: dict[Session, Any]
 
     def __init__(
         self,
@@ -56,7 +63,7 @@ class Service:
         transport: str = "tcp",
         address: Any = None,
         *,
-        max_unsent: int = 64 << 20,
+        max_held: int = 1 << 30,
         max_clients: int = 1000,
         timeout: float | None = None,
         request_timeout: float | None = 30.0,
@@ -71,17 +78,22 @@ class Service:
     ) -> None:
         if not isinstance(streams, Mapping) and not callable(streams):
             raise UsageError(f"streams: expected a mapping of names to data, or a callable, found {described(streams)}")
-        self.idents: tuple[bytes, ...] = idents_of(streams)
+        if not (on_error is None or callable(on_error)):
+            raise UsageError(f"on_error: expected a callable, found {described(on_error)}")
+        check_kind("transport_options", transport_options, Mapping)
+        check_kind("limits", limits, Limits)
+        check_made(options, Service.__init__.__kwdefaults__ or ())
+        self.idents: tuple[bytes, ...] = tuple(map(ident_of, streams)) if isinstance(streams, Mapping) else ()
         self.options = options
-        self._max_unsent = check_integer("max_unsent", max_unsent, 1, 1 << 62)
         self._max_clients = check_integer("max_clients", max_clients, 1, 1 << 31)
+        self._max_held = check_integer("max_held", max_held, self._max_clients << 10, 1 << 62)
         self._timeouts = Timeouts(
             seconds("timeout", timeout),
             seconds("request_timeout", request_timeout),
             seconds("message_timeout", message_timeout),
         )
         self._idle_timeout = seconds("idle_timeout", idle_timeout)
-        self.errors: list[BaseException] = []
+        self.errors: list[str] = []
         self._on_error = on_error or partial(_keep, self.errors)
         listening = dict(transport_options or {})
         if transport == "file" and isinstance(streams, Mapping):
@@ -89,16 +101,16 @@ class Service:
         self._endpoint = schemes.listen(transport, address, limits, **listening)
         try:
             self.find: Callable[[bytes], Any] = finder(streams, self._endpoint.memory, options)
+            both = new_tag() if want_data is None else want_data
+            self._tags = {"both": both, "meta": new_tag(), "data": new_tag()}
+            self._free_data = None
+            if self._endpoint.memory is not None:
+                self._free_data = new_tag() if free_data is None else free_data
+            self._roles = Roles({tag: role for role, tag in self._tags.items()}, self._free_data)
+            self._start()
         except BaseException:
             close_endpoint(self._endpoint)
             raise
-        both = new_tag() if want_data is None else want_data
-        self._tags = {"both": both, "meta": new_tag(), "data": new_tag()}
-        self._free_data = None
-        if self._endpoint.memory is not None:
-            self._free_data = new_tag() if free_data is None else free_data
-        self._roles = Roles({tag: role for role, tag in self._tags.items()}, self._free_data)
-        self._start()
 
     def _start(self) -> None:
         """Begin to wait for clients, where the kind of server does so before it is entered."""
@@ -134,9 +146,12 @@ class Service:
         """OfferedMemory: where bodies are put for clients to read them; None: they are sent."""
         return self._endpoint.memory
 
-    def _session(self, connection: Connection, sessions: Iterable[Session]) -> Session | None:
+    def _present(self) -> list[Session]:
+        return [each for each in list(self._sessions) if not each.is_dismissed]
+
+    def _session(self, connection: Connection) -> Session | None:
         """Return a session for a client; None: there are too many already, and this one was sent away."""
-        present = [each for each in sessions if not each.is_dismissed]
+        present = self._present()
         if len(present) >= self._max_clients and not self._make_room(present):
             connection.refuse(Reason.FULL)
             connection.close()
@@ -145,8 +160,24 @@ class Service:
             )
             return None
         return Session(
-            connection, self.find, self._roles, self.memory, self._max_unsent, self.options, timeouts=self._timeouts
+            connection,
+            self.find,
+            self._roles,
+            self.memory,
+            self.options,
+            self._timeouts,
+            max_unsent=-(-self._max_held // MOST_FOR_ONE),
+            max_asked=min(MOST_ASKED, self._max_held // self._max_clients),
+            has_room=self._has_room,
         )
+
+    def _has_room(self, asking: Session) -> bool:
+        """Whether all clients hold less than they may, so that another message may be made for one of them."""
+        present, has_some = self._present(), asking.connection.unsent > 0
+        if sum(each.held for each in present) < self._max_held:
+            # Those who have nothing come first, so that nobody waits for ever.
+            return not (has_some and any(each.is_short for each in present))
+        return not has_some and self._make_room([each for each in present if each.held])
 
     def _make_room(self, sessions: list[Session]) -> bool:
         """Send away the client that has been idle for the longest; False: none has been for long enough."""
@@ -160,7 +191,7 @@ class Service:
         self._on_error(
             UsageError(
                 f"{longest.connection.name}, idle for {idle:.0f} s, was sent away for another client: "
-                f"{len(sessions):,} are served (max_clients=)"
+                f"{len(sessions):,} were served (max_clients=) or had data to take (max_held=)"
             )
         )
         return True
@@ -171,9 +202,13 @@ class Service:
             self._on_error(error)
 
 
-def _keep(errors: list[BaseException], error: BaseException) -> None:
-    """Keep the last errors. No method of the server: it would keep a server alive that nobody refers to."""
-    errors.append(error)
+def _keep(errors: list[str], error: BaseException) -> None:
+    """Keep the last errors as text: an exception keeps all that its session held when it failed.
+
+    No method of the server: it would keep a server alive that nobody refers to.
+    """
+    lines = [*traceback.format_exception_only(error), *traceback.format_tb(error.__traceback__, -3)]
+    errors.append("".join(lines).rstrip()[:KEPT_TEXT])
     del errors[:-KEPT_ERRORS]
 
 
@@ -184,29 +219,18 @@ def close_endpoint(endpoint: Endpoint) -> None:
         endpoint.memory.close()
 
 
-def seconds(name: str, value: Any) -> float | None:
-    """Check a number of seconds, or None."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-        raise UsageError(f"{name}: expected seconds, more than 0, or None, found {described(value)}")
-    return float(value)
-
-
-def idents_of(streams: Any) -> tuple[bytes, ...]:
-    """Return the names of a mapping as they arrive."""
-    if not isinstance(streams, Mapping):
-        return ()
-    return tuple(name.encode() if isinstance(name, str) else bytes(name) for name in streams)
-
-
 def finder(streams: Any, memory: OfferedMemory | None, options: Mapping[str, Any]) -> Callable[[bytes], Any]:
     """Return what finds a source by its name."""
-    if isinstance(streams, Mapping):
-        sources = [source_of(each, memory, options) for each in streams.values()]
-        return dict(zip(idents_of(streams), sources, strict=True)).get
-    found: Callable[[bytes], Any] = streams
-    return found
+    if not isinstance(streams, Mapping):
+        return streams  # type: ignore[no-any-return]
+    sources = {}
+    for name, given in streams.items():
+        try:
+            sources[ident_of(name)] = source_of(given, memory, options)
+        except ArrowIpcError as error:
+            error.args = (f"streams[{name!r}]: {str(error).removeprefix('write: ')}",)
+            raise
+    return sources.get
 
 
 def path_of(streams: Mapping[Any, Any]) -> dict[str, str]:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc.columns.array import RecordBatch
@@ -30,9 +30,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Roles", "Session", "Timeouts"]
 
-#: Streams that a client may ask for before the first one has ended, and bytes of the name of one.
+#: Streams that a client may ask for before the first one has ended, and bytes of their names together.
 MOST_REQUESTS = 64
-LONGEST_IDENT = 1 << 20
+MOST_ASKED = 1 << 20
+#: Seconds after which a client that waits for room looks again.
+ROOM_INTERVAL = 0.02
 #: Sources whose next message takes no waiting, and bytes of messages that are sent together then.
 AT_HAND = (RecordBatch, Table, list, tuple, Prepared)
 SMALL = 1 << 15
@@ -90,11 +92,15 @@ class Session:
         ``find(ident: bytes)`` returns what `messages_of` takes, or None: unknown.
     memory : OfferedMemory, optional
         None: bodies are always sent.
-    max_unsent : int
-        Bytes that may wait for the client before the next message is made.
     options : mapping
         Of `messages_of`.
     timeouts : Timeouts
+    max_unsent : int
+        Bytes that may wait for the client before the next message is made.
+    max_asked : int
+        Bytes of requests that may wait or arrive.
+    has_room : callable
+        Takes the session; whether all clients together hold so little that another message may be made for it.
 
     Attributes
     ----------
@@ -108,9 +114,11 @@ class Session:
         find: Any,
         roles: Roles,
         memory: OfferedMemory | None = None,
-        max_unsent: int = 64 << 20,
         options: Mapping[str, Any] | None = None,
         timeouts: Timeouts = PATIENT,
+        max_unsent: int = 64 << 20,
+        max_asked: int = MOST_ASKED,
+        has_room: Callable[[Session], bool] = lambda _: True,
     ) -> None:
         self.connection = connection
         self.leases: Leases = Leases()
@@ -121,6 +129,10 @@ class Session:
         self._roles = roles
         self._memory = memory
         self._max_unsent = max_unsent
+        self._max_asked = max_asked
+        self._has_room = has_room
+        self._waits_for_room = False
+        self._asked_bytes = 0  # of the requests in the queue
         self._options = dict(options or {})
         self._queue: deque[tuple[str, bytes]] = deque()
         self._refused = False  # it asked for a stream that nobody knows
@@ -143,6 +155,16 @@ class Session:
         """Whether a stream is being sent, or asked for."""
         return self._messages is not None or bool(self._queue)
 
+    @property
+    def held(self) -> int:
+        """int: bytes that the server keeps for the client: its requests, and what it has not taken."""
+        return self.connection.unsent + self.connection.arriving + self._asked_bytes
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the client has nothing to take because others hold all that may be held; no event tells of room."""
+        return self._waits_for_room and not self.connection.unsent
+
     def step(self) -> bool | None:
         """Do what goes without waiting: True: go on; False: wait for the connection; None: it is over.
 
@@ -162,14 +184,19 @@ class Session:
             if connection.at_end:
                 return None
             if self._messages is None and self._queue and not self._refused:
-                self._begin(*self._queue.popleft())
+                role, ident = self._queue.popleft()
+                self._asked_bytes -= len(ident)
+                self._begin(role, ident)
             if self._refused:
                 # The protocol has no other answer than to go, after what was promised before.
                 return None if self._messages is None and not connection.unsent else False
             if self._messages is not None and connection.unsent < self._max_unsent:
-                self._moved = True
-                self._send_some(self._messages)
-                return True
+                self._waits_for_room = not self._has_room(self)
+                if not self._waits_for_room:
+                    self._moved = True
+                    self._send_some(self._messages)
+                    return True
+            connection.poll_interval = ROOM_INTERVAL if self.is_short else type(connection).poll_interval
         return False
 
     def _receive(self) -> None:
@@ -184,10 +211,12 @@ class Session:
                     break
                 came = True
                 self._take(frame)
-        except ArrowIpcError:
-            self.reason = Reason.NOT_UNDERSTOOD
+            if self._memory is None:  # else it gives memory back, and is of our own user
+                self._check_asked(connection.arriving)
+        except ArrowIpcError as error:
+            self.reason = Reason.TOO_MUCH if isinstance(error, LimitError) else Reason.NOT_UNDERSTOOD
             raise
-        if not connection.is_receiving:
+        if not connection.arriving:
             self._message = None
         elif came or self._message is None:
             self._message = Deadline(self._timeouts.message)
@@ -228,7 +257,7 @@ class Session:
         First those that never asked (3), then those that want nothing (2), also where they hold memory (1),
         and last those that take nothing of what was made for them (0).
         """
-        if not self._is_waiting or self.is_dismissed:
+        if not self._is_waiting or self.is_dismissed or self.is_short:
             return None
         rank = 3 if not self._asked else 0 if self.is_busy or self._unsent else 1 if self.leases else 2
         return rank, time.monotonic() - self._since
@@ -249,17 +278,21 @@ class Session:
         if role is not None:
             if len(self._queue) >= MOST_REQUESTS:
                 raise LimitError(f"{self.connection.name} asked for more than {MOST_REQUESTS} streams")
-            if len(data) > LONGEST_IDENT:
-                raise LimitError(
-                    f"{self.connection.name} asked for a stream by a name of {len(data):,} bytes, and at "
-                    f"most {LONGEST_IDENT:,} are taken"
-                )
+            self._check_asked(len(data))
             self._queue.append((role, bytes(data)))
+            self._asked_bytes += len(data)
             self._asked = self._moved = True
         elif tag == self._roles.free_data:
             self._release(parse_free_data(data))
         else:
             self.ignored += 1
+
+    def _check_asked(self, more: int) -> None:
+        if self._asked_bytes + more > self._max_asked:
+            raise LimitError(
+                f"{self.connection.name} sent requests of {self._asked_bytes + more:,} bytes before the first of them "
+                f"was served, and at most {self._max_asked:,} may wait"
+            )
 
     def _release(self, addresses: tuple[int, ...]) -> None:
         ended = self.leases.release(addresses)

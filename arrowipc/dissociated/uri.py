@@ -12,7 +12,7 @@ import secrets
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, unquote_plus, urlsplit
 
-from arrowipc.arguments import Immutable, check_choice, described, filled
+from arrowipc.arguments import Immutable, check_choice, check_integer, described, filled
 from arrowipc.dissociated.protocol import check_tags
 from arrowipc.errors import FormatError, UsageError
 
@@ -107,6 +107,8 @@ class DissociatedUri(Immutable):
             raise FormatError(f"a URI begins with the name of a transport, as in ucx://, found {scheme!r}")
         if not HOST.fullmatch(host):
             raise FormatError(f"the host of a URI is a name or an address, found {host!r}")
+        if port is not None:
+            check_integer("the port of a URI", port, 0, (1 << 16) - 1)
         if path and not path.startswith("/"):
             raise FormatError(f"the path of a URI begins with a slash, found {path!r}")
         check_choice("streams", streams, ("both", "meta", "data"))

@@ -86,11 +86,11 @@ def test_d088_a_slow_consumer_holds_the_server_back(transport, way):
         return sources[-1]()
 
     del source
-    with dissociated.Server({"t": make}, transport, max_unsent=2 * MIB) as server:
+    with dissociated.Server({"t": make}, transport, max_held=32 * MIB) as server:
         uri = server.uri if way == "one" else server.uris
         with dissociated.connect(uri, "t", timeout=SECONDS) as reader:
-            # What is in the sockets' buffers, and in max_unsent, and one message more. A metadata connection
-            # carries no bodies, so it runs ahead.
+            # What is in the sockets' buffers, what may wait for one client, and one message more. A metadata
+            # connection carries no bodies, so it runs ahead.
             reader.read_next_batch()
             made = settled(lambda: sum(each.made for each in sources))
             assert made <= 24 + (200 if way == "two" else 0)
@@ -169,15 +169,15 @@ def test_nobody_who_listens_is_an_os_error():
 def test_a_client_that_takes_nothing_is_left_alone(transport):
     source = Source(100)
     with (
-        dissociated.Server({"t": source}, transport, max_unsent=MIB, timeout=0.4) as server,
+        dissociated.Server({"t": source}, transport, max_held=16 * MIB, timeout=0.4) as server,
         dissociated.connect(server.uri, "t", timeout=SECONDS) as reader,
     ):
         assert source.closed.wait(SECONDS)
         with pytest.raises(TruncatedError, match="the connection was lost before the"):
             list(reader)
-    (error,) = server.errors
-    assert isinstance(error, TimeoutError)
-    assert "to take the " in str(error)
+    ((kind, words),) = peers.said(server)
+    assert kind == "TimeoutError"
+    assert "to take the " in words
 
 
 def talk_on(connection, source: Source) -> None:
@@ -189,13 +189,13 @@ def talk_on(connection, source: Source) -> None:
 
 def test_a_client_that_only_talks_is_left_alone_too():
     source = Source(100)
-    with dissociated.Server({"t": source}, "tcp", max_unsent=MIB, timeout=0.4) as server:
+    with dissociated.Server({"t": source}, "tcp", max_held=16 * MIB, timeout=0.4) as server:
         connection = connect_tcp(server.uri.host, server.uri.port)
         with connection:
             connection.send(server.uri.want_data, [b"t"])
             with pytest.raises(ConnectionError):
                 talk_on(connection, source)
-    assert [type(each) for each in server.errors] == [TimeoutError]
+    assert peers.kinds(server) == ["TimeoutError"]
 
 
 # -- ends ----------------------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ def test_a_client_that_only_talks_is_left_alone_too():
 @pytest.mark.parametrize("way", ["one", "two"])
 def test_a_server_that_is_closed_truncates_what_is_being_read(transport, way):
     source = Source(50)
-    with dissociated.Server({"t": source}, transport, max_unsent=MIB) as server:
+    with dissociated.Server({"t": source}, transport, max_held=16 * MIB) as server:
         reader = dissociated.connect(server.uri if way == "one" else server.uris, "t", timeout=SECONDS)
         reader.read_next_batch()
         server.close()
@@ -242,7 +242,7 @@ def test_a_server_is_closed_while_a_client_waits(transport):
 @pytest.mark.parametrize("way", ["one", "two"])
 def test_a_client_may_leave_at_any_time_and_nobody_minds(transport, way):
     source = Source(500)
-    with dissociated.Server({"t": source}, transport, max_unsent=MIB) as server:
+    with dissociated.Server({"t": source}, transport, max_held=16 * MIB) as server:
         for batches in (0, 1, 3):
             source.closed.clear()
             with dissociated.connect(server.uri if way == "one" else server.uris, "t", timeout=SECONDS) as reader:
@@ -280,7 +280,7 @@ def test_too_many_clients_are_sent_away():
             dissociated.connect(server.uri, "t", timeout=SECONDS)
         assert settled(lambda: server.num_clients) == 0
         dissociated.connect(server.uri, "t", timeout=SECONDS).close()
-    assert [str(each).partition(" was ")[2] for each in server.errors] == [
+    assert [words.partition(" was ")[2] for _, words in peers.said(server)] == [
         "sent away: 2 clients are served (max_clients=)"
     ]
 
@@ -593,7 +593,7 @@ sys.stdin.read()
 @pytest.mark.parametrize("transport", ["tcp", "unix"])
 def test_d085_a_killed_client_ends_its_session(transport):
     source = Source(1000)
-    with dissociated.Server({"t": source}, transport, max_unsent=MIB) as server:
+    with dissociated.Server({"t": source}, transport, max_held=16 * MIB) as server:
         with process("-c", CLIENT, str(server.uri)) as client:
             assert client.stdout.readline() == "reads\n"
             assert server.num_clients == 1

@@ -598,7 +598,7 @@ def test_d088_a_client_that_does_not_read_bounds_what_the_server_holds():
         ("cma", {"capacity": 4 * MIB}),
     ):
         made.clear()
-        with dissociated.Server({"n": endless}, transport, transport_options=options, max_unsent=MIB) as server:
+        with dissociated.Server({"n": endless}, transport, transport_options=options, max_held=16 * MIB) as server:
             connection, _ = dissociated.schemes.connect(server.uri, None, PATIENCE)
             connection.send(server.uri.want_data, [b"n"])
             connection.flush(PATIENCE)

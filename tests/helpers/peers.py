@@ -211,6 +211,16 @@ def serving(kind: str, streams: Any, transport: str, **options: Any) -> Iterator
             loop.call_soon_threadsafe(done.set)
 
 
+def said(server: Any) -> list[tuple[str, str]]:
+    """Kind and message of each error that a server kept as text; behind them comes where it was raised."""
+    heads = [each.partition("\n")[0].partition(": ") for each in server.errors]
+    return [(kind.rpartition(".")[2], words) for kind, _, words in heads]
+
+
+def kinds(server: Any) -> list[str]:
+    return [kind for kind, _ in said(server)]
+
+
 def until(condition: Any, what: str) -> None:
     end = time.monotonic() + SECONDS
     while not condition():

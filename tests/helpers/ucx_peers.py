@@ -223,12 +223,12 @@ def commands() -> Iterator[str]:
 def serve(**options: Any) -> None:
     """Serve `SOURCES` by name; tells when asked: number of clients, errors, free bytes of the arena."""
     large(1, 1)  # imports NumPy, before two threads do so at once
-    server = dissociated.Server(SOURCES, "ucx", transport_options=options, max_unsent=16 << 20)
+    server = dissociated.Server(SOURCES, "ucx", transport_options=options, max_held=256 << 20)
     memory = server._endpoint.memory
     with server:
         say([str(server.uri), *map(str, server.uris)])
         for _ in commands():
-            say([server.num_clients, [str(error) for error in server.errors], getattr(memory, "free", 0)])
+            say([server.num_clients, server.errors, getattr(memory, "free", 0)])
     say("closed")
 
 

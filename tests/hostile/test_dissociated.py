@@ -348,8 +348,7 @@ def test_d090_a_server_survives_any_client(transport, driver):
                 break
             time.sleep(0.05)
         assert server.num_clients == 0
-        wrong = [each for each in server.errors if not isinstance(each, REFUSED)]
-        assert wrong == []
+        assert set(peers.kinds(server)) <= {"FormatError", "LimitError", "OSError", "TimeoutError"}
         assert server.errors
 
 
@@ -409,4 +408,4 @@ def test_d090_a_client_cannot_make_the_server_keep_much():
                     while raw.recv(1 << 16):
                         pass
     assert len(server.errors) == 4
-    assert all(isinstance(each, ArrowIpcError) for each in server.errors)
+    assert set(peers.kinds(server)) <= {"FormatError", "LimitError"}

@@ -31,8 +31,8 @@ def same(expected: str, printed: str) -> bool:
 
 @pytest.mark.parametrize("page", with_blocks("python"), ids=pages.name_of)
 def test_python_blocks_run_as_printed(page, tmp_path, monkeypatch):
+    """Each page alone, from an empty folder: nobody has run the others before."""
     monkeypatch.chdir(tmp_path)
-    pages.lay_files(tmp_path)
     namespace: dict[str, object] = {"__name__": "__main__"}
     for block in pages.blocks(page, "python"):
         if block.skip is None and "spark" not in block.words:

@@ -11,11 +11,12 @@ import fcntl
 import mmap
 import os
 import queue
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc.arguments import check_integer
-from arrowipc.dissociated.connection import Connection, Placed
+from arrowipc.dissociated.connection import Connection, Placed, registered
 from arrowipc.dissociated.memory.address_pairs import Lease, Pairs, write_places
 from arrowipc.dissociated.memory.new_table import NewTable
 from arrowipc.dissociated.memory.receiving import ALIGNMENT, rounded
@@ -49,14 +50,14 @@ class MemfdSegment(Segment):
     """
 
     def __init__(self, number: int, size: int) -> None:
-        self.fd: int = _memfd()
+        self.fd, self._end = _memfd(self)
         try:
             os.ftruncate(self.fd, size)
             self._writable: mmap.mmap | None = mmap.mmap(self.fd, size)
             self._writable.madvise(mmap.MADV_DONTFORK)
             _seal(self.fd)
         except BaseException:
-            os.close(self.fd)
+            self._end()
             raise
         # Not from offset 0 on: address 0 means zeros to readers of pairs.
         super().__init__(number << OFFSET_BITS, size, len(GONE))
@@ -97,7 +98,7 @@ class MemfdSegment(Segment):
                 os.posix_fallocate(self.fd, 0, len(GONE))
                 self._writable[: len(GONE)] = GONE
         self._writable = self.readable = None
-        os.close(self.fd)
+        self._end()
 
 
 class ArenaState(NamedTuple):
@@ -323,12 +324,12 @@ class Arena(SegmentedMemory[MemfdSegment]):
             )
 
 
-def _memfd() -> int:
+def _memfd(owner: Segment) -> tuple[int, weakref.finalize[Any, Any]]:
     flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
     try:
-        return os.memfd_create("arrowipc", flags | MFD_NOEXEC_SEAL)
+        return registered(owner, os.memfd_create, "arrowipc", flags | MFD_NOEXEC_SEAL)
     except OSError:  # Linux before 6.3 does not know the last one
-        return os.memfd_create("arrowipc", flags)
+        return registered(owner, os.memfd_create, "arrowipc", flags)
 
 
 def _seal(fd: int) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.arguments import check_integer
-from arrowipc.dissociated.connection import Connection, OfferedMemory, PeerMemory, Placed
+from arrowipc.dissociated.connection import Connection, OfferedMemory, PeerMemory, Placed, registered
 from arrowipc.dissociated.memory.address_pairs import Lease, Pairs, read_process, write_places
 from arrowipc.dissociated.memory.arena import F_SEAL_GROW, F_SEAL_SHRINK, GONE, OFFSET_BITS, Arena
 from arrowipc.dissociated.memory.receiving import Place, copied
@@ -363,7 +363,8 @@ class MappedMemory(PeerMemory):
     def _open(self) -> mmap.mmap:
         check_user(self._connection)
         # A pipe or a device must not make us wait.
-        handle = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_NOFOLLOW if self._named else 0))
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_NOFOLLOW if self._named else 0)
+        handle, end = registered(self, os.open, self._path, flags)
         try:
             info = os.fstat(handle)
             if not stat.S_ISREG(info.st_mode) or info.st_size == 0:
@@ -372,7 +373,7 @@ class MappedMemory(PeerMemory):
                 raise PermissionError(f"{self._path} is memory of user {info.st_uid}, not of ours")
             self._map = mmap.mmap(handle, info.st_size, prot=mmap.PROT_READ)
         finally:
-            os.close(handle)
+            end()
         self._view = memoryview(self._map)
         return self._map
 
@@ -424,11 +425,10 @@ class ReadMemory(PeerMemory):
         if self._connection is not None:
             ends.register(self._connection.fileno(), getattr(select, "POLLRDHUP", 0))
         try:
-            process = os.pidfd_open(self._pid)
+            process, self._process = registered(self, os.pidfd_open, self._pid)
         except (AttributeError, OSError):
             pass  # an older system, or no such process: its start time tells, each time
         else:
-            self._process = weakref.finalize(self, os.close, process)
             ends.register(process, select.POLLIN)
         self._check_process()
         self._ends = ends

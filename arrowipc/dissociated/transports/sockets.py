@@ -17,11 +17,12 @@ import socket
 import stat
 import struct
 import time
+import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from arrowipc.dissociated.connection import Connection, Deadline, Frame, Listener
+from arrowipc.dissociated.connection import Connection, Deadline, Frame, Listener, registered
 from arrowipc.dissociated.memory.receiving import announced
 from arrowipc.dissociated.protocol import Reason
 from arrowipc.dissociated.transports.message_runs import read_run, write_run
@@ -318,9 +319,9 @@ class SocketConnection(Connection):
                 self._send_some()
 
     @property
-    def is_receiving(self) -> bool:
-        """See `Connection.is_receiving`."""
-        return self._target is not None or self._first != self._last
+    def arriving(self) -> int:
+        """See `Connection.arriving`."""
+        return self._last - self._first if self._target is None else len(self._target)
 
     def interrupt(self) -> None:
         """See `Connection.interrupt`: nothing more is received, and closing is left to whoever waits."""
@@ -375,7 +376,7 @@ class SocketListener(Listener):
     Parameters
     ----------
     sock : socket.socket
-        Listening; this owns it from now on.
+        Listening, or about to; this owns it from now on.
     same_user : bool
         Take clients of our own user only (Unix sockets).
     remove : str, optional
@@ -400,8 +401,8 @@ class SocketListener(Listener):
         self._name = name
         self._limits = limits
         self._same_user = same_user
-        self._remove = remove
-        self._process = os.getpid()
+        # A path is known here before it is bound: whatever comes in between, it goes with its server.
+        self._end = weakref.finalize(self, _end_listening, sock, remove, os.getpid())
 
     def accept(self) -> SocketConnection | None:
         """See `Listener.accept`."""
@@ -438,11 +439,15 @@ class SocketListener(Listener):
 
     def close(self) -> None:
         """See `Listener.close`."""
-        self._socket.close()
-        if self._remove is not None and self._process == os.getpid():  # no forked child's business
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._remove)
-            self._remove = None
+        self._end()
+
+
+def _end_listening(sock: socket.socket, path: str | None, process: int) -> None:
+    # What is bound there is ours; it is no forked child's business.
+    if path is not None and process == os.getpid() and sock.getsockname() == path:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+    sock.close()
 
 
 def place(host: str, port: int) -> str:
@@ -520,36 +525,37 @@ def _saying(what: str) -> Iterator[None]:
         yield
     except TimeoutError:
         raise
-    except OSError as error:
-        if error.errno is None:
-            raise
+    except (OSError, ValueError) as error:  # ValueError: what can be no host and no path
+        if not isinstance(error, OSError) or error.errno is None:
+            raise OSError(f"{what}: {error}") from None
         raise type(error)(error.errno, f"{what}: {error.strerror or error}") from None
 
 
 def listen_unix(path: str, limits: Limits | None = None, *, same_user: bool = False) -> SocketListener:
     """Listen on a Unix socket at `path`, where at most the socket of a server may lie that is gone."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    remove = None if path.startswith("@") else path
+    listener = SocketListener(sock, f"unix {path}", limits, same_user=same_user, remove=remove)
     try:
         with _saying(f"listening on unix {path}"):
             if path.startswith("@"):
                 sock.bind(unix_address(path))
                 sock.listen(64)
             else:
-                with _alone_in(os.path.dirname(path)):
+                with _alone_in(os.path.dirname(path), sock):
                     _bind_path(sock, path)
                     sock.listen(64)
     except BaseException:
-        sock.close()
+        listener.close()
         raise
-    remove = None if path.startswith("@") else path
-    return SocketListener(sock, f"unix {path}", limits, same_user=same_user, remove=remove)
+    return listener
 
 
 @contextlib.contextmanager
-def _alone_in(folder: str) -> Iterator[None]:
+def _alone_in(folder: str, sock: socket.socket) -> Iterator[None]:
     """Keep other servers from taking a path in a folder: one that was just bound answers nobody yet."""
     try:
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        handle, unlock = registered(sock, os.open, folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
         yield  # not to be read: binding will tell
         return
@@ -562,7 +568,7 @@ def _alone_in(folder: str) -> Iterator[None]:
             time.sleep(RETRY)
         yield
     finally:
-        os.close(handle)
+        unlock()
 
 
 def _bind_path(sock: socket.socket, path: str) -> None:

@@ -231,9 +231,9 @@ class UcxConnection(Connection):
             return True
 
     @property
-    def is_receiving(self) -> bool:
-        """See `Connection.is_receiving`."""
-        return bool(self._receives)
+    def arriving(self) -> int:
+        """See `Connection.arriving`."""
+        return self._receiving or len(self._receives)
 
     def interrupt(self) -> None:
         """See `Connection.interrupt`."""

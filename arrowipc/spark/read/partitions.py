@@ -252,7 +252,7 @@ class ArrowIpcReader(Shipped, DataSourceReader):
     def _pass_over(self, error: ArrowIpcError) -> None:
         if not self._options.tolerates_damage:
             raise error
-        log.warning("left out: %s", error)
+        log.warning("left out: %s", str(error))  # handlers may keep what they are given
 
 
 def _in_order(reader: Any) -> Iterator[Any]:
