@@ -17,7 +17,7 @@ from arrowipc.read.decoders import MAGIC, TAIL_SIZE, StreamDecoder, footer_range
 from arrowipc.read.file_objects import end_of, position_of, read_up_to, seek_to
 from arrowipc.read.framing import Framer, Message, survey
 from arrowipc.read.remote import RemoteSource
-from arrowipc.read.sources import first_bytes, locate_source, open_source, pump
+from arrowipc.read.sources import can_seek, first_bytes, locate_source, open_source, pump
 from arrowipc.reader import BatchReader, RecordBatchFileReader
 
 if TYPE_CHECKING:
@@ -541,7 +541,7 @@ class _InOrder:
 
 def _rest_of(file: Any) -> int | None:
     """Bytes from the position of a file to its end; None where it cannot seek."""
-    if not (hasattr(file, "seekable") and file.seekable()):
+    if not can_seek(file):
         return None
     start = position_of(file)
     end = end_of(file)
