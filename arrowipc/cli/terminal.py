@@ -257,8 +257,8 @@ class Progress:
                         return
 
 
-def fit(texts: Sequence[str], most: int) -> int:
-    """Characters that a column of these texts takes, at most `most`."""
+def fit(texts: Sequence[str]) -> int:
+    """Characters that a column of these texts takes."""
     from rich.cells import cell_len
 
-    return min(max(map(cell_len, texts), default=0), most)
+    return max(map(cell_len, texts), default=0)

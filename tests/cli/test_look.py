@@ -5,13 +5,26 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from helpers.terminal import environment, on_terminal, run, run_binary, shell
 
 import arrowipc as ipc
-from arrowipc.types import binary, dictionary, field, float64, int32, int64, list_, struct, utf8
+from arrowipc.types import (
+    binary,
+    decimal128,
+    dictionary,
+    field,
+    float64,
+    int32,
+    int64,
+    list_,
+    sparse_union,
+    struct,
+    utf8,
+)
 
 pytest.importorskip("click")
 pytest.importorskip("rich")
@@ -248,6 +261,66 @@ def test_stat_counts_what_is_there(data):
         assert sum(each["stored_bytes"] for each in by_name.values()) < found["bytes"]
     assert run("stat", "-", "--json", input=(data / "a.arrows").read_bytes()).json["rows"] == 6
     assert "column" in run("stat", data / "a.arrow").out
+
+
+@pytest.fixture(scope="module")
+def long_numbers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Numbers of many digits, in columns of long names."""
+    decimals = decimal128(38, 1)
+    path = tmp_path_factory.mktemp("numbers") / "n.arrow"
+    schema = ipc.Schema([field("zeros", float64()), field("a rather long name", float64()), field("d", decimals)])
+    with ipc.new_file(path, schema) as writer:
+        writer.write({"zeros": [0.0, 1.0], "a rather long name": [5.897982768843235e17, -0.0], "d": [DIGITS, None]})
+    return path
+
+
+DIGITS = Decimal("1234567890123456789012345678901234567.8")
+
+
+@pytest.mark.parametrize("columns", [20, 40, 80, 120, None])
+@pytest.mark.parametrize("command", ["stat", "head"])
+def test_no_number_is_cut_and_no_column_is_left_out_silently(long_numbers, command, columns):
+    if columns is None:
+        text = run(command, long_numbers).out
+    else:
+        text = on_terminal(command, long_numbers, columns=columns, NO_COLOR="1").out
+    values = "".join([line for line in text.splitlines(True) if "double" not in line])
+    assert not re.search(r"\d\.\.\.", values)
+    if command == "head":
+        hidden = re.search(r"\.\.\. and (\d) more column", text)
+        left = int(hidden[1]) if hidden else 0
+        assert (left < 2, left < 1) == ("5.897982768843235e+17" in values, str(DIGITS) in values)
+        return
+    for word in ("zeros", "a rather long name", "d: decimal128(38, 1)", "5.897982768843235e+17", str(DIGITS)):
+        assert word in text or (columns == 120 and word.startswith("d:")), word
+    for title in ("min", "max", "distinct", "raw", "stored", "share", "nulls"):
+        assert title in text
+    assert "-0.0" not in text  # the bounds of a batch hold both zeros, the values shown do not
+
+
+def test_a_difference_of_long_numbers_is_shown(long_numbers, tmp_path):
+    other = Decimal(str(DIGITS)[:-1] + "9")
+    with ipc.open(long_numbers) as reader, ipc.new_file(tmp_path / "o.arrow", reader.schema) as writer:
+        writer.write({**reader.read_all().to_pydict(), "d": [other, None]})
+    found = on_terminal("diff", long_numbers, tmp_path / "o.arrow", columns=120, NO_COLOR="1").out
+    assert str(DIGITS) in found
+    assert str(other) in found
+
+
+def test_another_order_of_many_columns_is_shown_where_it_begins(tmp_path):
+    names = [f"c{i}" for i in range(30)]
+    for name, order in (("a.arrow", names), ("b.arrow", [*names[:28], "c29", "c28"])):
+        with ipc.new_file(tmp_path / name) as writer:
+            writer.write({each: [1] for each in order})
+    (found,) = run("diff", tmp_path / "a.arrow", tmp_path / "b.arrow", "--json").json["schema"]
+    assert found == {"column": None, "left": "order: column 28 is 'c28'", "right": "order: column 28 is 'c29'"}
+
+
+def test_all_codes_of_a_union_are_printed(tmp_path):
+    kind = sparse_union([field(str(i), int32()) for i in range(30)])
+    with ipc.new_file(tmp_path / "u.arrow", ipc.Schema([field("u", kind)])):
+        pass
+    assert ", 28, 29\n" in run("schema", tmp_path / "u.arrow").out
 
 
 def test_many_distinct_values_are_estimated_within_their_error_and_alike_in_every_run(tmp_path):
