@@ -111,14 +111,21 @@ def run(arguments: list[str]) -> int:
         from arrowipc.cli.harness import integration
 
         command, arguments = integration, arguments[1:]
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
+    for name, flags in (("stdin", os.O_WRONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
+        stream = getattr(sys, name)
+        if stream is None or stream.closed:
+            # Else a file of ours gets its number. To read or write here fails, except that nobody misses messages.
+            setattr(sys, name, os.fdopen(os.open(os.devnull, flags), "r" if name == "stdin" else "w"))
+        elif name != "stdin" and hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # names that the terminal's encoding lacks
+    code = 0
     try:
         code = _outcome(command, arguments)
         sys.stdout.flush()
-    except BrokenPipeError:
-        code = _gone()
+    except OSError as error:
+        code = 141 if isinstance(error, BrokenPipeError) else code or _failed(error, None)
+        # Keep Python from saying so once more when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 
 
@@ -184,10 +191,3 @@ def _say(words: str) -> None:
 
     shown = "\n".join([printable(line.expandtabs(2)) for line in words.split("\n")])
     click.echo(click.style("arrowipc: ", fg="red") + shown, err=True, color=coloured())
-
-
-def _gone() -> int:
-    """Nobody reads the output any more: keep Python from saying so when it ends."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    return 141

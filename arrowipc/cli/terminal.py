@@ -90,8 +90,12 @@ def console(*, error: bool = False) -> Console:
     """Make the console that draws tables."""
     from rich.console import Console
 
+    class Ours(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # rich would end the process with 1
+
     plain: dict[str, Any] = {"color_system": None} if coloured() is False else {}  # else rich leaves bold and dim
-    return Console(width=width(), stderr=error, highlight=False, markup=False, emoji=False, soft_wrap=False, **plain)
+    return Ours(width=width(), stderr=error, highlight=False, markup=False, emoji=False, soft_wrap=False, **plain)
 
 
 def say_line(text: str = "", **style: Any) -> None:

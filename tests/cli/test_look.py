@@ -263,6 +263,33 @@ def test_stat_counts_what_is_there(data):
     assert "column" in run("stat", data / "a.arrow").out
 
 
+@pytest.mark.parametrize("command", ["head", "stat", "schema", "count", "check", "head --json"])
+def test_an_output_that_nobody_reads_any_more_ends_a_command_quietly(data, command):
+    found = shell(f"set -o pipefail; arrowipc {command} {data}/a.arrow | true")
+    assert found == (141, "", "")
+
+
+@pytest.mark.parametrize("command", ["head", "stat", "schema", "convert -", "head --json", "--version"])
+def test_a_closed_output_is_an_error_without_a_traceback(data, tmp_path, command):
+    word, *options = command.split()
+    line = " ".join([word, *([] if word.startswith("-") else [f"{data}/a.arrow"]), *options])
+    found = shell(f"arrowipc {line} >&-")
+    assert (found.code, found.out) == (3, "")
+    assert re.fullmatch(r"arrowipc: .*Bad file descriptor\n", found.err), found.err
+    assert shell(f"arrowipc {line} >&- 2>&-").code == 3
+    assert (data / "a.arrow").read_bytes()[:6] == b"ARROW1"
+
+
+def test_closed_streams_that_are_not_needed_do_not_matter(data, tmp_path):
+    assert shell(f"arrowipc convert {data}/a.arrow {tmp_path}/b.arrow <&- >&- 2>&-").code == 0
+    assert ipc.open(tmp_path / "b.arrow").count_rows() == 6
+    done = shell(f"arrowipc diff {data}/a.arrow - <&-")  # the file must not become the standard input
+    assert (done.code, "Bad file descriptor" in done.err) == (3, True)
+    code = "import sys; sys.stdout.close(); from arrowipc.cli import main; sys.exit(main(['schema', sys.argv[1]]))"
+    done = subprocess.run([sys.executable, "-c", code, str(data / "a.arrow")], capture_output=True, env=environment())
+    assert (done.returncode, b"Traceback" in done.stderr) == (3, False)
+
+
 @pytest.fixture(scope="module")
 def long_numbers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Numbers of many digits, in columns of long names."""
