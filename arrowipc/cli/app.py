@@ -12,7 +12,7 @@ import click
 import arrowipc as ipc
 from arrowipc.arguments import printable
 from arrowipc.cli.sources import Failure, looks_arrow
-from arrowipc.errors import ArrowIpcError, UnsupportedError, UsageError
+from arrowipc.errors import ArrowIpcError, UnsupportedError, UsageError, showable
 
 __all__ = ["run"]
 
@@ -162,7 +162,7 @@ def _outcome(command: click.Command, arguments: list[str]) -> int:
 
 def _failed(error: Exception, path: str | None) -> int:
     """Say what went wrong, where and what can be done; returns the exit code."""
-    before = "" if path is None else f"{'standard input' if path == '-' else path}: "
+    before = "" if path is None else f"{'standard input' if path == '-' else showable(path)}: "
     if isinstance(error, ArrowIpcError):
         _say(before + str(error))
         for name, words in ADVICE:
@@ -189,5 +189,5 @@ def _failed(error: Exception, path: str | None) -> int:
 def _say(words: str) -> None:
     from arrowipc.cli.terminal import coloured  # not on the way to --help
 
-    shown = "\n".join([printable(line.expandtabs(2)) for line in words.split("\n")])
+    shown = "\n".join([printable(line.expandtabs(2)) for line in showable(words).split("\n")])
     click.echo(click.style("arrowipc: ", fg="red") + shown, err=True, color=coloured())

@@ -23,7 +23,7 @@ from arrowipc.cli.terminal import (
     say_line,
     width,
 )
-from arrowipc.errors import UsageError
+from arrowipc.errors import UsageError, showable
 from arrowipc.values.preview import shorten, value_text
 
 
@@ -184,7 +184,7 @@ def _both(left: Any, right: Any, at: int) -> tuple[Any, Any, str, str]:
 
 def _tail(path: str, most: int) -> str:
     """A path without its beginning: names differ at their ends."""
-    path = printable(path)
+    path = printable(showable(path))
     return path if len(path) <= most else "..." + path[3 - most :]
 
 

@@ -74,7 +74,7 @@ def split(file: str, folder: str, rows: int | None, size: str | None, by: str | 
     if not force and os.path.isdir(folder) and os.listdir(folder):
         raise click.UsageError(f"{folder} is there already, and not empty: --force writes into it")
     # Names that begin with . or _ are ignored where folders are read.
-    stem = os.path.splitext(os.path.basename(file))[0].lstrip("-._") or "part"
+    stem = os.path.splitext(os.path.basename(file.partition("?")[0]))[0].lstrip("-._") or "part"
     ending = next((ending for ending, known in ENDINGS.items() if known == kind), ".arrows")
     with opened(file) as reader, Progress("splitting", size_of(file)) as progress:
         parts = _Parts(file, kind, force, options)

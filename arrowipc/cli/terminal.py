@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from arrowipc.arguments import printable
+from arrowipc.errors import showable
 from arrowipc.values.preview import size_text
 
 if TYPE_CHECKING:
@@ -117,13 +118,13 @@ def plain_table() -> Table:
 
 def say_note(text: str) -> None:
     """Print a line on stderr; what may drive a terminal is escaped: names of files, too, come from others."""
-    click.echo(printable(text), err=True)
+    click.echo(printable(showable(text)), err=True)
 
 
 def say_written(path: str, kind: str, rows: int, batches: int, as_json: bool) -> None:
     """Say what was written where; on stderr, as standard output may hold the data."""
     if as_json:
-        document = {"rows": rows, "batches": batches, "written": path, "format": kind}
+        document = {"rows": rows, "batches": batches, "written": showable(path), "format": kind}
         say_json(document, line=path == "-", error=path == "-")
     elif path != "-":
         say_note(f"{path}: {counted(rows, 'row')} in {counted(batches, 'batch', 'batches')}")

@@ -45,6 +45,8 @@ def keys_of(path: str, below: str) -> dict[str, str | None]:
     UsageError
         A key repeats, is no text, or there are more than 64.
     """
+    if "://" in path:
+        below = below.partition("?")[0]  # values of a query may hold slashes
     if "=" not in below:
         return {}
     found: dict[str, str | None] = {}
