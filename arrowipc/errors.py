@@ -35,7 +35,7 @@ def showable(text: str) -> str:
     --------
     >>> from arrowipc.errors import showable
     >>> showable("https://me:secret@host/a.arrow?X-Amz-Signature=ab12&part=1: not found")
-    'https://***@host/a.arrow?X-Amz-Signature=***&part=***'
+    'https://***@host/a.arrow?X-Amz-Signature=***&part=***: not found'
     """
     if "://" not in text:
         return text
