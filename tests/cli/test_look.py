@@ -290,6 +290,14 @@ def test_closed_streams_that_are_not_needed_do_not_matter(data, tmp_path):
     assert (done.returncode, b"Traceback" in done.stderr) == (3, False)
 
 
+def test_text_on_standard_input_may_be_a_file_or_a_pipe(tmp_path):
+    pytest.importorskip("pyarrow")
+    (tmp_path / "a.csv").write_text("a,b\n1,x\n")
+    for name, how in (("f.arrow", f"< {tmp_path}/a.csv"), ("p.arrow", "< <(cat a.csv)")):
+        assert shell(f"cd {tmp_path}; arrowipc convert - {name} --from csv {how}").code == 0
+        assert ipc.open(tmp_path / name).read_all().to_pylist() == [{"a": 1, "b": "x"}]
+
+
 @pytest.fixture(scope="module")
 def long_numbers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Numbers of many digits, in columns of long names."""
