@@ -5,7 +5,7 @@ from __future__ import annotations
 from _collections_abc import Mapping  # loaded by now; `collections.abc` also loads `collections`
 from _operator import index
 
-from arrowipc.errors import UnsupportedError, UsageError
+from arrowipc.errors import UnsupportedError, UsageError, showable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Immutable:
 
 def described(value: object) -> str:
     """Kind and look of something unexpected, short enough for a message."""
-    text = repr(value)
+    text = showable(repr(value))
     return f"{type(value).__name__} {text if len(text) <= 80 else text[:77] + '...'}"
 
 

@@ -63,6 +63,12 @@ DECIMAL_DIGITS = {32: 9, 64: 18, 128: 38, 256: 76}
 #: Unit of a time of day -> the only bit width the format allows for it.
 TIME_BITS = {"s": 32, "ms": 32, "us": 64, "ns": 64}
 
+#: What readers, and who takes columns of others, say of a column that is refused.
+WIDE_INTEGERS = (
+    "integers of 128 bits (Int128 or UInt128 of polars), which the Arrow format does not have: cast them in polars, to "
+    "pl.Int64 or pl.Decimal(38, 0)"
+)
+
 EXTENSION_NAME = b"ARROW:extension:name"
 EXTENSION_METADATA = b"ARROW:extension:metadata"
 

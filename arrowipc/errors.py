@@ -24,7 +24,27 @@ __all__ = [
     "TruncatedError",
     "UnsupportedError",
     "UsageError",
+    "showable",
 ]
+
+
+def showable(text: str) -> str:
+    """Return a text in which no URL shows who asks (``https://***@host``) or what the values of its query are.
+
+    Examples
+    --------
+    >>> from arrowipc.errors import showable
+    >>> showable("https://me:secret@host/a.arrow?X-Amz-Signature=ab12&part=1: not found")
+    'https://***@host/a.arrow?X-Amz-Signature=***&part=***: not found'
+    """
+    if "://" not in text:
+        return text
+    import re
+
+    # What looks like a port begins a path, in which @ means nothing; a password may have a stray slash. No two
+    # attempts look at the same characters, but for a few, so that the time is linear: a text may hold names of a file.
+    text = re.sub(r"://(?:[^/?#\s]*|[^/?#\s:@]+:(?!\d{1,5}[/?#\s])\S{0,200})@", "://***@", text)
+    return re.sub(r"([?&;#][^\s=&/?#;]*=)[^\s&#]*?(?=[:,)'\"]{0,3}(?:[\s&#]|$))", r"\1***", text)
 
 
 class ArrowIpcError(Exception):
@@ -49,6 +69,9 @@ class ArrowIpcError(Exception):
     """
 
     column: "str | None" = None
+
+    def __init__(self, *args: object) -> None:
+        self.args = tuple([showable(each) if isinstance(each, str) else each for each in args])
 
     def __str__(self) -> str:
         return Exception.__str__(self)  # KeyError would put the message in quotes

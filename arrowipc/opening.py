@@ -37,9 +37,9 @@ def open_stream(
 
     Parameters
     ----------
-    source : path, URL, RemoteSource, bytes-like or binary file object
+    source : path, URL, RemoteSource, bytes-like, binary file object or socket
         A path is mapped into memory; a URL is opened with fsspec, `RemoteSource` adds options such as
-        credentials and a `timeout` (30 s without a byte) to it. A file object (or socket file) is
+        credentials and a `timeout` (30 s without a byte) to it. A file object or a socket is
         read message by message and never past the end of the stream.
     columns : sequence of str or int, optional
         Names, indices or dotted paths to read, in this order; other columns are never touched.
@@ -115,7 +115,7 @@ def open_file(
 
     Parameters
     ----------
-    source : path, URL, RemoteSource, bytes-like or binary file object
+    source : path, URL, RemoteSource, bytes-like, binary file object or socket
         A path is mapped into memory. Of a URL only what `columns` need is fetched: the last 128 KiB with the footer,
         then the ranges of the batches, near ones joined and all at the same time. What cannot seek (a pipe, a
         socket) is read to its end first, into memory or, beyond ``Limits.spool_bytes``, a temporary file.
@@ -201,7 +201,7 @@ def open(
 
     Parameters
     ----------
-    source : path, URL, RemoteSource, bytes-like or binary file object
+    source : path, URL, RemoteSource, bytes-like, binary file object or socket
         As for `open_file` and `open_stream`, pipes included: their first bytes tell what they are.
     columns : sequence of str or int, optional
         Names, indices or dotted paths to read, in this order; other columns are never touched.
@@ -266,7 +266,7 @@ def read_schema(source: Any, *, limits: Limits | None = None) -> Schema:
 
     Parameters
     ----------
-    source : path, bytes-like, binary file object or Message
+    source : path, URL, bytes-like, binary file object, socket or Message
     limits : Limits, optional
         Bounds on what the bytes may ask for.
 

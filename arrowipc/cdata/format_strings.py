@@ -304,6 +304,8 @@ def _read_type(nodes: list[Node], at: int, path: str) -> types.DataType:
             _check_count(n_children, 0)
             return _PLAIN[text]
         head, colon, rest = text.partition(":")
+        if head in ("_pli128", "_plu128"):
+            raise UnsupportedError(f"column {path!r} has {types.WIDE_INTEGERS}")
         if head not in _PARAMETRIC or bool(colon) != (head in _WITH_COLON):
             raise UnsupportedError(
                 f"column {path!r}: the format string {text!r} stands for no type that arrowipc knows"
@@ -316,6 +318,14 @@ def _read_type(nodes: list[Node], at: int, path: str) -> types.DataType:
     except (UsageError, ValueError) as error:
         # What the types refuse: here it was the producer who asked for it.
         raise FormatError(f"column {path!r}, format string {text!r}: {error}") from None
+
+
+def refuse_addresses(source: Any) -> None:
+    """Refuse a frame or series of polars with Python objects: it would hand over their addresses as values."""
+    frame = source.to_frame() if hasattr(source, "to_frame") else source
+    for name, kind in frame.schema.items():
+        if str(kind) == "Object":
+            raise UnsupportedError(f"column {name!r} has Python objects (pl.Object), for which Arrow has no type")
 
 
 def _read_dictionary(nodes: list[Node], at: int, path: str) -> types.DataType:

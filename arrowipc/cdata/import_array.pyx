@@ -847,8 +847,11 @@ cdef class BatchStream:
 
 
 cdef object nothing_found(object source, str expected):
+    hint = ""
+    if hasattr(source, "iloc") or hasattr(source, "to_arrow"):
+        hint = " (before pandas 2.2 and polars 1.3 there are none: use Table.from_pandas(frame), frame.to_arrow())"
     return UsageError(f"expected an object with {expected}; found {type(source).__name__}, which has none of "
-                      "these")
+                      f"these{hint}")
 
 
 cdef ArrowSchema* schema_in(object capsule) except NULL:
@@ -906,6 +909,10 @@ cdef BatchStream moved_stream(object source):
         method = getattr(source, "__arrow_c_stream__", None)
         if method is None:
             return None
+        if type(source).__module__.startswith("polars."):
+            from arrowipc.cdata.format_strings import refuse_addresses
+
+            refuse_addresses(source)
         capsule = method()
         if not PyCapsule_IsValid(capsule, "arrow_array_stream"):
             raise UsageError(f"expected an 'arrow_array_stream' PyCapsule, found {capsule!r}")

@@ -12,7 +12,7 @@ import click
 import arrowipc as ipc
 from arrowipc.arguments import printable
 from arrowipc.cli.sources import Failure, looks_arrow
-from arrowipc.errors import ArrowIpcError, UnsupportedError, UsageError
+from arrowipc.errors import ArrowIpcError, UnsupportedError, UsageError, showable
 
 __all__ = ["run"]
 
@@ -111,14 +111,21 @@ def run(arguments: list[str]) -> int:
         from arrowipc.cli.harness import integration
 
         command, arguments = integration, arguments[1:]
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
+    for name, flags in (("stdin", os.O_WRONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
+        stream = getattr(sys, name)
+        if stream is None or stream.closed:
+            # Else a file of ours gets its number. To read or write here fails, except that nobody misses messages.
+            setattr(sys, name, os.fdopen(os.open(os.devnull, flags), "r" if name == "stdin" else "w"))
+        elif name != "stdin" and hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # names that the terminal's encoding lacks
+    code = 0
     try:
         code = _outcome(command, arguments)
         sys.stdout.flush()
-    except BrokenPipeError:
-        code = _gone()
+    except OSError as error:
+        code = 141 if isinstance(error, BrokenPipeError) else code or _failed(error, None)
+        # Keep Python from saying so once more when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 
 
@@ -155,7 +162,7 @@ def _outcome(command: click.Command, arguments: list[str]) -> int:
 
 def _failed(error: Exception, path: str | None) -> int:
     """Say what went wrong, where and what can be done; returns the exit code."""
-    before = "" if path is None else f"{'standard input' if path == '-' else path}: "
+    before = "" if path is None else f"{'standard input' if path == '-' else showable(path)}: "
     if isinstance(error, ArrowIpcError):
         _say(before + str(error))
         for name, words in ADVICE:
@@ -182,12 +189,5 @@ def _failed(error: Exception, path: str | None) -> int:
 def _say(words: str) -> None:
     from arrowipc.cli.terminal import coloured  # not on the way to --help
 
-    shown = "\n".join([printable(line.expandtabs(2)) for line in words.split("\n")])
+    shown = "\n".join([printable(line.expandtabs(2)) for line in showable(words).split("\n")])
     click.echo(click.style("arrowipc: ", fg="red") + shown, err=True, color=coloured())
-
-
-def _gone() -> int:
-    """Nobody reads the output any more: keep Python from saying so when it ends."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    return 141

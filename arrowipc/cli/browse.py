@@ -12,6 +12,7 @@ from arrowipc.cli.browse_page import Browsed, page_of
 from arrowipc.cli.outputs import refuse_overwriting
 from arrowipc.cli.sources import about, source, target
 from arrowipc.cli.terminal import FILE, counted, json_option, say_json, say_line, say_note, width
+from arrowipc.errors import showable
 from arrowipc.values.preview import size_text
 
 
@@ -39,7 +40,7 @@ def browse(file: str, output: str | None, force: bool, terminal: bool, serve: bo
     from arrowipc.inspection.recover import whole
 
     with about(file):
-        name = "standard input" if file == "-" else os.path.basename(file) or file
+        name = "standard input" if file == "-" else os.path.basename(showable(file)) or showable(file)
         found = Browsed(name, whole(source(file), True))
         if as_json or output is not None:
             document = found.document()

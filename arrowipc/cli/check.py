@@ -12,7 +12,7 @@ from arrowipc.arguments import printable
 from arrowipc.cli.foreign import FORMATS, format_of
 from arrowipc.cli.sources import about, source
 from arrowipc.cli.terminal import FILE, Progress, counted, json_option, say_json, say_line
-from arrowipc.errors import ArrowIpcError, UnsupportedError
+from arrowipc.errors import ArrowIpcError, UnsupportedError, showable
 
 #: What each level proves, in the order of rising strictness.
 LEVELS = {
@@ -102,7 +102,7 @@ def _opens(data: Any) -> bool:
 
 def _say(file: str, report: dict[str, Any], everything: bool) -> None:
     kinds = {"file": "Arrow IPC file", "stream": "Arrow IPC stream", "tensors": "row of Arrow tensors"}
-    name = "standard input" if file == "-" else printable(file)
+    name = "standard input" if file == "-" else printable(showable(file))
     if report["format"] is None and report["damage"]:
         _say_foreign(file, name, report["damage"][0]["reason"])
         return

@@ -23,7 +23,7 @@ from arrowipc.cli.terminal import (
     say_line,
     width,
 )
-from arrowipc.errors import UsageError
+from arrowipc.errors import UsageError, showable
 from arrowipc.values.preview import shorten, value_text
 
 
@@ -101,7 +101,9 @@ def _schema_differences(one: ipc.Schema, other: ipc.Schema, metadata: bool) -> I
             if not same:
                 yield {"column": name, "left": words[0], "right": words[1]}
     if one.names != other.names and sorted(one.names) == sorted(other.names):
-        yield {"column": None, "left": f"order {one.names[:20]}", "right": f"order {other.names[:20]}"}
+        at = next(i for i, names in enumerate(zip(one.names, other.names, strict=True)) if names[0] != names[1])
+        words = [f"order: column {at} is {schema.names[at]!r}" for schema in (one, other)]
+        yield {"column": None, "left": words[0], "right": words[1]}
     if metadata and one.metadata != other.metadata:
         yield {"column": None, "left": f"metadata {one.metadata}", "right": f"metadata {other.metadata}"}
 
@@ -182,7 +184,7 @@ def _both(left: Any, right: Any, at: int) -> tuple[Any, Any, str, str]:
 
 def _tail(path: str, most: int) -> str:
     """A path without its beginning: names differ at their ends."""
-    path = printable(path)
+    path = printable(showable(path))
     return path if len(path) <= most else "..." + path[3 - most :]
 
 
@@ -213,7 +215,7 @@ def _say(
     if rows[0] != rows[1]:
         table.add_row(Text("rows", "yellow"), "", f"{rows[0]:,}", f"{rows[1]:,}")
     for row, column, _, _, a, b in found:
-        sides = [Text(shorten(a, most), "red"), Text(shorten(b, most), "green")]
+        sides = [Text(a, "red"), Text(b, "green")]
         table.add_row(f"{row:,}", Text(shorten(printable(column), 30)), *sides)
     console().print(table)
     if len(schema) > 100:

@@ -11,7 +11,7 @@ from typing import Any
 import arrowipc as ipc
 from arrowipc.arguments import repeated
 from arrowipc.cdata.import_array import schema_from
-from arrowipc.cli.sources import about, require, source, target
+from arrowipc.cli.sources import about, require, source, standard_input, target
 from arrowipc.cli.terminal import as_json, json_text
 from arrowipc.errors import FormatError, UnsupportedError
 from arrowipc.values.preview import type_text
@@ -87,12 +87,11 @@ def _handle(path: str, kind: str, stack: ExitStack) -> Any:
         with open(path, "rb"):  # pyarrow's errors do not name the path
             return path
     pa = require("pyarrow", f"reading {kind}")
-    data = source("-")
     if kind == "parquet":
         from arrowipc.inspection.recover import whole
 
-        return pa.BufferReader(memoryview(whole(data, True)))
-    return stack.enter_context(pa.PythonFile(io.BufferedReader(data), "r"))
+        return pa.BufferReader(memoryview(whole(source("-"), True)))
+    return stack.enter_context(pa.PythonFile(io.BufferedReader(standard_input()), "r"))
 
 
 def _read_parquet(handle: Any, columns: list[str] | None) -> tuple[Any, Iterator[Any]]:

@@ -102,7 +102,7 @@ def _type_word(kind: DataType) -> str:
     if isinstance(kind, types.Map):
         return "map" + (", keys sorted" if kind.keys_sorted else "")
     if isinstance(kind, types.Union):
-        return f"{kind.mode}_union, codes {', '.join(map(str, kind.type_codes[:20]))}"
+        return f"{kind.mode}_union, codes {', '.join(map(str, kind.type_codes))}"
     if kind.children:
         return str(kind).partition("<")[0]
     return str(kind)

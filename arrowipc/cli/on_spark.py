@@ -11,7 +11,7 @@ import click
 from arrowipc.cli.foreign import FORMATS, format_of
 from arrowipc.cli.sources import require
 from arrowipc.cli.terminal import Progress, say_json, say_note
-from arrowipc.errors import UsageError
+from arrowipc.errors import UsageError, showable
 
 __all__ = ["convert_on_spark"]
 
@@ -43,7 +43,7 @@ def convert_on_spark(source: str, target: str, columns: list[str] | None, option
     except failed as error:
         raise click.ClickException(f"Spark: {str(error).splitlines()[0]}") from None
     if options["as_json"]:
-        say_json({"rows": rows, "files": files, "written": target, "format": kind})
+        say_json({"rows": rows, "files": files, "written": showable(target), "format": kind})
     else:
         say_note(f"{target}: {rows:,} rows")
 

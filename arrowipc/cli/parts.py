@@ -73,13 +73,14 @@ def split(file: str, folder: str, rows: int | None, size: str | None, by: str | 
     most = None if size is None else _bytes(size)
     if not force and os.path.isdir(folder) and os.listdir(folder):
         raise click.UsageError(f"{folder} is there already, and not empty: --force writes into it")
-    stem = "part" if file == "-" else os.path.splitext(os.path.basename(file))[0]
+    # Names that begin with . or _ are ignored where folders are read.
+    stem = os.path.splitext(os.path.basename(file.partition("?")[0]))[0].lstrip("-._") or "part"
     ending = next((ending for ending, known in ENDINGS.items() if known == kind), ".arrows")
     with opened(file) as reader, Progress("splitting", size_of(file)) as progress:
         parts = _Parts(file, kind, force, options)
         stored = _counted(named_batches(file, stored_batches(reader, options)), progress)
         if by is not None:
-            parts.by_column(stored, reader.schema, by, os.path.join(folder, "{}", f"{stem}-00000{ending}"))
+            parts.by_column(stored, reader.schema, by, folder, f"{stem}-00000{ending}")
         else:
             cut = _Cut(stored, rows, most)
             while parts.count == 0 or cut.more():
@@ -130,8 +131,8 @@ class _Parts:
         with about(path):
             self.rows += write_batches(path, self._kind, schema, batches, None, self._options)[0]
 
-    def by_column(self, stored: Batches, schema: ipc.Schema, column: str, path: str) -> None:
-        """Write a part for each value; `path` has a place for the folder's name."""
+    def by_column(self, stored: Batches, schema: ipc.Schema, column: str, folder: str, part: str) -> None:
+        """Write a part for each value, in a folder of its own."""
         from arrowipc.dataset.partitioning import folder_name
 
         if schema.names.count(column) != 1 or len(schema) < 2:
@@ -146,7 +147,7 @@ class _Parts:
                     if value not in writers:
                         if len(writers) == MOST_VALUES:
                             raise click.UsageError(f"--by: {column!r} has more than {MOST_VALUES} values")
-                        name = path.format(folder_name(column, value))
+                        name = os.path.join(folder, folder_name(column, value), part)
                         self.begin(name)
                         with about(name):
                             writer = batch_writer(name, self._kind, left, options)

@@ -92,7 +92,7 @@ def _again(file: str) -> Any:
     from arrowipc.inspection.recover import whole
 
     found = source(file)
-    return memoryview(whole(found, True)) if hasattr(found, "read") else found
+    return memoryview(whole(found, True)) if hasattr(found, "readinto") else found
 
 
 @contextmanager
@@ -373,13 +373,16 @@ class _Column(NamedTuple):
 
 
 def _fitting(schema: Any, batches: list[Any], room: int, most: int, least: Sequence[int]) -> list[_Column]:
-    """The first columns that fit into `room` characters (0: all), cut to `most` each, no narrower than `least`."""
+    """The first columns that fit into `room` characters (0: all), cut to `most` each, no narrower than `least`.
+
+    Numbers and times are never cut.
+    """
     found: list[_Column] = []
     for i, field in enumerate(schema.fields):
         texts = [value_text(batch.column(i), k, most, quotes=False) for batch in batches for k in range(len(batch))]
         name = shorten(printable(field.name), most)
         # The type is cut to what the values take: `schema` spells it out.
-        need = fit([name, *texts, "x" * min(len(type_text(field.type, most)), TYPE_WIDTH)], most)
+        need = fit([name, *texts, "x" * min(len(type_text(field.type, most)), TYPE_WIDTH)])
         need = max(need, least[i]) if i < len(least) else need
         if room and found and sum([each.need + 2 for each in found]) + need > room:
             break

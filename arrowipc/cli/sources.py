@@ -17,7 +17,19 @@ from arrowipc.arguments import printable
 from arrowipc.errors import ArrowIpcError
 from arrowipc.write.atomic_file import KnownPath, open_path
 
-__all__ = ["TERMINAL", "Failure", "about", "looks_arrow", "opened", "require", "sink", "size_of", "source", "target"]
+__all__ = [
+    "TERMINAL",
+    "Failure",
+    "about",
+    "looks_arrow",
+    "opened",
+    "require",
+    "sink",
+    "size_of",
+    "source",
+    "standard_input",
+    "target",
+]
 
 TERMINAL = "standard input is a terminal: give a file, or pipe data in"
 MAGIC = b"ARROW1"
@@ -45,23 +57,12 @@ def about(path: str) -> Iterator[None]:
         raise Failure(path, error) from error
 
 
-class _Rejoined(io.RawIOBase):
-    """A pipe whose first bytes were read already."""
-
-    def __init__(self, head: bytes, rest: io.FileIO) -> None:
-        self._head = head
-        self._rest = rest
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int | None:
-        if not self._head:
-            return self._rest.readinto(buffer)
-        count = min(len(buffer), len(self._head))
-        buffer[:count] = self._head[:count]
-        self._head = self._head[count:]
-        return count
+def standard_input() -> io.FileIO:
+    """Standard input, which nobody has to type."""
+    file = io.FileIO(0, closefd=False)
+    if file.isatty():
+        raise click.UsageError(TERMINAL)
+    return file
 
 
 def source(path: str) -> Any:
@@ -71,22 +72,17 @@ def source(path: str) -> Any:
     """
     if path != "-":
         return path
-    file = io.FileIO(0, closefd=False)
-    if file.isatty():
-        raise click.UsageError(TERMINAL)
-    if file.seekable():
-        from arrowipc.read.sources import map_file
+    from arrowipc.read.sources import Peeked, map_file
 
+    file = standard_input()
+    if file.seekable():
         return memoryview(map_file(file))[file.tell() :]
-    head = b""
-    while len(head) < len(MAGIC) and (more := file.read(len(MAGIC) - len(head))):
-        head += more
-    joined = _Rejoined(head, file)
-    if head != MAGIC:
-        return joined
+    peeked = Peeked(file, False)
+    if peeked.first != MAGIC:
+        return peeked
     from arrowipc.inspection.recover import whole
 
-    return memoryview(whole(joined, True))
+    return memoryview(whole(peeked, True))
 
 
 def looks_arrow(path: str) -> bool:

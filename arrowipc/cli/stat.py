@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 
 #: Columns of the table without --all.
 SHOWN = 200
-#: Widest cell.
-CELL_WIDTH = 20
+#: Characters of a name or a type, and of a value that is text, beyond which they are cut; numbers never are.
+NAME_WIDTH, CELL_WIDTH = 60, 20
 #: Rows whose distinct values are looked for at once.
 PIECE = 65_536
 
@@ -117,6 +118,8 @@ class Column:
             for name, choose in (("min", min), ("max", max)):
                 bound, old = getattr(found, name), getattr(self, name)
                 if bound is not None:
+                    if bound == 0 and isinstance(bound, float):
+                        bound = 0.0  # which stands for both zeros; the bounds of a batch hold both
                     setattr(self, name, bound if old is None else choose(old, bound, key=_in_bytes))
         # Tables of a few distinct values stay in the caches. What nested values share, a call must see whole.
         kind = column.type
@@ -250,7 +253,8 @@ def stat(file: str, everything: bool, as_json: bool) -> None:
     Nulls, the least and the greatest value, distinct values (exact up to 4,096; beyond, marked ~ and mostly
     within 2 %), bytes without compression, bytes as stored, the dictionary's part of these, and the column's
     share of all bytes. An estimate never exceeds the values that are not null, and is the same in every run.
-    One batch is in memory at a time.
+    Of texts and bytes only the first 64 bytes count for the least and the greatest. One batch is in memory at a
+    time. What is too wide for a table comes in lines.
 
     JSON: {"rows", "batches", "messages", "bytes", "metadata_bytes", "columns": [{"name", "type", "nulls",
     "min", "max", "distinct", "distinct_is_exact", "raw_bytes", "stored_bytes", "dictionary_bytes",
@@ -273,23 +277,28 @@ def stat(file: str, everything: bool, as_json: bool) -> None:
         say_line(f"... and {len(found.columns) - SHOWN:,} more columns: --all shows them", dim=True)
 
 
-#: Titles of the table, and in which order they go where it is too wide.
+#: Titles of the table.
 TITLES = ("column", "type", "nulls", "min", "max", "distinct", "raw", "stored", "dict", "share")
-DROPPED = ("dict", "raw", "type", "share", "max", "min", "stored", "nulls")
 
 
 def _say_table(found: Survey, columns: list[Column]) -> None:
+    """Print all that is known as a table, or as lines below each column's name where the table is too wide."""
     from rich.text import Text
 
     rows = [cells_of(found, column) for column in columns]
-    needs = {title: fit([title, *[row[title] for row in rows]], CELL_WIDTH) + 2 for title in TITLES}
-    for title in DROPPED:
-        if sum(needs.values()) > width():
-            del needs[title]
+    needs = {title: fit([title, *[row[title] for row in rows]]) for title in TITLES}
+    if sum(needs.values()) + 2 * len(needs) - 2 > width():
+        for row in rows:
+            say_line(f"{row['column']}: {row['type']}", bold=True)
+            facts = [f"{title}\xa0{row[title]}" for title in TITLES[2:] if row[title] not in ("", "-")]
+            text = ", ".join([each.replace(" ", "\xa0") for each in facts])  # lines are not broken inside one
+            for line in wrap(text, width() - 2, break_long_words=False, break_on_hyphens=False):
+                say_line("  " + line.replace("\xa0", " "))
+        return
     table = plain_table()
     for title, need in needs.items():
         left = title in ("column", "type", "min", "max")
-        table.add_column(title, justify="left" if left else "right", no_wrap=True, min_width=need - 2)
+        table.add_column(title, justify="left" if left else "right", no_wrap=True, min_width=need)
     for row in rows:
         table.add_row(*[Text(row[title]) for title in needs])
     console().print(table)
@@ -299,11 +308,11 @@ def cells_of(found: Survey, column: Column) -> dict[str, str]:
     """What is known of a column, as short texts by the titles of the table."""
     kind = column.field.type
     return {
-        "column": shorten(printable(column.field.name), CELL_WIDTH),
-        "type": type_text(kind, CELL_WIDTH),
+        "column": shorten(printable(column.field.name), NAME_WIDTH),
+        "type": type_text(kind, NAME_WIDTH),
         "nulls": f"{column.nulls:,}" if column.nulls else "-",
-        "min": shorten(_bound_text(column.min, kind), CELL_WIDTH),
-        "max": shorten(_bound_text(column.max, kind), CELL_WIDTH),
+        "min": _bound_text(column.min, kind),
+        "max": _bound_text(column.max, kind),
         "distinct": _distinct_text(column),
         "raw": size_text(column.raw),
         "stored": size_text(column.stored) + (f" {min(column.codecs)}" if column.codecs else ""),
@@ -340,8 +349,10 @@ def _bound_value(bound: Any, kind: DataType) -> Any:
 def _bound_text(bound: Any, kind: DataType) -> str:
     if bound is None:
         return "-"
+    if isinstance(bound, (str, bytes)):
+        return shorten(printable(str(bound)), CELL_WIDTH)
     array = _bound_value(bound, kind)
-    return printable(str(bound)) if array is None else value_text(array, 0, 60)
+    return str(bound) if array is None else value_text(array, 0, CELL_WIDTH)
 
 
 def _document(found: Survey) -> dict[str, Any]:

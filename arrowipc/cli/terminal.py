@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from arrowipc.arguments import printable
+from arrowipc.errors import showable
 from arrowipc.values.preview import size_text
 
 if TYPE_CHECKING:
@@ -90,8 +91,12 @@ def console(*, error: bool = False) -> Console:
     """Make the console that draws tables."""
     from rich.console import Console
 
+    class Ours(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # rich would end the process with 1
+
     plain: dict[str, Any] = {"color_system": None} if coloured() is False else {}  # else rich leaves bold and dim
-    return Console(width=width(), stderr=error, highlight=False, markup=False, emoji=False, soft_wrap=False, **plain)
+    return Ours(width=width(), stderr=error, highlight=False, markup=False, emoji=False, soft_wrap=False, **plain)
 
 
 def say_line(text: str = "", **style: Any) -> None:
@@ -113,13 +118,13 @@ def plain_table() -> Table:
 
 def say_note(text: str) -> None:
     """Print a line on stderr; what may drive a terminal is escaped: names of files, too, come from others."""
-    click.echo(printable(text), err=True)
+    click.echo(printable(showable(text)), err=True)
 
 
 def say_written(path: str, kind: str, rows: int, batches: int, as_json: bool) -> None:
     """Say what was written where; on stderr, as standard output may hold the data."""
     if as_json:
-        document = {"rows": rows, "batches": batches, "written": path, "format": kind}
+        document = {"rows": rows, "batches": batches, "written": showable(path), "format": kind}
         say_json(document, line=path == "-", error=path == "-")
     elif path != "-":
         say_note(f"{path}: {counted(rows, 'row')} in {counted(batches, 'batch', 'batches')}")
@@ -257,8 +262,8 @@ class Progress:
                         return
 
 
-def fit(texts: Sequence[str], most: int) -> int:
-    """Characters that a column of these texts takes, at most `most`."""
+def fit(texts: Sequence[str]) -> int:
+    """Characters that a column of these texts takes."""
     from rich.cells import cell_len
 
-    return min(max(map(cell_len, texts), default=0), most)
+    return max(map(cell_len, texts), default=0)

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from arrowipc._core import Descriptor, FileMap
-from arrowipc.errors import ArrowIpcError, FormatError, UsageError
+from arrowipc.errors import ArrowIpcError, FormatError, UsageError, showable
 from arrowipc.inspection.recover import recover
 from arrowipc.opening import open as open_any
 from arrowipc.read.files import is_url, naming
@@ -84,7 +84,7 @@ class Fragment:
 
     def __repr__(self) -> str:
         keys = "".join(f", {name}={value!r}" for name, value in self.keys.items())
-        return f"<Fragment: {self.path}{keys}>"
+        return f"<Fragment: {showable(self.path)}{keys}>"
 
 
 class Opener:

@@ -45,6 +45,8 @@ def keys_of(path: str, below: str) -> dict[str, str | None]:
     UsageError
         A key repeats, is no text, or there are more than 64.
     """
+    if "://" in path:
+        below = below.partition("?")[0]  # values of a query may hold slashes
     if "=" not in below:
         return {}
     found: dict[str, str | None] = {}
@@ -64,8 +66,20 @@ def keys_of(path: str, below: str) -> dict[str, str | None]:
 
 
 def folder_name(name: str, text: str | None) -> str:
-    """The name of a folder for a key and the text of its value, as Spark spells it; no text and None are null."""
-    return f"{name.translate(_ESCAPED)}={text.translate(_ESCAPED) if text else NULL}"
+    """The name of a folder for a key and the text of its value, as Spark spells it; no text and None are null.
+
+    Where readers would take that name for one to be ignored, some of it is escaped.
+
+    Raises
+    ------
+    UsageError
+        There is no name that gives this key and value back.
+    """
+    if not name or text == NULL:
+        raise UsageError(f"folders can have no name for {'a key without a name' if not name else f'the text {NULL!r}'}")
+    folder = f"{name.translate(_ESCAPED)}={text.translate(_ESCAPED) if text else NULL}"
+    folder = f"%2E{folder[1:]}" if folder.startswith(".") else folder
+    return f"{folder[:-1]}%5F" if folder.endswith("._COPYING_") else folder
 
 
 def key_type(texts: Iterable[str | None]) -> at.DataType:

@@ -153,7 +153,7 @@ class RowDataset:
         elif order is not None:
             self._order = _rows_of(order, self._size, "indices: the source")
             self._size = len(self._order)
-        self._deltas = None if window is None else _integers(window, "window")
+        self._deltas = None if window is None else _integers(window, "window").clip(-self._size, self._size)
         if self._deltas is not None and not len(self._deltas):
             raise UsageError("window: expected at least one delta, such as [0]")
 

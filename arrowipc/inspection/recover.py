@@ -19,7 +19,7 @@ from arrowipc.read.decoders import MAGIC, TAIL_SIZE, StreamDecoder, footer_range
 from arrowipc.read.file_objects import end_of, position_of, read_up_to, seek_to
 from arrowipc.read.framing import Framer, Message, find_schema, survey
 from arrowipc.read.remote import RemoteSource
-from arrowipc.read.sources import file_path, first_bytes, locate_source, on_disk, open_source, pump
+from arrowipc.read.sources import can_seek, file_path, first_bytes, locate_source, on_disk, open_source, pump
 from arrowipc.reader import BatchReader, RecordBatchFileReader
 from arrowipc.write.atomic_file import KnownPath
 
@@ -564,7 +564,7 @@ class _InOrder:
 
 def _rest_of(file: Any) -> int | None:
     """Bytes from the position of a file to its end; None where it cannot seek."""
-    if not (hasattr(file, "seekable") and file.seekable()):
+    if not can_seek(file):
         return None
     start = position_of(file)
     end = end_of(file)

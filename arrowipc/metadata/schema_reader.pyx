@@ -527,10 +527,10 @@ cdef bint has_wide(Plan plan, bint refuse) except -1:
     for i in range(plan.d.n_fields):
         if is_wide(&plan.d.fields[i]):
             if refuse:
-                raise UnsupportedError(
-                    f"column {field_path(plan, i)!r} has integers of 128 bits (Int128 or UInt128 of polars), which the "
-                    "Arrow format does not have: columns=[...] reads the others; for this one, cast it in polars, to "
-                    "pl.Int64 or pl.Decimal(38, 0), before it is written")
+                from arrowipc.datatypes import WIDE_INTEGERS
+
+                raise UnsupportedError(f"column {field_path(plan, i)!r} has {WIDE_INTEGERS}; columns=[...] reads the "
+                                       "others")
             return True
     for dictionary in plan.dictionaries:
         if has_wide(dictionary.values, refuse):
@@ -879,7 +879,7 @@ cdef object fixed_type(const FieldPlan* f, const Table* type):
 
     if kind == Type_Int:
         if is_wide(f):
-            raise UnsupportedError("integers of 128 bits, which polars writes and the Arrow format does not have")
+            raise UnsupportedError(types.WIDE_INTEGERS)
         return shared_type("Int", 8 * f.width, f.flags & FIELD_SIGNED != 0)
     if kind == Type_FloatingPoint:
         return shared_type("FloatingPoint", ("half", "single", "double")[f.unit])

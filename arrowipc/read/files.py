@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from arrowipc.errors import ArrowIpcError, UsageError
+from arrowipc.errors import ArrowIpcError, UsageError, showable
 from arrowipc.read.ledger import LEDGER, Ledger, above, local_ledger, remote_ledger, settled
 from arrowipc.read.remote import RemoteSource, find_system, io_error
 
@@ -138,7 +138,7 @@ def naming(path: str) -> Iterator[None]:
     try:
         yield
     except ArrowIpcError as error:
-        if path in str(error):
+        if showable(path) in str(error):
             raise
         named = type(error)(f"{path}: {error}")
         named.column = error.column
@@ -405,10 +405,10 @@ def _expand_url(url: str, name_filter: str | None, storage: Mapping[str, Any]) -
         else:
             found = _settled(system, _fixed(path), partial(_matches_of, system, path, name_filter))
     except Exception as error:
-        failure = io_error(url, error)
+        failure = io_error(url, error, options=storage)
         if isinstance(failure, FileNotFoundError):
-            raise UsageError(f"{url}: no such file") from error
-        raise failure from error
+            raise UsageError(f"{url}: no such file") from None
+        raise failure from None
     return [file._replace(path=_url_of(url, file.path)) for file in found]
 
 

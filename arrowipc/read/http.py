@@ -11,6 +11,7 @@ import re
 import time
 from weakref import WeakKeyDictionary
 
+from arrowipc.errors import showable
 from arrowipc.read.replaced import replaced, version_of
 
 TYPE_CHECKING = False
@@ -379,7 +380,7 @@ class HttpFile:
                 target = url.join(URL(place))
                 elsewhere = target.origin() not in (url.origin(), _secured(url).origin())
             except ValueError:
-                raise Refused(f"the server redirects to {place[:80]!r}, which is not an HTTP URL") from None
+                raise Refused(f"the server redirects to {showable(place)[:80]!r}, which is not an HTTP URL") from None
             if target.scheme not in ("http", "https"):
                 raise Refused(f"the server redirects to a URL of another kind, {target.scheme[:20]!r}")
             options.pop("params", None)

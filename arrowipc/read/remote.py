@@ -11,17 +11,18 @@ import io
 import sys
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Iterable
 from itertools import islice
 
 from arrowipc._core import aligned_buffer, copy_into
 from arrowipc.arguments import check_text
-from arrowipc.errors import ArrowIpcError, UsageError
+from arrowipc.errors import ArrowIpcError, UsageError, showable
 from arrowipc.read.file_objects import FileObjectError, Remote, end_of, take
 from arrowipc.read.replaced import replaced, version_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
     from typing import Any, TypeAlias, TypeVar
 
     from arrowipc._core import Memory
@@ -69,10 +70,21 @@ def find_system(url: str, storage_options: Mapping[str, Any] | None = None) -> t
     try:
         system, path = fsspec.core.url_to_fs(url, **(storage_options or {}))
     except ImportError as error:
-        raise UsageError(f"{url}: {error}") from error
-    except ValueError as error:
-        raise UsageError(f"{url}: not a URL that fsspec knows: {error}") from error
+        raise UsageError(f"{url}: {error}") from None
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{url}: not a URL that fsspec knows: {_hidden(str(error), storage_options)}") from None
     return system, path
+
+
+def _hidden(text: str, options: Any) -> str:
+    """A text without the values of storage options: those are secrets, and libraries quote what they refuse."""
+    if isinstance(options, str):
+        return text.replace(options, "***") if len(options) > 3 else text
+    if hasattr(options, "values"):
+        options = options.values()
+    for each in options if isinstance(options, Iterable) else ():
+        text = _hidden(text, each)
+    return text
 
 
 def run(steps: Steps[Result], call: Callable[..., Any]) -> Result:
@@ -92,8 +104,11 @@ def run(steps: Steps[Result], call: Callable[..., Any]) -> Result:
         return result
 
 
-def io_error(url: str, error: BaseException, where: str = "") -> BaseException:
-    """What a file system raised, of whatever kind, as an OSError that names the URL."""
+def io_error(url: str, error: BaseException, where: str = "", options: Any = None) -> BaseException:
+    """What a file system raised, of whatever kind, as an OSError that names the URL.
+
+    It shows no secrets; raise it ``from None``, since what libraries say does.
+    """
     if isinstance(error, (ArrowIpcError, MemoryError)):
         return error
     cause = error.__cause__ if isinstance(error, OSError) and error.__cause__ is not None else error
@@ -103,6 +118,7 @@ def io_error(url: str, error: BaseException, where: str = "") -> BaseException:
         reason = f"{where}no answer in time{f': {cause}' if str(cause) else ''}"
     else:
         reason = f"{where}{type(cause).__name__}: {cause}"
+    url, reason = showable(url), showable(_hidden(reason, options))
     # Over HTTP fsspec takes every failure for a missing file; the cause tells what it was.
     http = type(cause).__module__.partition(".")[0] == "aiohttp"
     if isinstance(error, FileNotFoundError) and (not http or getattr(cause, "status", 0) in (404, 410)):
@@ -227,7 +243,7 @@ class RemoteSource(Remote):
         size = yield from self.asking_size()
         if size is None:
             raise OSError(
-                f"{self.url}: the server does not say how long the file is, and an Arrow IPC file is read "
+                f"{showable(self.url)}: the server does not say how long the file is, and an Arrow IPC file is read "
                 "from its end; put 'simplecache::' before the URL to download it first"
             )
         return size
@@ -250,7 +266,7 @@ class RemoteSource(Remote):
                     if self._size is None:
                         self._size = yield (self._measure,)
             except Exception as error:
-                raise io_error(self.url, error) from error
+                raise self._failure(error) from None
             self._asked = True
         return self._size
 
@@ -259,7 +275,7 @@ class RemoteSource(Remote):
         try:
             self._size, ends = yield "ends", tail
         except Exception as error:
-            raise io_error(self.url, error) from error
+            raise self._failure(error) from None
         self._ends += ends
 
     def _measure(self) -> int:
@@ -352,7 +368,7 @@ class RemoteSource(Remote):
                 file = self._system.open(self._path, "rb")
                 self._pin(getattr(file, "details", None) or self._system.info(self._path))
         except Exception as error:
-            raise io_error(self.url, error) from error
+            raise self._failure(error) from None
         return io.BufferedReader(_Sequential(file, self), STREAM_BUFFER)
 
     def _held(self, start: int, end: int) -> memoryview | None:
@@ -377,17 +393,17 @@ class RemoteSource(Remote):
             # Errors come as answers, which is the default of `on_error`.
             answers = yield "cat_ranges", [self._path] * len(ranges), starts, ends
         except Exception as error:
-            raise io_error(self.url, error) from error
+            raise self._failure(error) from None
         found = [self._checked(*answer) for answer in zip(answers, starts, ends, strict=True)]
         yield from self._confirming()
         return found
 
     def _checked(self, answer: Any, start: int, end: int) -> Any:
         if isinstance(answer, BaseException):
-            raise io_error(self.url, answer, f"bytes {start:,} to {end:,}: ") from answer
+            raise self._failure(answer, f"bytes {start:,} to {end:,}: ")
         if len(answer) != end - start:
             raise OSError(
-                f"{self.url}: asked for bytes {start:,} to {end:,} and got {len(answer):,} of "
+                f"{showable(self.url)}: asked for bytes {start:,} to {end:,} and got {len(answer):,} of "
                 f"{end - start:,}; was the file replaced meanwhile?"
             )
         return answer
@@ -422,15 +438,18 @@ class RemoteSource(Remote):
             info = yield "info", self._path
         except Exception as error:
             if self._version is not None:
-                raise io_error(self.url, error) from error
+                raise self._failure(error) from None
             info = {}  # reading it will tell, or need not know
         self._pin(info)
         reason = replaced(self._version or {}, version_of(info))
         if reason is not None:
-            raise OSError(f"{self.url}: the file was replaced while it was read: {reason}; open it again")
+            raise OSError(f"{showable(self.url)}: the file was replaced while it was read: {reason}; open it again")
+
+    def _failure(self, error: BaseException, where: str = "") -> BaseException:
+        return io_error(self.url, error, where, self._given[0])
 
     def __repr__(self) -> str:
-        return f"RemoteSource({self.url!r})"
+        return f"RemoteSource({showable(self.url)!r})"
 
 
 def _again(
@@ -457,9 +476,9 @@ class _Sequential(io.RawIOBase):
         try:
             count = take(self._inner, self._inner.read(len(buffer)), memoryview(buffer))
         except FileObjectError as error:
-            raise OSError(f"{self._source.url}: {error}") from error
+            raise OSError(f"{showable(self._source.url)}: {error}") from None
         except Exception as error:
-            raise io_error(self._source.url, error) from error
+            raise self._source._failure(error) from None
         if self._source._file is None:
             self._look(count)
         return count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 
@@ -23,7 +24,7 @@ CONTINUATION = b"\xff\xff\xff\xff"
 
 
 def locate_source(source: Any) -> Any:
-    """Say where a URL leads: to a path of this machine, or to a RemoteSource."""
+    """Say where a URL leads: to a path of this machine, or to a RemoteSource; a socket becomes a file."""
     if isinstance(source, str) and "://" in source:
         path = file_path(source)
         if path is not None:
@@ -33,7 +34,7 @@ def locate_source(source: Any) -> Any:
         source = RemoteSource(source)
     if is_remote(source):
         return source.local_path or source
-    return source
+    return SocketFile(source) if hasattr(source, "recv_into") else source
 
 
 def file_path(url: str) -> str | None:
@@ -84,9 +85,8 @@ def _checked(file: Any) -> Any:
     """Refuse what is no binary file object that can be read from."""
     refuse_async(file, ("read", "receive", "__aiter__"), "arrowipc.aio.open_stream() reads it")
     if not hasattr(file, "readinto") and not hasattr(file, "read"):
-        raise UsageError(
-            f"expected a path, a URL, a bytes-like object or a binary file object, found {type(file).__name__}"
-        )
+        expected = "a path, a URL, a bytes-like object, a binary file object or a socket"
+        raise UsageError(f"expected {expected}, found {type(file).__name__}")
     if isinstance(file, io.TextIOBase):
         raise UsageError(TEXT)
     if getattr(file, "closed", False) is True:
@@ -113,8 +113,34 @@ def is_regular(file: Any) -> bool:
 
 
 def can_seek(file: Any) -> bool:
-    """Whether a file object can go back."""
-    return hasattr(file, "seekable") and bool(file.seekable())
+    """Whether a file object can go back, and what it unpacks (a GzipFile does not ask that one)."""
+    try:
+        return bool(file.seekable()) and (getattr(file, "fileobj", None) is None or can_seek(file.fileobj))
+    except AttributeError:  # also of a member of a tar stream, whose method fails
+        return False
+
+
+class SocketFile:
+    """What arrives at a socket, as a file; the socket stays the caller's, who closes it."""
+
+    __slots__ = ("_socket",)
+
+    def __init__(self, socket: Any) -> None:
+        if socket.fileno() < 0:
+            raise UsageError(f"the socket is closed: {described(socket)}")
+        self._socket = socket
+
+    def readinto(self, buffer: memoryview) -> int | None:
+        """Fill the front of `buffer`; None where a socket that does not block has nothing now."""
+        try:
+            return self._socket.recv_into(buffer)  # type: ignore[no-any-return]
+        except TimeoutError as error:  # nothing was taken, so reading can go on
+            seconds = self._socket.gettimeout()
+            raise TimeoutError(errno.ETIMEDOUT, f"nothing arrived at the socket for {seconds:g} s") from error
+        except OSError as error:
+            if isinstance(error, BlockingIOError) or type(error).__name__ == "SSLWantReadError":
+                return None
+            raise
 
 
 class Peeked:
@@ -156,8 +182,12 @@ def look_at(source: Any) -> tuple[Any, bytes]:
         path = os.fspath(source)  # a number would be a descriptor
         if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
             source = Peeked(_opened(path), True)
-    elif not is_remote(source) and hasattr(source, "read") and not can_seek(_checked(source)):
-        source = Peeked(source, False)
+    elif not is_remote(source):
+        try:
+            memoryview(source)
+        except (TypeError, ValueError):  # a map that is closed
+            if not can_seek(_checked(source)):
+                source = Peeked(source, False)
     return source, source.first if isinstance(source, Peeked) else first_bytes(source)
 
 

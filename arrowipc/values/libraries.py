@@ -23,7 +23,16 @@ if TYPE_CHECKING:
 
     from arrowipc.schema import Schema
 
-__all__ = ["from_pandas", "from_records", "library", "narwhals_frame", "to_arrow", "to_polars", "to_records"]
+__all__ = [
+    "from_pandas",
+    "from_records",
+    "library",
+    "narwhals_frame",
+    "old_frame",
+    "to_arrow",
+    "to_polars",
+    "to_records",
+]
 
 
 def library(name: str, package: str | None = None) -> ModuleType:
@@ -47,8 +56,12 @@ def to_arrow(data: Any) -> Any:
 def to_polars(data: Any) -> Any:
     """A polars DataFrame, or of an array a Series."""
     pl = library("polars")
+    taken = data
+    if not hasattr(pl.DataFrame, "__arrow_c_stream__"):  # it takes only what pyarrow has
+        pa = library("pyarrow", f"pyarrow, or 'polars>=1.3' in place of {pl.__version__}")
+        taken = pa.array(data) if isinstance(data, Array) else pa.table(data)
     try:
-        return pl.Series(data.field.name, data) if isinstance(data, Array) else pl.DataFrame(data)
+        return pl.Series(data.field.name, taken) if isinstance(data, Array) else pl.DataFrame(taken)
     except BaseException as error:
         # Types that it does not know are a panic of Rust's, which is no Exception.
         if isinstance(error, Exception) or type(error).__name__ == "PanicException":
@@ -81,6 +94,13 @@ def from_pandas(frame: Any, options: dict[str, Any]) -> Any:
     """A pandas DataFrame as a pyarrow RecordBatch; `options` are those of pyarrow's ``from_pandas``."""
     instance_of("frame", frame, library("pandas").DataFrame)
     return library("pyarrow").RecordBatch.from_pandas(frame, **options)
+
+
+def old_frame(data: Any) -> Any:
+    """What pyarrow makes of a frame without PyCapsules (pandas before 2.2, polars before 1.3); None for all else."""
+    if hasattr(data, "iloc") and hasattr(data, "columns"):
+        return from_pandas(data, {})
+    return data.to_arrow() if hasattr(data, "to_arrow") else None
 
 
 def narwhals_frame(data: Any) -> Any:

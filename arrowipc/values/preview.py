@@ -80,16 +80,15 @@ NULL = _Missing("null")
 
 
 def value_text(array: Any, i: int, width: int, quotes: bool = True) -> str:
-    """Spell value `i` of `array` in at most `width` characters.
+    """Spell value `i` of `array` in at most `width` characters; a number or a time, which is never cut, may have more.
 
     Text stands in double quotes; without `quotes`, only where it is part of something else. Null is `NULL`.
     It never raises: a value that cannot be read shows as the name of its error, in angle brackets.
     """
     try:
-        text = _text(array, i, width, DEPTH, quotes)
+        return _text(array, i, width, DEPTH, quotes)
     except Exception as error:  # a repr must not fail, least of all while somebody looks for an error
-        text = f"<{type(error).__name__}>"
-    return shorten(text, width)
+        return f"<{type(error).__name__}>"
 
 
 def values_text(array: Any, width: int, most: int) -> str:
@@ -221,11 +220,11 @@ def _sequence(item: Callable[[int, int], str], count: int, total: int, width: in
     for k in range(count):
         # Unless this is the last item, the mark that something is missing must still fit behind it.
         room = width - used - (len(CUT) + 2 if k + 1 < total else 0)
-        if k and room < 1:
+        if room < 1:
             break
         # An item that is cut tells little: each may be as long as it likes, and stays out if it is too long.
-        piece = item(k, max(room, 1) if total == 1 else ITEM_WIDTH if k else min(max(room, 1), ITEM_WIDTH))
-        if k and len(piece) > room:
+        piece = item(k, room if total == 1 else ITEM_WIDTH if k else min(room, ITEM_WIDTH))
+        if len(piece) > room:
             break
         pieces.append(piece)
         used += len(piece) + 2

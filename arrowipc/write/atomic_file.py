@@ -17,7 +17,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 from arrowipc._core import Descriptor
-from arrowipc.errors import ArrowIpcError, UsageError
+from arrowipc.errors import ArrowIpcError
 from arrowipc.read.sources import file_path
 
 __all__ = ["KnownPath", "NewFile", "OpenFile", "RemoteFile", "named", "open_path", "open_url", "sync_directory"]
@@ -317,13 +317,11 @@ def open_url(url: str, durable: bool) -> NewFile | RemoteFile:
     local = file_path(url)
     if local is not None:
         return NewFile(local, durable, url)
-    try:
-        import fsspec
-        from fsspec.implementations.local import LocalFileSystem
-    except ImportError:
-        raise UsageError(f"{url!r} is a URL; writing it needs fsspec: pip install 'arrowipc[remote]'") from None
-    system, path = fsspec.core.url_to_fs(url)
-    return NewFile(path, durable, url) if isinstance(system, LocalFileSystem) else RemoteFile(system, path)
+    from arrowipc.read.files import is_local
+    from arrowipc.read.remote import find_system
+
+    system, path = find_system(url)
+    return NewFile(path, durable, url) if is_local(system) else RemoteFile(system, path)
 
 
 class RemoteFile:

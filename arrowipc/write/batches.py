@@ -65,6 +65,10 @@ def batches_of(data: Any, schema: Schema | None) -> tuple[Schema | None, Iterabl
         raise UsageError(
             f"write: expected data, found {described(data)}: read it first, for example with arrowipc.open()"
         )
+    from arrowipc.values.libraries import old_frame
+
+    if (frame := old_frame(data)) is not None:
+        return batches_of(frame, schema)
     raise UsageError(
         "write: expected a RecordBatch, a Table, a dict of columns, or an object with __arrow_c_array__ or "
         f"__arrow_c_stream__, found {described(data)}"

@@ -6,13 +6,26 @@ import os
 import re
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from helpers.terminal import COMMAND, environment, on_terminal, run, run_binary, shell
 
 import arrowipc as ipc
-from arrowipc.types import binary, dictionary, field, float64, int32, int64, list_, struct, utf8
+from arrowipc.types import (
+    binary,
+    decimal128,
+    dictionary,
+    field,
+    float64,
+    int32,
+    int64,
+    list_,
+    sparse_union,
+    struct,
+    utf8,
+)
 
 pytest.importorskip("click")
 pytest.importorskip("rich")
@@ -249,6 +262,101 @@ def test_stat_counts_what_is_there(data):
         assert sum(each["stored_bytes"] for each in by_name.values()) < found["bytes"]
     assert run("stat", "-", "--json", input=(data / "a.arrows").read_bytes()).json["rows"] == 6
     assert "column" in run("stat", data / "a.arrow").out
+
+
+@pytest.mark.parametrize("command", ["head", "stat", "schema", "count", "check", "head --json"])
+def test_an_output_that_nobody_reads_any_more_ends_a_command_quietly(data, command):
+    found = shell(f"set -o pipefail; arrowipc {command} {data}/a.arrow | true")
+    assert found == (141, "", "")
+
+
+@pytest.mark.parametrize("command", ["head", "stat", "schema", "convert -", "head --json", "--version"])
+def test_a_closed_output_is_an_error_without_a_traceback(data, tmp_path, command):
+    word, *options = command.split()
+    line = " ".join([word, *([] if word.startswith("-") else [f"{data}/a.arrow"]), *options])
+    found = shell(f"arrowipc {line} >&-")
+    assert (found.code, found.out) == (3, "")
+    assert re.fullmatch(r"arrowipc: .*Bad file descriptor\n", found.err), found.err
+    assert shell(f"arrowipc {line} >&- 2>&-").code == 3
+    assert (data / "a.arrow").read_bytes()[:6] == b"ARROW1"
+
+
+def test_closed_streams_that_are_not_needed_do_not_matter(data, tmp_path):
+    assert shell(f"arrowipc convert {data}/a.arrow {tmp_path}/b.arrow <&- >&- 2>&-").code == 0
+    assert ipc.open(tmp_path / "b.arrow").count_rows() == 6
+    done = shell(f"arrowipc diff {data}/a.arrow - <&-")  # the file must not become the standard input
+    assert (done.code, "Bad file descriptor" in done.err) == (3, True)
+    code = "import sys; sys.stdout.close(); from arrowipc.cli import main; sys.exit(main(['schema', sys.argv[1]]))"
+    done = subprocess.run([sys.executable, "-c", code, str(data / "a.arrow")], capture_output=True, env=environment())
+    assert (done.returncode, b"Traceback" in done.stderr) == (3, False)
+
+
+def test_text_on_standard_input_may_be_a_file_or_a_pipe(tmp_path):
+    pytest.importorskip("pyarrow")
+    (tmp_path / "a.csv").write_text("a,b\n1,x\n")
+    for name, how in (("f.arrow", f"< {tmp_path}/a.csv"), ("p.arrow", "< <(cat a.csv)")):
+        assert shell(f"cd {tmp_path}; arrowipc convert - {name} --from csv {how}").code == 0
+        assert ipc.open(tmp_path / name).read_all().to_pylist() == [{"a": 1, "b": "x"}]
+
+
+@pytest.fixture(scope="module")
+def long_numbers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Numbers of many digits, in columns of long names."""
+    decimals = decimal128(38, 1)
+    path = tmp_path_factory.mktemp("numbers") / "n.arrow"
+    schema = ipc.Schema([field("zeros", float64()), field("a rather long name", float64()), field("d", decimals)])
+    with ipc.new_file(path, schema) as writer:
+        writer.write({"zeros": [0.0, 1.0], "a rather long name": [5.897982768843235e17, -0.0], "d": [DIGITS, None]})
+    return path
+
+
+DIGITS = Decimal("1234567890123456789012345678901234567.8")
+
+
+@pytest.mark.parametrize("columns", [20, 40, 80, 120, None])
+@pytest.mark.parametrize("command", ["stat", "head"])
+def test_no_number_is_cut_and_no_column_is_left_out_silently(long_numbers, command, columns):
+    if columns is None:
+        text = run(command, long_numbers).out
+    else:
+        text = on_terminal(command, long_numbers, columns=columns, NO_COLOR="1").out
+    values = "".join([line for line in text.splitlines(True) if "double" not in line])
+    assert not re.search(r"\d\.\.\.", values)
+    if command == "head":
+        hidden = re.search(r"\.\.\. and (\d) more column", text)
+        left = int(hidden[1]) if hidden else 0
+        assert (left < 2, left < 1) == ("5.897982768843235e+17" in values, str(DIGITS) in values)
+        return
+    for word in ("zeros", "a rather long name", "d: decimal128(38, 1)", "5.897982768843235e+17", str(DIGITS)):
+        assert word in text or (columns == 120 and word.startswith("d:")), word
+    for title in ("min", "max", "distinct", "raw", "stored", "share", "nulls"):
+        assert title in text
+    assert "-0.0" not in text  # the bounds of a batch hold both zeros, the values shown do not
+
+
+def test_a_difference_of_long_numbers_is_shown(long_numbers, tmp_path):
+    other = Decimal(str(DIGITS)[:-1] + "9")
+    with ipc.open(long_numbers) as reader, ipc.new_file(tmp_path / "o.arrow", reader.schema) as writer:
+        writer.write({**reader.read_all().to_pydict(), "d": [other, None]})
+    found = on_terminal("diff", long_numbers, tmp_path / "o.arrow", columns=120, NO_COLOR="1").out
+    assert str(DIGITS) in found
+    assert str(other) in found
+
+
+def test_another_order_of_many_columns_is_shown_where_it_begins(tmp_path):
+    names = [f"c{i}" for i in range(30)]
+    for name, order in (("a.arrow", names), ("b.arrow", [*names[:28], "c29", "c28"])):
+        with ipc.new_file(tmp_path / name) as writer:
+            writer.write({each: [1] for each in order})
+    (found,) = run("diff", tmp_path / "a.arrow", tmp_path / "b.arrow", "--json").json["schema"]
+    assert found == {"column": None, "left": "order: column 28 is 'c28'", "right": "order: column 28 is 'c29'"}
+
+
+def test_all_codes_of_a_union_are_printed(tmp_path):
+    kind = sparse_union([field(str(i), int32()) for i in range(30)])
+    with ipc.new_file(tmp_path / "u.arrow", ipc.Schema([field("u", kind)])):
+        pass
+    assert ", 28, 29\n" in run("schema", tmp_path / "u.arrow").out
 
 
 def test_many_distinct_values_are_estimated_within_their_error_and_alike_in_every_run(tmp_path):

@@ -296,6 +296,34 @@ def test_parts_by_a_column_lie_in_folders_that_datasets_read(tmp_path):
         assert (done.code, words or "") == (0 if words is None else 2, words if words and words in done.err else "")
 
 
+@pytest.mark.parametrize("name", [".hidden", "_x", "{a}", "a=b/c", "..", "%2E", "é 名", "x._COPYING_"])
+def test_parts_by_a_column_of_any_name_are_found_again(tmp_path, name):
+    path, folder = tmp_path / "._{part}.arrow", tmp_path / "{s}"
+    values = [1, 2, None]
+    with ipc.new_file(path) as writer:
+        writer.write({name: values, "id": [1, 2, 3]})
+    assert run("split", str(path), str(folder), "--by", name).code == 0
+    found = sorted(ipc.open_dataset(folder).read_all().to_pylist(), key=lambda row: row["id"])
+    assert found == [{"id": i, name: value} for i, value in enumerate(values, 1)]
+    assert run("split", str(path), str(folder / "more"), "--rows", "2").code == 0
+    assert ipc.open_dataset(folder / "more").count_rows() == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("", "a", "a key without a name"),
+        ("x", "__HIVE_DEFAULT_PARTITION__", "for the text"),
+        ("x", "a" * 300, "too long"),
+    ],
+)
+def test_parts_by_what_has_no_name_are_refused(tmp_path, name, value, words):
+    with ipc.new_file(tmp_path / "a.arrow") as writer:
+        writer.write({name: [value], "id": [1]})
+    done = run("split", str(tmp_path / "a.arrow"), str(tmp_path / "s"), "--by", name)
+    assert (done.code in (2, 3), words in done.err) == (True, True), done.err
+
+
 def test_split_needs_one_way_and_keeps_what_is_there(data, tmp_path):
     assert "one of --rows, --bytes and --by" in run("split", data / "a.arrow", tmp_path / "s").err
     assert run("split", data / "a.arrow", tmp_path / "s", "--rows", 3, "--by", "id").code == 2

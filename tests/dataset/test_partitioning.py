@@ -8,11 +8,13 @@ import polars as pl
 import pyarrow.dataset as pads
 import pytest
 from helpers.folders import put
+from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import types as at
-from arrowipc.dataset.partitioning import key_type, keys_of
+from arrowipc.dataset.partitioning import NULL, folder_name, key_type, keys_of
 from arrowipc.errors import UsageError
+from arrowipc.read.files import is_hidden
 
 
 def test_keys_are_columns_as_in_polars(tmp_path):
@@ -31,6 +33,29 @@ def test_keys_are_columns_as_in_polars(tmp_path):
     table = pads.dataset(tmp_path, format="ipc", partitioning="hive").to_table()
     assert dataset.read_all().to_pydict()["who"] == table["who"].to_pylist()
     assert dataset.fragments[0].keys["year"] == 2023
+
+
+NAMES = st.text(min_size=1) | st.sampled_from(
+    ["._COPYING_", ".", "..", "_x", "%2E", "a=b", "a/b", "{}", "x y", "é", "e\u0301"]
+)
+
+
+@given(NAMES, NAMES | st.none())
+def test_a_key_comes_back_from_the_name_of_its_folder(name, text):
+    if NULL in (name, text):
+        return
+    folder = folder_name(name, text)
+    assert "/" not in folder
+    assert "\0" not in folder
+    assert not is_hidden(folder)
+    assert keys_of(folder, f"{folder}/0.arrow") == {name: text}
+
+
+def test_what_has_no_name_is_refused():
+    assert folder_name("x", "") == folder_name("x", None) == f"x={NULL}"
+    for name, text, words in (("", "1", "a key without a name"), ("x", NULL, "for the text '__HIVE")):
+        with pytest.raises(UsageError, match=words):
+            folder_name(name, text)
 
 
 def test_where_keys_come_from(tmp_path):

@@ -109,6 +109,17 @@ def test_rows_are_those_of_the_whole(parts, whole, rows, window, indices, form):
         assert batch == expected == [dataset[row] for row in rows]
 
 
+def test_a_window_far_beyond_the_ends_is_clipped_or_refused(parts):
+    deltas = [-(2**63), -60, 0, 60, 2**63 - 1]
+    clipped = ipc.RowDataset(parts, columns="x", window=deltas, edges="clip")
+    first, last = ipc.RowDataset(parts, columns="x")[0]["x"], ipc.RowDataset(parts, columns="x")[-1]["x"]
+    for row in (0, len(clipped) - 1):
+        assert clipped[row]["x"] == [first, first, [first, last][row > 0], last, last]
+    for delta in (deltas[0], deltas[-1]):
+        with pytest.raises(IndexError, match="crosses an end"):
+            ipc.RowDataset(parts, window=[delta])[3]
+
+
 @given(parts=randoms.batches(), as_file=st.booleans(), dice=st.randoms(use_true_random=False))
 def test_columns_of_any_type_come_as_they_are(tmp_path_factory, parts, as_file, dice):
     path = tmp_path_factory.mktemp("any") / "a.arrow"

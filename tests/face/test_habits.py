@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import copy
+import gzip
 import io
+import mmap
 import os
 import pickle
 import socket
+import ssl
 import subprocess
 import sys
+import tarfile
 import threading
+import zipfile
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -374,6 +381,149 @@ def test_a_url_of_this_machine_needs_no_fsspec(tmp_path: Path, monkeypatch: pyte
     assert path.exists()
     for url in (path.as_uri(), f"file://{path}", f"file://localhost{path}"):
         assert ipc.open(url).read_all().num_rows == 3
+
+
+# -- sockets, archives, what is unpacked ---------------------------------------------------------------------
+
+
+def through_a_socket(data: bytes) -> socket.socket:
+    left, right = socket.socketpair()
+
+    def feed() -> None:
+        with left:
+            left.sendall(data)
+
+    threading.Thread(target=feed, daemon=True).start()
+    return right
+
+
+def through_tls(data: bytes) -> ssl.SSLSocket:
+    def wrap(end: socket.socket, side: int) -> ssl.SSLSocket:
+        context = ssl.SSLContext(side)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        context.set_ciphers("AECDH-AES128-SHA:@SECLEVEL=0")  # needs no certificate
+        return context.wrap_socket(end, server_side=side == ssl.PROTOCOL_TLS_SERVER)
+
+    left, right = socket.socketpair()
+
+    def feed() -> None:
+        with wrap(left, ssl.PROTOCOL_TLS_SERVER) as sending:
+            sending.sendall(data)
+
+    threading.Thread(target=feed, daemon=True).start()
+    return wrap(right, ssl.PROTOCOL_TLS_CLIENT)
+
+
+class Unseekable(io.RawIOBase):
+    """What `sys.stdin.buffer` may be."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = io.BytesIO(data)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        return self._data.readinto(buffer)
+
+
+def member_of_tar(data: bytes, mode: str) -> Any:
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        for name in ("first", "second"):
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    archive.seek(0)
+    opened = tarfile.open(fileobj=Unseekable(archive.getvalue()) if mode == "r|" else archive, mode=mode)  # noqa: SIM115
+    opened.next()
+    return opened.extractfile(opened.next())  # type: ignore[arg-type]
+
+
+def member_of_zip(data: bytes) -> Any:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as made:
+        made.writestr("a", data)
+    return zipfile.ZipFile(archive).open("a")
+
+
+FROM_ELSEWHERE = {
+    "socket": through_a_socket,
+    "socket with TLS": through_tls,
+    "tar": lambda data: member_of_tar(data, "r"),
+    "tar stream": lambda data: member_of_tar(data, "r|"),
+    "zip": member_of_zip,
+    "gzip": lambda data: gzip.GzipFile(fileobj=io.BytesIO(gzip.compress(data))),
+    "gzip in a pipe": lambda data: gzip.GzipFile(fileobj=Unseekable(gzip.compress(data))),
+    "both ways": lambda data: io.BufferedRWPair(Unseekable(data), io.BytesIO()),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("kind", FROM_ELSEWHERE)
+def test_sockets_members_of_archives_and_what_is_unpacked_are_sources(kind: str) -> None:
+    with ExitStack() as stack:
+        _check_source(lambda data: stack.enter_context(FROM_ELSEWHERE[kind](data)))  # type: ignore[operator]
+
+
+def _check_source(make: Callable[[bytes], Any]) -> None:
+    stream, file = stream_of(BATCH), file_of(BATCH)
+    for data in (stream, file):
+        assert ipc.open(make(data)).read_all().equals(BATCH)
+        assert ipc.open(make(data), index=True)[0].equals(BATCH)
+        assert ipc.read_schema(make(data)).names == ["x", "y"]
+        assert ipc.validate(make(data)).ok
+        assert ipc.recover(make(data)).read_all().equals(BATCH)
+    assert ipc.open_file(make(file)).read_all().equals(BATCH)
+    assert ipc.open_stream(make(stream)).read_all().equals(BATCH)
+    assert [message.kind for message in ipc.MessageReader(make(stream))] == ["Schema", "RecordBatch"]
+    ipc.write_tensor(ipc.Tensor.from_numpy(np.arange(3)), sink := bytearray())
+    assert ipc.read_tensor(make(bytes(sink))).to_numpy().tolist() == [0, 1, 2]
+
+
+def test_a_socket_stays_open_and_what_comes_behind_a_stream_stays_in_it() -> None:
+    left, right = socket.socketpair()
+    with left, right:
+        for _ in range(2):  # a sink in one direction, a source in the other
+            with ipc.new_stream(left) as writer:
+                writer.write(BATCH)
+            left.sendall(b"more")
+            with ipc.open(right) as reader:
+                assert reader.read_all().equals(BATCH)
+            assert right.recv(4) == b"more"
+
+
+def test_a_socket_without_data_says_so_and_reading_goes_on_later() -> None:
+    stream = stream_of(BATCH)
+    left, right = socket.socketpair()
+    with left, right:
+        reader = ipc.open_stream(right, use_threads=False) if left.send(stream[:-24]) else None
+        assert reader is not None
+        for timeout, error, words in (
+            (0, BlockingIOError, "StreamDecoder"),
+            (0.001, TimeoutError, "nothing .* 0.001 s"),
+        ):
+            right.settimeout(timeout)
+            with pytest.raises(error, match=words):
+                reader.read_next_batch()
+        left.send(stream[-24:])
+        right.settimeout(None)
+        assert reader.read_next_batch().equals(BATCH)
+    with pytest.raises(UsageError, match="the socket is closed"):
+        ipc.open(right)
+
+
+def test_what_is_mapped_is_read_where_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "a.arrow"
+    path.write_bytes(file_of(BATCH))
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        batch = ipc.open(mapped)[0]
+        with pytest.raises(BufferError):
+            mapped.close()  # some Pythons have maps that do not say that they can seek: these were copied
+        assert batch.equals(BATCH)
+        del batch
+    with pytest.raises(UsageError, match="closed"):
+        ipc.open(mapped)
 
 
 # -- answers -------------------------------------------------------------------------------------------------

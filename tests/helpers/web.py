@@ -64,6 +64,10 @@ class Web:
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self._server.server_port}/{path}"
 
+    @property
+    def port(self) -> int:
+        return self._server.server_port
+
     def gets(self) -> list[Request]:
         return [request for request in self.log if request.method == "GET"]
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import random
 import struct
+import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -577,3 +579,107 @@ def test_nobody_listens() -> None:
     with Web({}) as web:
         url = web.url("x.arrow")
     failure(lambda: ipc.open_file(url), url)
+
+
+# What nobody may see.
+
+SECRET = "hunter2"
+#: What stands in the header for user "me" and that password.
+BASIC = f"Basic {base64.b64encode(f'me:{SECRET}'.encode()).decode()}"
+
+
+def quiet(call: Any) -> None:
+    """Check that what is raised, with all that led to it, shows no secret, and still says where it was."""
+    with pytest.raises((ipc.ArrowIpcError, OSError)) as caught:
+        call()
+    shown = f"{caught.value!r} {caught.value} {''.join(traceback.format_exception(caught.value, limit=0))}"
+    assert SECRET not in shown
+    assert "secret place" in shown or "127.0.0.1" in shown
+
+
+@pytest.mark.parametrize(
+    "name", ["x.arrow", "x.arrow?sig=hunter2", "x.arrow?part=1&X-Amz-Signature=hunter2/+hunter2=="]
+)
+def test_no_error_shows_who_asks_or_signatures_or_options(web: Web, caplog: Any, name: str) -> None:
+    data = written([wide(4000)] * 3)
+    web.token = BASIC
+    web.files |= {
+        name: data,
+        "torn.arrow": data[:-1000],
+        "other.arrow": written([ipc.RecordBatch.from_pydict({"c0": ["x"]})]),
+    }
+    url, plain = (f"{begin}127.0.0.1:{web.port}/" for begin in ("http://me:hunter2@", "http://"))
+    for opener in (ipc.open, ipc.open_file, recover, ipc.validate, ipc.open_dataset, ipc.read_schema):
+        quiet(lambda opener=opener: opener(f"{url}nix.arrow?token={SECRET}"))
+    for missing in ("torn.arrow", "nix*.arrow"):
+        quiet(lambda missing=missing: ipc.open_dataset(url + missing))
+    reader, dataset = ipc.open(url + name), ipc.open_dataset([url + name])
+    source = RemoteSource(plain + name, {"headers": {"Authorization": BASIC, "X-Key": SECRET * 2}})
+    assert ipc.open(source).read_all().num_rows == reader.read_all().num_rows == dataset.read_all().num_rows
+    assert SECRET not in repr(source) + repr(dataset) + repr(dataset.fragments) + repr(reader)
+    assert "X-Amz" not in str(dataset.schema)  # nor are there columns of what looks like a folder's key
+    for web.fault in ("short", "cut", "broken"):
+        for call in (
+            lambda: ipc.open(url + name)[1],
+            lambda: dataset.take([5000]),
+            lambda: source.fetch([(9, 99_999)]),
+            lambda: ipc.open(source)[1],
+        ):
+            quiet(call)
+    web.fault = ""
+    quiet(lambda: ipc.open_dataset([url + name, url + "other.arrow"], on_missing="error"))
+    ipc.open_dataset([url + name, url + "torn.arrow"], on_error="skip")
+    quiet(lambda: ipc.open(f"http://me:{SECRET}/@127.0.0.1:{web.port}/x.arrow?token={SECRET}"))  # a stray slash
+    quiet(lambda: RemoteSource(f"nowhere://me:{SECRET}@127.0.0.1/x"))
+    quiet(lambda: ipc.new_file(f"nowhere://me:{SECRET}@127.0.0.1/x"))
+    assert "torn.arrow" in caplog.text
+    assert SECRET not in caplog.text
+
+
+def test_no_error_of_a_library_shows_the_options_that_it_refused() -> None:
+    class Refusing(fsspec.AbstractFileSystem):
+        protocol = "refusing"
+
+        def info(self, path: str, **options: Any) -> Any:
+            raise ValueError(f"{self.storage_options} of secret place are no good")
+
+        def _open(self, path: str, *arguments: Any, **options: Any) -> Any:
+            raise FileNotFoundError(f"{self.storage_options} of secret place")
+
+    fsspec.register_implementation("refusing", Refusing, clobber=True)
+    options = {"key": SECRET, "nested": {"list": [{"token": f"other{SECRET}"}]}}
+    for call in (ipc.open, ipc.open_file, ipc.open_stream):
+        quiet(lambda call=call: call(RemoteSource("refusing://place/x", options)))
+    quiet(lambda: ipc.open_dataset("refusing://place/x", storage_options=options))
+
+
+def test_no_command_shows_secrets(web: Web, tmp_path: Path) -> None:
+    from helpers.in_process import run
+
+    data = written([wide(4000)] * 3)
+    web.token = BASIC
+    web.files |= {f"{name}?sig=hunter2": data for name in ("x.arrow", "y.arrow")} | {
+        "text?sig=hunter2": b"hello, world" * 100
+    }
+    first, second, text, missing = (
+        f"http://me:hunter2@127.0.0.1:{web.port}/{name}?sig=hunter2" for name in ("x.arrow", "y.arrow", "text", "nix")
+    )
+    for command in (
+        *(
+            [each, where]
+            for each in ("head", "check", "messages", "schema", "count", "browse")
+            for where in (first, text, missing)
+        ),
+        ["diff", first, second],
+        ["diff", first, missing],
+        ["convert", first, "memory://a:hunter2@b/x.arrow"],
+        ["convert", first, "memory://a:hunter2@b/x.arrow", "--json"],
+        ["split", first, tmp_path / "s", "--rows", "5000"],
+        ["convert", first, first],
+        ["head", first, "-c", "nix"],
+        ["browse", first, "--json"],
+    ):
+        found = run(*command)
+        assert SECRET not in found.out + found.err, command
+    assert [path.name for path in (tmp_path / "s").iterdir() if SECRET in path.name] == []
+    assert len([*(tmp_path / "s").iterdir()]) == 3

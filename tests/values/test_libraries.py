@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
 import sys
 from decimal import Decimal
 
@@ -41,6 +42,88 @@ def test_pyarrow_gets_what_the_capsules_hand_over(name):
     assert isinstance(batch.to_arrow(), pa.RecordBatch)
     assert isinstance(ipc.Table.from_batches([batch]).to_arrow(), pa.Table)
     assert batch["x"].to_arrow().type == pa.array(batch["x"]).type
+
+
+def test_an_old_polars_and_an_old_pandas_go_through_pyarrow(monkeypatch):
+    # polars before 1.3 and pandas before 2.2 have no PyCapsules. (Tried with polars 1.2.1 and pandas 2.1.4, too.)
+    frames = [pd.DataFrame({"a": [1, 2]}), pl.DataFrame({"a": [1, 2]})]
+    for kind in (pd.DataFrame, pl.DataFrame):
+        monkeypatch.delattr(kind, "__arrow_c_stream__")
+    assert TABLE.to_polars().equals(pl.from_arrow(pa.table(TABLE)))
+    assert OURS.to_polars().equals(pl.from_arrow(pa.table(OURS)))
+    assert OURS["t"].to_polars().equals(pl.Series("t", ["a", None, "c"]))
+    for frame in frames:
+        with ipc.new_stream(sink := bytearray()) as writer:
+            writer.write(frame)
+        assert ipc.open(sink).read_all().to_pydict() == {"a": [1, 2]}
+        for taking in (ipc.RecordBatch.from_arrow, ipc.Table.from_arrow):
+            with pytest.raises(UsageError, match=r"Table.from_pandas\(frame\), frame.to_arrow\(\)"):
+                taking(frame)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(UsageError, match=f"pyarrow, or 'polars>=1.3' in place of {pl.__version__}"):
+        OURS.to_polars()
+
+
+@pytest.mark.parametrize("name", ["Int128", "UInt128"])
+def test_integers_of_polars_that_arrow_lacks_are_refused_with_what_to_do(name):
+    kind = getattr(pl, name, None) or pytest.skip(f"this polars has no {name}")
+    big = pl.Series("big", [1, 2**100], dtype=kind)
+    for frame in (
+        big.to_frame(),
+        pl.DataFrame({"a": [[2**100]]}, {"a": pl.List(kind)}),
+        big.to_frame("st").select(pl.struct("st")),
+    ):
+        with ipc.new_stream(bytearray(), ipc.RecordBatch.from_pydict({"x": [1]}).schema) as writer:
+            for call in (writer.write, ipc.Table.from_arrow, ipc.RecordBatch.from_arrow):
+                with pytest.raises(
+                    ipc.UnsupportedError, match=r"integers of 128 bits .* pl.Int64 or pl.Decimal\(38, 0\)"
+                ):
+                    call(frame)
+    with pytest.raises(ipc.UnsupportedError, match="integers of 128 bits"):
+        ipc.RecordBatch.from_pydict({"big": big})
+
+
+def test_python_objects_in_polars_are_refused_and_not_written_as_addresses():
+    things = pl.Series("things", [object()], dtype=pl.Object)
+    for call in (
+        ipc.Table.from_arrow,
+        ipc.RecordBatch.from_arrow,
+        lambda frame: ipc.new_stream(bytearray()).write(frame),
+    ):
+        with pytest.raises(ipc.UnsupportedError, match=r"'things' .*Python objects"):
+            call(things.to_frame())
+    with pytest.raises(ipc.UnsupportedError, match="Python objects"):
+        ipc.RecordBatch.from_pydict({"things": things})
+
+
+EVERY_TYPE_OF_POLARS = {
+    "enum": pl.Series(["a", None], dtype=pl.Enum(["b", "a"])),
+    "categorical": pl.Series(["a", None], dtype=pl.Categorical),
+    "list of categorical": pl.Series([["a", None], None], dtype=pl.List(pl.Categorical)),
+    "decimal": pl.Series([Decimal("1.23"), None]),
+    "widest decimal": pl.Series([Decimal("1" * 38), None], dtype=pl.Decimal(38, 0)),
+    "array": pl.Series([[1, 2], None], dtype=pl.Array(pl.Int64, 2)),
+    "array of arrays": pl.Series([[[1], [2]], None], dtype=pl.Array(pl.Array(pl.Int64, 1), 2)),
+    "struct": pl.Series([{"a": 1, "b": "x"}, None]),
+    "null": pl.Series([None, None]),
+    "time": pl.Series([dt.time(1, 2, 3), None]),
+    "duration": pl.Series([dt.timedelta(1), None]),
+    "zone": pl.Series([MOMENT, None], dtype=pl.Datetime("ns", "Europe/Oslo")),
+    "binary": pl.Series([b"x", None]),
+    **({"half": pl.Series([1.5, None], dtype=pl.Float16)} if hasattr(pl, "Float16") else {}),
+}
+
+
+@pytest.mark.parametrize("name", EVERY_TYPE_OF_POLARS)
+def test_every_type_of_polars_comes_back_as_it_was(name):
+    frame = EVERY_TYPE_OF_POLARS[name].alias("c").to_frame()
+    with ipc.new_stream(ours := bytearray()) as writer:
+        writer.write(frame)
+    frame.write_ipc_stream(theirs := io.BytesIO())
+    for data in (ours, theirs.getvalue()):
+        found = ipc.open(bytes(data)).read_all().to_polars()
+        assert found.equals(frame)
+        assert found.schema == frame.schema
 
 
 def test_polars_and_pandas_get_frames_and_series():
