@@ -481,7 +481,7 @@ class RecordBatchFileReader(BatchReader):
         return with_metadata(self.get_batch(i))
 
     def get_batch_metadata(self, i: int) -> KeyValueMetadata:
-        """Return the custom metadata of batch `i` from its message alone: no body is touched.
+        """Return all custom metadata of batch `i`, with its statistics, from its message alone: no body is touched.
 
         Raises
         ------

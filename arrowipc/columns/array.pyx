@@ -86,7 +86,7 @@ cdef class RecordBatch(Columns):
 
     @property
     def custom_metadata(self):
-        """KeyValueMetadata: what the message carried beside the rows."""
+        """KeyValueMetadata: what the message carried beside the rows, but for keys of ours, which describe them."""
         return metadata_of(self.metadata_pairs)
 
     @property

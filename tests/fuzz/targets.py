@@ -154,6 +154,8 @@ def file(data: bytes, chance: random.Random) -> None:
         repr(reader), reader.blocks, reader.metadata, reader.schema
         numbers = list(range(reader.num_record_batches))[:MOST_BATCHES]
         chance.shuffle(numbers)
+        with contextlib.suppress(*uses.REFUSED):
+            ipc.file_statistics(reader, batches=numbers)
         for number in numbers:
             for step in (reader.get_batch_metadata, reader.get_batch):
                 with contextlib.suppress(*uses.REFUSED):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -291,7 +292,7 @@ def statistics_as_JSON() -> Bomb:
 
     key = next(v for k, v in vars(statistics).items() if k.isupper() and isinstance(v, bytes))
     forms = {}
-    column = '{"rows":1,"columns":{"x":%s}}'
+    column = f'{{"v":1,"rows":1,"names":{zlib.crc32(b"x")},"columns":{{"x":%s}}}}'
     texts = {
         "nested": "[" * 500_000,
         "members": '{"columns":' * 300_000,
@@ -307,7 +308,6 @@ def statistics_as_JSON() -> Bomb:
 def _in_a_footer(*entry: forge.Part) -> bytes:
     """A file of one batch whose footer has a stream as its statistics."""
     import base64
-    import zlib
 
     from arrowipc.columns.statistics import STATISTICS_KEY
 

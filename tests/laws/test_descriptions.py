@@ -149,6 +149,14 @@ def copied(path: Path, to: Path, chance: random.Random) -> None:
         ipc.copy(reader, writer)
 
 
+def streamed(path: Path, to: Path, chance: random.Random) -> None:
+    """Into a stream, which has no footer, and out of it."""
+    with source_of(path) as reader, ipc.new_stream(between := path.with_suffix(".arrows"), reader.schema) as writer:
+        ipc.copy(reader, writer)
+    check(between)
+    copied(between, to, chance)
+
+
 def converted(path: Path, to: Path, chance: random.Random) -> None:
     extra = chance.choice([[], ["--statistics"], ["--compression", "lz4"], ["--batch-rows", "3"]])
     assert run("convert", path, to, "--force", *extra).code == 0
@@ -190,6 +198,7 @@ WAYS: list[Callable[[Path, Path, random.Random], None]] = [
     rewritten,
     by_pyarrow,
     copied,
+    streamed,
     converted,
     merged,
     recovered,
