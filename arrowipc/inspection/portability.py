@@ -130,11 +130,11 @@ def interoperability(source: Any, *, limits: Limits | None = None) -> tuple[Rema
     ['legacy-framing']
     """
     source = locate_source(source)
-    habits = _Habits()
+    habits, schema = _Habits(), None
     if first_bytes(source) == MAGIC:
         source = memoryview(whole(source, True)).cast("B")
-        habits.look_at_file(source, limits)
-    habits.look_at_messages(locate_messages(source, limits=limits), limits)
+        schema = habits.look_at_file(source, limits)
+    habits.look_at_messages(locate_messages(source, limits=limits), limits, schema)
     return habits.remarks()
 
 
@@ -168,16 +168,23 @@ class _Habits:
 
     # -- files --
 
-    def look_at_file(self, view: memoryview, limits: Limits | None) -> None:
+    def look_at_file(self, view: memoryview, limits: Limits | None) -> Schema | None:
+        """Look at all but the messages; returns the schema if there is no message of it."""
         reader = RecordBatchFileReader(view, limits=limits)
         self._footer_version = reader._decoder.version
         end = reader._decoder.messages_end
-        for each in schema_remarks(*find_schema(Source(view), end, limits)):
+        start, stop, message = find_schema(Source(view), end, limits)
+        for each in schema_remarks(start, stop, message):
             self.note(each.code, each.words, each.offset)
         before = bytes(view[max(end - 8, 0) : end])
         if before != END and before[4:] != bytes(4):
             self.note("no-end-marker", "no end-of-stream marker before the footer: it cannot be read as a stream", end)
         self._file_metadata(reader, view, limits)
+        return (
+            None
+            if message is not None
+            else RecordBatchFileReader(view, limits=limits, ensure_native_endian=False).schema
+        )
 
     def _file_metadata(self, reader: RecordBatchFileReader, view: memoryview, limits: Limits | None) -> None:
         first = next(messages_in_file(view, limits), None)
@@ -188,10 +195,12 @@ class _Habits:
 
     # -- messages --
 
-    def look_at_messages(self, messages: Iterable[Located], limits: Limits | None) -> None:
-        schema = None
+    def look_at_messages(self, messages: Iterable[Located], limits: Limits | None, schema: Schema | None) -> None:
         versions = set()
         dictionaries: dict[int, tuple[str, types.Dictionary]] = {}
+        if schema is not None:
+            dictionaries = dictionary_fields(schema)
+            self._schema(schema, dictionaries)
         seen: set[int] = set()
         for located in messages:
             self._frame(located)

@@ -1228,8 +1228,8 @@ cdef class FileDecoder(BlockDecoder):
         found = find_message(source, 0)
         while found is not None:
             if found[2].kind != "Schema":
-                raise FormatError(f"footer: the {found[2].kind} message at byte {start + found[0]} is not listed: it is "
-                                  "read as part of a stream only. Other levels than \"strict\" read what is listed")
+                raise FormatError(f"footer: the {found[2].kind} message at byte {start + found[0]} is not listed: only "
+                                  "readers of streams see it. Other levels than \"strict\" read what is listed")
             found = find_message(source, found[1])
 
     def select(self, columns):

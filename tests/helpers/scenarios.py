@@ -25,7 +25,7 @@ from arrowipc.columns.statistics import mark_of, statistics_in
 from arrowipc.dissociated.memory.address_pairs import Lease, Pairs, write_pairs
 from arrowipc.dissociated.served import messages_of
 from arrowipc.read.framing import message_of
-from helpers import arrays, arrow_columns, drive, forge, rewrite
+from helpers import arrays, arrow_columns, drive, forge, golden, rewrite
 from helpers.variants import extension_streams
 
 Operation = Callable[[], Any]
@@ -298,6 +298,18 @@ def what_is_recovered() -> Operation:
     def read() -> Any:
         recovered = ipc.recover(data)
         return list(recovered), recovered.report.complete
+
+    return read
+
+
+@scenario
+def what_is_recovered_of_polars() -> Operation:
+    """A Schema message without framing, and dictionaries behind the batches."""
+    data = (golden.WRITERS / "polars-2.1.0-zstd.arrow").read_bytes()
+
+    def read() -> Any:
+        recovered = ipc.recover(data[:-60])
+        return list(recovered), recovered.report.complete, str(ipc.validate(data, level="strict"))
 
     return read
 
