@@ -574,7 +574,7 @@ cdef class RecordBatch(Columns):
         ----------
         **options
             Of pyarrow's ``to_pandas``, such as ``types_mapper=pandas.ArrowDtype``; all but ``ignore_metadata`` need
-            pyarrow. None: dtypes of NumPy and objects, as pyarrow chooses them. Integers with nulls are float64, or
+            pyarrow. Without options the dtypes are those that pyarrow chooses; integers with nulls are float64, or
             ``Int64`` if that is needed for all digits. Index, names and dtypes are those that pandas noted in the
             schema.
 

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import arrowipc as ipc
 
 
@@ -18,7 +20,7 @@ def described(frame: Any) -> list[str]:
     columns = {f"column {i}": frame.iloc[:, i] for i in range(frame.shape[1])}
     for what, data in {**labels, **columns}.items():
         levels = hasattr(data, "levels")
-        values = [f"{type(value).__name__} {value!r}" for value in (data.tolist() if levels else _values(data.array))]
+        values = _shown(data.tolist() if levels else _values(data.array))
         names = data.names if what in labels else []
         dtypes = [str(dtype) for dtype in (data.dtypes if levels else [data.dtype])]
         lines.append(f"{what} {type(data).__name__} {names} {dtypes} {values}")
@@ -28,8 +30,16 @@ def described(frame: Any) -> list[str]:
     return lines
 
 
+def _shown(value: Any) -> str:
+    """A value and its type. Moments are numbers: pandas cannot show those of all years."""
+    if isinstance(value, list | np.ndarray):
+        return f"{getattr(value, 'dtype', 'list')} [{', '.join(map(_shown, value))}]"
+    shown = value.asm8.astype(np.int64) if hasattr(value, "asm8") else value
+    return f"{type(value).__name__} {shown!r} {getattr(value, 'tzinfo', '')}"
+
+
 def _values(data: Any) -> list[Any]:
-    """Values; of times their numbers, because pandas cannot show zoned ones of all years."""
+    """Values; of moments their numbers, because pandas cannot make zoned ones of all years."""
     return data.asi8.tolist() if hasattr(data, "asi8") else data.tolist()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+import sys
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -19,7 +20,7 @@ from helpers.rounds import rounds
 from hypothesis import Phase, given, settings
 
 import arrowipc as ipc
-from arrowipc import ArrowIpcError, UnsupportedError, types
+from arrowipc import ArrowIpcError, UnsupportedError, UsageError, types
 from arrowipc.values import to_pandas
 
 DAYS = pd.to_datetime(["2024-01-01", "2024-02-01"])
@@ -284,6 +285,14 @@ def test_options_of_pyarrow_hold_for_each_column() -> None:
     assert indexed.index.names == ["k", "t"]
     own = read_batch(pa.RecordBatch.from_pandas(NOTED["own dtypes"])).to_pandas(split_blocks=True)
     pd.testing.assert_frame_equal(own, NOTED["own dtypes"])
+
+
+def test_options_need_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = ipc.RecordBatch.from_pydict({"a": [1, 2]})
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(UsageError, match="pip install pyarrow"):
+        batch.to_pandas(types_mapper={}.get)
+    assert batch.to_pandas(ignore_metadata=True).to_dict("list") == {"a": [1, 2]}
 
 
 def test_columns_in_memory_of_pyarrow_come_back() -> None:
