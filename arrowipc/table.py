@@ -63,6 +63,8 @@ class Table:
     ((3, 1), (3, 1), 3)
     >>> ipc.Table.from_pandas(table.to_pandas()).num_rows
     3
+    >>> ipc.Table.from_pylist(table.to_pylist()) == table
+    True
     """
 
     __slots__ = ("__weakref__", "batches", "schema")

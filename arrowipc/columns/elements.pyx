@@ -366,8 +366,8 @@ cdef list converted(Columns columns, int32_t field, int64_t at, int64_t count):
         name = plan_field(columns.plan, field).type.timezone
         zone = time_zone(name)
         if zone is None and name is not None and f.unit != TimeUnit_NANOSECOND and count:
-            raise UnsupportedError(f"column {field_path(columns.plan, field)!r}: Python knows no time zone {name[:80]!r} "
-                                   "here (tzdata installs the zones); to_numpy() gives the values in UTC")
+            raise UnsupportedError(f"column {field_path(columns.plan, field)!r}: Python knows no time zone "
+                                   f"{name[:80]!r} here (tzdata installs zones); to_numpy() gives the values in UTC")
     if kind != Type_FixedSizeBinary and kind != Type_Decimal and kind != Type_Interval:
         ready_datetime()
     for i in range(at, at + count):

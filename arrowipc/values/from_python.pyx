@@ -716,8 +716,9 @@ def build_rows(rows, schema=None):
     for at, row in enumerate(items):
         extra = [name for name in row if name not in known]
         if extra:
-            raise UsageError(f"row {at}: the {'first row' if schema is None else 'schema'} has no {listed_names(extra)}; "
-                             "the columns are those of the schema, or the keys of the first row")
+            whose = "first row" if schema is None else "schema"
+            raise UsageError(f"row {at}: the {whose} has no {listed_names(extra)}; the columns are those of the "
+                             "schema, or the keys of the first row")
     return build_batch({name: [row.get(name) for row in items] for name in names}, schema, len(items))
 
 
