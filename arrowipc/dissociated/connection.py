@@ -343,7 +343,7 @@ def seconds(name: str, value: Any) -> float | None:
     """Check a number of seconds, or None."""
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= threading.TIMEOUT_MAX:
         raise UsageError(f"{name}: expected seconds, more than 0, or None, found {described(value)}")
     return float(value)
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import Any, NamedTuple, Self
 
-from arrowipc.arguments import Immutable, check_integer, check_text, described, filled
+from arrowipc.arguments import Immutable, check_text, described, filled
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, TruncatedError, UsageError
 from arrowipc.limits import Limits
 from arrowipc.read.framing import message_kind
@@ -240,8 +240,7 @@ def check_offered_tag(tag: int) -> None:
     UsageError
         Its top byte is a body type, or its reserved bits are 0.
     """
-    check_integer("want_data and free_data", tag, 0, (1 << 64) - 1)
-    if tag >> TYPE_SHIFT <= BodyType.PAIRS or not tag & RESERVED_MASK:
+    if not 0 <= tag < 1 << 64 or tag >> TYPE_SHIFT <= BodyType.PAIRS or not tag & RESERVED_MASK:
         raise UsageError(
             "want_data and free_data need a top byte of 2 or more and bits 32-55 that are not all 0, or they "
             f"could be tags of bodies: found {tag:#018x}"

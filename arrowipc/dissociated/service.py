@@ -10,7 +10,7 @@ from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from arrowipc.arguments import check_integer, check_kind, described
+from arrowipc.arguments import check_integer, check_kind, check_text, described
 from arrowipc.dissociated import schemes
 from arrowipc.dissociated.connection import seconds
 from arrowipc.dissociated.protocol import Reason, ident_of
@@ -82,6 +82,9 @@ class Service:
             raise UsageError(f"on_error: expected a callable, found {described(on_error)}")
         check_kind("transport_options", transport_options, Mapping)
         check_kind("limits", limits, Limits)
+        for name, tag in (("want_data", want_data), ("free_data", free_data)):
+            if tag is not None:
+                check_integer(name, tag, 0, (1 << 64) - 1)
         check_made(options, Service.__init__.__kwdefaults__ or ())
         self.idents: tuple[bytes, ...] = tuple(map(ident_of, streams)) if isinstance(streams, Mapping) else ()
         self.options = options
@@ -95,7 +98,9 @@ class Service:
         self._idle_timeout = seconds("idle_timeout", idle_timeout)
         self.errors: list[str] = []
         self._on_error = on_error or partial(_keep, self.errors)
-        listening = dict(transport_options or {})
+        listening = {
+            check_text("each of transport_options", name): each for name, each in (transport_options or {}).items()
+        }
         if transport == "file" and isinstance(streams, Mapping):
             listening = {**path_of(streams), **listening}
         self._endpoint = schemes.listen(transport, address, limits, **listening)

@@ -256,7 +256,7 @@ REFUSED_OPTIONS = [
     ({"limits": 5}, "limits must be a Limits or None, found int 5"),
     ({"on_error": 5}, "on_error: expected a callable, found int 5"),
     ({"transport_options": 5}, "transport_options must be a Mapping or None, found int 5"),
-    ({"want_data": "x"}, "want_data and free_data must be an integer"),
+    ({"want_data": "x"}, "want_data must be an integer from 0"),
     ({"want_data": 5}, "want_data and free_data need a top byte"),
 ]
 

@@ -27,6 +27,8 @@ from arrowipc.dissociated import DissociatedUri
 from arrowipc.dissociated.client import Client
 from arrowipc.dissociated.memory.address_pairs import Pairs, write_pairs
 from arrowipc.dissociated.protocol import Dialect, Incoming, parse_free_data, parse_metadata, split_tag
+from arrowipc.dissociated.served import MAKING
+from arrowipc.dissociated.service import Service
 from arrowipc.errors import ArrowIpcError
 from arrowipc.read.decoders import StreamDecoder
 from arrowipc.read.framing import message_kind, message_of
@@ -409,3 +411,54 @@ def test_d090_a_client_cannot_make_the_server_keep_much():
                         pass
     assert len(server.errors) == 4
     assert set(peers.kinds(server)) <= {"FormatError", "LimitError"}
+
+
+# -- arguments -----------------------------------------------------------------------------------------------
+
+HOSTILE = [
+    *(5, -1, 0, 2**70, 1.5, float("nan"), True, "", "x", "\ud800", "a\0b", "1:2", b"", b"x", [], [5], (), {}, {5: 5}),
+    *({"x": 5}, set(), object(), range(3), ..., Limits(), ("h", "1"), ["127.0.0.1", 0], int, "127.0.0.1:99999"),
+]
+
+
+@pytest.mark.parametrize("kind", [dissociated.Server, dissociated.AsyncServer])
+def test_any_argument_of_a_server_is_taken_or_named(kind, tmp_path):
+    streams = {"t": peers.numbers()}
+    options = [*Service.__init__.__kwdefaults__, *MAKING, "max_client", ""]
+    calls = [((streams, transport, value), {}) for transport in ("tcp", "unix") for value in HOSTILE]
+    calls += [((value,), {}) for value in HOSTILE] + [(({"t": value},), {}) for value in HOSTILE]
+    calls += [((streams, value), {}) for value in HOSTILE]
+    calls += [((streams,), {name: value}) for name in options for value in HOSTILE]
+    calls += [
+        ((streams, "shm"), {"transport_options": {name: value}})
+        for name in ("arena", "capacity", 5)
+        for value in HOSTILE
+    ]
+    taken = 0
+    with contextlib.chdir(tmp_path):  # some values are names of files
+        for given, named in calls:
+            try:
+                server = kind(*given, **named)
+            except (ArrowIpcError, OSError):
+                continue
+            taken += 1
+            if kind is dissociated.Server:
+                server.close()
+        del server
+        assert os.listdir() == []
+    assert taken < len(calls) / 4
+
+
+@pytest.mark.parametrize("connect", [dissociated.connect, dissociated.Channel])
+def test_any_argument_of_a_client_is_taken_or_named(connect):
+    uri = "arrowipc+unix:///nobody/is/there?want_data=1"
+    for value in HOSTILE:
+        calls = [((value,), {}), (([value, value],), {})]
+        calls += [((uri,), {name: value}) for name in ("limits", "timeout", "dialect")]
+        for given, named in calls:
+            with contextlib.suppress(ArrowIpcError, OSError):
+                connect(*given, **named).close()
+        for part in ("scheme", "host", "port", "path", "want_data", "free_data", "remote_handle", "streams"):
+            with contextlib.suppress(ArrowIpcError):
+                made = DissociatedUri(**{"scheme": "ucx", "want_data": 1, part: value})
+                assert DissociatedUri.parse(str(made)) == made
