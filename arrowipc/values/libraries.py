@@ -40,16 +40,7 @@ if TYPE_CHECKING:
     from arrowipc.datatypes import DataType
     from arrowipc.schema import Schema
 
-__all__ = [
-    "from_pandas",
-    "from_records",
-    "narwhals_frame",
-    "old_frame",
-    "to_arrow",
-    "to_pandas",
-    "to_polars",
-    "to_records",
-]
+__all__ = ["from_pandas", "from_records", "narwhals_frame", "to_arrow", "to_pandas", "to_polars", "to_records"]
 
 
 def _library(name: str, package: str | None = None) -> ModuleType:
@@ -124,13 +115,6 @@ def to_pandas(data: Any, options: dict[str, Any]) -> Any:
 def from_pandas(frame: Any, options: dict[str, Any]) -> Any:
     """A pandas DataFrame as a pyarrow RecordBatch; `options` are those of pyarrow's ``from_pandas``."""
     return _library("pyarrow").RecordBatch.from_pandas(frame, **options)
-
-
-def old_frame(data: Any) -> Any:
-    """What pyarrow makes of a frame without PyCapsules (pandas before 2.2, polars before 1.3); None for all else."""
-    if hasattr(data, "iloc") and hasattr(data, "columns"):
-        return from_pandas(data, {})
-    return data.to_arrow() if hasattr(data, "to_arrow") else None
 
 
 def narwhals_frame(data: Any) -> Any:
