@@ -171,12 +171,6 @@ def check_choice(what: str, value: Any, allowed: tuple[Any, ...]) -> Any:
     return value
 
 
-def check_kind(what: str, value: object, kind: type) -> None:
-    """Check an argument that must be None or of a kind; else a `UsageError`."""
-    if value is not None and not isinstance(value, kind):
-        raise UsageError(f"{what} must be a {kind.__name__} or None, found {described(value)}")
-
-
 def check_names(what: str, found: Iterable[str], known: Iterable[str]) -> None:
     """Check that all names of options are known ones; else a `UsageError` says which one is alike, or lists them."""
     for name in found:

@@ -45,7 +45,7 @@ def browse(file: str, output: str | None, force: bool, terminal: bool, serve: bo
         if as_json or output is not None:
             document = found.document()
             if output is not None:
-                with about(output), target(output) as written:
+                with about(output, True), target(output) as written:
                     written.write(page_of(document).encode())
             say_json(document) if as_json else say_note(f"written: {output}")
         elif terminal or not (serve or sys.stdout.isatty()):

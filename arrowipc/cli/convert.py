@@ -91,7 +91,7 @@ def convert(
         # What is counted are bytes of Arrow data.
         size = size_of(source) if isinstance(reader, ARROW_READERS) else None
         progress = stack.enter_context(Progress("converting", size, path))
-        with about(path):
+        with about(path, True):
             rows, count = write_batches(path, kind, reader.schema, batches, progress, options)
     say_written(path, kind, rows, count, as_json)
 
@@ -130,7 +130,7 @@ def cat(
     size = None if None in sizes else sum(filter(None, sizes))
     with opened(sources[0], columns=chosen) as first, Progress("writing", size, output) as progress:
         batches = _chained(sources, first, chosen, options)
-        with about(output):
+        with about(output, True):
             rows, count = write_batches(output, kind, first.schema, batches, progress, options)
     say_written(output, kind, rows, count, as_json)
 

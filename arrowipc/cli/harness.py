@@ -40,7 +40,7 @@ def integration(mode: str, arrow: str, document: str | None, output: str, verbos
 
 
 def _convert(source: str, output: str, to_file: bool) -> None:
-    with opened(source) as reader, about(output):
+    with opened(source) as reader, about(output, True):
         begin = ipc.new_file if to_file else ipc.new_stream
         with begin(sink(output), reader.schema, unify_dictionaries=to_file) as writer:
             ipc.copy(reader, writer)

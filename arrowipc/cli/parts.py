@@ -242,6 +242,6 @@ def merge(
     size = None if None in sizes or chosen else sum(filter(None, sizes))
     with Progress("merging", size, output) as progress:
         batches = ((None, batch) for batch in dataset)
-        with about(output):
+        with about(output, True):
             rows, count = write_batches(output, kind, dataset.schema, batches, progress, options)
     say_written(output, kind, rows, count, as_json)

@@ -336,7 +336,7 @@ def _show(
     if output is not None:
         kind = checked_output(output, kind, force, [file])
         named = named_batches(file, ((None, batch) for batch in batches))
-        with about(output), Progress("writing", output=output) as progress:
+        with about(output, True), Progress("writing", output=output) as progress:
             rows, count = write_batches(output, kind, schema, named, progress, {})
         say_written(output, kind, rows, count, as_json)
         return

@@ -45,8 +45,8 @@ class Failure(Exception):
 
 
 @contextmanager
-def about(path: str) -> Iterator[None]:
-    """Whatever goes wrong here concerns `path`."""
+def about(path: str, output: bool = False) -> Iterator[None]:
+    """Whatever goes wrong here concerns `path`, which is read, or an output."""
     try:
         yield
     except BrokenPipeError:
@@ -54,7 +54,7 @@ def about(path: str) -> Iterator[None]:
     except (ArrowIpcError, OSError, MemoryError) as error:
         if os.environ.get("ARROWIPC_DEBUG"):
             raise
-        raise Failure(path, error) from error
+        raise Failure("standard output" if output and path == "-" else path, error) from error
 
 
 def standard_input() -> io.FileIO:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from arrowipc.arguments import check_kind, described
+from arrowipc.arguments import described, instance_of
 from arrowipc.dissociated.connection import Connection, Deadline, seconds, wait
 from arrowipc.dissociated.link import Link
 from arrowipc.dissociated.memory.address_pairs import Pairs
@@ -313,7 +313,7 @@ def open_client_stream(
 
 def check_options(limits: Any, timeout: Any, dialect: Any) -> None:
     """Check what clients are told besides the options of a decoder."""
-    check_kind("limits", limits, Limits)
+    instance_of("limits", limits, (Limits, type(None)))
     seconds("timeout", timeout)
     if not isinstance(dialect, Dialect):
         raise UsageError(f"dialect must be a Dialect, found {described(dialect)}")

@@ -10,7 +10,7 @@ from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from arrowipc.arguments import check_integer, check_kind, check_text, described
+from arrowipc.arguments import check_integer, check_text, described, instance_of
 from arrowipc.dissociated import schemes
 from arrowipc.dissociated.connection import seconds
 from arrowipc.dissociated.protocol import Reason, ident_of
@@ -80,8 +80,8 @@ class Service:
             raise UsageError(f"streams: expected a mapping of names to data, or a callable, found {described(streams)}")
         if not (on_error is None or callable(on_error)):
             raise UsageError(f"on_error: expected a callable, found {described(on_error)}")
-        check_kind("transport_options", transport_options, Mapping)
-        check_kind("limits", limits, Limits)
+        instance_of("transport_options", transport_options, (Mapping, type(None)))
+        instance_of("limits", limits, (Limits, type(None)))
         for name, tag in (("want_data", want_data), ("free_data", free_data)):
             if tag is not None:
                 check_integer(name, tag, 0, (1 << 64) - 1)

@@ -12,7 +12,7 @@ import secrets
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, unquote_plus, urlsplit
 
-from arrowipc.arguments import Immutable, check_choice, check_integer, check_kind, described, filled
+from arrowipc.arguments import Immutable, check_choice, check_integer, described, filled, instance_of
 from arrowipc.dissociated.protocol import check_tags
 from arrowipc.errors import FormatError, UsageError
 
@@ -106,7 +106,7 @@ class DissociatedUri(Immutable):
         for name, part in (("scheme", scheme), ("host", host), ("path", path)):
             if not isinstance(part, str):
                 raise UsageError(f"the {name} of a URI must be a str, found {described(part)}")
-        check_kind("remote_handle", remote_handle, bytes)
+        instance_of("remote_handle", remote_handle, (bytes, type(None)))
         if not SCHEME.fullmatch(scheme):
             raise FormatError(f"a URI begins with the name of a transport, as in ucx://, found {scheme!r}")
         if not HOST.fullmatch(host):

@@ -11,7 +11,7 @@ import io
 import sys
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Mapping
 from itertools import islice
 
 from arrowipc._core import aligned_buffer, copy_into
@@ -22,7 +22,7 @@ from arrowipc.read.replaced import replaced, version_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
     from typing import Any, TypeAlias, TypeVar
 
     from arrowipc._core import Memory
@@ -73,6 +73,8 @@ def find_system(url: str, storage_options: Mapping[str, Any] | None = None) -> t
         raise UsageError(f"{url}: {error}") from None
     except (TypeError, ValueError) as error:
         raise UsageError(f"{url}: not a URL that fsspec knows: {_hidden(str(error), storage_options)}") from None
+    except Exception as error:  # some log in here
+        raise io_error(url, error, options=storage_options) from None
     return system, path
 
 
@@ -80,9 +82,9 @@ def _hidden(text: str, options: Any) -> str:
     """A text without the values of storage options: those are secrets, and libraries quote what they refuse."""
     if isinstance(options, str):
         return text.replace(options, "***") if len(options) > 3 else text
-    if hasattr(options, "values"):
-        options = options.values()
-    for each in options if isinstance(options, Iterable) else ():
+    if isinstance(options, Mapping):
+        options = [*options.values()]
+    for each in options if isinstance(options, (list, tuple)) else ():
         text = _hidden(text, each)
     return text
 

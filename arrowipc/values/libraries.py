@@ -23,16 +23,7 @@ if TYPE_CHECKING:
 
     from arrowipc.schema import Schema
 
-__all__ = [
-    "from_pandas",
-    "from_records",
-    "library",
-    "narwhals_frame",
-    "old_frame",
-    "to_arrow",
-    "to_polars",
-    "to_records",
-]
+__all__ = ["from_pandas", "from_records", "library", "narwhals_frame", "to_arrow", "to_polars", "to_records"]
 
 
 def library(name: str, package: str | None = None) -> ModuleType:
@@ -94,13 +85,6 @@ def from_pandas(frame: Any, options: dict[str, Any]) -> Any:
     """A pandas DataFrame as a pyarrow RecordBatch; `options` are those of pyarrow's ``from_pandas``."""
     instance_of("frame", frame, library("pandas").DataFrame)
     return library("pyarrow").RecordBatch.from_pandas(frame, **options)
-
-
-def old_frame(data: Any) -> Any:
-    """What pyarrow makes of a frame without PyCapsules (pandas before 2.2, polars before 1.3); None for all else."""
-    if hasattr(data, "iloc") and hasattr(data, "columns"):
-        return from_pandas(data, {})
-    return data.to_arrow() if hasattr(data, "to_arrow") else None
 
 
 def narwhals_frame(data: Any) -> Any:

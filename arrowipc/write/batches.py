@@ -65,10 +65,12 @@ def batches_of(data: Any, schema: Schema | None) -> tuple[Schema | None, Iterabl
         raise UsageError(
             f"write: expected data, found {described(data)}: read it first, for example with arrowipc.open()"
         )
-    from arrowipc.values.libraries import old_frame
+    if hasattr(data, "to_arrow"):  # polars before 1.3
+        return batches_of(data.to_arrow(), schema)
+    if hasattr(data, "iloc") and hasattr(data, "columns"):  # pandas before 2.2
+        from arrowipc.values.libraries import from_pandas
 
-    if (frame := old_frame(data)) is not None:
-        return batches_of(frame, schema)
+        return batches_of(from_pandas(data, {}), schema)
     raise UsageError(
         "write: expected a RecordBatch, a Table, a dict of columns, or an object with __arrow_c_array__ or "
         f"__arrow_c_stream__, found {described(data)}"
