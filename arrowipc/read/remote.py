@@ -202,7 +202,7 @@ class RemoteSource(Remote):
         given: Any = timeout
         if given is not None and not (isinstance(given, (int, float)) and 0 < given < float("inf")):
             raise UsageError(f"timeout: expected seconds, more than 0, found {timeout!r}")
-        if filesystem is not None and not hasattr(filesystem, "cat_file"):
+        if filesystem is not None and not hasattr(filesystem, "file_at") and not hasattr(filesystem, "protocol"):
             raise UsageError(f"filesystem must be one of fsspec, found {filesystem!r}")
         self._given = storage_options, timeout, filesystem
         self.url: str = check_text("url", url)
