@@ -161,7 +161,7 @@ class Nameless(dt.tzinfo):
         return dt.timedelta(hours=1)
 
 
-@pytest.mark.parametrize("zone", [dt.timezone(dt.timedelta(seconds=5)), Nameless()], ids=str)
+@pytest.mark.parametrize("zone", [dt.timezone(dt.timedelta(seconds=5)), Nameless()], ids=["seconds", "unknown"])
 def test_zones_that_have_no_name_in_arrow_are_utc(zone: dt.tzinfo) -> None:
     moment = dt.datetime(2020, 1, 2, tzinfo=zone)
     array = ipc.Array.from_pylist([moment])
