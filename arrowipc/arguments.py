@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 note: Callable[[object, str, object], None] = object.__setattr__
 
 
-def filled(cls: type[T], *values: object) -> T:
+def filled(cls: type[T], *values: object, **private: object) -> T:
     """Make an immutable object of what its slots hold, in the order of ``__match_args__``; nothing else fills them."""
     self = object.__new__(cls)
     for put, value in zip(cls._setters.values(), values, strict=True):  # type: ignore[attr-defined]
         put(self, value)
+    for name, value in private.items():
+        note(self, name, value)
     return self
 
 
@@ -257,9 +259,7 @@ class KeyValueMetadata(Immutable, Mapping[bytes, bytes]):
             except (TypeError, ValueError):
                 raise UsageError(f"metadata must be (key, value) pairs, found {described(pair)}") from None
             pairs.append((_metadata_bytes(key), _metadata_bytes(value)))
-        self = filled(cls, tuple(pairs))
-        note(self, "_values", None)
-        return self
+        return filled(cls, tuple(pairs), _values=None)
 
     def _mapping(self) -> dict[bytes, bytes]:
         # Made once: who asks for n keys of somebody else's file must not walk n pairs for each.

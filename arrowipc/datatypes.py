@@ -23,7 +23,6 @@ from arrowipc.arguments import (
     instance_of,
     items_of,
     metadata_of,
-    note,
     printable,
 )
 from arrowipc.errors import UsageError
@@ -377,12 +376,8 @@ class Decimal(DataType):
     def __new__(cls, precision: int, scale: int, bit_width: int = 128) -> Self:
         check_choice("Decimal: bit_width", bit_width, tuple(DECIMAL_DIGITS))
         owner = f"Decimal of {bit_width} bits"
-        return filled(
-            cls,
-            check_integer(f"{owner}: precision", precision, 1, DECIMAL_DIGITS[bit_width]),
-            check_integer(f"{owner}: scale", scale, -INT32_MAX - 1, INT32_MAX),
-            bit_width,
-        )
+        check_integer(f"{owner}: precision", precision, 1, DECIMAL_DIGITS[bit_width])
+        return filled(cls, precision, check_integer(f"{owner}: scale", scale, -INT32_MAX - 1, INT32_MAX), bit_width)
 
     def __str__(self) -> str:
         return f"decimal{self.bit_width}({self.precision}, {self.scale})"
@@ -413,11 +408,8 @@ class Time(DataType):
     bit_width: int
 
     def __new__(cls, unit: TimeUnit, bit_width: int) -> Self:
-        return filled(
-            cls,
-            check_choice("Time: unit", unit, tuple(TIME_BITS)),
-            check_choice(f"Time in {unit}: bit_width", bit_width, (TIME_BITS[unit],)),
-        )
+        check_choice("Time: unit", unit, tuple(TIME_BITS))
+        return filled(cls, unit, check_choice(f"Time in {unit}: bit_width", bit_width, (TIME_BITS[unit],)))
 
     def __str__(self) -> str:
         return f"time{self.bit_width}[{self.unit}]"
@@ -441,11 +433,8 @@ class Timestamp(DataType):
     timezone: str | None
 
     def __new__(cls, unit: TimeUnit, timezone: str | None = None) -> Self:
-        return filled(
-            cls,
-            check_choice("Timestamp: unit", unit, tuple(TIME_BITS)),
-            check_text("Timestamp: timezone", timezone) if timezone else None,
-        )
+        check_choice("Timestamp: unit", unit, tuple(TIME_BITS))
+        return filled(cls, unit, check_text("Timestamp: timezone", timezone) if timezone else None)
 
     def __str__(self) -> str:
         zone = "" if self.timezone is None else f", tz={printable(self.timezone)}"
@@ -513,9 +502,7 @@ class _ListLike(DataType):
 
     def __new__(cls, value_field: Field) -> Self:
         owner = cls.__name__
-        self = filled(cls, _child(owner, "value_field", value_field))
-        note(self, "_depth", _depth_over(owner, (value_field,)))
-        return self
+        return filled(cls, _child(owner, "value_field", value_field), _depth=_depth_over(owner, (value_field,)))
 
     @property
     def value_type(self) -> DataType:
@@ -570,10 +557,9 @@ class FixedSizeList(_ListLike):
     list_size: int
 
     def __new__(cls, value_field: Field, list_size: int) -> Self:
-        child = _child("FixedSizeList", "value_field", value_field)
-        self = filled(cls, child, check_integer("FixedSizeList: list_size", list_size, 0, INT32_MAX))
-        note(self, "_depth", _depth_over("FixedSizeList", (value_field,)))
-        return self
+        _child("FixedSizeList", "value_field", value_field)
+        check_integer("FixedSizeList: list_size", list_size, 0, INT32_MAX)
+        return filled(cls, value_field, list_size, _depth=_depth_over("FixedSizeList", (value_field,)))
 
     def _key(self, exact: bool) -> tuple[Any, ...]:
         return (*super()._key(exact), self.list_size)
@@ -592,9 +578,7 @@ class Struct(DataType):
 
     def __new__(cls, fields: Iterable[Field]) -> Self:
         checked = _children("Struct", fields)
-        self = filled(cls, checked)
-        note(self, "_depth", _depth_over("Struct", checked))
-        return self
+        return filled(cls, checked, _depth=_depth_over("Struct", checked))
 
     @property
     def children(self) -> tuple[Field, ...]:
@@ -636,9 +620,7 @@ class Map(DataType):
             raise UsageError(f"Map: entries must be a struct of two fields that is not null, found {entries}")
         if entries.type.fields[0].nullable:
             raise UsageError(f"Map: the key must not be nullable, found {entries.type.fields[0]}")
-        self = filled(cls, entries, bool(keys_sorted))
-        note(self, "_depth", _depth_over("Map", (entries,)))
-        return self
+        return filled(cls, entries, bool(keys_sorted), _depth=_depth_over("Map", (entries,)))
 
     @property
     def key_field(self) -> Field:
@@ -709,9 +691,8 @@ class Union(DataType):
             check_integer(f"Union: type code of child {position}", code, 0, 127)
         if len(set(codes)) != len(codes):
             raise UsageError(f"Union: expected type codes that are all different, found {codes}")
-        self = filled(cls, check_choice("Union: mode", mode, ("sparse", "dense")), checked, codes)
-        note(self, "_depth", _depth_over("Union", checked))
-        return self
+        check_choice("Union: mode", mode, ("sparse", "dense"))
+        return filled(cls, mode, checked, codes, _depth=_depth_over("Union", checked))
 
     @property
     def children(self) -> tuple[Field, ...]:
@@ -745,9 +726,8 @@ class RunEndEncoded(DataType):
         kind = _child("RunEndEncoded", "run_ends", run_ends).type
         if not isinstance(kind, Int) or not kind.signed or kind.bit_width == 8:
             raise UsageError(f"RunEndEncoded: run_ends must be int16, int32 or int64, found {kind}")
-        self = filled(cls, run_ends, _child("RunEndEncoded", "values", values))
-        note(self, "_depth", _depth_over("RunEndEncoded", (run_ends, values)))
-        return self
+        _child("RunEndEncoded", "values", values)
+        return filled(cls, run_ends, values, _depth=_depth_over("RunEndEncoded", (run_ends, values)))
 
     @property
     def value_type(self) -> DataType:
@@ -808,9 +788,7 @@ class Dictionary(DataType):
             )
         if id is not None:
             check_integer("Dictionary: id", id, -INT64_MAX - 1, INT64_MAX)
-        self = filled(cls, index_type, value_type, bool(ordered), id)
-        note(self, "_depth", value_type._depth)
-        return self
+        return filled(cls, index_type, value_type, bool(ordered), id, _depth=value_type._depth)
 
     def _key(self, exact: bool) -> tuple[Any, ...]:
         return (Dictionary, self.index_type._key(exact), self.value_type._key(exact), self.ordered)

@@ -107,16 +107,16 @@ class Schema(Described):
         for position, field in enumerate(checked):
             if not isinstance(field, Field):
                 raise UsageError(f"Schema: field {position} must be a Field, found {described(field)}")
-        self = filled(
+        return filled(
             cls,
             checked,
             metadata_of(metadata) if metadata else NO_METADATA,
             check_choice("Schema: endianness", endianness, ("little", "big")),
             tuple([check_integer("Schema: feature", each, *INT64) for each in features]),
+            _indices=None,
+            _message=None,
+            _plan=None,
         )
-        for name in ("_indices", "_message", "_plan"):
-            note(self, name, None)
-        return self
 
     @property
     def names(self) -> list[str]:
