@@ -1080,7 +1080,7 @@ cdef class Array:
         times in s, ms, us                      datetime.time
         timestamps in s, ms, us                 datetime.datetime; aware when in a zone
         durations in s, ms, us                  datetime.timedelta
-        anything in ns or beyond these classes  int, as stored
+        anything in ns or beyond these classes  int, as stored; also in a time zone that Python does not know
         intervals                               int months, DayTime, MonthDayNano (named tuples)
         lists                                   list
         maps                                    list of (key, value) tuples
@@ -1127,8 +1127,6 @@ cdef class Array:
             ``validate="none"``, but for values of extension types.
         UsageError
             If the data is kept in big-endian.
-        UnsupportedError
-            If Python does not know the zone of timestamps, naming column and zone.
         """
         return values(self.columns, self.index, self.offset, self.length, given(max_values), extensions)
 

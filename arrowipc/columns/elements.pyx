@@ -362,12 +362,11 @@ cdef list converted(Columns columns, int32_t field, int64_t at, int64_t count):
     cdef list out = []
     cdef int64_t i
     cdef int kind = f.type
+    cdef bint unknown = False
     if kind == Type_Timestamp:
         name = plan_field(columns.plan, field).type.timezone
         zone = time_zone(name)
-        if zone is None and name is not None and f.unit != TimeUnit_NANOSECOND and count:
-            raise UnsupportedError(f"column {field_path(columns.plan, field)!r}: Python knows no time zone "
-                                   f"{name[:80]!r} here (tzdata installs zones); to_numpy() gives the values in UTC")
+        unknown = zone is None and name is not None
     if kind != Type_FixedSizeBinary and kind != Type_Decimal and kind != Type_Interval:
         ready_datetime()
     for i in range(at, at + count):
@@ -380,7 +379,7 @@ cdef list converted(Columns columns, int32_t field, int64_t at, int64_t count):
         elif kind == Type_Interval:
             out.append(interval(p + i * f.width, f.unit))
         elif kind == Type_Timestamp:
-            out.append(moment(load_i64(p + 8 * i), f.unit, zone))
+            out.append(load_i64(p + 8 * i) if unknown else moment(load_i64(p + 8 * i), f.unit, zone))
         elif kind == Type_Date:
             out.append(date(load_signed(p + i * f.width, f.width), f.unit))
         elif kind == Type_Time:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import gc
 import math
-import re
 import zoneinfo
 from decimal import Decimal
 
@@ -180,15 +179,14 @@ def test_timezones(zone, expected):
 @pytest.mark.parametrize(
     "zone", ["+24:00", "Mars/Olympus", "America", "../../etc/passwd", "/etc/passwd", "a\0b", "x" * 1000, "Grün"]
 )
-def test_a_zone_that_nobody_knows_is_named(zone):
+def test_in_a_zone_that_nobody_knows_times_are_the_stored_numbers(zone):
     """They became datetimes in UTC without a word."""
     data = stream(of(Table("Timestamp", unit=0, timezone=zone)), batch(1, [(1, 0)], [b"", i64(1_700_000_000)]))
     (found,) = ipc.open_stream(data)
-    with pytest.raises(ipc.UnsupportedError, match=rf"^column '.*': .*{re.escape(repr(zone[:80]))}"):
-        found.to_pylist()
+    assert found.column(0).to_pylist() == [1_700_000_000]
+    again = ipc.RecordBatch.from_pydict(found.to_pydict(), found.schema)
+    assert again == found
     assert found.column(0).to_numpy()[0] == np.datetime64(1_700_000_000, "s")
-    assert found.slice(1).to_pylist() == []
-    assert "UnsupportedError" in repr(found)
 
 
 def test_numbers_of_nanoseconds_need_no_zone():
