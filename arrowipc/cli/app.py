@@ -106,11 +106,6 @@ def commands() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run a command; whatever happens becomes an exit code. The program's name is none of the arguments."""
-    command: click.Command = commands
-    if arguments[:1] == ["--integration"]:  # as Arrow's integration tests call programs
-        from arrowipc.cli.harness import integration
-
-        command, arguments = integration, arguments[1:]
     for name, flags in (("stdin", os.O_WRONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
         stream = getattr(sys, name)
         if stream is None or stream.closed:
@@ -120,7 +115,7 @@ def run(arguments: list[str]) -> int:
             stream.reconfigure(errors="backslashreplace")  # names that the terminal's encoding lacks
     code = 0
     try:
-        code = _outcome(command, arguments)
+        code = _outcome(arguments)
         sys.stdout.flush()
     except OSError as error:
         code = 141 if isinstance(error, BrokenPipeError) else code or _failed(error, None)
@@ -129,14 +124,14 @@ def run(arguments: list[str]) -> int:
     return code
 
 
-def _outcome(command: click.Command, arguments: list[str]) -> int:
+def _outcome(arguments: list[str]) -> int:
     """Run a command, and say what it raises."""
     try:
         if "_ARROWIPC_COMPLETE" in os.environ:
-            command.main(arguments, prog_name="arrowipc")  # completion in shells
+            commands.main(arguments, prog_name="arrowipc")  # completion in shells
         # Not `main`, which ends the process where nobody reads the output any more.
-        with command.make_context("arrowipc", arguments) as context:
-            command.invoke(context)
+        with commands.make_context("arrowipc", arguments) as context:
+            commands.invoke(context)
         return 0
     except click.exceptions.Exit as end:
         return end.exit_code

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from helpers import arrays, forge, golden, mutate, peers, randoms, sparse_forge as sf
+from helpers.integration_json import write_json
 from helpers.variants import VARIANT, encoded
 
 import arrowipc as ipc
 from arrowipc import types
 from arrowipc.columns.statistics import compute_statistics
 from arrowipc.dissociated.memory.address_pairs import write_pairs
-from arrowipc.inspection.integration_json import write_json
 from arrowipc.read.framing import message_of
 from arrowipc.read.ledger import Ledger
 from arrowipc.tensors.extension_columns import tensor_column

@@ -28,6 +28,7 @@ from typing import Any
 
 from helpers import arrays, drive, looped, peers
 from helpers.cdata import CStream
+from helpers.integration_json import differences, read_json, write_json
 from helpers.variants import extension_streams
 
 import arrowipc as ipc
@@ -44,7 +45,6 @@ from arrowipc.dissociated.link import Link
 from arrowipc.dissociated.session import Roles, Session
 from arrowipc.dissociated.transports.message_runs import read_run, write_run
 from arrowipc.dissociated.transports.sockets import SocketConnection
-from arrowipc.inspection.integration_json import differences, read_json, write_json
 from arrowipc.inspection.message_layout import locate_messages, nodes_of, outline_of
 from arrowipc.inspection.portability import interoperability
 from arrowipc.read.decoders import StreamDecoder, schema_of

@@ -1,11 +1,15 @@
-"""Arrow's JSON integration format: batches spelled out buffer by buffer, read and written.
+"""Arrow's JSON integration format, and the program that Arrow's integration tests call for arrowipc.
 
-The projects of the Arrow format exchange test data in it. Which buffers a type has, and what they must hold,
-stands elsewhere (`roles_of`, `RecordBatch.from_buffers`): here is only how each buffer looks in JSON.
+The projects of the Arrow format exchange test data in it: batches, written buffer by buffer. The library says
+which buffers a type has (`roles_of`) and what they must hold (`RecordBatch.from_buffers`); this file says only
+how each buffer looks in JSON. From a checkout:
+
+    PYTHONPATH=tests python -m helpers.integration_json --mode=VALIDATE --arrow=FILE --json=DOCUMENT
 """
 
 from __future__ import annotations
 
+import argparse
 import functools
 import gzip
 import io
@@ -13,9 +17,11 @@ import itertools
 import json
 import math
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import arrowipc as ipc
 from arrowipc import types
 from arrowipc.columns.array import Array, RecordBatch
 from arrowipc.columns.truncate import compact
@@ -254,39 +260,11 @@ def _view(kind: DataType, entry: Json) -> bytes:
 
 
 def read_json(source: Any, *, limits: Limits | None = None) -> tuple[Schema, list[RecordBatch]]:
-    """Read a document of the integration format.
+    """Read a document: a path, its bytes, also compressed by gzip, or what `json.load` made of it.
 
-    Parameters
-    ----------
-    source : path, bytes or dict
-        The document, also compressed by gzip, or what `json.load` made of it.
-    limits : Limits, optional
-        Those on decompressed bytes are for gzip, the others for what the document spells out.
-
-    Returns
-    -------
-    schema : Schema
-    batches : list of RecordBatch
-        Validated as those of a stream are.
-
-    Raises
-    ------
-    FormatError
-        It is no such document; `LimitError`: it asks for more than `limits`.
-    UnsupportedError
-        It has a type that the Arrow format has not.
-
-    Examples
-    --------
-    >>> import arrowipc as ipc
-    >>> from arrowipc.inspection.integration_json import read_json, write_json
-    >>> from arrowipc.types import field, int64
-    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, None]}, ipc.Schema([field("x", int64())]))
-    >>> document = write_json(batch.schema, [batch])
-    >>> document["batches"][0]["columns"][0]["DATA"]
-    ['1', '0']
-    >>> read_json(document)[1][0].to_pydict()
-    {'x': [1, None]}
+    The batches are validated as those of a stream are. `FormatError`: it is no such document; `UnsupportedError`:
+    it has a type that the Arrow format has not; `LimitError`: it asks for more than `limits`. Those on
+    decompressed bytes are for gzip.
     """
     limits = limits or Limits()
     document = source if isinstance(source, dict) else _load(source, limits)
@@ -377,24 +355,10 @@ def _batches(schema: Schema, document: Json, limits: Limits) -> Iterator[RecordB
 
 
 def write_json(schema: Schema, batches: Iterable[RecordBatch]) -> Json:
-    """Spell out batches as a document of the integration format.
+    """Spell out batches as a document for `json.dump`; integers of 64 bits and decimals are texts, bytes hexadecimal.
 
-    Parameters
-    ----------
-    schema : Schema
-    batches : iterable of RecordBatch
-
-    Returns
-    -------
-    dict
-        For `json.dump`. Integers of 64 bits and decimals are texts, bytes hexadecimal.
-
-    Raises
-    ------
-    FormatError
-        A text that was read without validation is no UTF-8.
-    UnsupportedError
-        A dictionary was replaced in between, or metadata is no text: the format cannot say so.
+    `FormatError`: a text that was read without validation is no UTF-8; `UnsupportedError`: a dictionary was
+    replaced in between, or metadata is no text. The format cannot say so.
     """
     schema = number_dictionaries(schema)
     written: list[Json] = []
@@ -580,3 +544,66 @@ def _alike(a: Field, b: Field) -> bool:
     if isinstance(below[0], types.Map):
         return True
     return all(_alike(x, y) for x, y in zip(below[0].children, below[1].children, strict=True))
+
+
+# -- the program ---------------------------------------------------------------------------------------------
+
+
+def _convert(source: str, output: str, to_file: bool) -> None:
+    begin = ipc.new_file if to_file else ipc.new_stream
+    with (
+        ipc.open(sys.stdin.buffer if source == "-" else source) as reader,
+        begin(sys.stdout.buffer if output == "-" else output, reader.schema, unify_dictionaries=to_file) as writer,
+    ):
+        ipc.copy(reader, writer)
+
+
+def _to_arrow(document: str, arrow: str) -> None:
+    schema, batches = read_json(document)
+    with ipc.new_file(arrow, schema) as writer:
+        writer.write(iter(batches))
+
+
+def _to_json(arrow: str, document: str) -> None:
+    with ipc.open(arrow) as reader:
+        found = write_json(reader.schema, reader)
+    with open(document, "w", encoding="utf-8") as file:
+        json.dump(found, file, ensure_ascii=False, indent=1)
+
+
+def _validate(document: str, arrow: str) -> list[str]:
+    expected = read_json(document)
+    with ipc.open(arrow) as reader:
+        return differences(expected, (reader.schema, reader))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Do what one mode says. The exit code is 1 where two sources differ, and where an error ends the program."""
+    parser = argparse.ArgumentParser(prog="python -m helpers.integration_json", description=main.__doc__)
+    add = parser.add_argument
+    modes = ("JSON_TO_ARROW", "ARROW_TO_JSON", "VALIDATE", "STREAM_TO_FILE", "FILE_TO_STREAM")
+    add("--integration", action="store_true", help="changes nothing; Arrow's tests pass it")
+    add("--mode", choices=modes, required=True)
+    add("--arrow", metavar="PATH", default="-", help="an Arrow file or stream; - is stdin, in the last two modes")
+    add("--json", metavar="PATH", help="a document, also gzipped; needed in the first three modes")
+    add("-o", "--output", metavar="PATH", default="-", help="what the last two modes write; - is stdout")
+    chosen = parser.parse_args(arguments)
+    if chosen.mode in modes[3:]:
+        _convert(chosen.arrow, chosen.output, chosen.mode == "STREAM_TO_FILE")
+        return 0
+    if chosen.json is None or chosen.arrow == "-":
+        parser.error(f"--mode={chosen.mode} needs --arrow PATH and --json PATH")
+    found = []
+    if chosen.mode == "JSON_TO_ARROW":
+        _to_arrow(chosen.json, chosen.arrow)
+    elif chosen.mode == "ARROW_TO_JSON":
+        _to_json(chosen.arrow, chosen.json)
+    else:
+        found = _validate(chosen.json, chosen.arrow)
+    for words in found[:20]:
+        print(words[:2000], file=sys.stderr)
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
 
 import pyarrow as pa
 import pytest
 from helpers import golden
 from helpers.arrays import read_batch
+from helpers.children import environment
+from helpers.integration_json import differences, main, read_json, write_json
 
 import arrowipc as ipc
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError
-from arrowipc.inspection.integration_json import differences, read_json, write_json
-from arrowipc.types import Dictionary, Union, dictionary, field, int8, list_, struct, utf8
+from arrowipc.types import Dictionary, Union, dictionary, field, int8, int64, list_, struct, utf8
 
 CASES = golden.cases()
 
@@ -25,8 +28,6 @@ def ids(case):
 @pytest.fixture
 def verbs(arrow_data):
     """The program, called in this process: starting it for every case would take minutes."""
-    pytest.importorskip("click")
-    from arrowipc.cli import main
 
     def call(mode, arrow, document):
         return main(["--integration", f"--mode={mode}", "--arrow", str(arrow), "--json", str(document)])
@@ -48,6 +49,32 @@ def test_golden_documents_become_files_and_files_documents(case, verbs, tmp_path
         # By rules that are not ours: the helper reads JSON without a line of the module under test.
         with ipc.open(source) as reader:
             golden.assert_matches(json.loads(spelled.read_text()), reader.schema, list(reader))
+
+
+def test_the_program_converts_streams_and_files_through_pipes():
+    schema = ipc.Schema([field("x", dictionary(int8(), utf8()))])
+    stream = bytearray()
+    with ipc.new_stream(stream, schema) as writer:
+        for word in "ab":  # replaces the dictionary, which a file cannot: it gets one of both words
+            writer.write_batch(ipc.RecordBatch.from_pydict({"x": [word]}, schema))
+
+    def converted(mode, data):
+        program = [sys.executable, "-m", "helpers.integration_json", f"--mode={mode}"]
+        return subprocess.run(program, input=data, env=environment(), capture_output=True, check=True).stdout
+
+    file = converted("STREAM_TO_FILE", bytes(stream))
+    assert file.startswith(b"ARROW1")
+    again = converted("FILE_TO_STREAM", file)
+    assert again.startswith(b"\xff\xff\xff\xff")
+    with ipc.open_stream(again) as reader:
+        assert [batch.to_pydict() for batch in reader] == [{"x": ["a"]}, {"x": ["b"]}]
+
+
+def test_integers_of_64_bits_are_texts_and_nulls_0():
+    batch = ipc.RecordBatch.from_pydict({"x": [1, None]}, ipc.Schema([field("x", int64())]))
+    document = write_json(batch.schema, [batch])
+    assert document["batches"][0]["columns"][0]["DATA"] == ["1", "0"]
+    assert read_json(document)[1][0].to_pydict() == {"x": [1, None]}
 
 
 def test_a_document_that_says_something_else_does_not_validate(verbs, tmp_path):
