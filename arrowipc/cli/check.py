@@ -57,7 +57,7 @@ def _again(data: Any) -> Any:
     """A source that can be read more than once: a pipe is copied to the disk."""
     from arrowipc.inspection.recover import whole
 
-    return data if isinstance(data, (str, memoryview)) else memoryview(whole(data, True))
+    return data if isinstance(data, (str, memoryview)) else whole(data, True)
 
 
 def checked(data: Any) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def _handle(path: str, kind: str, stack: ExitStack) -> Any:
     if kind == "parquet":
         from arrowipc.inspection.recover import whole
 
-        return pa.BufferReader(memoryview(whole(source("-"), True)))
+        return pa.BufferReader(whole(source("-"), True))
     return stack.enter_context(pa.PythonFile(io.BufferedReader(standard_input()), "r"))
 
 

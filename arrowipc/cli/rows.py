@@ -92,7 +92,7 @@ def _again(file: str) -> Any:
     from arrowipc.inspection.recover import whole
 
     found = source(file)
-    return memoryview(whole(found, True)) if hasattr(found, "readinto") else found
+    return whole(found, True) if hasattr(found, "readinto") else found
 
 
 @contextmanager

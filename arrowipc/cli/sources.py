@@ -82,7 +82,7 @@ def source(path: str) -> Any:
         return peeked
     from arrowipc.inspection.recover import whole
 
-    return memoryview(whole(peeked, True))
+    return whole(peeked, True)
 
 
 def looks_arrow(path: str) -> bool:

@@ -132,7 +132,7 @@ def interoperability(source: Any, *, limits: Limits | None = None) -> tuple[Rema
     source = locate_source(source)
     habits, schema = _Habits(), None
     if first_bytes(source) == MAGIC:
-        source = memoryview(whole(source, True)).cast("B")
+        source = whole(source, True)
         schema = habits.look_at_file(source, limits)
     habits.look_at_messages(locate_messages(source, limits=limits), limits, schema)
     return habits.remarks()

@@ -250,7 +250,7 @@ def _searched(source: Any, memory_map: bool, options: dict[str, Any]) -> ByBlock
     """The batches by the footer where it describes the file, else whatever can be found."""
     buffer = whole(source, memory_map)
     damage = outline = None
-    if bytes(memoryview(buffer).cast("B")[:6]) == MAGIC:
+    if buffer[:6] == MAGIC:
         try:
             reader = RecordBatchFileReader(buffer, **options)
             outline, right = _outline(reader, buffer)
@@ -297,16 +297,16 @@ def _heads(reader: RecordBatchFileReader, number: int) -> bool:
     return True
 
 
-def whole(source: Any, memory_map: bool, data: Any = b"") -> Any:
-    """All bytes of a source as one buffer: its own memory, its map, or the map of a copy on the disk.
+def whole(source: Any, memory_map: bool, data: Any = b"") -> memoryview[int]:
+    """All bytes of a source: its own memory, its map, or the map of a copy on the disk.
 
     `data` was read of a file already.
     """
     buffer, file, owned = open_source(source, memory_map)
     if file is None:
-        return buffer
+        return memoryview(buffer).cast("B")
     try:
-        return on_disk(file, bytearray(data))
+        return memoryview(on_disk(file, bytearray(data)))
     finally:
         if owned:
             file.close()
@@ -488,7 +488,7 @@ class _InOrder:
                 self._owned = False
             if self._size is None:
                 try:
-                    footer_range(HEAD, data[-TAIL_SIZE:], len(data))
+                    footer_range(HEAD, bytes(data[-TAIL_SIZE:]), len(data))
                 except FormatError as error:
                     self._damage = error
         self._size = len(data)

@@ -166,15 +166,14 @@ def validate(
     """
     check_choice("level", level, ("full", "strict"))
     options: Options = {"validate": level, "limits": limits}
-    buffer = whole(source, memory_map)
-    view = memoryview(buffer).cast("B")
+    view = whole(source, memory_map)
     remarks: list[Remark] = []
     if view[:6] == MAGIC:
-        ledger = _check_file(buffer, options, remarks)
+        ledger = _check_file(view, options, remarks)
     elif _holds_tensors(view, limits):
         return _check_tensors(view, level, limits)
     else:
-        ledger = _check_stream(buffer, options)
+        ledger = _check_stream(view, options)
     report = ledger.report
     known = report.format if report.num_bytes or report.format == "file" else None
     return Validation(

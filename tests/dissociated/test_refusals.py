@@ -251,7 +251,7 @@ REFUSED_OPTIONS = [
     ({"alignment": 64}, "no option 'alignment'"),
     ({"compression": "nope"}, "compression must be 'lz4', 'zstd' or None"),
     ({"compression_level": 3}, "compression_level and min_space_savings need a codec"),
-    ({"metadata_version": "V9"}, 'metadata_version must be "V5" or "V4"'),
+    ({"metadata_version": "V9"}, "metadata_version must be 'V5' or 'V4'"),
     ({"schema": 5}, "schema: expected a Schema"),
     ({"limits": 5}, "limits must be a Limits or None, found int 5"),
     ({"on_error": 5}, "on_error: expected a callable, found int 5"),
