@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import peers
+from helpers.memory_transport import memory_pair
 from helpers.peers import serving, until, until_collected
 from helpers.rounds import rounds
 from helpers.ucx_peers import LIBRARIES, environment
@@ -29,7 +30,6 @@ import arrowipc as ipc
 from arrowipc import dissociated
 from arrowipc.dissociated.memory.arena import Arena
 from arrowipc.dissociated.served import ReadyMessages
-from arrowipc.dissociated.transports.memory import memory_pair
 from arrowipc.errors import ArrowIpcError
 
 SECONDS = peers.SECONDS

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from helpers import peers
+from helpers import memory_transport, peers
 from helpers.children import environment
 from helpers.peers import serving, until
 from helpers.rounds import rounds
@@ -29,7 +29,7 @@ from arrowipc.dissociated.files import serve_files
 from arrowipc.dissociated.flight import from_flight
 from arrowipc.dissociated.memory.arena import Arena, MemfdSegment
 from arrowipc.dissociated.protocol import REASONS, Reason
-from arrowipc.dissociated.transports import memory, shared, sockets
+from arrowipc.dissociated.transports import shared, sockets
 from arrowipc.dissociated.transports.ucx import listen_ucx
 from arrowipc.errors import FormatError, TruncatedError, UnsupportedError, UsageError
 
@@ -219,12 +219,19 @@ def test_the_options_of_transports_are_those_that_they_take():
         "shm": Arena,
         "file": shared.FileMemory,
         "cma": shared.OwnMemory,
-        "memory": memory.listen_memory,
+        "memory": memory_transport.listen_memory,
         "ucx": listen_ucx,
     }
     for name, maker in makers.items():
         taken = set(inspect.signature(maker).parameters) - {"name", "address", "limits"}
-        assert set(schemes.OPTIONS[name]) - {"arena"} == taken
+        assert set(schemes.TRANSPORTS[name].options) - {"arena"} == taken
+
+
+def test_an_installed_package_has_these_transports():
+    """In a process of its own: to those of this one the tests have added another."""
+    code = "from arrowipc.dissociated.schemes import *; print(*CONNECTORS, '|', *TRANSPORTS)"
+    said = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "arrowipc+tcp arrowipc+unix ucx | tcp unix shm file cma ucx"
 
 
 @pytest.mark.parametrize(
@@ -564,7 +571,7 @@ import os, sys, time
 import arrowipc.dissociated.transports.shared, arrowipc.dissociated.transports.sockets
 import arrowipc.dissociated.flight, arrowipc.table, pyarrow as pa
 from arrowipc import dissociated
-from helpers import peers
+from helpers import memory_transport, peers
 
 streams = {"n": peers.numbers(100_000)}
 os.setgid(65534), os.setuid(65534)
