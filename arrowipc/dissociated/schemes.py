@@ -149,13 +149,13 @@ def listen(transport: str, address: Any, limits: Limits | None, **options: Any) 
 
     Parameters
     ----------
-    transport : {"tcp", "unix", "shm", "file", "cma", "ucx"}
+    transport : {"tcp", "unix", "shm", "file", "ucx"}
     address : str, (str, int) or None
         Host and port, a path, or None: a free one of this machine.
     limits : Limits, optional
     **options
         Of the transport, see `TRANSPORTS`: those of `Arena` ("shm"; or `arena`, one that exists and is the server's
-        from now on), `FileMemory`, `OwnMemory` ("cma") or `listen_ucx`.
+        from now on), `FileMemory` or `listen_ucx`.
 
     Raises
     ------
@@ -213,6 +213,5 @@ TRANSPORTS: dict[str, Transport] = {
     "unix": Transport(_listen_unix),
     "shm": Transport(_listen_unix, ("arena", "capacity", "segment_bytes", "least_bytes")),
     "file": Transport(_listen_unix, ("path", "mapping")),
-    "cma": Transport(_listen_unix, ("capacity", "least_bytes")),
     "ucx": Transport(_listen_ucx, ("error_mode", "memory", "segment_bytes", "least_bytes")),
 }
