@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from arrowipc.arguments import check_choice, check_names, check_text, described
+from arrowipc.arguments import check_choice, check_names, described
 from arrowipc.dissociated.connection import Endpoint
 from arrowipc.errors import UnsupportedError, UsageError
 
@@ -16,26 +16,28 @@ if TYPE_CHECKING:
     from arrowipc.dissociated.uri import DissociatedUri
     from arrowipc.limits import Limits
 
-__all__ = ["SCHEMES", "check_scheme", "connect", "listen"]
+__all__ = ["CONNECTORS", "SCHEMES", "TRANSPORTS", "Transport", "check_scheme", "connect", "listen"]
 
-#: The schemes that `connect` speaks.
-SCHEMES = ("arrowipc+tcp", "arrowipc+unix", "arrowipc+memory", "ucx")
-#: `transport_options` of each transport.
-OPTIONS: dict[str, tuple[str, ...]] = {
-    "tcp": (),
-    "unix": (),
-    "shm": ("arena", "capacity", "segment_bytes", "least_bytes"),
-    "file": ("path", "mapping"),
-    "cma": ("capacity", "least_bytes"),
-    "memory": ("weather",),
-    "ucx": ("error_mode", "memory", "segment_bytes", "least_bytes"),
-}
+
+class Transport(NamedTuple):
+    """How a server is reached.
+
+    Attributes
+    ----------
+    listen : callable
+        ``listen(transport, address, limits, **options)`` begins to; it gets the name of the transport too.
+    options : tuple of str
+        The names of its `transport_options`.
+    """
+
+    listen: Callable[..., Endpoint]
+    options: tuple[str, ...] = ()
 
 
 def check_scheme(scheme: str) -> None:
     """Refuse what no transport speaks."""
-    if scheme not in SCHEMES:
-        raise UnsupportedError(f"no transport speaks {scheme[:40]!r}: expected one of {', '.join(SCHEMES)}")
+    if scheme not in CONNECTORS:
+        raise UnsupportedError(f"no transport speaks {scheme[:40]!r}: expected one of {', '.join(CONNECTORS)}")
 
 
 def connect(uri: DissociatedUri, limits: Limits | None, timeout: float | None) -> tuple[Connection, PeerMemory | None]:
@@ -55,21 +57,31 @@ def connect(uri: DissociatedUri, limits: Limits | None, timeout: float | None) -
         Nobody listens there.
     """
     check_scheme(uri.scheme)
-    if uri.scheme == "arrowipc+tcp":
-        from arrowipc.dissociated.transports.sockets import connect_tcp
+    return CONNECTORS[uri.scheme](uri, limits, timeout)
 
-        if uri.port is None:
-            raise UsageError(f"a TCP server has a port: {uri}")
-        return _with_memory(connect_tcp(uri.host, uri.port, limits, timeout), uri)
-    if uri.scheme == "arrowipc+unix":
-        from arrowipc.dissociated.transports.sockets import connect_unix
 
-        path = uri.path.removeprefix("/") if uri.path.startswith("/@") else uri.path
-        return _with_memory(connect_unix(path, limits, timeout), uri)
-    if uri.scheme == "arrowipc+memory":
-        from arrowipc.dissociated.transports.memory import connect_memory
+def _connect_tcp(
+    uri: DissociatedUri, limits: Limits | None, timeout: float | None
+) -> tuple[Connection, PeerMemory | None]:
+    from arrowipc.dissociated.transports.sockets import connect_tcp
 
-        return connect_memory(uri.path.removeprefix("/")), None
+    if uri.port is None:
+        raise UsageError(f"a TCP server has a port: {uri}")
+    return _with_memory(connect_tcp(uri.host, uri.port, limits, timeout), uri)
+
+
+def _connect_unix(
+    uri: DissociatedUri, limits: Limits | None, timeout: float | None
+) -> tuple[Connection, PeerMemory | None]:
+    from arrowipc.dissociated.transports.sockets import connect_unix
+
+    path = uri.path.removeprefix("/") if uri.path.startswith("/@") else uri.path
+    return _with_memory(connect_unix(path, limits, timeout), uri)
+
+
+def _connect_ucx(
+    uri: DissociatedUri, limits: Limits | None, timeout: float | None
+) -> tuple[Connection, PeerMemory | None]:
     from arrowipc.dissociated.transports.ucx import connect_ucx
 
     return connect_ucx(uri, limits, timeout)
@@ -121,7 +133,7 @@ def _unix_path(address: Any) -> str:
 
 
 def _check_options(transport: str, options: Mapping[str, Any]) -> None:
-    check_names(f"transport_options: the transport {transport!r}", options, OPTIONS[transport])
+    check_names(f"transport_options: the transport {transport!r}", options, TRANSPORTS[transport].options)
     found = ", ".join(sorted(options)) or "none"
     if "arena" in options and len(options) > 1:
         raise UsageError(f"transport_options: an arena has its sizes already, found {found}")
@@ -137,13 +149,13 @@ def listen(transport: str, address: Any, limits: Limits | None, **options: Any) 
 
     Parameters
     ----------
-    transport : {"tcp", "unix", "shm", "file", "cma", "memory", "ucx"}
+    transport : {"tcp", "unix", "shm", "file", "ucx"}
     address : str, (str, int) or None
         Host and port, a path, or None: a free one of this machine.
     limits : Limits, optional
     **options
-        Of the transport, see `OPTIONS`: those of `Arena` ("shm"; or `arena`, one that exists and is the server's
-        from now on), `FileMemory`, `OwnMemory` ("cma") or `listen_ucx`.
+        Of the transport, see `TRANSPORTS`: those of `Arena` ("shm"; or `arena`, one that exists and is the server's
+        from now on), `FileMemory` or `listen_ucx`.
 
     Raises
     ------
@@ -152,33 +164,54 @@ def listen(transport: str, address: Any, limits: Limits | None, **options: Any) 
     OSError
         The address cannot be had.
     """
-    check_choice("transport", transport, tuple(OPTIONS))
+    check_choice("transport", transport, tuple(TRANSPORTS))
     _check_options(transport, options)
-    if transport == "tcp":
-        from arrowipc.dissociated.transports.sockets import listen_tcp
+    return TRANSPORTS[transport].listen(transport, address, limits, **options)
 
-        host, port = host_and_port(address)
-        listener = listen_tcp(host, port, limits)
-        return Endpoint(listener, "arrowipc+tcp", host, listener.port, "", None)
-    if transport in ("unix", "shm", "file", "cma"):
-        from arrowipc.dissociated.transports.sockets import listen_unix
 
-        path = _unix_path(address)
-        memory = None
-        if transport != "unix":
-            from arrowipc.dissociated.transports.shared import OFFERED
+def _listen_tcp(transport: str, address: Any, limits: Limits | None) -> Endpoint:
+    from arrowipc.dissociated.transports.sockets import listen_tcp
 
-            memory = options["arena"] if "arena" in options else OFFERED[transport](**options)
-            if not isinstance(memory, OFFERED[transport]):
-                raise UsageError(f"arena: expected an Arena, found {described(memory)}")
-        # Memory is for our own user only; bytes are for whoever may open the socket.
-        unix = listen_unix(path, limits, same_user=memory is not None)
-        return Endpoint(unix, "arrowipc+unix", "", None, path if path.startswith("/") else "/" + path, memory)
-    if transport == "memory":
-        from arrowipc.dissociated.transports.memory import listen_memory
+    host, port = host_and_port(address)
+    listener = listen_tcp(host, port, limits)
+    return Endpoint(listener, "arrowipc+tcp", host, listener.port, "", None)
 
-        name = os.urandom(6).hex() if address is None else check_text("address", address)
-        return Endpoint(listen_memory(name, **options), "arrowipc+memory", "", None, "/" + name, None)
+
+def _listen_unix(transport: str, address: Any, limits: Limits | None, **options: Any) -> Endpoint:
+    from arrowipc.dissociated.transports.sockets import listen_unix
+
+    path = _unix_path(address)
+    memory = None
+    if transport != "unix":
+        from arrowipc.dissociated.transports.shared import OFFERED
+
+        memory = options["arena"] if "arena" in options else OFFERED[transport](**options)
+        if not isinstance(memory, OFFERED[transport]):
+            raise UsageError(f"arena: expected an Arena, found {described(memory)}")
+    # Memory is for our own user only; bytes are for whoever may open the socket.
+    unix = listen_unix(path, limits, same_user=memory is not None)
+    return Endpoint(unix, "arrowipc+unix", "", None, path if path.startswith("/") else "/" + path, memory)
+
+
+def _listen_ucx(transport: str, address: Any, limits: Limits | None, **options: Any) -> Endpoint:
     from arrowipc.dissociated.transports.ucx import listen_ucx
 
     return listen_ucx(host_and_port(address), limits, **options)
+
+
+#: By the scheme of a URI: what connects.
+CONNECTORS: dict[str, Callable[..., tuple[Connection, PeerMemory | None]]] = {
+    "arrowipc+tcp": _connect_tcp,
+    "arrowipc+unix": _connect_unix,
+    "ucx": _connect_ucx,
+}
+#: Those of the package.
+SCHEMES = tuple(CONNECTORS)
+#: By the name that a server knows.
+TRANSPORTS: dict[str, Transport] = {
+    "tcp": Transport(_listen_tcp),
+    "unix": Transport(_listen_unix),
+    "shm": Transport(_listen_unix, ("arena", "capacity", "segment_bytes", "least_bytes")),
+    "file": Transport(_listen_unix, ("path", "mapping")),
+    "ucx": Transport(_listen_ucx, ("error_mode", "memory", "segment_bytes", "least_bytes")),
+}

@@ -37,11 +37,11 @@ class Server(Service):
         former: a reader can be read once, so give a callable that opens it. A callable in place of the mapping
         takes the name (bytes) and returns a source, or None: unknown. Sources are read in the threads of the
         clients that ask for them.
-    transport : {"tcp", "unix", "shm", "file", "cma", "memory", "ucx"}
+    transport : {"tcp", "unix", "shm", "file", "ucx"}
         How clients are reached. "shm" puts bodies into shared memory that clients map: no byte of them is
         sent. Tables of the mapping are put there once for all clients, when the first one asks, if
         there is room (see `Prepared`). Give a callable for data that change. "file" sends the positions of bodies
-        in an IPC file, whose path is the only stream; "cma" their addresses in this process.
+        in an IPC file, whose path is the only stream.
     address : str, (str, int) or None
         "host:port" (an IPv6 address is in brackets), or the two as a tuple; or the path of a Unix socket (one that
         begins with @ is abstract). None: a free one.

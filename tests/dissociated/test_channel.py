@@ -13,7 +13,7 @@ from arrowipc import dissociated
 from arrowipc.errors import FormatError, UsageError
 
 SECONDS = peers.SECONDS
-TRANSPORTS = ("tcp", "unix", "shm", "cma", "memory")
+TRANSPORTS = ("tcp", "unix", "shm", "memory")
 NUMBERS = pa.table({"x": pa.array(range(1000))})
 WORDS = pa.table({"w": pa.array(["a", "bc", None] * 100)})
 BOTH = {"numbers": NUMBERS, "words": WORDS}

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import peers
+from helpers.memory_transport import memory_pair
 from helpers.peers import serving, until, until_collected
 from helpers.rounds import rounds
 from helpers.ucx_peers import LIBRARIES, environment
@@ -29,13 +30,12 @@ import arrowipc as ipc
 from arrowipc import dissociated
 from arrowipc.dissociated.memory.arena import Arena
 from arrowipc.dissociated.served import ReadyMessages
-from arrowipc.dissociated.transports.memory import memory_pair
 from arrowipc.errors import ArrowIpcError
 
 SECONDS = peers.SECONDS
 ROWS = 1 << 13  # 64 KiB: told of, where memory is shared
 BATCHES = 12
-TRANSPORTS = ("tcp", "unix", "shm", "cma", "file", "memory")
+TRANSPORTS = ("tcp", "unix", "shm", "file", "memory")
 KINDS = ("threads", "asyncio")
 
 
@@ -324,7 +324,7 @@ def test_fifty_dropped_readers_leave_none(transport, tmp_path):
         assert server.errors == []
 
 
-@pytest.mark.parametrize("transport", ["shm", "cma"])
+@pytest.mark.parametrize("transport", ["shm", "file"])
 def test_batches_outlive_their_dropped_reader(transport, tmp_path):
     with nothing_left(), served("threads", transport, tmp_path) as server:
         reader = dissociated.connect(server.uri, "t", timeout=SECONDS)
@@ -368,7 +368,7 @@ def test_a_dropped_server_leaves_nothing(transport, asked, tmp_path):
         if transport == "file":
             (tmp_path / "x.arrow").write_bytes(b"ARROW1\0\0")
             options = {"transport_options": {"path": tmp_path / "x.arrow"}}
-        address = path if transport in ("unix", "shm", "cma", "file") else None
+        address = path if transport in ("unix", "shm", "file") else None
         found = [dissociated.Server({"t": batches}, transport, address, **options)]
         uri = found[0].uri
         if asked:

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import peers
+from helpers.memory_transport import memory_pair
 
 from arrowipc import dissociated
 from arrowipc.dissociated.client import Client, ClientStream
@@ -26,7 +27,6 @@ from arrowipc.dissociated.link import Link
 from arrowipc.dissociated.memory.address_pairs import Lease, write_pairs
 from arrowipc.dissociated.protocol import free_data_body
 from arrowipc.dissociated.session import Roles, Session
-from arrowipc.dissociated.transports.memory import memory_pair
 from arrowipc.dissociated.transports.sockets import connect_tcp, connect_unix
 from arrowipc.dissociated.uri import new_tag
 from arrowipc.errors import FormatError, TruncatedError, UsageError

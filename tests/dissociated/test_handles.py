@@ -6,7 +6,6 @@ import fcntl
 import mmap
 import os
 import random
-import signal
 import socket
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from helpers import lending
 from helpers.lending import (
     MIB,
     PATIENCE,
+    CopiedMemory,
     ForgedServer,
     NoConnection,
     batch,
@@ -37,11 +37,10 @@ from helpers.lending import (
 
 import arrowipc as ipc
 from arrowipc import dissociated
-from arrowipc.dissociated.memory.address_pairs import read_process, write_pairs
+from arrowipc.dissociated.memory.address_pairs import write_pairs
 from arrowipc.dissociated.memory.arena import SEALS, Arena
 from arrowipc.dissociated.served import ReadyMessages, messages_of
-from arrowipc.dissociated.transports import shared
-from arrowipc.dissociated.transports.shared import FileMemory, OwnMemory, open_peer_memory
+from arrowipc.dissociated.transports.shared import FileMemory, open_peer_memory
 from arrowipc.dissociated.transports.sockets import HEADER, HELLO, TAGGED, SocketConnection
 from arrowipc.types import field, int64
 
@@ -159,10 +158,7 @@ def test_memory_of_servers_of_other_users_is_not_touched():
         (b"file:/with\0zero", ipc.FormatError),
         (b"shm:/a/b", ipc.FormatError),
         (b"shm:/..", ipc.FormatError),
-        (b"cma:1", ipc.FormatError),
-        (b"cma:0:1", ipc.FormatError),
-        (b"cma:-1:1", ipc.FormatError),
-        (b"cma:" + b"9" * 5000 + b":1", ipc.FormatError),
+        (b"cma:1:1", ipc.UnsupportedError),
     ],
 )
 def test_handles_that_mean_nothing_are_errors(handle, error):
@@ -170,7 +166,7 @@ def test_handles_that_mean_nothing_are_errors(handle, error):
         open_peer_memory(handle)
 
 
-# -- files, named memory, the memory of a process ------------------------------------------------------------
+# -- files, named memory -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("ending", ["arrow", "arrows"])
@@ -256,133 +252,22 @@ def test_files_that_are_none_or_became_shorter_are_errors(tmp_path):
                 client.read_next_batch()
 
 
-def test_the_memory_of_a_process_is_read_and_given_back_at_once():
-    with lending.Process("serve", "cma", 20, 5000) as process:
-        uri = process.says()
-        process.must_be_readable()
-        assert b"cma:" in (dissociated.DissociatedUri.parse(uri).remote_handle or b"")
-        with dissociated.connect(uri, "numbers", timeout=PATIENCE) as reader:
-            kept = list(reader)
-
-        def gone() -> bool:
-            process.hears("")
-            return process.says() == "0"
-
-        until(gone, "the connection ends")
-        assert len(kept) == 20
-        assert all(is_batch(found, number, 5000) for number, found in enumerate(kept))
-
-
-def test_another_process_of_the_same_number_is_not_read():
-    own = OwnMemory(least_bytes=0)
-    pid, started = (int(each) for each in own.remote_handle.split(b":")[1:])
-    found = message()
-    body, _, _ = own.place(found, NoConnection())
-    for handle, error in (
-        (f"cma:{pid}:{started + 1}", ProcessLookupError),
-        ("cma:4194305:1", ProcessLookupError),
-    ):
-        with ForgedServer(remote_handle=handle.encode()) as server:
-            server.send(server.messages[1], body)
-            with server.client() as client, pytest.raises(error):
-                client.read_next_batch()
-
-
-def test_addresses_of_a_process_that_hold_nothing_are_errors():
-    own = OwnMemory(least_bytes=0)
-    for address in (1, 4096, 1 << 46, 1 << 63):
-        with ForgedServer(remote_handle=own.remote_handle) as server:
-            server.send(server.messages[1], write_pairs(server.messages[1], address))
-            with server.client() as client, pytest.raises(ipc.FormatError, match="no readable memory"):
-                client.read_next_batch()
-
-
-def test_what_is_read_after_the_server_let_go_of_it_does_not_count():
-    own = OwnMemory(least_bytes=0)
-    found = message()
-    body, _, _ = own.place(found, NoConnection())
-    with ForgedServer(remote_handle=own.remote_handle) as server:
-        server.send(server.messages[1], body)
-        client = server.client()
-        server.connection.close()
-        with client, pytest.raises(ipc.TruncatedError, match="ended the connection"):
-            client.read_next_batch()
-
-
-def test_memory_of_a_process_is_kept_for_each_of_its_leases():
-    own = OwnMemory(MIB, 0)
-    found = message()
-    _, addresses, _ = own.place(found, NoConnection())
-    _, again, _ = own.place(found, NoConnection())
-    assert addresses == again
-    assert own.size == 2 * sum(len(each) for each in found.buffers)
-    own.release(addresses)
-    assert own.size == sum(len(each) for each in found.buffers)
-    own.abandon(again)
-    own.release(again)
-    assert own.size == 0
-    assert own.place(message(rows=100_000), NoConnection()) is None
-
-
-def test_small_bodies_are_sent_instead_of_read_out_of_a_process():
-    own = OwnMemory()
-    assert own.place(message(rows=1000), NoConnection()) is None
-    assert own.place(message(rows=10_000), NoConnection()) is not None
-
-
-@pytest.mark.parametrize("system", ["with pidfd", "without"])
-def test_a_process_is_looked_up_once_per_connection(system, monkeypatch):
-    looked: list[int] = []
-    start_time = shared._start_time
-    monkeypatch.setattr(shared, "_start_time", lambda pid: looked.append(pid) or start_time(pid))
-    if system == "without":
-        monkeypatch.delattr(os, "pidfd_open")
-    with dissociated.Server(
-        {"n": lambda: iter([batch(number) for number in range(20)])},
-        "cma",
-        transport_options=telling("cma"),
-    ) as server:
-        placed = lending.record(server.memory)
-        looked.clear()
-        with dissociated.connect(server.uri, "n", timeout=PATIENCE) as reader:
-            assert all(is_batch(found, number) for number, found in enumerate(reader))
-    assert len(placed) == 20
-    assert None not in placed
-    # Without a way to hold on to a process, its number may be another's after each message.
-    assert len(looked) == (1 if system == "with pidfd" else 21)
-
-
-@pytest.mark.parametrize("reaped", [False, True])
-def test_a_process_that_ended_is_noticed_though_its_connection_goes_on(reaped):
-    """A child of the server may have the socket too: then nobody hangs up."""
-    found = message()
-    memory = packed(found)
-    body = write_pairs(found, np.frombuffer(memory, np.uint8).ctypes.data)
-    child = os.fork()  # it has the same bytes at the same addresses
-    if child == 0:
-        signal.pause()
-        os._exit(0)
-    try:
-        handle = f"cma:{child}:{shared._start_time(child)}".encode()
-        source = ReadyMessages([*messages_of(batch(0)), found])
-        with ForgedServer(source, remote_handle=handle) as server, server.client() as client:
-            server.send(server.messages[1], body)
-            assert is_batch(client.read_next_batch(), 0)
-            os.kill(child, signal.SIGKILL)
-            if reaped:
-                os.waitpid(child, 0)
-            else:
-                os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
-            server.send(server.messages[2], body)
-            with pytest.raises(ipc.TruncatedError, match="before what it told of had been read"):
-                client.read_next_batch()
-    finally:
-        if not reaped:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-
-
 # -- chosen columns ------------------------------------------------------------------------------------------
+
+
+def copied_columns(source: Any, columns: Any, compression: Any = None, **options: Any) -> tuple[ipc.Table, list[int]]:
+    """Read columns of a server whose memory is copied; also how many bytes of each body."""
+    memory = CopiedMemory(bytearray())
+    decoder = ipc.StreamDecoder(columns=columns, **options)
+    with ForgedServer(source, memory=memory, decoder=decoder, compression=compression) as server:
+        bodies = bytearray()
+        for each in server.messages[1:]:
+            server.send(each, write_pairs(each, memory.address + len(bodies)))
+            bodies += packed(each).ljust(-(-each.body_length // 64) * 64, b"\0")
+        memory.data = memoryview(bodies)
+        server.end()
+        with server.client() as client:
+            return client.read_all(), memory.sizes
 
 
 @pytest.mark.parametrize("layout", ["one each", "skipped", "whole"])
@@ -400,9 +285,8 @@ def test_of_chosen_columns_only_their_buffers_are_read(layout, columns):
         if layout == "one each":
             bodies = iter(places)
             places = [next(bodies) if size else (0, 0) for _, size in extents(found)]
-    handle = OwnMemory().remote_handle
     decoder = ipc.StreamDecoder(columns=[] if columns == "nothing" else columns)
-    with ForgedServer(remote_handle=handle, decoder=decoder) as server:
+    with ForgedServer(memory=CopiedMemory(memory, base), decoder=decoder) as server:
         server.send(server.messages[1], pairs_of(*places))
         with server.client() as client:
             if columns is None:
@@ -434,54 +318,21 @@ def test_any_choice_of_columns_is_what_they_are_in_the_whole(compression, valida
         }
     )
     chance = random.Random(22)
-    with dissociated.Server({"t": table}, "cma", transport_options=telling("cma"), compression=compression) as server:
-        with dissociated.Channel(server.uri, timeout=PATIENCE) as channel:
-            for _ in range(12):
-                names = chance.sample(table.column_names, chance.randint(1, 4))
-                with channel.read("t", columns=names, validate=validate) as reader:
-                    assert pa.table(reader.read_all()).equals(table.select(names)), names
-            with channel.read("t", columns=["t.b"], validate=validate) as reader:
-                assert pa.table(reader.read_all()).column("t").to_pylist() == [{"b": each} for each in words]
-        until(lambda: server.num_clients == 0, "everything is given back")
-        assert server.memory.size == 0
+    for _ in range(12):
+        names = chance.sample(table.column_names, chance.randint(1, 4))
+        found, _ = copied_columns(table, names, compression=compression, validate=validate)
+        assert pa.table(found).equals(table.select(names)), names
+    found, _ = copied_columns(table, ["t.b"], compression=compression, validate=validate)
+    assert pa.table(found).column("t").to_pylist() == [{"b": each} for each in words]
 
 
-def test_how_much_is_read_depends_on_the_columns(monkeypatch):
-    sizes: list[int] = []
-    read = shared.read_process
-
-    def counting(pid: int, places: Any, target: Any) -> None:
-        sizes.append(sum(length for _, length, _ in places))
-        read(pid, places, target)
-
-    monkeypatch.setattr(shared, "read_process", counting)
+def test_how_much_is_read_depends_on_the_columns():
     data = {f"c{i}": list(range(i, i + 5000)) for i in range(20)}
     wide = ipc.RecordBatch.from_pydict(data, ipc.Schema([field(name, int64()) for name in data]))
-    with dissociated.Server({"w": wide}, "cma") as server:
-        for columns in (None, ["c3"], ["c7", "c19"]):
-            with dissociated.connect(server.uri, "w", columns=columns, timeout=PATIENCE) as reader:
-                assert reader.read_next_batch().to_pydict() == {name: data[name] for name in columns or data}
-    assert sizes == [20 * 40_000, 40_000, 2 * 40_000]
-
-
-def test_many_places_of_a_process_are_read_at_once():
-    chance = random.Random(4)
-    source = np.frombuffer(chance.randbytes(1 << 16), np.uint8)
-    base = source.ctypes.data
-    target = bytearray(1 << 17)
-    expected, places, at = bytearray(target), [], 0
-    for _ in range(1000):
-        start, size = chance.randrange(1 << 15), chance.choice([0, 1, 7, 64, 100])
-        places.append((base + start, size, at))
-        expected[at : at + size] = source[start : start + size].tobytes()
-        at += size + chance.randrange(3)
-    read_process(os.getpid(), places, target)
-    assert target == expected
-    broken = [*places[:700], (4096, 8, 0), *places[700:]]
-    with pytest.raises(ipc.FormatError, match="8 bytes at address 0x1000"):
-        read_process(os.getpid(), broken, target)
-    with pytest.raises(ipc.UsageError, match="do not fit"):
-        read_process(os.getpid(), [*places, (base, 2, len(target) - 1)], target)
+    for columns in (None, ["c3"], ["c7", "c19"]):
+        found, sizes = copied_columns(wide, columns)
+        assert found.to_pydict() == {name: data[name] for name in columns or data}
+        assert sizes == [40_000 * len(columns or data)]
 
 
 def test_descriptions_of_segments_are_read_or_refused():

@@ -120,7 +120,7 @@ def path(tmp_path):
     return target
 
 
-@pytest.mark.parametrize("transport", ["tcp", "unix", "shm", "file", "cma"])
+@pytest.mark.parametrize("transport", ["tcp", "unix", "shm", "file"])
 @pytest.mark.parametrize("kind", [str, os.fspath, StoredFile])
 def test_a_path_names_a_file_to_serve(path, transport, kind, monkeypatch):
     monkeypatch.chdir(path.parent)

@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import arrays, forge, golden, peers
+from helpers.memory_transport import memory_pair
 
 import arrowipc as ipc
 from arrowipc import Limits, dissociated
 from arrowipc.dissociated.connection import Deadline, wait
 from arrowipc.dissociated.protocol import Incoming
 from arrowipc.dissociated.session import Roles, Session
-from arrowipc.dissociated.transports.memory import memory_pair
 from arrowipc.dissociated.transports.sockets import HEADER, STAGE, connect_tcp, connect_unix
 from arrowipc.dissociated.uri import new_tag
 from arrowipc.errors import FormatError, LimitError, TruncatedError, UnsupportedError, UsageError

@@ -27,11 +27,11 @@ from arrowipc.dissociated.memory.address_pairs import Pairs, write_pairs
 from arrowipc.dissociated.protocol import BodyType, Incoming, Outgoing, body_tag, metadata_prefix
 from arrowipc.dissociated.served import messages_of
 from arrowipc.dissociated.session import Roles, Session
-from arrowipc.dissociated.transports.memory import memory_pair
 from arrowipc.events import BatchRead
 from arrowipc.read.framing import message_of
 from helpers import arrow_columns
 from helpers.cdata import CArray, CDeviceArray, peek
+from helpers.memory_transport import memory_pair
 
 CUDA, DEVICE_ID, EVENT = 2, 7, 0xE0E0
 WANT_DATA = 0x7100_0001_0000_0000

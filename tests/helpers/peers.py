@@ -26,9 +26,9 @@ from arrowipc.dissociated import protocol
 from arrowipc.dissociated.client import Client, ClientStream
 from arrowipc.dissociated.connection import Connection
 from arrowipc.dissociated.link import Link
-from arrowipc.dissociated.transports.memory import memory_pair
 from arrowipc.dissociated.transports.sockets import SocketConnection
 from arrowipc.read.decoders import StreamDecoder
+from helpers.memory_transport import memory_pair
 
 #: A tag (None: untagged) and the bytes of a message.
 Sent = tuple[int | None, bytes]

@@ -1,7 +1,7 @@
-"""Body type 1 on one machine: bodies in memory that the client maps, or reads out of the server's.
+"""Body type 1 on one machine: bodies in memory that the client maps.
 
 The `remote_handle` of a URI says which: ``memfd`` (or none: file descriptors come with bodies),
-``shm:/name``, ``file:/path``, or ``cma:pid:starttime``. All of it is for processes of one user.
+``shm:/name`` or ``file:/path``. All of it is for processes of one user.
 """
 
 from __future__ import annotations
@@ -9,20 +9,14 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
-import select
 import stat
-import sys
-import threading
-import weakref
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from arrowipc.arguments import check_integer
 from arrowipc.dissociated.connection import Connection, OfferedMemory, PeerMemory, Placed, registered
-from arrowipc.dissociated.memory.address_pairs import Lease, Pairs, read_process, write_places
+from arrowipc.dissociated.memory.address_pairs import Lease, Pairs, write_places
 from arrowipc.dissociated.memory.arena import F_SEAL_GROW, F_SEAL_SHRINK, GONE, OFFSET_BITS, Arena
-from arrowipc.dissociated.memory.receiving import Place, copied
-from arrowipc.errors import FormatError, TruncatedError, UnsupportedError, UsageError
+from arrowipc.errors import FormatError, UnsupportedError, UsageError
 from arrowipc.read.framing import Framer
 
 if TYPE_CHECKING:
@@ -34,8 +28,6 @@ __all__ = [
     "OFFERED",
     "FileMemory",
     "MappedMemory",
-    "OwnMemory",
-    "ReadMemory",
     "SegmentMemory",
     "check_user",
     "open_peer_memory",
@@ -136,82 +128,8 @@ def _identity(info: os.stat_result) -> tuple[int, ...]:
     return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns
 
 
-class OwnMemory(OfferedMemory):
-    """The memory of this process: clients copy the bodies whose addresses they get.
-
-    Parameters
-    ----------
-    capacity : int, default 1 GiB
-        Bytes that are kept for clients that have not read them yet; further bodies are sent, as fast as they
-        are taken.
-    least_bytes : int, default 64 KiB
-        Smaller bodies are sent, which is faster: one of 80 bytes takes both processes 25 us together, and 85
-        to be told of, read and given back; from here on it is the other way round.
-    """
-
-    def __init__(self, capacity: int = 1 << 30, least_bytes: int = 64 << 10) -> None:
-        pid = os.getpid()
-        self.remote_handle: bytes = f"cma:{pid}:{_start_time(pid)}".encode()
-        self._pid = pid
-        self._capacity = check_integer("capacity", capacity, 0, sys.maxsize)
-        self._least_bytes = check_integer("least_bytes", least_bytes, 0, sys.maxsize)
-        self._lock = threading.Lock()
-        #: By its address: what keeps memory there, once per lease.
-        self._kept: dict[int, list[memoryview]] = {}
-        self._size = 0
-
-    @property
-    def size(self) -> int:
-        """int: bytes that clients were told of and have not read yet, as far as we know."""
-        return self._size
-
-    def place(self, message: Message, connection: Connection) -> Placed | None:
-        """See `OfferedMemory.place`."""
-        if (
-            message.body_length < self._least_bytes
-            or self._pid != os.getpid()
-            or self._size + message.body_length > self._capacity
-        ):
-            return None
-        pairs = write_places(message, None, 0)
-        if pairs is None:
-            _ = message.body  # from here on one buffer, in which everything has an address
-            pairs = write_places(message, None, 0)
-            if pairs is None:
-                return None
-        addresses = Pairs(pairs).addresses
-        buffers = [each for each in message.buffers if len(each)]
-        with self._lock:
-            for address, buffer in zip(addresses, buffers, strict=True):
-                self._kept.setdefault(address, []).append(buffer)
-                self._size += len(buffer)
-        return Placed(pairs, addresses)
-
-    def release(self, addresses: Sequence[int]) -> None:
-        """See `OfferedMemory.release`."""
-        with self._lock:
-            for address in addresses:
-                kept = self._kept.get(address)
-                if kept:
-                    # Whichever of the leases ended: what is left reaches as far as the longest of the others.
-                    shortest = min(range(len(kept)), key=lambda index: len(kept[index]))
-                    self._size -= len(kept.pop(shortest))
-                    if not kept:
-                        del self._kept[address]
-
-    def abandon(self, addresses: Sequence[int]) -> None:
-        """See `OfferedMemory.abandon`: a client that reads now finds that its connection has ended."""
-        self.release(addresses)
-
-    def close(self) -> None:
-        """See `OfferedMemory.close`."""
-        with self._lock:
-            self._kept.clear()
-            self._size = 0
-
-
 #: What each transport offers to clients on the same machine.
-OFFERED: dict[str, type[OfferedMemory]] = {"shm": Arena, "file": FileMemory, "cma": OwnMemory}
+OFFERED: dict[str, type[OfferedMemory]] = {"shm": Arena, "file": FileMemory}
 
 
 # -- the client's side ---------------------------------------------------------------------------------------
@@ -223,7 +141,7 @@ def open_peer_memory(remote_handle: bytes | None, connection: Connection | None 
     Parameters
     ----------
     remote_handle : bytes or None
-        Of the URI: ``memfd``, ``shm:/name``, ``file:/path``, ``cma:pid:starttime``; None means ``memfd``.
+        Of the URI: ``memfd``, ``shm:/name`` or ``file:/path``; None means ``memfd``.
     connection : Connection, optional
         To the server, which has to be of our user. None: the caller knows that it is.
 
@@ -246,14 +164,8 @@ def open_peer_memory(remote_handle: bytes | None, connection: Connection | None 
         if rest[:1] != b"/" or not name or b"/" in name or b"\0" in name or name in (b".", b".."):
             raise FormatError(f"a remote_handle for named memory has a name like /this, found {rest!r}")
         return MappedMemory("/dev/shm/" + os.fsdecode(name), connection, named=True)
-    if kind == b"cma":
-        pid, _, started = rest.partition(b":")
-        if not (pid.isdigit() and started.isdigit() and len(pid) <= 10 and len(started) <= 20 and int(pid)):
-            raise FormatError(f"a remote_handle for a process has its number and start time, found {rest!r}")
-        return ReadMemory(int(pid), int(started), connection)
     raise UnsupportedError(
-        f"remote_handle: expected memfd, shm:/name, file:/path or cma:pid:starttime, found "
-        f"{(remote_handle or b'')[:64]!r}"
+        f"remote_handle: expected memfd, shm:/name or file:/path, found {(remote_handle or b'')[:64]!r}"
     )
 
 
@@ -396,99 +308,3 @@ class MappedMemory(PeerMemory):
         """See `PeerMemory.close`."""
         self._map = None
         self._view = memoryview(b"")
-
-
-class ReadMemory(PeerMemory):
-    """The memory of the server's process: read out of it, and given back at once.
-
-    Parameters
-    ----------
-    pid, started : int
-        Of the process; when it started tells it from a later one of the same number.
-    """
-
-    def __init__(self, pid: int, started: int, connection: Connection | None) -> None:
-        self._pid = pid
-        self._started = started
-        self._connection = connection
-        #: Tells of the end of the connection or, with Linux 5.3, of the process; None: nothing was read yet.
-        self._ends: select.poll | None = None
-        self._process: weakref.finalize[Any, Any] | None = None
-
-    def _watch(self) -> select.poll:
-        """Make sure that it is the server's process, of our user, and learn when it ends.
-
-        A process keeps its number as long as it is there, so this has to be done once.
-        """
-        check_user(self._connection)
-        ends = select.poll()
-        if self._connection is not None:
-            ends.register(self._connection.fileno(), getattr(select, "POLLRDHUP", 0))
-        try:
-            process, self._process = registered(self, os.pidfd_open, self._pid)
-        except (AttributeError, OSError):
-            pass  # an older system, or no such process: its start time tells, each time
-        else:
-            ends.register(process, select.POLLIN)
-        self._check_process()
-        self._ends = ends
-        return ends
-
-    def _check_process(self) -> None:
-        """Look whose the process of this number is."""
-        try:
-            user = os.stat(f"/proc/{self._pid}").st_uid
-            started = _start_time(self._pid)
-        except OSError:
-            user = started = -1
-        if started != self._started:
-            raise ProcessLookupError(f"process {self._pid}, whose memory holds the bodies, is gone")
-        if user != os.geteuid():
-            raise PermissionError(f"process {self._pid} is of user {user}, not of ours")
-
-    def message(
-        self, metadata: Any, pairs: Pairs, returned: Any, limits: Limits | None, reads: Reads | None = None
-    ) -> Message:
-        """See `PeerMemory.message`."""
-        try:
-            ends = self._ends or self._watch()
-
-            def copy(places: Sequence[Place], target: memoryview) -> None:
-                try:
-                    read_process(self._pid, places, target)
-                except (FormatError, OSError):
-                    self._check_connection(ends)
-                    raise
-                # A server ends the connection before it lets go of memory: what was read before is right.
-                self._check_connection(ends)
-                if self._process is None:
-                    self._check_process()
-
-            return copied(f"process {self._pid}", metadata, pairs, limits, reads, copy)
-        finally:
-            returned(pairs.addresses)
-
-    def _check_connection(self, ends: select.poll) -> None:
-        connection = self._connection
-        if ends.poll(0) or (connection is not None and connection.fileno() < 0):
-            name = f"process {self._pid}" if connection is None else connection.name
-            raise TruncatedError(f"{name} ended the connection before what it told of had been read")
-
-    def close(self) -> None:
-        """See `PeerMemory.close`."""
-        self._ends = None
-        if self._process is not None:
-            self._process()
-            self._process = None
-
-
-def _start_time(pid: int) -> int:
-    """Return when a process started, in ticks since the machine did (field 22 of its stat)."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            # The name, in parentheses, may hold anything.
-            return int(file.read().rpartition(b")")[2].split()[19])
-    except FileNotFoundError:
-        if not os.path.exists("/proc/self/stat"):
-            raise UnsupportedError("reading the memory of another process works on Linux only") from None
-        raise

@@ -1,17 +1,23 @@
-"""Both ends in one process: messages are handed over as they are. For tests of order, loss and delay."""
+"""A transport for tests of order, loss and delay: both ends in one process, messages are handed over as they are.
+
+`register` makes it one of the transports of `arrowipc.dissociated`, under the name "memory".
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from arrowipc.dissociated.connection import Connection, Frame, Listener
-
-__all__ = ["MemoryConnection", "MemoryListener", "connect_memory", "listen_memory", "memory_pair"]
+from arrowipc.arguments import check_text
+from arrowipc.dissociated.connection import Connection, Endpoint, Frame, Listener
+from arrowipc.dissociated.schemes import CONNECTORS, TRANSPORTS, Transport
+from arrowipc.dissociated.uri import DissociatedUri
+from arrowipc.limits import Limits
 
 #: What happens to a message on its way: returns the messages that arrive now, in this order.
 Weather = Callable[[Frame], Sequence[Frame]]
@@ -228,3 +234,18 @@ def connect_memory(name: str) -> MemoryConnection:
     if listener is None:
         raise ConnectionRefusedError(f"no server listens at memory {name}")
     return listener.connect()
+
+
+def _connect(uri: DissociatedUri, limits: Limits | None, timeout: float | None) -> tuple[MemoryConnection, None]:
+    return connect_memory(uri.path.removeprefix("/")), None
+
+
+def _listen(transport: str, address: Any, limits: Limits | None, **options: Any) -> Endpoint:
+    name = os.urandom(6).hex() if address is None else check_text("address", address)
+    return Endpoint(listen_memory(name, **options), "arrowipc+memory", "", None, "/" + name, None)
+
+
+def register() -> None:
+    """Add it to the transports that servers and clients of this process know."""
+    CONNECTORS["arrowipc+memory"] = _connect
+    TRANSPORTS["memory"] = Transport(_listen, ("weather",))
