@@ -41,13 +41,14 @@ class Immutable:
     """
 
     __slots__ = ("__weakref__",)
-    __match_args__: tuple[str, ...] = ()
+    __match_args__ = ()
     __class__ = property(type)
 
     _setters: ClassVar[dict[str, Callable[[object, object], None]]] = {}
 
     def __init_subclass__(cls) -> None:
-        slots = {name: vars(cls)[name] for name in cls.__match_args__ if name in vars(cls)}
+        names: tuple[str, ...] = cls.__match_args__
+        slots = {name: vars(cls)[name] for name in names if name in vars(cls)}
         cls._setters = cls._setters | {name: slot.__set__ for name, slot in slots.items()}
         for name, slot in slots.items():
             setattr(cls, name, property(slot.__get__))

@@ -71,7 +71,7 @@ class ArrowIpcError(Exception):
     column: "str | None" = None
 
     def __init__(self, *args: object) -> None:
-        self.args = tuple([showable(each) if isinstance(each, str) else each for each in args])
+        BaseException.__init__(self, *[showable(each) if isinstance(each, str) else each for each in args])
 
     def __str__(self) -> str:
         return Exception.__str__(self)  # KeyError would put the message in quotes

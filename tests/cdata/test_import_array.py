@@ -306,7 +306,7 @@ def test_our_own() -> None:
 
 
 def test_our_own_in_big_endian_is_refused(arrow_data: Path) -> None:
-    path = arrow_data / "arrow-ipc-stream/integration/1.0.0-bigendian/generated_primitive.stream"
+    path = arrow_data / "arrow-ipc-stream/integration/1.0.0-bigendian/generated_datetime.stream"
     with ipc.open_stream(path, ensure_native_endian=False) as reader:
         batch = next(iter(reader))
     for call, source in ((batch_from, batch), (array_from, batch[0]), (stream_from, batch)):

@@ -337,7 +337,7 @@ def test_d057_buffers_at_odd_addresses_are_read():
 
 def test_d058_a_big_endian_stream_keeps_little_endian_pairs(arrow_data: Path):
     folder = arrow_data / "arrow-ipc-stream/integration/1.0.0-bigendian"
-    for name in ("generated_primitive.stream", "generated_nested.stream"):
+    for name in ("generated_datetime.stream", "generated_nested.stream"):
         data = (folder / name).read_bytes()
         expected = [each.to_pydict() for each in ipc.open_stream(data)]
         with dissociated.Server(

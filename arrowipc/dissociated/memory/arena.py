@@ -49,6 +49,8 @@ class MemfdSegment(Segment):
     Forked processes do not inherit the map: nobody but us shall be able to write into what clients read.
     """
 
+    fd: int
+
     def __init__(self, number: int, size: int) -> None:
         self.fd, self._end = _memfd(self)
         try:
