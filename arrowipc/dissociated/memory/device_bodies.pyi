@@ -1,7 +1,7 @@
 """Batches on devices; see ``dissociated/memory/device_bodies.pyx``."""
 
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias, final
+from typing import Any, Literal, Self, TypeAlias, final
 
 from arrowipc.columns.array import RecordBatch
 from arrowipc.events import BatchRead, DictionaryRead, SchemaRead
@@ -60,7 +60,7 @@ class DeviceBatch:
 
 @final
 class DeviceDecoder:
-    def __init__(self, limits: Limits | None = None, memory: DeviceMemory | None = None) -> None: ...
+    def __new__(cls, limits: Limits | None = None, memory: DeviceMemory | None = None) -> Self: ...
     @property
     def schema(self) -> Schema | None: ...
     def decode_next(self, message: Message) -> SchemaRead | DictionaryRead | BatchRead: ...
