@@ -762,7 +762,8 @@ cdef class Message:
         at = <uint8_t*> <char*> out
         memset(at, 0xFF, 4)
         memcpy(at + 4, &size, 4)
-        memcpy(at + 8, self.metadata_bytes, self.metadata_size)
+        if self.metadata_size:  # none if it was made by __new__ alone
+            memcpy(at + 8, self.metadata_bytes, self.metadata_size)
         memset(at + head, 0, pad)
         at += head + pad
         if self.pieces is not None:

@@ -119,6 +119,7 @@ def test_a_handler_of_errors_that_fails_does_not_keep_the_server_alive(monkeypat
 # -- requests ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.nosanitize  # measured memory
 @both_kinds
 def test_requests_that_wait_have_one_limit_for_all_clients(kind):
     """64 clients ask for 64 streams each, by names of 64 KiB: 256 MiB, of which 16 may wait."""
