@@ -77,11 +77,17 @@ def runtime_folders() -> list[Path]:
 
 
 def size(folder: Path, ours: bool = False) -> int:
-    """Return the bytes of installed files; our checkout also holds sources and what a build leaves behind."""
-    files = [path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    return sum(path.stat().st_size + bytecode(path) for path in files if not ours or path.name.endswith(SUFFIXES))
+    """Return the bytes of installed files, and of the ``.pyc`` files that pip makes of them.
+
+    Our checkout also holds sources and what a build leaves behind, and has no ``.pyc`` files but of what was imported.
+    """
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    if ours:
+        files = [path for path in files if "__pycache__" not in path.parts and path.name.endswith(SUFFIXES)]
+        return sum(path.stat().st_size + (bytecode(path) if path.suffix == ".py" else 0) for path in files)
+    return sum(path.stat().st_size for path in files)
 
 
 def bytecode(path: Path) -> int:
-    """Return the bytes of the ``.pyc`` file that pip makes of a Python file."""
-    return 16 + len(marshal.dumps(compile(path.read_bytes(), path, "exec"))) if path.suffix == ".py" else 0
+    """Return the bytes of the ``.pyc`` file of a Python file."""
+    return 16 + len(marshal.dumps(compile(path.read_bytes(), path, "exec")))
