@@ -695,7 +695,9 @@ cdef bint same(Tensor a, Tensor b, bint nan_equal) except -1:
     cdef bint equal
     from arrowipc.datatypes import FloatingPoint
 
-    if a._ndim != b._ndim or a.type != b.type or memcmp(a.dims, b.dims, a._ndim * sizeof(int64_t)):
+    if a._ndim != b._ndim or a.type != b.type:
+        return False
+    if a._ndim and memcmp(a.dims, b.dims, a._ndim * sizeof(int64_t)) != 0:
         return False
     if a.count == 0 or a.width == 0:
         return True
