@@ -166,7 +166,7 @@ def test_a_limit_leaves_room_for_the_names_of_all_clients():
 @both_kinds
 @pytest.mark.parametrize("transport", ["tcp", "unix"])
 def test_streams_that_nobody_reads_have_one_limit_for_all_clients(kind, transport):
-    """40 clients that read nothing would have 40 x 1 MiB kept, and more each."""
+    """40 clients that read nothing of an endless source: for each alone, many MiB could be kept."""
     with (
         serving(kind, {"t": counted}, transport, max_held=8 * MIB, max_clients=100, idle_timeout=None) as server,
         contextlib.ExitStack() as stack,
@@ -174,9 +174,9 @@ def test_streams_that_nobody_reads_have_one_limit_for_all_clients(kind, transpor
         clients = [stack.enter_context(connected(server)) for _ in range(40)]
         for client in clients:
             client.send(server.uri.want_data, [b"t"])
-        until(lambda: server.num_clients == 40 and len(short(server)) > 20, "most have to wait for room")
+        until(lambda: server.num_clients == 40 and short(server), "some have to wait for room")
         # The last message may go beyond the limit, and so may those of all clients that began at the same moment.
-        assert held(server) <= (8 + 20) * MIB
+        assert held(server) <= (8 + 40) * MIB
         assert server.errors == []
 
 
