@@ -17,6 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / "build" / "wheels"
 DIST = ROOT / "dist"
+FLIGHTS = ROOT / "examples/flights/requirements.txt"
 OLDEST = (3, 11)
 NEWEST = (3, 19)
 
@@ -100,7 +101,7 @@ def attempt(python: Path, wheel: Path, tests: bool) -> None:
     alone = environment(python, "alone", str(wheel))
     subprocess.run([alone, "-I", "-c", SMOKE, WORK], check=True, cwd=WORK)
     if tests:
-        extras = environment(python, "tests", f"{wheel}[test,compression,remote,cli]")
+        extras = environment(python, "tests", f"{wheel}[test,bench,dev,compression,remote,cli]", "-r", str(FLIGHTS))
         command = [extras, "-m", "pytest", "-q", "-n", str(os.cpu_count()), "--dist", "loadfile"]
         command += ["--benchmark-disable", "-m", "not (bench or slow or spark)"]
         subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, "PYTHONSAFEPATH": "1"})
