@@ -364,10 +364,7 @@ ROWS: dict[str, tuple[list[Any], list[int]]] = {
     "rows of empty structs": ([STRUCT, MOST_ROWS, [b""]], []),
     "rows of lists of no elements": ([Table("FixedSizeList", listSize=0), MOST_ROWS, [b""], NULLS], [0]),
     "rows of lists of nulls": ([Table("FixedSizeList", listSize=2**20), 2**20, [b""], NULLS], [2**40]),
-    "rows of one list of nulls": (
-        [Table("FixedSizeList", listSize=2**31 - 1), 1, [b""], NULLS],
-        [2**31 - 1],
-    ),
+    "rows of one list of nulls": ([Table("FixedSizeList", listSize=MOST_ROWS), 1, [b""], NULLS], [MOST_ROWS]),
     "rows of large lists of nulls": ([LARGE_LIST, 1, [b"", i64(0, 2**62)], NULLS], [2**62]),
     "rows of no bytes": ([Table("FixedSizeBinary", byteWidth=0), MOST_ROWS, [b"", b""]], []),
 }
@@ -388,10 +385,8 @@ def rows_without_columns() -> Bomb:
 
 @bomb
 def rows_beyond_the_limit() -> Bomb:
-    forms = {}
-    for rows in (2**31, 2**60, 2**63 - 1):
-        forms |= {f"{form} {rows}": data for form, data in one(NULL, rows, []).items()}
-    return forms
+    counts = (2**31, 2**60, 2**63 - 1)
+    return {f"{form} {rows}": data for rows in counts for form, data in one(NULL, rows, []).items()}
 
 
 @bomb
