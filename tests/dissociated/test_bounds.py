@@ -155,6 +155,7 @@ def test_a_client_that_asks_for_too_much_hears_so(kind):
             client.flush(SECONDS)
         until(lambda: client.progress() or client.at_end, "it is sent away")
         assert client.reason == Reason.TOO_MUCH
+        until(lambda: server.errors, "the server says so, too")
         assert peers.kinds(server) == ["LimitError"]
 
 
