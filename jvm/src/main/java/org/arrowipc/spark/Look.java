@@ -87,7 +87,7 @@ final class Look {
   static IpcFile open(FoundFile file, SourceOptions options, Configuration configuration) throws IOException {
     boolean near = file.path().startsWith("/");
     var path = near ? null : new org.apache.hadoop.fs.Path(file.path());
-    Source source = near ? Source.local(file.path()) : Source.far(path, file.size(), configuration);
+    Source source = near ? Source.local(file.path()) : Source$.MODULE$.far(path, file.size(), configuration);
     try {
       return IpcFile.open(source, options.read());
     } catch (Throwable error) {
