@@ -140,7 +140,7 @@ final class Bounds {
           String text = KEY.equals(message.customMetadata(at).key()) ? message.customMetadata(at).value() : null;
           if (text != null && text.length() <= MOST_BYTES) {
             JsonNode read = JSON.readTree(text);
-            long rows = IpcFile.length(IpcFile.batch(message));
+            long rows = IpcFile$.MODULE$.length(IpcFile$.MODULE$.batch(message));
             boolean own = read.path("rows").asLong(-1) == rows && read.path("names").asLong(-1) == names.getValue();
             found = own && read.path("v").asInt() == 1 ? read : JSON.missingNode();
           }

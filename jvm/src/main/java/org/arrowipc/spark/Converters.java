@@ -62,7 +62,7 @@ final class Converters {
           : plan(plan.dictionary.columns.get(0), target, path);
       planned.put(target, values);
       return column -> new Vectors.Taken(
-          dictionary(column.dictionary, values, target), column.length, indices(column), true);
+          dictionary(column.dictionary(), values, target), column.length(), indices(column), true);
     }
     if (target instanceof org.apache.spark.sql.types.UserDefinedType<?>) {
       throw new Declined("column " + path + " is wanted as " + target);
@@ -72,15 +72,15 @@ final class Converters {
       if (layout != Plan.Layout.NULL) {
         throw mismatch(plan, target, path);
       }
-      return column -> new Vectors.Nulls(target, column.length);
+      return column -> new Vectors.Nulls(target, column.length());
     }
     if (layout == Plan.Layout.RUN_END) {
       Converter values = plan(plan.children.get(1), target, path);
       plan.children.get(0).want();
       return column -> {
-        Vector found = values.of(column.children[1]);
+        Vector found = values.of(column.children()[1]);
         found.check(0, found.length);
-        return new Vectors.Taken(found, column.length, new Runs(column.children[0]), true);
+        return new Vectors.Taken(found, column.length(), new Runs(column.children()[0]), true);
       };
     }
     String meaning = SparkTypes.meaning(plan.field, options);
@@ -96,7 +96,7 @@ final class Converters {
       Converter value = plan(entries.children.get(1), map.valueType(), path + ".value");
       boolean[] required = {true, !map.valueContainsNull()};
       return column -> {
-        Column[] parts = column.children[0].children;
+        Column[] parts = column.children()[0].children();
         return new Vectors.Lists(target, column, new Vector[] {key.of(parts[0]), value.of(parts[1])}, required);
       };
     }
@@ -107,7 +107,7 @@ final class Converters {
         }
         Converter element = plan(plan.children.get(0), array.elementType(), path + ".element");
         boolean[] required = {!array.containsNull()};
-        yield column -> new Vectors.Lists(target, column, new Vector[] {element.of(column.children[0])}, required);
+        yield column -> new Vectors.Lists(target, column, new Vector[] {element.of(column.children()[0])}, required);
       }
       case STRUCT -> struct(plan, target, path);
       case SPARSE, DENSE -> union(plan, target, path);
@@ -116,19 +116,19 @@ final class Converters {
   }
 
   private Vector dictionary(Column.Dictionary dictionary, Converter values, DataType target) {
-    return dictionary.vectors.computeIfAbsent(values, key -> {
-      Vector[] parts = new Vector[dictionary.parts.length];
+    return dictionary.vectors().computeIfAbsent(values, key -> {
+      Vector[] parts = new Vector[dictionary.parts().length];
       for (int i = 0; i < parts.length; i++) {
-        parts[i] = values.of(dictionary.parts[i]);
+        parts[i] = values.of(dictionary.parts()[i]);
         parts[i].check(0, parts[i].length);
       }
-      return parts.length == 1 ? parts[0] : new Vectors.Joined(target, parts, dictionary.length);
+      return parts.length == 1 ? parts[0] : new Vectors.Joined(target, parts, dictionary.length());
     });
   }
 
   private static Vectors.Index indices(Column column) {
-    if (column.plan.width == 4 && column.nulls == 0) {
-      long base = column.address[1];
+    if (column.plan().width == 4 && column.nulls() == 0) {
+      long base = column.address()[1];
       return row -> Platform.getInt(null, base + 4L * row);
     }
     return row -> column.isNull(row) ? -1 : (int) column.index(row);
@@ -149,13 +149,13 @@ final class Converters {
       Plan child = children.find(fields[i].name(), required[i]);
       places[i] = child == null ? -1 : plan.children.indexOf(child);
       DataType type = fields[i].dataType();
-      members[i] = child == null ? column -> new Vectors.Nulls(type, column.length)
+      members[i] = child == null ? column -> new Vectors.Nulls(type, column.length())
           : plan(child, type, path + "." + fields[i].name());
     }
     return column -> {
       Vector[] found = new Vector[members.length];
       for (int i = 0; i < found.length; i++) {
-        found[i] = members[i].of(places[i] < 0 ? column : column.children[places[i]]);
+        found[i] = members[i].of(places[i] < 0 ? column : column.children()[places[i]]);
       }
       return new Vectors.Struct(target, column, found, required);
     };
@@ -187,15 +187,15 @@ final class Converters {
     boolean dense = plan.layout == Plan.Layout.DENSE;
     return column -> {
       Vector[] found = new Vector[count];
-      long tags = column.address[0];
-      long offsets = dense ? column.address[1] : 0;
+      long tags = column.address()[0];
+      long offsets = dense ? column.address()[1] : 0;
       for (int i = 0; i < count; i++) {
         int code = codes[places[i]];
         Vectors.Index index = row -> Platform.getByte(null, tags + row) != code ? -1
             : dense ? Platform.getInt(null, offsets + 4L * row) : row;
-        found[i] = new Vectors.Taken(members[i].of(column.children[places[i]]), column.length, index, false);
+        found[i] = new Vectors.Taken(members[i].of(column.children()[places[i]]), column.length(), index, false);
       }
-      return new Vectors.Members(target, column.length, found);
+      return new Vectors.Members(target, column.length(), found);
     };
   }
 
@@ -283,13 +283,13 @@ final class Converters {
 
     Runs(Column ends) { this.ends = ends; }
 
-    private long end(int of) { return ends.word(1, ends.plan.width, of); }
+    private long end(int of) { return ends.word(1, ends.plan().width, of); }
 
     @Override
     public int of(int row) {
       if (row >= end(run) || (run > 0 && row < end(run - 1))) {
         int low = 0;
-        for (int high = (int) ends.length - 1; low < high;) {
+        for (int high = (int) ends.length() - 1; low < high;) {
           int middle = low + high >>> 1;
           if (row < end(middle)) {
             high = middle;

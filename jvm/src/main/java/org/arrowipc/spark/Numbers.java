@@ -102,7 +102,7 @@ final class Numbers {
     }
 
     private ArrowIpcException refusal(long count) {
-      String where = "column '" + column.plan.path + "' (" + column.plan.type + ") holds ";
+      String where = "column '" + column.plan().path + "' (" + column.plan().type + ") holds ";
       if (exact && Math.floorMod(count, per) != 0) {
         return new ArrowIpcException.Unsupported(where + count
             + " ns, which is not a whole number of microseconds, and Spark keeps no more; set the option "
@@ -129,7 +129,7 @@ final class Numbers {
 
     Decimals(DataType type, Column column) {
       super(type, column, 0);
-      stored = ((org.apache.arrow.vector.types.pojo.ArrowType.Decimal) column.plan.type).getScale();
+      stored = ((org.apache.arrow.vector.types.pojo.ArrowType.Decimal) column.plan().type).getScale();
       scale = type instanceof DecimalType decimal ? decimal.scale() : stored;
       precision = type instanceof DecimalType decimal ? decimal.precision() : Integer.MAX_VALUE;
       small = precision <= Decimal.MAX_LONG_DIGITS() && scale == stored;
@@ -174,7 +174,7 @@ final class Numbers {
           fine = isNullAt(row) || value(row).setScale(scale).unscaledValue().abs().compareTo(bound) < 0;
         }
         if (!fine && !isNullAt(row)) {
-          throw new ArrowIpcException.Unsupported("column '" + column.plan.path + "' holds " + value(row)
+          throw new ArrowIpcException.Unsupported("column '" + column.plan().path + "' holds " + value(row)
               + ", more than the digits of its type: " + type.simpleString());
         }
       }

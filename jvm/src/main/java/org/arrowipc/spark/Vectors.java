@@ -18,7 +18,7 @@ final class Vectors {
     private final long validity;
 
     Leaf(DataType type, Column column) {
-      super(type, column.length);
+      super(type, column.length());
       this.column = column;
       validity = column.validity();
     }
@@ -28,7 +28,7 @@ final class Vectors {
       return validity != 0 && (Platform.getByte(null, validity + (row >> 3)) >> (row & 7) & 1) == 0;
     }
 
-    @Override final int countNulls() { return (int) column.nulls; }
+    @Override final int countNulls() { return (int) column.nulls(); }
   }
 
   /** Values of one width, or one member of values that have several, in the byte order and form of the JVM's own. */
@@ -38,8 +38,8 @@ final class Vectors {
 
     Fixed(DataType type, Column column, int member) {
       super(type, column);
-      base = column.address[1] + member;
-      stride = column.plan.width;
+      base = column.address()[1] + member;
+      stride = column.plan().width;
     }
 
     @Override public byte getByte(int row) { return Platform.getByte(null, base + stride * row); }
@@ -56,7 +56,7 @@ final class Vectors {
 
     @Override
     public boolean getBoolean(int row) {
-      return (Platform.getByte(null, column.address[1] + (row >> 3)) >> (row & 7) & 1) != 0;
+      return (Platform.getByte(null, column.address()[1] + (row >> 3)) >> (row & 7) & 1) != 0;
     }
   }
 
@@ -68,9 +68,9 @@ final class Vectors {
 
     Texts(DataType type, Column column) {
       super(type, column);
-      layout = column.plan.layout;
-      offsets = column.address[1];
-      data = layout == Plan.Layout.VIEW ? 0 : column.address[2];
+      layout = column.plan().layout;
+      offsets = column.address()[1];
+      data = layout == Plan.Layout.VIEW ? 0 : column.address()[2];
     }
 
     private int size(int row) {
@@ -88,7 +88,7 @@ final class Vectors {
         default -> {
           long view = offsets + 16L * row;
           yield size <= 12 ? view + 4
-              : column.dataAddress[Platform.getInt(null, view + 8)] + Platform.getInt(null, view + 12);
+              : column.dataAddress()[Platform.getInt(null, view + 8)] + Platform.getInt(null, view + 12);
         }
       };
     }
@@ -110,7 +110,7 @@ final class Vectors {
       for (int row = from; layout == Plan.Layout.VAR64 && row < to; row++) {
         if (column.count(row) > Integer.MAX_VALUE && !isNullAt(row)) {
           throw new ArrowIpcException.Unsupported(
-              "column '" + column.plan.path + "': a value is longer than Spark's 2 GiB");
+              "column '" + column.plan().path + "': a value is longer than Spark's 2 GiB");
         }
       }
     }
@@ -149,7 +149,7 @@ final class Vectors {
     void check(int from, int to) {
       long first = Long.MAX_VALUE;
       long last = 0;
-      if (column.plan.layout == Plan.Layout.LIST_VIEW32 || column.plan.layout == Plan.Layout.LIST_VIEW64) {
+      if (column.plan().layout == Plan.Layout.LIST_VIEW32 || column.plan().layout == Plan.Layout.LIST_VIEW64) {
         for (int row = from; row < to; row++) {
           if (!isNullAt(row) && column.count(row) > 0) {
             first = Math.min(first, column.offset(row));
@@ -163,7 +163,7 @@ final class Vectors {
       for (int i = 0; first < last && i < members.length; i++) {
         members[i].check((int) first, (int) last);
         if (required[i]) {
-          refuseNulls(members[i], (int) first, (int) last, column.plan.path);
+          refuseNulls(members[i], (int) first, (int) last, column.plan().path);
         }
       }
     }
@@ -195,7 +195,7 @@ final class Vectors {
         members[i].check(from, to);
         for (int row = from; required[i] && row < to; row++) {
           if (!isNullAt(row)) {
-            refuseNulls(members[i], row, row + 1, column.plan.path);
+            refuseNulls(members[i], row, row + 1, column.plan().path);
           }
         }
       }
