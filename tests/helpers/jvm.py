@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from helpers.java import OPTIONS, compiled
+from helpers.java import OPTIONS, Missing, compiled
+
+from arrowipc.spark import find_jar
 
 SOURCES = Path(__file__).resolve().parents[2] / "jvm" / "src"
 
@@ -35,7 +37,10 @@ class Core:
     """The compiled core."""
 
     def __init__(self, build: Path) -> None:
-        self._command = compiled(build, sorted(SOURCES.rglob("*.java")))
+        jar = find_jar()
+        if jar is None:
+            raise Missing("no jar was built: make jar")
+        self._command = compiled(build, sorted((SOURCES / "test").rglob("*.java")), jar)
 
     def read(self, paths: Iterable[Path], heap: str = "1g", **options: str) -> list[Answer]:
         """Read every path with some options; see ``Dump.java``."""
