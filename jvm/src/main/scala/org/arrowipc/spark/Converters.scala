@@ -22,7 +22,7 @@ private[spark] final class Converters(options: ReadOptions) {
     val meaning = SparkTypes.meaning(from.field, options)
     (target, from.`type`) match {
       case _ if from.dictionary != null => encoded(from, target, path)
-      case (_: UserDefinedType[_], _) => throw new Declined(s"column $path is wanted as $target")
+      case (_: UserDefinedType[_], _) => throw new ArrowIpcException.Usage(s"column '$path' is wanted as $target; ask for its stored type")
       case (_, _: ArrowType.Null) => column => new Vectors.Nulls(target, column.length)
       case (_, _: ArrowType.RunEndEncoded) => runs(from, target, path)
       case (NullType, _) => throw mismatch(from, target, path)

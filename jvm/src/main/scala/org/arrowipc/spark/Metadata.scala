@@ -23,7 +23,7 @@ private[spark] object Metadata {
   /** Whatever exception a FlatBuffer's lie ends in, as one of ours. */
   def guarded[T](what: String, read: Callable[T]): T =
     try read.call() catch {
-      case error @ (_: ArrowIpcException | _: Declined | _: IOException) => throw error
+      case error @ (_: ArrowIpcException | _: IOException) => throw error
       case error: Exception => throw new ArrowIpcException.Format(s"$what is broken: $error", error)
     }
 
@@ -38,7 +38,8 @@ private[spark] object Metadata {
 
   /** A schema of so many bytes in Arrow Java's form, which it grows into only within bounds. */
   def schema(schema: flatbuf.Schema, bytes: Int): Schema = {
-    if (schema.endianness != 0) throw new Declined("big-endian data is Python's")
+    if (schema.endianness != 0) throw new ArrowIpcException.Unsupported(
+      "the data is big-endian; read it with arrowipc in Python, and write it again")
     val budget = new Budget(bytes)
     val fields = new util.ArrayList[Field]
     for (i <- 0 until schema.fieldsLength) fields.add(field(schema.fields(i), 1, budget))

@@ -18,7 +18,7 @@ object SparkTypes {
   private val MonthDayNano =
     new StructType().add("months", IntegerType).add("days", IntegerType).add("nanoseconds", LongType)
 
-  /** Spark's schema for Arrow data, everything nullable; Declined where there is none, for Python to say why. */
+  /** Spark's schema for Arrow data, everything nullable. */
   def schema(schema: Schema, options: ReadOptions): StructType = {
     checkUnique(schema.getFields, "the schema")
     StructType(schema.getFields.asScala.flatMap { field =>
@@ -44,7 +44,8 @@ object SparkTypes {
       case "arrow.uuid" if Plan.stored(field) == new ArrowType.FixedSizeBinary(16) => name
       case "arrow.bool8" if Plan.stored(field) == new ArrowType.Int(8, true) => name
       case "arrow.parquet.variant" | "arrow.timestamp_with_offset" =>
-        throw new Declined(s"column ${field.getName} is $name")
+        throw new ArrowIpcException.Unsupported(
+          s"column '${field.getName}' is $name; leave out the option extensions, which reads it as it is stored")
       case _ => ""
     }
   }
