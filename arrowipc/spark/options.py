@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from zoneinfo import ZoneInfo
 
 import arrowipc
@@ -20,7 +20,117 @@ from arrowipc.read.sources import first_bytes, map_file
 if TYPE_CHECKING:
     from arrowipc.spark.types import TypeOptions
 
-__all__ = ["ReadOptions", "byte_size", "check_names", "choice", "count", "flag", "names", "storage_options"]
+__all__ = [
+    "TABLE",
+    "Option",
+    "ReadOptions",
+    "byte_size",
+    "check_names",
+    "choice",
+    "count",
+    "flag",
+    "names",
+    "options_resource",
+    "storage_options",
+]
+
+Side = Literal["both", "python", "jvm", "spark"]
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of ``format("arrowipc")``, for reading or for writing.
+
+    Attributes
+    ----------
+    use : {"read", "write"}
+        Streams have the options of reads and writes.
+    type : str
+        ``flag``, ``count`` (a whole number from 1), ``bytes`` (such as 4194304 or 4m), ``names`` (separated by commas,
+        or a JSON list), ``text``, or the words to choose from, separated by ``|``.
+    default : str
+        Empty where there is none.
+    side : {"both", "python", "jvm", "spark"}
+        Who has it: the file format in the JVM, the Python data source, both; or Spark itself has it for every file
+        format, and the Python data source gives it the same meaning.
+    instead : str
+        What to do on the side that does not have it.
+    """
+
+    name: str
+    use: Literal["read", "write"]
+    type: str
+    default: str
+    side: Side
+    meaning: str
+    instead: str = ""
+
+
+_EXACT = "error|truncate|long"
+#: All options. The docstring of the data source, the check of names and values, the table of docs/guides/spark-files.md
+#: and the defaults of the JVM are made of this.
+TABLE: tuple[Option, ...] = (
+    Option("format", "read", "auto|file|stream", "auto", "both", "Files or streams; `auto` looks at each file."),
+    Option(
+        "mergeSchema", "read", "flag", "false", "both", "The schema has the columns of all files, not of the first."
+    ),
+    Option("validate", "read", "full|none", "full", "both", "`none` trusts the values of files; layouts are checked."),
+    Option("nanoseconds", "read", _EXACT, "error", "both", "What to do about values that are no whole microseconds."),
+    Option("unsupported", "read", "error|drop|string", "error", "both", "What to do about types that Spark lacks."),
+    Option(
+        "extensions", "read", "flag", "false", "both", "Extension types such as `arrow.uuid` become what they mean."
+    ),
+    Option(
+        "columns",
+        "read",
+        "names",
+        "",
+        "python",
+        "Columns to read; `a.b` is field b of struct a.",
+        "select the columns: Spark reads no others",
+    ),
+    Option(
+        "storage.NAME",
+        "read",
+        "text",
+        "",
+        "python",
+        "What the file system of a URL (fsspec) wants to know; writing, too.",
+        "give Hadoop's file system its settings, spark.hadoop.*",
+    ),
+    Option("maxPartitionBytes", "read", "bytes", "128m", "python", "Bytes of a task at most.", "set spark.sql.files.*"),
+    Option("basePath", "read", "text", "", "spark", "The folder below which `key=value` folders are columns."),
+    Option("pathGlobFilter", "read", "text", "", "spark", "A pattern for the names of files."),
+    Option("recursiveFileLookup", "read", "flag", "false", "spark", "Folders are searched, and are no columns."),
+    Option(
+        "ignoreCorruptFiles", "read", "flag", "false", "spark", "The rest of a damaged file is left out, and logged."
+    ),
+    Option(
+        "ignoreMissingFiles", "read", "flag", "false", "spark", "Files that vanish before they are read are left out."
+    ),
+    Option("maxFilesPerTrigger", "read", "count", "", "spark", "Files of a micro-batch at most."),
+    Option("format", "write", "file|stream", "file", "both", "Files (`.arrow`) or streams (`.arrows`)."),
+    Option("compression", "write", "none|uncompressed|lz4|zstd", "none", "both", "How batches are compressed."),
+    Option("batchRows", "write", "count", "65536", "both", "Rows of a batch at most."),
+    Option("batchBytes", "write", "bytes", "32m", "both", "Bytes of a batch at most, before compression."),
+    Option("statistics", "write", "flag", "false", "both", "Least and greatest values of each batch are kept in it."),
+)
+
+
+def options_resource() -> str:
+    """The text of ``META-INF/arrowipc/options.tsv`` in the jar: name, default, kind and type of each option.
+
+    The kind is ``read`` or ``write``. It is ``refused`` for what only the Python data source has: the name ends with
+    a dot where it is the beginning of names, the default is empty, and in the place of the type is what to do instead.
+    """
+    lines = []
+    for option in TABLE:
+        if option.side == "python":
+            lines.append((option.name.removesuffix("NAME"), "", "refused", option.instead))
+        elif option.side != "spark":
+            lines.append((option.name, option.default, option.use, option.type))
+    return "".join("\t".join(line) + "\n" for line in lines)
+
 
 DEFAULT_ROWS_PER_BATCH = 32_768
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
