@@ -8,6 +8,7 @@ from pyspark.sql.datasource import DataSource
 
 from arrowipc.spark.options import ReadOptions, check_names
 from arrowipc.spark.read.partitions import ArrowIpcReader
+from arrowipc.spark.sessions import tell_reader
 from arrowipc.spark.shipping import Shipped, needing
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def register(spark: "SparkSession") -> None:
     except AnalysisException as error:
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":  # Spark 4.0 refuses what it found by itself
             raise
+    tell_reader(spark)
 
 
 class ArrowIpcDataSource(Shipped, DataSource):
