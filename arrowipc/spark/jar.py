@@ -121,7 +121,9 @@ def _found() -> Path:
     except OSError as error:
         private = Path(tempfile.mkdtemp(prefix="arrowipc-"))
         atexit.register(shutil.rmtree, private, ignore_errors=True)
-        log.warning("the cache folder is not used (%s): the jar is built for this process alone, into %s", error, private)
+        log.warning(
+            "the cache folder is not used (%s): the jar is built for this process alone, into %s", error, private
+        )
         _build(spark, sources, private / name)
         return private / name
 
@@ -139,10 +141,11 @@ def _sources() -> dict[str, Path]:
 
 
 def _digest(sources: dict[str, Path]) -> str:
-    """What tells one state of the sources from another."""
-    parts = {name: path.read_bytes() for name, path in sources.items()} | {OPTIONS: options_resource().encode()}
+    """What tells one state of the sources, and of this builder, from another."""
+    parts = {name: path.read_bytes() for name, path in [*sources.items(), ("jar.py", Path(__file__))]}
+    parts[OPTIONS] = options_resource().encode()
     lines = (f"{name} {hashlib.sha256(data).hexdigest()}\n" for name, data in parts.items())
-    return hashlib.sha256("".join([*lines, *SCALA]).encode()).hexdigest()[:20]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()[:20]
 
 
 def _digest_of(jar: Path) -> str | None:
@@ -195,7 +198,9 @@ def _build(spark: _Spark, sources: dict[str, Path], target: Path) -> None:
         if files:
             _run([*command, "-d", str(classes), *files, *mixed])
         if mixed:
-            _run(["javac", "--release", "17", "-nowarn", "-cp", f"{classes}:{spark.jars}/*", "-d", str(classes), *mixed])
+            _run(
+                ["javac", "--release", "17", "-nowarn", "-cp", f"{classes}:{spark.jars}/*", "-d", str(classes), *mixed]
+            )
         _pack(classes, sources, draft)
         draft.replace(target)
 
@@ -212,10 +217,10 @@ def _run(command: list[str]) -> None:
 def _pack(classes: Path, sources: dict[str, Path], jar: Path) -> None:
     """Pack classes and resources; the manifest is first, as readers of jars expect it."""
     parts = {"META-INF/MANIFEST.MF": b"Manifest-Version: 1.0\r\nAutomatic-Module-Name: org.arrowipc.spark\r\n\r\n"}
+    parts[OPTIONS] = options_resource().encode()
     for name, path in sources.items():
         if name.startswith("resources/"):
             parts[name.removeprefix("resources/")] = path.read_bytes()
-    parts[OPTIONS] = options_resource().encode()
     for path in sorted(classes.rglob("*.class")):
         parts[path.relative_to(classes).as_posix()] = path.read_bytes()
     with zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
