@@ -5,11 +5,13 @@ import org.apache.hadoop.fs.{FileStatus, Path}
 import org.apache.hadoop.mapreduce.Job
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.UnsafeProjection
 import org.apache.spark.sql.classic
 import org.apache.spark.sql.execution.datasources.{FileFormat, OutputWriterFactory, PartitionedFile}
 import org.apache.spark.sql.sources.{DataSourceRegister, Filter}
 import org.apache.spark.sql.types.{DataType, StructType}
 import org.apache.spark.util.SerializableConfiguration
+import scala.jdk.CollectionConverters._
 
 /** Arrow IPC files and streams as a format of Spark, which lists, plans, commits and streams as for its own formats. */
 final class ArrowIpcFormat extends FileFormat with DataSourceRegister with Serializable {
@@ -38,12 +40,20 @@ final class ArrowIpcFormat extends FileFormat with DataSourceRegister with Seria
       : PartitionedFile => Iterator[InternalRow] = {
     val configuration = session.asInstanceOf[classic.SparkSession].sparkContext
       .broadcast(new SerializableConfiguration(hadoopConf))
-    val read = Options.read(options)
+    val read = new ReadOptions(options.asJava)
     val wanted = SparkSchema.plain(requiredSchema).asInstanceOf[StructType]
-    val schema = SparkSchema.plain(dataSchema).asInstanceOf[StructType]
+    val pruner = Pruner(filters.toArray, SparkSchema.plain(dataSchema).asInstanceOf[StructType], read)
+    val whole = StructType(requiredSchema ++ partitionSchema)
+    // Spark asks for rows where it generates no code that reads batches, as for very many columns.
+    val asRows = options.get(FileFormat.OPTION_RETURNING_BATCH).contains("false")
     file => {
-      val batches = new FileBatches(file, wanted, partitionSchema, filters, schema, read, configuration.value.value)
-      batches.asInstanceOf[Iterator[InternalRow]] // Spark knows that they are batches: supportBatch says so
+      val batches = new FileBatches(file, wanted, partitionSchema, pruner, read, configuration.value.value)
+      if (asRows) {
+        val project = UnsafeProjection.create(whole)
+        batches.flatMap(_.rowIterator.asScala.map(project))
+      } else {
+        batches.asInstanceOf[Iterator[InternalRow]] // supportBatch says that they are batches
+      }
     }
   }
 }

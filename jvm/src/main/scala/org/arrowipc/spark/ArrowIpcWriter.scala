@@ -89,6 +89,7 @@ private final class ArrowIpcWriter(override val path: String, schema: StructType
 private final class IpcOutput(stream: OutputStream, val schema: Schema, options: WriteOptions) {
   private val out = new WriteChannel(Channels.newChannel(stream))
   private val codec = IpcOutput.codec(options.compression)
+  private val statistics = if (options.statistics) Some(new Statistics(schema)) else None
   private val blocks = new java.util.ArrayList[ArrowBlock]
   if (!options.stream) {
     out.write(IpcOutput.MAGIC.padTo(8, 0.toByte))
@@ -99,7 +100,7 @@ private final class IpcOutput(stream: OutputStream, val schema: Schema, options:
     val batch = new VectorUnloader(root, true, codec, true).getRecordBatch
     try {
       val start = out.getCurrentPosition
-      val message = IpcOutput.message(batch, Nil)
+      val message = IpcOutput.message(batch, statistics.map(each => Statistics.KEY -> each.of(root)).toSeq)
       val length = message.remaining
       val padded = (length + 7) & -8
       out.writeIntLittleEndian(-1)

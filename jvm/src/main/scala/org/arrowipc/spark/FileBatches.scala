@@ -8,10 +8,8 @@ import org.apache.hadoop.fs.{LocalFileSystem, Path, RawLocalFileSystem}
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.execution.datasources.PartitionedFile
 import org.apache.spark.sql.execution.vectorized.{ColumnVectorUtils, ConstantColumnVector}
-import org.apache.spark.sql.sources.Filter
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatch}
-import scala.jdk.CollectionConverters._
 
 /**
  * The batches of one split of a file: those whose messages begin in it, without those that the filters rule out.
@@ -19,8 +17,8 @@ import scala.jdk.CollectionConverters._
  * The vectors of a batch live until the next one is asked for.
  */
 private final class FileBatches(
-    split: PartitionedFile, wanted: StructType, partitionSchema: StructType, filters: Seq[Filter],
-    dataSchema: StructType, options: ReadOptions, configuration: Configuration)
+    split: PartitionedFile, wanted: StructType, partitionSchema: StructType, pruner: Pruner,
+    options: ReadOptions, configuration: Configuration)
     extends Iterator[ColumnarBatch] with Closeable {
   private val path = split.toPath
   private val allocator = new RootAllocator
@@ -38,12 +36,12 @@ private final class FileBatches(
     FileBatches.named(path.toString) {
       file = FileBatches.open(path, split.fileSize, options, configuration)
       reader = new BatchReader(file, wanted, options, allocator)
-      val kept = new Pruner(filters.asJava, dataSchema).kept(FileBatches.found(path, split), file, options)
       val end = split.start + split.length
-      numbers = kept.asScala.iterator.map(_.intValue).filter { number =>
+      val own = Array.range(0, file.batches.size).filter { number =>
         val start = file.batches.get(number).offset
         split.start <= start && start < end
       }
+      numbers = pruner.kept(file, own).iterator
     }
   } catch {
     case error: Throwable =>
@@ -110,9 +108,6 @@ private object FileBatches {
         throw error
     }
   }
-
-  def found(path: Path, split: PartitionedFile): FoundFile =
-    new FoundFile(path.toString, split.fileSize, 0, java.util.Map.of())
 
   /** Run something whose errors are to say where they happened. */
   def named[T](where: String)(run: => T): T = try run catch {

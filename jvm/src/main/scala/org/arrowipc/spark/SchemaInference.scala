@@ -8,10 +8,11 @@ import org.apache.spark.sql.catalyst.FileSourceOptions
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.util.SerializableConfiguration
+import scala.jdk.CollectionConverters._
 
 /** The schema of files when nobody gave one: that of the first, or with `mergeSchema` one that holds those of all. */
 private final class SchemaInference(session: SparkSession, options: Map[String, String]) {
-  private val read = Options.read(options)
+  private val read = new ReadOptions(options.asJava)
   private val spark = new FileSourceOptions(options)
   private val look = SchemaInference.Look(read, spark.ignoreMissingFiles, spark.ignoreCorruptFiles)
 
@@ -19,7 +20,7 @@ private final class SchemaInference(session: SparkSession, options: Map[String, 
     // Spark plans no reads of files without bytes.
     val found = files.filter(_.getLen > 0).map(file => (file.getPath.toString, file.getLen)).sorted
     val configuration = session.sessionState.newHadoopConfWithOptions(options)
-    if (!new Options(options).flag("mergeSchema")) {
+    if (!read.mergeSchema) {
       found.iterator.flatMap(file => look.at(file, configuration)).nextOption()
     } else {
       val look = this.look
@@ -34,7 +35,7 @@ private final class SchemaInference(session: SparkSession, options: Map[String, 
 }
 
 private object SchemaInference {
-  def merged(one: StructType, other: StructType): StructType = Unify.merged(one, other, "")
+  def merged(one: StructType, other: StructType): StructType = Unify.merged(one, other)
 
   /** Looks into files, on the driver or in tasks; those that are missing or corrupt are passed over where that is set. */
   final case class Look(read: ReadOptions, ignoreMissing: Boolean, ignoreCorrupt: Boolean) extends Logging {

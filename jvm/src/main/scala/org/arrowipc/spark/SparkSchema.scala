@@ -4,7 +4,6 @@ import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
 import org.apache.arrow.vector.types.{DateUnit, FloatingPointPrecision, IntervalUnit, TimeUnit}
 import org.apache.arrow.vector.types.pojo.{ArrowType, Field, FieldType, Schema}
 import org.apache.spark.sql.types.{Metadata => FieldMetadata, _}
-import org.apache.spark.sql.util.CaseInsensitiveStringMap
 import scala.jdk.CollectionConverters._
 import scala.util.Try
 
@@ -12,6 +11,7 @@ import scala.util.Try
 object SparkSchema {
   /** Key in the metadata of a schema of Spark's own schema, as JSON, where it says more than the Arrow types do. */
   private val KEY = "arrowipc:spark_schema"
+  private lazy val DEFAULTS = new ReadOptions(java.util.Map.of[String, String])
   private val JSON = new ObjectMapper()
 
   /** Whether Arrow has a type. */
@@ -73,7 +73,7 @@ object SparkSchema {
   /** The Arrow schema for columns of Spark. */
   def arrow(schema: StructType): Schema = {
     val fields = schema.map(each => field(each.name, each.dataType, each.nullable)).asJava
-    val read = Try(SparkTypes.schema(new Schema(fields), new ReadOptions(CaseInsensitiveStringMap.empty))).toOption
+    val read = Try(SparkTypes.schema(new Schema(fields), DEFAULTS)).toOption
     val said = read.exists(_.zip(schema).forall { case (one, other) =>
       one.dataType == nullable(other.dataType) && other.metadata == FieldMetadata.empty
     })
