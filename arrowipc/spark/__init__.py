@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from arrowipc.spark.share import Shared, share
     from arrowipc.spark.source import ArrowIpcDataSource, register
     from arrowipc.spark.types import TypeOptions, to_spark_schema
-    from arrowipc.spark.write.vacuum import vacuum
 
 __all__ = [
     "ArrowIpcDataSource",
@@ -58,7 +57,6 @@ __all__ = [
     "to_arrow_udf",
     "to_spark_batch",
     "to_spark_schema",
-    "vacuum",
 ]
 
 _MODULES = {
@@ -79,7 +77,6 @@ _MODULES = {
     "share": ("Shared", "share"),
     "source": ("ArrowIpcDataSource", "register"),
     "types": ("TypeOptions", "to_spark_schema"),
-    "write.vacuum": ("vacuum",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

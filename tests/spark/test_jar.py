@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import stat
 import subprocess
@@ -254,11 +253,9 @@ def refused_for_a_private_folder(small: SimpleNamespace, caplog: pytest.LogCaptu
 def test_a_jar_that_others_might_have_written_is_not_used(
     unbuilt: SimpleNamespace,
     caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
     spoil: Callable[[Path], None],
 ) -> None:
     ours = Path(find_jar() or "")
-    monkeypatch.chdir(ours.parent)
     spoil(ours)
     forget()
     assert Path(find_jar() or "").parent != ours.parent
