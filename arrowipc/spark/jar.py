@@ -121,9 +121,7 @@ def _found() -> Path:
     except OSError as error:
         private = Path(tempfile.mkdtemp(prefix="arrowipc-"))
         atexit.register(shutil.rmtree, private, ignore_errors=True)
-        log.warning(
-            "the cache folder is not used (%s): the jar is built for this process alone, into %s", error, private
-        )
+        log.warning("the cache folder is not used (%s); the jar is built for this process alone: %s", error, private)
         _build(spark, sources, private / name)
         return private / name
 

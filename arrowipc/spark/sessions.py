@@ -1,7 +1,7 @@
 """Gives sessions of Spark the file format for Arrow files, and says which one reads them.
 
-Where the jar is on Spark's class path, the name ``arrowipc`` is a file format in the JVM, as ``parquet`` is. Where it is
-not, the name is a data source in Python, which is slower and has fewer options. Neither replaces the other later.
+Where the jar is on Spark's class path, the name ``arrowipc`` is a file format in the JVM, as ``parquet`` is. Where it
+is not, the name is a data source in Python, which is slower and has fewer options. Neither replaces the other later.
 """
 
 import functools
@@ -62,8 +62,8 @@ def session(master: str | None = None, settings: Mapping[str, Any] | None = None
     Parameters
     ----------
     master : str, optional
-        As for ``spark-submit --master``, or the address of a Spark Connect server (``sc://...``), which is given the jar
-        if it has none; default: what Spark's own configuration says.
+        As for ``spark-submit --master``, or the address of a Spark Connect server (``sc://...``), which is given the
+        jar if it has none; default: what Spark's own configuration says.
     settings : mapping of str to str, optional
         Of Spark, such as ``{"spark.sql.shuffle.partitions": 8}``.
 
@@ -141,7 +141,7 @@ def tell_reader(spark: "SparkSession") -> None:
 @functools.cache
 def _say_once(instead: str) -> None:
     log.warning(
-        "the Python data source reads and writes Arrow files in this Spark session, slowly; to have the file format in the "
-        "JVM, %s",
+        "the Python data source reads and writes Arrow files in this Spark session, slowly; to have the file format in "
+        "the JVM, %s",
         instead,
     )

@@ -1,4 +1,4 @@
-"""The job's steps, each one timed: decode payloads, read files, write files and a table, stream, compare, ask in SQL."""
+"""The job's steps, each one timed: decode payloads, read, compare, write files and a table, stream, ask in SQL."""
 
 import os
 import platform

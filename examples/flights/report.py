@@ -36,7 +36,8 @@ _PAGE_STYLE = (
     ".scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:14.5px;margin-top:8px}"
     "th,td{padding:6px 10px;border-bottom:1px solid var(--line);text-align:left;white-space:nowrap}"
     "td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}th{color:var(--soft);font-weight:500}"
-    "pre{font-size:13px;margin:8px 0}details{margin-top:28px}summary{cursor:pointer}footer{margin-top:40px;font-size:13.5px}"
+    "pre{font-size:13px;margin:8px 0}details{margin-top:28px}"
+    "summary{cursor:pointer}footer{margin-top:40px;font-size:13.5px}"
 )
 
 
@@ -274,8 +275,8 @@ def _query(result: Result) -> str:
         f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
         "<details><summary>How Spark finds the answer: EXPLAIN</summary>"
         f"{_pre(result.query.plan)}"
-        '<p class="soft">FileScan arrowipc reads the columns in ReadSchema, of the folders that PartitionFilters leaves, '
-        "without the batches whose statistics contradict PushedFilters.</p></details>"
+        '<p class="soft">FileScan arrowipc reads the columns in ReadSchema, of the folders that PartitionFilters '
+        "leaves. PushedFilters skip batches, where files have statistics.</p></details>"
     )
 
 

@@ -247,9 +247,16 @@ def refused_for_a_private_folder(small: SimpleNamespace, caplog: pytest.LogCaptu
     assert find_jar() == str(path), "this process goes on with it"
 
 
-@pytest.mark.parametrize(
-    "spoil", [lambda path: path.chmod(0o666), lambda path: path.rename("x") or path.symlink_to("x")]
-)
+def open_to_group(path: Path) -> None:
+    path.chmod(0o664)
+
+
+def behind_a_link(path: Path) -> None:
+    path.rename(path.with_name("x")).chmod(0o600)
+    path.symlink_to("x")
+
+
+@pytest.mark.parametrize("spoil", [open_to_group, behind_a_link])
 def test_a_jar_that_others_might_have_written_is_not_used(
     unbuilt: SimpleNamespace,
     caplog: pytest.LogCaptureFixture,
