@@ -172,8 +172,8 @@ def _spark() -> _Spark:
             raise NoJar(f"it is for Spark {MAJOR}, and {jars} has Spark {version}")
         return _Spark(jars, version, scala.stem.rpartition("-")[2])
     raise _NoSpark(
-        f"{folders[0]} has no Spark and no Scala compiler (PySpark for Spark Connect alone brings none); build it where "
-        "Spark itself is installed, with python -m arrowipc.spark.jar, and give it to the server"
+        f"{folders[0]} has no Spark and no Scala compiler (PySpark for Spark Connect alone brings none); run "
+        "python -m arrowipc.spark.jar where Spark itself is installed, and give the jar to the server"
     )
 
 

@@ -51,8 +51,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local session of two cores, with the jar; its log goes to a file."""
     if find_java() is None:
         pytest.skip(NO_JAVA)
+    from arrowipc.spark import find_jar
     from arrowipc.spark.local_session import start_session
 
+    assert find_jar() is not None, "run python -m arrowipc.spark.jar, which says why there is no jar"
     os.environ["PYSPARK_PYTHON"] = sys.executable
     with start_session("local[2]", tmp_path_factory.mktemp("log") / "spark.log") as session:
         session.conf.set("spark.sql.shuffle.partitions", "2")
