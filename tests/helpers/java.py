@@ -27,8 +27,8 @@ class Missing(Exception):
     """Arrow Java cannot be run here; the message says why."""
 
 
-def compiled(build: Path, sources: list[Path]) -> tuple[str, str]:
-    """Compile Java sources against PySpark's jars; returns the ``java`` to run, and the class path."""
+def compiled(build: Path, sources: list[Path], jar: str | None = None) -> tuple[str, str]:
+    """Compile Java sources against PySpark's jars and one more; returns the ``java`` to run, and the class path."""
     home, spec = find_java(), importlib.util.find_spec("pyspark")
     if home is None:
         raise Missing(NO_JAVA)
@@ -37,10 +37,11 @@ def compiled(build: Path, sources: list[Path]) -> tuple[str, str]:
     jars = Path(spec.origin).parent / "jars"
     if not (Path(home) / "bin" / "javac").exists():
         raise Missing(f"{home} is a Java without a compiler (javac): install a JDK")
-    command = [f"{home}/bin/javac", "-cp", f"{jars}/*", "-d", str(build), *map(str, sources)]
+    path = f"{jars}/*" if jar is None else f"{jar}:{jars}/*"
+    command = [f"{home}/bin/javac", "-cp", path, "-d", str(build), *map(str, sources)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    return str(Path(home) / "bin" / "java"), f"{build}:{jars}/*"
+    return str(Path(home) / "bin" / "java"), f"{build}:{path}"
 
 
 class ArrowJava:

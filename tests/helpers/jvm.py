@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from helpers.java import OPTIONS, compiled
+from helpers.java import OPTIONS, Missing, compiled
 
-SOURCES = Path(__file__).resolve().parents[2] / "jvm" / "src"
+from arrowipc.spark import find_jar
+
+DUMP = Path(__file__).resolve().parents[2] / "jvm" / "src" / "test" / "java" / "org" / "arrowipc" / "spark" / "Dump.java"
 
 
 class Answer(NamedTuple):
@@ -32,10 +34,13 @@ class Answer(NamedTuple):
 
 
 class Core:
-    """The compiled core."""
+    """The core in the jar."""
 
     def __init__(self, build: Path) -> None:
-        self._command = compiled(build, sorted(SOURCES.rglob("*.java")))
+        jar = find_jar()
+        if jar is None:
+            raise Missing("no jar was built: make jar")
+        self._command = compiled(build, [DUMP], jar)
 
     def read(self, paths: Iterable[Path], heap: str = "1g", **options: str) -> list[Answer]:
         """Read every path with some options; see ``Dump.java``."""

@@ -14,8 +14,6 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.apache.spark.unsafe.Platform;
-import org.arrowipc.spark.ArrowIpcException.Format;
-import org.arrowipc.spark.ArrowIpcException.Limit;
 
 /**
  * Reads the chosen columns of batches of one file: ranges of the body, decompressed, proven, and as Spark's vectors.
@@ -23,6 +21,22 @@ import org.arrowipc.spark.ArrowIpcException.Limit;
  * <p>All memory is the reader's: a batch is valid until the next one is read.
  */
 public final class BatchReader implements AutoCloseable {
+  private static final class Format {
+    static void unless(boolean good, String words, Object... parts) {
+      if (!good) {
+        throw new ArrowIpcException.Format(String.format(words, parts));
+      }
+    }
+  }
+
+  private static final class Limit {
+    static void unless(boolean good, String words, Object... parts) {
+      if (!good) {
+        throw new ArrowIpcException.Limit(String.format(words, parts));
+      }
+    }
+  }
+
   /** Ranges that lie closer together are read as one: seeking costs more than reading that much. */
   private static final long GAP = 1 << 16;
   private static final String EXPERIMENTAL = "ARROW:experimental_compression";
@@ -30,15 +44,15 @@ public final class BatchReader implements AutoCloseable {
   /** A buffer that a column asks for: where its address goes, and where it lies in the body. */
   private record Wanted(Column column, int number, boolean data, long offset, long size) {
     void put(long address, long length) {
-      (data ? column.dataAddress : column.address)[number] = length == 0 ? 0 : address;
-      (data ? column.dataSize : column.size)[number] = length;
+      (data ? column.dataAddress() : column.address())[number] = length == 0 ? 0 : address;
+      (data ? column.dataSize() : column.size())[number] = length;
     }
 
     /** Bytes that the column's length asks for; -1: values decide. */
     long known() {
-      return data ? -1 : switch (column.plan.layout) {
-        case FIXED, VIEW -> number == 0 ? column.length / 8 : column.length * Math.max(1, column.plan.width);
-        case BITS -> column.length / 8;
+      return data ? -1 : switch (column.plan().layout) {
+        case FIXED, VIEW -> number == 0 ? column.length() / 8 : column.length() * Math.max(1, column.plan().width);
+        case BITS -> column.length() / 8;
         default -> -1;
       };
     }
@@ -96,12 +110,12 @@ public final class BatchReader implements AutoCloseable {
       resolve(chosen, batch);
       IpcFile.Block block = file.batches().get(batch);
       Message message = file.header(block);
-      RecordBatch header = IpcFile.batch(message);
-      int rows = (int) IpcFile.length(header);
+      RecordBatch header = IpcFile$.MODULE$.batch(message);
+      int rows = (int) IpcFile$.MODULE$.length(header);
       Column[] columns = load(whole, chosen, header, message, block, slabs);
       for (Column column : columns) {
-        if (column.length != rows) {
-          throw column.fault("it has " + column.length + " rows, and the batch " + rows);
+        if (column.length() != rows) {
+          throw column.fault("it has " + column.length() + " rows, and the batch " + rows);
         }
       }
       return batch(columns, rows);
@@ -129,7 +143,7 @@ public final class BatchReader implements AutoCloseable {
       IpcFile.Block block = file.batches().get(batch);
       Message message = file.header(block);
       List<Wanted> buffers = new ArrayList<>();
-      walk(whole, chosen, IpcFile.batch(message), message, block.bodyLength(), buffers);
+      walk(whole, chosen, IpcFile$.MODULE$.batch(message), message, block.bodyLength(), buffers);
       return buffers.stream().mapToLong(Wanted::size).sum();
     });
   }
@@ -174,14 +188,14 @@ public final class BatchReader implements AutoCloseable {
   }
 
   private void attach(Column column) {
-    if (column.plan.dictionary != null) {
-      Known known = dictionaries.get(column.plan.dictionaryId());
-      if (known == null && column.nulls < column.length) {
-        throw column.fault("its dictionary " + column.plan.dictionaryId() + " is not there");
+    if (column.plan().dictionary != null) {
+      Known known = dictionaries.get(column.plan().dictionaryId());
+      if (known == null && column.nulls() < column.length()) {
+        throw column.fault("its dictionary " + column.plan().dictionaryId() + " is not there");
       }
-      column.dictionary = known == null ? new Column.Dictionary(new Column[0]) : known.values;
+      column.dictionary_$eq(known == null ? new Column.Dictionary(new Column[0]) : known.values);
     }
-    for (Column child : column.children) {
+    for (Column child : column.children()) {
       if (child != null) {
         attach(child);
       }
@@ -219,17 +233,17 @@ public final class BatchReader implements AutoCloseable {
       Plan plan, RecordBatch header, boolean old, long[] before, long body, List<Wanted> out) {
     FieldNode node = header.nodes(plan.node);
     Column column = new Column(plan, node.length(), node.nullCount());
-    if (column.length < 0 || column.nulls < -1 || column.nulls > column.length) {
-      throw column.fault("a node of " + column.length + " elements, " + column.nulls + " of them null");
+    if (column.length() < 0 || column.nulls() < -1 || column.nulls() > column.length()) {
+      throw column.fault("a node of " + column.length() + " elements, " + column.nulls() + " of them null");
     }
     boolean union = plan.layout == Plan.Layout.SPARSE || plan.layout == Plan.Layout.DENSE;
-    if (old && union && column.nulls > 0) {
+    if (old && union && column.nulls() > 0) {
       throw column.fault("a union with nulls of its own");
     }
     int first = plan.buffer + (int) before[plan.views] + (old ? plan.unions + (union ? 1 : 0) : 0);
     int data = plan.layout == Plan.Layout.VIEW ? (int) (before[plan.views + 1] - before[plan.views]) : 0;
-    column.dataAddress = new long[data];
-    column.dataSize = new long[data];
+    column.dataAddress_$eq(new long[data]);
+    column.dataSize_$eq(new long[data]);
     for (int k = 0; k < plan.layout.buffers + data; k++) {
       org.apache.arrow.flatbuf.Buffer buffer = header.buffers(first + k);
       long offset = buffer.offset();
@@ -242,9 +256,9 @@ public final class BatchReader implements AutoCloseable {
         out.add(new Wanted(column, own ? k : k - plan.layout.buffers, !own, offset, size));
       }
     }
-    for (int i = 0; i < column.children.length; i++) {
+    for (int i = 0; i < column.children().length; i++) {
       if (plan.children.get(i).wanted) {
-        column.children[i] = column(plan.children.get(i), header, old, before, body, out);
+        column.children()[i] = column(plan.children.get(i), header, old, before, body, out);
       }
     }
     return column;
@@ -307,7 +321,7 @@ public final class BatchReader implements AutoCloseable {
     for (int i = 0; i < message.customMetadataLength(); i++) {
       KeyValue pair = message.customMetadata(i);
       if (EXPERIMENTAL.equals(pair.key())) {
-        return "zstd".equalsIgnoreCase(pair.value()) ? Codec.ZSTD : Codec.LZ4;
+        return "zstd".equalsIgnoreCase(pair.value()) ? Codec.ZSTD() : Codec.LZ4();
       }
     }
     return -1;
@@ -318,17 +332,17 @@ public final class BatchReader implements AutoCloseable {
     long stored = 0;
     long reserved = 0;
     for (Wanted each : buffers) {
-      if (each.size < Codec.PREFIX) {
+      if (each.size < Codec.PREFIX()) {
         throw each.column.fault("a compressed buffer of " + each.size + " bytes has no room for its length");
       }
-      long address = (each.data ? each.column.dataAddress : each.column.address)[each.number];
+      long address = (each.data ? each.column.dataAddress() : each.column.address())[each.number];
       long claim = Platform.getLong(null, address);
       stored += each.size;
-      if (claim == -1 || (claim == 0 && each.size == Codec.PREFIX)) {
-        each.put(address + Codec.PREFIX, each.size - Codec.PREFIX);
+      if (claim == -1 || (claim == 0 && each.size == Codec.PREFIX())) {
+        each.put(address + Codec.PREFIX(), each.size - Codec.PREFIX());
         continue;
       }
-      String why = Codec.refusal(codec, address + Codec.PREFIX, each.size - Codec.PREFIX, claim, each.known());
+      String why = Codec.refusal(codec, address + Codec.PREFIX(), each.size - Codec.PREFIX(), claim, each.known());
       if (why != null) {
         throw each.column.fault(why);
       }
@@ -341,11 +355,11 @@ public final class BatchReader implements AutoCloseable {
     ArrowBuf into = allocate(memory, 1, reserved);
     long place = into.memoryAddress();
     for (Wanted each : buffers) {
-      long address = (each.data ? each.column.dataAddress : each.column.address)[each.number];
-      long size = (each.data ? each.column.dataSize : each.column.size)[each.number];
+      long address = (each.data ? each.column.dataAddress() : each.column.address())[each.number];
+      long size = (each.data ? each.column.dataSize() : each.column.size())[each.number];
       if (address != 0 && size == each.size) {
         long claim = Platform.getLong(null, address);
-        Codec.decompress(codec, address + Codec.PREFIX, each.size - Codec.PREFIX, place, claim);
+        Codec.decompress(codec, address + Codec.PREFIX(), each.size - Codec.PREFIX(), place, claim);
         each.put(place, claim);
         place += claim + 63 & -64L;
       }
@@ -392,7 +406,7 @@ public final class BatchReader implements AutoCloseable {
     }
     // In the map while it grows, so that its memory is released in any case.
     dictionaries.put(id, new Known(-1, parts, null, memory));
-    Column[] columns = more ? Arrays.copyOf(known.values.parts, parts.size()) : new Column[parts.size()];
+    Column[] columns = more ? Arrays.copyOf(known.values.parts(), parts.size()) : new Column[parts.size()];
     for (int i = more ? known.blocks.size() : 0; i < columns.length; i++) {
       ArrowBuf[] own = new ArrowBuf[2];
       try {
@@ -420,12 +434,12 @@ public final class BatchReader implements AutoCloseable {
 
   private Column part(Plan.Whole plan, IpcFile.DictionaryBlock part, ArrowBuf[] memory) throws IOException {
     Message message = file.header(part.block());
-    RecordBatch header = IpcFile.dictionaryBatch(message).data();
+    RecordBatch header = IpcFile$.MODULE$.dictionaryBatch(message).data();
     Format.unless(header != null, "dictionary %d has no batch", part.id());
-    long length = IpcFile.length(header);
+    long length = IpcFile$.MODULE$.length(header);
     Column column = load(plan, plan.columns, header, message, part.block(), memory)[0];
-    if (column.length != length) {
-      throw column.fault("a dictionary has " + column.length + " values, and its batch " + length + " rows");
+    if (column.length() != length) {
+      throw column.fault("a dictionary has " + column.length() + " values, and its batch " + length + " rows");
     }
     return column;
   }

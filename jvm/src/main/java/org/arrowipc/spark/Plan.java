@@ -62,7 +62,7 @@ final class Plan {
     boolean encoded = field.getDictionary() != null && !values;
     type = encoded ? field.getDictionary().getIndexType() : stored(field);
     layout = layoutOf(type, path);
-    String narrow = field.getMetadata().get(Metadata.WIDTH);
+    String narrow = field.getMetadata().get(Metadata.WIDTH());
     width = narrow == null || encoded ? widthOf(type, path) : Integer.parseInt(narrow);
     node = whole.nodes++;
     buffer = whole.buffers;

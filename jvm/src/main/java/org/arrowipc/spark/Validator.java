@@ -11,31 +11,31 @@ final class Validator {
 
   /** Prove a column and all below it; sizes are known to be right. */
   static void check(Column column) {
-    switch (column.plan.layout) {
+    switch (column.plan().layout) {
       case FIXED -> {
-        if (column.plan.dictionary != null) {
+        if (column.plan().dictionary != null) {
           checkIndices(column);
         }
       }
       case VAR32, VAR64 -> {
-        checkOffsets(column, column.size[2]);
+        checkOffsets(column, column.size()[2]);
         if (isText(column)) {
           checkText(column);
         }
       }
       case VIEW -> checkViews(column);
       case LIST32, LIST64 -> {
-        checkOffsets(column, column.children[0].length);
-        if (column.plan.type instanceof ArrowType.Map) {
-          checkEntries(column.children[0]);
+        checkOffsets(column, column.children()[0].length());
+        if (column.plan().type instanceof ArrowType.Map) {
+          checkEntries(column.children()[0]);
         }
       }
-      case LIST_VIEW32, LIST_VIEW64 -> checkListViews(column, column.children[0].length);
+      case LIST_VIEW32, LIST_VIEW64 -> checkListViews(column, column.children()[0].length());
       case SPARSE, DENSE -> checkUnion(column);
       case RUN_END -> checkRunEnds(column);
       default -> { }
     }
-    for (Column child : column.children) {
+    for (Column child : column.children()) {
       if (child != null) {
         check(child);
       }
@@ -43,8 +43,8 @@ final class Validator {
   }
 
   private static void checkIndices(Column column) {
-    long limit = column.dictionary.length;
-    for (long row = 0; row < column.length; row++) {
+    long limit = column.dictionary().length();
+    for (long row = 0; row < column.length(); row++) {
       long index = column.index(row);
       if ((index < 0 || index >= limit) && !column.isNull(row)) {
         throw column.fault("row " + row + " has dictionary index " + index + ", and there are " + limit + " values");
@@ -54,13 +54,13 @@ final class Validator {
 
   /** Offsets rise from at least 0 to at most {@code limit}. */
   private static void checkOffsets(Column column, long limit) {
-    long base = column.address[1];
+    long base = column.address()[1];
     if (base == 0) {
       return; // an empty array may leave out its one offset
     }
     long bad = 0;
-    boolean wide = column.plan.layout == Plan.Layout.VAR64 || column.plan.layout == Plan.Layout.LIST64;
-    long length = column.length;
+    boolean wide = column.plan().layout == Plan.Layout.VAR64 || column.plan().layout == Plan.Layout.LIST64;
+    long length = column.length();
     if (wide) {
       long before = Platform.getLong(null, base);
       bad = before;
@@ -85,14 +85,14 @@ final class Validator {
   }
 
   private static void checkEntries(Column entries) {
-    Column key = entries.children[0];
-    if (entries.nulls > 0 || (key != null && key.nulls > 0)) {
+    Column key = entries.children()[0];
+    if (entries.nulls() > 0 || (key != null && key.nulls() > 0)) {
       throw entries.fault("entries and keys of maps have no nulls");
     }
   }
 
   private static void checkListViews(Column column, long limit) {
-    for (long row = 0; row < column.length; row++) {
+    for (long row = 0; row < column.length(); row++) {
       long offset = column.offset(row);
       long count = column.count(row);
       if (offset < 0 || offset > limit || count < 0 || count > limit - offset) {
@@ -104,13 +104,13 @@ final class Validator {
   private static void checkUnion(Column column) {
     long[] last = new long[128];
     java.util.Arrays.fill(last, Long.MIN_VALUE);
-    int[] codes = Plan.codes((ArrowType.Union) column.plan.type, column.children.length);
-    boolean dense = column.plan.layout == Plan.Layout.DENSE;
+    int[] codes = Plan.codes((ArrowType.Union) column.plan().type, column.children().length);
+    boolean dense = column.plan().layout == Plan.Layout.DENSE;
     for (int i = 0; i < codes.length; i++) {
-      last[codes[i]] = column.children[i] == null ? Integer.MAX_VALUE : column.children[i].length - 1;
+      last[codes[i]] = column.children()[i] == null ? Integer.MAX_VALUE : column.children()[i].length() - 1;
     }
-    for (long row = 0; row < column.length; row++) {
-      int code = Platform.getByte(null, column.address[0] + row);
+    for (long row = 0; row < column.length(); row++) {
+      int code = Platform.getByte(null, column.address()[0] + row);
       if (code < 0 || last[code] == Long.MIN_VALUE) {
         throw column.fault("row " + row + " has the type code " + code + ", which the schema does not have");
       }
@@ -122,27 +122,27 @@ final class Validator {
   }
 
   private static void checkRunEnds(Column column) {
-    Column ends = column.children[0];
-    if (ends.nulls > 0) {
+    Column ends = column.children()[0];
+    if (ends.nulls() > 0) {
       throw column.fault("run ends have no nulls");
     }
     long before = 0;
-    for (long run = 0; run < ends.length; run++) {
-      long end = ends.word(1, ends.plan.width, run);
+    for (long run = 0; run < ends.length(); run++) {
+      long end = ends.word(1, ends.plan().width, run);
       if (end <= before) {
         throw column.fault("run " + run + " ends at " + end + ", the one before at " + before);
       }
       before = end;
     }
-    if (before < column.length) {
-      throw column.fault("its runs end at " + before + " of " + column.length + " rows");
+    if (before < column.length()) {
+      throw column.fault("its runs end at " + before + " of " + column.length() + " rows");
     }
   }
 
   // -- text ----------------------------------------------------------------------------------------------------
 
   private static boolean isText(Column column) {
-    return switch (column.plan.type.getTypeID()) {
+    return switch (column.plan().type.getTypeID()) {
       case Utf8, LargeUtf8, Utf8View -> true;
       default -> false;
     };
@@ -150,12 +150,12 @@ final class Validator {
 
   private static void checkText(Column column) {
     long first = column.offset(0);
-    if (isAscii(column.address[2] + first, column.offset(column.length) - first)) {
+    if (isAscii(column.address()[2] + first, column.offset(column.length()) - first)) {
       return;
     }
-    for (long row = 0; row < column.length; row++) {
+    for (long row = 0; row < column.length(); row++) {
       // What lies under a null is not text that anybody reads.
-      if (!column.isNull(row) && !isUtf8(column.address[2] + column.offset(row), column.count(row))) {
+      if (!column.isNull(row) && !isUtf8(column.address()[2] + column.offset(row), column.count(row))) {
         throw column.fault("row " + row + " is not UTF-8");
       }
     }
@@ -164,16 +164,16 @@ final class Validator {
   private static void checkViews(Column column) {
     boolean text = isText(column);
     long stored = 0;
-    for (long each : column.dataSize) {
+    for (long each : column.dataSize()) {
       stored += each;
     }
     // Views may overlap, so what is read of them is bounded: by what honest views add up to.
-    long budget = 8 * stored + 64 * column.length;
-    for (long row = 0; row < column.length; row++) {
+    long budget = 8 * stored + 64 * column.length();
+    for (long row = 0; row < column.length(); row++) {
       if (column.isNull(row)) {
         continue;
       }
-      long view = column.address[1] + 16 * row;
+      long view = column.address()[1] + 16 * row;
       int size = Platform.getInt(null, view);
       long data = view + 4;
       if (size < 0) {
@@ -182,17 +182,17 @@ final class Validator {
       if (size > INLINE) {
         int buffer = Platform.getInt(null, view + 8);
         int offset = Platform.getInt(null, view + 12);
-        if (buffer < 0 || buffer >= column.dataSize.length || offset < 0 || size > column.dataSize[buffer] - offset) {
+        if (buffer < 0 || buffer >= column.dataSize().length || offset < 0 || size > column.dataSize()[buffer] - offset) {
           throw column.fault("row " + row + " is a view of bytes that are not there");
         }
-        data = column.dataAddress[buffer] + offset;
+        data = column.dataAddress()[buffer] + offset;
         if (Platform.getInt(null, view + 4) != Platform.getInt(null, data)) {
           throw column.fault("row " + row + " is a view with another prefix than its bytes");
         }
       }
       budget -= size;
       if (text && budget < 0) {
-        throw new ArrowIpcException.Limit("column '" + column.plan.path + "': its views share bytes again and again");
+        throw new ArrowIpcException.Limit("column '" + column.plan().path + "': its views share bytes again and again");
       }
       if (text && !isAscii(data, size) && !isUtf8(data, size)) {
         throw column.fault("row " + row + " is not UTF-8");
