@@ -25,7 +25,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from arrowipc.spark import count_rows, decode_payloads, describe, encode_payloads
-from arrowipc.spark import from_arrow, register, to_arrow, vacuum
+from arrowipc.spark import from_arrow, register, to_arrow
 import pyarrow as pa
 
 data, settings = sys.argv[1], json.loads(sys.argv[2])
@@ -50,24 +50,24 @@ def where(batches):
 
 for row in spark.range(0, 2, 1, 2).mapInArrow(where, "path string").collect():
     print("path", row[0])
-frame = spark.read.format("arrowipc").option("batchesPerPartition", 1).load(data + "/x.arrow")
+frame = spark.read.format("arrowipc").load(data + "/x.arrow")
 print("files", frame.rdd.getNumPartitions(), frame.agg({"id": "sum"}).collect()[0][0])
 messages = spark.read.parquet(data + "/messages.parquet").repartition(2)
 print("payloads", decode_payloads(messages, "payload").agg({"id": "sum"}).collect()[0][0])
 again = decode_payloads(encode_payloads(frame, rows_per_payload=7), "payload", "id bigint")
 print("encoded", again.agg({"id": "sum"}).collect()[0][0])
-keyed = frame.selectExpr("id", "id % 2 part")
-keyed.write.format("arrowipc").mode("append").option("partitionBy", "part").save(data + "/parts")
-options = {"withMetadata": True, "filter": '[["part", "=", 1]]'}
-parts = spark.read.format("arrowipc").options(**options).load(data + "/parts")
-print("parts", parts.columns == ["id", "part", "_file", "_batch", "_row"], parts.agg({"id": "sum"}).collect()[0][0])
+for part in (0, 1):
+    keyed = frame.where(f"id % 2 = {part}")
+    keyed.write.format("arrowipc").mode("append").save(f"{data}/parts/part={part}")
+parts = spark.read.format("arrowipc").load(data + "/parts").where("part = 1")
+print("parts", parts.columns == ["id", "part"], parts.agg({"id": "sum"}).collect()[0][0])
 wider = frame.selectExpr("CAST(id AS int) id", "CAST(id AS string) name")
 wider.write.format("arrowipc").mode("append").save(data + "/evolved")
 frame.write.format("arrowipc").mode("append").save(data + "/evolved")
 evolved = spark.read.format("arrowipc").option("mergeSchema", True).load(data + "/evolved")
 print("evolved", dict(evolved.dtypes), evolved.selectExpr("sum(id)", "count(name)").first()[:])
 files = describe(spark, data + "/evolved")
-print("counted", count_rows(spark, data + "/evolved"), files.agg({"rows": "sum"}).first()[0], vacuum(data + "/evolved"))
+print("counted", count_rows(spark, data + "/evolved"), files.agg({"rows": "sum"}).first()[0])
 cells = messages.select(F.inline(from_arrow("payload", "id bigint"))).agg(F.collect_list(F.struct("id")).alias("rows"))
 again = cells.select(to_arrow("rows").alias("payload")).select(F.inline(from_arrow("payload", "id bigint")))
 print("columns", again.agg({"id": "sum"}).first()[0])
@@ -163,8 +163,8 @@ def as_archive(directory: Path) -> dict[str, str]:
 
 
 def others(directory: Path) -> list[str]:
-    """What lies in a directory, to any depth, and is no file of rows, but for the ledger of its commits."""
-    found = [path for path in directory.rglob("*") if "_commits" not in path.parts]
+    """What lies in a directory, to any depth, and is no file of rows."""
+    found = [*directory.rglob("*")]
     return sorted(path.name for path in found if not path.match("part-*.arrow"))
 
 

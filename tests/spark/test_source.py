@@ -413,6 +413,17 @@ def test_the_docstring_and_the_jar_have_the_table() -> None:
     assert {row[0] for row in rows if row[2] == "refused"} == {"columns", "storage.", "maxPartitionBytes"}
 
 
+def test_the_guide_has_the_table() -> None:
+    guide = (Path(__file__).parents[2] / "docs/guides/spark-files.md").read_text()
+    sides = {"both": "both", "python": "Python", "jvm": "jar", "spark": "both (Spark's own)"}
+    rows = []
+    for option in TABLE:
+        kinds = ", ".join(f"`{word}`" for word in option.type.split("|")) if "|" in option.type else option.type
+        default = f"; default `{option.default}`" if option.default else ""
+        rows.append(f"| `{option.name}` | {option.use} | {kinds}{default} | {sides[option.side]} | {option.meaning} |")
+    assert "\n".join(rows) in guide
+
+
 def test_spark_hands_over_unknown_options(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "x.arrow").write_bytes(file(numbers(0, 5)))
     assert "did you mean 'modifiedAfter'" in failure(lambda: read(spark, tmp_path, modifiedAftr="2024-01-01"))

@@ -250,8 +250,10 @@ def batch(path: Path | str, *tasks: list[int]) -> Any:
 
 def found(path: Path | str) -> list[int]:
     """Return the rows that a reader finds."""
+    if isinstance(path, Path) and not path.exists():
+        return []
     files = [each.path for each in find_files([str(path)], may_be_empty=True)]
-    return sorted(v for name in files for v in ipc.open_file(name).read_all()["id"].to_pylist())
+    return sorted(v for name in files for v in ipc.open_file(name).read_all().to_pydict()["id"])
 
 
 def tree(path: Path) -> list[str]:

@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from helpers.python_source import FORMAT, register_python
 
 import arrowipc
-from arrowipc.spark import find_jar, from_arrow_udf, from_arrow_udtf, to_arrow
+from arrowipc.spark import from_arrow_udf, from_arrow_udtf, to_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-WITHOUT_JAR = pytest.mark.skipif(
-    find_jar() is not None, reason="a jar was built: SQL works, as tests/spark/test_jvm.py asks"
-)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _registered(spark: SparkSession) -> None:
+    register_python(spark)
 
 
 @pytest.fixture
@@ -55,35 +58,31 @@ def in_a_thread(ask: Callable[[], Any]) -> None:
 
 
 def count(spark: SparkSession, path: str) -> int:
-    return spark.read.format("arrowipc").load(path).count()
+    return spark.read.format(FORMAT).load(path).count()
 
 
 def test_writing_from_another_thread(spark: SparkSession, folder: str) -> None:
     def write() -> None:
-        spark.range(5).write.format("arrowipc").mode("append").save(f"{folder}/out")
+        spark.range(5).write.format(FORMAT).mode("append").save(f"{folder}/out")
 
     def write_with_session() -> None:
         spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)  # type: ignore[union-attr, attr-defined]
         write()
 
-    if find_jar():
-        in_a_thread(write)
-    else:
-        assert "[DATA_SOURCE_NOT_FOUND]" in said(lambda: in_a_thread(write))
+    assert "[DATA_SOURCE_NOT_FOUND]" in said(lambda: in_a_thread(write))
     in_a_thread(write_with_session)
-    assert count(spark, f"{folder}/out") == (10 if find_jar() else 5)
+    assert count(spark, f"{folder}/out") == 5
 
 
-@WITHOUT_JAR
 def test_tables_of_the_catalog(spark: SparkSession, folder: str) -> None:
-    options = f"USING arrowipc OPTIONS (path '{folder}/in')"
-    numbers = spark.range(5).write.format("arrowipc").mode("append")
+    options = f"USING {FORMAT} OPTIONS (path '{folder}/in')"
+    numbers = spark.range(5).write.format(FORMAT).mode("append")
     asks: list[Callable[[], Any]] = [
         lambda: spark.sql(f"CREATE TABLE wall {options}"),
         lambda: spark.sql(f"CREATE TABLE wall {options} AS SELECT 1 AS id"),
         lambda: spark.sql(f"CREATE TABLE wall (id bigint) {options}") and spark.table("wall").collect(),
         lambda: numbers.saveAsTable("other_wall"),
-        lambda: spark.range(5).writeTo("third_wall").using("arrowipc").create(),
+        lambda: spark.range(5).writeTo("third_wall").using(FORMAT).create(),
     ]
     try:
         for ask in asks:
@@ -98,32 +97,27 @@ def test_tables_of_the_catalog(spark: SparkSession, folder: str) -> None:
     spark.catalog.dropTempView("stands_in")
 
 
-@WITHOUT_JAR
 def test_queries_of_a_path(spark: SparkSession, folder: str) -> None:
-    direct = said(lambda: spark.sql(f"SELECT * FROM arrowipc.`{folder}/in`"))
+    direct = said(lambda: spark.sql(f"SELECT * FROM {FORMAT}.`{folder}/in`"))
     assert "[UNSUPPORTED_DATASOURCE_FOR_DIRECT_QUERY]" in direct
-    directory = said(lambda: spark.sql(f"INSERT OVERWRITE DIRECTORY '{folder}/o' USING arrowipc SELECT 1 AS x"))
+    directory = said(lambda: spark.sql(f"INSERT OVERWRITE DIRECTORY '{folder}/o' USING {FORMAT} SELECT 1 AS x"))
     assert "Only Data Sources providing FileFormat are supported" in directory
 
 
 def test_where_rows_come_from(spark: SparkSession, folder: str) -> None:
-    frame = spark.read.format("arrowipc").load(f"{folder}/in")
+    frame = spark.read.format(FORMAT).load(f"{folder}/in")
     assert "[UNRESOLVED_COLUMN" in said(lambda: frame.select("_metadata.file_path"))
     assert frame.selectExpr("input_file_name() AS name").first().name == ""  # type: ignore[union-attr]
-    known = spark.read.format("arrowipc").option("withMetadata", "true").load(f"{folder}/in")
-    assert known.first()._file.endswith("in/x.arrow")  # type: ignore[union-attr]
 
 
 def test_columns_filters_and_sizes_that_spark_keeps_to_itself(spark: SparkSession, folder: str) -> None:
     from pyspark.sql import functions as F
 
-    frame = spark.read.format("arrowipc").load(f"{folder}/in")
+    frame = spark.read.format(FORMAT).load(f"{folder}/in")
     scan = frame.select("id")._jdf.queryExecution().optimizedPlan()  # type: ignore[operator]
     assert "[id#" in scan.toString()
     assert "word#" in scan.toString(), "Spark prunes columns now: the option is not needed any longer"
-    assert spark.read.format("arrowipc").option("columns", "id").load(f"{folder}/in").columns == ["id"]
-    pushed = spark.read.format("arrowipc").option("pushFilters", "true").load(f"{folder}/in").where("id > 1")
-    assert "spark.sql.python.filterPushdown.enabled" in said(pushed.count)
+    assert spark.read.format(FORMAT).option("columns", "id").load(f"{folder}/in").columns == ["id"]
     numbers = spark.range(5)
 
     def plan(joined: Any) -> str:
@@ -133,15 +127,13 @@ def test_columns_filters_and_sizes_that_spark_keeps_to_itself(spark: SparkSessio
 
 
 def test_ways_to_write(spark: SparkSession, folder: str) -> None:
-    frame = spark.read.format("arrowipc").load(f"{folder}/in")
+    frame = spark.read.format(FORMAT).load(f"{folder}/in")
     for mode in ("errorifexists", "ignore"):
-        refused = said(lambda mode=mode: frame.write.format("arrowipc").mode(mode).save(f"{folder}/m"))
+        refused = said(lambda mode=mode: frame.write.format(FORMAT).mode(mode).save(f"{folder}/m"))
         assert "[UNSUPPORTED_DATA_SOURCE_SAVE_MODE]" in refused
-    writer = frame.write.format("arrowipc").mode("append")
+    writer = frame.write.format(FORMAT).mode("append")
     assert "partitioning or clustering columns" in said(lambda: writer.partitionBy("word").save(f"{folder}/p"))
-    assert "bucketBy" in said(lambda: frame.write.format("arrowipc").bucketBy(2, "word").save(f"{folder}/p"))
-    frame.write.format("arrowipc").mode("append").option("partitionBy", "word").save(f"{folder}/p")
-    assert sorted(path.name for path in Path(folder, "p").glob("word=*")) == ["word=a", "word=b", "word=c"]
+    assert "bucketBy" in said(lambda: frame.write.format(FORMAT).bucketBy(2, "word").save(f"{folder}/p"))
 
 
 def test_table_functions_beside_other_columns(spark: SparkSession) -> None:
@@ -155,6 +147,6 @@ def test_table_functions_beside_other_columns(spark: SparkSession) -> None:
 
 
 def test_continuous_processing(spark: SparkSession, folder: str) -> None:
-    stream = spark.readStream.format("arrowipc").schema("id long").load(f"{folder}/in")
+    stream = spark.readStream.format(FORMAT).schema("id long").load(f"{folder}/in")
     query = stream.writeStream.format("noop").trigger(continuous="1 second")
     assert "does not support continuous processing" in said(lambda: query.start().awaitTermination(20))

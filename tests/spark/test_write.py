@@ -235,8 +235,8 @@ def test_wrong_options_are_refused_on_the_driver(tmp_path: Path, options: dict[s
 
 def test_statistics_are_written(spark: SparkSession, tmp_path: Path) -> None:
     write(spark.range(100).coalesce(1), tmp_path, statistics="TRUE", batchRows=10)
-    with arrowipc.open_file(data(tmp_path)[0], filter=[("id", "=", 55)]) as reader:
-        assert [batch["id"].to_pylist() for batch in reader] == [list(range(50, 60))]
+    found = arrowipc.open_dataset(tmp_path).filter([("id", "=", 55)])
+    assert [batch.to_pydict()["id"] for batch in found] == [list(range(50, 60))]
 
 
 def test_a_path_is_needed_and_is_no_file(tmp_path: Path) -> None:
