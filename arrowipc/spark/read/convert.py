@@ -410,7 +410,7 @@ def _microseconds(expected: pa.DataType, truncate: bool, where: str) -> Convert:
         back = pc.multiply(whole, NANOSECONDS_PER_MICROSECOND)
         counts = array.view(pa.int64())
         # Arrays whose null counts differ are not equal, and the count of a file may be wrong.
-        wrong = counts.filter(pc.not_equal(back, counts)) if not truncate and not back.equals(counts) else ()
+        wrong: Any = counts.filter(pc.not_equal(back, counts)) if not truncate and not back.equals(counts) else ()
         if len(wrong):
             raise UnsupportedError(
                 f"{where} holds {wrong[0].as_py()} ns, "
