@@ -1,7 +1,8 @@
 """Arrow IPC in Apache Spark: the data source ``arrowipc``, payload columns, and the types between.
 
->>> from arrowipc.spark import register, decode_payloads
->>> register(spark)                                                              # doctest: +SKIP
+>>> import arrowipc.spark
+>>> from arrowipc.spark import decode_payloads
+>>> spark = arrowipc.spark.session()                                             # doctest: +SKIP
 >>> flights = spark.read.format("arrowipc").load("flights/*.arrow")              # doctest: +SKIP
 >>> flights = decode_payloads(messages, "payload", keep=["topic"])               # doctest: +SKIP
 
@@ -13,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from arrowipc.spark.jar import configure, find_jar, session
+    from arrowipc.spark.jar import find_jar
     from arrowipc.spark.payloads.columns import (
         FromArrowOptions,
         from_arrow,
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
     from arrowipc.spark.payloads.encode import encode_payload_batches, encode_payloads, payload_schema
     from arrowipc.spark.read.convert import BatchConverter, to_spark_batch
     from arrowipc.spark.read.describe import count_rows, describe
+    from arrowipc.spark.sessions import configure, session
     from arrowipc.spark.share import Shared, share
     from arrowipc.spark.source import ArrowIpcDataSource, register
     from arrowipc.spark.types import TypeOptions, to_spark_schema
-    from arrowipc.spark.write.vacuum import vacuum
 
 __all__ = [
     "ArrowIpcDataSource",
@@ -56,11 +57,10 @@ __all__ = [
     "to_arrow_udf",
     "to_spark_batch",
     "to_spark_schema",
-    "vacuum",
 ]
 
 _MODULES = {
-    "jar": ("configure", "find_jar", "session"),
+    "jar": ("find_jar",),
     "payloads.columns": (
         "FromArrowOptions",
         "from_arrow",
@@ -73,10 +73,10 @@ _MODULES = {
     "payloads.encode": ("encode_payload_batches", "encode_payloads", "payload_schema"),
     "read.convert": ("BatchConverter", "to_spark_batch"),
     "read.describe": ("count_rows", "describe"),
+    "sessions": ("configure", "session"),
     "share": ("Shared", "share"),
     "source": ("ArrowIpcDataSource", "register"),
     "types": ("TypeOptions", "to_spark_schema"),
-    "write.vacuum": ("vacuum",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -48,14 +48,24 @@ def pytest_runtest_call(item: Any) -> Any:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A local session of two cores; its log goes to a file."""
+    """A local session of two cores, with the jar; its log goes to a file."""
     if find_java() is None:
         pytest.skip(NO_JAVA)
+    from arrowipc.spark import find_jar
     from arrowipc.spark.local_session import start_session
 
+    assert find_jar() is not None, "run python -m arrowipc.spark.jar, which says why there is no jar"
     os.environ["PYSPARK_PYTHON"] = sys.executable
     with start_session("local[2]", tmp_path_factory.mktemp("log") / "spark.log") as session:
         session.conf.set("spark.sql.shuffle.partitions", "2")
-        # Where a jar was built, tests/spark/test_jvm.py asks the same of the other engine.
-        session.conf.set("spark.arrowipc.engine", "python")
         yield session
+
+
+@pytest.fixture(scope="session")
+def python_format(spark: SparkSession) -> str:
+    """The name of the Python data source in the session where ``arrowipc`` is the file format in the JVM."""
+    from arrowipc.spark.source import ArrowIpcDataSource
+
+    name = "arrowipc_python"
+    spark.dataSource.register(type("Named", (ArrowIpcDataSource,), {"name": classmethod(lambda cls: name)}))
+    return name

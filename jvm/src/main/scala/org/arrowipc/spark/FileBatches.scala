@@ -49,7 +49,12 @@ private final class FileBatches(
       throw error
   }
 
-  override def hasNext: Boolean = numbers.hasNext || { close(); false }
+  override def hasNext: Boolean = numbers.hasNext || {
+    val fault = if (file == null) None else file.fault
+    close()
+    fault.foreach(each => FileBatches.named(path.toString)(throw each.error))
+    false
+  }
 
   override def next(): ColumnarBatch = {
     val number = numbers.next()

@@ -2,69 +2,71 @@ package org.arrowipc.spark
 
 import java.nio.charset.StandardCharsets.UTF_8
 import java.util.Locale
+import org.apache.spark.network.util.JavaUtils
 import scala.io.Source.fromInputStream
 import scala.jdk.CollectionConverters._
+import scala.util.Try
 
-/** The options of a read or write: names and defaults come from the package's one table, which the jar brings along. */
-private[spark] final class Options(asked: Map[String, String]) {
+/**
+ * The options of a `read` or `write`, checked by the one table of `arrowipc.spark.options`, which the jar brings along.
+ * Options that are not in it are for Spark, or properties of a table.
+ */
+private[spark] final class Options(asked: Map[String, String], use: String) {
   private[this] val lower = asked.map { case (name, value) => name.toLowerCase(Locale.ROOT) -> value }
-  for ((name, instead) <- Options.others if lower.contains(name.toLowerCase(Locale.ROOT))) {
-    throw new ArrowIpcException.Usage(s"option $name: Spark's file format has no such option; $instead")
+  for (option <- Options.table if option.use == "refused"; name <- lower.keys if option.is(name)) {
+    throw new ArrowIpcException.Usage(s"option ${option.name}: Spark's file format does not have it; ${option.kind}")
   }
+  private[this] val known = Options.table.filter(_.use == use).map(option => option.name -> checked(option)).toMap
 
-  def text(name: String): String = lower.getOrElse(name.toLowerCase(Locale.ROOT), Options.defaults(name))
-
-  /** One of some words. */
-  def choice(name: String, allowed: String*): String = {
-    val found = text(name).trim.toLowerCase(Locale.ROOT)
-    if (!allowed.contains(found)) wrong(name, s"one of '${allowed.mkString("', '")}'")
+  private def checked(option: Options.Option): String = {
+    val found = lower.getOrElse(option.name.toLowerCase(Locale.ROOT), option.default).trim.toLowerCase(Locale.ROOT)
+    val (good, expected) = option.kind match {
+      case "flag" => (found == "true" || found == "false", "true or false")
+      case "count" => (found.toIntOption.exists(_ > 0), "a whole number from 1")
+      case "bytes" => (Try(JavaUtils.byteStringAsBytes(found)).toOption.exists(_ > 0), "bytes, such as 4194304 or 4m")
+      case words => (words.split('|').contains(found), s"one of ${words.replace("|", ", ")}")
+    }
+    if (!good) throw new ArrowIpcException.Usage(s"option ${option.name}: expected $expected, found '$found'")
     found
   }
 
-  def flag(name: String): Boolean = choice(name, "true", "false") == "true"
-
-  def count(name: String, most: Int): Int = text(name).trim.toIntOption.filter(found => found >= 1 && found <= most)
-    .getOrElse(wrong(name, s"a whole number from 1 to $most"))
-
-  private def wrong(name: String, expected: String): Nothing =
-    throw new ArrowIpcException.Usage(s"option $name: expected $expected, found '${text(name)}'")
+  def text(name: String): String = known(name)
+  def flag(name: String): Boolean = known(name) == "true"
+  def count(name: String): Int = known(name).toInt
+  def bytes(name: String): Long = JavaUtils.byteStringAsBytes(known(name))
 }
 
 private object Options {
-  private lazy val defaults: Map[String, String] = {
-    val table = fromInputStream(getClass.getResourceAsStream("/META-INF/arrowipc/options.tsv"), UTF_8.name)
-    try table.getLines().map(_.split("\t", 2)).collect { case Array(name, default) => name -> default }.toMap
-    finally table.close()
+  /** `use` is `read`, `write` or `refused`; `kind` is a type, or what to do instead of what is refused. */
+  final case class Option(name: String, default: String, use: String, kind: String) {
+    /** Whether a name in lower case is this option; a dot at the end of ours stands for all names behind it. */
+    def is(other: String): Boolean = {
+      val own = name.toLowerCase(Locale.ROOT)
+      if (own.endsWith(".")) other.startsWith(own) else other == own
+    }
   }
 
-  /** Options that the Python side has and Spark's file machinery does otherwise, and what to do instead. */
-  private val others = Map(
-    "columns" -> "choose columns with select(...)",
-    "withMetadata" -> "select the column _metadata",
-    "partitionBy" -> "use partitionBy(...) of the writer",
-    "filter" -> "use where(...)",
-    "recover" -> "use ignoreCorruptFiles",
-    "dictionaryColumns" -> "leave it out",
-    "compressionLevel" -> "leave it out",
-    "rowsPerBatch" -> "leave it out: batches stay as long as they are",
-    "batchesPerPartition" -> "set spark.sql.files.maxPartitionBytes",
-    "partitionBytes" -> "set spark.sql.files.maxPartitionBytes")
+  lazy val table: Seq[Option] = {
+    val file = fromInputStream(getClass.getResourceAsStream("/META-INF/arrowipc/options.tsv"), UTF_8.name)
+    try file.getLines().map(_.split("\t", -1)).map(each => Option(each(0), each(1), each(2), each(3))).toSeq.toList
+    finally file.close()
+  }
 }
 
 /** How files are read. */
 final class ReadOptions private (options: Options) extends Serializable {
-  def this(asked: java.util.Map[String, String]) = this(new Options(asked.asScala.toMap))
+  def this(asked: java.util.Map[String, String]) = this(new Options(asked.asScala.toMap, "read"))
 
   /** `auto`, `file` or `stream`. */
-  val format: String = options.choice("format", "auto", "file", "stream")
+  val format: String = options.text("format")
   /** Whether the schema of a read holds the columns of all files, not of one. */
   val mergeSchema: Boolean = options.flag("mergeSchema")
   /** Whether every offset, index and length is proven before Spark gets a vector. */
-  val validate: Boolean = options.choice("validate", "full", "none") == "full"
+  val validate: Boolean = options.text("validate") == "full"
   /** `error`, `truncate` or `long`. */
-  val nanoseconds: String = options.choice("nanoseconds", "error", "truncate", "long")
+  val nanoseconds: String = options.text("nanoseconds")
   /** `error`, `drop` or `string`. */
-  val unsupported: String = options.choice("unsupported", "error", "drop", "string")
+  val unsupported: String = options.text("unsupported")
   /** Whether extension types become what they mean. */
   val extensions: Boolean = options.flag("extensions")
 }
@@ -83,24 +85,17 @@ object ReadOptions {
 
 /** How files are written. */
 private[spark] final case class WriteOptions(
-    stream: Boolean, compression: String, rows: Int, bytes: Int, statistics: Boolean) {
+    stream: Boolean, compression: String, rows: Int, bytes: Long, statistics: Boolean) {
   def extension: String = if (stream) ".arrows" else ".arrow"
 }
 
 private[spark] object WriteOptions {
   /** The offsets of a batch's texts reach 2 GiB; a row may go beyond the bound. */
-  private val MOST_BYTES = 1 << 30
+  private val MOST_BYTES = 1L << 30
 
   def of(asked: Map[String, String]): WriteOptions = {
-    val options = new Options(asked)
-    val found = WriteOptions(
-      options.choice("format", "auto", "file", "stream") == "stream",
-      options.choice("compression", "none", "uncompressed", "lz4", "zstd"),
-      options.count("batchRows", Int.MaxValue), options.count("batchBytes", MOST_BYTES), options.flag("statistics"))
-    if (found.stream && found.statistics) {
-      throw new ArrowIpcException.Usage("option statistics: readers look for statistics in files only, not in " +
-        "streams; leave it out, or write format=file")
-    }
-    found
+    val options = new Options(asked, "write")
+    WriteOptions(options.text("format") == "stream", options.text("compression"), options.count("batchRows"),
+      math.min(options.bytes("batchBytes"), MOST_BYTES), options.flag("statistics"))
   }
 }

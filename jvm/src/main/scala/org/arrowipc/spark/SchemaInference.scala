@@ -25,18 +25,17 @@ private final class SchemaInference(session: SparkSession, options: Map[String, 
     } else {
       val look = this.look
       val sent = new SerializableConfiguration(configuration)
+      val caseSensitive = session.sessionState.conf.caseSensitiveAnalysis
       val context = session.sparkContext
       val tasks = math.max(1, math.min(found.size, context.defaultParallelism))
       context.parallelize(found, tasks).mapPartitions { part =>
-        part.flatMap(file => look.at(file, sent.value)).distinct.reduceOption(SchemaInference.merged).iterator
-      }.collect().reduceOption(SchemaInference.merged)
+        part.flatMap(look.at(_, sent.value)).distinct.reduceOption(Unify.merged(_, _, caseSensitive)).iterator
+      }.collect().reduceOption(Unify.merged(_, _, caseSensitive))
     }
   }
 }
 
 private object SchemaInference {
-  def merged(one: StructType, other: StructType): StructType = Unify.merged(one, other)
-
   /** Looks into files, on the driver or in tasks; those that are missing or corrupt are passed over where that is set. */
   final case class Look(read: ReadOptions, ignoreMissing: Boolean, ignoreCorrupt: Boolean) extends Logging {
     def at(file: (String, Long), configuration: Configuration): Option[StructType] = try {

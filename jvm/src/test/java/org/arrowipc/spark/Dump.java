@@ -94,6 +94,9 @@ public final class Dump {
           }
           rows += batch.numRows();
         }
+        if (file.fault().isDefined()) {
+          throw new ArrowIpcException.Format(rows + " rows, then " + file.fault().get().error().getMessage());
+        }
       }
     }
     return values ? texts.toString() : String.valueOf(rows);
