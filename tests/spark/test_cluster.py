@@ -27,10 +27,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from arrowipc.spark import count_rows, decode_payloads, describe, encode_payloads
 from arrowipc.spark import from_arrow, register, to_arrow
-<<<<<<< HEAD
 from arrowipc.spark.sessions import reader_of
-=======
->>>>>>> 37ff73ebb542fa8eb316b16643f385f29cd43de0
 import pyarrow as pa
 
 data, settings = sys.argv[1], json.loads(sys.argv[2])
@@ -56,33 +53,14 @@ def where(batches):
 for row in spark.range(0, 2, 1, 2).mapInArrow(where, "path string").collect():
     print("path", row[0])
 frame = spark.read.format("arrowipc").load(data + "/x.arrow")
-<<<<<<< HEAD
 print("files", reader_of(spark), frame.agg({"id": "sum"}).collect()[0][0])
 frame.write.format("arrowipc").mode("append").save(data + "/out")
 files = describe(spark, data + "/out")
 print("counted", count_rows(spark, data + "/out"), files.agg({"rows": "sum"}).first()[0])
-=======
-print("files", frame.rdd.getNumPartitions(), frame.agg({"id": "sum"}).collect()[0][0])
->>>>>>> 37ff73ebb542fa8eb316b16643f385f29cd43de0
 messages = spark.read.parquet(data + "/messages.parquet").repartition(2)
 print("payloads", decode_payloads(messages, "payload").agg({"id": "sum"}).collect()[0][0])
 again = decode_payloads(encode_payloads(frame, rows_per_payload=7), "payload", "id bigint")
 print("encoded", again.agg({"id": "sum"}).collect()[0][0])
-<<<<<<< HEAD
-=======
-for part in (0, 1):
-    keyed = frame.where(f"id % 2 = {part}")
-    keyed.write.format("arrowipc").mode("append").save(f"{data}/parts/part={part}")
-parts = spark.read.format("arrowipc").load(data + "/parts").where("part = 1")
-print("parts", parts.columns == ["id", "part"], parts.agg({"id": "sum"}).collect()[0][0])
-wider = frame.selectExpr("CAST(id AS int) id", "CAST(id AS string) name")
-wider.write.format("arrowipc").mode("append").save(data + "/evolved")
-frame.write.format("arrowipc").mode("append").save(data + "/evolved")
-evolved = spark.read.format("arrowipc").option("mergeSchema", True).load(data + "/evolved")
-print("evolved", dict(evolved.dtypes), evolved.selectExpr("sum(id)", "count(name)").first()[:])
-files = describe(spark, data + "/evolved")
-print("counted", count_rows(spark, data + "/evolved"), files.agg({"rows": "sum"}).first()[0])
->>>>>>> 37ff73ebb542fa8eb316b16643f385f29cd43de0
 cells = messages.select(F.inline(from_arrow("payload", "id bigint"))).agg(F.collect_list(F.struct("id")).alias("rows"))
 again = cells.select(to_arrow("rows").alias("payload")).select(F.inline(from_arrow("payload", "id bigint")))
 print("columns", again.agg({"id": "sum"}).first()[0])
@@ -182,13 +160,8 @@ def as_archive(directory: Path) -> dict[str, str]:
 
 
 def others(directory: Path) -> list[str]:
-<<<<<<< HEAD
     """What lies in a directory, to any depth, and is no file of rows (nor Hadoop's checksum of a file)."""
     found = [path for path in directory.rglob("*") if path.suffix != ".crc"]
-=======
-    """What lies in a directory, to any depth, and is no file of rows."""
-    found = [*directory.rglob("*")]
->>>>>>> 37ff73ebb542fa8eb316b16643f385f29cd43de0
     return sorted(path.name for path in found if not path.match("part-*.arrow"))
 
 

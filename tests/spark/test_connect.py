@@ -49,7 +49,6 @@ from arrowipc.spark import (
 from arrowipc.spark.sessions import reader_of
 data, port = sys.argv[1:]
 spark = SparkSession.builder.remote("sc://localhost:" + port).getOrCreate()
-<<<<<<< HEAD
 
 def files(out):
     frame = spark.read.format("arrowipc").load(data + "/x.arrow")
@@ -67,19 +66,6 @@ query = spark.readStream.format("arrowipc").schema("id long").load(data + "/out"
 query = query.option("checkpointLocation", data + "/check").trigger(availableNow=True).start(data + "/streamed")
 query.awaitTermination()
 print("stream", spark.read.format("arrowipc").load(data + "/streamed").agg({"id": "sum"}).first()[0])
-=======
-frame = spark.read.format("arrowipc").load(data + "/x.arrow")
-frame.write.format("arrowipc").mode("append").save(data + "/out")
-print("files", spark.read.format("arrowipc").load(data + "/out").agg({"id": "sum"}).first()[0])
-for part in (0, 1):
-    frame.where(f"id % 2 = {part}").write.format("arrowipc").mode("append").save(f"{data}/parts/part={part}")
-parts = spark.read.format("arrowipc").option("mergeSchema", "true").load(data + "/parts").where("part < 2")
-print("parts", parts.agg({"id": "sum"}).first()[0])
-wider = frame.selectExpr("CAST(id AS int) id", "CAST(id AS string) name").where("id < 10")
-wider.write.format("arrowipc").mode("append").save(data + "/out")
-evolved = spark.read.format("arrowipc").option("mergeSchema", True).load(data + "/out")
-print("evolved", *evolved.selectExpr("sum(id)", "count(name)").first())
->>>>>>> 37ff73ebb542fa8eb316b16643f385f29cd43de0
 print("counted", count_rows(spark, data + "/out"), describe(spark, data + "/out").agg({"rows": "sum"}).first()[0])
 messages = spark.read.parquet(data + "/messages.parquet")
 print("payloads", decode_payloads(messages, "payload").agg({"id": "sum"}).first()[0])
