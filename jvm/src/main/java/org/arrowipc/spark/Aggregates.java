@@ -4,6 +4,10 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Set;
+import com.fasterxml.jackson.databind.JsonNode;
+import java.math.BigDecimal;
+import org.apache.arrow.vector.types.TimeUnit;
+import org.apache.arrow.vector.types.pojo.ArrowType;
 import org.apache.arrow.vector.types.pojo.Schema;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -19,12 +23,21 @@ import org.apache.spark.sql.connector.expressions.aggregate.Min;
 import org.apache.spark.sql.connector.read.LocalScan;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.unsafe.types.UTF8String;
 
 /** The answer to {@code COUNT(*)}, {@code MIN} and {@code MAX} without a task, where headers and statistics give it. */
 final class Aggregates implements LocalScan {
   /** One of the questions: rows, values that are not null, or an end of the values of a column. */
   private record Question(char kind, StructField column) {}
+
+  /** How many values there are, -1: not known; where {@code ends}, the least and the greatest as rows hold them. */
+  private record Exact(long values, boolean ends, Object low, Object high) {
+    static final Exact UNKNOWN = new Exact(-1, false, null, null);
+  }
 
   private final List<Question> questions;
   private final String asked;
@@ -123,7 +136,7 @@ final class Aggregates implements LocalScan {
         Object value = rows;
         if (question.kind != '*' && rows > 0) {
           bounds = bounds == null ? new Bounds(opened, schema, options.read()) : bounds;
-          Bounds.Exact exact = bounds.exact(file, batch, question.column, rows);
+          Exact exact = exact(bounds, file, batch, question.column, rows);
           if (exact == null || (question.kind == 'n' ? exact.values() < 0 : !exact.ends())) {
             return new Object[0];
           }
@@ -135,13 +148,67 @@ final class Aggregates implements LocalScan {
     return values;
   }
 
+  /** What is known for sure of a column in a batch of some rows. */
+  private static Exact exact(Bounds bounds, FoundFile in, int batch, StructField field, long rows) {
+    if (Names.find(field.name(), in.keys().keySet()) != null) {
+      Object value = Folders.typed(in, field);
+      return new Exact(value == null ? 0 : rows, true, value, value);
+    }
+    if (Names.find(field.name(), List.of(Inference.METADATA.fieldNames())) != null) {
+      return Exact.UNKNOWN;
+    }
+    Bounds.Column column = bounds.column(field.name());
+    if (column == null) {
+      return bounds.missing(field.name()) ? new Exact(0, true, null, null) : Exact.UNKNOWN;
+    }
+    JsonNode all = bounds.statistics(batch);
+    JsonNode one = all.path("columns").path(column.path());
+    if (!Bounds.sane(all, one) || !one.has("nulls")) {
+      return Exact.UNKNOWN;
+    }
+    long values = rows - one.path("nulls").asLong();
+    boolean odd = one.path("nan").asBoolean(false) || !one.path("min_exact").asBoolean(true);
+    odd |= column.kind() instanceof ArrowType.Timestamp time && time.getUnit() == TimeUnit.NANOSECOND && !column.counts();
+    Object low = row(Bounds.value(column, one, "min"), field.dataType());
+    Object high = row(Bounds.value(column, one, "max"), field.dataType());
+    odd |= !one.path("max_exact").asBoolean(true) || low == null || high == null;
+    boolean ends = !odd && order(low, high) <= 0;
+    return new Exact(values, values == 0 || ends, values == 0 ? null : low, values == 0 ? null : high);
+  }
+
+  /** A value as Spark's rows hold it; null where it may not be the very one. */
+  private static Object row(Object value, DataType type) {
+    if (value instanceof Long whole) {
+      return type == DataTypes.ByteType
+          ? (Object) whole.byteValue()
+          : type == DataTypes.ShortType
+              ? (Object) whole.shortValue()
+              : type == DataTypes.IntegerType || type == DataTypes.DateType ? (Object) whole.intValue() : whole;
+    } else if (value instanceof Double real) {
+      return real == 0 ? null : type == DataTypes.FloatType ? (Object) real.floatValue() : real; // of which sign?
+    } else if (value instanceof UTF8String text && type == DataTypes.BinaryType) {
+      return text.getBytes();
+    } else if (value instanceof BigDecimal decimal && type instanceof DecimalType wanted) {
+      return Decimal.apply(decimal, wanted.precision(), wanted.scale());
+    }
+    return value;
+  }
+
+  private static int order(Object one, Object other) {
+    return (Integer) Pruner.compare(comparable(one), comparable(other)).get();
+  }
+
+  private static Object comparable(Object value) {
+    return value instanceof Decimal decimal ? decimal.toJavaBigDecimal() : Pruner.comparable(value);
+  }
+
   private static Object merged(char kind, Object one, Object other) {
     if (one == null || other == null) {
       return one == null ? other : one;
     } else if (kind == '*' || kind == 'n') {
       return (Long) one + (Long) other;
     }
-    int order = Pruner.compare(Pruner.comparable(one), Pruner.comparable(other));
+    int order = order(one, other);
     return (kind == '<') == (order <= 0) ? one : other;
   }
 

@@ -73,7 +73,7 @@ final class ArrowIpcReader implements PartitionReader<ColumnarBatch> {
       opened = Look.open(file, given.options, configuration);
       reader = new BatchReader(opened, given.columns.ofFile(file), given.options.read(), allocator);
       if (slice.batches() == null) {
-        return given.pruner.kept(file, opened, given.options.read());
+        return Folders.kept(given.pruner, file, opened);
       }
       if (opened.source().size() != file.size()) {
         String sizes = file.size() + " bytes then, " + opened.source().size() + " now";

@@ -45,9 +45,13 @@ final class ArrowIpcScan implements Scan, Batch, SupportsReportStatistics {
     return files;
   }
 
+  private Pruner pruner() {
+    return new Pruner(filters.toArray(Filter[]::new), schema, options.read());
+  }
+
   private Tasks planned() {
     if (planned == null) {
-      planned = new Tasks(files(), new FileColumns(wanted, options), new Pruner(filters, schema), options);
+      planned = new Tasks(files(), new FileColumns(wanted, options), pruner(), options);
     }
     return planned;
   }
@@ -87,7 +91,7 @@ final class ArrowIpcScan implements Scan, Batch, SupportsReportStatistics {
   public PartitionReaderFactory createReaderFactory() {
     Configuration far = files().stream().allMatch(file -> file.path().startsWith("/")) ? null : Session.configuration();
     var shipped = far == null ? null : new SerializableConfiguration(far);
-    return new ArrowIpcReader.Factory(new FileColumns(wanted, options), new Pruner(filters, schema), options, shipped);
+    return new ArrowIpcReader.Factory(new FileColumns(wanted, options), pruner(), options, shipped);
   }
 
   /** Sizes without a look into the files: their bytes, by the part that columns of such types usually have. */

@@ -107,6 +107,32 @@ final class Folders {
     return text == null ? null : value(text, field.dataType());
   }
 
+  /** Whether a file has to be opened, by its folders. */
+  static boolean keeps(Pruner pruner, FoundFile file) {
+    return file.keys().isEmpty() || pruner.passes(name -> ofKey(pruner, file, name, Pruner.Nothing()));
+  }
+
+  /** The batches of an open file that have to be read. */
+  static List<Integer> kept(Pruner pruner, FoundFile file, IpcFile opened) {
+    Bounds bounds = new Bounds(opened, pruner.schema(), pruner.options());
+    return java.util.stream.IntStream.range(0, opened.batches().size()).boxed()
+        .filter(batch -> pruner.passes(name -> ofKey(pruner, file, name, known(bounds, batch, name)))).toList();
+  }
+
+  private static Pruner.Known known(Bounds bounds, int batch, String name) {
+    boolean added = Names.find(name, List.of(Inference.METADATA.fieldNames())) != null;
+    return added ? Pruner.Nothing() : bounds.known(batch, name);
+  }
+
+  private static Pruner.Known ofKey(Pruner pruner, FoundFile file, String name, Pruner.Known otherwise) {
+    String own = Names.find(name, List.of(pruner.schema().fieldNames()));
+    if (own == null || Names.find(name, file.keys().keySet()) == null) {
+      return otherwise;
+    }
+    Object value = Pruner.comparable(typed(file, pruner.schema().apply(own)));
+    return value == null ? Pruner.Missing() : new Pruner.Known(true, false, value, value);
+  }
+
   private static Object value(String text, DataType type) {
     try {
       if (type instanceof StringType) {

@@ -76,7 +76,7 @@ final class Inference {
         if (!options.mergeSchema()) {
           return found;
         }
-        merged = merged == null ? found : Unify.merged(merged, found, "");
+        merged = merged == null ? found : Unify.merged(merged, found, false);
       }
     }
     if (merged == null) {

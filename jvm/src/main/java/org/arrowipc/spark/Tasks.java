@@ -45,7 +45,7 @@ final class Tasks {
     this.columns = columns;
     this.pruner = pruner;
     listed = found.size();
-    List<FoundFile> kept = found.stream().filter(pruner::keeps).toList();
+    List<FoundFile> kept = found.stream().filter(file -> Folders.keeps(pruner, file)).toList();
     files = kept.size();
     double share = share(kept);
     long cost = options.openCost() != null ? options.openCost() : or(Session.bytes("spark.sql.files.openCostInBytes"), OPEN_COST);
@@ -90,7 +90,7 @@ final class Tasks {
         new BatchReader(opened, columns.ofFile(file), options.read(), null).close();
         fitting.add(opened.schema());
       }
-      List<Integer> kept = pruner.kept(file, opened, options.read());
+      List<Integer> kept = Folders.kept(pruner, file, opened);
       int[] numbers = kept.stream().mapToInt(Integer::intValue).toArray();
       double[] bytes = new double[numbers.length];
       for (int at = 0; at < numbers.length; at++) {
