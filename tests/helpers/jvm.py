@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from arrowipc.spark import find_jar
 from helpers.java import OPTIONS, Missing, compiled
+
+from arrowipc.spark import find_jar
 
 DUMP = Path(__file__).resolve().parents[2] / "jvm" / "src" / "test" / "scala" / "org/arrowipc/spark/Dump.scala"
 

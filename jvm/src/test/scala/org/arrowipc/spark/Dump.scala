@@ -67,6 +67,7 @@ object Dump {
           batch.rowIterator.asScala.take(ROWS).foreach(copy)
           rows += batch.numRows
         }
+        file.fault.foreach(torn => throw new ArrowIpcException.Format(s"$rows rows, then ${torn.error.getMessage}"))
       }
       file.fault.foreach(each => throw new ArrowIpcException.Format(s"$rows rows, then ${each.error.getMessage}"))
     }
