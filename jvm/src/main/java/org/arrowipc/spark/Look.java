@@ -89,7 +89,11 @@ final class Look {
     var path = near ? null : new org.apache.hadoop.fs.Path(file.path());
     Source source = near ? Source.local(file.path()) : Source$.MODULE$.far(path, file.size(), configuration);
     try {
-      return IpcFile.open(source, options.read());
+      IpcFile opened = IpcFile.open(source, options.read());
+      if (opened.fault().isDefined()) {
+        throw opened.fault().get().error();
+      }
+      return opened;
     } catch (Throwable error) {
       source.close();
       throw error;

@@ -123,7 +123,7 @@ private[spark] object Codec {
       val head = getInt(null, at)
       val length = head & Int.MaxValue
       at += 4
-      if (head == 0) return out == limit
+      if (head == 0) return out == limit && end - at == (flags & 4)
       if (length > end - at) return false
       if (head < 0) {
         if (length > limit - out) return false

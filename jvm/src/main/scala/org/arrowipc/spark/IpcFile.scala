@@ -5,10 +5,11 @@ import java.nio.charset.StandardCharsets.US_ASCII
 import java.util
 import org.apache.arrow.flatbuf
 import org.apache.arrow.flatbuf.MessageHeader
-import org.apache.arrow.vector.types.pojo.Schema
+import org.apache.arrow.vector.types.pojo.{Field, Schema}
 import org.arrowipc.spark.ArrowIpcException.{Format, Limit}
 import org.arrowipc.spark.IpcFile._
 import scala.collection.mutable
+import scala.jdk.CollectionConverters._
 
 /** An Arrow file, by its footer, or a stream, by a walk over its headers: where each message lies. */
 final class IpcFile private (private[spark] val source: Source) extends AutoCloseable {
@@ -18,8 +19,14 @@ final class IpcFile private (private[spark] val source: Source) extends AutoClos
   /** Rows of each batch; -1 where its header was not read. */
   private[this] val counts = mutable.ArrayBuffer.empty[Long]
   private[this] var found: Schema = _
+  /** The dictionaries that its fields use. */
+  private[this] var ids: Set[Long] = Set.empty
+  private[this] var torn: Option[Fault] = None
 
   def schema: Schema = found
+
+  /** Where a stream breaks off, behind its `batches`: who reads all that lies before is to raise the error then. */
+  def fault: Option[Fault] = torn
 
   /** Rows of a batch, which only its header tells. */
   def rows(number: Int): Long = {
@@ -30,6 +37,11 @@ final class IpcFile private (private[spark] val source: Source) extends AutoClos
   }
 
   override def close(): Unit = source.close()
+
+  private def begin(schema: flatbuf.Schema, bytes: Int): Unit = {
+    found = Metadata.schema(schema, bytes)
+    ids = idsOf(found.getFields)
+  }
 
   // -- files ---------------------------------------------------------------------------------------------------
 
@@ -46,9 +58,9 @@ final class IpcFile private (private[spark] val source: Source) extends AutoClos
     val most = ReadOptions.METADATA_BYTES + 24L * (room / 16)
     Limit.unless(length <= most, "a footer of %d bytes: more than %d", length, most)
     val limit = size - Tail - length
-    val footer = flatbuf.Footer.getRootAsFooter(source.read(limit, length))
-    Format.unless(footer.schema != null, "the footer has no schema")
-    found = Metadata.schema(footer.schema, length)
+    val footer = Metadata.footer(source.read(limit, length))
+    begin(footer.schema, length)
+    Format.unless(ids.nonEmpty || footer.dictionariesLength == 0, "the file has dictionaries that no field uses")
     for (i <- 0 until footer.recordBatchesLength) {
       batches.add(block(i, footer.recordBatches(i), limit))
       counts += -1
@@ -83,7 +95,8 @@ final class IpcFile private (private[spark] val source: Source) extends AutoClos
 
   private def walk(): Unit = {
     var at = 0L
-    while (at < source.size) at = step(at)
+    try Metadata.guarded("the stream", () => while (at < source.size) at = step(at))
+    catch { case error: ArrowIpcException if found != null => torn = Some(Fault(at, error)) }
     Format.unless(found != null, "not an Arrow stream: it ends before its schema")
   }
 
@@ -112,8 +125,7 @@ final class IpcFile private (private[spark] val source: Source) extends AutoClos
     Format.unless((found == null) == (kind == MessageHeader.Schema),
       "expected one Schema message, at the start of the stream; found a message of kind %d", kind)
     if (kind == MessageHeader.Schema) {
-      val schema = message.header(new flatbuf.Schema).asInstanceOf[flatbuf.Schema]
-      found = Metadata.schema(schema, block.metadataLength)
+      begin(message.header(new flatbuf.Schema).asInstanceOf[flatbuf.Schema], block.metadataLength)
     } else if (kind == MessageHeader.DictionaryBatch) known.add(dictionary(block, message, batches.size))
     else {
       counts += IpcFile.length(batch(message))
@@ -129,12 +141,18 @@ final class IpcFile private (private[spark] val source: Source) extends AutoClos
     val bytes = source.read(block.offset, block.metadataLength).order(LITTLE_ENDIAN)
     val prefix = prefixOf(bytes)
     val length = bytes.getInt(prefix - 4)
-    Format.unless(0 < length && length <= block.metadataLength - prefix,
+    Format.unless(0 < length && length == block.metadataLength - prefix,
       "a message at byte %d states %d bytes of metadata, not %d", block.offset, length, block.metadataLength)
     val message = Metadata.message(bytes.slice(prefix, length))
-    Format.unless(message.bodyLength <= block.bodyLength, "a message at byte %d states a body of %d bytes, and its "
+    Format.unless(message.bodyLength == block.bodyLength, "a message at byte %d states a body of %d bytes, and its "
       + "block %d", block.offset, message.bodyLength, block.bodyLength)
     message
+  }
+
+  private def dictionary(block: Block, message: flatbuf.Message, before: Int): DictionaryBlock = {
+    val found = dictionaryBatch(message)
+    Format.unless(ids.contains(found.id), "dictionary %d is not used by any field of the schema", found.id)
+    DictionaryBlock(block, found.id, found.isDelta, before)
   }
 }
 
@@ -148,6 +166,9 @@ object IpcFile {
 
   /** A dictionary message, which counts for the batches from number `before` on. */
   private[spark] final case class DictionaryBlock(block: Block, id: Long, delta: Boolean, before: Int)
+
+  /** What is wrong at a byte of a stream. */
+  final case class Fault(offset: Long, error: ArrowIpcException)
 
   /** Read the footer of a file, or the headers of a stream; the source is this file's from then on. */
   def open(source: Source, options: ReadOptions): IpcFile = Metadata.guarded("the file", () => {
@@ -170,6 +191,8 @@ object IpcFile {
       offset >= 8 && head >= 8 && body >= 0 && offset <= limit && head <= limit - offset
         && body <= limit - offset - head,
       "block %d at %d + %d + %d is not inside the file's %d", number, offset, head, body, limit)
+    Format.unless(((offset | head | body) & 7) == 0, "block %d at %d + %d + %d is not made of multiples of 8",
+      number, offset, head, body)
     found
   }
 
@@ -186,10 +209,9 @@ object IpcFile {
     message.header(new flatbuf.DictionaryBatch).asInstanceOf[flatbuf.DictionaryBatch]
   }
 
-  private def dictionary(block: Block, message: flatbuf.Message, before: Int): DictionaryBlock = {
-    val found = dictionaryBatch(message)
-    DictionaryBlock(block, found.id, found.isDelta, before)
-  }
+  private def idsOf(fields: util.List[Field]): Set[Long] = fields.asScala.flatMap { field =>
+    idsOf(field.getChildren) ++ Option(field.getDictionary).map(_.getId)
+  }.toSet
 
   /** The rows that a header states, within the limit. */
   private[spark] def length(batch: flatbuf.RecordBatch): Long = {

@@ -2,18 +2,15 @@ package org.arrowipc.spark
 
 import java.io.IOException
 import java.nio.ByteBuffer
+import java.nio.charset.CharacterCodingException
 import java.nio.charset.StandardCharsets.UTF_8
 import java.util
 import java.util.concurrent.Callable
 import org.apache.arrow.flatbuf
 import org.apache.arrow.vector.types.pojo.{ArrowType, DictionaryEncoding, Field, FieldType, Schema}
+import org.arrowipc.spark.ArrowIpcException.Format
 
-/**
- * FlatBuffers out of untrusted bytes: Arrow Java's classes read them, within bounds that are looked at first.
- *
- * Every access of theirs is checked by the ByteBuffer, so a lie is an exception; only depth and sharing are not, by
- * which few bytes describe a tree of any size.
- */
+/** FlatBuffers out of untrusted bytes: Arrow Java's classes read them, once they are proven. */
 private[spark] object Metadata {
   /** The least bytes of a field's own: its table and the offset to it. */
   private final val LeastField = 8
@@ -27,7 +24,13 @@ private[spark] object Metadata {
       case error: Exception => throw new ArrowIpcException.Format(s"$what is broken: $error", error)
     }
 
+  def footer(bytes: ByteBuffer): flatbuf.Footer = {
+    Verifier.footer(bytes)
+    flatbuf.Footer.getRootAsFooter(bytes)
+  }
+
   def message(bytes: ByteBuffer): flatbuf.Message = {
+    Verifier.message(bytes)
     val message = flatbuf.Message.getRootAsMessage(bytes)
     if (message.bodyLength < 0 || message.version < 3 || message.version > 4) {
       val found = s"a body of ${message.bodyLength} bytes and metadata version ${message.version}"
@@ -36,7 +39,7 @@ private[spark] object Metadata {
     message
   }
 
-  /** A schema of so many bytes in Arrow Java's form, which it grows into only within bounds. */
+  /** A schema of so many bytes in Arrow Java's form, which it grows into only within bounds: parts may be shared. */
   def schema(schema: flatbuf.Schema, bytes: Int): Schema = {
     if (schema.endianness != 0) throw new Declined("big-endian data is Python's")
     val budget = new Budget(bytes)
@@ -52,11 +55,14 @@ private[spark] object Metadata {
     }
     budget.fields -= 1
     val name = budget.text(field.nameAsByteBuffer)
+    Format.unless(!name.contains('\uFFFD') || isUtf8(field.nameAsByteBuffer), "the name '%s' is not UTF-8", name)
     val metadata = pairs(field.customMetadataLength, field.customMetadata(_), budget)
     metadata.remove(WIDTH)
     val children = new util.ArrayList[Field]
     for (i <- 0 until field.childrenLength) children.add(this.field(field.children(i), depth + 1, budget))
     val encoding = Option(field.dictionary).map { dictionary =>
+      val kind = dictionary.dictionaryKind
+      Format.unless(kind == 0, "field '%s' has a dictionary of the unknown kind %d", name, kind)
       val index = Option(dictionary.indexType).map(int => new ArrowType.Int(int.bitWidth, int.isSigned))
       new DictionaryEncoding(dictionary.id, dictionary.isOrdered, index.orNull)
     }
@@ -72,6 +78,9 @@ private[spark] object Metadata {
       case _ => ArrowType.getTypeForField(field)
     }
   }
+
+  private def isUtf8(name: ByteBuffer): Boolean =
+    try UTF_8.newDecoder.decode(name) != null catch { case _: CharacterCodingException => false }
 
   private def pairs(count: Int, pair: Int => flatbuf.KeyValue, budget: Budget): util.Map[String, String] = {
     val found = new util.HashMap[String, String]
