@@ -139,7 +139,7 @@ def partitions_and_pruning(w: Ways) -> Any:
 
 @twin
 def keys_of_many_types(w: Ways) -> Any:
-    keys = "date'2024-02-29' d; CAST(id AS STRING) n; 'a b=%é/' s; CAST(NULL AS STRING) e; 1.5D f".split("; ")
+    keys = ["date'2024-02-29' d", "CAST(id AS STRING) n", "'a b=%é/' s", "CAST(NULL AS STRING) e", "1.5D f"]
     w.save(w.spark.range(2).selectExpr("id", *keys), "t", "d", "n", "s", "e", "f")
     with w.conf(spark__sql__sources__partitionColumnTypeInference__enabled="false"):
         texts = w.load()
@@ -191,8 +191,12 @@ def metadata_of_files(w: Ways) -> Any:
     for row in asked:
         file = Path(row.file_path.removeprefix("file:").replace("//", "/"))
         moment = abs(file.stat().st_mtime - row.file_modification_time.timestamp()) < 1
-        true.append((file.name == row.file_name, file.stat().st_size == row.file_size, moment, str(file)[: len(path)] == path))
-    some = found.where(f"file_size > 0 AND file_name = '{asked[0].file_name}' AND file_modification_time > '2001-01-01'")
+        true.append(
+            (file.name == row.file_name, file.stat().st_size == row.file_size, moment, str(file)[: len(path)] == path)
+        )
+    some = found.where(
+        f"file_size > 0 AND file_name = '{asked[0].file_name}' AND file_modification_time > '2001-01-01'"
+    )
     return found.dtypes, set(true) == {(True,) * 4}, {row.file_block_start for row in asked}, w.rows(some.select("id"))
 
 
@@ -213,7 +217,12 @@ def name_of_the_input_file(w: Ways) -> Any:
 def columns_by_name(w: Ways) -> Any:
     w.save(w.spark.range(3).selectExpr("id", "named_struct('a', id, 'b', array(named_struct('c', 1, 'd', 'x'))) st"))
     missing = w.load(schema="nope STRING, st STRUCT<b: ARRAY<STRUCT<d: STRING, e: INT>>, z: INT>, id BIGINT")
-    return w.rows(missing), missing.dtypes, w.rows(w.load().select("st.b.d", "st.a")), w.rows(w.load().where("st.a > 1"))
+    return (
+        w.rows(missing),
+        missing.dtypes,
+        w.rows(w.load().select("st.b.d", "st.a")),
+        w.rows(w.load().where("st.a > 1")),
+    )
 
 
 @twin
@@ -270,8 +279,8 @@ def times_of_day(w: Ways) -> Any:
 
 @twin
 def user_defined_types(w: Ways) -> Any:
-    from pyspark.testing.objects import ExamplePoint, ExamplePointUDT
     from pyspark.sql.types import LongType, StructType
+    from pyspark.testing.objects import ExamplePoint, ExamplePointUDT
 
     schema = StructType().add("id", LongType()).add("p", ExamplePointUDT())
     w.save(w.spark.createDataFrame([(1, ExamplePoint(1.0, 2.0)), (2, None)], schema).coalesce(1))
@@ -331,7 +340,10 @@ def schemas_that_cannot_be_written(w: Ways) -> Any:
 
 @differs(["done", "AnalysisException UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE"])
 def columns_of_nulls_and_variants(w: Ways) -> Any:
-    return [w.tried(lambda n=n, sql=sql: w.save(w.spark.sql(f"SELECT {sql} x"), n)) for n, sql in (("n", "NULL"), ("v", "parse_json('1')"))]
+    return [
+        w.tried(lambda n=n, sql=sql: w.save(w.spark.sql(f"SELECT {sql} x"), n))
+        for n, sql in (("n", "NULL"), ("v", "parse_json('1')"))
+    ]
 
 
 # Which files are read.
@@ -531,7 +543,9 @@ def buckets(w: Ways) -> Any:
 @twin
 def selected_from_a_path(w: Ways) -> Any:
     w.save(w.numbers(), "t", "k")
-    return w.sql("SELECT * FROM FORMAT.`FOLDER/t` WHERE k = 2"), w.tried(lambda: w.sql("SELECT * FROM FORMAT.`FOLDER/no`"))
+    return w.sql("SELECT * FROM FORMAT.`FOLDER/t` WHERE k = 2"), w.tried(
+        lambda: w.sql("SELECT * FROM FORMAT.`FOLDER/no`")
+    )
 
 
 @twin
@@ -625,7 +639,9 @@ def streams(w: Ways) -> Any:
     run()
     shutil.copy(w.data(w.path("in"))[0], Path(w.path()) / "k=1" / f"foreign{w.ending}")
     log = sorted(each.name for each in (Path(w.path()) / "_spark_metadata").glob("[0-9]*"))
-    modes = [w.tried(lambda mode=mode: w.save(w.numbers(1).select("id", "k"), "t", "k", mode=mode)) for mode in ("append",)]
+    modes = [
+        w.tried(lambda mode=mode: w.save(w.numbers(1).select("id", "k"), "t", "k", mode=mode)) for mode in ("append",)
+    ]
     without = w.tried(lambda: w.spark.readStream.format(w.format).load(w.path("in")))
     return w.rows(w.load()), w.load().dtypes, log, modes, without, len(w.data())
 
@@ -635,7 +651,9 @@ def modes_of_streams(w: Ways) -> Any:
     w.save(w.numbers(), "in")
     frame = w.spark.readStream.format(w.format).schema("id BIGINT").load(w.path("in")).groupBy("id").count()
     sink = frame.writeStream.format(w.format).option("checkpointLocation", w.path("checkpoint"))
-    return [w.tried(lambda mode=mode: sink.outputMode(mode).start(w.path())) for mode in ("complete", "update", "append")]
+    return [
+        w.tried(lambda mode=mode: sink.outputMode(mode).start(w.path())) for mode in ("complete", "update", "append")
+    ]
 
 
 def neutral(found: Any, folder: str) -> str:
@@ -657,7 +675,9 @@ def done(spark: Any, name: str, format: str, folder: Path) -> dict[str, str]:
         return {"failed": traceback.format_exc()[-3000:]}
     finally:
         for table in spark.catalog.listTables():
-            spark.sql(f"DROP {'VIEW' if table.isTemporary or table.tableType == 'VIEW' else 'TABLE'} IF EXISTS {table.name}")
+            spark.sql(
+                f"DROP {'VIEW' if table.isTemporary or table.tableType == 'VIEW' else 'TABLE'} IF EXISTS {table.name}"
+            )
 
 
 def session(master: str, jar: str, folder: Path, **settings: str) -> Any:

@@ -28,7 +28,10 @@ from arrowipc.spark.source import ArrowIpcDataSource
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.skipif(find_jar() is None, reason="there is no jar, and none can be built")]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.skipif(find_jar() is None, reason="there is no jar, and none can be built"),
+]
 
 #: Every so many cases go through the Python data source in Spark's own worker processes; the others call it here.
 IN_WORKERS = 25

@@ -78,7 +78,9 @@ class Runs:
         command = [python, "-m", "pip", "install", "-q", OLD, "numpy", "pandas<3", "pyarrow"]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
-            pytest.skip(f"{OLD} cannot be installed: {done.stderr[-300:]}; ARROWIPC_SPARK40=python names an interpreter")
+            pytest.skip(
+                f"{OLD} cannot be installed: {done.stderr[-300:]}; ARROWIPC_SPARK40=python names an interpreter"
+            )
         return python
 
 

@@ -1,7 +1,5 @@
 package org.arrowipc.spark
 
-import java.util.Locale
-
 import scala.collection.mutable
 
 import org.apache.spark.sql.types._
@@ -79,7 +77,7 @@ private final class Unify(caseSensitive: Boolean) {
   private def byName(struct: StructType): mutable.LinkedHashMap[String, StructField] = {
     val found = mutable.LinkedHashMap.empty[String, StructField]
     struct.fields.foreach { field =>
-      val key = if (caseSensitive) field.name else field.name.toLowerCase(Locale.ROOT)
+      val key = Names.key(field.name, caseSensitive)
       found.put(key, field).foreach { twin =>
         throw new ArrowIpcException.Usage(
           s"names that differ in case only do not merge: '${twin.name}', '${field.name}'; rename one of them where " +
