@@ -728,19 +728,19 @@ cdef inline uint8_t* take_tables(ColumnsData* d, int64_t size) noexcept:
     if size >= SPARE_LEAST:
         for slot in range(SPARE):
             if spare_size[slot] == size:
-                d.block, spare[slot], spare_size[slot] = spare[slot], NULL, 0
-                return <uint8_t*> d.block
-    d.block = malloc(size)
-    return <uint8_t*> d.block
+                d.nodes, spare[slot], spare_size[slot] = <Node*> spare[slot], NULL, 0
+                return <uint8_t*> d.nodes
+    d.nodes = <Node*> malloc(size)
+    return <uint8_t*> d.nodes
 
 
 cdef inline void give_tables(ColumnsData* d) noexcept:
     global spare_next
-    if d.block == NULL or d.block_size < SPARE_LEAST or d.block_size > SPARE_MOST:
-        free(d.block)
+    if d.nodes == NULL or d.block_size < SPARE_LEAST or d.block_size > SPARE_MOST:
+        free(d.nodes)
         return
     free(spare[spare_next])
-    spare[spare_next] = d.block
+    spare[spare_next] = d.nodes
     spare_size[spare_next] = d.block_size
     spare_next = (spare_next + 1) % SPARE
 
@@ -761,7 +761,6 @@ cdef class Columns:
         cdef uint8_t* block = take_tables(&self.d, nodes + views + extents + 1)
         if block == NULL:
             raise MemoryError(f"cannot allocate columns of {plan.d.n_fields:,} fields")
-        self.d.nodes = <Node*> block
         self.d.extents = <Extent*> (block + nodes)
         self.d.views = <ViewRange*> (block + nodes + extents)
         self.d.n_extents = <int32_t> (plan.d.n_buffers + variadic)

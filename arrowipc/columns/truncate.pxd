@@ -19,8 +19,8 @@ cdef class Truncator:
     cdef bint tight         # data buffers of views are cut to what is used: rows are one of many pieces of a column
     cdef int64_t largest    # bytes of a data buffer of packed views, unless one value is longer
 
-    cdef Span* spans        # per field: the elements of the source to take; lies in d.block
-    cdef int64_t room       # extents that fit d.block
+    cdef Span* spans        # per field: the elements of the source to take; behind d.nodes
+    cdef int64_t room       # extents that fit behind d.nodes
     cdef list blocks        # Memory: scratch that this call has used, or one block that waits for the next
     cdef uint8_t* only      # the one block, when it may wait as it is; NULL: `recycle` has to look
     cdef int64_t only_room

@@ -115,7 +115,6 @@ cdef int drop_blocks(Truncator t) noexcept with gil:
 
 cdef inline void arrange(Truncator t, uint8_t* block) noexcept nogil:
     """Where all lies in `block`: nodes, spans, views, and extents at the end, which may become more."""
-    t.d.block = block
     t.d.nodes = <Node*> block
     t.spans = <Span*> (t.d.nodes + t.d.plan.n_fields)
     t.d.views = <ViewRange*> (t.spans + t.d.plan.n_fields)
@@ -131,8 +130,8 @@ cdef int more_extents(Truncator t, int32_t count, Fault* fault) noexcept nogil:
     if needed > INT32_MAX:
         return fail(fault, FAULT_MEMORY)
     needed = max(needed, 2 * t.room)
-    size = <uint8_t*> t.d.extents - <uint8_t*> t.d.block
-    block = <uint8_t*> realloc(t.d.block, size + needed * <int64_t> sizeof(Extent))
+    size = <uint8_t*> t.d.extents - <uint8_t*> t.d.nodes
+    block = <uint8_t*> realloc(t.d.nodes, size + needed * <int64_t> sizeof(Extent))
     if block == NULL:
         return fail(fault, FAULT_MEMORY)
     t.room = needed
@@ -775,7 +774,7 @@ cdef class Truncator:
         self.blocks = []
 
     def __dealloc__(self):
-        free(self.d.block)
+        free(self.d.nodes)
 
     cdef int truncate(self, const ColumnsData* source, int64_t start, int64_t count, Fault* fault) noexcept nogil:
         cdef const int32_t* columns = self.d.plan.columns

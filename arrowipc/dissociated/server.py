@@ -49,8 +49,10 @@ class Server(Service):
         Bytes that all clients together may make the server keep: requests that wait, and data that they have not
         taken, of which one client gets at most a sixteenth, or one message. Where all of it is taken, the next
         message of a client that has nothing waits until others have taken theirs; one that took nothing for
-        `idle_timeout` makes room. Requests of one client may be as long as an equal part of this, and 1 MiB,
-        together; a client that sends more is disconnected.
+        `idle_timeout` makes room. A message that a source is making when the limit is reached is still sent, so
+        one for each source that runs then comes on top. Requests of one client may be as long as an equal part of
+        this, and 1 MiB, together; a client that sends more is disconnected. They count as data do, and are also
+        taken where all of it is in use: at most twice this is kept with them.
     max_clients : int
         Simultaneous connections. A further client replaces one that has not sent a request yet, else the one
         that was idle longest (see `idle_timeout`); otherwise it is disconnected.

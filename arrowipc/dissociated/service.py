@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -15,7 +16,7 @@ from arrowipc.dissociated import schemes
 from arrowipc.dissociated.connection import seconds
 from arrowipc.dissociated.protocol import Reason, ident_of
 from arrowipc.dissociated.served import check_made, source_of
-from arrowipc.dissociated.session import MOST_ASKED, Roles, Session, Timeouts
+from arrowipc.dissociated.session import MOST_ASKED, ROOM_INTERVAL, Books, Roles, Session, Timeouts
 from arrowipc.dissociated.uri import DissociatedUri, new_tag
 from arrowipc.errors import ArrowIpcError, UsageError
 from arrowipc.limits import Limits
@@ -96,6 +97,8 @@ class Service:
             seconds("message_timeout", message_timeout),
         )
         self._idle_timeout = seconds("idle_timeout", idle_timeout)
+        self._books = Books()
+        self._next_look = 0.0  # when clients that wait for room may look again for one that makes some
         self.errors: list[str] = []
         self._on_error = on_error or partial(_keep, self.errors)
         listening = {
@@ -174,15 +177,20 @@ class Service:
             max_unsent=-(-self._max_held // MOST_FOR_ONE),
             max_asked=min(MOST_ASKED, self._max_held // self._max_clients),
             has_room=self._has_room,
+            books=self._books,
         )
 
     def _has_room(self, asking: Session) -> bool:
         """Whether all clients hold less than they may, so that another message may be made for one of them."""
-        present, has_some = self._present(), asking.connection.unsent > 0
-        if sum(each.held for each in present) < self._max_held:
+        has_some = asking.connection.unsent > 0
+        if self._books.held < self._max_held:
             # Those who have nothing come first, so that nobody waits for ever.
-            return not (has_some and any(each.is_short for each in present))
-        return not has_some and self._make_room([each for each in present if each.held])
+            return not (has_some and self._books.short)
+        now = time.monotonic()
+        if has_some or now < self._next_look:
+            return False
+        self._next_look = now + ROOM_INTERVAL
+        return self._make_room([each for each in self._present() if each.held])
 
     def _make_room(self, sessions: list[Session]) -> bool:
         """Send away the client that has been idle for the longest; False: none has been for long enough."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -28,7 +29,7 @@ from arrowipc.table import Table
 if TYPE_CHECKING:
     from arrowipc.read.framing import Message
 
-__all__ = ["Roles", "Session", "Timeouts"]
+__all__ = ["Books", "Roles", "Session", "Timeouts"]
 
 #: Streams that a client may ask for before the first one has ended, and bytes of their names together.
 MOST_REQUESTS = 64
@@ -81,6 +82,31 @@ class Roles:
         self.free_data = free_data
 
 
+class Books:
+    """What the clients of a server hold together: each session enters what changed for its own one.
+
+    So nobody adds it up for each message: hundreds of clients that wait for room would do little else.
+
+    Attributes
+    ----------
+    held : int
+        Sum of `Session.held`.
+    short : int
+        Number of clients with `Session.is_short`.
+    """
+
+    def __init__(self) -> None:
+        self.held: int = 0
+        self.short: int = 0
+        self._lock = threading.Lock()
+
+    def enter(self, held: int, short: int) -> None:
+        """Add to the sums, from any thread."""
+        with self._lock:
+            self.held += held
+            self.short += short
+
+
 class Session:
     """One client's connection: takes its requests one after the other, and its memory back at any time.
 
@@ -101,6 +127,8 @@ class Session:
         Bytes of requests that may wait or arrive.
     has_room : callable
         Takes the session; whether all clients together hold so little that another message may be made for it.
+    books : Books, optional
+        Of all clients.
 
     Attributes
     ----------
@@ -119,6 +147,7 @@ class Session:
         max_unsent: int = 64 << 20,
         max_asked: int = MOST_ASKED,
         has_room: Callable[[Session], bool] = lambda _: True,
+        books: Books | None = None,
     ) -> None:
         self.connection = connection
         self.leases: Leases = Leases()
@@ -131,6 +160,8 @@ class Session:
         self._max_unsent = max_unsent
         self._max_asked = max_asked
         self._has_room = has_room
+        self._books = books or Books()
+        self._entered = (0, False)  # what the books have of this client
         self._waits_for_room = False
         self._asked_bytes = 0  # of the requests in the queue
         self._options = dict(options or {})
@@ -183,6 +214,7 @@ class Session:
             self._receive()
             if connection.at_end:
                 return None
+            self._enter(self.held, self.is_short)
             if self._messages is None and self._queue and not self._refused:
                 role, ident = self._queue.popleft()
                 self._asked_bytes -= len(ident)
@@ -194,10 +226,20 @@ class Session:
                 self._waits_for_room = not self._has_room(self)
                 if not self._waits_for_room:
                     self._moved = True
-                    self._send_some(self._messages)
+                    try:
+                        self._send_some(self._messages)
+                    finally:
+                        self._enter(self.held, False)
                     return True
+                self._enter(self.held, self.is_short)
             connection.poll_interval = ROOM_INTERVAL if self.is_short else type(connection).poll_interval
         return False
+
+    def _enter(self, held: int, is_short: bool) -> None:
+        """Let the books know what the client holds now."""
+        before, self._entered = self._entered, (held, is_short)
+        if before != self._entered:
+            self._books.enter(held - before[0], is_short - before[1])
 
     def _receive(self) -> None:
         """Take what the client has sent."""
@@ -395,6 +437,7 @@ class Session:
             if messages is not None:
                 messages.close()
         finally:
+            self._enter(0, False)
             held = self.leases.abandon()
             if held and self._memory is not None:
                 self._memory.abandon(held)

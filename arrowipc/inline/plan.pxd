@@ -117,12 +117,11 @@ cdef struct ViewRange:
 cdef struct ColumnsData:
     # What one walk leaves behind: no Python object, one allocation.
     const PlanData* plan
-    Node* nodes             # plan.n_fields
+    Node* nodes             # plan.n_fields; the allocation begins here
     ViewRange* views        # plan.n_views
     Extent* extents         # plan.n_buffers, then all variadic buffers
     int32_t n_extents
     int64_t length          # rows
-    void* block             # the allocation
     int64_t block_size      # 0: not made by `Columns.allocate`
 
 

@@ -503,7 +503,6 @@ cdef int encode_values(MemoTable table, const ColumnsData* d, int32_t f, int64_t
     alone.views = &view
     alone.length = length
     alone.n_extents = field.n_buffers
-    alone.block = NULL
     if field.view >= 0:
         view = d.views[field.view]
         view.first -= field.first_buffer

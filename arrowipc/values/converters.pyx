@@ -769,7 +769,6 @@ cdef class Converter:
             raise MemoryError(f"cannot allocate columns of {plan.d.n_fields:,} fields")
         self.plan = plan
         self.p = self.d.plan = &plan.d
-        self.d.block = block
         self.d.nodes = <Node*> block
         self.d.extents = <Extent*> (block + nodes)
         self.zoned = block + nodes + extents
@@ -779,13 +778,13 @@ cdef class Converter:
         self.user_field = -1
 
     def __dealloc__(self):
-        free(self.d.block)
+        free(self.d.nodes)
 
     cdef uint8_t* room(self, int32_t buffer, int64_t size) except NULL:
         """Memory for a buffer of exactly `size` bytes; only its padding is zero so far."""
         cdef Memory memory
         if size <= 0:
-            return <uint8_t*> self.d.block     # nothing is written there
+            return <uint8_t*> self.d.nodes     # nothing is written there
         memory = Memory.__new__(Memory, size)
         memory.size = size
         clear_padding(memory)

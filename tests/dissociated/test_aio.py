@@ -17,15 +17,11 @@ from arrowipc import dissociated
 from arrowipc.dissociated.transports.sockets import connect_tcp
 from arrowipc.errors import FormatError, TruncatedError, UsageError
 
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
 TRANSPORTS = ("memory", "tcp", "unix")
 WAYS = ("one", "two")
 SECONDS = peers.SECONDS
-
-
-@pytest.fixture(autouse=True)
-def _nothing_left():
-    with peers.nothing_left():
-        yield
 
 
 def run(main) -> object:

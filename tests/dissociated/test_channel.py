@@ -12,17 +12,13 @@ from helpers.lending import telling
 from arrowipc import dissociated
 from arrowipc.errors import FormatError, UsageError
 
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
 SECONDS = peers.SECONDS
 TRANSPORTS = ("tcp", "unix", "shm", "memory")
 NUMBERS = pa.table({"x": pa.array(range(1000))})
 WORDS = pa.table({"w": pa.array(["a", "bc", None] * 100)})
 BOTH = {"numbers": NUMBERS, "words": WORDS}
-
-
-@pytest.fixture(autouse=True)
-def _nothing_left():
-    with peers.nothing_left():
-        yield
 
 
 def served(transport="tcp", streams=None, **options):

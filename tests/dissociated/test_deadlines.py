@@ -7,35 +7,24 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import peers
-from helpers.peers import serving, until
+from helpers.peers import connected, serving, until
 from helpers.ucx_peers import LIBRARIES, environment
 
 from arrowipc import dissociated
-from arrowipc.dissociated import schemes
 from arrowipc.dissociated.protocol import Reason, free_data_body
 from arrowipc.dissociated.uri import new_tag
 from arrowipc.errors import TruncatedError, UsageError
 
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
 SECONDS = peers.SECONDS
 MIB = 1 << 20
 SOCKETS = ("tcp", "unix", "shm")
-
-
-@pytest.fixture(autouse=True)
-def _nothing_left():
-    with peers.nothing_left():
-        yield
-
-
-def connected(server: Any) -> Any:
-    """A connection that has asked for nothing."""
-    return schemes.connect(server.uri, None, SECONDS)[0]
 
 
 def endless() -> Iterator[pa.RecordBatch]:
@@ -68,7 +57,7 @@ def test_a_client_that_asks_for_nothing_is_sent_away(kind, transport):
 SILENT_OVER_UCX = """
 import sys, time
 from helpers import peers
-from helpers.peers import serving, until
+from helpers.peers import connected, serving, until
 from dissociated.test_deadlines import connected
 from arrowipc import dissociated
 

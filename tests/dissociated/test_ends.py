@@ -32,14 +32,10 @@ from arrowipc.dissociated.uri import new_tag
 from arrowipc.errors import FormatError, TruncatedError, UsageError
 from arrowipc.read.decoders import StreamDecoder
 
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
 SECONDS = peers.SECONDS
 MIB = 1 << 20
-
-
-@pytest.fixture(autouse=True)
-def _nothing_left():
-    with peers.nothing_left():
-        yield
 
 
 class Source:

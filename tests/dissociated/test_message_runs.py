@@ -18,13 +18,9 @@ from arrowipc.dissociated.transports.message_runs import read_run, write_run
 from arrowipc.dissociated.transports.sockets import STAGE, SocketConnection
 from arrowipc.errors import ArrowIpcError
 
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
 ROLES = {"both": (True, True), "meta": (True, False), "data": (False, True)}
-
-
-@pytest.fixture(autouse=True)
-def _nothing_left():
-    with peers.nothing_left():
-        yield
 
 
 class OneByOne(SocketConnection):

@@ -23,11 +23,7 @@ ROWS = 5000
 DATA = pa.table({"x": np.arange(4 * ROWS), "s": [str(i) for i in range(4 * ROWS)]})
 
 
-@pytest.fixture(autouse=True)
-def _nothing_left():
-    with peers.nothing_left():
-        yield
-        gc.collect()
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 def table(batches: int = 4) -> pa.Table:

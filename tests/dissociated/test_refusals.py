@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
 import os
 import re
 import signal
@@ -33,6 +34,8 @@ from arrowipc.dissociated.transports import shared, sockets
 from arrowipc.dissociated.transports.ucx import listen_ucx
 from arrowipc.errors import FormatError, TruncatedError, UnsupportedError, UsageError
 
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
 SECONDS = peers.SECONDS
 NOBODY = 65534
 TRANSPORTS = ("tcp", "unix", "shm", "memory")
@@ -40,12 +43,6 @@ both_servers = pytest.mark.parametrize("kind", [dissociated.Server, dissociated.
 as_root = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can be another user, too"
 )
-
-
-@pytest.fixture(autouse=True)
-def _nothing_left():
-    with peers.nothing_left():
-        yield
 
 
 def torn() -> Iterator[pa.RecordBatch]:
@@ -513,31 +510,54 @@ def test_what_is_no_socket_of_a_dead_server_stays(tmp_path):
 STEP = rounds(3, 1)
 
 
-def interrupted(work: Any, at: int) -> bool:
-    """Call `work`, and raise KeyboardInterrupt before the bytecode of that number, counted in our own code."""
+def interrupted(work: Any, at: int) -> tuple[bool, list[str]]:
+    """Call `work`, and raise KeyboardInterrupt before the bytecode of that number, counted in our own code.
+
+    Returns whether that happened, and the function of each bytecode until then.
+    """
     folder = os.path.dirname(dissociated.__file__)
-    count = 0
+    passed: list[str] = []
 
     def trace(frame: Any, event: str, _: Any) -> Any:
-        nonlocal count
         if not frame.f_code.co_filename.startswith(folder):
             return None
         frame.f_trace_opcodes = True
         if event == "opcode":
-            count += 1
-            if count == at:
+            passed.append(frame.f_code.co_name)
+            if len(passed) == at:
                 sys.settrace(None)
                 raise KeyboardInterrupt
         return trace
 
+    # Python 3.12 tells of bytecodes only if a frame had asked for them before the tracing began.
+    sys._getframe().f_trace_opcodes = True
     sys.settrace(trace)
     try:
         work()
     except KeyboardInterrupt:
-        return True
+        return True, passed
     finally:
         sys.settrace(None)
-    return False
+    return False, passed
+
+
+def interrupted_everywhere(work: Any, step: int, after_each: Any = lambda: None) -> set[str]:
+    """Interrupt `work` before every bytecode, or every third one, until one runs to its end.
+
+    Returns the functions that were interrupted.
+    """
+    where: list[str] = []
+    for at in itertools.count(1, step):
+        was_interrupted, passed = interrupted(work, at)
+        if not was_interrupted:
+            # Nothing was left out: each bytecode of the whole run has been a place, as often as `step` says.
+            assert len(where) == (at - 1) // step
+            assert at - step <= len(passed) < at
+            return set(where)
+        assert len(passed) == at
+        where.append(passed[-1])
+        after_each()
+    raise AssertionError
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
@@ -545,23 +565,21 @@ def test_a_server_that_is_interrupted_while_it_begins_leaves_no_path_and_no_desc
     path = tmp_path / "x.sock"
     made: list[dissociated.Server] = []
     before = len(peers.descriptors())
-    at = 1
-    while interrupted(lambda: made.append(dissociated.Server(find, "unix", path)), at):
-        at += STEP
-        until(lambda: not path.exists(), f"the path is gone, after {at} bytecodes")
+    where = interrupted_everywhere(
+        lambda: made.append(dissociated.Server(find, "unix", path)),
+        STEP,
+        lambda: until(lambda: not path.exists(), "the path is gone"),
+    )
     made.pop().close()
-    if sys.version_info[:2] != (3, 12):  # whose tracing calls nobody for the instructions of these frames
-        assert at > 50 * STEP
+    assert where >= {"__init__", "listen", "listen_unix", "_start"}
     peers.until_collected(lambda: len(peers.descriptors()) <= before, "descriptors are back")
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_memory_that_is_interrupted_while_it_is_made_leaves_no_descriptor():
     before = len(peers.descriptors())
-    at = 1
-    while interrupted(lambda: MemfdSegment(1, 1 << 16).close(), at):
-        at += 1
-    assert at > 100
+    where = interrupted_everywhere(lambda: MemfdSegment(1, 1 << 16).close(), 1)
+    assert where >= {"__init__", "registered", "close"}
     peers.until_collected(lambda: len(peers.descriptors()) <= before, "descriptors are back")
 
 

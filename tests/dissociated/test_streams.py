@@ -29,15 +29,11 @@ from arrowipc.errors import FormatError, LimitError, TruncatedError, Unsupported
 from arrowipc.read.decoders import StreamDecoder
 from arrowipc.read.framing import message_of
 
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
 TRANSPORTS = ("memory", "tcp", "unix")
 WAYS = ("one", "two")
 SECONDS = peers.SECONDS
-
-
-@pytest.fixture(autouse=True)
-def _nothing_left():
-    with peers.nothing_left():
-        yield
 
 
 def served(streams, transport: str = "memory", **options) -> dissociated.Server:

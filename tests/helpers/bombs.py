@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import zstandard
@@ -356,9 +357,18 @@ def statistics_in_a_footer() -> Bomb:
 # -- rows ----------------------------------------------------------------------------------------------------
 
 
-@bomb
-def null_rows() -> Bomb:
-    return one(NULL, MOST_ROWS, [])
+NULLS = field("item", NULL)
+#: What `one` builds of its arguments, and of the rows of children.
+ROWS: dict[str, tuple[list[Any], list[int]]] = {
+    "null rows": ([NULL, MOST_ROWS, []], []),
+    "rows of empty structs": ([STRUCT, MOST_ROWS, [b""]], []),
+    "rows of lists of no elements": ([Table("FixedSizeList", listSize=0), MOST_ROWS, [b""], NULLS], [0]),
+    "rows of lists of nulls": ([Table("FixedSizeList", listSize=2**20), 2**20, [b""], NULLS], [2**40]),
+    "rows of one list of nulls": ([Table("FixedSizeList", listSize=MOST_ROWS), 1, [b""], NULLS], [MOST_ROWS]),
+    "rows of large lists of nulls": ([LARGE_LIST, 1, [b"", i64(0, 2**62)], NULLS], [2**62]),
+    "rows of no bytes": ([Table("FixedSizeBinary", byteWidth=0), MOST_ROWS, [b"", b""]], []),
+}
+BOMBS |= {name: partial(one, *given, nodes=nodes) for name, (given, nodes) in ROWS.items()}
 
 
 @bomb
@@ -375,48 +385,14 @@ def rows_without_columns() -> Bomb:
 
 @bomb
 def rows_beyond_the_limit() -> Bomb:
-    forms = {}
-    for rows in (2**31, 2**60, 2**63 - 1):
-        forms |= {f"{form} {rows}": data for form, data in one(NULL, rows, []).items()}
-    return forms
-
-
-@bomb
-def rows_of_empty_structs() -> Bomb:
-    return one(STRUCT, MOST_ROWS, [b""])
+    counts = (2**31, 2**60, 2**63 - 1)
+    return {f"{form} {rows}": data for rows in counts for form, data in one(NULL, rows, []).items()}
 
 
 @bomb
 def rows_of_structs_of_nulls() -> Bomb:
     children = [field(f"c{n}", NULL) for n in range(50)]
     return one(STRUCT, MOST_ROWS, [b""], *children, nodes=[MOST_ROWS] * 50)
-
-
-@bomb
-def rows_of_lists_of_no_elements() -> Bomb:
-    return one(Table("FixedSizeList", listSize=0), MOST_ROWS, [b""], field("item", NULL), nodes=[0])
-
-
-@bomb
-def rows_of_lists_of_nulls() -> Bomb:
-    size = 2**20
-    kind = Table("FixedSizeList", listSize=size)
-    return one(kind, 2**20, [b""], field("item", NULL), nodes=[2**40])
-
-
-@bomb
-def rows_of_one_list_of_nulls() -> Bomb:
-    return one(Table("FixedSizeList", listSize=MOST_ROWS), 1, [b""], field("item", NULL), nodes=[MOST_ROWS])
-
-
-@bomb
-def rows_of_large_lists_of_nulls() -> Bomb:
-    return one(LARGE_LIST, 1, [b"", i64(0, 2**62)], field("item", NULL), nodes=[2**62])
-
-
-@bomb
-def rows_of_no_bytes() -> Bomb:
-    return one(Table("FixedSizeBinary", byteWidth=0), MOST_ROWS, [b"", b""])
 
 
 @bomb
@@ -601,9 +577,8 @@ def list_views_of_list_views() -> Bomb:
 @bomb
 def list_views_of_nulls() -> Bomb:
     rows = 100_000
-    kind = Table("LargeListView")
     buffers = [b"", i64(*[0] * rows), i64(*[2**62 // rows] * rows)]
-    return one(kind, rows, buffers, field("item", NULL), nodes=[2**62])
+    return one(Table("LargeListView"), rows, buffers, field("item", NULL), nodes=[2**62])
 
 
 @bomb
@@ -632,24 +607,17 @@ def runs(kind: Table, ends: bytes, rows: int, values: list[bytes], *children: Ta
     )
 
 
-@bomb
-def one_run() -> Bomb:
-    return runs(INT64, i32(MOST_ROWS), MOST_ROWS, [b"", i64(7)])
-
-
-@bomb
-def one_run_of_text() -> Bomb:
-    return runs(UTF8, i32(MOST_ROWS), MOST_ROWS, [b"", i32(0, MIB), b"x" * MIB])
-
-
-@bomb
-def one_run_of_structs() -> Bomb:
-    return runs(STRUCT, i32(MOST_ROWS), MOST_ROWS, [b"", b"", i64(7)], field("a", INT64), nodes=[1])
-
-
-@bomb
-def one_run_of_a_list() -> Bomb:
-    return runs(LIST, i32(MOST_ROWS), MOST_ROWS, [b"", i32(0, MIB), b"", bytes(MIB)], field("item", INT8), nodes=[MIB])
+#: One run of as many rows as there may be: of what, its buffers, its children and their rows.
+ONE_RUN: dict[str, tuple[Table, list[bytes], list[Table], list[int]]] = {
+    "one run": (INT64, [b"", i64(7)], [], []),
+    "one run of text": (UTF8, [b"", i32(0, MIB), b"x" * MIB], [], []),
+    "one run of structs": (STRUCT, [b"", b"", i64(7)], [field("a", INT64)], [1]),
+    "one run of a list": (LIST, [b"", i32(0, MIB), b"", bytes(MIB)], [field("item", INT8)], [MIB]),
+}
+BOMBS |= {
+    name: partial(runs, kind, i32(MOST_ROWS), MOST_ROWS, values, *children, nodes=nodes)
+    for name, (kind, values, children, nodes) in ONE_RUN.items()
+}
 
 
 @bomb
@@ -677,27 +645,28 @@ def maps_of_nothing() -> Bomb:
 # -- dictionaries --------------------------------------------------------------------------------------------
 
 
+def one_word(kind: Table, buffers: list[bytes], *children: Table, nodes: Any = ()) -> Bomb:
+    """A million rows that are all the same word of a dictionary."""
+    described = schema(field("x", kind, *children, dictionary=encoding(0, INT8)))
+    word = dictionary(0, batch(1, [(1, 0), *nodes], buffers))
+    return both(described, word, batch(MIB, [(MIB, 0)], [b"", bytes(MIB)]))
+
+
 @bomb
 def dictionary_of_one_long_word() -> Bomb:
     """A million rows of one byte that stand for 1 MiB each."""
-    described = schema(field("x", UTF8, dictionary=encoding(0, INT8)))
-    word = dictionary(0, batch(1, [(1, 0)], [b"", i32(0, MIB), b"x" * MIB]))
-    return both(described, word, batch(MIB, [(MIB, 0)], [b"", bytes(MIB)]))
+    return one_word(UTF8, [b"", i32(0, MIB), b"x" * MIB])
 
 
 @bomb
 def dictionary_of_large_words() -> Bomb:
-    described = schema(field("x", LARGE_UTF8, dictionary=encoding(0, INT8)))
-    word = dictionary(0, batch(1, [(1, 0)], [b"", i64(0, MIB), b"x" * MIB]))
-    return both(described, word, batch(MIB, [(MIB, 0)], [b"", bytes(MIB)]))
+    return one_word(LARGE_UTF8, [b"", i64(0, MIB), b"x" * MIB])
 
 
 @bomb
 def dictionary_of_one_long_list() -> Bomb:
     kind = Table("FixedSizeList", listSize=100_000)
-    described = schema(field("x", kind, field("item", INT8), dictionary=encoding(0, INT8)))
-    word = dictionary(0, batch(1, [(1, 0), (100_000, 0)], [b"", b"", bytes(100_000)]))
-    return both(described, word, batch(MIB, [(MIB, 0)], [b"", bytes(MIB)]))
+    return one_word(kind, [b"", b"", bytes(100_000)], field("item", INT8), nodes=[(100_000, 0)])
 
 
 @bomb

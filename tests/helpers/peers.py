@@ -22,7 +22,7 @@ import pyarrow as pa
 
 import arrowipc as ipc
 from arrowipc import dissociated as served
-from arrowipc.dissociated import protocol
+from arrowipc.dissociated import protocol, schemes
 from arrowipc.dissociated.client import Client, ClientStream
 from arrowipc.dissociated.connection import Connection
 from arrowipc.dissociated.link import Link
@@ -209,6 +209,11 @@ def serving(kind: str, streams: Any, transport: str, **options: Any) -> Iterator
             yield found[0]
         finally:
             loop.call_soon_threadsafe(done.set)
+
+
+def connected(server: Any) -> Connection:
+    """A connection that has asked for nothing."""
+    return schemes.connect(server.uri, None, SECONDS)[0]
 
 
 def said(server: Any) -> list[tuple[str, str]]:

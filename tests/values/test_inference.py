@@ -6,6 +6,7 @@ import datetime as dt
 import enum
 import io
 import uuid
+import warnings
 from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -19,6 +20,12 @@ from arrowipc import types
 from arrowipc.values.inference import infer_schema, infer_type
 
 UTC = dt.UTC
+
+
+def nat_without_unit() -> np.timedelta64:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of NumPy 2.5
+        return np.timedelta64("NaT")
 
 
 class Colour(enum.IntEnum):
@@ -106,6 +113,7 @@ def test_arrays_keep_their_type() -> None:
         ([object()], "object have no Arrow type of their own"),
         ([1j], "complex"),
         ([np.timedelta64(5, "D")], "timedelta64"),
+        ([nat_without_unit()], "timedelta64"),
         ([np.array([1], "M8[s]"), np.array([1])], r"datetime64\[s\] and int64"),
         ([np.zeros((2, 2)), np.zeros(2)], "float64 and ndarray"),
         ([np.array(5)], "no dimension"),
@@ -144,9 +152,11 @@ def test_arrays_in_lists_lose_nothing() -> None:
 
 
 def test_times_of_numpy_get_the_finest_of_their_units() -> None:
-    array = ipc.Array.from_pylist([np.timedelta64(5, "s"), np.timedelta64(5, "ms"), np.timedelta64("NaT", "s")])
+    array = ipc.Array.from_pylist(
+        [np.timedelta64(5, "s"), np.timedelta64(5, "ms"), np.timedelta64("NaT", "s"), nat_without_unit()]
+    )
     assert array.type == types.duration("ms")
-    assert array.to_pylist() == [dt.timedelta(seconds=5), dt.timedelta(milliseconds=5), None]
+    assert array.to_pylist() == [dt.timedelta(seconds=5), dt.timedelta(milliseconds=5), None, None]
     mixed = [np.timedelta64(5, "s"), dt.timedelta(1), None]
     assert ipc.Array.from_pylist(mixed).to_pylist() == [dt.timedelta(seconds=5), dt.timedelta(1), None]
     assert ipc.Array.from_pylist([np.datetime64("2020-01-01")]).to_pylist() == [dt.date(2020, 1, 1)]
