@@ -15,16 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from arrowipc.spark.jar import find_jar
-    from arrowipc.spark.payloads.columns import (
-        FromArrowOptions,
-        from_arrow,
-        from_arrow_udf,
-        from_arrow_udtf,
-        to_arrow,
-        to_arrow_udf,
-    )
+    from arrowipc.spark.payloads.columns import from_arrow, from_arrow_udf, from_arrow_udtf, to_arrow, to_arrow_udf
     from arrowipc.spark.payloads.decode import decode_payload_batches, decode_payloads
     from arrowipc.spark.payloads.encode import encode_payload_batches, encode_payloads, payload_schema
+    from arrowipc.spark.payloads.options import CodecOptions, DecodeOptions, EncodeOptions
     from arrowipc.spark.read.convert import BatchConverter, to_spark_batch
     from arrowipc.spark.read.describe import count_rows, describe
     from arrowipc.spark.sessions import configure, session
@@ -35,7 +29,9 @@ if TYPE_CHECKING:
 __all__ = [
     "ArrowIpcDataSource",
     "BatchConverter",
-    "FromArrowOptions",
+    "CodecOptions",
+    "DecodeOptions",
+    "EncodeOptions",
     "Shared",
     "TypeOptions",
     "configure",
@@ -61,16 +57,10 @@ __all__ = [
 
 _MODULES = {
     "jar": ("find_jar",),
-    "payloads.columns": (
-        "FromArrowOptions",
-        "from_arrow",
-        "from_arrow_udf",
-        "from_arrow_udtf",
-        "to_arrow",
-        "to_arrow_udf",
-    ),
+    "payloads.columns": ("from_arrow", "from_arrow_udf", "from_arrow_udtf", "to_arrow", "to_arrow_udf"),
     "payloads.decode": ("decode_payload_batches", "decode_payloads"),
     "payloads.encode": ("encode_payload_batches", "encode_payloads", "payload_schema"),
+    "payloads.options": ("CodecOptions", "DecodeOptions", "EncodeOptions"),
     "read.convert": ("BatchConverter", "to_spark_batch"),
     "read.describe": ("count_rows", "describe"),
     "sessions": ("configure", "session"),
