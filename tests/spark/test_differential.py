@@ -27,14 +27,7 @@ from arrowipc.spark.source import ArrowIpcDataSource
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-<<<<<<< HEAD
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.skipif(find_jar() is None, reason="there is no jar, and none can be built"),
-]
-=======
 pytestmark = pytest.mark.spark
->>>>>>> b263a8b013a27014d3facff4ca8e0c09e0d76e84
 
 #: Every so many cases go through the Python data source in Spark's own worker processes; the others call it here.
 IN_WORKERS = 25

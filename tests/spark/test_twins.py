@@ -78,13 +78,7 @@ class Runs:
         command = [python, "-m", "pip", "install", "-q", OLD, "numpy", "pandas<3", "pyarrow"]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
-<<<<<<< HEAD
-            pytest.skip(
-                f"{OLD} cannot be installed: {done.stderr[-300:]}; ARROWIPC_SPARK40=python names an interpreter"
-            )
-=======
             pytest.skip(f"{OLD} cannot be installed, and ARROWIPC_SPARK40 names no interpreter: {done.stderr[-300:]}")
->>>>>>> b263a8b013a27014d3facff4ca8e0c09e0d76e84
         return python
 
 
