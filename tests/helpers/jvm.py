@@ -41,8 +41,8 @@ class Core:
             raise Missing("no jar was built: make jar")
         self._command = compiled(build, [DUMP], jar)
 
-    def read(self, paths: Iterable[Path | str], heap: str = "1g", **options: str) -> list[Answer]:
-        """Read every path with some options, and those that it has behind tabs; see ``Dump.scala``."""
+    def read(self, paths: Iterable[Path], heap: str = "1g", **options: str) -> list[Answer]:
+        """Read every path with some options; see ``Dump.scala``."""
         more = "".join(f"\t{name}={value}" for name, value in options.items())
         lines = [f"{path}{more}\n" for path in paths]
         java, path = self._command

@@ -37,7 +37,8 @@ private[spark] final class Plan private (
   } else if (dictionary.columns.isEmpty) {
     dictionary.columns.add(new Plan(field, path, dictionary, dictionaries, true))
   } else if (!same(dictionary.columns.get(0).field, field)) {
-    throw new ArrowIpcException.Unsupported(s"column $path shares a dictionary with a column of another type")
+    throw new ArrowIpcException.Unsupported(
+      s"column '$path' shares a dictionary with a column of another type; write it with a dictionary of its own")
   }
 
   /** Which dictionary a field refers to. */
@@ -149,7 +150,7 @@ private[spark] object Plan {
     case Id.Union =>
       if (kind.asInstanceOf[ArrowType.Union].getMode == UnionMode.Sparse) Layout.SPARSE else Layout.DENSE
     case Id.RunEndEncoded => Layout.RUN_END
-    case _ => throw new ArrowIpcException.Unsupported(s"column $path has the type $kind")
+    case _ => throw new ArrowIpcException.Unsupported(s"column '$path' has the type $kind, which Spark cannot hold")
   }
 
   private def widthOf(kind: ArrowType, path: String): Int = {
