@@ -87,7 +87,7 @@ def listed(data: bytes, roots: Iterable[str], where: str) -> Iterator[tuple[str,
         if re.fullmatch(r"v[1-9]\d{0,9}", version, re.ASCII):
             raise UnsupportedError(f"{where}: the log has version {version}, and arrowipc knows {VERSION}")
         raise FormatError(f"{where}: expected {VERSION} in the first line, found {version[:40]!r}")
-    begins = tuple([root.rstrip("/") + "/" for root in roots])
+    begins = tuple([root.strip("/") + "/" for root in roots])
     for number, line in enumerate(lines, 2):
         if not line:
             continue
@@ -99,7 +99,7 @@ def listed(data: bytes, roots: Iterable[str], where: str) -> Iterator[tuple[str,
         name = _below(entry["path"], begins)
         if name is None:
             raise FormatError(
-                f"{where}: line {number}: {entry['path'][:200]!r} is not below {begins[0]}; if the folder was moved, "
+                f"{where}: line {number}: {entry['path'][:200]!r} is not below /{begins[0]}; if the folder was moved, "
                 f"its log does not hold any more: remove {LOG} if all files of the folder are to count"
             )
         yield name, entry["action"] == "add"
@@ -119,7 +119,7 @@ def _below(uri: str, begins: tuple[str, ...]) -> str | None:
         return None
     path = unquote(match[2], errors="surrogateescape")
     # File systems of fsspec have the bucket in their paths, those of Hadoop do not.
-    for each in (path, f"{match[1] or ''}{path}"):
+    for each in (path.lstrip("/"), f"{match[1] or ''}{path}"):
         for begin in begins:
             name = each[len(begin) :]
             if each.startswith(begin) and "\0" not in name and {"", ".", ".."}.isdisjoint(name.split("/")):

@@ -42,7 +42,7 @@ OPTIONS = "META-INF/arrowipc/options.tsv"
 #: The only major version of Spark whose interfaces we know.
 MAJOR = "4"
 #: Spark 4 runs on Java 17 or newer. (`-release` would say so too, but needs a file that only a JDK has.)
-SCALA = ("-Xunchecked-java-output-version:17", "-encoding", "UTF-8", "-deprecation", "-feature", "-unchecked")
+SCALA = ("-Xunchecked-java-output-version:17", "-g:line", "-encoding", "UTF-8", "-deprecation", "-feature", "-unchecked")
 #: The compiler recurses deeply. Its run is too short for the second, optimizing compiler of Java to pay.
 JAVA = ("-Xss8m", "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 LIMIT_SECONDS = 900

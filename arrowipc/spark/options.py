@@ -137,7 +137,7 @@ def explained(use: str) -> str:
             default = f", default ``{option.default}``" if option.default else ""
             kind = option.type.replace("|", "``, ``")
             words = f"``{kind}``" if "|" in option.type else kind
-            lines += [option.name, f"    {option.meaning.replace('`', '``')} ({words}{default})"]
+            lines += [f"    {option.name}", f"        {option.meaning.replace('`', '``')} ({words}{default})"]
     return "\n".join(lines)
 
 

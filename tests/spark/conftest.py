@@ -59,13 +59,3 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with start_session("local[2]", tmp_path_factory.mktemp("log") / "spark.log") as session:
         session.conf.set("spark.sql.shuffle.partitions", "2")
         yield session
-
-
-@pytest.fixture(scope="session")
-def python_format(spark: SparkSession) -> str:
-    """The name of the Python data source in the session where ``arrowipc`` is the file format in the JVM."""
-    from arrowipc.spark.source import ArrowIpcDataSource
-
-    name = "arrowipc_python"
-    spark.dataSource.register(type("Named", (ArrowIpcDataSource,), {"name": classmethod(lambda cls: name)}))
-    return name

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from helpers.python_source import FORMAT, register_python
 
 import arrowipc
 from arrowipc.spark import from_arrow_udf, from_arrow_udtf, to_arrow
@@ -71,8 +72,9 @@ def asks(spark: SparkSession, name: str, folder: str) -> dict[str, Callable[[], 
     }
 
 
-def test_what_only_the_file_format_can(spark: SparkSession, python_format: str, folder: str) -> None:
-    refused = {expected: said(ask) for expected, ask in asks(spark, python_format, folder).items()}
+def test_what_only_the_file_format_can(spark: SparkSession, folder: str) -> None:
+    register_python(spark)
+    refused = {expected: said(ask) for expected, ask in asks(spark, FORMAT, folder).items()}
     assert [expected for expected, found in refused.items() if expected not in found] == [], refused
     assert {said(ask) for ask in asks(spark, "arrowipc", folder).values()} == {""}
 

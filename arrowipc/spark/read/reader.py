@@ -18,6 +18,7 @@ from arrowipc.reader import RecordBatchFileReader
 from arrowipc.schema import Schema
 from arrowipc.spark.read.sources import ReadOptions
 from arrowipc.spark.shipping import Shipped
+from arrowipc.spark.types import index_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -107,7 +108,7 @@ class ArrowIpcReader(Shipped, DataSourceReader):
             sizes = f"{piece.size} bytes then, {len(source)} now"
             raise OSError(errno.ESTALE, f"the file changed after it was planned ({sizes}): read it again", piece.path)
         keys = keys_of(piece.path, piece.below)
-        target = self._target(keys)
+        target = type(self._schema)([each for each in self._schema if index_of(each.name, [*keys]) is None])
         index = piece.stop is not None
         if index and options.given["ignoreCorruptFiles"] and options.is_stream(source):
             # No index of its messages can be made beyond what is damaged: one task reads what lies before.
@@ -137,13 +138,6 @@ class ArrowIpcReader(Shipped, DataSourceReader):
                         owner.release_pages()
                         passed = 0
 
-    def _target(self, keys: dict[str, str | None]) -> "StructType":
-        """The part of the schema that the batches of a file have to give, whose folders have some keys."""
-        from arrowipc.spark.types import index_of
-
-        fields = [field for field in self._schema.fields if index_of(field.name, [*keys]) is None]
-        return type(self._schema)(fields)
-
     def _converter(self, schema: Schema, target: "StructType", path: str) -> "BatchConverter":
         """What converts the batches of a file; of many files it is planned once, where their schemas are equal."""
         from arrowipc.spark.read.convert import BatchConverter
@@ -160,7 +154,7 @@ class ArrowIpcReader(Shipped, DataSourceReader):
         import pyarrow as pa
 
         from arrowipc.spark.read.schema import typed_key
-        from arrowipc.spark.types import arrow_schema_of, index_of
+        from arrowipc.spark.types import arrow_schema_of
 
         left = iter(batch.columns)
         arrays = [

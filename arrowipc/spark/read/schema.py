@@ -1,7 +1,7 @@
 """The schema of a read: of the first file or of all, and of the ``key=value`` folders, typed as Spark types them."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from os.path import dirname
 from typing import Any
 
@@ -50,45 +50,37 @@ def infer_schema(options: ReadOptions) -> st.StructType:
 def _of_files(options: ReadOptions, files: list[FoundFile], chosen: list[str] | None) -> st.StructType:
     """The chosen columns that the first file or, with ``mergeSchema``, all files have."""
     merged, seen, merges = st.StructType(), set[bytes](), options.given["mergeSchema"]
-    for path, schema in _schemas(options, files):
+    error: Exception | None = None
+    for file in files:
+        try:
+            with naming(file.path), options.open(options.source(file.path, file.size)) as reader:
+                schema: Schema = reader.schema
+        except (FormatError, FileNotFoundError) as found:
+            missing = isinstance(found, FileNotFoundError)
+            if not options.given["ignoreMissingFiles" if missing else "ignoreCorruptFiles"]:
+                raise
+            error = error or found
+            continue
         if (described := schema.serialize()) in seen:
             continue
         seen.add(described)
-        with naming(path):
+        with naming(file.path):
             columns = chosen
             if columns is not None and merges:
                 columns = [name for name in columns if fields_at(list(schema), name)]
             if columns is not None:
                 with arrowipc.open_stream(described, columns=columns) as reader:
                     schema = reader.schema
-            found = to_spark_schema(schema, options.types)
+            spark_schema = to_spark_schema(schema, options.types)
             if not merges:
-                return found
-            merged = merge_fields([merged, found])
+                return spark_schema
+            merged = merge_fields([merged, spark_schema])
+    if not seen and error is not None:
+        raise error  # of the first file that could not be read
     for column in chosen or ():
         if index_of(column, merged.names) is None and index_of(column.split(".")[0], merged.names) is None:
             raise UsageError(f"option columns: no file has a column {column!r}")
     return merged
-
-
-def _schemas(options: ReadOptions, files: list[FoundFile]) -> Iterator[tuple[str, Schema]]:
-    """The schema of each file that has one; where none has, the error of the first."""
-    first: Exception | None = None
-    found = False
-    for file in files:
-        try:
-            with naming(file.path), options.open(options.source(file.path, file.size)) as reader:
-                schema: Schema = reader.schema
-        except (FormatError, FileNotFoundError) as error:
-            option = "ignoreMissingFiles" if isinstance(error, FileNotFoundError) else "ignoreCorruptFiles"
-            if not options.given[option]:
-                raise
-            first = first or error
-        else:
-            found = True
-            yield file.path, schema
-    if not found and first is not None:
-        raise first
 
 
 def key_fields(files: Iterable[FoundFile]) -> list[st.StructField]:

@@ -107,10 +107,10 @@ def file_schema(schema: st.StructType) -> pa.Schema:
     if not schema.fields:
         raise UsageError("the data frame has no columns, so there is nothing to write")
     _check_type(schema, "")
-    return arrow_schema_of(_plain(schema))
+    return arrow_schema_of(schema)
 
 
-_WRITABLE = (*ARROW_OF, st.DecimalType, st.CharType, st.VarcharType)
+_WRITABLE = (*ARROW_OF, st.DecimalType)
 _INSTEAD = {
     "YearMonthIntervalType": "pyarrow, through which Spark hands rows to Python, cannot take it; write its "
     "months as a number: extract(YEAR FROM {path}) * 12 + extract(MONTH FROM {path})",
@@ -138,16 +138,3 @@ def _check_type(type_: st.DataType, path: str) -> None:
         raise UnsupportedError(
             f"column {path!r} has the Spark type {type_.simpleString()}, which arrowipc does not write: {instead}"
         )
-
-
-def _plain(type_: Any) -> Any:
-    """A type with nothing but plain strings for those of a fixed or bounded length."""
-    if isinstance(type_, st.StructType):
-        return st.StructType(
-            [st.StructField(field.name, _plain(field.dataType), field.nullable) for field in type_.fields]
-        )
-    if isinstance(type_, st.ArrayType):
-        return st.ArrayType(_plain(type_.elementType), type_.containsNull)
-    if isinstance(type_, st.MapType):
-        return st.MapType(_plain(type_.keyType), _plain(type_.valueType), type_.valueContainsNull)
-    return st.StringType() if isinstance(type_, (st.CharType, st.VarcharType)) else type_

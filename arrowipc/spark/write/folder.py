@@ -27,8 +27,8 @@ def open_folder(options: Options) -> fs.SubTreeFileSystem:
     """
     if not options.paths:
         raise UsageError(
-            'arrowipc needs a path: df.write.format("arrowipc").mode("append").save("directory"); saveAsTable, bucketBy '
-            f"and tables of the catalog: {USE_THE_JAR}"
+            'arrowipc needs a path: df.write.format("arrowipc").mode("append").save("directory"); saveAsTable and '
+            f"bucketBy: {USE_THE_JAR}"
         )
     path = options.paths[0]
     root = unquote(urlsplit(path).path) if path.lower().startswith("file:") else path
@@ -41,10 +41,9 @@ def open_folder(options: Options) -> fs.SubTreeFileSystem:
     else:
         check_link(root)
         root = os.path.abspath(root)
-    folder = fs.SubTreeFileSystem(root, base)
-    if folder.get_file_info("").type == fs.FileType.File:
+    if base.get_file_info(root).type == fs.FileType.File:
         raise UsageError(f"{path}: expected a directory or nothing, found a file; tasks write a file each")
-    return folder
+    return fs.SubTreeFileSystem(root, base)
 
 
 def exists(folder: fs.FileSystem, name: str = "") -> bool:

@@ -20,7 +20,7 @@ private[spark] final class Cast private (target: DataType, values: Vector, path:
 
   private def whole(row: Int): Long = natural match {
     case LongType => values.getLong(row)
-    case _: DecimalType => exact(row).longValue
+    case _: DecimalType => if (isNullAt(row)) 0 else exact(row).longValue
     case ByteType => values.getByte(row)
     case ShortType => values.getShort(row)
     case _ => values.getInt(row)
@@ -34,7 +34,7 @@ private[spark] final class Cast private (target: DataType, values: Vector, path:
   override def getDouble(row: Int): Double = if (natural == FloatType) values.getFloat(row) else whole(row).toDouble
 
   override def getDecimal(row: Int, precision: Int, scale: Int): Decimal =
-    Decimal(exact(row).setScale(scale, RoundingMode.DOWN), precision, scale)
+    if (isNullAt(row)) null else Decimal(exact(row).setScale(scale, RoundingMode.DOWN), precision, scale)
 
   override def check(from: Int, to: Int): Unit = {
     values.check(from, to)

@@ -1,6 +1,6 @@
 package org.arrowipc.spark
 
-import java.util.{List => JavaList, Locale}
+import java.util.{List => JavaList}
 
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
@@ -81,10 +81,7 @@ private[spark] final class Converters(options: ReadOptions) {
     val children = new ByName(from.children, names, s"struct column '$path'")
     val found = target.fields.map(field => children.find(field.name, !field.nullable))
     val places = found.map(from.children.indexOf(_))
-    val members = target.fields.zip(found).map { case (field, child) =>
-      if (child == null) (column => new Vectors.Nulls(field.dataType, column.length)): Converter
-      else plan(child, field.dataType, s"$path.${field.name}")
-    }
+    val members = target.fields.zip(found).map { case (field, child) => member(child, field, path) }
     val required = target.fields.map(!_.nullable)
     column => {
       val vectors = members.indices.map { i =>
@@ -94,27 +91,29 @@ private[spark] final class Converters(options: ReadOptions) {
     }
   }
 
+  /** A field of a struct; of nulls where the file has it not. */
+  private def member(from: Plan, field: StructField, path: String): Converter =
+    if (from == null) column => new Vectors.Nulls(field.dataType, column.length)
+    else plan(from, field.dataType, s"$path.${field.name}")
+
   private def union(from: Plan, kind: ArrowType.Union, target: StructType, path: String): Converter = {
     val fields = from.children.asScala.map(_.field).asJava
     val children = new ByName(from.children, SparkTypes.unionNames(kind, fields), s"union column '$path'")
     val found = target.fields.map { field =>
-      val child = children.find(field.name, false)
-      if (child == null) throw new ArrowIpcException.Usage(s"union column '$path' has no column '${field.name}'")
       if (!field.nullable) throw new ArrowIpcException.Usage(
         s"column '$path.${field.name}' is a member of a union and can only be read as nullable")
-      child
+      children.find(field.name, false)
     }
     val places = found.map(from.children.indexOf(_))
-    val codes = places.map(Plan.codes(kind, fields.size)(_))
-    val members = target.fields.zip(found).map { case (field, child) =>
-      plan(child, field.dataType, s"$path.${field.name}")
-    }
+    val codes = places.map(place => if (place < 0) -1 else Plan.codes(kind, fields.size)(place))
+    val members = target.fields.zip(found).map { case (field, child) => member(child, field, path) }
     val dense = from.layout == Plan.Layout.DENSE
     column => {
       val offsets = if (dense) column.address(1) else 0L
       val vectors = members.indices.map { i =>
         val index = Converters.tagged(column.address(0), codes(i), dense, offsets)
-        new Vectors.Taken(members(i).of(column.children(places(i))), column.length, index, false): Vector
+        val values = members(i).of(if (places(i) < 0) column else column.children(places(i)))
+        new Vectors.Taken(values, column.length, index, false): Vector
       }
       new Vectors.Members(target, column.length, vectors.toArray)
     }
@@ -126,11 +125,29 @@ private[spark] final class Converters(options: ReadOptions) {
     case (_: ArrowType.Decimal, _: StringType) => column => new Numbers.Decimals(target, column)
     case (kind, LongType) if SparkTypes.unit(kind) == TimeUnit.NANOSECOND =>
       column => new Vectors.Fixed(target, column, 0)
+    case (kind, _: DecimalType) if SparkTypes.leaf(kind, options, path) == LongType && SparkTypes.unit(kind) != null =>
+      cast(column => new Vectors.Fixed(LongType, column, 0), LongType, target, from, path)
+    case (kind: ArrowType.Interval, wanted: StructType) if kind.getUnit != IntervalUnit.YEAR_MONTH =>
+      interval(from, SparkTypes.natural(kind, options, path).asInstanceOf[StructType], wanted, path)
     case (kind, _) =>
       val natural = SparkTypes.natural(kind, options, path)
-      val convert = own(kind, natural)
-      if (natural == target || natural.isInstanceOf[StringType] && target.isInstanceOf[StringType]) convert
-      else Cast.plan(convert, natural, target, from)(mismatch(from, target, path))
+      cast(own(kind, natural), natural, target, from, path)
+  }
+
+  private def cast(convert: Converter, natural: DataType, target: DataType, from: Plan, path: String): Converter =
+    if (natural == target || natural.isInstanceOf[StringType] && target.isInstanceOf[StringType]) convert
+    else Cast.plan(convert, natural, target, from)(mismatch(from, target, path))
+
+  /** An interval as a struct of its numbers, and of nulls for fields that it has not. */
+  private def interval(from: Plan, natural: StructType, target: StructType, path: String): Converter = {
+    val members = target.fields.map { field =>
+      val i = natural.fields.indexWhere(_.name.equalsIgnoreCase(field.name))
+      if (i < 0) member(null, field, path)
+      else cast(column => new Vectors.Fixed(natural(i).dataType, column, 4 * i), natural(i).dataType, field.dataType,
+        from, s"$path.${field.name}")
+    }
+    val required = target.fields.map(!_.nullable)
+    column => new Vectors.Struct(target, column, members.map(_.of(column)), required)
   }
 
   /** The vector of a type's own Spark type. */
@@ -145,12 +162,6 @@ private[spark] final class Converters(options: ReadOptions) {
     case date: ArrowType.Date if date.getUnit == DateUnit.MILLISECOND =>
       column => new Numbers.Scaled(target, column, 1, 86400000, false, false)
     case _: ArrowType.Time | _: ArrowType.Timestamp | _: ArrowType.Duration => time(kind, target)
-    case interval: ArrowType.Interval if interval.getUnit != IntervalUnit.YEAR_MONTH =>
-      val fields = target.asInstanceOf[StructType].fields
-      column => {
-        val members = fields.indices.map(i => new Vectors.Fixed(fields(i).dataType, column, 4 * i): Vector)
-        new Vectors.Struct(target, column, members.toArray, new Array[Boolean](fields.length))
-      }
     case _: ArrowType.Decimal => column => new Numbers.Decimals(target, column)
     case _ => column => new Vectors.Fixed(target, column, 0)
   }
@@ -183,16 +194,17 @@ private[spark] object Converters {
     def of(column: Column): Vector
   }
 
-  /** Fields by name, as Spark finds them: the only equal one, or else the only one that differs in case. */
+  /** Fields by name, as [[Names]] has it. */
   final class ByName(plans: JavaList[Plan], names: JavaList[String], label: String) {
     private[this] val named = names.asScala.zip(plans.asScala)
     private[this] val equal = named.groupMap(_._1)(_._2)
-    private[this] val similar = named.groupMap(_._1.toLowerCase(Locale.ROOT))(_._2)
+    private[this] val caseSensitive = Names.caseSensitive()
+    private[this] val similar = named.groupMap(pair => Names.key(pair._1, caseSensitive))(_._2)
 
     /** The field of a name; null for none, which is an error where the column is required, as several are always. */
     def find(name: String, required: Boolean): Plan = {
       val found = equal.get(name).filter(_.size == 1)
-        .orElse(similar.get(name.toLowerCase(Locale.ROOT))).getOrElse(Nil)
+        .orElse(similar.get(Names.key(name, caseSensitive))).getOrElse(Nil)
       if (found.size > 1) throw new ArrowIpcException.Usage(
         s"$label has ${found.size} columns named '$name'; Spark finds columns by name")
       if (found.isEmpty && required) throw new ArrowIpcException.Usage(

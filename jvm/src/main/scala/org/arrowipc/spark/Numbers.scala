@@ -15,7 +15,7 @@ private[spark] object Numbers {
     override def getInt(row: Int): Int = super.getShort(row) & 0xffff
     override def getLong(row: Int): Long = super.getInt(row) & 0xffffffffL
 
-    override def getDecimal(row: Int, precision: Int, scale: Int): Decimal = {
+    override def getDecimal(row: Int, precision: Int, scale: Int): Decimal = if (isNullAt(row)) null else {
       val bits = super.getLong(row)
       val value = BigInteger.valueOf(bits >>> 1).shiftLeft(1).or(BigInteger.valueOf(bits & 1))
       Decimal(new BigDecimal(value).setScale(scale), precision, scale)
@@ -46,7 +46,7 @@ private[spark] object Numbers {
 
   /** UUIDs as text. */
   final class Uuid(target: DataType, column: Column) extends Vectors.Fixed(target, column, 0) {
-    override def getUTF8String(row: Int): UTF8String = {
+    override def getUTF8String(row: Int): UTF8String = if (isNullAt(row)) null else {
       val high = java.lang.Long.reverseBytes(Platform.getLong(null, at(row)))
       val low = java.lang.Long.reverseBytes(Platform.getLong(null, at(row) + 8))
       UTF8String.fromString(new java.util.UUID(high, low).toString)
@@ -107,16 +107,36 @@ private[spark] object Numbers {
     private[this] val most = if (small) Decimal.POW_10(precision) else 0L
     private[this] val bound = if (precision <= DecimalType.MAX_PRECISION) BigInteger.TEN.pow(precision) else null
 
-    private def value(row: Int): BigDecimal = new BigDecimal(new BigInteger(getBinary(row).reverse), stored)
+    private def value(row: Int): BigDecimal =
+      if (isLong(row)) BigDecimal.valueOf(getLong(row), stored)
+      else {
+        val bytes = new Array[Byte](width)
+        var i = 0
+        while (i < width) {
+          bytes(i) = Platform.getByte(null, at(row) + width - 1 - i)
+          i += 1
+        }
+        new BigDecimal(new BigInteger(bytes), stored)
+      }
 
-    /** The unscaled value of one of at most 18 digits, which lie in the first 8 bytes. */
+    /** Whether the unscaled value is that of its first 8 bytes. */
+    private def isLong(row: Int): Boolean = {
+      val sign = getLong(row) >> 63
+      var word = 8
+      while (word < width && Platform.getLong(null, at(row) + word) == sign) word += 8
+      word >= width
+    }
+
+    /** The unscaled value of one that fits 8 bytes, which are the first. */
     override def getLong(row: Int): Long = if (width == 4) super.getInt(row) else super.getLong(row)
 
     override def getDecimal(row: Int, precision: Int, scale: Int): Decimal =
-      if (small && scale == this.scale) Decimal.createUnsafe(getLong(row), precision, scale)
+      if (isNullAt(row)) null
+      else if (small && scale == this.scale) Decimal.createUnsafe(getLong(row), precision, scale)
       else Decimal(value(row).setScale(scale), precision, scale)
 
-    override def getUTF8String(row: Int): UTF8String = UTF8String.fromString(value(row).toString)
+    override def getUTF8String(row: Int): UTF8String =
+      if (isNullAt(row)) null else UTF8String.fromString(value(row).toString)
 
     override def check(from: Int, to: Int): Unit = {
       var row = from
@@ -127,15 +147,8 @@ private[spark] object Numbers {
       }
     }
 
-    private def fits(row: Int): Boolean = if (small) {
-      val found = getLong(row)
-      var fine = -most < found && found < most
-      var word = 8
-      while (word < width) {
-        fine &= Platform.getLong(null, at(row) + word) == found >> 63
-        word += 8
-      }
-      fine
-    } else isNullAt(row) || value(row).setScale(scale).unscaledValue.abs.compareTo(bound) < 0
+    private def fits(row: Int): Boolean =
+      if (small) isLong(row) && -most < getLong(row) && getLong(row) < most
+      else isNullAt(row) || value(row).setScale(scale).unscaledValue.abs.compareTo(bound) < 0
   }
 }

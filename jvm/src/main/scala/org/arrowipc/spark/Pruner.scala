@@ -4,7 +4,7 @@ import java.math.BigDecimal
 import java.sql.{Date, Timestamp}
 import java.time.{Instant, LocalDate, LocalDateTime}
 
-import org.apache.spark.sql.catalyst.util.DateTimeUtils
+import org.apache.spark.sql.catalyst.util.{DateTimeUtils, RebaseDateTime}
 import org.apache.spark.sql.sources._
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.unsafe.types.UTF8String
@@ -91,9 +91,15 @@ private[spark] object Pruner {
     case real @ (_: Float | _: Double) => real.asInstanceOf[Number].doubleValue + 0.0 // one zero
     case text: String => UTF8String.fromString(text)
     case bytes: Array[Byte] => UTF8String.fromBytes(bytes)
-    case date: Date => DateTimeUtils.fromJavaDate(date).toLong
+    // The calendar of these two lacks ten days of 1582, which Spark puts into others; and until 1900 it makes of a
+    // moment one of the same wall clock. A value that may stand for several is none.
+    case date: Date =>
+      val days = DateTimeUtils.fromJavaDate(date)
+      if (days == RebaseDateTime.lastSwitchGregorianDay) null else days.toLong
+    case time: Timestamp =>
+      val micros = DateTimeUtils.fromJavaTimestamp(time)
+      if (micros < RebaseDateTime.lastSwitchGregorianTs) null else micros
     case date: LocalDate => date.toEpochDay
-    case time: Timestamp => DateTimeUtils.fromJavaTimestamp(time)
     case time: Instant => DateTimeUtils.instantToMicros(time)
     case time: LocalDateTime => DateTimeUtils.localDateTimeToMicros(time)
     case _: UTF8String | _: Boolean | _: BigDecimal => value

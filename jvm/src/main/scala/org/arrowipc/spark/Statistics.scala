@@ -7,7 +7,7 @@ import java.util.Base64
 import java.util.zip.CRC32
 import com.fasterxml.jackson.databind.ObjectMapper
 import com.fasterxml.jackson.databind.node.ObjectNode
-import org.apache.arrow.vector.{BitVectorHelper, FieldVector, VectorSchemaRoot}
+import org.apache.arrow.vector.{FieldVector, VectorSchemaRoot}
 import org.apache.arrow.vector.complex.StructVector
 import org.apache.arrow.vector.types.FloatingPointPrecision.SINGLE
 import org.apache.arrow.vector.types.pojo.{ArrowType, Field, Schema}
@@ -80,13 +80,13 @@ private object Statistics {
       put(entry, "min", low)
       put(entry, "max", high)
     case _: ArrowType.Utf8 =>
-      val (low, high) = ends[UTF8String](vector, text(vector, _), (one, other) => one.binaryCompare(other))
+      val (low, high) = texts(vector)
       entry.put("kind", "text").put("min", lowerText(low))
       if (low.numBytes > CUT) entry.put("min_exact", false)
       if (high.numBytes > CUT) entry.put("max_exact", false)
       (if (high.numBytes > CUT) next(lowerText(high)) else Some(high.toString)).foreach(entry.put("max", _))
     case _: ArrowType.Binary =>
-      val (low, high) = ends[UTF8String](vector, text(vector, _), (one, other) => one.binaryCompare(other))
+      val (low, high) = texts(vector)
       entry.put("kind", "binary").put("min", base64(low.getBytes.take(CUT)))
       if (low.numBytes > CUT) entry.put("min_exact", false)
       if (high.numBytes > CUT) entry.put("max_exact", false)
@@ -97,8 +97,13 @@ private object Statistics {
 
   private def base64(bytes: Array[Byte]): String = Base64.getEncoder.encodeToString(bytes)
 
-  /** Whether a row has a value. */
-  private def has(vector: FieldVector, row: Int): Boolean = BitVectorHelper.get(vector.getValidityBuffer, row) == 1
+  /** The address of the bits that say which rows have values; 0: all have. */
+  private def validity(vector: FieldVector): Long =
+    if (vector.getNullCount == 0) 0 else vector.getValidityBuffer.memoryAddress
+
+  private def bit(address: Long, row: Int): Boolean = (Platform.getByte(null, address + (row >> 3)) >> (row & 7) & 1) != 0
+
+  private def has(valid: Long, row: Int): Boolean = valid == 0 || bit(valid, row)
 
   private def put(entry: ObjectNode, end: String, value: Long): Unit = {
     entry.put("kind", "int")
@@ -110,8 +115,7 @@ private object Statistics {
 
   /** The least and greatest of numbers, dates and times as they are stored, and of booleans as 0 and 1. */
   private def whole(vector: FieldVector): (Long, Long) = {
-    val data = vector.getDataBuffer
-    val address = data.memoryAddress
+    val address = vector.getDataBuffer.memoryAddress
     val width = vector.getField.getType match {
       case int: ArrowType.Int => int.getBitWidth / 8
       case _: ArrowType.Bool => 0
@@ -120,17 +124,22 @@ private object Statistics {
     }
     var low = Long.MaxValue
     var high = Long.MinValue
-    val nulls = vector.getNullCount > 0
-    for (row <- 0 until vector.getValueCount if !nulls || has(vector, row)) {
-      val value = width match {
-        case 0 => BitVectorHelper.get(data, row).toLong
-        case 1 => Platform.getByte(null, address + row).toLong
-        case 2 => Platform.getShort(null, address + 2L * row).toLong
-        case 4 => Platform.getInt(null, address + 4L * row).toLong
-        case _ => Platform.getLong(null, address + 8L * row)
+    var row = 0
+    val rows = vector.getValueCount
+    val valid = validity(vector)
+    while (row < rows) {
+      if (has(valid, row)) {
+        val value = width match {
+          case 0 => if (bit(address, row)) 1L else 0L
+          case 1 => Platform.getByte(null, address + row).toLong
+          case 2 => Platform.getShort(null, address + 2L * row).toLong
+          case 4 => Platform.getInt(null, address + 4L * row).toLong
+          case _ => Platform.getLong(null, address + 8L * row)
+        }
+        if (value < low) low = value
+        if (value > high) high = value
       }
-      if (value < low) low = value
-      if (value > high) high = value
+      row += 1
     }
     (low, high)
   }
@@ -140,13 +149,18 @@ private object Statistics {
     var low = Double.PositiveInfinity
     var high = Double.NegativeInfinity
     var nan, any = false
-    for (row <- 0 until vector.getValueCount if has(vector, row)) {
-      val value = if (single) Platform.getFloat(null, address + 4L * row).toDouble
-        else Platform.getDouble(null, address + 8L * row)
-      nan |= value.isNaN
-      any |= !value.isNaN
-      if (value < low) low = value
-      if (value > high) high = value
+    var row = 0
+    val rows = vector.getValueCount
+    val valid = validity(vector)
+    while (row < rows) {
+      if (has(valid, row)) {
+        val value = if (single) Platform.getFloat(null, address + 4L * row).toDouble
+          else Platform.getDouble(null, address + 8L * row)
+        if (value.isNaN) nan = true else any = true
+        if (value < low) low = value
+        if (value > high) high = value
+      }
+      row += 1
     }
     if (any) {
       // Of two equal zeros either may have come first.
@@ -159,19 +173,23 @@ private object Statistics {
   }
 
   private def ends[T](vector: FieldVector, value: Int => T, order: (T, T) => Int): (T, T) = {
-    var found: (T, T) = null
-    for (row <- 0 until vector.getValueCount if has(vector, row)) {
-      val each = value(row)
-      if (found == null) {
-        found = (each, each)
-      } else if (order(each, found._1) < 0) {
-        found = (each, found._2)
-      } else if (order(each, found._2) > 0) {
-        found = (found._1, each)
+    var low, high: T = null.asInstanceOf[T]
+    var row = 0
+    val rows = vector.getValueCount
+    val valid = validity(vector)
+    while (row < rows) {
+      if (has(valid, row)) {
+        val each = value(row)
+        if (low == null || order(each, low) < 0) low = each
+        if (high == null || order(each, high) > 0) high = each
       }
+      row += 1
     }
-    found
+    (low, high)
   }
+
+  private def texts(vector: FieldVector): (UTF8String, UTF8String) =
+    ends[UTF8String](vector, text(vector, _), (one, other) => one.binaryCompare(other))
 
   private def wide(vector: FieldVector, row: Int): BigInteger = {
     val address = vector.getDataBuffer.memoryAddress + 16L * row

@@ -30,7 +30,7 @@ private[spark] object Vectors {
     override def getLong(row: Int): Long = Platform.getLong(null, at(row))
     override def getFloat(row: Int): Float = Platform.getFloat(null, at(row))
     override def getDouble(row: Int): Double = Platform.getDouble(null, at(row))
-    override def getBinary(row: Int): Array[Byte] = bytes(at(row), stride.toInt)
+    override def getBinary(row: Int): Array[Byte] = if (isNullAt(row)) null else bytes(at(row), stride.toInt)
   }
 
   final class Bits(target: DataType, column: Column) extends Leaf(target, column) {
@@ -65,12 +65,12 @@ private[spark] object Vectors {
         else column.dataAddress(Platform.getInt(null, view + 8)) + Platform.getInt(null, view + 12)
     }
 
-    override def getUTF8String(row: Int): UTF8String = {
+    override def getUTF8String(row: Int): UTF8String = if (isNullAt(row)) null else {
       val found = size(row)
       UTF8String.fromAddress(null, start(row, found), found)
     }
 
-    override def getBinary(row: Int): Array[Byte] = {
+    override def getBinary(row: Int): Array[Byte] = if (isNullAt(row)) null else {
       val found = size(row)
       bytes(start(row, found), found)
     }
@@ -95,10 +95,11 @@ private[spark] object Vectors {
   final class Lists(target: DataType, column: Column, members: Array[Vector], required: Array[Boolean])
       extends Leaf(target, column) {
     override def getArray(row: Int): ColumnarArray =
-      new ColumnarArray(members(0), column.offset(row).toInt, column.count(row).toInt)
+      if (isNullAt(row)) null else new ColumnarArray(members(0), column.offset(row).toInt, column.count(row).toInt)
 
     override def getMap(row: Int): ColumnarMap =
-      new ColumnarMap(members(0), members(1), column.offset(row).toInt, column.count(row).toInt)
+      if (isNullAt(row)) null
+      else new ColumnarMap(members(0), members(1), column.offset(row).toInt, column.count(row).toInt)
 
     override def getChild(ordinal: Int): ColumnVector = members(ordinal)
 
@@ -175,21 +176,27 @@ private[spark] object Vectors {
       found < 0 || in(row).isNullAt(found)
     }
 
-    override def getBoolean(row: Int): Boolean = in(row).getBoolean(at(row))
-    override def getByte(row: Int): Byte = in(row).getByte(at(row))
-    override def getShort(row: Int): Short = in(row).getShort(at(row))
-    override def getInt(row: Int): Int = in(row).getInt(at(row))
-    override def getLong(row: Int): Long = in(row).getLong(at(row))
-    override def getFloat(row: Int): Float = in(row).getFloat(at(row))
-    override def getDouble(row: Int): Double = in(row).getDouble(at(row))
+    override def getBoolean(row: Int): Boolean = { val i = at(row); if (i < 0) false else in(row).getBoolean(i) }
+    override def getByte(row: Int): Byte = { val i = at(row); if (i < 0) 0 else in(row).getByte(i) }
+    override def getShort(row: Int): Short = { val i = at(row); if (i < 0) 0 else in(row).getShort(i) }
+    override def getInt(row: Int): Int = { val i = at(row); if (i < 0) 0 else in(row).getInt(i) }
+    override def getLong(row: Int): Long = { val i = at(row); if (i < 0) 0 else in(row).getLong(i) }
+    override def getFloat(row: Int): Float = { val i = at(row); if (i < 0) 0 else in(row).getFloat(i) }
+    override def getDouble(row: Int): Double = { val i = at(row); if (i < 0) 0 else in(row).getDouble(i) }
 
-    override def getDecimal(row: Int, precision: Int, scale: Int): Decimal =
-      in(row).getDecimal(at(row), precision, scale)
+    override def getDecimal(row: Int, precision: Int, scale: Int): Decimal = {
+      val i = at(row)
+      if (i < 0) null else in(row).getDecimal(i, precision, scale)
+    }
 
-    override def getUTF8String(row: Int): UTF8String = in(row).getUTF8String(at(row))
-    override def getBinary(row: Int): Array[Byte] = in(row).getBinary(at(row))
-    override def getArray(row: Int): ColumnarArray = in(row).getArray(at(row))
-    override def getMap(row: Int): ColumnarMap = in(row).getMap(at(row))
+    override def getUTF8String(row: Int): UTF8String = {
+      val i = at(row)
+      if (i < 0) null else in(row).getUTF8String(i)
+    }
+
+    override def getBinary(row: Int): Array[Byte] = { val i = at(row); if (i < 0) null else in(row).getBinary(i) }
+    override def getArray(row: Int): ColumnarArray = { val i = at(row); if (i < 0) null else in(row).getArray(i) }
+    override def getMap(row: Int): ColumnarMap = { val i = at(row); if (i < 0) null else in(row).getMap(i) }
   }
 
   /** Where the row of another vector is that a row stands for; negative: it is null. */

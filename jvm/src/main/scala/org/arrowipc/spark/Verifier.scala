@@ -52,18 +52,16 @@ private[spark] final class Verifier private (buffer: ByteBuffer) {
 
   private def follow(place: Int, field: Field, tag: Int, kind: Table, depth: Int): Unit = field match {
     case _: Scalar =>
-    case One(_, below, _) => table(target(place, kind), below, depth + 1)
-    case Union(name, members, _) =>
-      Format.unless(0 < tag && tag < members.length, "a %s table has a %s of the unknown kind %d", kind.name, name, tag)
-      table(target(place, kind), members(tag), depth + 1)
-    case Items(_, each, _) => vector(place, each, kind)
-    case Many(_, below, _) =>
+    case one: One => table(target(place, kind), one.table, depth + 1)
+    case union: Union =>
+      val known = 0 < tag && tag < union.members.length
+      Format.unless(known, "a %s table has the unknown %s %d", kind.name, union.name, tag)
+      table(target(place, kind), union.members(tag), depth + 1)
+    case items: Items => vector(place, items.each, kind)
+    case many: Many =>
       val first = vector(place, 4, kind)
-      var i = 0
-      while (i < bytes.getInt(first - 4)) {
-        table(target(first + 4 * i, kind), below(), depth + 1)
-        i += 1
-      }
+      val end = first + 4 * bytes.getInt(first - 4)
+      for (at <- first until end by 4) table(target(at, kind), many.table(), depth + 1)
   }
 
   /** Where the offset at a place leads to; there are 4 bytes. */
@@ -98,54 +96,58 @@ private[spark] object Verifier {
   private final class Table(val name: String, val fields: Field*)
 
   /** What lies at a field's place: `width` bytes, which may be an offset. */
-  private sealed abstract class Field(val width: Int) {
-    def name: String
-    def required: Boolean
-  }
-  private final case class Scalar(bytes: Int, name: String = "", required: Boolean = false) extends Field(bytes)
-  private final case class One(name: String, table: Table, required: Boolean = false) extends Field(4)
-  private final case class Union(name: String, members: Array[Table], required: Boolean = true) extends Field(4)
+  private sealed abstract class Field(val width: Int, val name: String, val required: Boolean)
+  private final class Scalar(width: Int) extends Field(width, "", false)
+  private final class One(name: String, val table: Table, required: Boolean = false) extends Field(4, name, required)
+  private final class Union(name: String, val members: Array[Table]) extends Field(4, name, true)
   /** A vector of scalars or structs, or a string. */
-  private final case class Items(name: String, each: Int, required: Boolean = false) extends Field(4)
-  private final case class Many(name: String, table: () => Table, required: Boolean = false) extends Field(4)
+  private final class Items(name: String, val each: Int, required: Boolean = false) extends Field(4, name, required)
+  private final class Many(name: String, val table: () => Table, required: Boolean = false)
+      extends Field(4, name, required)
+
+  private val I8 = new Scalar(1)
+  private val I16 = new Scalar(2)
+  private val I32 = new Scalar(4)
+  private val I64 = new Scalar(8)
 
   private val Pairs = {
-    val pair = new Table("KeyValue", Items("key", 1, required = true), Items("value", 1, required = true))
-    Many("custom_metadata", () => pair)
+    val pair = new Table("KeyValue", new Items("key", 1, required = true), new Items("value", 1, required = true))
+    new Many("custom_metadata", () => pair)
   }
-  private val Int = new Table("Int", Scalar(4), Scalar(1))
+  private val Int = new Table("Int", I32, I8)
 
   /** The members of Type by their tags. */
   private val Types: Array[Table] = {
     val known = Map(
       2 -> Int,
-      3 -> new Table("FloatingPoint", Scalar(2)),
-      7 -> new Table("Decimal", Scalar(4), Scalar(4), Scalar(4)),
-      8 -> new Table("Date", Scalar(2)),
-      9 -> new Table("Time", Scalar(2), Scalar(4)),
-      10 -> new Table("Timestamp", Scalar(2), Items("timezone", 1)),
-      11 -> new Table("Interval", Scalar(2)),
-      14 -> new Table("Union", Scalar(2), Items("typeIds", 4)),
-      15 -> new Table("FixedSizeBinary", Scalar(4)),
-      16 -> new Table("FixedSizeList", Scalar(4)),
-      17 -> new Table("Map", Scalar(1)),
-      18 -> new Table("Duration", Scalar(2)))
+      3 -> new Table("FloatingPoint", I16),
+      7 -> new Table("Decimal", I32, I32, I32),
+      8 -> new Table("Date", I16),
+      9 -> new Table("Time", I16, I32),
+      10 -> new Table("Timestamp", I16, new Items("timezone", 1)),
+      11 -> new Table("Interval", I16),
+      14 -> new Table("Union", I16, new Items("typeIds", 4)),
+      15 -> new Table("FixedSizeBinary", I32),
+      16 -> new Table("FixedSizeList", I32),
+      17 -> new Table("Map", I8),
+      18 -> new Table("Duration", I16))
     Array.tabulate(27)(tag => known.getOrElse(tag, new Table("type")))
   }
 
-  private val Encoding = new Table("DictionaryEncoding", Scalar(8), One("indexType", Int), Scalar(1), Scalar(2))
-  private lazy val Column: Table = new Table("Field", Items("name", 1), Scalar(1), Scalar(1), Union("type", Types),
-    One("dictionary", Encoding), Many("children", () => Column), Pairs)
+  private val Encoding = new Table("DictionaryEncoding", I64, new One("indexType", Int), I8, I16)
+  private lazy val Column: Table = new Table("Field",
+    new Items("name", 1), I8, I8, new Union("type", Types), new One("dictionary", Encoding),
+    new Many("children", () => Column), Pairs)
   private val Schema =
-    new Table("Schema", Scalar(2), Many("fields", () => Column, required = true), Pairs, Items("features", 8))
+    new Table("Schema", I16, new Many("fields", () => Column, required = true), Pairs, new Items("features", 8))
 
-  private val Batch = new Table("RecordBatch", Scalar(8), Items("nodes", 16), Items("buffers", 16),
-    One("compression", new Table("BodyCompression", Scalar(1), Scalar(1))), Items("variadicBufferCounts", 8))
-  private val Dictionary =
-    new Table("DictionaryBatch", Scalar(8), One("data", Batch, required = true), Scalar(1))
+  private val Compression = new Table("BodyCompression", I8, I8)
+  private val Batch = new Table("RecordBatch", I64, new Items("nodes", 16), new Items("buffers", 16),
+    new One("compression", Compression), new Items("variadicBufferCounts", 8))
+  private val Dictionary = new Table("DictionaryBatch", I64, new One("data", Batch, required = true), I8)
   private val Headers = Array(new Table("nothing"), Schema, Dictionary, Batch, new Table("Tensor"),
     new Table("SparseTensor"))
-  private val Message = new Table("Message", Scalar(2), Scalar(1), Union("header", Headers), Scalar(8), Pairs)
-  private val Footer = new Table("Footer", Scalar(2), One("schema", Schema, required = true),
-    Items("dictionaries", 24), Items("recordBatches", 24), Pairs)
+  private val Message = new Table("Message", I16, I8, new Union("header", Headers), I64, Pairs)
+  private val Footer = new Table("Footer", I16, new One("schema", Schema, required = true),
+    new Items("dictionaries", 24), new Items("recordBatches", 24), Pairs)
 }
