@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from helpers.java import OPTIONS, Missing, compiled
-
 from arrowipc.spark import find_jar
+from helpers.java import OPTIONS, Missing, compiled
 
 SOURCES = Path(__file__).resolve().parents[2] / "jvm" / "src"
 
