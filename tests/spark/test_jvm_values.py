@@ -105,7 +105,9 @@ def test_all_types_are_the_same_however_spark_evaluates(spark: SparkSession, tmp
         for way in WAYS:
             evaluate(spark, way)
             frame = load(spark, tmp_path / f"{how}.arrow")
-            found[way] = [str(row) for row in frame.selectExpr(*(f"string({name})" for name in frame.columns)).collect()]
+            found[way] = [
+                str(row) for row in frame.selectExpr(*(f"string({name})" for name in frame.columns)).collect()
+            ]
         assert found["interpreted"] == found["generated"], how
 
 
@@ -156,12 +158,19 @@ def test_pruning_by_days_of_either_calendar(spark: SparkSession, tmp_path: Path,
     spark.conf.set("spark.sql.datetime.java8API.enabled", java8)
     days = sorted(dt.date.fromisoformat(day) + dt.timedelta(more) for day in DAYS for more in (0, 1))
     moments = [dt.datetime.combine(day, dt.time(12)) for day in days]
-    columns = {"id": range(len(days)), "day": days, "at": pa.array(moments, pa.timestamp("us", "UTC")), "local": moments}
+    columns = {
+        "id": range(len(days)),
+        "day": days,
+        "at": pa.array(moments, pa.timestamp("us", "UTC")),
+        "local": moments,
+    }
     pruned = Pruned(spark, tmp_path, pa.table({name: pa.array(values) for name, values in columns.items()}), 1)
     literals = {"day": "date'{}'", "at": "timestamp'{} 12:00:00Z'", "local": "timestamp_ntz'{} 12:00:00'"}
     conditions = [
         f"{name} {operator} {literal.format(day)}"
-        for name, literal in literals.items() for operator in OPERATORS for day in DAYS
+        for name, literal in literals.items()
+        for operator in OPERATORS
+        for day in DAYS
     ]
     conditions += [f"{name} in ({', '.join(map(literal.format, DAYS[5:8]))})" for name, literal in literals.items()]
     found = pruned.rows("pruned", conditions)
