@@ -946,7 +946,7 @@ cdef int64_t bytes_of(object owner) except -1:
     if type(owner) is Memory:
         return (<Memory> owner).size
     if type(owner) is SnapshotOwner:
-        owner = (<SnapshotOwner> owner).memories + (<SnapshotOwner> owner).kept
+        owner = ((<SnapshotOwner> owner).memories, (<SnapshotOwner> owner).kept)
     if owner is not None and type(owner) is not tuple:
         return INT64_MAX
     for each in owner or ():

@@ -283,7 +283,10 @@ def _repeated(array: Array) -> tuple[_Values, _Valid]:
     past = int(np.searchsorted(ends, stop, side="left")) + 1 if len(array) else first
     edges = np.concatenate([[start], ends[first:past].astype(np.int64)])
     if edges[-1] < stop or (np.diff(edges) <= 0).any():
-        _objects(array)  # raises, and names the run
+        _objects(array)  # names the run where the values of a row show it
+        raise FormatError(
+            f"expected run ends that rise and reach row {stop:,}, found others in an array of {array.type}"
+        )
     counts = np.diff(np.minimum(edges, stop))
     each, valid = split(values.slice(first, len(counts)))
     _check_growth(array, each[:1].nbytes * len(array))

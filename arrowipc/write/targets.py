@@ -40,10 +40,14 @@ def _opened_sink(target: str | os.PathLike[str], durable: bool) -> Sink:
     is_url = isinstance(target, str) and "://" in target
     opened = open_url(os.fspath(target), durable) if is_url else open_path(target, durable)
     sink: Sink
-    if isinstance(opened, RemoteFile):
-        sink = ObjectSink(opened.write)
-    else:
-        sink = DescriptorSink(opened.descriptor, os.fsdecode(target))
+    try:
+        if isinstance(opened, RemoteFile):
+            sink = ObjectSink(opened.write)
+        else:
+            sink = DescriptorSink(opened.descriptor, os.fsdecode(target))
+    except BaseException:  # which keeps the frame, and with it what was opened, for as long as somebody has it
+        opened.discard()
+        raise
     sink.behind = opened
     return sink
 

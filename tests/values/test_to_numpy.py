@@ -163,6 +163,19 @@ def test_encoded_values_are_decoded():
             np.testing.assert_array_equal(array[start:stop].to_numpy(copy=True), expected[start:stop])
 
 
+def test_run_ends_that_fall_behind_the_rows_are_refused():
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([11, 22, 33], pa.int32()), pa.array([1, 2, 3]))
+    whole = pa.record_batch([runs], ["r"])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, whole.schema) as writer:
+        writer.write_batch(whole)
+    damaged = sink.getvalue().to_pybytes().replace(i32(11, 22, 33), i32(11, 5, 0))
+    (found,) = ipc.open_stream(damaged, validate="none")
+    assert found["r"][3:7].to_pylist() == [1] * 4
+    with pytest.raises(ipc.FormatError, match="expected run ends that rise and reach row 7"):
+        found["r"][3:7].to_numpy(copy=True)
+
+
 def test_intervals_with_nulls_are_objects():
     kind = T("Interval", unit=1)
     (found,) = ipc.open_stream(stream(schema(field("x", kind)), batch(2, [(2, 1)], [bits(1, 0), i32(1, 2, 0, 0)])))
