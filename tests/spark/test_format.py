@@ -363,7 +363,10 @@ def counted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pa
     for part in range(2):
         frame = spark.range(part * 100, part * 100 + 100, 1, 1).selectExpr("if(id % 10 = 9, null, id) id")
         frame = frame.selectExpr(
-            "id", "concat('n', lpad(id, 3, '0')) name", "1.5D real", "if(id is null, null, id / 2) half",
+            "id",
+            "concat('n', lpad(id, 3, '0')) name",
+            "1.5D real",
+            "if(id is null, null, id / 2) half",
             "named_struct('a', id, 'b', 'x') s",
         )
         frame.write.format("arrowipc").options(batchRows="10", statistics="true").save(f"{root}/part={part}")
