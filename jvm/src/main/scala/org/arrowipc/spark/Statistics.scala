@@ -81,10 +81,12 @@ private object Statistics {
       put(entry, "max", high)
     case _: ArrowType.Utf8 =>
       val (low, high) = texts(vector)
-      entry.put("kind", "text").put("min", lowerText(low))
-      if (low.numBytes > CUT) entry.put("min_exact", false)
-      if (high.numBytes > CUT) entry.put("max_exact", false)
-      (if (high.numBytes > CUT) next(lowerText(high)) else Some(high.toString)).foreach(entry.put("max", _))
+      if (low.isValid && high.isValid) { // Spark lets texts be any bytes, which JSON cannot say
+        entry.put("kind", "text").put("min", lowerText(low))
+        if (low.numBytes > CUT) entry.put("min_exact", false)
+        if (high.numBytes > CUT) entry.put("max_exact", false)
+        (if (high.numBytes > CUT) next(lowerText(high)) else Some(high.toString)).foreach(entry.put("max", _))
+      }
     case _: ArrowType.Binary =>
       val (low, high) = texts(vector)
       entry.put("kind", "binary").put("min", base64(low.getBytes.take(CUT)))
