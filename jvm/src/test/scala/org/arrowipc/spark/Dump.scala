@@ -21,8 +21,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
  * Reads the files that are named line by line and says how it went, for tests.
  *
  * A line has a path and options, parted by tabs; `schema` among them is Spark's JSON of the columns wanted,
- * `with` another file whose schema is to be merged with its own, and `values=true` asks for the values. The answers are `ok ROWS`, `ok [[value, ...], ...]` or `error CLASS: message`.
- * Rows are copied out of the batches as Spark does it.
+ * `with` another file whose schema is to be merged with its own, and `values=true` asks for the values. The
+ * answers are `ok ROWS`, `ok [[value, ...], ...]` or `error CLASS: message`. Rows are
+ * copied out of the batches as Spark does it.
  */
 object Dump {
   private val MEMORY = 512L << 20
