@@ -30,20 +30,9 @@ private[spark] object Unify {
   def merged(one: StructType, other: StructType, caseSensitive: Boolean): StructType =
     new Unify(caseSensitive).structs(one, other, "")
 
-  /** Decimal digits of whole numbers, and of those that are exact in floating-point numbers; 0: of others. */
-  private def digits(kind: DataType): Int = kind match {
-    case ByteType => 3
-    case ShortType => 5
-    case IntegerType => 10
-    case LongType => 20
-    case _ => 0
-  }
-
-  private def exact(kind: DataType): Int = kind match {
-    case FloatType => 5
-    case DoubleType => 10
-    case _ => digits(kind)
-  }
+  /** Decimal digits of whole numbers, and of those that are exact in other types too. */
+  private val DIGITS = Map[DataType, Int](ByteType -> 3, ShortType -> 5, IntegerType -> 10, LongType -> 20)
+  private val EXACT = DIGITS ++ Map[DataType, Int](FloatType -> 5, DoubleType -> 10)
 
   /** The type that holds the values of both, where the first is the narrower kind. */
   private def wider(one: DataType, other: DataType): Option[DataType] = (one, other) match {
@@ -52,8 +41,8 @@ private[spark] object Unify {
       val scale = Math.max(a.scale, b.scale)
       val precision = Math.max(a.precision - a.scale, b.precision - b.scale) + scale
       Option.when(precision <= DecimalType.MAX_PRECISION)(DecimalType(precision, scale))
-    case (_, _: DecimalType) if digits(one) > 0 => wider(DecimalType(digits(one), 0), other)
-    case _ => Option.when(0 < digits(one) && digits(one) <= exact(other))(other)
+    case (_, _: DecimalType) => DIGITS.get(one).flatMap(digits => wider(DecimalType(digits, 0), other))
+    case _ => DIGITS.get(one).filter(_ <= EXACT.getOrElse(other, 0)).map(_ => other)
   }
 }
 

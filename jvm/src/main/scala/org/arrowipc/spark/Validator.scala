@@ -43,35 +43,15 @@ private[spark] object Validator {
   /** Offsets rise from at least 0 to at most `limit`; an empty array may leave out its one offset. */
   private def checkOffsets(column: Column, limit: Long): Unit = if (column.address(1) != 0) {
     val wide = column.plan.layout == VAR64 || column.plan.layout == LIST64
-    val falls = if (wide) falls64(column.address(1), column.length) else falls32(column.address(1), column.length)
-    if (falls || column.offset(column.length) > limit) throw column.fault(s"its offsets do not rise from 0 to $limit")
-  }
-
-  /** Whether one of the offsets is negative or less than the one before: the sign of all of them, or-ed. */
-  private def falls64(base: Long, length: Long): Boolean = {
-    var before = Platform.getLong(null, base)
-    var bad = before
-    var i = 1L
-    while (i <= length) {
-      val each = Platform.getLong(null, base + 8 * i)
-      bad |= each | each - before
+    val base = column.address(1)
+    var before, bad, i = 0L
+    while (i <= column.length) {
+      val each = if (wide) Platform.getLong(null, base + 8 * i) else Platform.getInt(null, base + 4 * i).toLong
+      bad |= each | each - before // negative once one of them is
       before = each
       i += 1
     }
-    bad < 0
-  }
-
-  private def falls32(base: Long, length: Long): Boolean = {
-    var before = Platform.getInt(null, base)
-    var bad = before
-    var i = 1L
-    while (i <= length) {
-      val each = Platform.getInt(null, base + 4 * i)
-      bad |= each | each - before
-      before = each
-      i += 1
-    }
-    bad < 0
+    if (bad < 0 || before > limit) throw column.fault(s"its offsets do not rise from 0 to $limit")
   }
 
   private def checkEntries(entries: Column): Unit = {

@@ -21,8 +21,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
  * Reads the files that are named line by line and says how it went, for tests.
  *
  * A line has a path and options, parted by tabs; `schema` among them is Spark's JSON of the columns wanted,
- * `values=true` asks for the values. The answers are `ok ROWS`, `ok [[value, ...], ...]` or `error CLASS: message`.
- * Rows are copied out of the batches as Spark does it.
+ * `with` another file whose schema is to be merged with its own, and `values=true` asks for the values. The
+ * answers are `ok ROWS`, `ok [[value, ...], ...]` or `error CLASS: message`. Rows are
+ * copied out of the batches as Spark does it.
  */
 object Dump {
   private val MEMORY = 512L << 20
@@ -56,6 +57,7 @@ object Dump {
     var rows = 0L
     Using.resource(IpcFile.open(Source.local(path), options)) { file =>
       val schema = asked.get("schema").map(DataType.fromJson(_).asInstanceOf[StructType])
+        .orElse(asked.get("with").map(other => Unify.merged(schemaOf(path, options), schemaOf(other, options), false)))
         .getOrElse(SparkTypes.schema(file.schema, options))
       val copy: InternalRow => Unit = if (asked.contains("values")) row => texts += struct(row, schema) else {
         val projection = UnsafeProjection.create(schema)
@@ -67,11 +69,16 @@ object Dump {
           batch.rowIterator.asScala.take(ROWS).foreach(copy)
           rows += batch.numRows
         }
+        file.fault.foreach { fault =>
+          throw new ArrowIpcException.Format(s"$rows rows, then ${fault.error.getMessage}")
+        }
       }
-      file.fault.foreach(each => throw new ArrowIpcException.Format(s"$rows rows, then ${each.error.getMessage}"))
     }
     if (asked.contains("values")) listed(texts) else rows.toString
   }
+
+  private def schemaOf(path: String, options: ReadOptions): StructType =
+    Using.resource(IpcFile.open(Source.local(path), options))(file => SparkTypes.schema(file.schema, options))
 
   private def listed(values: Iterable[String]): String = values.mkString("[", ", ", "]")
 
