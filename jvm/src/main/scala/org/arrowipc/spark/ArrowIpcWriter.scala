@@ -9,7 +9,7 @@ import net.jpountz.lz4.LZ4FrameOutputStream
 import org.apache.arrow.flatbuf.{KeyValue, Message, MessageHeader, MetadataVersion}
 import org.apache.arrow.memory.{ArrowBuf, BufferAllocator, RootAllocator}
 import org.apache.arrow.vector.{VectorSchemaRoot, VectorUnloader}
-import org.apache.arrow.vector.compression.{AbstractCompressionCodec, CompressionCodec, CompressionUtil, NoCompressionCodec}
+import org.apache.arrow.vector.compression._
 import org.apache.arrow.vector.ipc.WriteChannel
 import org.apache.arrow.vector.ipc.message.{ArrowBlock, ArrowFooter, ArrowRecordBatch, MessageSerializer}
 import org.apache.arrow.vector.types.pojo.Schema
@@ -22,6 +22,7 @@ import org.apache.spark.sql.execution.datasources.{OutputWriter, OutputWriterFac
 import org.apache.spark.sql.types.StructType
 import scala.jdk.CollectionConverters._
 
+/** Opens a file for each that a task begins. */
 private final class ArrowIpcWriterFactory(options: WriteOptions) extends OutputWriterFactory {
   override def getFileExtension(context: TaskAttemptContext): String = options.extension
 

@@ -36,7 +36,7 @@ private final class SchemaInference(session: SparkSession, options: Map[String, 
 }
 
 private object SchemaInference {
-  /** Looks into files, on the driver or in tasks; those that are missing or corrupt are passed over where that is set. */
+  /** Looks into files, on the driver or in tasks; passes over those that are missing or corrupt where that is set. */
   final case class Look(read: ReadOptions, ignoreMissing: Boolean, ignoreCorrupt: Boolean) extends Logging {
     def at(file: (String, Long), configuration: Configuration): Option[StructType] = try {
       FileBatches.named(file._1) {

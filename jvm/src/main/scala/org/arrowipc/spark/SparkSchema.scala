@@ -7,7 +7,7 @@ import org.apache.spark.sql.types.{Metadata => FieldMetadata, _}
 import scala.jdk.CollectionConverters._
 import scala.util.Try
 
-/** The Arrow schema of what Spark writes, and the schema that Spark reads back: what Arrow cannot say lies beside it. */
+/** The Arrow schema of what Spark writes, and the schema that it reads back: what Arrow cannot say lies beside it. */
 object SparkSchema {
   /** Key in the metadata of a schema of Spark's own schema, as JSON, where it says more than the Arrow types do. */
   private val KEY = "arrowipc:spark_schema"
@@ -32,7 +32,8 @@ object SparkSchema {
 
   /** The type that the values of a type are read as: of the same bits, and one that [[SparkTypes]] knows. */
   def plain(dataType: DataType): DataType = dataType match {
-    case struct: StructType => StructType(struct.map(field => StructField(field.name, plain(field.dataType), field.nullable)))
+    case struct: StructType =>
+      StructType(struct.map(field => StructField(field.name, plain(field.dataType), field.nullable)))
     case ArrayType(element, nullable) => ArrayType(plain(element), nullable)
     case MapType(key, value, nullable) => MapType(plain(key), plain(value), nullable)
     case udt: UserDefinedType[_] => plain(udt.sqlType)
@@ -53,7 +54,8 @@ object SparkSchema {
   }
 
   private def nullable(dataType: DataType): DataType = dataType match {
-    case struct: StructType => StructType(struct.map(each => each.copy(dataType = nullable(each.dataType), nullable = true)))
+    case struct: StructType =>
+      StructType(struct.map(each => each.copy(dataType = nullable(each.dataType), nullable = true)))
     case ArrayType(element, _) => ArrayType(nullable(element), containsNull = true)
     case MapType(key, value, _) => MapType(nullable(key), nullable(value), valueContainsNull = true)
     case other => other

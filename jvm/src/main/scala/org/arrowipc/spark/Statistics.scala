@@ -15,7 +15,7 @@ import org.apache.spark.unsafe.Platform
 import org.apache.spark.unsafe.types.UTF8String
 import scala.jdk.CollectionConverters._
 
-/** What the header of a batch says of its columns: the JSON that the package's `arrowipc.columns.statistics` describes. */
+/** What the header of a batch says of its columns: the JSON that `arrowipc.columns.statistics` describes. */
 private final class Statistics(schema: Schema) {
   import Statistics._
 
@@ -40,9 +40,7 @@ private final class Statistics(schema: Schema) {
       if (!twice.contains(path)) {
         val entry = into.putObject(path)
         entry.put("nulls", vector.getNullCount)
-        if (vector.getNullCount < vector.getValueCount || vector.getField.getType.isInstanceOf[ArrowType.FloatingPoint]) {
-          bounds(vector, entry)
-        }
+        bounds(vector, vector.getField.getType, entry)
       }
       vector match {
         case struct: StructVector => describe(struct.getChildrenFromFields, s"$path.", into)
@@ -60,13 +58,16 @@ private object Statistics {
   /** Longer texts are cut to bounds of so many bytes. */
   private val CUT = 64
 
-  private def paths(fields: java.util.List[Field], prefix: String): Seq[String] = fields.asScala.toSeq.flatMap { field =>
-    val below = if (field.getType.isInstanceOf[ArrowType.Struct]) field.getChildren else java.util.List.of[Field]
-    (prefix + field.getName) +: paths(below, s"$prefix${field.getName}.")
-  }
+  private def paths(fields: java.util.List[Field], prefix: String): Seq[String] =
+    fields.asScala.toSeq.flatMap { field =>
+      val below = if (field.getType.isInstanceOf[ArrowType.Struct]) field.getChildren else java.util.List.of[Field]
+      (prefix + field.getName) +: paths(below, s"$prefix${field.getName}.")
+    }
 
-  /** Find the bounds of a column that has values. */
-  private def bounds(vector: FieldVector, entry: ObjectNode): Unit = vector.getField.getType match {
+  /** Find the bounds of the values of a column. */
+  private def bounds(vector: FieldVector, kind: ArrowType, entry: ObjectNode): Unit = kind match {
+    case real: ArrowType.FloatingPoint => reals(vector, real.getPrecision == SINGLE, entry)
+    case _ if vector.getNullCount == vector.getValueCount => // there are none
     case _: ArrowType.Int | _: ArrowType.Date | _: ArrowType.Time | _: ArrowType.Timestamp | _: ArrowType.Duration =>
       val (low, high) = whole(vector)
       put(entry, "min", low)
@@ -74,38 +75,39 @@ private object Statistics {
     case _: ArrowType.Bool =>
       val (low, high) = whole(vector)
       entry.put("kind", "bool").put("min", low == 1).put("max", high == 1)
-    case real: ArrowType.FloatingPoint => reals(vector, real.getPrecision == SINGLE, entry)
     case _: ArrowType.Decimal =>
       val (low, high) = ends[BigInteger](vector, wide(vector, _), (one, other) => one.compareTo(other))
       put(entry, "min", low)
       put(entry, "max", high)
     case _: ArrowType.Utf8 =>
-      val (low, high) = texts(vector)
+      val (low, high) = texts(vector, entry)
       if (low.isValid && high.isValid) { // Spark lets texts be any bytes, which JSON cannot say
-        entry.put("kind", "text").put("min", lowerText(low))
-        if (low.numBytes > CUT) entry.put("min_exact", false)
-        if (high.numBytes > CUT) entry.put("max_exact", false)
-        (if (high.numBytes > CUT) next(lowerText(high)) else Some(high.toString)).foreach(entry.put("max", _))
+        entry.put("kind", "text").put("min", lower(low))
+        (if (high.numBytes > CUT) next(lower(high)) else Some(high.toString)).foreach(entry.put("max", _))
       }
     case _: ArrowType.Binary =>
-      val (low, high) = texts(vector)
-      entry.put("kind", "binary").put("min", base64(low.getBytes.take(CUT)))
-      if (low.numBytes > CUT) entry.put("min_exact", false)
-      if (high.numBytes > CUT) entry.put("max_exact", false)
-      (if (high.numBytes > CUT) next(high.getBytes.take(CUT)) else Some(high.getBytes)).map(base64)
-        .foreach(entry.put("max", _))
+      val (first, last) = texts(vector, entry.put("kind", "binary"))
+      val (low, high) = (first.getBytes, last.getBytes)
+      entry.put("min", base64(low.take(CUT)))
+      (if (high.length > CUT) next(high.take(CUT)) else Some(high)).foreach(each => entry.put("max", base64(each)))
     case _ =>
   }
 
   private def base64(bytes: Array[Byte]): String = Base64.getEncoder.encodeToString(bytes)
 
-  /** The address of the bits that say which rows have values; 0: all have. */
-  private def validity(vector: FieldVector): Long =
-    if (vector.getNullCount == 0) 0 else vector.getValidityBuffer.memoryAddress
+  private def bit(address: Long, row: Int): Boolean =
+    (Platform.getByte(null, address + (row >> 3)) >> (row & 7) & 1) != 0
 
-  private def bit(address: Long, row: Int): Boolean = (Platform.getByte(null, address + (row >> 3)) >> (row & 7) & 1) != 0
-
-  private def has(valid: Long, row: Int): Boolean = valid == 0 || bit(valid, row)
+  /** Do something for each row that has a value. */
+  private def each(vector: FieldVector)(use: Int => Unit): Unit = {
+    val valid = if (vector.getNullCount == 0) 0 else vector.getValidityBuffer.memoryAddress
+    val rows = vector.getValueCount
+    var row = 0
+    while (row < rows) {
+      if (valid == 0 || bit(valid, row)) use(row)
+      row += 1
+    }
+  }
 
   private def put(entry: ObjectNode, end: String, value: Long): Unit = {
     entry.put("kind", "int")
@@ -126,22 +128,16 @@ private object Statistics {
     }
     var low = Long.MaxValue
     var high = Long.MinValue
-    var row = 0
-    val rows = vector.getValueCount
-    val valid = validity(vector)
-    while (row < rows) {
-      if (has(valid, row)) {
-        val value = width match {
-          case 0 => if (bit(address, row)) 1L else 0L
-          case 1 => Platform.getByte(null, address + row).toLong
-          case 2 => Platform.getShort(null, address + 2L * row).toLong
-          case 4 => Platform.getInt(null, address + 4L * row).toLong
-          case _ => Platform.getLong(null, address + 8L * row)
-        }
-        if (value < low) low = value
-        if (value > high) high = value
+    each(vector) { row =>
+      val value = width match {
+        case 0 => if (bit(address, row)) 1L else 0L
+        case 1 => Platform.getByte(null, address + row).toLong
+        case 2 => Platform.getShort(null, address + 2L * row).toLong
+        case 4 => Platform.getInt(null, address + 4L * row).toLong
+        case _ => Platform.getLong(null, address + 8L * row)
       }
-      row += 1
+      if (value < low) low = value
+      if (value > high) high = value
     }
     (low, high)
   }
@@ -151,18 +147,12 @@ private object Statistics {
     var low = Double.PositiveInfinity
     var high = Double.NegativeInfinity
     var nan, any = false
-    var row = 0
-    val rows = vector.getValueCount
-    val valid = validity(vector)
-    while (row < rows) {
-      if (has(valid, row)) {
-        val value = if (single) Platform.getFloat(null, address + 4L * row).toDouble
-          else Platform.getDouble(null, address + 8L * row)
-        if (value.isNaN) nan = true else any = true
-        if (value < low) low = value
-        if (value > high) high = value
-      }
-      row += 1
+    each(vector) { row =>
+      val value = if (single) Platform.getFloat(null, address + 4L * row).toDouble
+        else Platform.getDouble(null, address + 8L * row)
+      if (value.isNaN) nan = true else any = true
+      if (value < low) low = value
+      if (value > high) high = value
     }
     if (any) {
       // Of two equal zeros either may have come first.
@@ -176,22 +166,20 @@ private object Statistics {
 
   private def ends[T](vector: FieldVector, value: Int => T, order: (T, T) => Int): (T, T) = {
     var low, high: T = null.asInstanceOf[T]
-    var row = 0
-    val rows = vector.getValueCount
-    val valid = validity(vector)
-    while (row < rows) {
-      if (has(valid, row)) {
-        val each = value(row)
-        if (low == null || order(each, low) < 0) low = each
-        if (high == null || order(each, high) > 0) high = each
-      }
-      row += 1
+    each(vector) { row =>
+      val found = value(row)
+      if (low == null || order(found, low) < 0) low = found
+      if (high == null || order(found, high) > 0) high = found
     }
     (low, high)
   }
 
-  private def texts(vector: FieldVector): (UTF8String, UTF8String) =
-    ends[UTF8String](vector, text(vector, _), (one, other) => one.binaryCompare(other))
+  private def texts(vector: FieldVector, entry: ObjectNode): (UTF8String, UTF8String) = {
+    val (low, high) = ends[UTF8String](vector, text(vector, _), (one, other) => one.binaryCompare(other))
+    if (low.numBytes > CUT) entry.put("min_exact", false)
+    if (high.numBytes > CUT) entry.put("max_exact", false)
+    (low, high)
+  }
 
   private def wide(vector: FieldVector, row: Int): BigInteger = {
     val address = vector.getDataBuffer.memoryAddress + 16L * row
@@ -208,7 +196,7 @@ private object Statistics {
   }
 
   /** A text as a lower bound: its first bytes, as far as they are whole characters. */
-  private def lowerText(value: UTF8String): String = {
+  private def lower(value: UTF8String): String = {
     val bytes = value.getBytes
     var end = math.min(bytes.length, CUT)
     while (end > 0 && end < bytes.length && (bytes(end) & 0xc0) == 0x80) {
