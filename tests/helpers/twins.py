@@ -244,12 +244,8 @@ class Twins(Ways):
         self.save(self.spark.range(3).selectExpr(*TYPES))
         found = self.load()
         years = found.selectExpr("string(ym)", "string(y)")  # PySpark has no values for these
-        return (
-            found.dtypes,
-            self.rows(found.drop("ym", "y")),
-            self.rows(years),
-            [each.nullable for each in found.schema],
-        )
+        nullable = [each.nullable for each in found.schema]
+        return found.dtypes, self.rows(found.drop("ym", "y")), self.rows(years), nullable
 
     def times_of_day(self) -> Any:
         try:

@@ -236,8 +236,9 @@ def comparison(column: Column, kind: pa.DataType, dice: random.Random) -> Column
 
 def as_literal(found: Any, kind: pa.DataType) -> Column:
     type_ = from_arrow_schema(pa.schema([("x", LEAVES[kind])]), prefer_timestamp_ntz=True)["x"].dataType
-    # Py4J makes no moments of years before 1000.
-    return F.lit(found.isoformat() if isinstance(found, dt.date) else found).cast(type_)
+    if isinstance(found, dt.date):  # Py4J has no moments of years before 1000, and no numbers beyond 64 bits
+        found = found.isoformat()
+    return F.lit(Decimal(found) if pa.types.is_uint64(kind) else found).cast(type_)
 
 
 # The readers beside each other.
