@@ -291,7 +291,8 @@ def check(kind: str, folder: Path, kills: int) -> None:
     seen = run(kind, folder, kills)
     assert seen["old"] + seen["new"] + seen["absent"] == kills
     # The law is not empty: some were killed before the end, some behind it, and some left a part.
-    assert seen["old"] + seen["absent"] > kills // 20
+    # (Of a few kills all may fall on one side, whatever the machine does.)
+    assert seen["old"] + seen["absent"] > kills // 20 or kills < 10
     assert seen["new"] > 0 or kills < 50
     assert seen["left"] > kills // 50
 
