@@ -339,11 +339,9 @@ def test_a_task_that_fails_leaves_nothing(spark: SparkSession, tmp_path: Path) -
 )
 def test_options(spark: SparkSession, tmp_path: Path, use: str, option: str, value: str, text: str) -> None:
     spark.range(1).write.format("arrowipc").option("unknown", "x").save(str(tmp_path / "out"))
+    given = spark.range(1).write.format("arrowipc").option(option, value).mode("append")
     with pytest.raises(Exception, match=text):
-        if use == "read":
-            load(spark, tmp_path / "out", **{option: value}).collect()
-        else:
-            spark.range(1).write.format("arrowipc").option(option, value).mode("append").save(str(tmp_path / "out"))
+        load(spark, tmp_path / "out", **{option: value}) if use == "read" else given.save(str(tmp_path / "out"))
 
 
 def test_batches_are_bounded_by_bytes(spark: SparkSession, tmp_path: Path) -> None:
