@@ -159,8 +159,8 @@ WE_REFUSE = (
     ),
     Reason(
         "blocks lie in front of the footer and agree with their messages (rule 12)",
-        r"does not lie in bytes 8\.\.\d+ of the file|the footer says \d+ bytes",
-        "footer: record batch block 1 (offset 8, body 8128) does not lie in bytes 8..20 of the file",
+        r"does not lie in bytes 8\.\.\d+|the footer says \d+ bytes|message \d+: the input ends inside the metadata",
+        "footer: record batch block 1 (offset 8, metadata 160, body 8128) does not lie in bytes 8..20",
     ),
     Reason(
         "offsets are sound also where there is no row",
