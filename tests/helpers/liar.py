@@ -182,7 +182,7 @@ LIES: dict[str, tuple[Callable[[Ask], Answer], str]] = {
     ),
     "an end in drops": (
         lambda a: honest(a, drip(part(a))) if "=-" in a.headers.get("range", "") else honest(a),
-        "refused",
+        "either",  # a short end comes before the deadline
     ),
     "an end cut": (
         lambda a: honest(a, [part(a)[:-9]]) if "=-" in a.headers.get("range", "") else honest(a),
