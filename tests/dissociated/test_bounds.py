@@ -178,15 +178,20 @@ def settled(server: Any) -> bool:
     return waiting == sessions and all(each._waits_for_room or each.held >= each._max_unsent for each in sessions)
 
 
+@contextlib.contextmanager
+def endless(kind: str, transport: str, source: Any) -> Iterator[tuple[Any, contextlib.ExitStack]]:
+    """A server of one endless stream that may keep 8 MiB, and what closes its clients."""
+    options = {"max_held": 8 * MIB, "max_clients": 100, "idle_timeout": None}
+    with serving(kind, {"t": source}, transport, **options) as server, contextlib.ExitStack() as clients:
+        yield server, clients
+
+
 @both_kinds
 @exact_transports
 def test_streams_that_nobody_reads_have_one_limit_for_all_clients(kind, transport):
     """40 clients that read nothing of an endless source at once: each alone could have a sixteenth, 20 MiB in all."""
-    with (
-        serving(kind, {"t": small}, transport, max_held=8 * MIB, max_clients=100, idle_timeout=None) as server,
-        contextlib.ExitStack() as stack,
-    ):
-        for client in [stack.enter_context(connected(server)) for _ in range(40)]:
+    with endless(kind, transport, small) as (server, clients):
+        for client in [clients.enter_context(connected(server)) for _ in range(40)]:
             client.send(server.uri.want_data, [b"t"])
         until(lambda: server.num_clients == 40 and held(server) >= 8 * MIB and settled(server), "all is taken")
         assert held(server) < 8 * MIB + beyond(kind, 40) * SMALL
@@ -199,13 +204,10 @@ def test_streams_that_nobody_reads_have_one_limit_for_all_clients(kind, transpor
 @both_kinds
 @exact_transports
 def test_no_more_than_one_message_is_beyond_the_limit_where_clients_come_one_after_the_other(kind, transport):
-    with (
-        serving(kind, {"t": counted}, transport, max_held=8 * MIB, max_clients=100, idle_timeout=None) as server,
-        contextlib.ExitStack() as stack,
-    ):
-        for clients in range(1, 41):
-            stack.enter_context(connected(server)).send(server.uri.want_data, [b"t"])
-            until(lambda n=clients: server.num_clients == n and settled(server), "it has what it gets")
+    with endless(kind, transport, counted) as (server, clients):
+        for number in range(1, 41):
+            clients.enter_context(connected(server)).send(server.uri.want_data, [b"t"])
+            until(lambda n=number: server.num_clients == n and settled(server), "it has what it gets")
         assert 8 * MIB <= held(server) < 9 * MIB + KIB
         assert server.errors == []
 
