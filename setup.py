@@ -23,6 +23,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
 PACKAGE = Path("arrowipc")
+JVM = Path("jvm/src/main")
 
 #: Every compiled module by its dotted name; a `.pyx` file is one. `arrowipc/__init__.py` lists them too: it finds them.
 MODULES = sorted(".".join(path.with_suffix("").parts) for path in PACKAGE.rglob("*.pyx"))
@@ -223,11 +224,25 @@ class BuildPython(build_py):
     """Copy the Python part, after removing what an earlier build left behind for the wheel to pick up."""
 
     def run(self) -> None:
-        """Empty the library directory except for the compiled library, then copy."""
+        """Empty the library directory except for the compiled library, then copy; Spark's part with its sources."""
         for path in Path(self.build_lib).rglob("*"):
             if path.is_file() and not path.name.startswith("_core."):
                 path.unlink()
         super().run()
+        if self.editable_mode:
+            return  # the checkout has them
+        for source, target in self.spark_sources().items():
+            self.mkpath(str(target.parent))
+            self.copy_file(str(source), str(target))
+
+    def spark_sources(self) -> dict[Path, Path]:
+        """Return what `arrowipc.spark.jar` compiles where a wheel has no jar, and where it goes."""
+        into = Path(self.build_lib, "arrowipc/spark/jvm")
+        return {path: into / path.relative_to(JVM) for path in sorted(JVM.rglob("*")) if path.is_file()}
+
+    def get_outputs(self, include_bytecode: bool = True) -> list[str]:
+        """Return all files that are installed."""
+        return [*super().get_outputs(include_bytecode), *map(str, self.spark_sources().values())]
 
 
 # Compressed names would save a fiftieth of the library, and each module's import would unpack its own.

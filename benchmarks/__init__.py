@@ -26,7 +26,7 @@ FAMILIES = {
     "remote": ("remote",),
     "values": ("python_values",),
     "arrays": ("tensors", "sparse_tensors", "statistics"),
-    "spark": ("spark_payloads", "spark_files", "spark_jvm"),
+    "spark": ("spark_payloads", "spark_files"),
     "dissociated": ("dissociated",),
     "start": ("import_time",),
     "memory": ("read_memory", "write_memory", "peak_memory"),

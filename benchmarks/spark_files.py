@@ -1,167 +1,200 @@
 """How long does Spark take over Arrow files, and how long over the same rows in Parquet?
 
-Ten columns of everyday types; two tasks at a time. All files lie in the page cache.
+Ten columns of everyday types; two tasks at a time; all files lie in the page cache, and each contender has run before.
 
-* arrowipc: ``spark.read.format("arrowipc")`` by Python (``spark_jvm`` is about the jar), its partitions as it plans
-  them; the one column is named by ``columns``, as Spark tells a Python source of none.
-* parquet, snappy: ``spark.read.parquet`` of uncompressed and of Snappy files, which Spark reads without Python.
-* pyarrow: the paths are given to ``mapInArrow``, whose function opens the files with pyarrow and hands on what
-  it finds; a task per file, at most sixteen.
-* by hand: arrowipc with ``partitionBytes`` set so that there is a task per core.
+* arrowipc: ``format("arrowipc")``, the file format in the JVM; the files are not compressed, and have statistics.
+  lz4, zstd: the same for compressed files.
+* parquet, snappy: uncompressed and Snappy files of Parquet.
+* floor: a loop in the same JVM that reads the same bytes of the files and does nothing with them.
 
-One column is summed; ten columns go to a sink that drops them; small files are counted. Without Spark or Java
-nothing is measured.
+All columns go to a sink that drops them; one column is summed, ten are aggregated; rows are counted; a filter matches
+a hundredth of the rows; groups are summed. Then batches of a thousand rows, two thousand columns, small files. The same
+rows are written, as they come and into folders. Without Spark, Java or the jar nothing is measured.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import sys
+import itertools
+import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import arrowipc as ipc
 from benchmarks import data
 from benchmarks.harness import Case, Fact, Run, Scale
 
 TITLE = "Arrow files in Spark"
 
 BATCH = 65_536
-DDL = (
-    "id bigint, price double, quantity int, sold boolean, at timestamp_ntz, day date, code smallint, score float, "
-    "name string, city string"
-)
+KINDS: dict[str, str | None] = {"arrowipc": None, "lz4": "lz4", "zstd": "zstd", "parquet": "none", "snappy": "snappy"}
+ARROW = ("arrowipc", "lz4", "zstd")
+READ, WRITE, SMALL = 1.2, 2.0, 1.0
 
 
 def missing() -> str | None:
     """Return why nothing can be measured, or None."""
     if importlib.util.find_spec("pyspark") is None:
         return "pyspark is not installed"
+    from arrowipc.spark import find_jar
     from arrowipc.spark.java import NO_JAVA, find_java
 
-    return NO_JAVA if find_java() is None else None
+    if find_java() is None:
+        return NO_JAVA
+    return None if find_jar() else "there is no jar: python -m arrowipc.spark.jar says why"
 
 
 def cases(scale: Scale) -> Iterator[Case | Fact]:
-    """One and ten columns of one file and of several; then small files, and partitions set by hand."""
-    from pyspark import cloudpickle
-
-    from arrowipc.spark import register
+    """The questions of one session, in the order of the table that they are judged by."""
     from arrowipc.spark.local_session import start_session
 
-    # The workers cannot import the benchmarks: what they run is sent to them whole.
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    batches = 76 if scale.thorough else scale.size(16, 2)
+    batches = 76 if scale.thorough else scale.size(16, 4)
+    short = 4_000 if scale.thorough else scale.size(400, 8)
+    columns = 2_000 if scale.thorough else scale.size(500, 20)
     small = 10_000 if scale.thorough else scale.size(1_000, 4)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        start_session("local[2]", Path(folder, "spark.log")) as spark,
-    ):
-        register(spark)
-        for files in (1, min(38, batches)) if scale.name != "quick" else (1,):
-            yield from large(Files(spark, Path(folder, f"large{files}"), files, batches // files, BATCH))
-        yield from little(Files(spark, Path(folder, "small"), small, 1, 100))
+    with tempfile.TemporaryDirectory() as folder, start_session("local[2]", Path(folder, "spark.log")) as spark:
+        files = Files(spark, Path(folder, "large"), [numbered(number, BATCH) for number in range(batches)], 4)
+        yield from large(files)
+        yield from written(files, Path(folder, "written"))
+        yield from shorter(Files(spark, Path(folder, "short"), [numbered(each, 1_000) for each in range(short)], 4))
+        yield from wide(Files(spark, Path(folder, "wide"), [many(columns)] * 2, 2), columns)
+        yield from little(Files(spark, Path(folder, "small"), [data.mixed_batch(100)] * small, small))
 
 
-def large(files: Files) -> Iterator[Case]:
-    """The cases of files that are worth their opening."""
-    name = f"{files.rows} rows in {files.count} file{'s'[: files.count - 1]}"
-    yield Case(f"{name}: sum of one column", "query", 1, files.summed(), baseline="snappy", threads=2)
-    dropped = files.dropped()
-    del dropped["by hand"]
-    yield Case(f"{name}: ten columns", "query", 1, dropped, baseline="snappy", threads=2)
-    for columns, runs in (("one column", files.summed()), ("ten columns", files.dropped())):
-        planned = {each: runs[each] for each in ("arrowipc", "by hand")}
-        yield Case(f"{name}: {columns}, planned", "query", 1, planned, goal=0.77, baseline="by hand", threads=2)
+def numbered(number: int, rows: int) -> pa.RecordBatch:
+    """A batch of the ten columns whose ids follow those of the batch before."""
+    return data.mixed_batch(rows).set_column(0, "id", pa.array(np.arange(number * rows, (number + 1) * rows)))
 
 
-def little(files: Files) -> Iterator[Case]:
-    """The cases of small files."""
-    name = f"{files.count} files of {files.each} rows: count"
-    yield Case(name, "file", files.count, files.counted(), goal=0.5, baseline="snappy", threads=2)
-    planned = {name: files.counted()[name] for name in ("arrowipc", "by hand")}
-    yield Case(f"{name}, planned", "file", files.count, planned, goal=0.77, baseline="by hand", threads=2)
+def many(columns: int) -> pa.RecordBatch:
+    """A batch of many columns of numbers."""
+    return pa.record_batch({f"c{number}": np.arange(BATCH // 8, dtype=np.int64) for number in range(columns)})
 
 
 class Files:
-    """The same rows in files of each format, and what is asked of them.
+    """The same batches in files of each kind.
 
     Attributes
     ----------
-    count : int
-        Files of each format.
-    each : int
-        Rows of a file.
     rows : int
-        Of all files.
+        Of all files of a kind.
     """
 
-    def __init__(self, spark: Any, folder: Path, count: int, batches: int, rows: int) -> None:
-        batch = data.mixed_batch(rows)
-        self.spark, self.folder, self.count = spark, folder, count
-        self.each, self.rows = batches * rows, count * batches * rows
-        table = pa.Table.from_batches([batch] * batches)
-        for kind in ("arrow", "parquet", "snappy"):
+    def __init__(self, spark: Any, folder: Path, batches: list[pa.RecordBatch], count: int) -> None:
+        self.spark, self.folder, self.rows = spark, folder, sum(batch.num_rows for batch in batches)
+        for kind, codec in KINDS.items():
             (folder / kind).mkdir(parents=True)
-        contents: dict[str, bytes] = {"arrow": data.file([batch] * batches)}
-        for kind, codec in (("parquet", "none"), ("snappy", "snappy")):
-            sink = pa.BufferOutputStream()
-            pq.write_table(table, sink, compression=codec)
-            contents[kind] = sink.getvalue().to_pybytes()
-        for number in range(count):
-            for kind, content in contents.items():
-                (folder / kind / f"part-{number:05}.{kind}").write_bytes(content)
-        self.size = count * len(contents["arrow"])
+            for number in range(count):
+                part = batches[number * len(batches) // count : (number + 1) * len(batches) // count]
+                path = folder / kind / f"part-{number:05}.{kind}"
+                if kind in ARROW:
+                    with ipc.new_file(path, compression=codec, statistics=[part[0].schema.names[0]]) as writer:
+                        for batch in part:
+                            writer.write(batch)
+                else:
+                    pq.write_table(pa.Table.from_batches(part), path, compression=codec)
 
-    def frames(self, columns: list[str]) -> dict[str, Callable[[], Any]]:
-        """What makes a data frame, by contender."""
-        paths = sorted(str(path) for path in (self.folder / "arrow").iterdir())
-        frame = self.spark.createDataFrame([(path,) for path in paths], "path string")
-        schema = ", ".join(each for each in DDL.split(", ") if each.split()[0] in columns)
-        of = frame.repartition(min(len(paths), 16)).cache()
+    def frame(self, kind: str) -> Any:
+        """The files of a kind as Spark reads them."""
+        return self.spark.read.format(format_of(kind)).load(str(self.folder / kind))
 
-        def arrowipc(**options: Any) -> Any:
-            reader = self.spark.read.format("arrowipc").option("engine", "python")
-            reader = reader.options(columns=",".join(columns), **options)
-            return reader.load(str(self.folder / "arrow"))
+    def each(self, question: Callable[[Any], Any]) -> dict[str, Run]:
+        """What asks a frame of each kind."""
+        return {kind: lambda kind=kind: question(self.frame(kind)) for kind in KINDS}
 
-        half = max(1, (self.size * len(schema) // len(DDL) + 65_536 * self.count) // 2 + 1)
-        return {
-            "arrowipc": arrowipc,
-            "parquet": lambda: self.spark.read.parquet(str(self.folder / "parquet")).select(columns),
-            "snappy": lambda: self.spark.read.parquet(str(self.folder / "snappy")).select(columns),
-            "pyarrow": lambda: of.mapInArrow(lambda batches: by_pyarrow(batches, columns), schema),
-            "by hand": lambda: arrowipc(partitionBytes=half),
-        }
+    def floor(self, answer: Any, share: float = 1.0) -> dict[str, Run]:
+        """What reads a share of the bytes in a loop of the JVM, and says the answer of the others."""
+        java = self.spark._jvm.java
 
-    def summed(self) -> dict[str, Run]:
-        """Sum one column."""
-        made = self.frames(["id"])
-        return {name: lambda make=make: make().agg({"id": "sum"}).first()[0] for name, make in made.items()}
+        def read() -> Any:
+            sink = java.io.OutputStream.nullOutputStream()
+            for path in sorted((self.folder / "arrowipc").iterdir()):
+                source = java.io.FileInputStream(str(path))
+                source.readNBytes(0) if share == 0 else source.skip(int(path.stat().st_size * (1 - share)))
+                source.transferTo(sink)
+                source.close()
+            return answer
 
-    def dropped(self) -> dict[str, Run]:
-        """Send ten columns to a sink that drops them."""
-        made = self.frames([each.split()[0] for each in DDL.split(", ")])
-        return {
-            name: lambda make=make: make().write.format("noop").mode("overwrite").save() for name, make in made.items()
-        }
-
-    def counted(self) -> dict[str, Run]:
-        """Count the rows, and with arrowipc also without reading any."""
-        from arrowipc.spark import count_rows
-
-        runs: dict[str, Run] = {name: lambda make=make: make().count() for name, make in self.frames(["id"]).items()}
-        return {**runs, "count_rows": lambda: count_rows(self.spark, str(self.folder / "arrow"))}
+        return {"floor": read}
 
 
-def by_pyarrow(batches: Iterable[Any], columns: list[str]) -> Iterator[Any]:
-    """Open each file that is named."""
-    for batch in batches:
-        for path in batch["path"]:
-            reader = pa.ipc.open_file(pa.memory_map(path.as_py()))
-            for number in range(reader.num_record_batches):
-                yield reader.get_batch(number).select(columns)
+def format_of(kind: str) -> str:
+    """The format that Spark knows a kind by."""
+    return "arrowipc" if kind in ARROW else "parquet"
+
+
+def dropped(frame: Any) -> None:
+    """Send all columns to a sink that drops them."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def grouped(frame: Any) -> list[Any]:
+    """Sum the groups of a column of texts."""
+    return sorted(frame.groupBy("city").agg({"id": "sum"}).collect(), key=str)
+
+
+def large(files: Files) -> Iterator[Case]:
+    """The cases of one large table."""
+    name, rows = f"{files.rows} rows", files.rows
+    ends = [f"max({column})" for column in files.frame("arrowipc").columns]
+
+    def few(frame: Any) -> Any:
+        chosen = frame.where(f"id between {rows // 2} and {rows // 2 + rows // 100}")
+        return tuple(chosen.selectExpr("sum(price)", "max(name)").first())
+
+    yield judged(f"{name}: no-op read of ten columns", files.each(dropped) | files.floor(None), READ)
+    summed = files.each(lambda frame: frame.agg({"id": "sum"}).first()[0])
+    yield judged(f"{name}: sum of one column", summed | files.floor(rows * (rows - 1) // 2, 0.12), READ)
+    aggregated = files.each(lambda frame: tuple(frame.selectExpr(*ends).first()))
+    yield judged(f"{name}: ten columns aggregated", aggregated, READ)
+    yield judged(f"{name}: count", files.each(lambda frame: frame.count()), READ)
+    yield judged(f"{name}: a filter that a hundredth passes", files.each(few), READ)
+    yield judged(f"{name}: sums of groups", files.each(grouped), READ)
+
+
+def written(files: Files, folder: Path) -> Iterator[Case]:
+    """The same rows, held in memory, are written."""
+    frame = files.frame("arrowipc").repartition(2).cache()
+    frame.count()
+    numbers = itertools.count()
+
+    def write(kind: str, *keys: str) -> None:
+        path = folder / str(next(numbers))
+        codec = {"arrowipc": "none", "parquet": "none"}.get(kind, kind)
+        frame.write.partitionBy(*keys).format(format_of(kind)).option("compression", codec).save(str(path))
+        shutil.rmtree(path)
+
+    yield judged(f"{files.rows} rows: write", {kind: lambda kind=kind: write(kind) for kind in KINDS}, WRITE)
+    runs = {kind: lambda kind=kind: write(kind, "city") for kind in KINDS}
+    yield judged(f"{files.rows} rows: write into folders", runs, WRITE)
+    frame.unpersist()
+
+
+def shorter(files: Files) -> Iterator[Case]:
+    """The cases of short batches."""
+    name = f"{files.rows // 1_000} batches of 1,000 rows"
+    yield judged(f"{name}: no-op read of ten columns", files.each(dropped), READ)
+    yield judged(f"{name}: sums of groups", files.each(grouped), SMALL)
+
+
+def wide(files: Files, columns: int) -> Iterator[Case]:
+    """Five of many columns."""
+    asked = [f"sum(c{number})" for number in range(0, columns, columns // 5)]
+    runs = files.each(lambda frame: tuple(frame.selectExpr(*asked).first()))
+    yield judged(f"{files.rows} rows of {columns} columns: sum of five", runs, READ)
+
+
+def little(files: Files) -> Iterator[Case]:
+    """The case of small files."""
+    yield judged(f"{files.rows // 100} files of 100 rows: count", files.each(lambda frame: frame.count()), SMALL)
+
+
+def judged(name: str, runs: dict[str, Run], goal: float) -> Case:
+    """A case of a query that two tasks answer at a time, beside Parquet as Spark writes it."""
+    return Case(name, "query", 1, runs, goal=goal, baseline="snappy", threads=2)

@@ -10,7 +10,8 @@ back to a sink that drops them.
 * no decode: the same number of equal rows, made once and sent again and again: the ceiling for any decoder.
 * drain: the cells arrive in the worker and nothing is sent back.
 
-Beside ``decode_payloads`` on the data frame, arrowipc is its column function, whose arrays Spark makes rows of.
+The ceilings of ``decode_payloads`` and of the column function ``from_arrow``, whose arrays Spark makes rows of, are
+told for 1, 10, 100 and 1,000 rows per payload, with none, one and ten kept columns, half of them texts.
 
 The steps of these jobs are told by the workers while they run, per payload, both workers' seconds added up
 (so that two at a time make half of it on the wall):
@@ -33,6 +34,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -82,13 +84,19 @@ def cases(scale: Scale) -> Iterator[Case | Fact]:
         parts = {each: job.runner(each) for each in ("no decode", "arrowipc", "drain")}
         case = Case(f"{name}, the ceiling", "payload", count, parts, goal=0.8, baseline="no decode", threads=2)
         yield replace(case, row="spark", named=True)
-        for keep in (["key"], []):
-            columns = {each: job.by_data_frame(each, keep) for each in ("decode_payloads", "arrowipc")}
-            kept = "a column kept" if keep else "no column kept"
-            yield Case(f"{name}, {kept}", "payload", count, columns, goal=0.83, baseline="decode_payloads", threads=2)
         for step in STEPS:
             yield Fact(f"{name}: {step}", job.steps(step), "payload")
         job.cells.unpersist()
+        for rows in (1, 10, 100, 1000):
+            count = min(scale.size(1_000_000, 1_000) // rows, scale.size(40_000, 50))
+            job = Job(spark, count, rows)
+            for kept in (0, 1, 10):
+                runs = job.by_data_frame([f"kept{number}" for number in range(kept)])
+                for function, goal, others in (("decode_payloads", 0.9, ()), ("from_arrow", 0.75, ("pyarrow",))):
+                    name = f"{count} streams of {rows} rows, {kept} columns kept: {function}"
+                    columns = {"arrowipc": runs[function], **{each: runs[each] for each in ("no decode", *others)}}
+                    yield Case(name, "payload", count, columns, goal=goal, baseline="no decode", threads=2)
+            job.cells.unpersist()
 
 
 class Job:
@@ -103,22 +111,22 @@ class Job:
         What turns batches of cells into batches of rows.
     """
 
-    def __init__(self, spark: Any, count: int) -> None:
+    def __init__(self, spark: Any, count: int, each: int = ROWS) -> None:
         from pyspark import cloudpickle
         from pyspark.sql.types import StructType
 
         # The workers cannot import the benchmarks: what they run is sent to them whole.
         cloudpickle.register_pickle_by_value(sys.modules[__name__])
         self.context = spark.sparkContext
-        self.count = count
+        self.count, self.each = count, each
         wanted = StructType.fromDDL(DDL)
-        schema, payloads = different_payloads(min(count, DISTINCT))
-        rows = rows_of(payloads)
+        schema, payloads = different_payloads(min(count, DISTINCT * ROWS // each), each)
+        self.rows = rows = rows_of(payloads)
         self.decoders: dict[str, Decode] = {
             "pyarrow": by_pyarrow,
             "pyarrow known": lambda batches: by_known_schema(batches, schema),
             "arrowipc": lambda batches: by_arrowipc(batches, wanted),
-            "no decode": lambda batches: without_decoding(batches, rows),
+            "no decode": lambda batches: without_decoding(batches, rows, each),
             "drain": drain,
         }
         column = pa.record_batch({"payload": pa.array(payloads, pa.binary())})
@@ -136,23 +144,33 @@ class Job:
         """Return a run of the whole job, which returns the number of cells and remembers the steps."""
         return lambda: self.run(name)
 
-    def by_data_frame(self, name: str, keep: list[str]) -> Run:
-        """Return a run of `decode_payloads` on the data frame, or of the column function that is to be as fast."""
+    def by_data_frame(self, keep: list[str]) -> dict[str, Run]:
+        """Return runs over the payloads and columns to keep: by our functions, by pyarrow, and without decoding."""
         from pyspark.sql import functions as F
 
         from arrowipc.spark import decode_payloads, from_arrow
 
-        cells = self.cells.withColumn("key", F.lit("abc"))
+        key = F.monotonically_increasing_id() % 100
+        kept = [(key if number % 2 else F.concat(F.lit("key "), key)).alias(name) for number, name in enumerate(keep)]
+        cells = self.cells.select(*kept, "payload")
+        output = ", ".join([*(f"{name} {kind}" for name, kind in cells.dtypes[:-1]), DDL])
+        ready, each = self.rows, self.each
+        for number, name in enumerate(keep):
+            values = pa.array(np.arange(ready.num_rows) % 100)
+            column = values if number % 2 else pa.array([f"key {value}" for value in values.to_pylist()])
+            ready = ready.add_column(number, name, column)
 
-        def run() -> int:
-            if name == "decode_payloads":
-                rows = decode_payloads(cells, "payload", DDL, keep=keep)
-            else:
-                rows = cells.select(*keep, F.inline(from_arrow("payload", DDL)))
-            rows.write.format("noop").mode("overwrite").save()
+        def run(make: Callable[[], Any]) -> int:
+            make().write.format("noop").mode("overwrite").save()
             return self.count
 
-        return run
+        frames = {
+            "no decode": lambda: cells.mapInArrow(lambda batches: without_decoding(batches, ready, each), output),
+            "pyarrow": lambda: cells.mapInArrow(by_pyarrow, output),
+            "decode_payloads": lambda: decode_payloads(cells, "payload", DDL, keep=keep),
+            "from_arrow": lambda: cells.select(*keep, F.inline(from_arrow("payload", DDL))),
+        }
+        return {name: partial(run, make) for name, make in frames.items()}
 
     def steps(self, step: str) -> dict[str, list[float]]:
         """Return the seconds per payload of a step, of every run but the first, which warmed up."""
@@ -218,28 +236,32 @@ class Watch:
         self._step, self._since = step, (wall, used)
 
 
-def different_payloads(count: int) -> tuple[Any, list[bytes]]:
-    """Return the schema of rows, and streams of ten of them each."""
+def different_payloads(count: int, rows: int) -> tuple[Any, list[bytes]]:
+    """Return the schema of rows, and streams of so many of them each."""
     random = np.random.default_rng(1)
     batches = []
     for number in range(count):
-        at = 1_700_000_000_000_000 + 1_000_000 * (ROWS * number + np.arange(ROWS))
+        at = 1_700_000_000_000_000 + 1_000_000 * (rows * number + np.arange(rows))
         columns = {
             "at": pa.array(at, pa.timestamp("us", "UTC")),
-            "number": pa.array(random.integers(0, 1 << 30, ROWS), pa.int32()),
-            "word": pa.array([f"word {each}" for each in random.integers(0, 1000, ROWS)]),
-            "value": pa.array(random.random(ROWS)),
-            "flag": pa.array(random.random(ROWS) < 0.5),
+            "number": pa.array(random.integers(0, 1 << 30, rows), pa.int32()),
+            "word": pa.array([f"word {each}" for each in random.integers(0, 1000, rows)]),
+            "value": pa.array(random.random(rows)),
+            "flag": pa.array(random.random(rows) < 0.5),
         }
         batches.append(pa.record_batch(columns))
     return batches[0].schema, [data.stream([batch]) for batch in batches]
 
 
 def by_pyarrow(batches: Batches) -> Iterator[Any]:
-    """Open each cell as a stream."""
+    """Open each cell of the last column as a stream, and repeat the columns before it."""
     for batch in batches:
-        tables = [pa.ipc.open_stream(cell.as_buffer()).read_all() for cell in batch.column(0)]
-        yield from pa.concat_tables(tables).combine_chunks().to_batches(max_chunksize=OUTPUT_ROWS)
+        tables = [pa.ipc.open_stream(cell.as_buffer()).read_all() for cell in batch.columns[-1]]
+        rows = pa.concat_tables(tables).combine_chunks()
+        parents = np.repeat(np.arange(len(tables)), [table.num_rows for table in tables])
+        for number, name in enumerate(batch.schema.names[:-1]):
+            rows = rows.add_column(number, name, batch.column(number).take(pa.array(parents)))
+        yield from rows.to_batches(max_chunksize=OUTPUT_ROWS)
 
 
 def by_known_schema(batches: Batches, schema: Any) -> Iterator[Any]:
@@ -263,14 +285,14 @@ def by_arrowipc(batches: Batches, schema: Any) -> Iterator[Any]:
 def rows_of(payloads: list[bytes]) -> Any:
     """Return a batch as large as those sent to Spark, of the rows of the payloads."""
     tables = [pa.ipc.open_stream(each).read_all() for each in payloads]
-    tables *= -(-OUTPUT_ROWS // (ROWS * len(tables)))
-    return pa.concat_tables(tables).combine_chunks().to_batches()[0]
+    tables *= -(-OUTPUT_ROWS // (tables[0].num_rows * len(tables)))
+    return pa.concat_tables(tables).combine_chunks().to_batches()[0].slice(0, OUTPUT_ROWS)
 
 
-def without_decoding(batches: Batches, rows: Any) -> Iterator[Any]:
+def without_decoding(batches: Batches, rows: Any, each: int) -> Iterator[Any]:
     """Send as many rows as the cells hold, which are there already."""
     for batch in batches:
-        left = ROWS * batch.num_rows
+        left = each * batch.num_rows
         while left:
             some = rows.slice(0, min(left, OUTPUT_ROWS))
             left -= some.num_rows

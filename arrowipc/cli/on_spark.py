@@ -24,7 +24,14 @@ SPARK = {
     "csv": "csv",
     "ndjson": "json",
 }
-LOCAL_ONLY: dict[str, object] = {"no_dictionary": False, "unify": False, "v4": False, "alignment": "8"}
+LOCAL_ONLY: dict[str, object] = {
+    "no_dictionary": False,
+    "unify": False,
+    "v4": False,
+    "alignment": "8",
+    "level": None,
+    "dictionary": None,
+}
 
 
 def convert_on_spark(source: str, target: str, columns: list[str] | None, options: dict[str, Any]) -> None:
@@ -32,7 +39,7 @@ def convert_on_spark(source: str, target: str, columns: list[str] | None, option
     if "-" in (source, target):
         raise UsageError("--engine spark reads and writes directories: give both by name")
     for name, plain in LOCAL_ONLY.items():
-        if options[name] != plain:
+        if (options[name] or None) != (plain or None):
             raise UsageError(f"--{name.replace('_', '-')} means nothing with --engine spark")
     kind = options["kind"] or "file"
     if kind not in SPARK:
@@ -85,10 +92,6 @@ def _write_options(kind: str, options: dict[str, Any]) -> dict[str, Any]:
         chosen["format"] = kind
         if options["batch_rows"] is not None:
             chosen["batchRows"] = options["batch_rows"]
-        if options["level"] is not None:
-            chosen["compressionLevel"] = options["level"]
-        if options["dictionary"]:
-            chosen["dictionaryColumns"] = options["dictionary"]
         if options["statistics"]:
             chosen["statistics"] = "true"
     if kind == "csv":

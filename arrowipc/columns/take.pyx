@@ -868,15 +868,17 @@ cdef Source integers(object values, str name):
 
 
 cdef int64_t ranges_of_counts(TakeRange* out, const loose_i64* counts, int64_t n, int64_t first) noexcept nogil:
-    """Row first + i counts[i] times; -1: a negative count."""
-    cdef int64_t used = 0, i
+    """Row first + i counts[i] times, rows that come once together; -1: a negative count."""
+    cdef int64_t last = -1, i
     for i in range(n):
         if counts[i] < 0:
             return -1
-        if counts[i]:
-            out[used] = TakeRange(first + i, 1, counts[i])
-            used += 1
-    return used
+        if counts[i] == 1 and last >= 0 and out[last].times == 1 and out[last].start + out[last].count == first + i:
+            out[last].count += 1
+        elif counts[i]:
+            last += 1
+            out[last] = TakeRange(first + i, 1, counts[i])
+    return last + 1
 
 
 cdef int64_t ranges_of_numbers(TakeRange* out, const int64_t* numbers, int64_t n) noexcept nogil:

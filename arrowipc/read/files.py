@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from arrowipc.errors import ArrowIpcError, UsageError, showable
-from arrowipc.read.ledger import LEDGER, Ledger, above, local_ledger, remote_ledger, settled
 from arrowipc.read.remote import RemoteSource, find_system, io_error
+from arrowipc.read.spark_log import LOG, above, local_log, remote_log, with_logs
 
 __all__ = [
     "FoundFile",
@@ -60,6 +60,7 @@ def find_files(
     ignore_missing: bool = False,
     storage: Mapping[str, Any] | None = None,
     behind_matches: bool = False,
+    may_be_empty: bool = False,
 ) -> list[FoundFile]:
     """All files that some paths name.
 
@@ -67,7 +68,7 @@ def find_files(
     ----------
     paths : sequence of str
         Of a file, a directory (searched to any depth, without names that begin with ``_`` or ``.``, see `walk`, and
-        without what does not count, see `arrowipc.read.ledger`) or a pattern with ``*``, ``?``, ``[...]``, ``**``
+        without what does not count, see `arrowipc.read.spark_log`) or a pattern with ``*``, ``?``, ``[...]``, ``**``
         and ``{a,b}``; local, or a URL of a file system that fsspec knows.
     name_filter : str, optional
         A pattern, ``{a,b}`` included, for the names of files.
@@ -78,11 +79,13 @@ def find_files(
     behind_matches : bool
         Whether ``below`` is, as Spark has it, what follows a match of the pattern, and of a file that is named or
         matched nothing; unless the pattern has ``**``.
+    may_be_empty : bool
+        Whether a directory without files is an error, or gives none.
 
     Returns
     -------
     list of FoundFile
-        Absolute paths or URLs in the order of the paths, sorted within each; never empty.
+        Absolute paths or URLs in the order of the paths, sorted within each; never empty unless `may_be_empty`.
 
     Raises
     ------
@@ -102,7 +105,7 @@ def find_files(
         else:
             files = sorted(_expand_url(path, name_filter, storage))
         files = [file for file in files if passes(file.path, name_filter)]
-        if not files:
+        if not files and not (may_be_empty and _is_directory(local, path, storage)):
             extra = f" whose name matches {name_filter!r}" if name_filter else ""
             raise UsageError(f"{path}: no such file, and no file{extra} found under it (names with _ or . are ignored)")
         text = local or root_of(path, storage)
@@ -125,6 +128,13 @@ def root_of(path: str, storage: Mapping[str, Any]) -> str:
     """The path or URL with which those of the files begin that are found below it."""
     local = _local(path) or _local_behind(path, storage)
     return local or _url_of(path, find_system(path, storage)[1])
+
+
+def _is_directory(local: str | None, path: str, storage: Mapping[str, Any]) -> bool:
+    if local is not None:
+        return os.path.isdir(local)
+    system, name = find_system(path, storage)
+    return bool(system.isdir(name))
 
 
 def is_url(path: str) -> bool:
@@ -295,15 +305,16 @@ def _expand(path: str, name_filter: str | None, ignore_missing: bool) -> Iterato
         yield _described(path, os.stat(path))
     else:
         check_link(path)
-        yield from settled(
-            lambda: _once(_expand_pattern(path, name_filter, ignore_missing)), local_ledger, _fixed(path)
-        )
+        yield from with_logs(lambda: _once(_expand_pattern(path, name_filter, ignore_missing)), local_log, _fixed(path))
 
 
 def files_below(directory: str, name_filter: str | None = None, ignore_missing: bool = False) -> list[FoundFile]:
     """The files that count in a local directory, at any depth; see `walk`."""
-    return settled(
-        lambda: _in(directory, name_filter=name_filter, ignore_missing=ignore_missing), local_ledger, directory
+    return with_logs(
+        lambda: _in(directory, name_filter=name_filter, ignore_missing=ignore_missing),
+        local_log,
+        directory,
+        lambda name: not ignore_missing and not is_hidden(name) and passes(name, name_filter),
     )
 
 
@@ -403,7 +414,7 @@ def _expand_url(url: str, name_filter: str | None, storage: Mapping[str, Any]) -
             # Over HTTP nothing but the slash tells a directory from a file.
             found = files_in_system(system, url if path.startswith("http") else path, name_filter)
         else:
-            found = _settled(system, _fixed(path), partial(_matches_of, system, path, name_filter))
+            found = _with_logs(system, _fixed(path), partial(_matches_of, system, path, name_filter))
     except Exception as error:
         failure = io_error(url, error, options=storage)
         if isinstance(failure, FileNotFoundError):
@@ -427,11 +438,21 @@ def _info(system: Any, url: str, path: str, storage: Mapping[str, Any]) -> dict[
 
 def files_in_system(system: Any, directory: str, name_filter: str | None = None) -> list[FoundFile]:
     """The files that count in a directory of a file system of fsspec, at any depth."""
-    return _settled(system, directory, partial(_below, system, directory, name_filter))
+    return _with_logs(
+        system,
+        directory,
+        partial(_below, system, directory, name_filter),
+        lambda name: not is_hidden(name) and passes(name, name_filter),
+    )
 
 
-def _settled(system: Any, directory: str, listing: Callable[[set[str]], Iterable[FoundFile]]) -> list[FoundFile]:
-    """The files of a listing that count; it adds to a set what directories it finds that have a ledger."""
+def _with_logs(
+    system: Any,
+    directory: str,
+    listing: Callable[[set[str]], Iterable[FoundFile]],
+    wanted: Callable[[str], bool] = lambda name: False,
+) -> list[FoundFile]:
+    """The files of a listing that count; it adds to a set what directories it finds that have a log."""
     # Nobody writes over HTTP, and servers give odd answers about what is not there.
     known = set() if directory.startswith("http") else {*above(directory)}
 
@@ -439,23 +460,20 @@ def _settled(system: Any, directory: str, listing: Callable[[set[str]], Iterable
         system.invalidate_cache()
         return listing(known)
 
-    def ledger_of(each: str) -> Ledger | None:
-        return remote_ledger(system, each) if each in known else None
-
-    return settled(listed, ledger_of, directory)
+    return with_logs(listed, lambda each: remote_log(system, each) if each in known else None, directory, wanted)
 
 
-def _matches_of(system: Any, path: str, name_filter: str | None, ledgers: set[str]) -> Iterator[FoundFile]:
+def _matches_of(system: Any, path: str, name_filter: str | None, logs: set[str]) -> Iterator[FoundFile]:
     """The files that a pattern means, and those in the directories that it means."""
     for pattern in _braces(path):
         fixed = len(_fixed(pattern))
         for name, match in system.glob(pattern, detail=True).items():
             if not is_hidden(name[fixed:]):
                 directory = match["type"] == "directory"
-                yield from _below(system, name, name_filter, ledgers) if directory else [_found(match)]
+                yield from _below(system, name, name_filter, logs) if directory else [_found(match)]
 
 
-def _below(system: Any, directory: str, name_filter: str | None, ledgers: set[str]) -> Iterator[FoundFile]:
+def _below(system: Any, directory: str, name_filter: str | None, logs: set[str]) -> Iterator[FoundFile]:
     """The files in a directory, at any depth."""
     begin = len(directory.rstrip("/"))
     for name, info in system.find(directory, detail=True).items():
@@ -465,8 +483,8 @@ def _below(system: Any, directory: str, name_filter: str | None, ledgers: set[st
         if not is_hidden(name[begin:]):
             if passes(name, name_filter) and info.get("type", "file") == "file":
                 yield _found(info)
-        elif f"/{LEDGER}/" in name[begin:]:
-            ledgers.add(name.partition(f"/{LEDGER}/")[0])
+        elif f"/{LOG}/" in name[begin:]:
+            logs.add(name.partition(f"/{LOG}/")[0])
 
 
 def _found(info: Mapping[str, Any]) -> FoundFile:

@@ -1,7 +1,8 @@
 """Arrow IPC in Apache Spark: the data source ``arrowipc``, payload columns, and the types between.
 
->>> from arrowipc.spark import register, decode_payloads
->>> register(spark)                                                              # doctest: +SKIP
+>>> import arrowipc.spark
+>>> from arrowipc.spark import decode_payloads
+>>> spark = arrowipc.spark.session()                                             # doctest: +SKIP
 >>> flights = spark.read.format("arrowipc").load("flights/*.arrow")              # doctest: +SKIP
 >>> flights = decode_payloads(messages, "payload", keep=["topic"])               # doctest: +SKIP
 
@@ -13,28 +14,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from arrowipc.spark.jar import configure, find_jar, session
-    from arrowipc.spark.payloads.columns import (
-        FromArrowOptions,
-        from_arrow,
-        from_arrow_udf,
-        from_arrow_udtf,
-        to_arrow,
-        to_arrow_udf,
-    )
+    from arrowipc.spark.jar import find_jar
+    from arrowipc.spark.payloads.columns import from_arrow, from_arrow_udf, from_arrow_udtf, to_arrow, to_arrow_udf
     from arrowipc.spark.payloads.decode import decode_payload_batches, decode_payloads
     from arrowipc.spark.payloads.encode import encode_payload_batches, encode_payloads, payload_schema
+    from arrowipc.spark.payloads.options import CodecOptions, DecodeOptions, EncodeOptions
     from arrowipc.spark.read.convert import BatchConverter, to_spark_batch
     from arrowipc.spark.read.describe import count_rows, describe
+    from arrowipc.spark.sessions import configure, session
     from arrowipc.spark.share import Shared, share
     from arrowipc.spark.source import ArrowIpcDataSource, register
     from arrowipc.spark.types import TypeOptions, to_spark_schema
-    from arrowipc.spark.write.vacuum import vacuum
 
 __all__ = [
     "ArrowIpcDataSource",
     "BatchConverter",
-    "FromArrowOptions",
+    "CodecOptions",
+    "DecodeOptions",
+    "EncodeOptions",
     "Shared",
     "TypeOptions",
     "configure",
@@ -56,27 +53,20 @@ __all__ = [
     "to_arrow_udf",
     "to_spark_batch",
     "to_spark_schema",
-    "vacuum",
 ]
 
 _MODULES = {
-    "jar": ("configure", "find_jar", "session"),
-    "payloads.columns": (
-        "FromArrowOptions",
-        "from_arrow",
-        "from_arrow_udf",
-        "from_arrow_udtf",
-        "to_arrow",
-        "to_arrow_udf",
-    ),
+    "jar": ("find_jar",),
+    "payloads.columns": ("from_arrow", "from_arrow_udf", "from_arrow_udtf", "to_arrow", "to_arrow_udf"),
     "payloads.decode": ("decode_payload_batches", "decode_payloads"),
     "payloads.encode": ("encode_payload_batches", "encode_payloads", "payload_schema"),
+    "payloads.options": ("CodecOptions", "DecodeOptions", "EncodeOptions"),
     "read.convert": ("BatchConverter", "to_spark_batch"),
     "read.describe": ("count_rows", "describe"),
+    "sessions": ("configure", "session"),
     "share": ("Shared", "share"),
     "source": ("ArrowIpcDataSource", "register"),
     "types": ("TypeOptions", "to_spark_schema"),
-    "write.vacuum": ("vacuum",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

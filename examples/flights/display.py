@@ -93,5 +93,13 @@ def show(console: Console, result: pipeline.Result, report: Path) -> None:
         for row, times in found.examples:
             held = ", ".join(f"{name}: {count} times" for name, count in zip(found.names, times, strict=True))
             console.print(f"  {row}  ({held})", markup=False, highlight=False)
+    if result.query is not None:
+        console.print(f"\n{result.query.text}", soft_wrap=True, highlight=False, markup=False)
+        for row in result.query.answer:
+            console.print(
+                "  " + ", ".join(f"{name} {value}" for name, value in row.items()), highlight=False, markup=False
+            )
+        console.print(result.query.plan, soft_wrap=True, highlight=False, markup=False)
+    console.print(f"\nread and written by {result.reader}", soft_wrap=True, highlight=False)
     for path in [*result.written, report]:
         console.print(f"written: {printable(str(path))}", soft_wrap=True, highlight=False, markup=False)

@@ -51,7 +51,7 @@ class Inputs:
     Parameters
     ----------
     payloads : Path
-        Parquet: carrier, date, payload; each payload is a stream.
+        Directory of Parquet: carrier, date, payload; each payload is a stream.
     files, streams : Path
         Directories of ``.arrow`` files (ZSTD) and of ``.arrows`` streams (LZ4), both with dictionary deltas.
     rows : int
@@ -104,10 +104,10 @@ def _package_file(name: str, member: str | None = None) -> bytes:
 
 def lay_down(table: pa.Table, directory: Path) -> Inputs:
     """Write the flights in three forms below a directory, which is made; existing files are replaced."""
-    inputs = Inputs(directory / "payloads.parquet", directory / "files", directory / "streams", table.num_rows)
-    for path in (directory, inputs.files, inputs.streams):
+    inputs = Inputs(directory / "payloads", directory / "files", directory / "streams", table.num_rows)
+    for path in (directory, inputs.payloads, inputs.files, inputs.streams):
         path.mkdir(parents=True, exist_ok=True)
-    _write_payloads(table, inputs.payloads)
+    _write_payloads(table, inputs.payloads / "2013.parquet")
     for name, batches in _growing_batches(table, MONTHS_PER_FILE):
         options = pa.ipc.IpcWriteOptions(compression="zstd", emit_dictionary_deltas=True)
         with pa.ipc.new_file(inputs.files / f"{name}.arrow", batches[0].schema, options=options) as writer:

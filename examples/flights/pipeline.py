@@ -1,9 +1,8 @@
-"""The job's steps, each one timed: decode payloads, read files, write Arrow files, compare, aggregate."""
+"""The job's steps, each one timed: decode payloads, read, compare, write files and a table, stream, ask in SQL."""
 
-import json
 import os
 import platform
-import tempfile
+import shutil
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -13,26 +12,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.ipc
 
 from arrowipc.errors import UsageError
 from arrowipc.read.files import find_files, is_url
 from arrowipc.read.remote import RemoteSource
 from arrowipc.spark import from_arrow
 from arrowipc.spark.payloads.decode import decode_payloads
-from arrowipc.spark.source import ArrowIpcDataSource, register
+from arrowipc.spark.sessions import reader_of
+from arrowipc.spark.source import register
 from compare import Comparison, compare_rows, quote
 from flights import Inputs, airline_names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Job", "Plan", "Result", "Source", "Step", "find_sources", "flights_sources", "run"]
+__all__ = ["Job", "Query", "Result", "Source", "Step", "find_sources", "flights_sources", "run"]
 
 #: The folders of the files written, and the column that only those from July on have.
 KEY, LATER_COLUMN = "origin", "made_up"
-#: What is read of them once more, as the option ``filter`` has it.
-ONE_AIRPORT = [[KEY, "==", "JFK"]]
+#: What is read of them once more.
+ONE_AIRPORT = f"{KEY} = 'JFK'"
+#: The table, and what it is asked. It has a folder per month, of which this opens two.
+TABLE = "flights_of_2013"
+SUMMER = f"""SELECT dest, count(*) AS flights, round(avg(arr_delay), 1) AS minutes_late
+FROM {TABLE}
+WHERE month IN (6, 7) AND arr_delay IS NOT NULL
+GROUP BY dest
+ORDER BY flights DESC
+LIMIT 5"""
+READERS = {"jvm": "Spark's file format in the JVM", "python": "the Python data source"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,25 +74,20 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """How a read was planned.
+class Query:
+    """A question in SQL.
 
     Parameters
     ----------
-    name : str
-        For people.
-    partitions, files, size : int
-        Tasks, files that they open, and the bytes of these.
-    skipped_files, skipped_size : int
-        What the filter left out without opening it.
+    text, plan : str
+        The question, and what ``EXPLAIN`` says of it.
+    answer : list of dict
+        Rows by column.
     """
 
-    name: str
-    partitions: int
-    files: int
-    size: int
-    skipped_files: int
-    skipped_size: int
+    text: str
+    plan: str
+    answer: list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +140,8 @@ class Result:
     """What came out: the steps, the comparison, the aggregates (lists of rows as dicts), and what ran it.
 
     ``names`` has full names for the values of the first column of ``by``; ``columns`` has name, type and
-    number of nulls of each; ``payloads`` how many there were, and the rows of the largest.
+    number of nulls of each; ``payloads`` how many there were, and the rows of the largest; ``reader`` what
+    ``format("arrowipc")`` means in this session.
     """
 
     title: str = ""
@@ -151,7 +155,8 @@ class Result:
     written: list[Path] = field(default_factory=list)
     machine: dict[str, str] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
-    plans: list[Plan] = field(default_factory=list)
+    query: Query | None = None
+    reader: str = ""
     payloads: tuple[int, int] | None = None
 
     @property
@@ -275,11 +280,18 @@ def run(spark: "SparkSession", job: Job, result: Result, watch: Stopwatch) -> No
     Raises
     ------
     UsageError
-        If a column named in the job does not exist.
+        If a column named in the job does not exist, or if the flights are to be written without the file format.
     """
     from pyspark.sql import functions
 
     register(spark)
+    reader = reader_of(spark)
+    if job.flights and reader == "python":
+        raise UsageError(
+            "the job writes folders, tables and streams with Spark's file format for Arrow files, which this session "
+            "lacks: python -m arrowipc.spark.jar says why"
+        )
+    result.reader = READERS[reader]
     result.by, result.value = job.by, job.value
     frames: dict[str, DataFrame] = {}
     for source in job.sources:
@@ -309,12 +321,16 @@ def run(spark: "SparkSession", job: Job, result: Result, watch: Stopwatch) -> No
     result.comparison = result.comparison.and_(comparison) if result.comparison else comparison
     if not comparison.agree:
         return
+    if job.flights:
+        again = _save_as_table(spark, first, job.output / f"{TABLE}.arrow", result, watch)
+        _stream_payloads(spark, job.sources[0], first, job.output / "streamed.arrow", result, watch)
+        _ask(spark, result, watch)
     rows_path = job.output / f"{name}.parquet"
     with watch.step("write Parquet") as timed:
         first.write.mode("overwrite").parquet(str(rows_path))
         timed.rows = result.rows
     result.written.append(rows_path)
-    _aggregate(spark, job, spark.read.parquet(str(rows_path)), result, watch)
+    _aggregate(spark, job, again, result, watch)
 
 
 def _aggregate(spark: "SparkSession", job: Job, written: "DataFrame", result: Result, watch: Stopwatch) -> None:
@@ -358,19 +374,17 @@ def _write_and_read(
             frame.write.format("arrowipc").mode("overwrite").save(str(path))
         timed.rows = result.rows
     result.written.append(path)
-    again = load(spark, Source("", str(path)))
+    reading = spark.read.format("arrowipc")
     if job.flights:
-        again = spark.read.format("arrowipc").option("mergeSchema", "true").load(str(path)).select(frame.columns)
+        reading = reading.option("mergeSchema", "true")
+    again = reading.load(str(path)).select(frame.columns)
     with watch.step("read the files written") as timed:
         timed.rows = _drain(again)
         timed.size = input_size(spark, Source("", str(path)))
     if job.flights:
-        wanted = json.dumps(ONE_AIRPORT)
-        result.plans = [plan_of("all flights", path), plan_of("those from Kennedy", path, wanted)]
         with watch.step("read one airport") as timed:
-            some = spark.read.format("arrowipc").option("filter", wanted).load(str(path))
-            timed.rows = _drain(some)
-            timed.size = result.plans[-1].size
+            timed.rows = _drain(again.where(ONE_AIRPORT))
+            timed.size = input_size(spark, Source("", str(path / f"{KEY}=JFK")))
     return again
 
 
@@ -380,31 +394,52 @@ def _write_folders(frame: "DataFrame", path: Path) -> None:
 
     later = frame.where("month > 6").withColumn(LATER_COLUMN, F.col("dep_delay") - F.col("arr_delay"))
     for mode, part in (("overwrite", frame.where("month <= 6")), ("append", later)):
-        part.write.format("arrowipc").mode(mode).option("partitionBy", KEY).save(str(path))
+        part.write.partitionBy(KEY).format("arrowipc").mode(mode).save(str(path))
 
 
-def plan_of(name: str, path: Path, wanted: str | None = None) -> Plan:
-    """What the data source plans to read; no body of a batch is looked at."""
-    options = {"path": str(path), **({"filter": wanted} if wanted else {})}
-    source = ArrowIpcDataSource(options)
-    partitions = source.reader(source.schema()).partitions()
-    opened = {piece.path for partition in partitions for piece in getattr(partition, "slices", ())}
-    sizes = {file.path: file.size or 0 for file in find_files([str(path)])}
-    size = sum(sizes[each] for each in opened)
-    return Plan(name, len(partitions), len(opened), size, len(sizes) - len(opened), sum(sizes.values()) - size)
+def _save_as_table(
+    spark: "SparkSession", frame: "DataFrame", path: Path, result: Result, watch: Stopwatch
+) -> "DataFrame":
+    """Make a table of the catalog, with a folder per month."""
+    with watch.step("save as a table") as timed:
+        writer = frame.write.format("arrowipc").partitionBy("month").mode("overwrite")
+        writer.option("path", str(path.absolute())).saveAsTable(TABLE)
+        timed.rows = result.rows
+    result.written.append(path)
+    return spark.table(TABLE)
+
+
+def _stream_payloads(
+    spark: "SparkSession", source: Source, decoded: "DataFrame", path: Path, result: Result, watch: Stopwatch
+) -> None:
+    """Decode payloads as they arrive, and append their rows to files; a stream that is started again goes on."""
+    for old in (path, path.with_suffix(".checkpoint")):
+        shutil.rmtree(old, ignore_errors=True)
+    with watch.step("stream payloads to files") as timed:
+        assert source.column is not None
+        payloads = spark.readStream.schema(spark.read.parquet(source.path).schema).parquet(source.path)
+        rows = decode_payloads(payloads, source.column, decoded.schema)
+        writer = rows.writeStream.format("arrowipc").option("checkpointLocation", str(path.with_suffix(".checkpoint")))
+        writer.trigger(availableNow=True).start(str(path)).awaitTermination()
+        timed.rows = spark.read.format("arrowipc").load(str(path)).count()
+    if timed.rows != result.rows:
+        raise UsageError(f"{path}: expected the {result.rows} rows of the payloads, found {timed.rows}")
+    result.written.append(path)
+
+
+def _ask(spark: "SparkSession", result: Result, watch: Stopwatch) -> None:
+    """Ask the table in SQL, and ask Spark how it finds the answer."""
+    with watch.step("query in SQL") as timed:
+        answer = [row.asDict() for row in spark.sql(SUMMER).collect()]
+        timed.rows = result.rows
+    result.query = Query(SUMMER, spark.sql(f"EXPLAIN {SUMMER}").collect()[0][0].strip(), answer)
 
 
 def warm_up(spark: "SparkSession") -> None:
-    """Start the Python workers and the planner of data sources, so that no step is charged for it."""
-    register(spark)
+    """Start the Python workers, so that no step is charged for it."""
     cores = spark.sparkContext.defaultParallelism
     # A function without a name travels itself; one of this module would want the module on the executors.
     spark.range(0, cores, 1, cores).mapInArrow(lambda batches: batches, "id bigint").collect()
-    batch = pa.record_batch({"id": [1]})
-    with tempfile.NamedTemporaryFile(suffix=".arrows") as file:
-        with pa.ipc.new_stream(file.name, batch.schema) as writer:
-            writer.write_batch(batch)
-        load(spark, Source("", file.name)).collect()
 
 
 def load(spark: "SparkSession", source: Source) -> "DataFrame":

@@ -36,7 +36,8 @@ _PAGE_STYLE = (
     ".scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:14.5px;margin-top:8px}"
     "th,td{padding:6px 10px;border-bottom:1px solid var(--line);text-align:left;white-space:nowrap}"
     "td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}th{color:var(--soft);font-weight:500}"
-    "details{margin-top:28px}summary{cursor:pointer}footer{margin-top:40px;font-size:13.5px}"
+    "pre{font-size:13px;margin:8px 0}details{margin-top:28px}"
+    "summary{cursor:pointer}footer{margin-top:40px;font-size:13.5px}"
 )
 
 
@@ -54,11 +55,12 @@ def write_report(result: Result, path: Path) -> None:
     body = [
         f"<h1>{escape(result.title)}</h1>",
         _verdict(result),
+        _reader(result),
         _tiles(result),
         _group_chart(result, charts),
         _hour_chart(result, charts),
         _throughput(result.steps, charts),
-        _plans(result),
+        _query(result),
         _steps(result.steps),
         _columns(result),
         _footer(result),
@@ -258,25 +260,39 @@ def _steps(steps: Sequence[Step]) -> str:
     )
 
 
-def _plans(result: Result) -> str:
-    if not result.plans:
+def _query(result: Result) -> str:
+    if result.query is None:
         return ""
-    rows = ""
-    for plan in result.plans:
-        numbers = f"{plan.files:,}", f"{plan.partitions:,}", size_text(plan.size), f"{plan.skipped_files:,}"
-        cells = "".join(f'<td class="n">{escape(text)}</td>' for text in (*numbers, size_text(plan.skipped_size)))
-        rows += f"<tr><td>{escape(plan.name)}</td>{cells}</tr>"
-    names = ("files", "partitions", "bytes", "files skipped", "bytes skipped")
-    head = "".join(f'<th class="n">{name}</th>' for name in names)
+    answer = result.query.answer
+    names = list(answer[0]) if answer else []
+    head = "".join(f'<th class="n">{escape(name)}</th>' for name in names)
+    rows = "".join(
+        "<tr>" + "".join(f'<td class="n">{escape(str(value))}</td>' for value in row.values()) + "</tr>"
+        for row in answer
+    )
+    return (
+        f"<h2>A query of the table in SQL</h2>{_pre(result.query.text)}"
+        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+        "<details><summary>How Spark finds the answer: EXPLAIN</summary>"
+        f"{_pre(result.query.plan)}"
+        '<p class="soft">FileScan arrowipc reads the columns in ReadSchema, of the folders that PartitionFilters '
+        "leaves. PushedFilters skip batches, where files have statistics.</p></details>"
+    )
+
+
+def _pre(text: str) -> str:
+    lines_ = (escape(line) for line in text.splitlines())
+    return f'<div class="scroll"><pre>{"<br/>".join(lines_)}</pre></div>'
+
+
+def _reader(result: Result) -> str:
+    """Which reader ran, and what of."""
+    if not result.reader:
+        return ""
     payloads = ""
     if result.payloads is not None:
         payloads = f" The payloads were {result.payloads[0]:,}, of up to {result.payloads[1]:,} rows each."
-    return (
-        '<h2>How the files written are read</h2><div class="scroll"><table><thead><tr><th>read</th>'
-        f"{head}</tr></thead><tbody>{rows}</tbody></table></div>"
-        '<p class="soft">They lie in a folder per airport, and those of the second half of the year have a column '
-        f"more, which is null in the others.{escape(payloads)}</p>"
-    )
+    return f'<p class="soft">Arrow files were read and written by {escape(result.reader + "." + payloads)}</p>'
 
 
 def _columns(result: Result) -> str:

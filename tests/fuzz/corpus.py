@@ -25,7 +25,6 @@ from arrowipc import types
 from arrowipc.columns.statistics import compute_statistics
 from arrowipc.dissociated.memory.address_pairs import write_pairs
 from arrowipc.read.framing import message_of
-from arrowipc.read.ledger import Ledger
 from arrowipc.tensors.extension_columns import tensor_column
 from arrowipc.write.file_statistics import FileStatistics
 
@@ -319,21 +318,22 @@ def footers() -> list[bytes]:
     return found
 
 
-#: What lies beside an entry; the first is a job's.
-LEDGER_FILES = (f"part-00000-{'ab' * 16}.arrow", "k=1/by-hand.arrow", "plain.arrow")
+#: What lies beside a log.
+LOGGED_FILES = ("part-00000.arrow", "k=1/by hand.arrow", "plain.arrow")
 
 
 @functools.cache
-def ledgers() -> list[bytes]:
-    """Entries of a directory's ledger."""
-    job = "ab" * 16
-    parts: list[dict[str, Any]] = [
-        {},
-        {"started": {job: 1}},
-        {"started": {job: 1}, "dropped": (job,), "ended": ((5, "cd" * 16), (6, job)), "committed": 6},
-        {"replaced": {"plain.arrow": 0, "k=1/": 0}, "overwritten": 6, "queries": {"q": 3}, "chain": ("a", "b")},
-    ]
-    return [Ledger(7, **each).to_bytes() for each in parts]
+def spark_logs() -> list[bytes]:
+    """Files of the log of Spark's streaming sink, of a folder that is named FOLDER."""
+
+    def entry(name: str, action: str = "add") -> str:
+        found = {"path": f"file://FOLDER/{name}", "size": 5, "isDir": False, "modificationTime": 1, "action": action}
+        return json.dumps(found)
+
+    parts = [[], ["part-00000.arrow"], ["k=1/by%20hand.arrow", "plain.arrow"]]
+    found = ["\n".join(["v1", *map(entry, names)]) for names in parts]
+    found.append("\n".join([found[-1], entry("plain.arrow", "delete"), entry("gone.arrow")]))
+    return [each.encode() for each in found]
 
 
 @functools.cache

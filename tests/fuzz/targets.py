@@ -51,7 +51,7 @@ from arrowipc.read.decoders import StreamDecoder, schema_of
 from arrowipc.read.file_statistics import decode_entry
 from arrowipc.read.files import find_files
 from arrowipc.read.framing import message_of
-from arrowipc.read.ledger import LEDGER, Ledger, entry_name
+from arrowipc.read.spark_log import LOG, local_log
 from fuzz import corpus, uses
 from fuzz.imports import Hostile
 
@@ -849,17 +849,15 @@ def saved(data: bytes, chance: random.Random) -> None:
         use_rows(ipc.RowDataset(folder, **row_options(chance)), chance)
 
 
-@target("ledger", corpus.ledgers)
-def ledger(data: bytes, chance: random.Random) -> None:
-    """An entry in a folder: all files that are found are there, and what it says comes back."""
-    folder = laid(f"ledger/{LEDGER}/{entry_name(7)}", data).parents[1]
-    for name in corpus.LEDGER_FILES:
-        laid(f"ledger/{name}", b"")
-    found = Ledger.of(7, data)
-    assert Ledger.of(7, found.to_bytes()) == found
-    names = {path.below.lstrip("/") for path in find_files([str(folder)])}
-    assert names <= set(corpus.LEDGER_FILES)
-    assert corpus.LEDGER_FILES[0] not in names or "ab" * 16 not in found.started
+@target("spark_log", corpus.spark_logs)
+def spark_log(data: bytes, chance: random.Random) -> None:
+    """A file of the log of Spark's streaming sink: the files are found that it lists, and none elsewhere."""
+    folder = str(laid(f"spark_log/{LOG}/0", b"").parents[1])
+    laid(f"spark_log/{LOG}/0", data.replace(b"FOLDER", folder.encode()))
+    for name in corpus.LOGGED_FILES:
+        laid(f"spark_log/{name}", b"")
+    found = {file.path[len(folder) + 1 :] for file in find_files([folder], ignore_missing=True, may_be_empty=True)}
+    assert found == (local_log(folder) or set()) & {*corpus.LOGGED_FILES}
 
 
 @target("dataset", corpus.files, corpus.streams)

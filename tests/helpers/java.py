@@ -27,20 +27,27 @@ class Missing(Exception):
     """Arrow Java cannot be run here; the message says why."""
 
 
-def compiled(build: Path, sources: list[Path]) -> tuple[str, str]:
-    """Compile Java sources against PySpark's jars; returns the ``java`` to run, and the class path."""
+def compiled(build: Path, sources: list[Path], jar: str | None = None) -> tuple[str, str]:
+    """Compile Java or Scala against PySpark's jars, which hold a compiler of Scala, and one more jar.
+
+    Returns the ``java`` to run, and the class path.
+    """
     home, spec = find_java(), importlib.util.find_spec("pyspark")
     if home is None:
         raise Missing(NO_JAVA)
     if spec is None or spec.origin is None:
         raise Missing("pyspark, whose jars hold Arrow Java, is not installed")
     jars = Path(spec.origin).parent / "jars"
-    if not (Path(home) / "bin" / "javac").exists():
+    path = f"{jars}/*" if jar is None else f"{jar}:{jars}/*"
+    command = [f"{home}/bin/javac", "-cp", path]
+    if sources[0].suffix == ".scala":
+        command = [f"{home}/bin/java", "-Xss8m", "-XX:+UseSerialGC", "-cp", path, "scala.tools.nsc.Main", "-usejavacp"]
+    elif not Path(command[0]).exists():
         raise Missing(f"{home} is a Java without a compiler (javac): install a JDK")
-    command = [f"{home}/bin/javac", "-cp", f"{jars}/*", "-d", str(build), *map(str, sources)]
+    command += ["-d", str(build), *map(str, sources)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return str(Path(home) / "bin" / "java"), f"{build}:{jars}/*"
+    assert done.returncode == 0, done.stdout + done.stderr
+    return str(Path(home) / "bin" / "java"), f"{build}:{path}"
 
 
 class ArrowJava:

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from helpers.java import OPTIONS, compiled
+from arrowipc.spark import find_jar
+from helpers.java import OPTIONS, Missing, compiled
 
-SOURCES = Path(__file__).resolve().parents[2] / "jvm" / "src"
+DUMP = Path(__file__).resolve().parents[2] / "jvm" / "src" / "test" / "scala" / "org/arrowipc/spark/Dump.scala"
 
 
 class Answer(NamedTuple):
@@ -32,13 +33,16 @@ class Answer(NamedTuple):
 
 
 class Core:
-    """The compiled core."""
+    """The core in the jar."""
 
     def __init__(self, build: Path) -> None:
-        self._command = compiled(build, sorted(SOURCES.rglob("*.java")))
+        jar = find_jar()
+        if jar is None:
+            raise Missing("no jar was built: make jar")
+        self._command = compiled(build, [DUMP], jar)
 
     def read(self, paths: Iterable[Path], heap: str = "1g", **options: str) -> list[Answer]:
-        """Read every path with some options; see ``Dump.java``."""
+        """Read every path with some options; see ``Dump.scala``."""
         more = "".join(f"\t{name}={value}" for name, value in options.items())
         lines = [f"{path}{more}\n" for path in paths]
         java, path = self._command
@@ -58,7 +62,7 @@ def _answer(took: str, text: str) -> Answer:
 
 
 def plain(array: pa.Array) -> list[Any]:
-    """The values of a column as ``Dump.java`` says them, once the Python side has converted it for Spark."""
+    """The values of a column as ``Dump.scala`` says them, once the Python side has converted it for Spark."""
     kind = array.type
     if pa.types.is_struct(kind):
         columns = [plain(array.field(number)) for number in range(kind.num_fields)]
@@ -83,5 +87,5 @@ def plain(array: pa.Array) -> list[Any]:
 
 
 def rows(batch: pa.RecordBatch) -> str:
-    """The rows of a converted batch, as ``Dump.java`` says them."""
+    """The rows of a converted batch, as ``Dump.scala`` says them."""
     return json.dumps([list(row) for row in zip(*map(plain, batch.columns), strict=True)], ensure_ascii=False)

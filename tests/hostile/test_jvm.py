@@ -14,7 +14,7 @@ pytestmark = pytest.mark.spark
 
 #: What may be raised; Declined leaves a file to the Python engine.
 OURS = {"Format", "Limit", "Unsupported", "Usage", "Declined"}
-#: The heap, what ``Dump.java`` lets its readers allocate, and what a JVM takes for itself.
+#: The heap, what ``Dump.scala`` lets its readers allocate, and what a JVM takes for itself.
 PEAK_MIB = 1024 + 512 + 512
 MUTANTS = 5000
 #: Many batches, each of which is honest: their cost is what they hold.

@@ -181,162 +181,60 @@ for number in range(rounds):
     sweep(2)
 """
 
-COMMITTING = """
+SPARK = """
 import pyarrow as pa
 from pyspark.sql import types as st
 from arrowipc.read.files import find_files
-from arrowipc.read.ledger import local_ledger
-from arrowipc.spark import vacuum
-from arrowipc.spark.write.task import PartFile, Written
-from arrowipc.spark.write.commit import ArrowIpcWriter
 rows = st.StructType([st.StructField("x", st.LongType())])
-options = {"path": str(folder)}
-
-def counted(paths):
-    # Whose files these are, and how many of each.
-    found = {}
-    for each in paths:
-        one_number = number_of(each)
-        found[one_number] = found.get(one_number, 0) + 1
-    return found
-
-def visible():
-    # What our readers find.
-    return counted(each.path for each in find_files([str(folder)])) if any(folder.glob("*.arrow")) else {}
-
-def others():
-    # What everybody else finds.
-    return counted(folder.glob("*.arrow"))
-
-def commits():
-    global number, overwrite, took
-    number, overwrite = 1, True
-    took = [measured(work)]
-    number = 2
-    took.insert(0, measured(work))
-    for number in range(3, rounds + 3):
-        overwrite = number % 3 != 0
-        old = visible()
-        whole = {number: FILES} if overwrite else {**old, number: FILES}
-        killed(work, took[number % 2])
-        now = visible()
-        assert now in (old, whole), (number, overwrite, old, now)
-        seen_by_others = others()
-        assert all(seen_by_others[key] >= count for key, count in now.items())
-        ledger = local_ledger(str(folder))
-        seen["new" if now == whole else "old"] += 1
-        seen["left"] += bool(ledger.started or ledger.replaced) or any(folder.glob("_temporary/*"))
-        left()
-        if number % 4 == 0:  # whoever comes next finds it whole
-            overwrite = number % 8 == 0
-            whole = {number: FILES} if overwrite else {**now, number: now.get(number, 0) + FILES}
-            work(lambda: None)
-            assert visible() == whole, (number, overwrite, now, visible())
-        elif number % 4 == 1:
-            vacuum(str(folder), 0)
-            assert visible() == others() == now
-            assert not (folder / "_temporary").exists()
-        if len(visible()) > 3:
-            overwrite = True
-            work(lambda: None)
-            assert visible() == {number: FILES}
-"""
-
-COMMIT = """
 FILES = 4
 
-def number_of(path):
-    (one_number,) = set(content(path))
-    return one_number
+def batch(x):
+    return iter([pa.record_batch({"x": pa.array([x] * ROWS)})])
 
-def prepared():
-    # What tasks and driver do before the commit.
-    writer = ArrowIpcWriter(rows, options, overwrite)
-    parts = []
-    for partition in range(FILES):
-        data = [pa.record_batch({"x": pa.array([number] * ROWS)})]
-        parts += writer._parts.write(data, writer._directory, writer._job.id, partition)
-    return writer, [Written((part,)) for part in parts]
-
-def work(begin):
-    if number % 2:
-        writer, written = prepared()
-        begin()
-    else:
-        begin()
-        writer, written = prepared()
-    writer.commit(written)
-
-def left():
-    ((offset, head, body),) = ipc.open_file(next(folder.glob("*.arrow"))).blocks
-    for each in folder.glob("_temporary/**/*.arrow"):
-        content(each)  # a file of a task has its name when it is complete
-    for each in folder.glob("_temporary/**/.*.tmp"):
-        recovered(each, offset, head + body, 1)
-
-commits()
+def visible():
+    # How often a reader finds each number: all files are whole.
+    found = {}
+    for entry in find_files([str(folder)], may_be_empty=True):
+        with ipc.open_file(entry.path, memory_map=False, validate="strict") as reader:
+            for x in reader.read_all().to_pydict()["x"]:
+                found[x] = found.get(x, 0) + 1
+    return found
 """
 
-# The commit alone, of 2,000 files: they are one file under many names.
-COMMIT_MANY = """
-FILES = 2000
-owner = {}
-
-def number_of(path):
-    return owner[os.stat(path).st_ino]
+# An append of Spark: it counts from its commit on, which renames its files one by one, as Hadoop's does.
+JOB = """
+from arrowipc.spark.write.job import ArrowIpcWriter
 
 def work(begin):
-    seed = folder.parent / f"seed-{number}"
-    if not seed.exists():
-        write(seed, number)
-        owner[seed.stat().st_ino] = number
-    writer = ArrowIpcWriter(rows, options, overwrite)
-    parts = []
-    for partition in range(FILES):
-        name = f"part-{partition:05}-{writer._job.id}.arrow"
-        os.link(seed, folder / writer._directory / name)
-        parts.append(PartFile(f"{writer._directory}/{name}", name))
     begin()
-    writer.commit([Written(tuple(parts))])
+    writer = ArrowIpcWriter(rows, {"path": str(folder)}, False)
+    written = []
+    for partition in range(FILES):
+        written.append(writer.write(batch(number)))
+        written[-1].name = f"{partition}-{written[-1].name}"
+    writer.commit(written)
 
-unforked = killed
-def killed(work, took):
-    # The seed is known here, too.
-    seed = folder.parent / f"seed-{number}"
-    write(seed, number)
-    owner[seed.stat().st_ino] = number
-    unforked(work, took)
-
-def left():
-    pass
-
-commits()
+number = -1
+took = measured(work)
+for number in range(rounds):
+    old = visible()
+    killed(work, took)
+    now = visible()
+    mine = now.pop(number, 0)
+    assert now == old and mine % ROWS == 0 and mine <= FILES * ROWS
+    seen["new" if mine else "old"] += 1
+    seen["left"] += any(folder.glob("_temporary/*/*"))
 """
 
 # A streaming query: Spark gives its batches numbers without a gap, and runs one again that was not committed.
 MICRO_BATCH = """
 from arrowipc.spark.streaming.sink import ArrowIpcStreamWriter
-from arrowipc.spark.write.commit import open_destination
-FILES, QUERY = 4, "a-query"
-options = {"path": str(folder), "checkpointlocation": str(folder) + "-notes"}
-
-def tasks(writer):
-    # What the tasks of a micro-batch do, each with rows of its own: `write` without its TaskContext.
-    directory = writer._attempts(QUERY, number)
-    written = []
-    for partition in range(FILES):
-        writer._storage.make_directory(directory)
-        data = [pa.record_batch({"x": pa.array([number * FILES + partition] * ROWS)})]
-        job = "0123456789abcdef" + writer._random
-        parts = writer._parts.write(data, directory, job, partition)
-        written.append(Written(tuple(parts), QUERY, job, writer._began))
-    return written
 
 def run(begin, before_commit):
-    writer = ArrowIpcStreamWriter(rows, options, complete)
+    writer = ArrowIpcStreamWriter(rows, {"path": str(folder)}, False)
     if not before_commit:
         begin()
-    written = tasks(writer)
+    written = [writer.write(batch(number * FILES + partition)) for partition in range(FILES)]
     if before_commit:
         begin()
     writer.commit(written, number)
@@ -345,50 +243,33 @@ def work(begin):
     run(begin, number % 3 > 0)
 def again(begin):
     os.system(f"rm -rf '{folder}'/*")
-    work(begin)
+    run(begin, late)
 
-def visible():
-    # How often a reader finds each number: all files are whole.
-    found = {}
-    for entry in open_destination(options).files():
-        with ipc.open_file(folder / entry.name, memory_map=False, validate="strict") as reader:
-            for x in reader.read_all().to_pydict()["x"]:
-                found[x] = found.get(x, 0) + 1
-    return found
+def rows_of(batches):
+    return {n * FILES + partition: ROWS for n in range(batches) for partition in range(FILES)}
 
-def rows_of(*batches):
-    return {n * FILES + partition: ROWS for n in batches for partition in range(FILES)}
-
-complete = False
-took = []
-for number in range(2):
+number, took = 0, []
+for late in (False, True):
     took.append(measured(again))
 os.system(f"rm -rf '{folder}'/*")
-done = []
 for number in range(rounds):
-    complete = number % 5 == 4
-    before = rows_of(*done)
-    done = [number] if complete else [*done, number]
-    after = rows_of(*done)
     killed(work, took[number % 3 > 0])
     now = visible()
-    assert now in (before, after), (number, before, now)
-    seen["old" if now == before else "new"] += 1
-    seen["left"] += any(folder.glob("_temporary/**/*.arrow"))
+    assert now in (rows_of(number), rows_of(number + 1)), (number, now)
+    seen["old" if now == rows_of(number) else "new"] += 1
+    seen["left"] += len([*folder.glob("*.arrow")]) > len(now)
     # Spark runs the batch again, and once more if it was stopped before its own note of it.
     for _ in range(1 + number % 2):
         run(lambda: None, True)
-        assert visible() == after, (number, after, visible())
-        assert not (folder / "_temporary").exists()
+        assert visible() == rows_of(number + 1), (number, visible())
 """
 
 SCRIPTS = {
     "write": WRITE,
     "append": APPEND,
     "recover": RECOVER,
-    "commit": COMMITTING + COMMIT,
-    "commit-many": COMMITTING + COMMIT_MANY,
-    "micro-batch": COMMITTING + MICRO_BATCH,
+    "job": SPARK + JOB,
+    "micro-batch": SPARK + MICRO_BATCH,
 }
 
 
@@ -421,15 +302,9 @@ def test_a_killed_process_leaves_the_old_or_the_new(tmp_path: Path, kind: str) -
     check(kind, tmp_path, KILLS)
 
 
-def test_a_killed_commit_leaves_the_old_rows_or_the_new(tmp_path: Path) -> None:
+def test_a_killed_append_leaves_nothing_but_whole_files(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
-    check("commit", tmp_path, rounds(12, 100))
-
-
-def test_a_killed_commit_of_2000_files_leaves_the_old_rows_or_the_new(tmp_path: Path) -> None:
-    pytest.importorskip("pyspark")
-    (tmp_path / "out").mkdir()
-    check("commit-many", tmp_path / "out", rounds(5, 50))
+    check("job", tmp_path, rounds(12, 100))
 
 
 def test_a_killed_micro_batch_is_there_once_when_it_was_run_again(tmp_path: Path) -> None:

@@ -529,6 +529,8 @@ def test_repeat_takes_numpy_counts_and_slices_of_batches():
     source = ipc.RecordBatch.from_arrow(batch(x=[1, 2, 3, 4], l=[[1], [2, 3], None, []])).slice(1, 3)
     assert ipc.repeat(source, np.array([2, 0, 1])).to_pydict() == {"x": [2, 2, 4], "l": [[2, 3], [2, 3], []]}
     assert ipc.repeat(source, [0, 0, 0]).to_pydict() == {"x": [], "l": []}
+    assert ipc.repeat(source, [1, 1, 2]).to_pydict() == {"x": [2, 3, 4, 4], "l": [[2, 3], None, [], []]}
+    assert ipc.repeat(source, [1, 0, 1]).to_pydict() == {"x": [2, 4], "l": [[2, 3], []]}
 
 
 @pytest.mark.parametrize(

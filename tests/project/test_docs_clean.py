@@ -21,7 +21,7 @@ PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
 #: Packages that a page must say to install.
 IMPORTED = r"^(?:import|from) (polars|pyarrow|duckdb|torch|scipy|httpx|aiohttp|obstore|numpy)\b"
 #: Spark's own processes have another current directory: the blocks' paths become absolute.
-SPARK_PATHS = re.compile(r'((?:load|save|vacuum|makedirs)\(|(?:count_rows|describe)\(spark, )"')
+SPARK_PATHS = re.compile(r'((?:load|save|makedirs)\(|(?:count_rows|describe)\(spark, )"')
 
 
 @pytest.fixture(scope="module")

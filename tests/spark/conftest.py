@@ -21,8 +21,8 @@ HERE = Path(__file__).parent
 FLIGHTS = HERE.parents[1] / "examples" / "flights"
 try:
     import pyspark.sql.streaming.datasource  # noqa: F401
-except ImportError:  # PySpark 4.1 is the first to push filters to Python sources and to stream their batches
-    collect_ignore = ["test_filters.py", "test_streaming.py"]
+except ImportError:  # PySpark 4.2 is the first that limits what a Python source streams
+    collect_ignore = ["test_streaming.py"]
 LACKING = re.compile(r".* needs PySpark .*|.*Literals of the type .TIME.*|.*`st_\w+`")
 # Where the modules of the job are; last, so that they hide nothing.
 sys.path.append(str(FLIGHTS))
@@ -48,14 +48,14 @@ def pytest_runtest_call(item: Any) -> Any:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A local session of two cores; its log goes to a file."""
+    """A local session of two cores, with the jar; its log goes to a file."""
     if find_java() is None:
         pytest.skip(NO_JAVA)
+    from arrowipc.spark import find_jar
     from arrowipc.spark.local_session import start_session
 
+    assert find_jar() is not None, "run python -m arrowipc.spark.jar, which says why there is no jar"
     os.environ["PYSPARK_PYTHON"] = sys.executable
     with start_session("local[2]", tmp_path_factory.mktemp("log") / "spark.log") as session:
         session.conf.set("spark.sql.shuffle.partitions", "2")
-        # Where a jar was built, tests/spark/test_jvm.py asks the same of the other engine.
-        session.conf.set("spark.arrowipc.engine", "python")
         yield session

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 from helpers.arrow_columns import file, stream
 
-from arrowipc.spark import find_jar
 from arrowipc.spark.java import NO_JAVA, find_java
 
 pytest.importorskip("grpc_status", reason="pip install 'pyspark[connect]'")
@@ -44,22 +43,29 @@ import sys
 import pyarrow as pa
 from pyspark.sql import SparkSession, functions as F
 from arrowipc.spark import (
-    count_rows, decode_payloads, describe, encode_payloads, find_jar, from_arrow, from_arrow_udf, from_arrow_udtf,
-    share, to_arrow, to_arrow_udf
+    count_rows, decode_payloads, describe, encode_payloads, from_arrow, from_arrow_udf, from_arrow_udtf,
+    session, share, to_arrow, to_arrow_udf
 )
+from arrowipc.spark.sessions import reader_of
 data, port = sys.argv[1:]
 spark = SparkSession.builder.remote("sc://localhost:" + port).getOrCreate()
-frame = spark.read.format("arrowipc").load(data + "/x.arrow")
-frame.write.format("arrowipc").mode("append").save(data + "/out")
-print("files", spark.read.format("arrowipc").load(data + "/out").agg({"id": "sum"}).first()[0])
-keyed = frame.selectExpr("id", "id % 2 part").write.format("arrowipc").mode("append").option("partitionBy", "part")
+
+def files(out):
+    frame = spark.read.format("arrowipc").load(data + "/x.arrow")
+    frame.write.format("arrowipc").mode("append").save(data + out)
+    print(reader_of(spark), spark.read.format("arrowipc").load(data + out).agg({"id": "sum"}).first()[0])
+    return frame
+
+files("/python")
+assert session("sc://localhost:" + port) is spark
+frame = files("/out")
+keyed = frame.selectExpr("id", "id % 2 part").write.partitionBy("part").format("arrowipc")
 keyed.save(data + "/parts")
-parts = spark.read.format("arrowipc").option("mergeSchema", "true").load(data + "/parts").where("part < 2")
-print("parts", parts.agg({"id": "sum"}).first()[0])
-wider = frame.selectExpr("CAST(id AS int) id", "CAST(id AS string) name").where("id < 10")
-wider.write.format("arrowipc").mode("append").save(data + "/out")
-evolved = spark.read.format("arrowipc").option("mergeSchema", True).load(data + "/out")
-print("evolved", *evolved.selectExpr("sum(id)", "count(name)").first())
+print("parts", spark.sql(f"SELECT sum(id) FROM arrowipc.`{data}/parts` WHERE part = 1").first()[0])
+query = spark.readStream.format("arrowipc").schema("id long").load(data + "/out").writeStream.format("arrowipc")
+query = query.option("checkpointLocation", data + "/check").trigger(availableNow=True).start(data + "/streamed")
+query.awaitTermination()
+print("stream", spark.read.format("arrowipc").load(data + "/streamed").agg({"id": "sum"}).first()[0])
 print("counted", count_rows(spark, data + "/out"), describe(spark, data + "/out").agg({"rows": "sum"}).first()[0])
 messages = spark.read.parquet(data + "/messages.parquet")
 print("payloads", decode_payloads(messages, "payload").agg({"id": "sum"}).first()[0])
@@ -82,12 +88,6 @@ def names(batches):
     for batch in batches:
         yield pa.record_batch({"name": lookup.take(batch["id"])})
 
-if find_jar():
-    spark.addArtifact(find_jar())
-    spark.conf.set("spark.sql.catalog.arrowipc", "org.arrowipc.spark.ArrowIpcCatalog")
-    without_python = spark.read.format("arrowipc").option("engine", "jvm").load(data + "/parts")
-    print("jar", without_python.agg({"id": "sum"}).first()[0])
-    print("catalog", spark.sql(f"SELECT sum(id) FROM arrowipc.`{data}/x.arrow`").first()[0])
 print("shared", frame.mapInArrow(names, "name string").orderBy(F.desc("name")).first()[0], len(shared.value))
 """
 
@@ -129,11 +129,11 @@ def test_everything_works_from_a_client(tmp_path: Path, port: str) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
     printed = [line.split(maxsplit=1) for line in done.stdout.splitlines()]
     assert printed == [
-        ["files", "1225"],
-        ["parts", "1225"],
-        ["evolved", "1270 10"],
-        ["counted", "60 60"],
+        ["python", "1225"],
+        ["jvm", "1225"],
+        ["parts", "625"],
+        ["stream", "1225"],
+        ["counted", "50 50"],
         *([name, "1225"] for name in ("payloads", "encoded", "columns", "rows", "sql", "table")),
-        *([["jar", "1225"], ["catalog", "1225"]] if find_jar() else []),
         ["shared", "name 9 50"],
     ]

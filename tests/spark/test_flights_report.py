@@ -13,7 +13,7 @@ import vl_convert
 
 from charts import STEPS, STRONG, STYLE, Charts, bars, heatmap, lines
 from compare import Comparison
-from pipeline import Plan, Result, Step
+from pipeline import Query, Result, Step
 from report import size_text, write_report
 
 pytestmark = pytest.mark.spark
@@ -51,7 +51,8 @@ def flights() -> Result:
         value="arr_delay",
         machine={"Spark": "4", "machine": "2 cores"},
         names={"AA": "American Airlines Inc.", "US": "US Airways Inc."},
-        plans=[Plan("all <flights>", 8, 6, 3_000_000, 0, 0), Plan("some", 2, 2, 1_000_000, 4, 2_000_000)],
+        query=Query("SELECT 1\nWHERE month < 2", "Scan <flights>", [{"dest": "<ORD>", "flights": 1}]),
+        reader="Spark's file format in the JVM",
         payloads=(365, 99),
     )
 
@@ -97,9 +98,10 @@ def test_the_page_is_well_formed_and_loads_nothing(tmp_path: Path) -> None:
     page = written(flights(), tmp_path)
     assert "content=\"default-src 'none';script-src 'unsafe-inline';style-src 'unsafe-inline'\"" in page
     assert page.count("<script") == 2
-    assert "all &lt;flights&gt;" in page
-    assert '<td class="n">2 MB</td>' in page
-    assert "of up to 99 rows each" in page
+    assert "<pre>SELECT 1<br/>WHERE month &lt; 2</pre>" in page
+    assert '<td class="n">&lt;ORD&gt;</td>' in page
+    assert "Scan &lt;flights&gt;" in page
+    assert "written by Spark&#x27;s file format in the JVM. The payloads were 365, of up to 99 rows each" in page
     rest = without_library(page)
     assert not re.search(r"https?:|src=|@import|url\(|<link", rest)
     ElementTree.fromstring(re.sub(r"<!doctype html>|<meta [^>]*>|<script.*?</script>", "", rest))

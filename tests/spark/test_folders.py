@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import os
+import logging
+import pickle
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,11 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from helpers.arrow_columns import OLD_SPARK, file, stream
+from helpers.python_source import FORMAT, given, register_python
 from pyspark.sql import types as st
 
-import arrowipc as ipc
 from arrowipc.errors import FormatError, UnsupportedError, UsageError
-from arrowipc.spark import ArrowIpcDataSource, register
 from arrowipc.spark.types import arrow_schema_of
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-FILTERS = pytest.mark.skipif(OLD_SPARK, reason="Spark has filters from 4.1 on")
 Files = dict[str, Any]
 
 
@@ -38,7 +36,7 @@ class Twins:
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark = spark
-        self.folders = {"arrowipc": folder / "arrow", "parquet": folder / "parquet"}
+        self.folders = {FORMAT: folder / "arrow", "parquet": folder / "parquet"}
 
     def put(self, files: Files) -> None:
         for number, (name, content) in enumerate(files.items()):
@@ -65,7 +63,7 @@ class Twins:
 
 @pytest.fixture
 def twins(spark: SparkSession, tmp_path: Path) -> Twins:
-    register(spark)
+    register_python(spark)
     return Twins(spark, tmp_path)
 
 
@@ -75,6 +73,25 @@ def described(frame: DataFrame, in_order: bool = True) -> tuple[Any, ...]:
     names = sorted(frame.columns)
     found = sorted(map(str, [[row[name] for name in names] for row in frame.collect()]))
     return types if in_order else sorted(types), found
+
+
+def put(path: Path, *batches: pa.RecordBatch) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(file(*batches))
+
+
+def read_here(path: Any, schema: st.StructType | None = None, **options: Any) -> pa.Table:
+    """What the data source gives Spark, checked as Spark checks it, without Spark's processes."""
+    source = given(path, **options)
+    schema = schema or source.schema()
+    reader = pickle.loads(pickle.dumps(source.reader(schema)))
+    wanted = arrow_schema_of(schema)
+    batches = []
+    for partition in reader.partitions():
+        for batch in reader.read(pickle.loads(pickle.dumps(partition))):
+            assert batch.schema.equals(wanted)
+            batches.append(batch)
+    return pa.Table.from_batches(batches, wanted)
 
 
 HIVE: Files = {
@@ -140,8 +157,8 @@ def test_twins(twins: Twins, name: str) -> None:
     files, paths, options = CASES[name]
     twins.put(files)
     found = twins.read(paths, None, options)
-    assert found["arrowipc"] == found["parquet"]
-    assert found["arrowipc"][1]
+    assert found[FORMAT] == found["parquet"]
+    assert found[FORMAT][1]
 
 
 SCHEMAS = {
@@ -162,33 +179,8 @@ def test_twins_with_a_schema(twins: Twins, name: str) -> None:
     files, schema = SCHEMAS[name]
     twins.put(files)
     found = twins.read([""], schema, {})
-    assert found["arrowipc"] == found["parquet"]
-    assert found["arrowipc"][1]
-
-
-def test_files_by_their_time(twins: Twins) -> None:
-    twins.put({str(i): rows(i) for i in range(4)})
-    begin = dt.datetime(2024, 5, 31, 12, tzinfo=dt.UTC).timestamp()
-    for folder in twins.folders.values():
-        for i in range(4):
-            os.utime(folder / str(i), (begin + 60 * i,) * 2)
-    after, before = "2024-05-31T12:00:00", "2024-05-31T12:03:00"
-    found = twins.read([""], None, {"modifiedAfter": after, "modifiedBefore": before, "timeZone": "UTC"})
-    assert found["arrowipc"] == found["parquet"]
-    assert len(found["arrowipc"][1]) == 2
-    found = twins.read([""], "id bigint", {"modifiedBefore": after, "timeZone": "UTC"})
-    assert found["arrowipc"] == found["parquet"]
-    assert found["arrowipc"][1] == []
-
-
-@pytest.mark.parametrize(("text", "zone"), [("21:01:00", "Asia/Tokyo"), ("14:01:00", "+02:00"), ("05:01:00-07:00", "")])
-def test_times_are_those_of_their_zone(tmp_path: Path, text: str, zone: str) -> None:
-    # Spark shifts the times of files by the zone, and its own by the zone too; so no twin.
-    for i in range(3):
-        put(tmp_path / f"{i}.arrow", rows(i))
-        os.utime(tmp_path / f"{i}.arrow", (dt.datetime(2024, 5, 31, 12, i, tzinfo=dt.UTC).timestamp(),) * 2)
-    assert read_here(tmp_path, modifiedAfter=f"2024-05-31T{text}", timeZone=zone)["id"].to_pylist() == [2]
-    assert read_here(tmp_path, modifiedBefore=f"2024-05-31T{text}", timeZone=zone)["id"].to_pylist() == [0]
+    assert found[FORMAT] == found["parquet"]
+    assert found[FORMAT][1]
 
 
 def test_files_that_vanish_after_planning(twins: Twins) -> None:
@@ -198,271 +190,7 @@ def test_files_that_vanish_after_planning(twins: Twins) -> None:
         frame = twins.spark.read.format(kind).option("ignoreMissingFiles", "true").load(str(folder))
         (folder / "1").unlink()
         counts[kind] = frame.count()
-    assert counts == {"arrowipc": 2, "parquet": 2}
-
-
-# -- writing ---------------------------------------------------------------------------------------------------
-
-
-def folders_of(root: Path) -> set[str]:
-    return {str(path.parent.relative_to(root)) for path in root.rglob("part-*")}
-
-
-def test_partition_by_names_folders_as_spark_does(twins: Twins) -> None:
-    spark = twins.spark
-    spark.conf.set("spark.sql.session.timeZone", "Europe/Oslo")
-    try:
-        odd = ["a/b", "x=1 %", "__", "", None, "q\"'#?*\\[]^{}:", "\x01\x7f\t", "é ü", "." * 3, "2024-01-01"]
-        values = ", ".join(f"({i}, {i % 3 == 0}, {sql(text)})" for i, text in enumerate(odd))
-        frame = spark.sql(
-            f"SELECT i, b, s, date'2024-01-31' + i d, timestamp_seconds(1711845000 + i * 900.25) t, "
-            f"cast(i / 8 as decimal(10, 4)) p, cast(i as tinyint) `n=` FROM VALUES {values} AS (i, b, s)"
-        )
-        for keys in (["s"], ["d", "t", "p", "b", "n="]):
-            ours, theirs = (folder / keys[0] for folder in twins.folders.values())
-            frame.write.format("arrowipc").mode("append").option("partitionBy", ",".join(keys)).save(str(ours))
-            frame.write.partitionBy(*keys).parquet(str(theirs))
-            assert folders_of(ours) == folders_of(theirs)
-            texts = f"{keys[0]} string" if keys == ["s"] else ", ".join(f"`{key}` string" for key in keys)
-            schema = "i int, " + texts
-            read = {
-                kind: described(spark.read.schema(schema).format(kind).load(str(at)), in_order=False)
-                for kind, at in (("arrowipc", ours), ("parquet", theirs))
-            }
-            assert read["arrowipc"] == read["parquet"]
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", "UTC")
-
-
-def sql(text: str | None) -> str:
-    if text is None:
-        return "NULL"
-    return "'" + "".join(f"\\u{ord(char):04x}" for char in text) + "'"
-
-
-def test_append_and_overwrite_of_folders(spark: SparkSession, tmp_path: Path) -> None:
-    register(spark)
-    out = str(tmp_path / "out")
-
-    def write(mode: str, first: int) -> None:
-        frame = spark.range(first, first + 10).selectExpr("id", "id % 3 k")
-        frame.write.format("arrowipc").mode(mode).option("partitionBy", "k").option("statistics", "id").save(out)
-
-    write("append", 0)
-    write("append", 10)
-    read = spark.read.format("arrowipc").load(out)
-    assert read.dtypes == [("id", "bigint"), ("k", "int")]
-    assert sorted((row.id, row.k) for row in read.collect()) == [(i, i % 3) for i in range(20)]
-    write("overwrite", 50)
-    assert sorted(row.id for row in spark.read.format("arrowipc").load(out).collect()) == list(range(50, 60))
-    assert {path.suffix for path in Path(out).rglob("part-*")} == {".arrow"}
-
-
-def source_of(path: Any, **options: Any) -> ArrowIpcDataSource:
-    return ArrowIpcDataSource({"path": str(path), **{name.lower(): str(value) for name, value in options.items()}})
-
-
-def read_here(path: Any, schema: st.StructType | None = None, **options: Any) -> pa.Table:
-    """What the data source gives Spark, without Spark's processes."""
-    source = source_of(path, **options)
-    schema = schema or source.schema()
-    reader = source.reader(schema)
-    batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
-    wanted = arrow_schema_of(schema)
-    assert all(batch.schema.equals(wanted) for batch in batches)
-    return pa.Table.from_batches(batches, wanted)
-
-
-def written(path: Path, batches: list[pa.RecordBatch], schema: st.StructType, **options: Any) -> list[Path]:
-    writer = source_of(path, **options).writer(schema, False)
-    writer.commit([writer.write(iter(batches))])
-    return sorted(path.rglob("part-*"))
-
-
-KEYED = st.StructType().add("id", "long").add("k", "long")
-
-
-def keyed(ids: range, folders: int) -> pa.RecordBatch:
-    return pa.record_batch({"id": pa.array(ids, pa.int64()), "k": pa.array([i % folders for i in ids], pa.int64())})
-
-
-@pytest.mark.parametrize("folders", [1, 7, 200])
-def test_many_folders_of_one_task(tmp_path: Path, folders: int) -> None:
-    batches = [keyed(range(first, first + 1000), folders) for first in range(0, 5000, 1000)]
-    files = written(tmp_path / "out", batches, KEYED, partitionBy="k")
-    assert len(files) == folders if folders < 64 else len(files) >= folders
-    assert {file.parent.name for file in files} == {f"k={k}" for k in range(folders)}
-    found = read_here(tmp_path / "out")
-    assert sorted(zip(*found.to_pydict().values(), strict=True)) == [(i, i % folders) for i in range(5000)]
-
-
-def test_rows_of_folders_fill_batches_and_files(tmp_path: Path) -> None:
-    batches = [keyed(range(first, first + 10), 2) for first in range(0, 1000, 10)]
-    files = written(tmp_path / "out", batches, KEYED, partitionBy="k", batchRows=100, maxRecordsPerFile=150)
-    assert len(files) == 8
-    lengths = [[batch.num_rows for batch in ipc.open_file(file)] for file in files]
-    assert sorted(map(sum, lengths)) == [50, 50, 150, 150, 150, 150, 150, 150]
-    assert max(max(each) for each in lengths) <= 100
-    first = ipc.open_file(tmp_path / "out" / "k=0" / files[0].name).read_all()
-    assert first.to_pydict() == {"id": list(range(0, 300, 2))}
-
-
-def test_no_rows_in_folders_leave_the_schema(tmp_path: Path) -> None:
-    written(tmp_path / "out", [], KEYED, partitionBy="k")
-    assert source_of(tmp_path / "out").schema() == KEYED
-    written(tmp_path / "out", [keyed(range(4), 2)], KEYED, partitionBy="k")
-    assert sorted(read_here(tmp_path / "out")["k"].to_pylist()) == [0, 0, 1, 1]
-
-
-@pytest.mark.parametrize(
-    ("keys", "words"),
-    [
-        ("nix", "partitionBy: there is no column 'nix'; the columns are"),
-        ("f", "partitionBy: column 'f' is double"),
-        ("a", "partitionBy: column 'a' is array<int>"),
-        ("k,k", "partitionBy: each column can be named once"),
-        ("k,f,a", "partitionBy"),
-    ],
-)
-def test_keys_that_cannot_be(tmp_path: Path, keys: str, words: str) -> None:
-    schema = st.StructType().add("k", "long").add("f", "double").add("a", st.ArrayType(st.IntegerType()))
-    with pytest.raises(UsageError, match=words):
-        source_of(tmp_path / "out", partitionBy=keys).writer(schema, False)
-    with pytest.raises(UsageError, match="dictionaryColumns: there is no column 'k'"):
-        source_of(tmp_path / "out", partitionBy="k", dictionaryColumns="k").writer(schema, False)
-    with pytest.raises(UsageError, match="each column can be named once"):
-        source_of(tmp_path / "out", partitionBy="id,k").writer(KEYED, False)
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_write_that_fails_leaves_no_file_open(tmp_path: Path) -> None:
-    writer = source_of(tmp_path / "out", partitionBy="k", batchRows=5).writer(KEYED, False)
-
-    def batches() -> Any:
-        yield keyed(range(100), 3)
-        raise RuntimeError("the row source failed")
-
-    with pytest.raises(RuntimeError, match="row source"):
-        writer.write(batches())
-    assert not list(tmp_path.rglob("part-*"))
-    writer.abort([None])
-    assert not (tmp_path / "out").exists()
-
-
-# -- files that are left out -----------------------------------------------------------------------------------
-
-
-def put(path: Path, batch: pa.RecordBatch, statistics: bool = False) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with ipc.new_file(path, statistics=statistics) as writer:
-        writer.write(batch)
-
-
-@pytest.fixture
-def hive(tmp_path: Path) -> Path:
-    """Two days, and a null, of two keys each; the file of a folder says which it is."""
-    for name, batch in HIVE.items():
-        put(tmp_path / "hive" / f"{name}.arrow", batch)
-    return tmp_path / "hive"
-
-
-def planned(path: Path, filters: Any = (), schema: st.StructType | None = None, **options: Any) -> list[str]:
-    """The folders of the files that are planned to be read."""
-    source = source_of(path, **options)
-    reader: Any = source.reader(schema or source.schema())
-    if filters:
-        assert reader.pushFilters(list(filters)) == list(filters)
-    pieces = [piece.path for partition in reader.partitions() for piece in partition.slices]
-    return sorted({os.path.relpath(os.path.dirname(each), path) for each in pieces})
-
-
-FIRST, SECOND, FEBRUARY, NULL = (os.path.dirname(name) for name in HIVE)
-JSON_FILTERS = [
-    ('[["dt", "=", "2024-01-01"]]', [FIRST, SECOND]),
-    ('["k", "=", 2]', [SECOND]),
-    ('[["or", ["dt", ">", "2024-01-31"], ["k", "=", 2]]]', [SECOND, FEBRUARY]),
-    ('[[["dt", ">", "2024-01-31"]], [["k", "=", 2]]]', [SECOND, FEBRUARY]),
-    ('[["dt", "in", ["2024-02-01", "2030-01-01"]], ["k", "<", 2]]', [FEBRUARY]),
-    ('[["dt", "is_null"]]', [NULL]),
-    ('[["not", ["dt", "is_null"]], ["k", ">=", 2]]', [SECOND]),
-    ('[["nothing", "=", 5]]', []),
-]
-
-
-@FILTERS
-@pytest.mark.parametrize(("text", "kept"), JSON_FILTERS)
-def test_the_option_filter_leaves_files_out(hive: Path, text: str, kept: list[str]) -> None:
-    schema = source_of(hive).schema().add("nothing", "integer")
-    assert planned(hive, schema=schema, filter=text) == sorted(kept)
-    if kept:
-        found = read_here(hive, filter=text)
-        assert found.num_rows == sum(len(HIVE[name]) for name in HIVE if os.path.dirname(name) in kept)
-
-
-@pytest.mark.parametrize("text", ["{", '[["nix", "=", 1]]', '[["k", "~", 1]]', '[["k", "=", "x"]]', '"k"', "[" * 5000])
-def test_filters_that_are_none(hive: Path, text: str) -> None:
-    with pytest.raises(UsageError, match="filter"):
-        planned(hive, filter=text)
-
-
-def pushed() -> list[tuple[Any, list[str]]]:
-    from pyspark.sql.datasource import EqualNullSafe, EqualTo, GreaterThan, In, IsNotNull, IsNull, LessThanOrEqual, Not
-
-    day = dt.date(2024, 1, 1)
-    return [
-        ([EqualTo(("dt",), day)], [FIRST, SECOND]),
-        ([EqualTo(("DT",), day), EqualTo(("k",), 1)], [FIRST]),
-        ([GreaterThan(("dt",), day)], [FEBRUARY]),
-        ([LessThanOrEqual(("k",), 1), IsNotNull(("dt",))], [FIRST, FEBRUARY]),
-        ([In(("dt",), [dt.date(2024, 2, 1), None])], [FEBRUARY]),
-        ([Not(In(("k",), [1, 3]))], [SECOND]),
-        ([IsNull(("dt",))], [NULL]),
-        ([EqualNullSafe(("dt",), None)], [NULL]),
-        ([Not(EqualTo(("dt",), day))], [FEBRUARY]),
-        ([EqualTo(("id",), 77)], [FIRST, SECOND, FEBRUARY, NULL]),
-    ]
-
-
-@FILTERS
-def test_pushed_filters_leave_files_out(hive: Path) -> None:
-    for filters, kept in pushed():
-        assert planned(hive, filters, pushFilters=True) == sorted(kept), filters
-        both = planned(hive, filters, pushFilters=True, filter='[["k", "=", 1]]')
-        assert both == sorted(set(kept) & {FIRST, FEBRUARY}), filters
-
-
-@FILTERS
-def test_pushed_filters_in_spark(spark: SparkSession, hive: Path) -> None:
-    register(spark)
-    for file_ in hive.rglob("*.arrow"):
-        if file_.parent != hive / SECOND:
-            file_.write_bytes(b"not to be read")
-    schema = "id bigint, tag string, dt date, k int"
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    try:
-        read = spark.read.format("arrowipc").option("pushFilters", "true").schema(schema).load(str(hive))
-        assert read.where("dt = '2024-01-01' and k in (2, 7)").collect() == [(3, "t3", dt.date(2024, 1, 1), 2)]
-    finally:
-        spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
-    read = spark.read.format("arrowipc").option("filter", '[["k", "=", 2]]').schema(schema).load(str(hive))
-    assert read.where("k = 2 or dt > '2030-01-01'").count() == 1
-
-
-@FILTERS
-def test_statistics_of_a_column_that_a_key_replaces_do_not_count(tmp_path: Path) -> None:
-    put(tmp_path / "id=7" / "a.arrow", rows(1, 2), statistics=True)
-    assert read_here(tmp_path, filter='[["id", "=", 7]]')["id"].to_pylist() == [7, 7]
-    assert planned(tmp_path, filter='[["id", "=", 1]]') == []
-
-
-@FILTERS
-def test_files_without_a_column_are_left_out_by_filters_about_it(tmp_path: Path) -> None:
-    put(tmp_path / "a" / "a.arrow", rows(1))
-    put(tmp_path / "b" / "b.arrow", rows(2, extra=[5]), statistics=True)
-    put(tmp_path / "c" / "c.arrow", rows(3, extra=[9]), statistics=True)
-    options = {"mergeSchema": True, "filter": '[["extra", ">", 6]]'}
-    assert read_here(tmp_path, **options)["id"].to_pylist() == [3]
-    assert read_here(tmp_path, mergeSchema=True, filter='[["extra", "is_null"]]')["id"].to_pylist() == [1]
+    assert counts == {FORMAT: 2, "parquet": 2}
 
 
 # -- keys that are wrong ---------------------------------------------------------------------------------------
@@ -487,69 +215,31 @@ def test_more_keys_than_anybody_means(tmp_path: Path) -> None:
     for i in range(65):
         put(tmp_path / f"k{i}=1" / "a.arrow", rows(i))
     with pytest.raises(UsageError, match="more than 64 keys"):
-        source_of(tmp_path).schema()
+        given(tmp_path).schema()
 
 
-def test_base_paths_and_times_that_are_wrong(hive: Path) -> None:
-    with pytest.raises(UsageError, match=r"basePath: .* is not below .*nix"):
-        source_of(hive, basePath=f"{hive}/nix").schema()
-    with pytest.raises(UsageError, match="modifiedAfter: in which time zone"):
-        source_of(hive, modifiedAfter="2024-01-01T00:00:00").schema()
-    for zone, text in (("Mars/Base", "2024-01-01T00:00:00"), ("UTC", "soon"), ("../etc", "2024-01-01T00:00:00")):
-        with pytest.raises(UsageError, match="modifiedBefore: expected a time"):
-            source_of(hive, modifiedBefore=text, timeZone=zone).schema()
-    with pytest.raises(UsageError, match="no file is left"):
-        source_of(hive, modifiedBefore="1990-01-01T00:00:00Z").schema()
-    with pytest.raises(UsageError, match="ignoreCorruptFiles: it is mode=DROPMALFORMED"):
-        source_of(hive, ignoreCorruptFiles=True, mode="PERMISSIVE").schema()
-
-
-def test_columns_chosen_by_the_option_may_be_keys(hive: Path) -> None:
-    found = read_here(hive / FIRST, columns="k,tag", basePath=hive)
-    assert found.to_pylist() == [{"k": 1, "tag": "t1"}, {"k": 1, "tag": "t2"}]
-    assert source_of(hive, columns="id").schema().names == ["id"]
-    with pytest.raises(UsageError, match="the option columns not"):
-        read_here(hive, st.StructType().add("tag", "string"), columns="id")
-
-
-def test_streams_have_keys_and_write_them(tmp_path: Path) -> None:
-    streaming = pytest.importorskip("arrowipc.spark.streaming.source")
-    from pyspark.sql.streaming.datasource import ReadAllAvailable
-
+def test_base_paths_that_are_wrong(tmp_path: Path) -> None:
     put(tmp_path / "k=1" / "a.arrow", rows(1))
-    schema = st.StructType().add("id", "long").add("k", "integer").add("_file", "string")
-    reader = streaming.ArrowIpcStreamReader(schema, {"path": str(tmp_path), "withmetadata": "true"})
-    found, start = [], reader.initialOffset()
-    for i in (2, 3):
-        end = reader.latestOffset(start, ReadAllAvailable())
-        for partition in reader.partitions(start, end):
-            found += [(row["id"], row["k"]) for batch in reader.read(partition) for row in batch.to_pylist()]
-        put(tmp_path / f"k={i}" / "a.arrow", rows(i))
-        start = end
-    assert found == [(1, 1), (2, 2)]
+    with pytest.raises(UsageError, match=r"basePath: .* is not below .*nix"):
+        given(tmp_path, basePath=f"{tmp_path}/nix").schema()
 
 
-@pytest.mark.slow
-def test_a_stream_is_read_from_folders_and_written_into_others(spark: SparkSession, tmp_path: Path) -> None:
-    register(spark)
-    for i in range(3):
-        put(tmp_path / "in" / f"k={i}" / "a.arrow", rows(i, i + 10))
-    frame = spark.readStream.format("arrowipc").schema("id bigint, k int").load(str(tmp_path / "in"))
-    writer = frame.writeStream.format("arrowipc").option("partitionBy", "k").trigger(availableNow=True)
-    query = writer.option("checkpointLocation", str(tmp_path / "check")).start(str(tmp_path / "out"))
-    query.awaitTermination()
-    read = spark.read.format("arrowipc").load(str(tmp_path / "out"))
-    assert read.dtypes == [("id", "bigint"), ("k", "int")]
-    assert sorted((row.k, row.id) for row in read.collect()) == [(i, i + j) for i in range(3) for j in (0, 10)]
+def test_columns_chosen_by_the_option_may_be_keys(tmp_path: Path) -> None:
+    put(tmp_path / "dt=2024-01-01" / "k=1" / "a.arrow", rows(1, 2))
+    found = read_here(tmp_path / "dt=2024-01-01", columns="k,tag", basePath=tmp_path)
+    assert found.to_pylist() == [{"k": 1, "tag": "t1"}, {"k": 1, "tag": "t2"}]
+    assert given(tmp_path, columns="id").schema().names == ["id"]
+    with pytest.raises(UsageError, match="column 'tag' of the schema is not in the option columns"):
+        read_here(tmp_path, st.StructType().add("tag", "string"), columns="id")
 
 
-# -- evolution -------------------------------------------------------------------------------------------------
+# -- types of several files ---------------------------------------------------------------------------------
 
 
 def merged(tmp_path: Path, *types: pa.DataType) -> st.DataType:
     for i, type_ in enumerate(types):
         put(tmp_path / f"{i}.arrow", pa.record_batch({"x": pa.nulls(1, type_)}))
-    return source_of(tmp_path, mergeSchema=True).schema()["x"].dataType
+    return given(tmp_path, mergeSchema=True).schema()["x"].dataType
 
 
 PROMOTIONS = [
@@ -598,10 +288,10 @@ def test_types_that_nothing_holds_both_of(tmp_path: Path, types: Any) -> None:
 
 def test_names_that_differ_in_case_only(tmp_path: Path) -> None:
     put(tmp_path / "a.arrow", pa.record_batch({"a": [1], "A": ["x"]}))
-    assert source_of(tmp_path).schema().names == ["a", "A"]
+    assert given(tmp_path).schema().names == ["a", "A"]
     assert read_here(tmp_path).to_pylist() == [{"a": 1, "A": "x"}]
     with pytest.raises(UsageError, match=r"a\.arrow: names that differ in case only do not merge: 'a', 'A'"):
-        source_of(tmp_path, mergeSchema=True).schema()
+        given(tmp_path, mergeSchema=True).schema()
 
 
 def test_values_keep_their_worth(tmp_path: Path) -> None:
@@ -615,54 +305,60 @@ def test_values_keep_their_worth(tmp_path: Path) -> None:
     parts = read_here(tmp_path, mergeSchema=True, columns="s.b")["s"].to_pylist()
     assert parts == [{"b": None}, None, {"b": "new"}]
     with pytest.raises(UsageError, match="no file has a column 'nix'"):
-        source_of(tmp_path, mergeSchema=True, columns="x,nix").schema()
+        given(tmp_path, mergeSchema=True, columns="x,nix").schema()
     put(tmp_path / "c" / "c.arrow", pa.record_batch({"x": [3]}))
     with pytest.raises(UsageError, match=r"c\.arrow.*'s'.*no nulls"):
         read_here(tmp_path / "c", st.StructType().add("s", st.StructType().add("a", "long"), nullable=False))
 
 
-# -- which row it is -------------------------------------------------------------------------------------------
+# -- damage and what is gone -----------------------------------------------------------------------------------
+
+
+def damaged(data: bytes, text: bytes) -> bytes:
+    """A file in which a text is no UTF-8 any more."""
+    return data.replace(text, b"\xff" + text[1:])
 
 
 @pytest.mark.parametrize("kind", ["file", "stream"])
-def test_rows_say_where_they_stand(tmp_path: Path, kind: str) -> None:
-    batches = [rows(*range(first, first + 4)) for first in range(0, 20, 4)]
-    path = tmp_path / "k=1" / "x.arrow"
-    path.parent.mkdir()
-    path.write_bytes((file if kind == "file" else stream)(*batches))
-    wanted = [{"id": i, "tag": f"t{i}", "k": 1, "_file": str(path), "_batch": i // 4, "_row": i % 4} for i in range(20)]
-    for options in ({}, {"batchesPerPartition": 2}, {"rowsPerBatch": 3}):
-        assert read_here(tmp_path, withMetadata=True, **options).to_pylist() == wanted
-    schema = st.StructType().add("_row", "long").add("id", "long")
-    found = read_here(tmp_path, schema, withMetadata=True).to_pylist()
-    assert found == [{"_row": i % 4, "id": i} for i in range(20)]
-    with pytest.raises(UsageError, match="column '_batch' takes what withMetadata"):
-        read_here(tmp_path, st.StructType().add("_batch", "string"), withMetadata=True)
+@pytest.mark.parametrize("most", [400, 1 << 20])
+def test_what_is_before_the_damage_is_read(
+    tmp_path: Path, kind: str, most: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    encode = file if kind == "file" else stream
+    data = encode(*[rows(*range(first, first + 4)) for first in range(10, 30, 4)])
+    (tmp_path / "k=1").mkdir()
+    (tmp_path / "k=1/x.arrow").write_bytes(damaged(data, b"t18"))
+    put(tmp_path / "k=2/y.arrow", rows(99))
+    with pytest.raises(FormatError, match=r"x\.arrow.*'tag'"):
+        read_here(tmp_path, maxPartitionBytes=most)
+    with caplog.at_level(logging.WARNING, "arrowipc.spark"):
+        found = read_here(tmp_path, ignoreCorruptFiles=True, maxPartitionBytes=most)["id"].to_pylist()
+    assert {*range(10, 18), 99} <= {*found}
+    assert not {18, 19, 20, 21} & {*found}
+    assert "x.arrow" in caplog.text
 
 
-def test_a_column_of_that_name_is_not_replaced(tmp_path: Path) -> None:
-    put(tmp_path / "x.arrow", pa.record_batch({"_row": [1]}))
-    with pytest.raises(UsageError, match="'_row' of its own"):
-        source_of(tmp_path, withMetadata=True).schema()
-    with pytest.raises(UsageError, match="'_row' of its own"):
-        read_here(tmp_path, st.StructType().add("_row", "long"), withMetadata=True)
-    assert read_here(tmp_path).to_pylist() == [{"_row": 1}]
-
-
-def test_damaged_records_say_where_they_stand(tmp_path: Path) -> None:
-    data = file(*[rows(*range(first, first + 4)) for first in range(0, 20, 4)])
-    at = data.index(b"t8")
-    path = tmp_path / "k=1" / "x.arrow"
-    path.parent.mkdir()
-    path.write_bytes(data[:at] + b"\xff" + data[at + 1 :])
-    found = read_here(tmp_path, withMetadata=True, mode="permissive").to_pylist()
-    (wrong,) = [row for row in found if row["_corrupt_record"]]
-    assert (wrong["_file"], wrong["_batch"], wrong["_row"], wrong["k"], wrong["id"]) == (str(path), 2, None, 1, None)
-    assert f"{path}" in wrong["_corrupt_record"]
-    assert len(found) == 17
-    with pytest.raises(FormatError, match=r"x\.arrow.*record batch 2"):
+@pytest.mark.parametrize("garbage", [b"hello, world", b"", file(rows(1))[:-100], b"ARROW1\0\0" + b"\xff" * 500])
+def test_files_that_are_none(tmp_path: Path, garbage: bytes) -> None:
+    (tmp_path / "1.arrow").write_bytes(garbage)
+    with pytest.raises(FormatError, match=r"1\.arrow"):
+        given(tmp_path, ignoreCorruptFiles=True).schema()
+    put(tmp_path / "2.arrow", rows(1))
+    assert read_here(tmp_path, ignoreCorruptFiles=True)["id"].to_pylist() == [1]
+    with pytest.raises(FormatError, match=r"1\.arrow"):
         read_here(tmp_path)
-    assert read_here(tmp_path, ignoreCorruptFiles=True).num_rows == 16
+
+
+def test_a_file_that_changes_after_it_was_planned(tmp_path: Path) -> None:
+    put(tmp_path / "x.arrow", *[rows(*range(500))] * 4)
+    reader = given(tmp_path, maxPartitionBytes="8k").reader(st.StructType().add("id", "long"))
+    first, *_ = reader.partitions()
+    put(tmp_path / "x.arrow", rows(1))
+    with pytest.raises(OSError, match="changed after it was planned"):
+        list(reader.read(first))
+
+
+# -- values that Spark cannot hold -----------------------------------------------------------------------------
 
 
 TIMES: list[tuple[pa.DataType, int]] = [
@@ -687,9 +383,6 @@ def test_times_that_spark_cannot_hold_are_named_before_they_are_handed_over(
     seconds = value / {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[type_.unit]
     with pytest.raises(UnsupportedError, match=rf"x\.arrow: record batch 1: column 'at' .*{seconds:.6f} s"):
         read_here(tmp_path)
-    assert read_here(tmp_path, mode="DROPMALFORMED")["id"].to_pylist() == [1, 2, 3]
-    (row,) = [row for row in read_here(tmp_path, mode="PERMISSIVE").to_pylist() if row["_corrupt_record"]]
-    assert "record batch 1" in row["_corrupt_record"]
 
 
 @pytest.mark.parametrize(("precision", "scale"), [(5, 2), (38, 0), (38, 38)])
@@ -704,12 +397,11 @@ def test_decimals_with_too_many_digits_are_named(tmp_path: Path, precision: int,
     (tmp_path / "x.arrow").write_bytes(file(decimals(most, -most), decimals(0, -most - 1)))
     with pytest.raises(UnsupportedError, match=r"x\.arrow: record batch 1: column 'd' holds .*more than the digits"):
         read_here(tmp_path)
-    assert read_here(tmp_path, mode="DROPMALFORMED").num_rows == 2
 
 
 def test_spark_says_file_batch_and_column(spark: SparkSession, tmp_path: Path) -> None:
-    register(spark)
+    register_python(spark)
     batches = [pa.record_batch({"n": pa.array([i], pa.int64())}) for i in (1, 2**40)]
     (tmp_path / "x.arrow").write_bytes(file(*batches))
     with pytest.raises(Exception, match=r"x\.arrow: record batch 1: column 'n'"):
-        spark.read.format("arrowipc").schema("n int").load(str(tmp_path)).collect()
+        spark.read.format(FORMAT).schema("n int").load(str(tmp_path)).collect()

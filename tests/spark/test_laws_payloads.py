@@ -7,8 +7,9 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 
 import arrowipc as ipc  # noqa: E402
-from arrowipc.spark import TypeOptions, decode_payload_batches, to_spark_schema  # noqa: E402
-from arrowipc.spark.payloads.cells import DecodeOptions, PayloadDecoder  # noqa: E402
+from arrowipc.spark import decode_payload_batches, to_spark_schema  # noqa: E402
+from arrowipc.spark.payloads.cells import PayloadDecoder, Wanted  # noqa: E402
+from arrowipc.spark.payloads.options import DecodeOptions  # noqa: E402
 
 
 # Not "none": it hands what nobody checked to pyarrow, which is the caller's explicit choice.
@@ -38,8 +39,8 @@ def test_mutated_payloads_give_rows_or_an_arrow_ipc_error(level, kind, codec):
         rows = pa.Table.from_batches(decode_payload_batches([cells], "payload", wanted, **options)).to_pylist()
         assert [row["t"] for row in rows if row["id"] != 1] == batch["t"].to_pylist() * 2
         assert sum(row["why"] is not None for row in rows) == failed
-        how = DecodeOptions("payload", [], "skip", None, TypeOptions(), level, 10_000, 1 << 24)
-        arrays = pa.concat_arrays(PayloadDecoder(wanted, None, how).decode_lists(cells["payload"]))
+        decoder = PayloadDecoder(Wanted("payload", wanted, None), DecodeOptions(on_error="skip", validate=level))
+        arrays = pa.concat_arrays(decoder.decode_lists(cells["payload"]))
         arrays.validate(full=True)
         lists = arrays.to_pylist()
         assert [None if each is None else len(each) for each in lists[::2]] == [3, 3]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING, Any
+import pickle
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import pyarrow as pa
 import pytest
@@ -22,8 +23,15 @@ from arrowipc.spark import (
     to_arrow_udf,
     to_spark_schema,
 )
-from arrowipc.spark.payloads.cells import DecodeOptions, PayloadDecoder
-from arrowipc.spark.types import TypeOptions
+from arrowipc.spark.payloads.cells import PayloadDecoder, Wanted
+from arrowipc.spark.payloads.options import (
+    CodecKeywords,
+    CodecOptions,
+    DecodeKeywords,
+    DecodeOptions,
+    EncodeKeywords,
+    EncodeOptions,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,9 +44,8 @@ BARE = SMALL.slice(1, 1)
 SCHEMA = to_spark_schema(SMALL.schema)
 
 
-def lists(cells: pa.Array, on_error: Any = "skip", most: int = 10_000) -> list[Any]:
-    options = DecodeOptions("payload", [], on_error, None, TypeOptions(), "full", most, 1 << 24)
-    decoder = PayloadDecoder(SCHEMA, None, options)
+def lists(cells: pa.Array, most: int = 10_000) -> list[Any]:
+    decoder = PayloadDecoder(Wanted("payload", SCHEMA, None), DecodeOptions(on_error="skip", rows_per_batch=most))
     found = list(decoder.decode_lists(cells))
     assert sum(map(len, found)) == len(cells)
     for array in found:
@@ -62,6 +69,16 @@ def test_each_cell_has_the_rows_of_its_payload(payloads: list[bytes | None], mos
 
     assert lists(cells, most=most) == [alone(payload) for payload in payloads]
     assert lists(pa.concat_arrays([cells[:1], cells]).slice(len(cells[:1]))) == lists(cells)
+
+
+def test_options_travel_and_have_the_names_and_types_of_the_keywords() -> None:
+    for options, keywords in (
+        (DecodeOptions(keep=["a"]), DecodeKeywords),
+        (CodecOptions(compression="lz4"), CodecKeywords),
+        (EncodeOptions(group_by="a"), EncodeKeywords),
+    ):
+        assert get_type_hints(type(options)) == get_type_hints(keywords)
+        assert pickle.loads(pickle.dumps(options)) == options
 
 
 def frame(spark: SparkSession, *payloads: bytes | None) -> DataFrame:
@@ -94,7 +111,12 @@ def test_broken_payloads(spark: SparkSession) -> None:
     found = messages.select(from_arrow("payload", DDL, on_error="null").alias("rows")).collect()
     assert [row.rows and len(row.rows) for row in found] == [3, None, None]
     with pytest.raises(UsageError, match="on_error: expected 'raise' or 'null', found 'skip'"):
-        from_arrow("payload", DDL, on_error="skip")  # type: ignore[arg-type]
+        from_arrow("payload", DDL, on_error="skip")
+    for option in ({"keep": ["host"]}, {"error_column": "why", "on_error": "null"}):
+        with pytest.raises(UsageError, match="from_arrow has no such option"):
+            from_arrow("payload", DDL, **option)
+    with pytest.raises(UsageError, match="keep: from_arrow_udtf has no such option"):
+        from_arrow_udtf(DDL, keep=["host"])
 
 
 def test_bare_messages_and_some_columns(spark: SparkSession) -> None:

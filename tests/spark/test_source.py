@@ -1,26 +1,30 @@
-"""Reading with spark.read.format("arrowipc"): types, paths, projection, partitions, errors."""
+"""Reading with the Python data source: types, paths, projection, tasks, options, errors."""
 
 from __future__ import annotations
 
 import datetime as dt
 import json
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from helpers import spark_errors
-from helpers.arrow_columns import COLUMNS, OLD_SPARK, everything, expected, file, stream
+from helpers.arrow_columns import COLUMNS, everything, expected, file, stream
+from helpers.python_source import FORMAT, given, register_python
 from helpers.variants import VARIANT, extension_streams
 from pyspark.sql import types as st
 
 import arrowipc
 from arrowipc.columns.variant import Names, variant_value
 from arrowipc.errors import UsageError
-from arrowipc.read.files import find_files
-from arrowipc.spark import ArrowIpcDataSource, register, to_spark_schema
-from arrowipc.spark.options import OPTIONS, ReadOptions
+from arrowipc.read.files import FoundFile, find_files
+from arrowipc.spark import ArrowIpcDataSource, count_rows, describe, to_spark_schema
+from arrowipc.spark.options import REFUSED, TABLE, USE_THE_JAR, explained, options_resource
+from arrowipc.spark.read.reader import OPEN_COST, TASK_COST, cut
+from arrowipc.spark.read.sources import ReadOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,11 +34,11 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(scope="module", autouse=True)
 def _registered(spark: SparkSession) -> None:
-    register(spark)
+    register_python(spark)
 
 
 def read(spark: SparkSession, path: Any, **options: Any) -> DataFrame:
-    return spark.read.format("arrowipc").options(**options).load(str(path) if isinstance(path, Path) else path)
+    return spark.read.format(FORMAT).options(**options).load(str(path) if isinstance(path, Path) else path)
 
 
 def numbers(start: int, stop: int) -> pa.RecordBatch:
@@ -155,8 +159,12 @@ def ids(frame: DataFrame) -> list[int]:
 
 
 def test_directories(spark: SparkSession, tree: Path) -> None:
-    assert ids(read(spark, tree)) == list(range(30))
-    assert ids(read(spark, tree, pathGlobFilter="*.arrow")) == list(range(20))
+    assert ids(read(spark, tree, recursiveFileLookup=True)) == list(range(30))
+    assert ids(read(spark, tree, pathGlobFilter="*.arrow", recursiveFileLookup=True)) == list(range(20))
+    # As Spark's own formats: of folders only those that are keys.
+    assert ids(read(spark, tree)) == list(range(20))
+    with pytest.raises(UsageError, match="lies in a folder that is no key: add recursiveFileLookup=true"):
+        given(tree / "year=2023", pathGlobFilter="*.arrows").schema()
 
 
 @pytest.mark.parametrize(
@@ -178,7 +186,7 @@ def test_patterns(tree: Path, pattern: str, stop: int) -> None:
 def test_lists_and_urls(spark: SparkSession, tree: Path) -> None:
     paths = [str(tree / "a.arrow"), f"file://{tree}/year%3D2023/b.arrow"]
     assert ids(read(spark, paths)) == list(range(20))
-    assert ids(spark.read.format("arrowipc").load(paths=json.dumps(paths))) == list(range(20))
+    assert ids(spark.read.format(FORMAT).load(paths=json.dumps(paths))) == list(range(20))
 
 
 @pytest.mark.parametrize(
@@ -186,7 +194,7 @@ def test_lists_and_urls(spark: SparkSession, tree: Path) -> None:
     [
         ({}, ["needs a path"]),
         ({"path": "/no/such/place"}, ["/no/such/place: no such file"]),
-        ({"path": "s3://bucket/x.arrow"}, ["s3://bucket/x.arrow", "binaryFile", "decode_payloads"]),
+        ({"path": "s3://bucket/x.arrow"}, ["s3://bucket/x.arrow", USE_THE_JAR]),
         ({"paths": "a,b"}, ["paths", "JSON"]),
     ],
 )
@@ -213,10 +221,10 @@ def test_columns(spark: SparkSession, tmp_path: Path) -> None:
 def test_schema_of_the_users(spark: SparkSession, tmp_path: Path) -> None:
     batch = pa.record_batch({"a": pa.array([1], pa.uint8()), "s": [{"x": 1, "y": 2}], "tag": ["t"]})
     (tmp_path / "x.arrows").write_bytes(stream(batch))
-    frame = spark.read.format("arrowipc").schema("TAG string, s struct<y int>, a bigint not null").load(str(tmp_path))
+    frame = spark.read.format(FORMAT).schema("TAG string, s struct<y int>, a bigint not null").load(str(tmp_path))
     assert frame.collect() == [("t", (2,), 1)]
-    assert spark.read.format("arrowipc").schema("nix int").load(str(tmp_path)).collect() == [(None,)]
-    message = failure(lambda: spark.read.format("arrowipc").schema("tag int").load(str(tmp_path)))
+    assert spark.read.format(FORMAT).schema("nix int").load(str(tmp_path)).collect() == [(None,)]
+    message = failure(lambda: spark.read.format(FORMAT).schema("tag int").load(str(tmp_path)))
     assert "column 'tag'" in message
 
 
@@ -229,65 +237,87 @@ def test_files_of_different_schemas(spark: SparkSession, tmp_path: Path) -> None
     assert sorted(read(spark, tmp_path).collect())[2:] == [(3, None)]
 
 
-# Partitions.
+# Tasks.
+
+
+@pytest.mark.parametrize("sizes", [[], [0], [1], [10**9], [5, 0, 10**8, 3], [1000] * 2000, [None, 7]])
+@pytest.mark.parametrize("most", [1 << 10, 1 << 20, 1 << 27])
+def test_every_byte_belongs_to_one_task(sizes: list[int | None], most: int) -> None:
+    files = [FoundFile(f"/{number}", size, "") for number, size in enumerate(sizes)]
+    if sum(size or 0 for size in sizes) // most > 10_000:
+        pytest.skip("too many tasks")
+    tasks = cut(files, most)
+    pieces = [piece for task in tasks for piece in task]
+    assert [piece.path for piece in pieces] == sorted((piece.path for piece in pieces), key=lambda path: int(path[1:]))
+    for found in files:
+        ranges = [(piece.start, piece.stop) for piece in pieces if piece.path == found.path]
+        if ranges == [(0, None)]:
+            continue
+        assert (ranges[0][0], ranges[-1][1]) == (0, found.size)
+        assert all(before[1] == after[0] for before, after in pairwise(ranges))
+    for task in tasks:
+        weights = [(piece.stop or files[int(piece.path[1:])].size or 0) - piece.start + OPEN_COST for piece in task]
+        assert sum(weights[:-1]) < max(most, TASK_COST)
 
 
 def test_files_are_split_at_batches(spark: SparkSession, tmp_path: Path) -> None:
     batches = [numbers(start, start + 100) for start in range(0, 1000, 100)]
     (tmp_path / "x.arrow").write_bytes(file(*batches))
     (tmp_path / "y.arrows").write_bytes(stream(numbers(1000, 1100), numbers(1100, 1200)))
-    frame = read(spark, tmp_path, batchesPerPartition=3)
-    assert frame.rdd.getNumPartitions() == 5
+    frame = read(spark, tmp_path, maxPartitionBytes="2k")
+    assert frame.rdd.getNumPartitions() > 5
     assert ids(frame) == list(range(1200))
-    frame = read(spark, tmp_path / "x.arrow", partitionBytes=6000)
-    assert 3 <= frame.rdd.getNumPartitions() <= 10
-    assert ids(frame) == list(range(1000))
+    assert [row["id"] for row in frame.collect()] == list(range(1200))
     assert read(spark, tmp_path).rdd.getNumPartitions() == 1
 
 
-def test_dictionary_deltas_across_partitions(spark: SparkSession, tmp_path: Path) -> None:
+def test_dictionary_deltas_across_tasks(spark: SparkSession, tmp_path: Path) -> None:
     words = [f"w{number}" for number in range(6)]
     batches = [
         pa.record_batch({"word": pa.DictionaryArray.from_arrays(pa.array([number, 0]), pa.array(words[: number + 1]))})
         for number in range(6)
     ]
-    data = file(*batches, emit_dictionary_deltas=True)
-    assert pa.ipc.open_file(data).schema == batches[0].schema
-    (tmp_path / "x.arrow").write_bytes(data)
-    frame = read(spark, tmp_path, batchesPerPartition=1)
-    assert frame.rdd.getNumPartitions() == 6
+    (tmp_path / "x.arrow").write_bytes(file(*batches, emit_dictionary_deltas=True))
+    frame = read(spark, tmp_path, maxPartitionBytes=500)
+    assert frame.rdd.getNumPartitions() > 3
     assert sorted(row["word"] for row in frame.collect()) == sorted(words + ["w0"] * 6)
 
 
 def test_no_rows(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "x.arrow").write_bytes(_empty(pa.ipc.new_file))
-    assert read(spark, tmp_path).collect() == []
-    (tmp_path / "y.arrows").write_bytes(_empty(pa.ipc.new_stream))
-    assert read(spark, tmp_path).count() == 0
+    for make, name in ((pa.ipc.new_file, "x.arrow"), (pa.ipc.new_stream, "y.arrows")):
+        sink = pa.BufferOutputStream()
+        make(sink, numbers(0, 0).schema).close()
+        (tmp_path / name).write_bytes(sink.getvalue().to_pybytes())
+        assert read(spark, tmp_path).collect() == []
     (tmp_path / "z.arrow").write_bytes(file(numbers(0, 0), numbers(0, 1)))
     assert read(spark, tmp_path).collect() == [(0, "t0")]
+    (tmp_path / "empty").mkdir()
+    empty = spark.read.format(FORMAT).schema("id long").load(str(tmp_path / "empty"))
+    assert empty.collect() == []
+    assert "give one with schema" in failure(lambda: read(spark, tmp_path / "empty"))
 
 
-def _empty(make: Any) -> bytes:
-    sink = pa.BufferOutputStream()
-    make(sink, numbers(0, 0).schema).close()
-    return sink.getvalue().to_pybytes()
-
-
-def test_large_batches_come_in_parts(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "x.arrow").write_bytes(file(numbers(0, 10_000)))
-    sizes = (
-        read(spark, tmp_path, rowsPerBatch=3000)
-        .mapInArrow(lambda batches: (pa.record_batch({"n": [batch.num_rows]}) for batch in batches), "n bigint")
-        .collect()
-    )
-    assert sum(row["n"] for row in sizes) == 10_000
-    assert ids(read(spark, tmp_path, rowsPerBatch=3000)) == list(range(10_000))
-
-
-def test_limit_stops_early(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "x.arrow").write_bytes(file(*[numbers(0, 100)] * 50))
+def test_large_batches_come_in_parts_and_limits_stop_early(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "x.arrow").write_bytes(file(numbers(0, 100_000)))
+    parts = list(given(tmp_path).reader(IDS).read(given(tmp_path).reader(IDS).partitions()[0]))
+    assert [part.num_rows for part in parts] == [32_768] * 3 + [1696]
     assert len(read(spark, tmp_path).limit(3).collect()) == 3
+
+
+def test_files_are_described_without_their_rows(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "x.arrow").write_bytes(file(numbers(0, 5), numbers(5, 12)))
+    (tmp_path / "k=1").mkdir()
+    (tmp_path / "k=1/y.arrows").write_bytes(stream(numbers(0, 3)))
+    rows = [tuple(row) for row in describe(spark, str(tmp_path)).orderBy("file").collect()]
+    sizes = [(tmp_path / name).stat().st_size for name in ("k=1/y.arrows", "x.arrow")]
+    assert rows == [
+        (f"{tmp_path}/k=1/y.arrows", "stream", sizes[0], 1, 3),
+        (f"{tmp_path}/x.arrow", "file", sizes[1], 2, 12),
+    ]
+    (tmp_path / "z.arrow").write_bytes(b"damaged")
+    assert count_rows(spark, [str(tmp_path)], ignoreCorruptFiles=True) == 15
+    assert "z.arrow" in failure(lambda: count_rows(spark, str(tmp_path)))
+    assert count_rows(spark, str(tmp_path), pathGlobFilter="*.arrows") == 3
 
 
 # How Spark finds the data source, and what it says.
@@ -295,24 +325,13 @@ def test_limit_stops_early(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_spark_finds_it_without_help(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "x.arrow").write_bytes(file(numbers(0, 5)))
-    session = spark.newSession()
-    assert ids(session.read.format("arrowipc").load(str(tmp_path))) == list(range(5))
+    assert ids(spark.newSession().read.format("arrowipc").load(str(tmp_path))) == list(range(5))
 
 
 def test_views(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "x.arrow").write_bytes(file(numbers(0, 5)))
-    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW numbers USING arrowipc OPTIONS (path '{tmp_path}', columns 'id')")
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW numbers USING {FORMAT} OPTIONS (path '{tmp_path}', columns 'id')")
     assert spark.sql("SELECT sum(id) FROM numbers").collect()[0][0] == 10
-
-
-def test_options_that_are_none(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "x.arrow").write_bytes(file(numbers(0, 5)))
-    assert "did you mean 'columns'" in failure(lambda: read(spark, tmp_path, column="id"))
-    message = failure(lambda: read(spark, tmp_path, batchesPerPartition="x"))
-    assert "batchesPerPartition: expected a whole number" in message
-    for options in ({"format": "feather"}, {"validate": "yes"}, {"columns": "[1]"}, {"columns": "a,,b"}):
-        with pytest.raises(UsageError, match=next(iter(options))):
-            ArrowIpcDataSource({"path": str(tmp_path), **options}).schema()
 
 
 IDS = st.StructType([st.StructField("id", st.LongType()), st.StructField("tag", st.StringType())])
@@ -324,73 +343,93 @@ ASKED = {
     "write": lambda source: source.writer(IDS, False),
     "writeStream": lambda source: source.streamWriter(IDS, False),
 }
+VALUES = {"flag": "TRUE", "count": "1", "bytes": "4m", "names": "id", "text": "*"}
 
 
-@pytest.mark.parametrize("asked", ASKED)
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("xyzzy", "no option 'xyzzy' for"),
-        ("pathe", "did you mean 'path'?"),
-        ("storge.anon", "did you mean 'storage.anon'?"),
-        ("storage.", "no option 'storage.'"),
-    ],
-)
-def test_options_that_nobody_knows_are_refused(tmp_path: Path, asked: str, name: str, words: str) -> None:
-    (tmp_path / "x.arrow").write_bytes(file(numbers(0, 5)))
-    with pytest.raises(UsageError) as caught:
-        ASKED[asked](ArrowIpcDataSource({"path": str(tmp_path), name.lower(): "true"}))
-    assert words.lower() in str(caught.value).lower()
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["x.arrow"]
+def uses(asked: str) -> str:
+    return "write" if "write" in asked else "read"
 
 
 @pytest.mark.parametrize("asked", ASKED)
 def test_options_belong_to_what_heeds_them(tmp_path: Path, asked: str) -> None:
-    (tmp_path / "x.arrow").write_bytes(file(numbers(0, 5)))
-    known = {name for kind in ("read", "readStream") for name in OPTIONS[kind]}
-    known = known if asked == "schema" else set(OPTIONS[asked])
-    values = {"format": "file", "compression": "zstd", "compressionLevel": "3", "mode": "failfast"}
-    values |= {"validate": "full", "nanoseconds": "truncate", "unsupported": "error", "columns": "id"}
-    values |= dict.fromkeys(
-        ("recover", "describe", "pushFilters", "ignoreMissingFiles", "statistics", "extensions"), "true"
-    )
-    values |= dict.fromkeys(("mergeSchema", "withMetadata", "ignoreCorruptFiles", "recursiveFileLookup"), "true")
-    values |= {"modifiedAfter": "2000-01-01T00:00:00Z", "modifiedBefore": "2100-01-01T00:00:00Z", "timeZone": "UTC"}
-    values |= {"engine": "python", "basePath": str(tmp_path), "filter": '[["id", "=", 1]]', "partitionBy": "id"}
-    values |= {"dictionaryColumns": "tag", "pathGlobFilter": "*", "paths": json.dumps([str(tmp_path)])}
-    for name in sorted({name for names in OPTIONS.values() for name in names} - {"path"}):
-        options = {"path": str(tmp_path), "storage.anon": "true", name.lower(): values.get(name, "1")}
-        if name == "compressionLevel" and name in known:
-            options["compression"] = "zstd"
-        if name in known:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/x.arrow").write_bytes(file(numbers(0, 5)))
+    for option in TABLE:
+        value = VALUES.get(option.type) or option.type.split("|")[-1]
+        value = f"{tmp_path}/in" if option.name == "basePath" else value
+        name = option.name.replace("NAME", "anon").lower()
+        options = {"path": str(tmp_path / ("in" if uses(asked) == "read" else "out")), name: value}
+        if option.name in ("format", "statistics"):
+            options["format"] = "file"
+        mine = [each for each in TABLE if each.name == option.name and each.use == uses(asked)]
+        if (mine and mine[0].side != "jvm") or name.startswith("storage."):
             ASKED[asked](ArrowIpcDataSource(options))
         else:
-            with pytest.raises(UsageError, match=f"option {name}: it belongs to"):
+            with pytest.raises(UsageError, match=f"option {option.name}: "):
                 ASKED[asked](ArrowIpcDataSource(options))
 
 
-def test_spark_hands_over_unknown_options_and_its_own_are_accepted(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "x.arrow").write_bytes(file(numbers(0, 5)))
-    message = failure(lambda: read(spark, tmp_path / "in", modifiedAftr="2024-01-01T00:00:00"))
-    assert "did you mean 'modifiedAfter'" in message
-    writer = spark.range(3).write.format("arrowipc").mode("append").option("mergeSchema", "true")
+@pytest.mark.parametrize("asked", ASKED)
+def test_options_that_it_has_not_are_refused_with_what_to_do(tmp_path: Path, asked: str) -> None:
+    (tmp_path / "x.arrow").write_bytes(file(numbers(0, 5)))
+    asks = {
+        "xyzzy": f"no option 'xyzzy' for {uses(asked)}",
+        "formatt": "did you mean 'format'?",
+        "modifiedaftr": "did you mean 'modifiedAfter'?",
+        **{name.lower(): f"option {name}: {USE_THE_JAR}" for name in REFUSED},
+    }
+    for name, words in asks.items():
+        with pytest.raises(UsageError) as caught:
+            ASKED[asked](ArrowIpcDataSource({"path": str(tmp_path), name: "dynamic"}))
+        assert words in str(caught.value)
+    assert [each.name for each in tmp_path.iterdir()] == ["x.arrow"]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("format", "feather", "one of auto, file, stream"),
+        ("validate", "yes", "one of full, none"),
+        ("columns", "[1]", "names separated by commas"),
+        ("columns", "a,,b", "names separated by commas"),
+        ("mergeSchema", "1", "true or false"),
+        ("maxFilesPerTrigger", "0", "a whole number from 1"),
+        ("maxPartitionBytes", "0", "a number of bytes from 1"),
+        ("maxPartitionBytes", "4 apples", "a number of bytes from 1"),
+    ],
+)
+def test_values_that_are_none(tmp_path: Path, option: str, value: str, words: str) -> None:
+    (tmp_path / "x.arrow").write_bytes(file(numbers(0, 5)))
+    with pytest.raises(UsageError, match=f"option {option}: expected {words}.*, found '"):
+        given(tmp_path, **{option: value}).schema()
+
+
+def test_the_docstring_and_the_jar_have_the_table() -> None:
+    for use in ("read", "write"):
+        assert all(line in str(ArrowIpcDataSource.__doc__) for line in explained(use).splitlines())
+    rows = [line.split("\t") for line in options_resource().splitlines()]
+    assert {len(row) for row in rows} == {4}
+    assert ["batchBytes", "32m", "write", "bytes"] in rows
+    assert {row[0] for row in rows if row[2] == "refused"} == {"columns", "storage.", "maxPartitionBytes"}
+
+
+def test_the_guide_has_the_table() -> None:
+    guide = (Path(__file__).parents[2] / "docs/guides/spark-files.md").read_text()
+    sides = {"both": "both", "python": "Python", "jvm": "jar", "spark": "both (Spark's own)"}
+    rows = []
+    for option in TABLE:
+        kinds = ", ".join(f"`{word}`" for word in option.type.split("|")) if "|" in option.type else option.type
+        default = f"; default `{option.default}`" if option.default else ""
+        rows.append(f"| `{option.name}` | {option.use} | {kinds}{default} | {sides[option.side]} | {option.meaning} |")
+    assert "\n".join(rows) in guide
+
+
+def test_spark_hands_over_unknown_options(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "x.arrow").write_bytes(file(numbers(0, 5)))
+    assert "did you mean 'modifiedAfter'" in failure(lambda: read(spark, tmp_path, modifiedAftr="2024-01-01"))
+    writer = spark.range(3).write.format(FORMAT).mode("append").option("mergeSchema", "true")
     assert "option mergeSchema: it belongs to read" in failure(lambda: writer.save(str(tmp_path / "out")))
     assert not (tmp_path / "out").exists()
-    if OLD_SPARK:
-        return  # streams need 4.1
-    stream = spark.readStream.format("arrowipc").schema("id long")
-    assert "basePath" in failure(lambda: _run(stream.option("basePath", "/").load(str(tmp_path / "in")), tmp_path))
-    stream = spark.readStream.format("arrowipc").schema("id long")
-    _run(stream.option("maxFilesPerTrigger", "1").load(str(tmp_path / "in")), tmp_path)
-    assert ids(read(spark, tmp_path / "streamed")) == list(range(5))
-
-
-def _run(frame: DataFrame, folder: Path) -> None:
-    """Write a stream with all the options that Spark itself hands to a sink."""
-    writer = frame.writeStream.format("arrowipc").queryName("a_name").trigger(availableNow=True)
-    query = writer.option("checkpointLocation", str(folder / "checkpoint")).start(str(folder / "streamed"))
-    query.awaitTermination()
 
 
 def test_broken_files_are_named(spark: SparkSession, tmp_path: Path) -> None:

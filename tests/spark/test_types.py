@@ -316,6 +316,57 @@ def test_repeated_names() -> None:
         to_spark_schema(pa.schema({"x": inner}))
 
 
+def _counts(type_: pa.DataType, *values: int) -> pa.Array:
+    return pa.array(values, pa.int64() if type_.bit_width == 64 else pa.int32()).view(type_)
+
+
+#: Values whose conversion looks at each of them.
+CHECKED = {
+    **{str(kind): _counts(kind, 1000, 2000) for kind in (pa.timestamp("ns"), pa.duration("ns"), pa.time64("ns"))},
+    **{str(kind): _counts(kind, 1, 2) for kind in (pa.timestamp("s"), pa.time32("s"), pa.time64("us"), pa.date32())},
+    "date64": _counts(pa.date64(), 86_400_000, 172_800_000),
+    "decimal": pa.array([1, 2], pa.decimal128(5, 1)),
+    "decimal256": pa.array([1, 2], pa.decimal256(60, 1)),
+    "interval": pa.array([(1, 2, 3), (4, 5, 6)], pa.month_day_nano_interval()),
+    "uint64": pa.array([1, 2], pa.uint64()),
+    "text": pa.array(["a", "b"], pa.large_string()),
+}
+
+
+@pytest.mark.parametrize("name", CHECKED)
+@pytest.mark.parametrize("nested", [False, True])
+def test_null_counts_that_are_wrong_give_values(name: str, nested: bool) -> None:
+    array = CHECKED[name]
+    for bitmap in (b"\xff", b"\x01", b"\x00"):
+        for count in (0, 1, 2):
+            buffers = [pa.py_buffer(bitmap * 64), *array.buffers()[1:]]
+            wrong = pa.Array.from_buffers(array.type, 2, buffers, null_count=count)
+            column = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), wrong) if nested else wrong
+            for options in ({"unsupported": "string"}, {"unsupported": "string", "nanoseconds": "truncate"}):
+                assert to_spark_batch(one(column), options=options).num_rows == 2
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        *((pa.date64(), sign * 2**31 * 86_400_000) for sign in (1, -2)),
+        *((kind(unit), 2**62) for kind in (pa.timestamp, pa.duration) for unit in ("s", "ms")),
+        *((pa.time64(unit), value) for unit in ("us", "ns") for value in (2**62, -(2**62))),
+        (pa.time32("ms"), -(2**31)),
+    ],
+    ids=str,
+)
+def test_counts_that_spark_has_no_value_for_name_the_column(type_: pa.DataType, value: int, nested: bool) -> None:
+    if OLD_SPARK and pa.types.is_time(type_):
+        pytest.skip("times are whole numbers where Spark has no type for them")
+    array = _counts(type_, 0, value)
+    column = pa.ListArray.from_arrays(pa.array([0, 2], pa.int32()), array) if nested else array
+    with pytest.raises(UnsupportedError, match=r"column 'x.element'" if nested else "column 'x'"):
+        to_spark_batch(one(column), options={"nanoseconds": "truncate"})
+    assert to_spark_batch(one(column[:0])).num_rows == 0
+
+
 # Schemas of the user's.
 
 

@@ -1,41 +1,33 @@
-"""What Spark cannot do for a data source in Python, and that what the guide names instead works."""
+"""What Spark cannot do for a data source in Python, and that the file format in the JVM can."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from helpers.python_source import FORMAT, register_python
 
 import arrowipc
-from arrowipc.spark import find_jar, from_arrow_udf, from_arrow_udtf, to_arrow
+from arrowipc.spark import from_arrow_udf, from_arrow_udtf, to_arrow
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-WITHOUT_JAR = pytest.mark.skipif(
-    find_jar() is not None, reason="a jar was built: SQL works, as tests/spark/test_jvm.py asks"
-)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> str:
-    """A directory with a file of three rows."""
+    """A folder with a file of three rows."""
     (tmp_path / "in").mkdir()
     with arrowipc.new_file(tmp_path / "in/x.arrow") as writer:
         writer.write(pa.table({"id": [1, 2, 3], "word": ["a", "b", "c"]}))
     return str(tmp_path)
-
-
-def said(ask: Callable[[], Any]) -> str:
-    """What Spark says to something that it refuses."""
-    with pytest.raises(Exception) as caught:  # noqa: PT011  (Spark's errors have many classes)
-        ask()
-    return str(caught.value)
 
 
 def in_a_thread(ask: Callable[[], Any]) -> None:
@@ -54,107 +46,44 @@ def in_a_thread(ask: Callable[[], Any]) -> None:
         raise error
 
 
-def count(spark: SparkSession, path: str) -> int:
-    return spark.read.format("arrowipc").load(path).count()
-
-
-def test_writing_from_another_thread(spark: SparkSession, folder: str) -> None:
-    def write() -> None:
-        spark.range(5).write.format("arrowipc").mode("append").save(f"{folder}/out")
-
-    def write_with_session() -> None:
-        spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)  # type: ignore[union-attr, attr-defined]
-        write()
-
-    if find_jar():
-        in_a_thread(write)
-    else:
-        assert "[DATA_SOURCE_NOT_FOUND]" in said(lambda: in_a_thread(write))
-    in_a_thread(write_with_session)
-    assert count(spark, f"{folder}/out") == (10 if find_jar() else 5)
-
-
-@WITHOUT_JAR
-def test_tables_of_the_catalog(spark: SparkSession, folder: str) -> None:
-    options = f"USING arrowipc OPTIONS (path '{folder}/in')"
-    numbers = spark.range(5).write.format("arrowipc").mode("append")
-    asks: list[Callable[[], Any]] = [
-        lambda: spark.sql(f"CREATE TABLE wall {options}"),
-        lambda: spark.sql(f"CREATE TABLE wall {options} AS SELECT 1 AS id"),
-        lambda: spark.sql(f"CREATE TABLE wall (id bigint) {options}") and spark.table("wall").collect(),
-        lambda: numbers.saveAsTable("other_wall"),
-        lambda: spark.range(5).writeTo("third_wall").using("arrowipc").create(),
-    ]
+def said(ask: Callable[[], Any]) -> str:
+    """What Spark says to something that it refuses; nothing if it does not."""
     try:
-        for ask in asks:
-            assert "arrowipc.errors.UsageError: " in said(ask)
-    finally:
-        for name in ("wall", "other_wall", "third_wall"):
-            spark.sql(f"DROP TABLE IF EXISTS {name}")
-    spark.sql(f"CREATE TEMPORARY VIEW stands_in {options}")
-    assert spark.table("stands_in").count() == 3
-    spark.sql("INSERT INTO stands_in VALUES (4, 'd')")
-    assert count(spark, f"{folder}/in") == 4
-    spark.catalog.dropTempView("stands_in")
+        ask()
+    except Exception as error:  # Spark's errors have many classes
+        return str(error)
+    return ""
 
 
-@WITHOUT_JAR
-def test_queries_of_a_path(spark: SparkSession, folder: str) -> None:
-    direct = said(lambda: spark.sql(f"SELECT * FROM arrowipc.`{folder}/in`"))
-    assert "[UNSUPPORTED_DATASOURCE_FOR_DIRECT_QUERY]" in direct
-    directory = said(lambda: spark.sql(f"INSERT OVERWRITE DIRECTORY '{folder}/o' USING arrowipc SELECT 1 AS x"))
-    assert "Only Data Sources providing FileFormat are supported" in directory
+def asks(spark: SparkSession, name: str, folder: str) -> dict[str, Callable[[], Any]]:
+    """What users ask of a file format, and what Spark says where the format is in Python."""
+    frame = spark.read.format(name).load(f"{folder}/in")
+    return {
+        "[DATA_SOURCE_NOT_FOUND]": lambda: in_a_thread(
+            lambda: frame.write.format(name).mode("append").save(f"{folder}/thread")
+        ),
+        "[UNSUPPORTED_DATASOURCE_FOR_DIRECT_QUERY]": lambda: spark.sql(f"SELECT * FROM {name}.`{folder}/in`"),
+        "Only Data Sources providing FileFormat": lambda: spark.sql(
+            f"INSERT OVERWRITE DIRECTORY '{folder}/d' USING {name} SELECT 1 AS x"
+        ),
+        "[UNRESOLVED_COLUMN": lambda: frame.select("_metadata.file_path").collect(),
+        "[UNSUPPORTED_DATA_SOURCE_SAVE_MODE]": lambda: frame.write.format(name).mode("ignore").save(f"{folder}/mode"),
+        "partition": lambda: frame.write.format(name).mode("append").partitionBy("word").save(f"{folder}/by"),
+    }
 
 
-def test_where_rows_come_from(spark: SparkSession, folder: str) -> None:
-    frame = spark.read.format("arrowipc").load(f"{folder}/in")
-    assert "[UNRESOLVED_COLUMN" in said(lambda: frame.select("_metadata.file_path"))
-    assert frame.selectExpr("input_file_name() AS name").first().name == ""  # type: ignore[union-attr]
-    known = spark.read.format("arrowipc").option("withMetadata", "true").load(f"{folder}/in")
-    assert known.first()._file.endswith("in/x.arrow")  # type: ignore[union-attr]
-
-
-def test_columns_filters_and_sizes_that_spark_keeps_to_itself(spark: SparkSession, folder: str) -> None:
-    from pyspark.sql import functions as F
-
-    frame = spark.read.format("arrowipc").load(f"{folder}/in")
-    scan = frame.select("id")._jdf.queryExecution().optimizedPlan()  # type: ignore[operator]
-    assert "[id#" in scan.toString()
-    assert "word#" in scan.toString(), "Spark prunes columns now: the option is not needed any longer"
-    assert spark.read.format("arrowipc").option("columns", "id").load(f"{folder}/in").columns == ["id"]
-    pushed = spark.read.format("arrowipc").option("pushFilters", "true").load(f"{folder}/in").where("id > 1")
-    assert "spark.sql.python.filterPushdown.enabled" in said(pushed.count)
-    numbers = spark.range(5)
-
-    def plan(joined: Any) -> str:
-        return str(joined._jdf.queryExecution().executedPlan().toString())
-
-    assert "Broadcast" in plan(numbers.join(F.broadcast(frame), "id"))
-
-
-def test_ways_to_write(spark: SparkSession, folder: str) -> None:
-    frame = spark.read.format("arrowipc").load(f"{folder}/in")
-    for mode in ("errorifexists", "ignore"):
-        refused = said(lambda mode=mode: frame.write.format("arrowipc").mode(mode).save(f"{folder}/m"))
-        assert "[UNSUPPORTED_DATA_SOURCE_SAVE_MODE]" in refused
-    writer = frame.write.format("arrowipc").mode("append")
-    assert "partitioning or clustering columns" in said(lambda: writer.partitionBy("word").save(f"{folder}/p"))
-    assert "bucketBy" in said(lambda: frame.write.format("arrowipc").bucketBy(2, "word").save(f"{folder}/p"))
-    frame.write.format("arrowipc").mode("append").option("partitionBy", "word").save(f"{folder}/p")
-    assert sorted(path.name for path in Path(folder, "p").glob("word=*")) == ["word=a", "word=b", "word=c"]
+def test_what_only_the_file_format_can(spark: SparkSession, folder: str) -> None:
+    register_python(spark)
+    refused = {expected: said(ask) for expected, ask in asks(spark, FORMAT, folder).items()}
+    assert [expected for expected, found in refused.items() if expected not in found] == [], refused
+    assert {said(ask) for ask in asks(spark, "arrowipc", folder).values()} == {""}
 
 
 def test_table_functions_beside_other_columns(spark: SparkSession) -> None:
     spark.range(3).select("id", to_arrow("id").alias("payload")).createOrReplaceTempView("walled")
     spark.udtf.register("table_of", from_arrow_udtf("id bigint"))
     spark.udf.register("rows_of", from_arrow_udf("id bigint"))
-    lateral = said(lambda: spark.sql("SELECT w.id, r.* FROM walled w, LATERAL table_of(w.payload) r"))
-    assert "[LATERAL_JOIN_WITH_ARROW_UDTF_UNSUPPORTED]" in lateral
+    with pytest.raises(Exception, match="LATERAL_JOIN_WITH_ARROW_UDTF_UNSUPPORTED"):
+        spark.sql("SELECT w.id, r.* FROM walled w, LATERAL table_of(w.payload) r")
     found = spark.sql("SELECT id, inline(rows_of(payload)) AS (inner) FROM walled ORDER BY id").collect()
     assert [tuple(row) for row in found] == [(0, 0), (1, 1), (2, 2)]
-
-
-def test_continuous_processing(spark: SparkSession, folder: str) -> None:
-    stream = spark.readStream.format("arrowipc").schema("id long").load(f"{folder}/in")
-    query = stream.writeStream.format("noop").trigger(continuous="1 second")
-    assert "does not support continuous processing" in said(lambda: query.start().awaitTermination(20))

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,17 +14,17 @@ import arrowipc
 from arrowipc import types as at
 from arrowipc.errors import ArrowIpcError, LimitError, UnsupportedError, UsageError
 from arrowipc.schema import Field, Schema
+from arrowipc.spark.payloads.options import DecodeOptions
 from arrowipc.spark.read.convert import BatchConverter, rows_without_columns, value_sizes
-from arrowipc.spark.types import TypeOptions, arrow_schema_of, arrow_type_of, find_name, schema_to_read
+from arrowipc.spark.types import arrow_schema_of, arrow_type_of, find_name, schema_to_read
 
 if TYPE_CHECKING:
     from typing import TypeAlias
 
     from arrowipc import DecodedPayloads
 
-__all__ = ["DecodeOptions", "OnError", "PayloadDecoder", "binary_column", "nullable"]
+__all__ = ["PayloadDecoder", "Wanted", "binary_column", "nullable"]
 
-OnError: "TypeAlias" = Literal["raise", "skip", "null"]
 Dictionaries: "TypeAlias" = Literal["unify", "decode"]
 
 MOST_SETUPS = 64
@@ -33,26 +33,12 @@ MOST_SETUPS = 64
 SMALL_WINDOW = 32
 
 
-@dataclass(frozen=True, slots=True)
-class DecodeOptions:
-    """The options of :func:`arrowipc.spark.decode_payload_batches`, checked."""
+class Wanted(NamedTuple):
+    """The column of payloads, the columns wanted from them, and the schema of bare messages."""
 
     column: str
-    keep: list[str]
-    on_error: OnError
-    error_column: str | None
-    types: TypeOptions
-    validate: Literal["none", "full", "strict"]
-    rows_per_batch: int
-    bytes_per_batch: int
-
-    def __post_init__(self) -> None:
-        for name, allowed in (("on_error", get_args(OnError)), ("validate", ("full", "none", "strict"))):
-            value = getattr(self, name)
-            if value not in allowed:
-                raise UsageError(f"{name}: expected one of {', '.join(map(repr, allowed))}, found {value!r}")
-        if self.error_column is not None and self.on_error != "null":
-            raise UsageError(f'error_column needs on_error="null": with {self.on_error!r} no row holds a reason')
+    target: StructType
+    given: Schema | None
 
 
 def binary_column(batch: pa.RecordBatch, name: str) -> Any:
@@ -105,25 +91,23 @@ class PayloadDecoder:
 
     Parameters
     ----------
-    target : StructType
-        The columns wanted.
-    given : Schema, optional
-        The Arrow schema of bare messages.
+    wanted : Wanted
     options : DecodeOptions
     """
 
-    def __init__(self, target: StructType, given: Schema | None, options: DecodeOptions) -> None:
+    def __init__(self, wanted: Wanted, options: DecodeOptions) -> None:
         self._options = options
-        self._target = target if options.on_error != "null" else nullable(target)
+        self._column = wanted.column
+        self._target = wanted.target if options.on_error != "null" else nullable(wanted.target)
         self._help = 'on_error="skip" leaves such payloads out'
         self._rows_before = 0
         self._setups: dict[tuple[Schema, str], Setup] = {}
-        self._base = None if given is None else self._base_setup(given)
+        self._base = None if wanted.given is None else self._base_setup(wanted.given)
         self._setup = self._base
 
     def decode(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The rows of the payloads of one batch, in batches fit for Spark."""
-        cells = binary_column(batch, self._options.column)
+        cells = binary_column(batch, self._column)
         yield from self._decode(cells, _OtherColumns(batch, self._target, self._options))
 
     def decode_lists(self, cells: Any) -> Iterator[pa.Array]:
@@ -173,7 +157,7 @@ class PayloadDecoder:
     def _make_setup(self, schema: Schema, columns: list[str] | None, bare: bool, dictionaries: Dictionaries) -> Setup:
         # Decoded from no cells, for the schema of the batches to come.
         empty = arrowipc.decode_payloads([], schema, columns=columns, dictionaries=dictionaries)
-        converter = BatchConverter(empty.schema, self._target, self._options.types, "the payload")
+        converter = BatchConverter(empty.schema, self._target, self._options, "the payload")
         return Setup(schema, columns, bare, dictionaries, converter)
 
     def _setup_of(self, payload: memoryview, dictionaries: Dictionaries = "decode") -> Setup:
@@ -251,7 +235,7 @@ class PayloadDecoder:
         """Raise, or return the reason as text."""
         reason = str(error).removeprefix(f"cell {row}: ")
         if self._options.on_error == "raise":
-            where = f"column {self._options.column!r}, row {self._rows_before + row}{_partition()}"
+            where = f"column {self._column!r}, row {self._rows_before + row}{_partition()}"
             raise type(error)(f"{where}: {reason}; {self._help}") from error
         return reason
 
@@ -263,7 +247,8 @@ class PayloadDecoder:
         schema = arrow_schema_of(self._target)
         arrays = [pa.nulls(len(refused), field.type) for field in schema]
         rows = pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else rows_without_columns(len(refused))
-        yield from others.around(rows, np.fromiter(refused, np.int64, len(refused)))
+        start = min(refused)
+        yield from others.around(rows, start, np.bincount([cell - start for cell in refused]))
 
     # -- from the kernel's batches to Spark's --
 
@@ -278,7 +263,6 @@ class PayloadDecoder:
         if not rows:
             return
         batch = converter.hand_over(decoded.batch).slice(0, rows)
-        parents = np.repeat(np.arange(decoded.start, stop), counts) if others.needed else None
 
         def convert(first: int, last: int) -> Iterator[pa.RecordBatch]:
             """The rows of some cells; where that fails, of each half of them, down to the cell that fails."""
@@ -287,7 +271,10 @@ class PayloadDecoder:
                 return
             try:
                 for piece in self._pieces(converter, batch.slice(row, end - row)):
-                    yield from others.around(piece, None if parents is None else parents[row : row + piece.num_rows])
+                    cell, some = 0, counts
+                    if piece.num_rows < rows:
+                        cell, some = _cells_of(ends, row, row + piece.num_rows)
+                    yield from others.around(piece, decoded.start + cell, some)
                     row += piece.num_rows
             except _ConversionError as failure:
                 # Nothing was handed on yet, so the halves begin anew.
@@ -326,6 +313,12 @@ class _ConversionError(Exception):
         self.error = error
 
 
+def _cells_of(ends: Any, first: int, last: int) -> tuple[int, Any]:
+    """The cell that row `first` is of, and how many of the rows from there to `last` each cell has from it on."""
+    cell, stop = np.searchsorted(ends, (first, last - 1), "right")
+    return int(cell), np.diff(np.minimum(ends[cell : stop + 1], last), prepend=first)
+
+
 class _OtherColumns:
     """The columns around the decoded ones: the kept ones in front of them, and the reasons of failures behind."""
 
@@ -334,7 +327,6 @@ class _OtherColumns:
         indices = [find_name(name, names, "the batch") for name in keep]
         fields = [batch.schema.field(index).with_name(name) for index, name in zip(indices, keep, strict=True)]
         self.reasons: dict[int, str] = {}
-        self.needed = bool(keep) or error_column is not None
         self._most = options.bytes_per_batch
         self._has_reasons = error_column is not None
         self._kept = None
@@ -345,42 +337,43 @@ class _OtherColumns:
         reasons = [pa.field(error_column, pa.string())] if error_column is not None else []
         self._schema = pa.schema([*fields, *arrow_schema_of(target), *reasons])
 
-    def around(self, rows: pa.RecordBatch, parents: Any) -> Iterator[pa.RecordBatch]:
-        """Put these columns around rows of the cells `parents`, in pieces if that makes them too large."""
-        if not self.needed:
-            yield rows
-            return
-        bounds = [0, rows.num_rows]
+    def around(self, rows: pa.RecordBatch, start: int, counts: Any) -> Iterator[pa.RecordBatch]:
+        """Put these columns around rows, `counts` of each cell from `start` on, in pieces if they become too large."""
         if self._kept is not None:
-            total = np.cumsum(self._sizes[parents])
-            if total[-1] > self._most:
+            sizes = self._sizes[start : start + len(counts)]
+            if counts @ sizes > self._most:
+                total, ends = np.cumsum(np.repeat(sizes, counts)), np.cumsum(counts)
                 cuts = np.searchsorted(total, np.arange(self._most, total[-1], self._most), "right")
-                bounds = sorted({0, *cuts.tolist(), rows.num_rows})
-        for begin, end in pairwise(bounds):
-            yield self._one(rows.slice(begin, end - begin), parents[begin:end])
+                for begin, end in pairwise(sorted({0, *cuts.tolist(), rows.num_rows})):
+                    cell, some = _cells_of(ends, begin, end)
+                    yield self._one(rows.slice(begin, end - begin), start + cell, some)
+                return
+        yield self._one(rows, start, counts)
 
     def expect(self, start: int, counts: Any) -> None:
-        """The rows bring their `parents` along."""
+        """The rows bring their numbers along."""
 
     def finish(self, stop: int) -> Iterator[pa.RecordBatch]:
         """Nothing is held back."""
         return iter(())
 
-    def _one(self, rows: pa.RecordBatch, parents: Any) -> pa.RecordBatch:
-        arrays = list(rows.columns)
+    def _one(self, rows: pa.RecordBatch, start: int, counts: Any) -> pa.RecordBatch:
+        if self._kept is None and not self._has_reasons:
+            return rows
+        arrays = rows.columns
         if self._kept is not None:
-            arrays = pa.record_batch(arrowipc.repeat(self._kept, parent_index=parents)).columns + arrays
+            kept = arrowipc.repeat(self._kept.slice(start, len(counts)), counts)
+            arrays = pa.record_batch(kept).columns + arrays
         if self._has_reasons and self.reasons:
-            arrays.append(pa.array(map(self.reasons.get, parents.tolist()), pa.string()))
+            cells = np.repeat(np.arange(start, start + len(counts)), counts)
+            arrays.append(pa.array(map(self.reasons.get, cells.tolist()), pa.string()))
         elif self._has_reasons:
-            arrays.append(pa.nulls(len(parents), pa.string()))
+            arrays.append(pa.nulls(rows.num_rows, pa.string()))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
 class _Lists:
     """The decoded rows as one list per cell."""
-
-    needed = False
 
     def __init__(self, cells: Any, target: StructType) -> None:
         self.reasons: dict[int, str] = {}
@@ -395,7 +388,7 @@ class _Lists:
         """Note how many rows come for each of some cells; of those that fail, none."""
         self._counts[start : start + len(counts)] = counts
 
-    def around(self, rows: pa.RecordBatch, parents: Any) -> Iterator[pa.RecordBatch]:
+    def around(self, rows: pa.RecordBatch, start: int, counts: Any) -> Iterator[pa.RecordBatch]:
         """Keep rows until their cells are finished."""
         self._rows.append(rows)
         return iter(())

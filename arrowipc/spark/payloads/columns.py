@@ -1,7 +1,8 @@
 """Column functions: payload cells as arrays of structs, and rows as payload cells, in queries and in SQL."""
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -10,38 +11,23 @@ from pyspark.sql import types as st
 
 import arrowipc
 from arrowipc.errors import UsageError
-from arrowipc.spark.payloads.cells import DecodeOptions, OnError, PayloadDecoder
-from arrowipc.spark.payloads.decode import (
-    DEFAULT_BYTES_PER_BATCH,
-    DEFAULT_ROWS_PER_BATCH,
-    output_schema,
-    wanted_columns,
-)
+from arrowipc.spark.payloads.cells import PayloadDecoder
+from arrowipc.spark.payloads.decode import output_schema, wanted_rows
 from arrowipc.spark.payloads.encode import COLUMN_OVERHEAD, PAYLOAD_OVERHEAD, in_utc
+from arrowipc.spark.payloads.options import BYTES_PER_BATCH, CodecKeywords, CodecOptions, DecodeKeywords, DecodeOptions
 from arrowipc.spark.read.convert import WithSchema
 from arrowipc.spark.shipping import needing, packed, shipped
-from arrowipc.spark.types import TypeOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["FromArrowOptions", "from_arrow", "from_arrow_udf", "from_arrow_udtf", "to_arrow", "to_arrow_udf"]
+__all__ = ["from_arrow", "from_arrow_udf", "from_arrow_udtf", "to_arrow", "to_arrow_udf"]
 
 # What Spark marks a struct with that is another type of its own.
 MARKS = (b"variant", b"geometry", b"geography")
 
 
-class FromArrowOptions(TypedDict, total=False):
-    """The options of :func:`from_arrow`, as of :func:`decode_payloads`."""
-
-    columns: Sequence[str] | None
-    on_error: Literal["raise", "null"]
-    nanoseconds: str
-    unsupported: str
-    validate: Literal["none", "full", "strict"]
-
-
-def from_arrow(column: "Column | str", schema: Any, **options: Unpack[FromArrowOptions]) -> "Column":
+def from_arrow(column: "Column | str", schema: Any, **options: Unpack[DecodeKeywords]) -> "Column":
     """The rows of each Arrow IPC payload as an array of structs, as ``from_json`` and ``from_avro`` give them.
 
     Parameters
@@ -51,12 +37,8 @@ def from_arrow(column: "Column | str", schema: Any, **options: Unpack[FromArrowO
     schema : StructType, str or Arrow schema
         Columns wanted from the payloads, as for :func:`decode_payloads`; ``decode_payloads(df, ...).schema`` finds
         out what there is.
-    columns : sequence of str, optional
-        Some columns of an Arrow schema.
-    on_error : {"raise", "null"}
-        Stop at a payload that cannot be read, or give null for it.
-    nanoseconds, unsupported, validate
-        As for :func:`decode_payloads`.
+    **options
+        Of :class:`DecodeOptions`, without `keep` and `error_column`, and without "skip" for `on_error`.
 
     Returns
     -------
@@ -81,11 +63,11 @@ def from_arrow(column: "Column | str", schema: Any, **options: Unpack[FromArrowO
     """
     # Both kinds of Column, classic and Connect, show their expression in the same way.
     name = column if isinstance(column, str) else str(column).removeprefix("Column<'").removesuffix("'>")
-    rows: Column = _from_arrow(name, schema, **options)(column)
+    rows: Column = _from_arrow(name, schema, options)(column)
     return rows
 
 
-def from_arrow_udf(schema: Any, **options: Unpack[FromArrowOptions]) -> Any:
+def from_arrow_udf(schema: Any, **options: Unpack[DecodeKeywords]) -> Any:
     """:func:`from_arrow` as a function for SQL.
 
     Parameters
@@ -103,37 +85,32 @@ def from_arrow_udf(schema: Any, **options: Unpack[FromArrowOptions]) -> Any:
     >>> spark.udf.register("prices_of", from_arrow_udf("id bigint, price double"))       # doctest: +SKIP
     >>> spark.sql("SELECT topic, inline(prices_of(payload)) FROM messages")              # doctest: +SKIP
     """
-    return _from_arrow("payload", schema, **options)
+    return _from_arrow("payload", schema, options)
 
 
-def _from_arrow(
-    name: str,
-    schema: Any,
-    *,
-    columns: Sequence[str] | None = None,
-    on_error: Literal["raise", "null"] = "raise",
-    nanoseconds: str = "error",
-    unsupported: str = "error",
-    validate: Literal["none", "full", "strict"] = "full",
-) -> Any:
-    if on_error not in ("raise", "null"):
-        raise UsageError(f"on_error: expected 'raise' or 'null', found {on_error!r}: a column leaves no row out")
-    types = TypeOptions.of({"nanoseconds": nanoseconds, "unsupported": unsupported})
-    wanted = wanted_columns(schema, columns, types)
-    # The decoder leaves broken payloads out, and says which; the array of such a cell is null.
-    inner: OnError = "raise" if on_error == "raise" else "skip"
-    options = _options(name, inner, types, validate)
+def _from_arrow(name: str, schema: Any, given: DecodeKeywords) -> Any:
+    options = DecodeOptions(**given)
+    _refuse(options, "from_arrow", "keep", "error_column")
+    if options.on_error == "skip":
+        raise UsageError("on_error: expected 'raise' or 'null', found 'skip': a column leaves no row out")
+    wanted = wanted_rows(name, schema, options)
+    if options.on_error == "null":
+        # The decoder leaves broken payloads out, and says which; the array of such a cell is null.
+        options = replace(options, on_error="skip")
 
     def from_arrow(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
-        decoder = PayloadDecoder(wanted.target, wanted.given, options)
+        decoder = PayloadDecoder(wanted, options)
         for cells in batches:
             yield from decoder.decode_lists(cells)
 
     return _arrow_udf(from_arrow, st.ArrayType(wanted.target, False))
 
 
-def _options(name: str, on_error: OnError, types: TypeOptions, validate: Any, why: str | None = None) -> DecodeOptions:
-    return DecodeOptions(name, [], on_error, why, types, validate, DEFAULT_ROWS_PER_BATCH, DEFAULT_BYTES_PER_BATCH)
+def _refuse(options: DecodeOptions, function: str, *names: str) -> None:
+    """Raise for options that only make sense beside the columns of a data frame."""
+    for name in names:
+        if getattr(options, name):
+            raise UsageError(f"{name}: {function} has no such option, as a query keeps what it selects")
 
 
 def _arrow_udf(function: Any, type_: st.DataType) -> Any:
@@ -145,24 +122,17 @@ def _arrow_udf(function: Any, type_: st.DataType) -> Any:
     return make(wrapped, type_)
 
 
-def from_arrow_udtf(
-    schema: Any,
-    *,
-    columns: Sequence[str] | None = None,
-    on_error: OnError = "raise",
-    error_column: str | None = None,
-    nanoseconds: str = "error",
-    unsupported: str = "error",
-    validate: Literal["none", "full", "strict"] = "full",
-) -> Any:
+def from_arrow_udtf(schema: Any, **options: Unpack[DecodeKeywords]) -> Any:
     """:func:`decode_payloads` as a table function for SQL: one row per row of a payload.
 
     Spark has no lateral joins with such functions: ``inline`` of :func:`from_arrow_udf` keeps other columns.
 
     Parameters
     ----------
-    schema, columns, on_error, error_column, nanoseconds, unsupported, validate
-        As for :func:`decode_payloads`; without a schema, Spark could not know what the function returns.
+    schema
+        As for :func:`decode_payloads`; without one, Spark could not know what the function returns.
+    **options
+        Of :class:`DecodeOptions`, without `keep`.
 
     Returns
     -------
@@ -181,12 +151,12 @@ def from_arrow_udtf(
     """
     with needing("4.1", "from_arrow_udtf"):
         from pyspark.sql.functions import arrow_udtf
-    types = TypeOptions.of({"nanoseconds": nanoseconds, "unsupported": unsupported})
-    wanted = wanted_columns(schema, columns, types)
-    options = _options("payload", on_error, types, validate, error_column)
+    checked = DecodeOptions(**options)
+    _refuse(checked, "from_arrow_udtf", "keep")
+    wanted = wanted_rows("payload", schema, checked)
 
     def start() -> Any:
-        decoder = PayloadDecoder(wanted.target, wanted.given, options)
+        decoder = PayloadDecoder(wanted, checked)
         return lambda given: decoder.decode(_payloads_of(given))
 
     unpack = packed(start)
@@ -198,7 +168,7 @@ def from_arrow_udtf(
         def eval(self, table: Any) -> Any:
             return self.decode(table)
 
-    return arrow_udtf(FromArrow, returnType=output_schema([], wanted.target, on_error, error_column))
+    return arrow_udtf(FromArrow, returnType=output_schema([], wanted.target, checked))
 
 
 def _payloads_of(given: Any) -> pa.RecordBatch:
@@ -217,12 +187,7 @@ def _payloads_of(given: Any) -> pa.RecordBatch:
 # -- rows as payloads ----------------------------------------------------------------------------------------
 
 
-def to_arrow(
-    *columns: "Column | str",
-    with_schema: bool = True,
-    compression: Literal["lz4", "zstd"] | None = None,
-    compression_level: int | None = None,
-) -> "Column":
+def to_arrow(*columns: "Column | str", **options: Unpack[CodecKeywords]) -> "Column":
     """Each row's columns as one Arrow IPC payload, the inverse of :func:`from_arrow`.
 
     Parameters
@@ -230,8 +195,8 @@ def to_arrow(
     *columns : Column or str
         One array of structs: its elements become the rows of the payload. One struct, or several columns: a payload
         of one row, which is much for so little (300 bytes and 150 per column); see :func:`encode_payloads`.
-    with_schema, compression, compression_level
-        As for :func:`encode_payloads`.
+    **options
+        Of :class:`CodecOptions`: `with_schema`, `compression`, `compression_level`.
 
     Returns
     -------
@@ -253,23 +218,17 @@ def to_arrow(
 
     if not columns:
         raise UsageError("to_arrow: give the columns that go into the payloads")
-    encode = to_arrow_udf(with_schema=with_schema, compression=compression, compression_level=compression_level)
-    payload: Column = encode(F.struct(*columns))
+    payload: Column = to_arrow_udf(**options)(F.struct(*columns))
     return payload
 
 
-def to_arrow_udf(
-    *,
-    with_schema: bool = True,
-    compression: Literal["lz4", "zstd"] | None = None,
-    compression_level: int | None = None,
-) -> Any:
+def to_arrow_udf(**options: Unpack[CodecKeywords]) -> Any:
     """:func:`to_arrow` as a function for SQL, of one argument: an array of structs, or a struct.
 
     Parameters
     ----------
-    with_schema, compression, compression_level
-        As for :func:`encode_payloads`.
+    **options
+        As for :func:`to_arrow`.
 
     Returns
     -------
@@ -281,13 +240,7 @@ def to_arrow_udf(
     >>> spark.udf.register("to_arrow", to_arrow_udf())                                   # doctest: +SKIP
     >>> spark.sql("SELECT to_arrow(collect_list(struct(id, price))) FROM prices GROUP BY topic")  # doctest: +SKIP
     """
-    codec: dict[str, Any] = {
-        "with_schema": with_schema,
-        "compression": compression,
-        "compression_level": compression_level,
-    }
-    # Tried without rows: what the encoder refuses is refused here.
-    arrowipc.encode_payloads(arrowipc.RecordBatch.from_pydict({"x": []}), rows_per_payload=1, **codec)
+    codec = CodecOptions(**options).codec
 
     def to_arrow(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
         for cells in batches:
@@ -297,7 +250,7 @@ def to_arrow_udf(
 
 
 def _encoded(cells: pa.Array, codec: dict[str, Any]) -> Iterator[pa.Array]:
-    """The payloads of the cells, in pieces of about `DEFAULT_BYTES_PER_BATCH`."""
+    """The payloads of the cells, in pieces of about `BYTES_PER_BATCH`."""
     if pa.types.is_struct(cells.type) and cells.type.num_fields == 1:
         only = cells.type.field(0).type
         if pa.types.is_struct(only) or (pa.types.is_list(only) and pa.types.is_struct(only.value_type)):
@@ -307,7 +260,7 @@ def _encoded(cells: pa.Array, codec: dict[str, Any]) -> Iterator[pa.Array]:
         raise UsageError(f"to_arrow: expected a struct or an array of structs, found {cells.type}; use struct(...)")
     schema = pa.schema([pa.field(field.name, _payload_type(field, field.name)) for field in type_])
     payload_bytes = cells.nbytes / max(len(cells), 1) + PAYLOAD_OVERHEAD + COLUMN_OVERHEAD * len(schema)
-    step = max(1, int(DEFAULT_BYTES_PER_BATCH / payload_bytes))
+    step = max(1, int(BYTES_PER_BATCH / payload_bytes))
     for start in range(0, len(cells), step):
         some = cells.slice(start, step)
         rows, offsets = some, np.arange(len(some) + 1)

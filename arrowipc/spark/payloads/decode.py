@@ -1,15 +1,15 @@
 """Decodes a binary column whose every cell is Arrow IPC: a complete stream, a complete file, or bare messages."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 from pyspark.sql import types as st
 
 import arrowipc
 from arrowipc.errors import ArrowIpcError, UsageError
-from arrowipc.schema import Schema
-from arrowipc.spark.payloads.cells import DecodeOptions, OnError, PayloadDecoder, binary_column, nullable
+from arrowipc.spark.payloads.cells import PayloadDecoder, Wanted, binary_column, nullable
+from arrowipc.spark.payloads.options import DecodeKeywords, DecodeOptions
 from arrowipc.spark.shipping import shipped
 from arrowipc.spark.types import TypeOptions, arrow_schema_of, as_schema, find_name, to_spark_schema
 from arrowipc.spark.unify import merge_fields
@@ -19,10 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["decode_payload_batches", "decode_payloads"]
 
-# More rows per batch gain nothing, and 16 MiB of them keep a worker small: it holds its input, what it
-# decodes and what it hands over at the same time.
-DEFAULT_ROWS_PER_BATCH = 10_000
-DEFAULT_BYTES_PER_BATCH = 16 << 20
 DEFAULT_SAMPLE = 10
 
 
@@ -31,16 +27,8 @@ def decode_payloads(
     column: str,
     schema: Any = None,
     *,
-    columns: Sequence[str] | None = None,
-    keep: Sequence[str] = (),
-    on_error: OnError = "raise",
-    error_column: str | None = None,
-    nanoseconds: str = "error",
-    unsupported: str = "error",
-    validate: Literal["none", "full", "strict"] = "full",
-    rows_per_batch: int = DEFAULT_ROWS_PER_BATCH,
-    bytes_per_batch: int = DEFAULT_BYTES_PER_BATCH,
     sample: int = DEFAULT_SAMPLE,
+    **options: Unpack[DecodeKeywords],
 ) -> "DataFrame":
     """Turn a binary column of Arrow IPC payloads into the rows they hold.
 
@@ -55,28 +43,13 @@ def decode_payloads(
         Columns wanted from the payloads, found by name; a text is DDL (``"id bigint, tag string"``). With an
         Arrow schema (pyarrow's or ours) cells may also be bare RecordBatch messages of that schema. By
         default what the first payloads hold, for which a small job runs at once.
-    columns : sequence of str, optional
-        The names of the columns wanted (``a.b`` for a field of a struct), of an Arrow schema or of what the
-        first payloads hold.
-    keep : sequence of str
-        Columns of `df` to repeat beside each row of their payload; they come first.
-    on_error : {"raise", "skip", "null"}
-        Stop at a payload that cannot be read, leave it out entirely, or put one row of nulls in its place,
-        beside its kept columns.
-    error_column : str, optional
-        With ``on_error="null"``, a last column with the reason why a payload could not be read; null in
-        every other row. What Spark's own sources call the column of corrupt records; count its values to
-        count the failures.
-    nanoseconds, unsupported : str
-        See :class:`TypeOptions`.
-    validate : {"full", "none", "strict"}
-        As in :func:`arrowipc.open`.
-    rows_per_batch, bytes_per_batch : int
-        Most rows, and about the most bytes, handed to Spark at once; larger payloads come in several batches.
     sample : int, default 10
         How many payloads are looked at where no `schema` is given. Columns that some of them lack are null in
         their rows; one that is int in some and bigint in others is bigint, and likewise for other types that hold
         the values of both.
+    **options
+        Of :class:`DecodeOptions`: `columns`, `keep`, `on_error`, `error_column`, `nanoseconds`, `unsupported`,
+        `extensions`, `validate`, `rows_per_batch`, `bytes_per_batch`.
 
     Returns
     -------
@@ -101,41 +74,27 @@ def decode_payloads(
     --------
     >>> decode_payloads(messages, "payload", keep=["topic"]).groupBy("topic").count()   # doctest: +SKIP
     """
+    checked = DecodeOptions(**options)
+    keep = list(checked.keep)
     for name in (column, *keep):
         find_name(name, df.columns, "the data frame")
-    if isinstance(schema, st.StructType | str) and columns is not None:
+    if isinstance(schema, st.StructType | str) and checked.columns is not None:
         raise UsageError("give either schema= or columns=: a schema already says which columns are wanted")
-    types = TypeOptions.of({"nanoseconds": nanoseconds, "unsupported": unsupported})
-    options = DecodeOptions(
-        column, list(keep), on_error, error_column, types, validate, rows_per_batch, bytes_per_batch
-    )
     if schema is None:
-        schema = infer_schema(df, column, types, sample)
-    wanted = wanted_columns(schema, columns, types)
+        schema = infer_schema(df, column, checked, sample)
+    wanted = wanted_rows(column, schema, checked)
     source = df.select(*map(quoted, dict.fromkeys((column, *keep))))
     fields = source.schema.fields
     kept = [fields[find_name(name, source.columns, "the data frame")] for name in keep]
-    output = output_schema(kept, wanted.target, on_error, error_column)
 
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _decoded(batches, wanted, options)
+        return _decoded(batches, wanted, checked)
 
-    return map_in_arrow(source, decode, output)
+    return map_in_arrow(source, decode, output_schema(kept, wanted.target, checked))
 
 
 def decode_payload_batches(
-    batches: Iterable[pa.RecordBatch],
-    column: str,
-    schema: Any,
-    *,
-    columns: Sequence[str] | None = None,
-    keep: Sequence[str] = (),
-    on_error: OnError = "raise",
-    error_column: str | None = None,
-    options: TypeOptions | None = None,
-    validate: Literal["none", "full", "strict"] = "full",
-    rows_per_batch: int = DEFAULT_ROWS_PER_BATCH,
-    bytes_per_batch: int = DEFAULT_BYTES_PER_BATCH,
+    batches: Iterable[pa.RecordBatch], column: str, schema: Any, **options: Unpack[DecodeKeywords]
 ) -> Iterator[pa.RecordBatch]:
     """Decode the payloads of an iterator of batches, for use in a ``mapInArrow`` function of your own.
 
@@ -147,12 +106,8 @@ def decode_payload_batches(
         The binary column.
     schema : StructType or Arrow schema
         The columns wanted from the payloads; see :func:`decode_payloads`. No text: only the driver reads DDL.
-    columns : sequence of str, optional
-        Some of the columns of `schema`.
-    keep, on_error, error_column, validate, rows_per_batch, bytes_per_batch
-        As in :func:`decode_payloads`.
-    options : TypeOptions, optional
-        What to do about values that Spark cannot hold.
+    **options
+        Of :class:`DecodeOptions`.
 
     Yields
     ------
@@ -175,22 +130,12 @@ def decode_payload_batches(
     """
     if isinstance(schema, str):
         raise UsageError("schema: DDL can be read on the driver only; call StructType.fromDDL there")
-    types = options or TypeOptions()
-    checked = DecodeOptions(
-        column, list(keep), on_error, error_column, types, validate, rows_per_batch, bytes_per_batch
-    )
-    return _decoded(batches, wanted_columns(schema, columns, types), checked)
+    checked = DecodeOptions(**options)
+    return _decoded(batches, wanted_rows(column, schema, checked), checked)
 
 
-class Wanted(NamedTuple):
-    """The columns wanted from the payloads, and the schema of bare messages."""
-
-    target: st.StructType
-    given: Schema | None
-
-
-def wanted_columns(schema: Any, columns: Sequence[str] | None, options: TypeOptions) -> Wanted:
-    """The columns that a schema, or some columns of an Arrow schema, ask for; DDL is read on the driver only."""
+def wanted_rows(column: str, schema: Any, options: DecodeOptions) -> Wanted:
+    """What a schema, or some columns of an Arrow schema, ask for; DDL is read on the driver only."""
     given = None
     if isinstance(schema, str):
         schema = st.StructType.fromDDL(schema)
@@ -199,16 +144,16 @@ def wanted_columns(schema: Any, columns: Sequence[str] | None, options: TypeOpti
     else:
         given = as_schema(schema)
         target = to_spark_schema(given, options)
-    if columns is not None:
-        target = narrowed(target, columns)
+    if options.columns is not None:
+        target = narrowed(target, options.columns)
     arrow_schema_of(target, variants=False)  # raises for types that no payload can have, on the driver
-    return Wanted(target, given)
+    return Wanted(column, target, given)
 
 
 def _decoded(batches: Iterable[pa.RecordBatch], wanted: Wanted, options: DecodeOptions) -> Iterator[pa.RecordBatch]:
     if not wanted.target.fields and not options.keep:
         raise UsageError("no column is wanted from the payloads, and none is kept")
-    decoder = PayloadDecoder(wanted.target, wanted.given, options)
+    decoder = PayloadDecoder(wanted, options)
     for batch in batches:
         yield from decoder.decode(batch)
 
@@ -235,13 +180,9 @@ def narrowed(schema: st.StructType, columns: Sequence[str]) -> st.StructType:
     return st.StructType(fields)
 
 
-def output_schema(
-    kept: Sequence[st.StructField],
-    target: st.StructType,
-    on_error: OnError,
-    error_column: str | None,
-) -> st.StructType:
+def output_schema(kept: Sequence[st.StructField], target: st.StructType, options: DecodeOptions) -> st.StructType:
     """The schema of the kept columns, the decoded ones, and the reasons."""
+    error_column = options.error_column
     for field in kept:
         if isinstance(field.dataType, st.YearMonthIntervalType | st.CalendarIntervalType):
             raise UsageError(
@@ -254,7 +195,7 @@ def output_schema(
             raise UsageError(
                 f"the payloads have a column {field.name!r} and so does keep=; rename the column of the data frame"
             )
-    fields = list((nullable(target) if on_error == "null" else target).fields)
+    fields = list((nullable(target) if options.on_error == "null" else target).fields)
     if error_column is not None:
         if error_column.lower() in taken | {field.name.lower() for field in fields}:
             raise UsageError(f"error_column: there is a column {error_column!r} already; choose another name")

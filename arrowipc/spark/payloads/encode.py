@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ from arrowipc.columns.group_runs import runs_of
 from arrowipc.errors import LimitError, UsageError
 from arrowipc.schema import Schema
 from arrowipc.spark.payloads.decode import map_in_arrow, quoted
+from arrowipc.spark.payloads.options import EncodeKeywords, EncodeOptions, keys_of
 from arrowipc.spark.read.convert import WithSchema
 from arrowipc.spark.types import arrow_type_of, as_schema, check_unique, find_name
 
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["encode_payload_batches", "encode_payloads", "payload_schema"]
 
-DEFAULT_BYTES_PER_PAYLOAD = 64 << 20
-DEFAULT_ROWS_PER_BATCH = 10_000
-DEFAULT_BYTES_PER_BATCH = 16 << 20
 # What rows_per_payload may make wait in memory for one payload; a cell of Spark ends at 2 GiB.
 MOST_PAYLOAD_BYTES = 1 << 30
 # About how many bytes a payload has besides its values, and for each of its columns.
@@ -33,47 +31,16 @@ PAYLOAD_OVERHEAD = 300
 COLUMN_OVERHEAD = 150
 
 
-def encode_payloads(
-    df: "DataFrame",
-    *,
-    rows_per_payload: int | None = None,
-    group_by: str | Sequence[str] | None = None,
-    column: str = "payload",
-    keep_keys: bool = False,
-    dictionary_columns: Sequence[str] = (),
-    with_schema: bool = True,
-    compression: Literal["lz4", "zstd"] | None = None,
-    compression_level: int | None = None,
-    bytes_per_payload: int = DEFAULT_BYTES_PER_PAYLOAD,
-    rows_per_batch: int = DEFAULT_ROWS_PER_BATCH,
-    bytes_per_batch: int = DEFAULT_BYTES_PER_BATCH,
-) -> "DataFrame":
+def encode_payloads(df: "DataFrame", **options: Unpack[EncodeKeywords]) -> "DataFrame":
     """Turn rows into a binary column of Arrow IPC streams, the inverse of :func:`decode_payloads`.
 
     Parameters
     ----------
     df : pyspark.sql.DataFrame
         Any rows; streaming data frames work too.
-    rows_per_payload : int, optional
-        Rows of every payload but the last of a partition. With `group_by`, the most rows of one payload.
-    group_by : str or sequence of str, optional
-        Key columns: one payload per group, in one row with its keys.
-    column : str, default "payload"
-        Name of the binary column.
-    keep_keys : bool, default False
-        Leave the key columns in the payloads too.
-    dictionary_columns : sequence of str
-        Columns to be encoded as dictionaries: worth it for texts that repeat within a payload.
-    with_schema : bool, default True
-        Begin each payload with its schema. Without it, cells are bare messages, which
-        ``decode_payloads(..., schema=payload_schema(df, ...))`` reads.
-    compression, compression_level
-        As for :func:`arrowipc.encode_payloads`.
-    bytes_per_payload : int, default 64 MiB
-        With `group_by`, about the most bytes of rows in a payload: what a group has more goes to a further
-        payload with the same keys. This is also what a task holds of a group.
-    rows_per_batch, bytes_per_batch : int
-        Most payloads, and about the most bytes, handed to Spark at once.
+    **options
+        Of :class:`EncodeOptions`: `rows_per_payload`, `group_by`, `column`, `keep_keys`, `dictionary_columns`,
+        `with_schema`, `compression`, `compression_level`, `bytes_per_payload`, `rows_per_batch`, `bytes_per_batch`.
 
     Returns
     -------
@@ -99,24 +66,9 @@ def encode_payloads(
     >>> encode_payloads(flights, rows_per_payload=1000)                                  # doctest: +SKIP
     >>> encode_payloads(flights, group_by=["origin", "day"], compression="zstd")         # doctest: +SKIP
     """
-    keys = _keys(group_by)
-    schema = payload_schema(df, group_by=keys, keep_keys=keep_keys, dictionary_columns=dictionary_columns)
-    options = EncodeOptions(
-        rows_per_payload,
-        tuple(keys),
-        column,
-        keep_keys,
-        tuple(dictionary_columns),
-        with_schema,
-        compression,
-        compression_level,
-        bytes_per_payload,
-        rows_per_batch,
-        bytes_per_batch,
-    )
-    # Tried without rows: what the encoder refuses is refused here, before any data moves.
-    nothing = RecordBatch.from_pydict({name: [] for name in schema.names}, schema)
-    arrowipc.encode_payloads(nothing, rows_per_payload=1, **options.codec)
+    checked = EncodeOptions(**options)
+    keys = checked.keys
+    payload_schema(df, group_by=keys, keep_keys=checked.keep_keys, dictionary_columns=checked.dictionary_columns)
     source, sort = df, False
     if keys:
         fields = [df.schema.fields[find_name(name, df.schema.names, "the data frame")] for name in keys]
@@ -128,25 +80,13 @@ def encode_payloads(
             source = source.sortWithinPartitions(*(quoted(field.name) for field in fields))
 
     def encode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _encoded(_sorted(batches, keys) if sort else batches, options)
+        return _encoded(_sorted(batches, keys) if sort else batches, checked)
 
-    return map_in_arrow(source, encode, _output(df.schema, keys, column))
+    return map_in_arrow(source, encode, _output(df.schema, keys, checked.column))
 
 
 def encode_payload_batches(
-    batches: Iterable[pa.RecordBatch],
-    *,
-    rows_per_payload: int | None = None,
-    group_by: str | Sequence[str] | None = None,
-    column: str = "payload",
-    keep_keys: bool = False,
-    dictionary_columns: Sequence[str] = (),
-    with_schema: bool = True,
-    compression: Literal["lz4", "zstd"] | None = None,
-    compression_level: int | None = None,
-    bytes_per_payload: int = DEFAULT_BYTES_PER_PAYLOAD,
-    rows_per_batch: int = DEFAULT_ROWS_PER_BATCH,
-    bytes_per_batch: int = DEFAULT_BYTES_PER_BATCH,
+    batches: Iterable[pa.RecordBatch], **options: Unpack[EncodeKeywords]
 ) -> Iterator[pa.RecordBatch]:
     """Encode an iterator of batches, for use in a ``mapInArrow`` function of your own.
 
@@ -154,15 +94,9 @@ def encode_payload_batches(
     ----------
     batches : iterable of pyarrow.RecordBatch
         As ``mapInArrow`` hands them in; all of one schema.
-    rows_per_payload : int, optional
-        Rows of every payload but the last, across the borders of batches.
-    group_by : str or sequence of str, optional
-        Key columns: neighbouring rows with equal keys are one payload, across the borders of batches. Sort
-        first if equal keys in separate places belong together.
-    column, keep_keys, dictionary_columns, with_schema, compression, compression_level
-        As in :func:`encode_payloads`.
-    bytes_per_payload, rows_per_batch, bytes_per_batch
-        As in :func:`encode_payloads`.
+    **options
+        Of :class:`EncodeOptions`; `group_by` makes one payload of neighbouring rows with equal keys, so sort first
+        if equal keys in separate places belong together.
 
     Yields
     ------
@@ -183,20 +117,7 @@ def encode_payload_batches(
     >>> [batch.num_rows for batch in encode_payload_batches(batches, rows_per_payload=3)]
     [1]
     """
-    options = EncodeOptions(
-        rows_per_payload,
-        tuple(_keys(group_by)),
-        column,
-        keep_keys,
-        tuple(dictionary_columns),
-        with_schema,
-        compression,
-        compression_level,
-        bytes_per_payload,
-        rows_per_batch,
-        bytes_per_batch,
-    )
-    return _encoded(batches, options)
+    return _encoded(batches, EncodeOptions(**options))
 
 
 def payload_schema(
@@ -240,15 +161,11 @@ def payload_schema(
                 "cannot hold; cast it or leave it out"
             ) from None
         fields.append(pa.field(field.name, _large(type_) if large else type_, field.nullable))
-    split = _Split(pa.schema(fields), _keys(group_by), keep_keys, dictionary_columns)
+    split = _Split(pa.schema(fields), keys_of(group_by), keep_keys, dictionary_columns)
     return as_schema(split.payload_schema)
 
 
 _NESTED = (st.ArrayType, st.MapType, st.StructType)
-
-
-def _keys(group_by: str | Sequence[str] | None) -> list[str]:
-    return [group_by] if isinstance(group_by, str) else list(group_by or ())
 
 
 def _output(source: st.StructType, keys: Sequence[str], column: str) -> st.StructType:
@@ -269,7 +186,7 @@ def _sorted(batches: Iterable[pa.RecordBatch], keys: Sequence[str]) -> Iterator[
         yield batch.sort_by([(name, "ascending") for name in names])
 
 
-def _encoded(batches: Iterable[pa.RecordBatch], options: "EncodeOptions") -> Iterator[pa.RecordBatch]:
+def _encoded(batches: Iterable[pa.RecordBatch], options: EncodeOptions) -> Iterator[pa.RecordBatch]:
     encoder: PayloadEncoder | None = None
     for batch in batches:
         if encoder is None:
@@ -277,42 +194,6 @@ def _encoded(batches: Iterable[pa.RecordBatch], options: "EncodeOptions") -> Ite
         yield from encoder.add(batch)
     if encoder is not None:
         yield from encoder.flush()
-
-
-@dataclass(frozen=True, slots=True)
-class EncodeOptions:
-    """The options of :func:`encode_payloads`, checked."""
-
-    rows_per_payload: int | None
-    group_by: tuple[str, ...]
-    column: str
-    keep_keys: bool
-    dictionary_columns: tuple[str, ...]
-    with_schema: bool
-    compression: str | None
-    compression_level: int | None
-    bytes_per_payload: int
-    rows_per_batch: int
-    bytes_per_batch: int
-
-    def __post_init__(self) -> None:
-        if self.rows_per_payload is None and not self.group_by:
-            raise UsageError("give rows_per_payload= or group_by=: which rows make up a payload?")
-        for name in ("rows_per_payload", "bytes_per_payload", "rows_per_batch", "bytes_per_batch"):
-            value = getattr(self, name)
-            if value is None and name == "rows_per_payload":
-                continue
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise UsageError(f"{name}: expected a whole number from 1, found {value!r}")
-
-    @property
-    def codec(self) -> dict[str, Any]:
-        """The arguments of the kernel that do not depend on data."""
-        return {
-            "with_schema": self.with_schema,
-            "compression": self.compression,
-            "compression_level": self.compression_level,
-        }
 
 
 class _Split:
@@ -408,7 +289,7 @@ class PayloadEncoder:
     def __init__(self, schema: pa.Schema, options: EncodeOptions) -> None:
         self._options = options
         self._schema = schema
-        self._split = _Split(schema, options.group_by, options.keep_keys, options.dictionary_columns)
+        self._split = _Split(schema, options.keys, options.keep_keys, options.dictionary_columns)
         names = [schema.names[index] for index in self._split.keys]
         _check_name(options.column, names)
         self._names = [*names, options.column]

@@ -1,5 +1,4 @@
-"""Reading in Spark: ``partitions`` plans and reads what ``arrowipc.read.files`` finds, ``convert`` makes it fit.
+"""Reading in Spark: ``reader`` shares files out among tasks and reads them, ``convert`` makes batches fit.
 
-``folders`` chooses among what was found and types keys, ``inference`` finds the schema, ``columns`` adds what no file
-holds; ``pruning`` leaves out files and batches that the query does not need.
+``sources`` finds and opens files, ``schema`` says which columns they and their folders have.
 """

@@ -341,7 +341,8 @@ def _natural(source: at.DataType, natural: st.DataType, options: TypeOptions, wh
             return lambda array: _unpack_interval(array, layout, expected)
         case at.Date(unit="ms"):
             # The format asks for whole days; a writer that left a time of day in means the day it falls on.
-            return lambda array: _floor_divide(array, MILLISECONDS_PER_DAY).cast(pa.int32()).view(expected)
+            days = pa.int32()
+            return lambda array: _cast(_floor_divide(array, MILLISECONDS_PER_DAY), days, where).view(expected)
         case at.Time() | at.Timestamp() | at.Duration() if source.unit == "ns":
             convert = _microseconds(expected, options.nanoseconds == "truncate", where)
             check = _time_of_day(expected, where) if pa.types.is_time(expected) else None
@@ -407,10 +408,12 @@ def _microseconds(expected: pa.DataType, truncate: bool, where: str) -> Convert:
     def convert(array: Any) -> Any:
         whole = _floor_divide(array, NANOSECONDS_PER_MICROSECOND)
         back = pc.multiply(whole, NANOSECONDS_PER_MICROSECOND)
-        if not truncate and not back.equals(array.view(pa.int64())):
-            value = array.filter(pc.not_equal(back, array.view(pa.int64())))[0]
+        counts = array.view(pa.int64())
+        # Arrays whose null counts differ are not equal, and the count of a file may be wrong.
+        wrong: Any = counts.filter(pc.not_equal(back, counts)) if not truncate and not back.equals(counts) else ()
+        if len(wrong):
             raise UnsupportedError(
-                f"{where} holds {value.as_py() if pa.types.is_integer(value.type) else value.value} ns, "
+                f"{where} holds {wrong[0].as_py()} ns, "
                 "which is not a whole number of microseconds, and Spark keeps no more; "
                 'set the option nanoseconds="truncate" to drop the rest or nanoseconds="long" to get a bigint'
             )

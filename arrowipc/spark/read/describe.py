@@ -1,28 +1,24 @@
 """What is in files without their rows: read from footers and heads of messages, by many tasks."""
 
 from collections.abc import Iterator
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.types import StructType
-
-from arrowipc.errors import FormatError
+from arrowipc.errors import ArrowIpcError
 from arrowipc.read.files import naming
 from arrowipc.reader import RecordBatchFileReader
-from arrowipc.spark.read.partitions import ArrowIpcReader
-from arrowipc.spark.read.planning import Slice, plan
+from arrowipc.spark.read.sources import ReadOptions
+from arrowipc.spark.shipping import shipped
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.datasource import InputPartition
 
-__all__ = ["COLUMNS", "DescribingReader", "count_rows", "describe"]
+__all__ = ["count_rows", "describe"]
 
-#: What is said of a file.
-COLUMNS = StructType().add("file", "string").add("format", "string")
-for _number in ("bytes", "batches", "rows"):
-    COLUMNS = COLUMNS.add(_number, "long")
+FOUND = "path string, size bigint"
+COLUMNS = "file string, format string, bytes bigint, batches bigint, rows bigint"
+#: Tasks that look into files.
+TASKS = 16
 
 
 def describe(spark: "SparkSession", path: str | list[str], **options: Any) -> "DataFrame":
@@ -33,22 +29,39 @@ def describe(spark: "SparkSession", path: str | list[str], **options: Any) -> "D
     spark : pyspark.sql.SparkSession
         Classic or Connect.
     path : str or list of str
-        As for ``spark.read.format("arrowipc").load``.
+        Directories, files and patterns that the executors see; see :class:`ArrowIpcDataSource`.
     **options
-        Of that reader, such as ``pathGlobFilter`` and ``mode``.
+        Of reading, such as ``pathGlobFilter``.
 
     Returns
     -------
     pyspark.sql.DataFrame
-        A row per file: ``file``, ``format`` (file or stream), ``bytes``, ``batches``, ``rows``. Tasks read it, as
-        they read rows.
+        A row per file: ``file``, ``format`` (file or stream), ``bytes``, ``batches``, ``rows``. Python tasks look,
+        with the jar and without it.
 
     Examples
     --------
     >>> from arrowipc.spark import describe
     >>> describe(spark, "events").orderBy("rows", ascending=False).show()             # doctest: +SKIP
     """
-    return spark.read.format("arrowipc").options(**options).option("describe", True).load(path)
+    texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
+    paths = [path] if isinstance(path, str) else list(path)
+    checked = ReadOptions.of(texts)
+    asked = ReadOptions(type(checked.given)(checked.given.values, paths, checked.given.storage), checked.types)
+
+    def found(batches: Iterator["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
+        for batch in batches:
+            if batch.num_rows:
+                files = asked.files()
+                yield _rows([(file.path, file.size) for file in files], ["path", "size"])
+
+    def described(batches: Iterator["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
+        for batch in batches:
+            rows = [row for file in batch.to_pylist() if (row := _described(asked, file["path"], file["size"]))]
+            yield _rows(rows, ["file", "format", "bytes", "batches", "rows"])
+
+    files = spark.range(1, numPartitions=1).mapInArrow(shipped(found), FOUND)
+    return files.repartition(TASKS, "path").mapInArrow(shipped(described), COLUMNS)
 
 
 def count_rows(spark: "SparkSession", path: str | list[str], **options: Any) -> int:
@@ -72,42 +85,31 @@ def count_rows(spark: "SparkSession", path: str | list[str], **options: Any) -> 
     return int(found[0] or 0)
 
 
-class DescribingReader(ArrowIpcReader):
-    """Reads a row about each file; made when the option ``describe`` is true."""
+def _rows(rows: list[tuple[Any, ...]], names: list[str]) -> "pa.RecordBatch":
+    import pyarrow as pa
 
-    def partitions(self) -> list["InputPartition"]:
-        """Give each task a share of the files, as if they were all equally long."""
-        return plan(self._wanted_files(self._options.files()), self._options, None, share=0.0)
+    kinds = {"path": pa.string(), "file": pa.string(), "format": pa.string()}
+    columns = zip(*rows, strict=True) if rows else [()] * len(names)
+    arrays = [pa.array(column, kinds.get(name, pa.int64())) for name, column in zip(names, columns, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, names=names)
 
-    def read(self, partition: "InputPartition") -> Iterator["pa.RecordBatch"]:
-        """Read one partition: a batch of what is said of its files, then what stands for damaged ones."""
-        import pyarrow as pa
 
-        from arrowipc.spark.read.columns import FileColumns
-
-        rows: list[tuple[Any, ...]] = []
-        damaged: list[Iterator[pa.RecordBatch]] = []
-        for piece in getattr(partition, "slices", ()):
-            try:
-                with naming(piece.path):
-                    rows.append(self._described(piece))
-            except FileNotFoundError:
-                if not self._options.ignore_missing:
-                    raise
-            except FormatError as error:
-                damaged.append(self._malformed(FileColumns(self._schema, self._options, piece.path, {}), None, error))
-        if rows:
-            arrays = [pa.array(column) for column in zip(*rows, strict=True)]
-            columns = FileColumns(self._schema, self._options, "", {})
-            yield columns.complete(pa.RecordBatch.from_arrays(arrays, names=columns.target.names), 0, 0)
-        yield from chain(*damaged)
-
-    def _described(self, piece: Slice) -> tuple[Any, ...]:
-        source = self._options.source(piece.path, piece.size)
-        kind = "stream" if self._options.is_stream(source) else "file"
-        size = len(source) if isinstance(source, memoryview) else source.size
-        with self._options.opener(source, part=not self._options.recover)([]) as reader:
-            if isinstance(reader, RecordBatchFileReader):
-                return piece.path, kind, size, reader.num_record_batches, reader.count_rows()
-            lengths = [batch.num_rows for batch in reader]
-            return piece.path, kind, size, len(lengths), sum(lengths)
+def _described(options: ReadOptions, path: str, size: int | None) -> tuple[Any, ...] | None:
+    """The row about a file; None where it is left out."""
+    try:
+        with naming(path):
+            source = options.source(path, size)
+            kind = "stream" if options.is_stream(source) else "file"
+            size = len(source) if isinstance(source, memoryview) else source.size
+            with options.open(source, [], index=True) as reader:
+                if isinstance(reader, RecordBatchFileReader):
+                    return path, kind, size, reader.num_record_batches, reader.count_rows()
+                lengths = [batch.num_rows for batch in reader]
+                return path, kind, size, len(lengths), sum(lengths)
+    except FileNotFoundError:
+        if not options.given["ignoreMissingFiles"]:
+            raise
+    except ArrowIpcError:
+        if not options.given["ignoreCorruptFiles"]:
+            raise
+    return None

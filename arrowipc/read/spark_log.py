@@ -1,0 +1,258 @@
+"""Which files of a folder count where Spark's streaming sink wrote them: those that the sink's log lists.
+
+The folder ``_spark_metadata`` has a file for each micro-batch, named by its number. Every tenth is named
+``<number>.compact`` and repeats all that counts of the files before it. The first line is ``v1``, each further line a
+JSON object about one file. So a file that no line names, which a micro-batch left that did not end, does not count.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import Any
+from urllib.parse import unquote
+
+from arrowipc._core import Descriptor
+from arrowipc.errors import FormatError, LimitError, UnsupportedError
+
+__all__ = ["LARGEST", "LOG", "VERSION", "above", "listed", "local_log", "log_files", "remote_log", "with_logs"]
+
+#: The folder of the log, beside the files that it lists.
+LOG = "_spark_metadata"
+VERSION = "v1"
+#: Bytes of a log at most, all its files together: about two million names.
+LARGEST = 256 << 20
+#: How often a reader looks again where others were faster.
+TRIES = 20
+_NAME = re.compile(r"(0|[1-9]\d{0,17})(\.compact)?", re.ASCII)
+_URI = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?(?://([^/]*))?(/.*)", re.DOTALL)
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0)
+
+
+def log_files(names: Iterable[str], where: str) -> list[str]:
+    """The names of the files that make up a log, in their order.
+
+    Raises
+    ------
+    FormatError
+        One of them is missing.
+    """
+    found: dict[int, str] = {}
+    for name in names:
+        match = _NAME.fullmatch(name)
+        if match and (match[2] or int(match[1]) not in found):
+            found[int(match[1])] = name
+    if not found:
+        return []
+    last = max(found)
+    first = max((number for number, name in found.items() if name.endswith(".compact")), default=0)
+    wanted = sorted(number for number in found if number >= first)
+    if len(wanted) != last - first + 1:
+        missing = next(place for place, number in enumerate(wanted, first) if number != place)
+        raise FormatError(
+            f"{where}: the log of Spark's streaming sink has no file {missing}, and has {found[last]}; restore it, or "
+            f"remove {LOG} if all files of the folder are to count"
+        )
+    return [found[number] for number in wanted]
+
+
+def listed(data: bytes, roots: Iterable[str], where: str) -> Iterator[tuple[str, bool]]:
+    """What one file of a log says: names under the folder, and whether they are there or were deleted.
+
+    Parameters
+    ----------
+    data : bytes
+        From anywhere.
+    roots : iterable of str
+        The paths of the folder that the log is about.
+    where : str
+        The file of the log, for error texts.
+
+    Raises
+    ------
+    FormatError
+        It is no such file, or a path in it is not below the folder.
+    UnsupportedError
+        It has a later version.
+    """
+    try:
+        version, *lines = data.decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{where}: expected text in UTF-8, found {error.reason} at byte {error.start}") from None
+    if version != VERSION:
+        if re.fullmatch(r"v[1-9]\d{0,9}", version, re.ASCII):
+            raise UnsupportedError(f"{where}: the log has version {version}, and arrowipc knows {VERSION}")
+        raise FormatError(f"{where}: expected {VERSION} in the first line, found {version[:40]!r}")
+    begins = tuple([root.strip("/") + "/" for root in roots])
+    for number, line in enumerate(lines, 2):
+        if not line:
+            continue
+        entry: Any = None
+        with suppress(ValueError, RecursionError):
+            entry = json.loads(line)
+        if not _is_entry(entry):
+            raise FormatError(f"{where}: line {number}: expected a JSON object about a file, found {line[:80]!r}")
+        name = _below(entry["path"], begins)
+        if name is None:
+            raise FormatError(
+                f"{where}: line {number}: {entry['path'][:200]!r} is not below /{begins[0]}; if the folder was moved, "
+                f"its log does not hold any more: remove {LOG} if all files of the folder are to count"
+            )
+        yield name, entry["action"] == "add"
+
+
+def _is_entry(entry: Any) -> bool:
+    if not isinstance(entry, dict) or type(entry.get("path")) is not str or entry.get("isDir") is not False:
+        return False
+    numbers = [entry.get(name) for name in ("size", "modificationTime")]
+    return all(type(each) is int and each >= 0 for each in numbers) and entry.get("action") in ("add", "delete")
+
+
+def _below(uri: str, begins: tuple[str, ...]) -> str | None:
+    """The name of a file under the folder; None if it lies elsewhere."""
+    match = _URI.fullmatch(uri)
+    if match is None:
+        return None
+    path = unquote(match[2], errors="surrogateescape")
+    # File systems of fsspec have the bucket in their paths, those of Hadoop do not.
+    for each in (path.lstrip("/"), f"{match[1] or ''}{path}"):
+        for begin in begins:
+            name = each[len(begin) :]
+            if each.startswith(begin) and "\0" not in name and {"", ".", ".."}.isdisjoint(name.split("/")):
+                return name
+    return None
+
+
+def local_log(directory: str) -> frozenset[str] | None:
+    """The names under a local directory that its log lists; None where there is no log."""
+    where = os.path.join(directory, LOG)
+
+    def read(name: str, most: int) -> bytes:
+        # Without O_NONBLOCK a pipe of that name would be waited for.
+        with (
+            Descriptor(os.path.join(where, name), os.O_RDONLY | _NO_WAIT) as opened,
+            open(opened.fileno(), "rb", closefd=False) as file,
+        ):
+            return file.read(most)
+
+    return _read_log(lambda: os.listdir(where), read, (directory, os.path.realpath(directory)), where)
+
+
+def remote_log(system: Any, directory: str) -> frozenset[str] | None:
+    """The names under a directory of a file system of fsspec that its log lists; None where there is no log."""
+    where = f"{directory.rstrip('/')}/{LOG}"
+
+    def names() -> list[str]:
+        system.invalidate_cache()
+        return [path.rstrip("/").rsplit("/", 1)[-1] for path in system.ls(where, detail=False)]
+
+    def read(name: str, most: int) -> bytes:
+        data: bytes = system.cat_file(f"{where}/{name}", start=0, end=most)
+        return data
+
+    return _read_log(names, read, (directory,), where)
+
+
+def _read_log(
+    names: Callable[[], list[str]], read: Callable[[str, int], bytes], roots: tuple[str, ...], where: str
+) -> frozenset[str] | None:
+    for _ in range(TRIES):
+        try:
+            files = log_files(names(), where)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        added, deleted, left = set[str](), set[str](), LARGEST
+        # Spark removes files of the log that are in a newer compact one.
+        with suppress(FileNotFoundError):
+            for file in files:
+                data = read(file, left + 1)
+                left -= len(data)
+                if left < 0:
+                    raise LimitError(f"{where}: the log has more than {LARGEST:,} bytes")
+                for name, is_there in listed(data, roots, f"{where}/{file}"):
+                    (added if is_there else deleted).add(name)
+            return frozenset(added - deleted)
+    raise OSError(errno.EBUSY, "its files change faster than they can be read", where)
+
+
+def above(directory: str) -> list[str]:
+    """The directories whose logs are about a directory: itself, and those of keys with the one that they are in."""
+    found = [directory]
+    while "=" in os.path.basename(directory):
+        directory = os.path.dirname(directory)
+        found.append(directory)
+    return found
+
+
+def with_logs(
+    listing: Callable[[], Iterable[Any]],
+    log_of: Callable[[str], frozenset[str] | None],
+    directory: str,
+    wanted: Callable[[str], bool] = lambda name: False,
+) -> list[Any]:
+    """The files of a listing that count.
+
+    A log is read before its folder is listed: then all the files are there that it lists, and none of a micro-batch
+    that ends meanwhile.
+
+    Parameters
+    ----------
+    listing : callable
+        Lists the files, at any depth, as `FoundFile` has them.
+    log_of : callable
+        Reads the log of a directory.
+    directory : str
+        Which is listed.
+    wanted : callable, optional
+        Says of a name that a log lists whether it is missed where it is not found.
+
+    Raises
+    ------
+    FileNotFoundError
+        A file that is wanted is gone.
+    """
+    logs = {each: log_of(each) for each in above(directory)}
+    while True:
+        files = list(listing())
+        new = {each: log_of(each) for each in _directories(files, logs)}
+        logs |= new
+        if not any(names is not None for names in new.values()):
+            break
+    for each, names in logs.items():
+        if names is not None:
+            files = _counting(files, each, names, directory, wanted)
+    return files
+
+
+def _directories(files: Iterable[Any], known: Iterable[str]) -> set[str]:
+    """All directories in which files were found, with those between them and the known ones, but not these."""
+    seen = {*known}
+    for file in files:
+        directory = os.path.dirname(file.path)
+        while directory not in seen:
+            seen.add(directory)
+            directory = os.path.dirname(directory)
+    return seen.difference(known)
+
+
+def _counting(
+    files: list[Any], folder: str, names: frozenset[str], directory: str, wanted: Callable[[str], bool]
+) -> list[Any]:
+    """The files but those below a folder that its log does not list."""
+    begin = folder.rstrip("/" + os.sep) + "/"
+    asked = directory.rstrip("/" + os.sep) + "/"
+    kept, missed = [], {name for name in names if wanted(name) and f"{begin}{name}".startswith(asked)}
+    for file in files:
+        inside = file.path.startswith((begin, begin[:-1] + os.sep))
+        name = file.path[len(begin) :].replace(os.sep, "/") if inside else ""
+        missed.discard(name)
+        if not name or name in names:
+            kept.append(file)
+    if missed:
+        text = f"it is gone, and {LOG}, the log of Spark's streaming sink, lists it"
+        raise FileNotFoundError(errno.ENOENT, text, begin + min(missed))
+    return kept

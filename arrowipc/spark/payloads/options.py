@@ -1,0 +1,210 @@
+"""The options of payload functions: made and checked once, on the driver, and sent to the tasks as one object."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
+
+import arrowipc
+from arrowipc.errors import UsageError
+from arrowipc.spark.types import TypeOptions
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+__all__ = ["CodecOptions", "DecodeOptions", "EncodeOptions", "keys_of"]
+
+OnError: "TypeAlias" = Literal["raise", "skip", "null"]
+Validate: "TypeAlias" = Literal["none", "full", "strict"]
+
+# More rows per batch gain nothing, and 16 MiB of them keep a worker small: it holds its input, what it
+# decodes and what it hands over at the same time.
+ROWS_PER_BATCH = 10_000
+BYTES_PER_BATCH = 16 << 20
+BYTES_PER_PAYLOAD = 64 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodeOptions(TypeOptions):
+    """How payload columns are decoded: the options of :func:`decode_payloads` and of the functions beside it.
+
+    Those of :class:`TypeOptions`, which say what becomes of values that Spark cannot hold, and:
+
+    Parameters
+    ----------
+    columns : sequence of str, optional
+        The names of the columns wanted (``a.b`` for a field of a struct), of an Arrow schema or of what the
+        first payloads hold.
+    keep : sequence of str
+        Columns of the data frame to repeat beside each row of their payload; they come first. Column functions
+        have no such option: a query keeps what it selects.
+    on_error : {"raise", "skip", "null"}
+        Stop at a payload that cannot be read, leave it out entirely, or put one row of nulls in its place,
+        beside its kept columns. A column function cannot leave a payload out, and "null" is a null array.
+    error_column : str, optional
+        With ``on_error="null"``, a last column with the reason why a payload could not be read; null in
+        every other row. What Spark's own sources call the column of corrupt records; count its values to
+        count the failures.
+    validate : {"full", "none", "strict"}
+        As in :func:`arrowipc.open`.
+    rows_per_batch, bytes_per_batch : int
+        Most rows, and about the most bytes, handed to Spark at once; larger payloads come in several batches.
+
+    Raises
+    ------
+    UsageError
+        For any other value.
+    """
+
+    columns: Sequence[str] | None = None
+    keep: Sequence[str] = ()
+    on_error: OnError = "raise"
+    error_column: str | None = None
+    validate: Validate = "full"
+    rows_per_batch: int = ROWS_PER_BATCH
+    bytes_per_batch: int = BYTES_PER_BATCH
+
+    def __post_init__(self) -> None:
+        TypeOptions.__post_init__(self)
+        for name, allowed in (("on_error", get_args(OnError)), ("validate", get_args(Validate))):
+            value = getattr(self, name)
+            if value not in allowed:
+                raise UsageError(f"{name}: expected one of {', '.join(map(repr, allowed))}, found {value!r}")
+        if self.error_column is not None and self.on_error != "null":
+            raise UsageError(f'error_column needs on_error="null": with {self.on_error!r} no row holds a reason')
+        _check_counts(self, "rows_per_batch", "bytes_per_batch")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodecOptions:
+    """How each payload is written: the options of :func:`to_arrow`.
+
+    Parameters
+    ----------
+    with_schema : bool, default True
+        Begin each payload with its schema. Without it, cells are bare messages, which
+        ``decode_payloads(..., schema=payload_schema(df, ...))`` reads.
+    compression, compression_level
+        As for :func:`arrowipc.encode_payloads`.
+
+    Raises
+    ------
+    UsageError
+        For any other value.
+    """
+
+    with_schema: bool = True
+    compression: Literal["lz4", "zstd"] | None = None
+    compression_level: int | None = None
+
+    def __post_init__(self) -> None:
+        # Tried without rows: what the encoder refuses is refused here.
+        arrowipc.encode_payloads(arrowipc.RecordBatch.from_pydict({"x": []}), rows_per_payload=1, **self.codec)
+
+    @property
+    def codec(self) -> dict[str, Any]:
+        """The arguments of the kernel that do not depend on data."""
+        return {name: getattr(self, name) for name in CodecOptions.__slots__}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodeOptions(CodecOptions):
+    """How rows are encoded as payloads: the options of :func:`encode_payloads` and :func:`encode_payload_batches`.
+
+    Those of :class:`CodecOptions`, which say how each payload is written, and:
+
+    Parameters
+    ----------
+    rows_per_payload : int, optional
+        Rows of every payload but the last of a partition, across the borders of batches. With `group_by`, the
+        most rows of one payload.
+    group_by : str or sequence of str, optional
+        Key columns: one payload per group, in one row with its keys.
+    column : str, default "payload"
+        Name of the binary column.
+    keep_keys : bool, default False
+        Leave the key columns in the payloads too.
+    dictionary_columns : sequence of str
+        Columns to be encoded as dictionaries: worth it for texts that repeat within a payload.
+    bytes_per_payload : int, default 64 MiB
+        With `group_by`, about the most bytes of rows in a payload: what a group has more goes to a further
+        payload with the same keys. This is also what a task holds of a group.
+    rows_per_batch, bytes_per_batch : int
+        Most payloads, and about the most bytes, handed to Spark at once.
+
+    Raises
+    ------
+    UsageError
+        For any other value, and where neither `rows_per_payload` nor `group_by` is given.
+    """
+
+    rows_per_payload: int | None = None
+    group_by: str | Sequence[str] | None = None
+    column: str = "payload"
+    keep_keys: bool = False
+    dictionary_columns: Sequence[str] = ()
+    bytes_per_payload: int = BYTES_PER_PAYLOAD
+    rows_per_batch: int = ROWS_PER_BATCH
+    bytes_per_batch: int = BYTES_PER_BATCH
+
+    def __post_init__(self) -> None:
+        if self.rows_per_payload is None and not self.keys:
+            raise UsageError("give rows_per_payload= or group_by=: which rows make up a payload?")
+        counted = () if self.rows_per_payload is None else ("rows_per_payload",)
+        _check_counts(self, *counted, "bytes_per_payload", "rows_per_batch", "bytes_per_batch")
+        CodecOptions.__post_init__(self)
+
+    @property
+    def keys(self) -> list[str]:
+        """The names of the key columns."""
+        return keys_of(self.group_by)
+
+
+def keys_of(group_by: str | Sequence[str] | None) -> list[str]:
+    """The names of the key columns, one or several."""
+    return [group_by] if isinstance(group_by, str) else list(group_by or ())
+
+
+def _check_counts(options: Any, *names: str) -> None:
+    for name in names:
+        value = getattr(options, name)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise UsageError(f"{name}: expected a whole number from 1, found {value!r}")
+
+
+# -- the same as keywords, for whoever checks the types of calls -----------------------------------------------
+
+
+class DecodeKeywords(TypedDict, total=False):
+    """:class:`DecodeOptions` as keyword arguments."""
+
+    nanoseconds: Literal["error", "truncate", "long"]
+    unsupported: Literal["error", "drop", "string"]
+    extensions: bool
+    columns: Sequence[str] | None
+    keep: Sequence[str]
+    on_error: OnError
+    error_column: str | None
+    validate: Validate
+    rows_per_batch: int
+    bytes_per_batch: int
+
+
+class CodecKeywords(TypedDict, total=False):
+    """:class:`CodecOptions` as keyword arguments."""
+
+    with_schema: bool
+    compression: Literal["lz4", "zstd"] | None
+    compression_level: int | None
+
+
+class EncodeKeywords(CodecKeywords, total=False):
+    """:class:`EncodeOptions` as keyword arguments."""
+
+    rows_per_payload: int | None
+    group_by: str | Sequence[str] | None
+    column: str
+    keep_keys: bool
+    dictionary_columns: Sequence[str]
+    bytes_per_payload: int
+    rows_per_batch: int
+    bytes_per_batch: int

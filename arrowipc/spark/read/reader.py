@@ -1,0 +1,178 @@
+"""Reading Arrow IPC files and streams in Spark: files are cut by bytes into tasks, then read and converted."""
+
+import errno
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from arrowipc._core import FileMap
+from arrowipc.dataset.partitioning import keys_of
+from arrowipc.errors import FormatError
+from arrowipc.read.files import FoundFile, is_url, naming
+from arrowipc.reader import RecordBatchFileReader
+from arrowipc.schema import Schema
+from arrowipc.spark.read.sources import ReadOptions
+from arrowipc.spark.shipping import Shipped
+from arrowipc.spark.types import index_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from arrowipc.spark.read.convert import BatchConverter
+
+__all__ = ["ArrowIpcReader", "Slice", "cut"]
+
+log: logging.Logger = logging.getLogger("arrowipc.spark")
+
+#: What a task, and opening a file, cost, in bytes that could be read meanwhile.
+TASK_COST, OPEN_COST = 4 << 20, 1 << 16
+#: Rows that Spark is handed at once.
+ROWS_PER_BATCH = 32_768
+#: Bytes of a mapped file after which its pages are let go: they count as memory of the process.
+WINDOW = 32 << 20
+
+
+class Slice(NamedTuple):
+    """What a task reads of one file: the batches that begin in a range of bytes; all of them if `stop` is None."""
+
+    path: str
+    below: str
+    size: int | None
+    start: int = 0
+    stop: int | None = None
+
+
+def cut(files: list[FoundFile], most: int) -> list[list[Slice]]:
+    """Share files out among tasks of about the same number of bytes, `most` of them at most."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    total = sum((file.size or 0) + OPEN_COST for file in files)
+    target = max(1, min(most, max(TASK_COST, -(-total // cores))))
+    tasks: list[list[Slice]] = []
+    room = 0
+    for file in files:
+        size = file.size or 0
+        pieces = max(1, -(-size // target))
+        ends = [size * number // pieces for number in range(pieces + 1)]
+        for start, stop in pairwise(ends):
+            if not tasks or room <= 0:
+                tasks.append([])
+                room = target
+            room -= stop - start + OPEN_COST
+            tasks[-1].append(Slice(file.path, file.below, file.size, start, None if pieces == 1 else stop))
+    return tasks
+
+
+class ArrowIpcReader(Shipped, DataSourceReader):
+    """Plans the tasks of a read on the driver, and reads them on the executors."""
+
+    def __init__(self, schema: "StructType", options: ReadOptions) -> None:
+        self._schema = schema
+        self._options = options
+        self._last: tuple[Schema, list[str], BatchConverter] | None = None
+
+    def partitions(self) -> list[InputPartition]:
+        """Cut the files that are there into tasks; none of them is opened."""
+        return self.partitions_of(self._options.files())
+
+    def partitions_of(self, files: list[FoundFile]) -> list[InputPartition]:
+        """Cut some files into tasks."""
+        return [InputPartition(slices) for slices in cut(files, self._options.given["maxPartitionBytes"])]
+
+    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
+        """Read one partition as batches that have exactly the schema."""
+        for piece in partition.value or ():  # without files Spark makes one of its own
+            try:
+                with naming(piece.path):
+                    yield from self._read(piece)
+            except FileNotFoundError as error:
+                if not self._options.given["ignoreMissingFiles"]:
+                    raise
+                log.warning("left out: %s", str(error))
+            except FormatError as error:
+                if not self._options.given["ignoreCorruptFiles"]:
+                    raise
+                log.warning("left out, from here to the end of the file: %s", str(error))
+
+    def _read(self, piece: Slice) -> Iterator["pa.RecordBatch"]:
+        from arrowipc.spark.read.schema import chosen_columns
+
+        options = self._options
+        source = options.source(piece.path, piece.size)
+        if piece.stop is not None and not is_url(piece.path) and len(source) != piece.size:
+            sizes = f"{piece.size} bytes then, {len(source)} now"
+            raise OSError(errno.ESTALE, f"the file changed after it was planned ({sizes}): read it again", piece.path)
+        keys = keys_of(piece.path, piece.below)
+        target = type(self._schema)([each for each in self._schema if index_of(each.name, [*keys]) is None])
+        index = piece.stop is not None
+        if index and options.given["ignoreCorruptFiles"] and options.is_stream(source):
+            # No index of its messages can be made beyond what is damaged: one task reads what lies before.
+            index = False
+            if piece.start:
+                return
+        reader = options.open(source, index=index)
+        try:
+            chosen = chosen_columns(reader.schema, target, options.given["columns"], piece.path)
+            if chosen is not None:
+                reader.close()
+                reader = options.open(source, chosen, index=index)
+            convert = self._converter(reader.schema, target, piece.path)
+        except BaseException:
+            reader.close()
+            raise
+        owner = getattr(source, "obj", None)
+        passed = 0
+        with closing(reader):
+            for number, batch in _batches(reader, piece):
+                convert.label = f"{piece.path}: record batch {number}"
+                for part in convert.split(convert.hand_over(batch), ROWS_PER_BATCH):
+                    yield self._with_keys(part, piece.path, keys)
+                    passed += part.nbytes
+                    if passed >= WINDOW and isinstance(owner, FileMap):
+                        # Nothing is lost: who touches them again gets them from the file again.
+                        owner.release_pages()
+                        passed = 0
+
+    def _converter(self, schema: Schema, target: "StructType", path: str) -> "BatchConverter":
+        """What converts the batches of a file; of many files it is planned once, where their schemas are equal."""
+        from arrowipc.spark.read.convert import BatchConverter
+
+        if self._last is None or self._last[1] != target.names or not self._last[0].equals(schema, check_metadata=True):
+            convert = BatchConverter(schema, target, self._options.types, path, missing_is_null=True)
+            self._last = schema, target.names, convert
+        return self._last[2]
+
+    def _with_keys(self, batch: "pa.RecordBatch", path: str, keys: dict[str, str | None]) -> "pa.RecordBatch":
+        """The rows of a file with the columns that its folders are."""
+        if not keys:
+            return batch
+        import pyarrow as pa
+
+        from arrowipc.spark.read.schema import typed_key
+        from arrowipc.spark.types import arrow_schema_of
+
+        left = iter(batch.columns)
+        arrays = [
+            next(left)
+            if index_of(field.name, [*keys]) is None
+            else pa.repeat(typed_key(path, keys, field), batch.num_rows)
+            for field in self._schema.fields
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema_of(self._schema))
+
+
+def _batches(reader: Any, piece: Slice) -> Iterator[tuple[int, Any]]:
+    """The batches of a slice, with their numbers in the file."""
+    if not isinstance(reader, RecordBatchFileReader):
+        yield from enumerate(reader)
+        return
+    stop = piece.stop
+    numbers = [i for i, (at, _, _) in enumerate(reader.blocks) if stop is None or piece.start <= at < stop]
+    reader._expect(numbers)
+    for number in numbers:
+        yield number, reader.get_batch(number)

@@ -1,0 +1,89 @@
+"""What a read is made of: its options, the files that it finds, and how one of them is opened."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import arrowipc
+from arrowipc.errors import UsageError
+from arrowipc.read.files import FoundFile, find_files, is_url, root_of
+from arrowipc.read.remote import RemoteSource, find_system
+from arrowipc.read.sources import first_bytes, map_file
+from arrowipc.spark.options import USE_THE_JAR, Options
+from arrowipc.spark.types import TypeOptions
+
+__all__ = ["ReadOptions"]
+
+#: Files of up to so many bytes are read at once, which is quicker than mapping them.
+SMALL = 1 << 16
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """The options of a read, checked; see `Options`."""
+
+    given: Options
+    types: TypeOptions
+
+    @classmethod
+    def of(cls, texts: Mapping[str, str]) -> "ReadOptions":
+        """Check Spark's options, which come as texts."""
+        given = Options.of(texts, "read")
+        return cls(given, TypeOptions(given["nanoseconds"], given["unsupported"], given["extensions"]))
+
+    def files(self) -> list[FoundFile]:
+        """The files to read; none where a directory is empty.
+
+        As in Spark, those in folders that are no keys are read only with ``recursiveFileLookup``, and then no folder
+        is a key. ``below`` of a file has the folders that may be keys.
+        """
+        given = self.given
+        if not given.paths:
+            raise UsageError(
+                'arrowipc needs a path: spark.read.format("arrowipc").load("directory or file or pattern")'
+            )
+        for path in filter(is_url, given.paths):
+            try:
+                find_system(path, given.storage)
+            except UsageError as error:
+                raise UsageError(f"{error}; {USE_THE_JAR}") from error
+        found = find_files(
+            given.paths, given["pathGlobFilter"], given["ignoreMissingFiles"], given.storage, True, may_be_empty=True
+        )
+        root = given["basePath"] and root_of(given["basePath"], given.storage).rstrip("/") + "/"
+        files = []
+        for file in found:
+            if root and not file.path.startswith(root):
+                raise UsageError(f"option basePath: {file.path} is not below {root}")
+            below = file.path[len(root) :] if root else file.below
+            if given["recursiveFileLookup"]:
+                files.append(file._replace(below=""))
+            elif all("=" in part for part in below.split("/")[:-1]):
+                files.append(file._replace(below=below))
+        if found and not files:
+            raise UsageError(
+                f"{found[0].path} lies in a folder that is no key: add recursiveFileLookup=true to read it"
+            )
+        return files
+
+    def source(self, path: str, size: int | None = None) -> Any:
+        """What readers take for a path: a map of a local file, or the bytes of a small one, else a `RemoteSource`."""
+        if is_url(path):
+            return RemoteSource(path, self.given.storage, size=size)
+        with open(path, "rb", buffering=0) as file:
+            small = size is not None and size <= SMALL
+            return memoryview(file.readall() if small else map_file(file))
+
+    def open(self, source: Any, columns: Sequence[int | str] | None = None, *, index: bool = False) -> Any:
+        """Open a `source` of either format, streams with an `index` where that is asked for; a reader of arrowipc."""
+        level = self.given["validate"]
+        if index and self.given["format"] != "file":
+            return arrowipc.open(source, columns=columns, validate=level, index=True)
+        openers: dict[str, Any] = {"auto": arrowipc.open, "file": arrowipc.open_file, "stream": arrowipc.open_stream}
+        return openers[self.given["format"]](source, columns=columns, validate=level)
+
+    def is_stream(self, source: Any) -> bool:
+        """Whether a `source` is to be read as a stream."""
+        return bool(self.given["format"] == "stream") or (
+            self.given["format"] == "auto" and first_bytes(source) != b"ARROW1"
+        )

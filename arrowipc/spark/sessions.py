@@ -1,0 +1,147 @@
+"""Gives sessions of Spark the file format for Arrow files, and says which one reads them.
+
+Where the jar is on Spark's class path, the name ``arrowipc`` is a file format in the JVM, as ``parquet`` is. Where it
+is not, the name is a data source in Python, which is slower and has fewer options. Neither replaces the other later.
+"""
+
+import functools
+import logging
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from arrowipc.spark.jar import find_jar
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["configure", "reader_of", "session", "tell_reader"]
+
+log: logging.Logger = logging.getLogger("arrowipc.spark")
+
+#: What to do in order to have the file format, by what kind of session lacks it.
+LATE = "stop this session and start it with arrowipc.spark.session()"
+SUBMITTED = 'give spark-submit --jars "$(python -m arrowipc.spark.jar)"'
+REMOTE = "start the server with --jars, or call spark.addArtifact(arrowipc.spark.find_jar()) where it allows that"
+
+
+def configure(builder: Any) -> Any:
+    """Let the sessions of a builder read and write Arrow files in the JVM.
+
+    Parameters
+    ----------
+    builder : SparkSession.Builder
+        Changed: the jar joins ``spark.jars``; it is built first where it is missing (`find_jar`). A Spark that runs
+        already does not change.
+
+    Returns
+    -------
+    SparkSession.Builder
+        The same. Where there is no jar nothing is changed, the log says why, and Python reads.
+
+    Examples
+    --------
+    >>> from arrowipc.spark import configure
+    >>> spark = configure(SparkSession.builder.master("local[2]")).getOrCreate()      # doctest: +SKIP
+    """
+    options = getattr(builder, "_options", {})
+    # spark-submit has started Java already, and a client of Spark Connect starts none.
+    if "PYSPARK_GATEWAY_PORT" in os.environ or "spark.remote" in options or "SPARK_REMOTE" in os.environ:
+        return builder
+    jar = find_jar()
+    if jar is None:
+        return builder
+    # What a builder was told nobody else says; a second value of a setting would replace the first.
+    others = [each for each in str(options.get("spark.jars", "")).split(",") if each and each != jar]
+    return builder.config("spark.jars", ",".join([*others, jar]))
+
+
+def session(master: str | None = None, settings: Mapping[str, Any] | None = None) -> "SparkSession":
+    """Start Spark, or take the session that runs, with the format ``arrowipc`` in it: see `configure`, `register`.
+
+    Parameters
+    ----------
+    master : str, optional
+        As for ``spark-submit --master``, or the address of a Spark Connect server (``sc://...``), which is given the
+        jar if it has none; default: what Spark's own configuration says.
+    settings : mapping of str to str, optional
+        Of Spark, such as ``{"spark.sql.shuffle.partitions": 8}``.
+
+    Returns
+    -------
+    pyspark.sql.SparkSession
+
+    Examples
+    --------
+    >>> import arrowipc.spark
+    >>> spark = arrowipc.spark.session("local[2]")                                    # doctest: +SKIP
+    >>> spark.sql("SELECT count(*) FROM arrowipc.`events`").show()                    # doctest: +SKIP
+    """
+    from pyspark.sql import SparkSession
+
+    from arrowipc.spark.source import register
+
+    builder: Any = SparkSession.builder
+    if master is not None:
+        builder = builder.remote(master) if master.startswith("sc://") else builder.master(master)
+    for name, value in (settings or {}).items():
+        builder = builder.config(name, value)
+    if SparkSession.getActiveSession() is None:
+        builder = configure(builder)
+    spark: SparkSession = builder.getOrCreate()
+    if _is_remote(spark) and reader_of(spark) == "python":
+        _give_jar(spark)
+    register(spark)
+    return spark
+
+
+def _is_remote(spark: "SparkSession") -> bool:
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def _give_jar(spark: "SparkSession") -> None:
+    """Send the jar to a server, for this session alone."""
+    jar = find_jar()
+    if jar is None:
+        return
+    try:
+        spark.addArtifact(jar)
+    except Exception as error:  # servers refuse in many ways
+        log.warning("the server does not take the jar %s: %s", jar, str(error).partition("\n")[0])
+
+
+def reader_of(spark: "SparkSession") -> Literal["jvm", "python"]:
+    """Which of the two ``format("arrowipc")`` means in a session: the file format in the JVM, or the Python source."""
+    if _is_remote(spark):
+        from pyspark.errors import PySparkException
+
+        try:
+            # Spark itself looks for the files of a file format; it leaves that to a Python source.
+            nowhere = spark.read.format("arrowipc").schema("x long").load("/arrowipc/no/such/path")
+            _ = nowhere.schema
+        except PySparkException as error:
+            return "jvm" if error.getCondition() == "PATH_NOT_FOUND" else "python"
+        return "python"
+    sources: Any = spark._jvm.org.apache.spark.sql.execution.datasources.DataSource  # type: ignore[union-attr]
+    state: Any = spark._jsparkSession.sessionState()
+    try:
+        found = sources.lookupDataSource("arrowipc", state.conf()).getName()
+    except Exception:  # no source has this name
+        return "python"
+    return "jvm" if found.startswith("org.arrowipc.") else "python"
+
+
+def tell_reader(spark: "SparkSession") -> None:
+    """Say, once for each kind of session, that Python reads Arrow files, and how to get the file format instead."""
+    if reader_of(spark) == "python":
+        submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+        _say_once(REMOTE if _is_remote(spark) else SUBMITTED if submitted else LATE)
+
+
+@functools.cache
+def _say_once(instead: str) -> None:
+    log.warning(
+        "the Python data source reads and writes Arrow files in this Spark session, slowly; to have the file format in "
+        "the JVM, %s",
+        instead,
+    )

@@ -1,0 +1,86 @@
+package org.arrowipc.spark
+
+import java.math.{BigDecimal, RoundingMode}
+
+import org.apache.spark.sql.types._
+
+/** Numbers of one type as those of another that the schema asks for, each of them checked. */
+private[spark] final class Cast private (target: DataType, values: Vector, path: String)
+    extends Vectors.Elsewhere(target, values.length) {
+  private[this] val natural = values.dataType
+
+  override protected def at(row: Int): Int = row
+  override protected def in(row: Int): Vector = values
+
+  /** The value as a number with a point, of the natural types that are exact. */
+  private def exact(row: Int): BigDecimal = natural match {
+    case decimal: DecimalType => values.getDecimal(row, decimal.precision, decimal.scale).toJavaBigDecimal
+    case _ => BigDecimal.valueOf(whole(row))
+  }
+
+  private def whole(row: Int): Long = natural match {
+    case LongType => values.getLong(row)
+    case _: DecimalType => if (isNullAt(row)) 0 else exact(row).longValue
+    case ByteType => values.getByte(row)
+    case ShortType => values.getShort(row)
+    case _ => values.getInt(row)
+  }
+
+  override def getByte(row: Int): Byte = whole(row).toByte
+  override def getShort(row: Int): Short = whole(row).toShort
+  override def getInt(row: Int): Int = whole(row).toInt
+  override def getLong(row: Int): Long = if (natural == DateType) values.getInt(row) * Cast.Day else whole(row)
+  override def getFloat(row: Int): Float = whole(row).toFloat
+  override def getDouble(row: Int): Double = if (natural == FloatType) values.getFloat(row) else whole(row).toDouble
+
+  override def getDecimal(row: Int, precision: Int, scale: Int): Decimal =
+    if (isNullAt(row)) null else Decimal(exact(row).setScale(scale, RoundingMode.DOWN), precision, scale)
+
+  override def check(from: Int, to: Int): Unit = {
+    values.check(from, to)
+    var row = from
+    while (row < to) {
+      if (!values.isNullAt(row) && !fits(row)) throw new ArrowIpcException.Unsupported(
+        s"column '$path' holds a value that ${target.simpleString} cannot: ${exact(row)}")
+      row += 1
+    }
+  }
+
+  private def fits(row: Int): Boolean = target match {
+    case DoubleType if natural == FloatType => true
+    case TimestampNTZType => math.abs(values.getInt(row).toLong) <= Long.MaxValue / Cast.Day
+    case decimal: DecimalType =>
+      val found = exact(row)
+      val cut = found.setScale(decimal.scale, RoundingMode.DOWN)
+      cut.compareTo(found) == 0 && cut.precision <= decimal.precision
+    case _ if natural.isInstanceOf[DecimalType] =>
+      val found = exact(row)
+      found.stripTrailingZeros.scale <= 0 && found.toBigInteger.bitLength < 8 * target.defaultSize
+    case FloatType => fits(row, 25)
+    case DoubleType => fits(row, 54)
+    case _ => whole(row) << 64 - 8 * target.defaultSize >> 64 - 8 * target.defaultSize == whole(row)
+  }
+
+  /** Whether so many bits, one of them the sign, hold a value, or it is the power of two next to them. */
+  private def fits(row: Int, bits: Int): Boolean = {
+    val found = whole(row)
+    found << 64 - bits >> 64 - bits == found || found == 1L << bits - 1
+  }
+}
+
+private[spark] object Cast {
+  private val Day = 86400000000L
+
+  /** Such vectors, where numbers of one type can become numbers of the other; else the error. */
+  def plan(from: Converters.Converter, natural: DataType, target: DataType, source: Plan)(
+      error: => ArrowIpcException): Converters.Converter = {
+    val possible = (natural, target) match {
+      case (ByteType | ShortType | IntegerType | LongType, _: NumericType) => true
+      case (FloatType, DoubleType) | (DateType, TimestampNTZType) => true
+      case (_: DecimalType, _: DecimalType | ByteType | ShortType | IntegerType | LongType) => true
+      case _ => false
+    }
+    if (!possible) throw error
+    column => new Cast(target, from.of(column), source.path)
+  }
+}

@@ -1,0 +1,202 @@
+package org.arrowipc.spark
+
+import com.github.luben.zstd.Zstd
+import org.apache.spark.unsafe.Platform.{copyMemory, getByte, getInt, getLong, getShort, putByte, putLong}
+
+/**
+ * LZ4 frames and ZSTD, from memory to memory; what a buffer claims is held against its frame before anything is
+ * allocated.
+ *
+ * LZ4 blocks are decoded here: Arrow's writers link the blocks of a frame, and no decoder that Spark ships takes such
+ * blocks without going through streams of bytes.
+ */
+private[spark] object Codec {
+  final val LZ4 = 0
+  final val ZSTD = 1
+  final val PREFIX = 8
+  /** No LZ4 block holds more than so many times its bytes. */
+  private final val Lz4Expansion = 255
+  private final val Lz4Magic = 0x184D2204
+  private final val ZstdMagic = 0xFD2FB528
+  private final val Skippable = 0x184D2A5
+  private final val ZstdWindow = 1L << 27
+  private final val ZstdBlock = 1 << 17
+  /** What writers may leave behind the values of a slice. */
+  private final val Spare = 1L << 16
+
+  /** What speaks against a frame of `claim` bytes, or null; the field's length asks for `known` (-1: unknown). */
+  def refusal(codec: Int, frame: Long, size: Long, claim: Long, known: Long): String = {
+    def much = codec == LZ4 && claim / Lz4Expansion > size
+    def more = known >= 0 && claim > known + Spare && (claim - known - Spare) / Lz4Expansion > size
+    if (claim < 0) s"a buffer claims $claim uncompressed bytes"
+    else if (much || more) s"a buffer claims $claim bytes in $size, for values that need $known"
+    else if (codec == LZ4) lz4Refusal(frame, size, claim)
+    else zstdRefusal(frame, size, claim)
+  }
+
+  def decompress(codec: Int, frame: Long, size: Long, into: Long, claim: Long): Unit = {
+    val good = if (codec == LZ4) lz4(frame, size, into, claim)
+      else Zstd.decompressUnsafe(into, claim, frame, size) == claim // an error is a negative number
+    if (!good) throw new ArrowIpcException.Format(s"a compressed buffer of $size bytes does not hold its $claim")
+  }
+
+  private def byte(at: Long): Int = getByte(null, at) & 255
+
+  // -- ZSTD ----------------------------------------------------------------------------------------------------
+
+  private def zstdRefusal(start: Long, size: Long, claim: Long): String = {
+    var data = start
+    var left = size
+    var least, most = 0L
+    while (left > 0) {
+      if (left < 8) return "not a ZSTD frame"
+      val magic = getInt(null, data)
+      val frame = Array(8 + (getInt(null, data + 4) & 0xffffffffL), -1L, 0L)
+      if (magic == ZstdMagic) {
+        val why = measure(data, left, frame)
+        if (why != null) return why
+        if (frame(1) > claim - least) return "the ZSTD frame states a larger size"
+        least += math.max(frame(1), 0)
+        most += (if (frame(1) < 0) frame(2) else frame(1))
+      } else if (magic >>> 4 != Skippable) return "not a ZSTD frame"
+      data += frame(0)
+      left -= frame(0)
+    }
+    if (left < 0) "the ZSTD frame is cut short" else if (most < claim) "the ZSTD frame holds less" else null
+  }
+
+  /** Walk the block headers (RFC 8878, 3.1.1): bytes of the frame, those that it states, and most that it can hold. */
+  private def measure(data: Long, size: Long, out: Array[Long]): String = {
+    val flags = byte(data + 4)
+    val id = 1 << (flags & 3) >> 1
+    val content = if (flags >> 6 > 0) 1 << (flags >> 6) else flags >> 5 & 1
+    var at = 5L
+    if ((flags & 0x20) == 0) {
+      val window = byte(data + at)
+      at += 1
+      if (8L + (window & 7) << 7 + (window >> 3) > ZstdWindow) {
+        return "the ZSTD frame asks for a window of more than 128 MiB"
+      }
+    }
+    if (size - at < id + content) return "the ZSTD frame is cut short"
+    val names = at + id
+    while (at < names) {
+      if (byte(data + at) != 0) return "the ZSTD frame needs a dictionary"
+      at += 1
+    }
+    var i = content - 1
+    while (i >= 0) {
+      out(1) = math.max(out(1), 0) << 8 | byte(data + at + i)
+      i -= 1
+    }
+    out(1) = if (content == 2) out(1) + 256 else if (content == 0) -1 else out(1) & Long.MaxValue
+    at += content
+    var block = 0
+    while ((block & 1) == 0) {
+      if (size - at < 3) return "the ZSTD frame is cut short"
+      block = getShort(null, data + at) & 0xffff | byte(data + at + 2) << 16
+      val kind = block >> 1 & 3
+      at += 3 + (if (kind == 1) 1 else block >> 3)
+      out(2) += (if (kind == 2) ZstdBlock else block >> 3)
+    }
+    out(0) = at + (flags & 4)
+    if (out(0) > size) "the ZSTD frame is cut short" else null
+  }
+
+  // -- LZ4 -----------------------------------------------------------------------------------------------------
+
+  private def lz4Refusal(frame: Long, size: Long, claim: Long): String =
+    if (size < 7 || getInt(null, frame) != Lz4Magic) "not an LZ4 frame (legacy and skippable frames are not allowed)"
+    else if ((byte(frame + 4) & 1) != 0) "the LZ4 frame needs a dictionary"
+    else if ((byte(frame + 4) & 8) != 0 && (size < 15 || getLong(null, frame + 6) != claim)) {
+      "the LZ4 frame states another size"
+    } else null
+
+  /** All blocks of a frame, whose matches may reach into the blocks before; checksums are not looked at. */
+  private def lz4(frame: Long, size: Long, into: Long, claim: Long): Boolean = {
+    val flags = byte(frame + 4)
+    val end = frame + size
+    val limit = into + claim
+    var at = frame + 7 + (flags & 8)
+    var out = into
+    while (end - at >= 4) {
+      val head = getInt(null, at)
+      val length = head & Int.MaxValue
+      at += 4
+      if (head == 0) return out == limit && end - at == (flags & 4)
+      if (length > end - at) return false
+      if (head < 0) {
+        if (length > limit - out) return false
+        copyMemory(null, at, null, out, length)
+        out += length
+      } else {
+        out = block(at, at + length, into, out, limit)
+        if (out < 0) return false
+      }
+      at += length + (flags & 16) / 4
+    }
+    false
+  }
+
+  /** One block; the place behind its last byte, or -1. Reads within [from, end), writes within [start, limit). */
+  private def block(from: Long, end: Long, start: Long, into: Long, limit: Long): Long = {
+    var at = from
+    var out = into
+    while (at < end) {
+      val token = byte(at)
+      at += 1
+      var literals = (token >> 4).toLong
+      if (literals == 15) {
+        var more = 255
+        while (more == 255) {
+          if (at >= end) return -1
+          more = byte(at)
+          at += 1
+          literals += more
+        }
+      }
+      if (literals > end - at || literals > limit - out) return -1
+      if (literals <= 16 && end - at >= 16 && limit - out >= 16) {
+        putLong(null, out, getLong(null, at))
+        putLong(null, out + 8, getLong(null, at + 8))
+      } else copyMemory(null, at, null, out, literals)
+      at += literals
+      out += literals
+      if (at == end) return out
+      if (end - at < 2) return -1
+      val distance = getShort(null, at) & 0xffff
+      at += 2
+      var length = (token & 15) + 4L
+      if (length == 19) {
+        var more = 255
+        while (more == 255) {
+          if (at >= end) return -1
+          more = byte(at)
+          at += 1
+          length += more
+        }
+      }
+      if (distance == 0 || distance > out - start || length > limit - out) return -1
+      repeat(out, distance, length, limit)
+      out += length
+    }
+    -1
+  }
+
+  /** Copy a match, which may overlap itself, eight bytes at a time where there is room for them. */
+  private def repeat(into: Long, distance: Int, length: Long, limit: Long): Unit = {
+    val end = into + length
+    var out = into
+    if (distance >= 8 && limit - end >= 8) {
+      while (out < end) {
+        putLong(null, out, getLong(null, out - distance))
+        out += 8
+      }
+    } else {
+      while (out < end) {
+        putByte(null, out, getByte(null, out - distance))
+        out += 1
+      }
+    }
+  }
+}

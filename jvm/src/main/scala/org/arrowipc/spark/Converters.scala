@@ -1,0 +1,246 @@
+package org.arrowipc.spark
+
+import java.util.{List => JavaList}
+
+import scala.collection.mutable
+import scala.jdk.CollectionConverters._
+
+import org.apache.arrow.vector.types.{DateUnit, FloatingPointPrecision, IntervalUnit, TimeUnit}
+import org.apache.arrow.vector.types.pojo.ArrowType
+import org.apache.spark.sql.types._
+import org.apache.spark.unsafe.Platform
+
+import org.arrowipc.spark.Converters.{ByName, Converter}
+
+/** Plans once per schema how each column becomes the vector that Spark wants, and marks what is to be read. */
+private[spark] final class Converters(options: ReadOptions) {
+  private[this] val dictionaries = mutable.HashMap.empty[(Plan.Whole, DataType), Converter]
+
+  /** How a column becomes values of a type. */
+  def plan(from: Plan, target: DataType, path: String): Converter = {
+    from.want()
+    val meaning = SparkTypes.meaning(from.field, options)
+    (target, from.`type`) match {
+      case _ if from.dictionary != null => encoded(from, target, path)
+      case (_: UserDefinedType[_], _) => throw new ArrowIpcException.Usage(s"column '$path' is wanted as $target; ask for its stored type")
+      case (_, _: ArrowType.Null) => column => new Vectors.Nulls(target, column.length)
+      case (_, _: ArrowType.RunEndEncoded) => runs(from, target, path)
+      case (NullType, _) => throw mismatch(from, target, path)
+      case (_: StringType, _) if meaning == "arrow.uuid" => column => new Numbers.Uuid(target, column)
+      case (BooleanType, _) if meaning == "arrow.bool8" => column => new Numbers.Bool8(target, column)
+      case (map: MapType, _: ArrowType.Map) => this.map(from, map, path)
+      case (array: ArrayType, _: ArrowType.List | _: ArrowType.LargeList | _: ArrowType.ListView |
+          _: ArrowType.LargeListView | _: ArrowType.FixedSizeList) =>
+        val element = plan(from.children.get(0), array.elementType, path + ".element")
+        val required = Array(!array.containsNull)
+        column => new Vectors.Lists(target, column, Array(element.of(column.children(0))), required)
+      case (wanted: StructType, _: ArrowType.Struct) => struct(from, wanted, path)
+      case (wanted: StructType, union: ArrowType.Union) => this.union(from, union, wanted, path)
+      case (_, kind) if kind.isComplex => throw mismatch(from, target, path)
+      case _ => leaf(from, target, path)
+    }
+  }
+
+  private def encoded(from: Plan, target: DataType, path: String): Converter = {
+    // Fields that share a dictionary share its vectors.
+    val values =
+      dictionaries.getOrElseUpdate((from.dictionary, target), plan(from.dictionary.columns.get(0), target, path))
+    column => {
+      val found = column.dictionary.vectors.computeIfAbsent(values, _ => {
+        val parts = column.dictionary.parts.map(values.of)
+        parts.foreach(part => part.check(0, part.length))
+        if (parts.length == 1) parts(0) else new Vectors.Joined(target, parts, column.dictionary.length)
+      })
+      new Vectors.Taken(found, column.length, Converters.indices(column), true)
+    }
+  }
+
+  private def runs(from: Plan, target: DataType, path: String): Converter = {
+    from.children.get(0).want()
+    val values = plan(from.children.get(1), target, path)
+    column => {
+      val found = values.of(column.children(1))
+      found.check(0, found.length)
+      new Vectors.Taken(found, column.length, new Converters.Runs(column.children(0)), true)
+    }
+  }
+
+  private def map(from: Plan, target: MapType, path: String): Converter = {
+    val entries = from.children.get(0).want()
+    val key = plan(entries.children.get(0), target.keyType, path + ".key")
+    val value = plan(entries.children.get(1), target.valueType, path + ".value")
+    val required = Array(true, !target.valueContainsNull)
+    column => {
+      val parts = column.children(0).children
+      new Vectors.Lists(target, column, Array(key.of(parts(0)), value.of(parts(1))), required)
+    }
+  }
+
+  private def struct(from: Plan, target: StructType, path: String): Converter = {
+    val names = from.children.asScala.map(child => Plan.name(child.field)).asJava
+    val children = new ByName(from.children, names, s"struct column '$path'")
+    val found = target.fields.map(field => children.find(field.name, !field.nullable))
+    val places = found.map(from.children.indexOf(_))
+    val members = target.fields.zip(found).map { case (field, child) => member(child, field, path) }
+    val required = target.fields.map(!_.nullable)
+    column => {
+      val vectors = members.indices.map { i =>
+        members(i).of(if (places(i) < 0) column else column.children(places(i)))
+      }
+      new Vectors.Struct(target, column, vectors.toArray, required)
+    }
+  }
+
+  /** A field of a struct; of nulls where the file has it not. */
+  private def member(from: Plan, field: StructField, path: String): Converter =
+    if (from == null) column => new Vectors.Nulls(field.dataType, column.length)
+    else plan(from, field.dataType, s"$path.${field.name}")
+
+  private def union(from: Plan, kind: ArrowType.Union, target: StructType, path: String): Converter = {
+    val fields = from.children.asScala.map(_.field).asJava
+    val children = new ByName(from.children, SparkTypes.unionNames(kind, fields), s"union column '$path'")
+    val found = target.fields.map { field =>
+      if (!field.nullable) throw new ArrowIpcException.Usage(
+        s"column '$path.${field.name}' is a member of a union and can only be read as nullable")
+      children.find(field.name, false)
+    }
+    val places = found.map(from.children.indexOf(_))
+    val codes = places.map(place => if (place < 0) -1 else Plan.codes(kind, fields.size)(place))
+    val members = target.fields.zip(found).map { case (field, child) => member(child, field, path) }
+    val dense = from.layout == Plan.Layout.DENSE
+    column => {
+      val offsets = if (dense) column.address(1) else 0L
+      val vectors = members.indices.map { i =>
+        val index = Converters.tagged(column.address(0), codes(i), dense, offsets)
+        val values = members(i).of(if (places(i) < 0) column else column.children(places(i)))
+        new Vectors.Taken(values, column.length, index, false): Vector
+      }
+      new Vectors.Members(target, column.length, vectors.toArray)
+    }
+  }
+
+  // -- values without children ---------------------------------------------------------------------------------
+
+  private def leaf(from: Plan, target: DataType, path: String): Converter = (from.`type`, target) match {
+    case (_: ArrowType.Decimal, _: StringType) => column => new Numbers.Decimals(target, column)
+    case (kind, LongType) if SparkTypes.unit(kind) == TimeUnit.NANOSECOND =>
+      column => new Vectors.Fixed(target, column, 0)
+    case (kind, _: DecimalType) if SparkTypes.leaf(kind, options, path) == LongType && SparkTypes.unit(kind) != null =>
+      cast(column => new Vectors.Fixed(LongType, column, 0), LongType, target, from, path)
+    case (kind: ArrowType.Interval, wanted: StructType) if kind.getUnit != IntervalUnit.YEAR_MONTH =>
+      interval(from, SparkTypes.natural(kind, options, path).asInstanceOf[StructType], wanted, path)
+    case (kind, _) =>
+      val natural = SparkTypes.natural(kind, options, path)
+      cast(own(kind, natural), natural, target, from, path)
+  }
+
+  private def cast(convert: Converter, natural: DataType, target: DataType, from: Plan, path: String): Converter =
+    if (natural == target || natural.isInstanceOf[StringType] && target.isInstanceOf[StringType]) convert
+    else Cast.plan(convert, natural, target, from)(mismatch(from, target, path))
+
+  /** An interval as a struct of its numbers, and of nulls for fields that it has not. */
+  private def interval(from: Plan, natural: StructType, target: StructType, path: String): Converter = {
+    val members = target.fields.map { field =>
+      val i = natural.fields.indexWhere(_.name.equalsIgnoreCase(field.name))
+      if (i < 0) member(null, field, path)
+      else cast(column => new Vectors.Fixed(natural(i).dataType, column, 4 * i), natural(i).dataType, field.dataType,
+        from, s"$path.${field.name}")
+    }
+    val required = target.fields.map(!_.nullable)
+    column => new Vectors.Struct(target, column, members.map(_.of(column)), required)
+  }
+
+  /** The vector of a type's own Spark type. */
+  private def own(kind: ArrowType, target: DataType): Converter = kind match {
+    case _: ArrowType.Bool => column => new Vectors.Bits(target, column)
+    case int: ArrowType.Int if !int.getIsSigned => column => new Numbers.Unsigned(target, column)
+    case real: ArrowType.FloatingPoint if real.getPrecision == FloatingPointPrecision.HALF =>
+      column => new Numbers.Half(target, column)
+    case _: ArrowType.Utf8 | _: ArrowType.LargeUtf8 | _: ArrowType.Utf8View | _: ArrowType.Binary |
+        _: ArrowType.LargeBinary | _: ArrowType.BinaryView =>
+      column => new Vectors.Texts(target, column)
+    case date: ArrowType.Date if date.getUnit == DateUnit.MILLISECOND =>
+      column => new Numbers.Scaled(target, column, 1, 86400000, false, false)
+    case _: ArrowType.Time | _: ArrowType.Timestamp | _: ArrowType.Duration => time(kind, target)
+    case _: ArrowType.Decimal => column => new Numbers.Decimals(target, column)
+    case _ => column => new Vectors.Fixed(target, column, 0)
+  }
+
+  private def time(kind: ArrowType, target: DataType): Converter = {
+    // Spark's TIME counts nanoseconds, of which it keeps whole microseconds; the others count microseconds.
+    val unit = if (kind.isInstanceOf[ArrowType.Time]) 1000L else 1L
+    // Where Spark has a TIME, it lets be less than a day.
+    val clock = unit > 1 && SparkTypes.TIME != LongType
+    val exact = options.nanoseconds != "truncate"
+    SparkTypes.unit(kind) match {
+      case TimeUnit.SECOND => column => new Numbers.Scaled(target, column, 1000000 * unit, 1, false, clock)
+      case TimeUnit.MILLISECOND => column => new Numbers.Scaled(target, column, 1000 * unit, 1, false, clock)
+      case TimeUnit.MICROSECOND if unit == 1 => column => new Vectors.Fixed(target, column, 0)
+      case TimeUnit.MICROSECOND => column => new Numbers.Scaled(target, column, unit, 1, false, clock)
+      case TimeUnit.NANOSECOND => column => new Numbers.Scaled(target, column, unit, 1000, exact, clock)
+    }
+  }
+
+  private def mismatch(from: Plan, target: DataType, path: String): ArrowIpcException = {
+    val natural = SparkTypes.of(from.field, options, path).simpleString
+    new ArrowIpcException.Usage(s"column '$path' (${from.`type`}) is read as $natural, and the schema asks for " +
+      s"${target.simpleString}; ask for $natural and cast in Spark")
+  }
+}
+
+private[spark] object Converters {
+  /** Makes the vector of one column of a batch. */
+  trait Converter {
+    def of(column: Column): Vector
+  }
+
+  /** Fields by name, as [[Names]] has it. */
+  final class ByName(plans: JavaList[Plan], names: JavaList[String], label: String) {
+    private[this] val named = names.asScala.zip(plans.asScala)
+    private[this] val equal = named.groupMap(_._1)(_._2)
+    private[this] val caseSensitive = Names.caseSensitive()
+    private[this] val similar = named.groupMap(pair => Names.key(pair._1, caseSensitive))(_._2)
+
+    /** The field of a name; null for none, which is an error where the column is required, as several are always. */
+    def find(name: String, required: Boolean): Plan = {
+      val found = equal.get(name).filter(_.size == 1)
+        .orElse(similar.get(Names.key(name, caseSensitive))).getOrElse(Nil)
+      if (found.size > 1) throw new ArrowIpcException.Usage(
+        s"$label has ${found.size} columns named '$name'; Spark finds columns by name")
+      if (found.isEmpty && required) throw new ArrowIpcException.Usage(
+        s"$label has no column '$name', and the schema says that it has no nulls")
+      found.headOption.orNull
+    }
+  }
+
+  private def indices(column: Column): Vectors.Index =
+    if (column.plan.width == 4 && column.nulls == 0) {
+      val base = column.address(1)
+      row => Platform.getInt(null, base + 4L * row)
+    } else row => if (column.isNull(row)) -1 else column.index(row).toInt
+
+  /** Where the rows of one code are in a union's member. */
+  private def tagged(tags: Long, code: Int, dense: Boolean, offsets: Long): Vectors.Index = row =>
+    if (Platform.getByte(null, tags + row) != code) -1
+    else if (dense) Platform.getInt(null, offsets + 4L * row) else row
+
+  /** The run that a row lies in: mostly that of the row before, or the next. */
+  private final class Runs(ends: Column) extends Vectors.Index {
+    private[this] var run = 0
+
+    private def end(of: Int): Long = ends.word(1, ends.plan.width, of)
+
+    override def of(row: Int): Int = {
+      if (row >= end(run) || (run > 0 && row < end(run - 1))) {
+        var low = 0
+        var high = ends.length.toInt - 1
+        while (low < high) {
+          val middle = low + high >>> 1
+          if (row < end(middle)) high = middle else low = middle + 1
+        }
+        run = low
+      }
+      run
+    }
+  }
+}

@@ -1,0 +1,124 @@
+package org.arrowipc.spark
+
+import java.io.{Closeable, FileNotFoundException}
+import java.nio.file.NoSuchFileException
+import org.apache.arrow.memory.RootAllocator
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.{LocalFileSystem, Path, RawLocalFileSystem}
+import org.apache.spark.TaskContext
+import org.apache.spark.sql.execution.datasources.PartitionedFile
+import org.apache.spark.sql.execution.vectorized.{ColumnVectorUtils, ConstantColumnVector}
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatch}
+
+/**
+ * The batches of one split of a file: those whose messages begin in it, without those that the filters rule out.
+ *
+ * The vectors of a batch live until the next one is asked for.
+ */
+private final class FileBatches(
+    split: PartitionedFile, wanted: StructType, partitionSchema: StructType, pruner: Pruner,
+    options: ReadOptions, configuration: Configuration)
+    extends Iterator[ColumnarBatch] with Closeable {
+  private val path = split.toPath
+  private val allocator = new RootAllocator
+  private var file: IpcFile = _
+  private var reader: BatchReader = _
+  private var numbers: Iterator[Int] = _
+  private var constants = Array.empty[ColumnVector]
+  private var constantRows = -1
+
+  // Spark asks for no more rows after a LIMIT, and says nothing when a task fails.
+  Option(TaskContext.get()).foreach(_.addTaskCompletionListener[Unit](_ => close()))
+  open()
+
+  private def open(): Unit = try {
+    FileBatches.named(path.toString) {
+      file = FileBatches.open(path, split.fileSize, options, configuration)
+      reader = new BatchReader(file, wanted, options, allocator)
+      val end = split.start + split.length
+      val own = Array.range(0, file.batches.size).filter { number =>
+        val start = file.batches.get(number).offset
+        split.start <= start && start < end
+      }
+      numbers = pruner.kept(file, own).iterator
+    }
+  } catch {
+    case error: Throwable =>
+      close()
+      throw error
+  }
+
+  override def hasNext: Boolean = numbers.hasNext || {
+    val fault = if (file == null) None else file.fault
+    close()
+    fault.foreach(each => FileBatches.named(path.toString)(throw each.error))
+    false
+  }
+
+  override def next(): ColumnarBatch = {
+    val number = numbers.next()
+    FileBatches.named(s"$path: record batch $number")(withPartition(reader.read(number)))
+  }
+
+  /** A batch with the values of the folders that its file lies in. */
+  private def withPartition(batch: ColumnarBatch): ColumnarBatch = if (partitionSchema.isEmpty) batch else {
+    val rows = batch.numRows
+    if (rows != constantRows) {
+      constants = partitionSchema.fields.zipWithIndex.map { case (field, at) =>
+        val constant = new ConstantColumnVector(rows, field.dataType)
+        ColumnVectorUtils.populate(constant, split.partitionValues, at)
+        constant
+      }
+      constantRows = rows
+    }
+    new ColumnarBatch(Array.tabulate(batch.numCols)(batch.column) ++ constants, rows)
+  }
+
+  /** Give everything back; further calls do nothing. */
+  override def close(): Unit = {
+    numbers = Iterator.empty
+    if (reader != null) {
+      reader.close()
+      reader = null
+    }
+    if (file != null) {
+      file.close()
+      file = null
+    }
+    allocator.close()
+  }
+}
+
+private object FileBatches {
+  /** Open a file of a size that a listing gave. */
+  def open(path: Path, size: Long, options: ReadOptions, configuration: Configuration): IpcFile = {
+    val source = try {
+      path.getFileSystem(configuration) match {
+        case _: LocalFileSystem | _: RawLocalFileSystem => Source.local(path.toUri.getPath)
+        case _ => Source.far(path, size, configuration)
+      }
+    } catch {
+      case gone: NoSuchFileException => throw new FileNotFoundException(s"File ${gone.getMessage} does not exist")
+    }
+    try {
+      if (source.size != size) {
+        throw new ArrowIpcException.Usage(s"the file had $size bytes when it was listed and has ${source.size} now; " +
+          "run REFRESH TABLE, or create the DataFrame again")
+      }
+      IpcFile.open(source, options)
+    } catch {
+      case error: Throwable =>
+        source.close()
+        throw error
+    }
+  }
+
+  /** Run something whose errors are to say where they happened. */
+  def named[T](where: String)(run: => T): T = try run catch {
+    case error: ArrowIpcException.Format => throw new ArrowIpcException.Format(s"$where: ${error.getMessage}", error)
+    case error: ArrowIpcException.Limit => throw new ArrowIpcException.Limit(s"$where: ${error.getMessage}", error)
+    case error: ArrowIpcException.Unsupported => throw new ArrowIpcException.Unsupported(s"$where: ${error.getMessage}")
+    case error: ArrowIpcException => throw new ArrowIpcException.Usage(s"$where: ${error.getMessage}")
+  }
+}

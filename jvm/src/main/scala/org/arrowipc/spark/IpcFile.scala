@@ -1,0 +1,223 @@
+package org.arrowipc.spark
+
+import java.nio.ByteOrder.LITTLE_ENDIAN
+import java.nio.charset.StandardCharsets.US_ASCII
+import java.util
+import org.apache.arrow.flatbuf
+import org.apache.arrow.flatbuf.MessageHeader
+import org.apache.arrow.vector.types.pojo.{Field, Schema}
+import org.arrowipc.spark.ArrowIpcException.{Format, Limit}
+import org.arrowipc.spark.IpcFile._
+import scala.collection.mutable
+import scala.jdk.CollectionConverters._
+
+/** An Arrow file, by its footer, or a stream, by a walk over its headers: where each message lies. */
+final class IpcFile private (private[spark] val source: Source) extends AutoCloseable {
+  val batches: util.List[Block] = new util.ArrayList
+  private[this] var known: util.List[DictionaryBlock] = new util.ArrayList
+  private[this] var unread: Array[Block] = Array.empty
+  /** Rows of each batch; -1 where its header was not read. */
+  private[this] val counts = mutable.ArrayBuffer.empty[Long]
+  private[this] var found: Schema = _
+  /** The dictionaries that its fields use. */
+  private[this] var ids: Set[Long] = Set.empty
+  private[this] var torn: Option[Fault] = None
+
+  def schema: Schema = found
+
+  /** Where a stream breaks off, behind its `batches`: who reads all that lies before is to raise the error then. */
+  def fault: Option[Fault] = torn
+
+  /** Rows of a batch, which only its header tells. */
+  def rows(number: Int): Long = {
+    if (counts(number) < 0) {
+      counts(number) = Metadata.guarded(s"batch $number", () => IpcFile.length(batch(header(batches.get(number)))))
+    }
+    counts(number)
+  }
+
+  override def close(): Unit = source.close()
+
+  private def begin(schema: flatbuf.Schema, bytes: Int): Unit = {
+    found = Metadata.schema(schema, bytes)
+    ids = idsOf(found.getFields)
+  }
+
+  // -- files ---------------------------------------------------------------------------------------------------
+
+  private def readFooter(): Unit = {
+    val size = source.size
+    Format.unless(size >= 2 * Tail, "the file is cut short: it has %d bytes", size)
+    val tail = source.read(size - Tail, Tail).order(LITTLE_ENDIAN)
+    val magic = new Array[Byte](Magic.length)
+    tail.get(4, magic)
+    Format.unless(util.Arrays.equals(magic, Magic), "the file has no footer: it does not end with ARROW1")
+    val length = tail.getInt(0)
+    val room = size - Tail - 8
+    Format.unless(0 < length && length <= room, "a footer of %d bytes does not fit a file of %d", length, size)
+    val most = ReadOptions.METADATA_BYTES + 24L * (room / 16)
+    Limit.unless(length <= most, "a footer of %d bytes: more than %d", length, most)
+    val limit = size - Tail - length
+    val footer = Metadata.footer(source.read(limit, length))
+    begin(footer.schema, length)
+    Format.unless(ids.nonEmpty || footer.dictionariesLength == 0, "the file has dictionaries that no field uses")
+    for (i <- 0 until footer.recordBatchesLength) {
+      batches.add(block(i, footer.recordBatches(i), limit))
+      counts += -1
+    }
+    var total = 0L
+    unread = Array.tabulate(footer.dictionariesLength) { i =>
+      val each = block(i, footer.dictionaries(i), limit)
+      total += each.metadataLength + each.bodyLength
+      Limit.unless(total <= size + ReadOptions.OVERLAP_BYTES, "the dictionaries are more than the file")
+      each
+    }
+  }
+
+  /** The dictionary messages; those of a file are looked at when the first is needed. */
+  private[spark] def dictionaries(): util.List[DictionaryBlock] = {
+    if (unread.nonEmpty) {
+      val all = new util.ArrayList[DictionaryBlock]
+      val seen = new util.HashSet[Long]
+      for (block <- unread) {
+        val each = dictionary(block, header(block), 0)
+        Format.unless(seen.add(each.id) || each.delta,
+          "dictionary %d is listed twice without being a delta; a file cannot replace dictionaries", each.id)
+        all.add(each)
+      }
+      known = all
+      unread = Array.empty
+    }
+    known
+  }
+
+  // -- streams -------------------------------------------------------------------------------------------------
+
+  private def walk(): Unit = {
+    var at = 0L
+    try Metadata.guarded("the stream", () => while (at < source.size) at = step(at))
+    catch { case error: ArrowIpcException if found != null => torn = Some(Fault(at, error)) }
+    Format.unless(found != null, "not an Arrow stream: it ends before its schema")
+  }
+
+  /** Take the message at a place of the stream; where the next one is, or the stream's end. */
+  private def step(at: Long): Long = {
+    var head = source.read(at, math.min(Head, source.size - at).toInt).order(LITTLE_ENDIAN)
+    Format.unless(head.remaining >= 4, "the stream is cut short at byte %d", at)
+    val prefix = prefixOf(head)
+    Format.unless(head.remaining >= prefix, "the stream is cut short at byte %d", at)
+    val length = head.getInt(prefix - 4)
+    if (length == 0) return source.size
+    Format.unless(0 <= length && length <= source.size - at - prefix,
+      "not an Arrow stream, or cut short: %d bytes of metadata at byte %d of %d", length, at, source.size)
+    Limit.unless(length <= ReadOptions.METADATA_BYTES, "%d bytes of metadata at byte %d", length, at)
+    if (length > head.remaining - prefix) head = source.read(at, prefix + length)
+    val message = Metadata.message(head.slice(prefix, length))
+    val room = source.size - at - prefix - length
+    Format.unless(message.bodyLength <= room, "the stream is cut short: a message at byte %d has a body of %d bytes,"
+      + " and %d are left", at, message.bodyLength, room)
+    take(message, Block(batches.size, at, prefix + length, message.bodyLength))
+    at + prefix + length + message.bodyLength
+  }
+
+  private def take(message: flatbuf.Message, block: Block): Unit = {
+    val kind = message.headerType
+    Format.unless((found == null) == (kind == MessageHeader.Schema),
+      "expected one Schema message, at the start of the stream; found a message of kind %d", kind)
+    if (kind == MessageHeader.Schema) {
+      begin(message.header(new flatbuf.Schema).asInstanceOf[flatbuf.Schema], block.metadataLength)
+    } else if (kind == MessageHeader.DictionaryBatch) known.add(dictionary(block, message, batches.size))
+    else {
+      counts += IpcFile.length(batch(message))
+      batches.add(block)
+    }
+  }
+
+  // -- messages ------------------------------------------------------------------------------------------------
+
+  /** The header of a message whose place is known, which must say the same of its body. */
+  private[spark] def header(block: Block): flatbuf.Message = {
+    Limit.unless(block.metadataLength <= ReadOptions.METADATA_BYTES + 8, "%d bytes of metadata", block.metadataLength)
+    val bytes = source.read(block.offset, block.metadataLength).order(LITTLE_ENDIAN)
+    val prefix = prefixOf(bytes)
+    val length = bytes.getInt(prefix - 4)
+    Format.unless(0 < length && length == block.metadataLength - prefix,
+      "a message at byte %d states %d bytes of metadata, not %d", block.offset, length, block.metadataLength)
+    val message = Metadata.message(bytes.slice(prefix, length))
+    Format.unless(message.bodyLength == block.bodyLength, "a message at byte %d states a body of %d bytes, and its "
+      + "block %d", block.offset, message.bodyLength, block.bodyLength)
+    message
+  }
+
+  private def dictionary(block: Block, message: flatbuf.Message, before: Int): DictionaryBlock = {
+    val found = dictionaryBatch(message)
+    Format.unless(ids.contains(found.id), "dictionary %d is not used by any field of the schema", found.id)
+    DictionaryBlock(block, found.id, found.isDelta, before)
+  }
+}
+
+object IpcFile {
+  private val Magic = "ARROW1".getBytes(US_ASCII)
+  private val Tail = 10
+  private val Head = 4096L
+
+  /** Where a message lies: `metadataLength` includes the prefix; the body follows. */
+  final case class Block(number: Int, offset: Long, metadataLength: Int, bodyLength: Long)
+
+  /** A dictionary message, which counts for the batches from number `before` on. */
+  private[spark] final case class DictionaryBlock(block: Block, id: Long, delta: Boolean, before: Int)
+
+  /** What is wrong at a byte of a stream. */
+  final case class Fault(offset: Long, error: ArrowIpcException)
+
+  /** Read the footer of a file, or the headers of a stream; the source is this file's from then on. */
+  def open(source: Source, options: ReadOptions): IpcFile = Metadata.guarded("the file", () => {
+    val start = new Array[Byte](math.min(Magic.length, source.size).toInt)
+    source.read(0, start.length).get(start)
+    val magic = util.Arrays.equals(start, Magic)
+    Format.unless(magic || options.format != "file", "not an Arrow file: it does not begin with ARROW1")
+    val file = new IpcFile(source)
+    if (!magic || options.format == "stream") file.walk() else file.readFooter()
+    Plan.of(file.schema.getFields) // refuses what is no schema
+    file
+  })
+
+  private def prefixOf(message: java.nio.ByteBuffer): Int = if (message.getInt(0) == -1) 8 else 4
+
+  private def block(number: Int, block: flatbuf.Block, limit: Long): Block = {
+    val found = Block(number, block.offset, block.metaDataLength, block.bodyLength)
+    val Block(_, offset, head, body) = found
+    Format.unless(
+      offset >= 8 && head >= 8 && body >= 0 && offset <= limit && head <= limit - offset
+        && body <= limit - offset - head,
+      "block %d at %d + %d + %d is not inside the file's %d", number, offset, head, body, limit)
+    Format.unless(((offset | head | body) & 7) == 0, "block %d at %d + %d + %d is not made of multiples of 8",
+      number, offset, head, body)
+    found
+  }
+
+  private def expected(message: flatbuf.Message, kind: Byte, name: String): Unit =
+    Format.unless(message.headerType == kind, "expected a %s message, found kind %d", name, message.headerType)
+
+  private[spark] def batch(message: flatbuf.Message): flatbuf.RecordBatch = {
+    expected(message, MessageHeader.RecordBatch, "RecordBatch")
+    message.header(new flatbuf.RecordBatch).asInstanceOf[flatbuf.RecordBatch]
+  }
+
+  private[spark] def dictionaryBatch(message: flatbuf.Message): flatbuf.DictionaryBatch = {
+    expected(message, MessageHeader.DictionaryBatch, "DictionaryBatch")
+    message.header(new flatbuf.DictionaryBatch).asInstanceOf[flatbuf.DictionaryBatch]
+  }
+
+  private def idsOf(fields: util.List[Field]): Set[Long] = fields.asScala.flatMap { field =>
+    idsOf(field.getChildren) ++ Option(field.getDictionary).map(_.getId)
+  }.toSet
+
+  /** The rows that a header states, within the limit. */
+  private[spark] def length(batch: flatbuf.RecordBatch): Long = {
+    val length = batch.length
+    Format.unless(length >= 0, "a batch states %d rows", length)
+    Limit.unless(length <= ReadOptions.ROWS_PER_BATCH, "a batch states %d rows", length)
+    length
+  }
+}

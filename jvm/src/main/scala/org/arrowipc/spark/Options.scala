@@ -1,0 +1,101 @@
+package org.arrowipc.spark
+
+import java.nio.charset.StandardCharsets.UTF_8
+import java.util.Locale
+import org.apache.spark.network.util.JavaUtils
+import scala.io.Source.fromInputStream
+import scala.jdk.CollectionConverters._
+import scala.util.Try
+
+/**
+ * The options of a `read` or `write`, checked by the one table of `arrowipc.spark.options`, which the jar brings along.
+ * Options that are not in it are for Spark, or properties of a table.
+ */
+private[spark] final class Options(asked: Map[String, String], use: String) {
+  private[this] val lower = asked.map { case (name, value) => name.toLowerCase(Locale.ROOT) -> value }
+  for (option <- Options.table if option.use == "refused"; name <- lower.keys if option.is(name)) {
+    throw new ArrowIpcException.Usage(s"option ${option.name}: Spark's file format does not have it; ${option.kind}")
+  }
+  private[this] val known = Options.table.filter(_.use == use).map(option => option.name -> checked(option)).toMap
+
+  private def checked(option: Options.Option): String = {
+    val found = lower.getOrElse(option.name.toLowerCase(Locale.ROOT), option.default).trim.toLowerCase(Locale.ROOT)
+    val (good, expected) = option.kind match {
+      case "flag" => (found == "true" || found == "false", "true or false")
+      case "count" => (found.toIntOption.exists(_ > 0), "a whole number from 1")
+      case "bytes" => (Try(JavaUtils.byteStringAsBytes(found)).toOption.exists(_ > 0), "bytes, such as 4194304 or 4m")
+      case words => (words.split('|').contains(found), s"one of ${words.replace("|", ", ")}")
+    }
+    if (!good) throw new ArrowIpcException.Usage(s"option ${option.name}: expected $expected, found '$found'")
+    found
+  }
+
+  def text(name: String): String = known(name)
+  def flag(name: String): Boolean = known(name) == "true"
+  def count(name: String): Int = known(name).toInt
+  def bytes(name: String): Long = JavaUtils.byteStringAsBytes(known(name))
+}
+
+private object Options {
+  /** `use` is `read`, `write` or `refused`; `kind` is a type, or what to do instead of what is refused. */
+  final case class Option(name: String, default: String, use: String, kind: String) {
+    /** Whether a name in lower case is this option; a dot at the end of ours stands for all names behind it. */
+    def is(other: String): Boolean = {
+      val own = name.toLowerCase(Locale.ROOT)
+      if (own.endsWith(".")) other.startsWith(own) else other == own
+    }
+  }
+
+  lazy val table: Seq[Option] = {
+    val file = fromInputStream(getClass.getResourceAsStream("/META-INF/arrowipc/options.tsv"), UTF_8.name)
+    try file.getLines().map(_.split("\t", -1)).map(each => Option(each(0), each(1), each(2), each(3))).toSeq.toList
+    finally file.close()
+  }
+}
+
+/** How files are read. */
+final class ReadOptions private (options: Options) extends Serializable {
+  def this(asked: java.util.Map[String, String]) = this(new Options(asked.asScala.toMap, "read"))
+
+  /** `auto`, `file` or `stream`. */
+  val format: String = options.text("format")
+  /** Whether the schema of a read holds the columns of all files, not of one. */
+  val mergeSchema: Boolean = options.flag("mergeSchema")
+  /** Whether every offset, index and length is proven before Spark gets a vector. */
+  val validate: Boolean = options.text("validate") == "full"
+  /** `error`, `truncate` or `long`. */
+  val nanoseconds: String = options.text("nanoseconds")
+  /** `error`, `drop` or `string`. */
+  val unsupported: String = options.text("unsupported")
+  /** Whether extension types become what they mean. */
+  val extensions: Boolean = options.flag("extensions")
+}
+
+/** Bounds on what untrusted bytes may ask for: those of `arrowipc.Limits`, with its reasons. */
+object ReadOptions {
+  val METADATA_BYTES: Long = 16L << 20
+  val DEPTH = 64
+  val ROWS_PER_BATCH: Long = Int.MaxValue
+  val DECOMPRESSED_BYTES: Long = 2L << 30
+  val DECOMPRESSED_RATIO = 1000L
+  val DECOMPRESSED_SLACK: Long = 1L << 30
+  val DICTIONARY_BYTES: Long = 2L << 30
+  val OVERLAP_BYTES: Long = 64L << 20
+}
+
+/** How files are written. */
+private[spark] final case class WriteOptions(
+    stream: Boolean, compression: String, rows: Int, bytes: Long, statistics: Boolean) {
+  def extension: String = if (stream) ".arrows" else ".arrow"
+}
+
+private[spark] object WriteOptions {
+  /** The offsets of a batch's texts reach 2 GiB; a row may go beyond the bound. */
+  private val MOST_BYTES = 1L << 30
+
+  def of(asked: Map[String, String]): WriteOptions = {
+    val options = new Options(asked, "write")
+    WriteOptions(options.text("format") == "stream", options.text("compression"), options.count("batchRows"),
+      math.min(options.bytes("batchBytes"), MOST_BYTES), options.flag("statistics"))
+  }
+}

@@ -1,0 +1,116 @@
+package org.arrowipc.spark
+
+import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
+import org.apache.arrow.vector.types.{DateUnit, FloatingPointPrecision, IntervalUnit, TimeUnit}
+import org.apache.arrow.vector.types.pojo.{ArrowType, Field, FieldType, Schema}
+import org.apache.spark.sql.types.{Metadata => FieldMetadata, _}
+import scala.jdk.CollectionConverters._
+import scala.util.Try
+
+/** The Arrow schema of what Spark writes, and the schema that it reads back: what Arrow cannot say lies beside it. */
+object SparkSchema {
+  /** Key in the metadata of a schema of Spark's own schema, as JSON, where it says more than the Arrow types do. */
+  private val KEY = "arrowipc:spark_schema"
+  private lazy val DEFAULTS = new ReadOptions(java.util.Map.of[String, String])
+  private val JSON = new ObjectMapper()
+
+  /** Whether Arrow has a type. */
+  def supports(dataType: DataType): Boolean = dataType match {
+    case struct: StructType => struct.forall(field => supports(field.dataType))
+    case array: ArrayType => supports(array.elementType)
+    case map: MapType => supports(map.keyType) && supports(map.valueType)
+    case udt: UserDefinedType[_] => supports(udt.sqlType)
+    case BooleanType | ByteType | ShortType | IntegerType | LongType | FloatType | DoubleType | BinaryType | DateType |
+        TimestampType | TimestampNTZType | NullType => true
+    case _: DecimalType | _: StringType | _: CharType | _: VarcharType | _: DayTimeIntervalType |
+        _: YearMonthIntervalType => true
+    case other => isTime(other)
+  }
+
+  /** TIME, whose class Spark 4.0 does not have. */
+  private def isTime(dataType: DataType): Boolean = dataType.typeName.startsWith("time(")
+
+  /** The type that the values of a type are read as: of the same bits, and one that [[SparkTypes]] knows. */
+  def plain(dataType: DataType): DataType = dataType match {
+    case struct: StructType =>
+      StructType(struct.map(field => StructField(field.name, plain(field.dataType), field.nullable)))
+    case ArrayType(element, nullable) => ArrayType(plain(element), nullable)
+    case MapType(key, value, nullable) => MapType(plain(key), plain(value), nullable)
+    case udt: UserDefinedType[_] => plain(udt.sqlType)
+    case _: StringType | _: CharType | _: VarcharType => StringType
+    case _: YearMonthIntervalType => IntegerType
+    case _: DayTimeIntervalType => DayTimeIntervalType()
+    case other => if (isTime(other)) SparkTypes.TIME else other
+  }
+
+  /** The schema of a file, everything nullable. */
+  def of(schema: Schema, options: ReadOptions): StructType = {
+    val natural = SparkTypes.schema(schema, options)
+    val own = Option(schema.getCustomMetadata.get(KEY)).flatMap(parsed).map(_.map(each => each.name -> each).toMap)
+    StructType(natural.map { field =>
+      own.flatMap(_.get(field.name)).filter(each => nullable(plain(each.dataType)) == field.dataType)
+        .map(each => each.copy(dataType = nullable(each.dataType), nullable = true)).getOrElse(field)
+    })
+  }
+
+  private def nullable(dataType: DataType): DataType = dataType match {
+    case struct: StructType =>
+      StructType(struct.map(each => each.copy(dataType = nullable(each.dataType), nullable = true)))
+    case ArrayType(element, _) => ArrayType(nullable(element), containsNull = true)
+    case MapType(key, value, _) => MapType(nullable(key), nullable(value), valueContainsNull = true)
+    case other => other
+  }
+
+  /** A schema out of untrusted JSON: no class that it names is made unless it is a user-defined type. */
+  private def parsed(json: String): Option[StructType] = Try {
+    val classes = JSON.readTree(json).findValues("class").asScala
+    if (classes.forall(isType)) DataType.fromJson(json).asInstanceOf[StructType] else throw new ClassCastException
+  }.toOption
+
+  private def isType(name: JsonNode): Boolean = {
+    val loader = Option(Thread.currentThread.getContextClassLoader).getOrElse(getClass.getClassLoader)
+    classOf[UserDefinedType[_]].isAssignableFrom(Class.forName(name.asText, false, loader))
+  }
+
+  /** The Arrow schema for columns of Spark. */
+  def arrow(schema: StructType): Schema = {
+    val fields = schema.map(each => field(each.name, each.dataType, each.nullable)).asJava
+    val read = Try(SparkTypes.schema(new Schema(fields), DEFAULTS)).toOption
+    val said = read.exists(_.zip(schema).forall { case (one, other) =>
+      one.dataType == nullable(other.dataType) && other.metadata == FieldMetadata.empty
+    })
+    new Schema(fields, (if (said) Map.empty[String, String] else Map(KEY -> schema.json)).asJava)
+  }
+
+  private def leaf(dataType: DataType): ArrowType = dataType match {
+    case NullType => ArrowType.Null.INSTANCE
+    case BooleanType => ArrowType.Bool.INSTANCE
+    case ByteType | ShortType | IntegerType | LongType => new ArrowType.Int(8 * dataType.defaultSize, true)
+    case FloatType => new ArrowType.FloatingPoint(FloatingPointPrecision.SINGLE)
+    case DoubleType => new ArrowType.FloatingPoint(FloatingPointPrecision.DOUBLE)
+    case decimal: DecimalType => new ArrowType.Decimal(decimal.precision, decimal.scale, 128)
+    case BinaryType => ArrowType.Binary.INSTANCE
+    case DateType => new ArrowType.Date(DateUnit.DAY)
+    case TimestampType => new ArrowType.Timestamp(TimeUnit.MICROSECOND, "UTC")
+    case TimestampNTZType => new ArrowType.Timestamp(TimeUnit.MICROSECOND, null)
+    case _: DayTimeIntervalType => new ArrowType.Duration(TimeUnit.MICROSECOND)
+    case _: YearMonthIntervalType => new ArrowType.Interval(IntervalUnit.YEAR_MONTH)
+    case other if isTime(other) => new ArrowType.Time(TimeUnit.NANOSECOND, 64)
+    case _ => ArrowType.Utf8.INSTANCE
+  }
+
+  private def field(name: String, dataType: DataType, isNullable: Boolean): Field = {
+    def made(arrow: ArrowType, children: Field*) =
+      new Field(name, new FieldType(isNullable, arrow, null), children.asJava)
+    dataType match {
+      case udt: UserDefinedType[_] => field(name, udt.sqlType, isNullable)
+      case struct: StructType =>
+        made(ArrowType.Struct.INSTANCE, struct.map(each => field(each.name, each.dataType, each.nullable)): _*)
+      case ArrayType(element, nulls) => made(ArrowType.List.INSTANCE, field("element", element, nulls))
+      case MapType(key, value, nulls) =>
+        val entries = new StructType().add("key", key, nullable = false).add("value", value, nulls)
+        made(new ArrowType.Map(false), field("entries", entries, isNullable = false))
+      case leaf => made(this.leaf(leaf))
+    }
+  }
+}

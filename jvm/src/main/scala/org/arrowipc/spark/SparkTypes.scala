@@ -1,0 +1,150 @@
+package org.arrowipc.spark
+
+import scala.collection.mutable
+import scala.jdk.CollectionConverters._
+
+import org.apache.arrow.vector.types.{FloatingPointPrecision, IntervalUnit, TimeUnit}
+import org.apache.arrow.vector.types.pojo.{ArrowType, Field, Schema}
+import org.apache.arrow.vector.types.pojo.ArrowType.ArrowTypeID
+import org.apache.spark.sql.types._
+
+/** Which Spark type each Arrow type becomes: the table of `arrowipc.spark.types`. */
+object SparkTypes {
+  /** Spark 4.0 has no TIME; there a time of day becomes a bigint of nanoseconds since midnight. */
+  private[spark] val TIME: DataType =
+    try DataType.fromJson("\"time(6)\"") catch { case _: RuntimeException => LongType }
+
+  private val DayTime = new StructType().add("days", IntegerType).add("milliseconds", IntegerType)
+  private val MonthDayNano =
+    new StructType().add("months", IntegerType).add("days", IntegerType).add("nanoseconds", LongType)
+
+  /** Spark's schema for Arrow data, everything nullable. */
+  def schema(schema: Schema, options: ReadOptions): StructType = {
+    checkUnique(schema.getFields, "the schema")
+    StructType(schema.getFields.asScala.flatMap { field =>
+      try Some(nullable(Plan.name(field), of(field, options, Plan.name(field))))
+      catch { case _: ArrowIpcException.Unsupported if options.unsupported == "drop" => None }
+    }.toArray)
+  }
+
+  private[spark] def nullable(name: String, kind: DataType): StructField = StructField(name, kind, nullable = true)
+
+  private def checkUnique(fields: java.util.List[Field], what: String): Unit = {
+    val seen = mutable.Set.empty[String]
+    for (field <- fields.asScala if !seen.add(Plan.name(field))) throw new ArrowIpcException.Usage(
+      s"$what holds the name '${field.getName}' twice, and Spark finds columns by name; rename one of them where the " +
+        "data is written, or choose others with the option columns")
+  }
+
+  /** The extension type that a field is to be read as; empty for none. */
+  private[spark] def meaning(field: Field, options: ReadOptions): String = {
+    val name = field.getMetadata.getOrDefault(ArrowType.ExtensionType.EXTENSION_METADATA_KEY_NAME, "")
+    name match {
+      case _ if !options.extensions => ""
+      case "arrow.uuid" if Plan.stored(field) == new ArrowType.FixedSizeBinary(16) => name
+      case "arrow.bool8" if Plan.stored(field) == new ArrowType.Int(8, true) => name
+      case "arrow.parquet.variant" | "arrow.timestamp_with_offset" =>
+        throw new ArrowIpcException.Unsupported(
+          s"column '${field.getName}' is $name; leave out the option extensions, which reads it as it is stored")
+      case _ => ""
+    }
+  }
+
+  /** The Spark type of the values of one field. */
+  private[spark] def of(field: Field, options: ReadOptions, path: String): DataType = {
+    val children = field.getChildren
+    (meaning(field, options), Plan.stored(field)) match {
+      case ("arrow.uuid", _) => StringType
+      case ("arrow.bool8", _) => BooleanType
+      case (_, _: ArrowType.RunEndEncoded) => of(children.get(1), options, path)
+      case (_, _: ArrowType.List | _: ArrowType.LargeList | _: ArrowType.ListView | _: ArrowType.LargeListView |
+          _: ArrowType.FixedSizeList) =>
+        ArrayType(of(children.get(0), options, path + ".element"))
+      case (_, _: ArrowType.Struct) =>
+        checkUnique(children, s"column '$path'")
+        struct(children, children.asScala.map(Plan.name), options, path)
+      case (_, union: ArrowType.Union) => struct(children, unionNames(union, children).asScala, options, path)
+      case (_, _: ArrowType.Map) =>
+        val entries = children.get(0).getChildren
+        val key = of(entries.get(0), options, path + ".key")
+        if (key.isInstanceOf[MapType]) throw new ArrowIpcException.Unsupported(
+          s"column '$path': Spark has no maps with keys of type ${Plan.stored(entries.get(0))}")
+        MapType(key, of(entries.get(1), options, path + ".value"))
+      case (_, other) => leaf(other, options, path)
+    }
+  }
+
+  private def struct(
+      fields: java.util.List[Field], names: collection.Seq[String], options: ReadOptions, path: String): StructType =
+    StructType(fields.asScala.zip(names).map { case (field, name) =>
+      nullable(name, of(field, options, s"$path.$name"))
+    }.toArray)
+
+  /** Names of the struct fields that stand for a union's members: theirs, made unique by the type code. */
+  private[spark] def unionNames(union: ArrowType.Union, members: java.util.List[Field]): java.util.List[String] = {
+    val names = members.asScala.map(Plan.name)
+    names.zip(Plan.codes(union, members.size)).map { case (name, code) =>
+      if (name.nonEmpty && names.count(_ == name) == 1) name else s"${name}_$code"
+    }.asJava
+  }
+
+  /** The unit of a time, timestamp or duration; null for other types. */
+  private[spark] def unit(kind: ArrowType): TimeUnit = kind match {
+    case time: ArrowType.Time => time.getUnit
+    case timestamp: ArrowType.Timestamp => timestamp.getUnit
+    case duration: ArrowType.Duration => duration.getUnit
+    case _ => null
+  }
+
+  /** The Spark type of values without children. */
+  private[spark] def leaf(kind: ArrowType, options: ReadOptions, path: String): DataType =
+    if (unit(kind) == TimeUnit.NANOSECOND && options.nanoseconds == "long") LongType else natural(kind, options, path)
+
+  /** The same, where nanoseconds are not wanted as numbers. */
+  private[spark] def natural(kind: ArrowType, options: ReadOptions, path: String): DataType = kind.getTypeID match {
+    case ArrowTypeID.Null => NullType
+    case ArrowTypeID.Bool => BooleanType
+    case ArrowTypeID.Int => integer(kind.asInstanceOf[ArrowType.Int])
+    case ArrowTypeID.FloatingPoint =>
+      val wide = kind.asInstanceOf[ArrowType.FloatingPoint].getPrecision == FloatingPointPrecision.DOUBLE
+      if (wide) DoubleType else FloatType
+    case ArrowTypeID.Utf8 | ArrowTypeID.LargeUtf8 | ArrowTypeID.Utf8View => StringType
+    case ArrowTypeID.Binary | ArrowTypeID.LargeBinary | ArrowTypeID.BinaryView | ArrowTypeID.FixedSizeBinary =>
+      BinaryType
+    case ArrowTypeID.Date => DateType
+    case ArrowTypeID.Time => TIME
+    case ArrowTypeID.Timestamp =>
+      if (kind.asInstanceOf[ArrowType.Timestamp].getTimezone == null) TimestampNTZType else TimestampType
+    case ArrowTypeID.Duration => DayTimeIntervalType()
+    case ArrowTypeID.Interval => kind.asInstanceOf[ArrowType.Interval].getUnit match {
+      case IntervalUnit.YEAR_MONTH => IntegerType
+      case IntervalUnit.DAY_TIME => DayTime
+      case IntervalUnit.MONTH_DAY_NANO => MonthDayNano
+    }
+    case ArrowTypeID.Decimal => decimal(kind.asInstanceOf[ArrowType.Decimal], options, path)
+    case _ => throw unsupported(kind, path, "", "")
+  }
+
+  private def integer(kind: ArrowType.Int): DataType =
+    (if (kind.getIsSigned) 1 else 2) * kind.getBitWidth match {
+      case 8 => ByteType
+      case 16 => ShortType
+      case 32 => IntegerType
+      case 64 => LongType
+      case _ => DecimalType(20, 0)
+    }
+
+  /** Spark wants 0 <= scale <= precision <= 38; Arrow has 12E+2 (scale -2) and 0.0012 (scale 4, precision 2). */
+  private def decimal(kind: ArrowType.Decimal, options: ReadOptions, path: String): DataType = {
+    val scale = math.max(kind.getScale.toLong, 0)
+    val precision = math.max(kind.getPrecision + scale - kind.getScale, scale)
+    if (precision <= DecimalType.MAX_PRECISION) DecimalType(precision.toInt, scale.toInt)
+    else if (options.unsupported == "string") StringType
+    else throw unsupported(kind, path, s" (its decimals have at most ${DecimalType.MAX_PRECISION} digits)",
+      "unsupported=\"string\" reads it as text, ")
+  }
+
+  private def unsupported(kind: ArrowType, path: String, why: String, help: String): ArrowIpcException =
+    new ArrowIpcException.Unsupported(s"column '$path' has the Arrow type $kind, which Spark cannot hold$why; option " +
+      help + "unsupported=\"drop\" leaves the column out")
+}

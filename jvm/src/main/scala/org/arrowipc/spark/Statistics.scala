@@ -1,0 +1,222 @@
+package org.arrowipc.spark
+
+import java.math.BigInteger
+import java.nio.ByteBuffer
+import java.nio.charset.StandardCharsets.UTF_8
+import java.util.Base64
+import java.util.zip.CRC32
+import com.fasterxml.jackson.databind.ObjectMapper
+import com.fasterxml.jackson.databind.node.ObjectNode
+import org.apache.arrow.vector.{FieldVector, VectorSchemaRoot}
+import org.apache.arrow.vector.complex.StructVector
+import org.apache.arrow.vector.types.FloatingPointPrecision.SINGLE
+import org.apache.arrow.vector.types.pojo.{ArrowType, Field, Schema}
+import org.apache.spark.unsafe.Platform
+import org.apache.spark.unsafe.types.UTF8String
+import scala.jdk.CollectionConverters._
+
+/** What the header of a batch says of its columns: the JSON that `arrowipc.columns.statistics` describes. */
+private final class Statistics(schema: Schema) {
+  import Statistics._
+
+  private val paths = Statistics.paths(schema.getFields, "")
+  private val twice = paths.diff(paths.distinct).toSet
+  private val mark = {
+    val sum = new CRC32
+    sum.update(paths.mkString("\u0000").getBytes(UTF_8))
+    sum.getValue
+  }
+
+  /** The statistics of the batch that lies in some vectors. */
+  def of(root: VectorSchemaRoot): String = {
+    val found = JSON.createObjectNode.put("v", 1).put("rows", root.getRowCount).put("names", mark)
+    describe(root.getFieldVectors, "", found.putObject("columns"))
+    found.toString
+  }
+
+  private def describe(vectors: java.util.List[_ <: FieldVector], prefix: String, into: ObjectNode): Unit =
+    vectors.forEach { vector =>
+      val path = prefix + vector.getName
+      if (!twice.contains(path)) {
+        val entry = into.putObject(path)
+        entry.put("nulls", vector.getNullCount)
+        bounds(vector, vector.getField.getType, entry)
+      }
+      vector match {
+        case struct: StructVector => describe(struct.getChildrenFromFields, s"$path.", into)
+        case _ =>
+      }
+    }
+}
+
+private object Statistics {
+  /** Under which a header has them. */
+  val KEY = "arrowipc:statistics"
+  private val JSON = new ObjectMapper
+  /** Integers up to here are the same in every language's JSON numbers. */
+  private val SAFE = 1L << 53
+  /** Longer texts are cut to bounds of so many bytes. */
+  private val CUT = 64
+
+  private def paths(fields: java.util.List[Field], prefix: String): Seq[String] =
+    fields.asScala.toSeq.flatMap { field =>
+      val below = if (field.getType.isInstanceOf[ArrowType.Struct]) field.getChildren else java.util.List.of[Field]
+      (prefix + field.getName) +: paths(below, s"$prefix${field.getName}.")
+    }
+
+  /** Find the bounds of the values of a column. */
+  private def bounds(vector: FieldVector, kind: ArrowType, entry: ObjectNode): Unit = kind match {
+    case real: ArrowType.FloatingPoint => reals(vector, real.getPrecision == SINGLE, entry)
+    case _ if vector.getNullCount == vector.getValueCount => // there are none
+    case _: ArrowType.Int | _: ArrowType.Date | _: ArrowType.Time | _: ArrowType.Timestamp | _: ArrowType.Duration =>
+      val (low, high) = whole(vector)
+      put(entry, "min", low)
+      put(entry, "max", high)
+    case _: ArrowType.Bool =>
+      val (low, high) = whole(vector)
+      entry.put("kind", "bool").put("min", low == 1).put("max", high == 1)
+    case _: ArrowType.Decimal =>
+      val (low, high) = ends[BigInteger](vector, wide(vector, _), (one, other) => one.compareTo(other))
+      put(entry, "min", low)
+      put(entry, "max", high)
+    case _: ArrowType.Utf8 =>
+      val (low, high) = texts(vector, entry)
+      if (low.isValid && high.isValid) { // Spark lets texts be any bytes, which JSON cannot say
+        entry.put("kind", "text").put("min", lower(low))
+        (if (high.numBytes > CUT) next(lower(high)) else Some(high.toString)).foreach(entry.put("max", _))
+      }
+    case _: ArrowType.Binary =>
+      val (first, last) = texts(vector, entry.put("kind", "binary"))
+      val (low, high) = (first.getBytes, last.getBytes)
+      entry.put("min", base64(low.take(CUT)))
+      (if (high.length > CUT) next(high.take(CUT)) else Some(high)).foreach(each => entry.put("max", base64(each)))
+    case _ =>
+  }
+
+  private def base64(bytes: Array[Byte]): String = Base64.getEncoder.encodeToString(bytes)
+
+  private def bit(address: Long, row: Int): Boolean =
+    (Platform.getByte(null, address + (row >> 3)) >> (row & 7) & 1) != 0
+
+  /** Do something for each row that has a value. */
+  private def each(vector: FieldVector)(use: Int => Unit): Unit = {
+    val valid = if (vector.getNullCount == 0) 0 else vector.getValidityBuffer.memoryAddress
+    val rows = vector.getValueCount
+    var row = 0
+    while (row < rows) {
+      if (valid == 0 || bit(valid, row)) use(row)
+      row += 1
+    }
+  }
+
+  private def put(entry: ObjectNode, end: String, value: Long): Unit = {
+    entry.put("kind", "int")
+    if (-SAFE <= value && value <= SAFE) entry.put(end, value) else entry.put(end, value.toString)
+  }
+
+  private def put(entry: ObjectNode, end: String, value: BigInteger): Unit =
+    if (value.bitLength < 64) put(entry, end, value.longValue) else entry.put("kind", "int").put(end, value.toString)
+
+  /** The least and greatest of numbers, dates and times as they are stored, and of booleans as 0 and 1. */
+  private def whole(vector: FieldVector): (Long, Long) = {
+    val address = vector.getDataBuffer.memoryAddress
+    val width = vector.getField.getType match {
+      case int: ArrowType.Int => int.getBitWidth / 8
+      case _: ArrowType.Bool => 0
+      case _: ArrowType.Date => 4
+      case _ => 8
+    }
+    var low = Long.MaxValue
+    var high = Long.MinValue
+    each(vector) { row =>
+      val value = width match {
+        case 0 => if (bit(address, row)) 1L else 0L
+        case 1 => Platform.getByte(null, address + row).toLong
+        case 2 => Platform.getShort(null, address + 2L * row).toLong
+        case 4 => Platform.getInt(null, address + 4L * row).toLong
+        case _ => Platform.getLong(null, address + 8L * row)
+      }
+      if (value < low) low = value
+      if (value > high) high = value
+    }
+    (low, high)
+  }
+
+  private def reals(vector: FieldVector, single: Boolean, entry: ObjectNode): Unit = {
+    val address = vector.getDataBuffer.memoryAddress
+    var low = Double.PositiveInfinity
+    var high = Double.NegativeInfinity
+    var nan, any = false
+    each(vector) { row =>
+      val value = if (single) Platform.getFloat(null, address + 4L * row).toDouble
+        else Platform.getDouble(null, address + 8L * row)
+      if (value.isNaN) nan = true else any = true
+      if (value < low) low = value
+      if (value > high) high = value
+    }
+    if (any) {
+      // Of two equal zeros either may have come first.
+      entry.put("kind", "float")
+      for ((end, value) <- Seq("min" -> (if (low == 0) -0.0 else low), "max" -> (if (high == 0) 0.0 else high))) {
+        if (value.isInfinite) entry.put(end, if (value > 0) "inf" else "-inf") else entry.put(end, value)
+      }
+    }
+    entry.put("nan", nan)
+  }
+
+  private def ends[T](vector: FieldVector, value: Int => T, order: (T, T) => Int): (T, T) = {
+    var low, high: T = null.asInstanceOf[T]
+    each(vector) { row =>
+      val found = value(row)
+      if (low == null || order(found, low) < 0) low = found
+      if (high == null || order(found, high) > 0) high = found
+    }
+    (low, high)
+  }
+
+  private def texts(vector: FieldVector, entry: ObjectNode): (UTF8String, UTF8String) = {
+    val (low, high) = ends[UTF8String](vector, text(vector, _), (one, other) => one.binaryCompare(other))
+    if (low.numBytes > CUT) entry.put("min_exact", false)
+    if (high.numBytes > CUT) entry.put("max_exact", false)
+    (low, high)
+  }
+
+  private def wide(vector: FieldVector, row: Int): BigInteger = {
+    val address = vector.getDataBuffer.memoryAddress + 16L * row
+    val bytes = ByteBuffer.allocate(16)
+    bytes.putLong(Platform.getLong(null, address + 8)).putLong(Platform.getLong(null, address))
+    new BigInteger(bytes.array)
+  }
+
+  private def text(vector: FieldVector, row: Int): UTF8String = {
+    val offsets = vector.getOffsetBuffer.memoryAddress + 4L * row
+    val start = Platform.getInt(null, offsets)
+    UTF8String.fromAddress(
+      null, vector.getDataBuffer.memoryAddress + start, Platform.getInt(null, offsets + 4) - start)
+  }
+
+  /** A text as a lower bound: its first bytes, as far as they are whole characters. */
+  private def lower(value: UTF8String): String = {
+    val bytes = value.getBytes
+    var end = math.min(bytes.length, CUT)
+    while (end > 0 && end < bytes.length && (bytes(end) & 0xc0) == 0x80) {
+      end -= 1
+    }
+    new String(bytes, 0, end, UTF_8)
+  }
+
+  /** The smallest text above all that begin with some, of no more bytes than a bound may have. */
+  private def next(start: String): Option[String] = {
+    val characters = start.codePoints.toArray
+    characters.indices.reverse.iterator.filter(characters(_) < 0x10ffff).map { last =>
+      val more = if (characters(last) == 0xd7ff) 0xe000 else characters(last) + 1 // surrogates are no characters
+      new String(characters, 0, last) + Character.toString(more)
+    }.find(_.getBytes(UTF_8).length <= CUT)
+  }
+
+  /** The same for bytes. */
+  private def next(start: Array[Byte]): Option[Array[Byte]] = {
+    val last = start.lastIndexWhere(_ != -1)
+    if (last < 0) None else Some(start.take(last) :+ (start(last) + 1).toByte)
+  }
+}

@@ -1,0 +1,254 @@
+package org.arrowipc.spark
+
+import org.apache.spark.sql.types.{DataType, Decimal, StructType}
+import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarArray, ColumnarMap}
+import org.apache.spark.unsafe.Platform
+import org.apache.spark.unsafe.types.UTF8String
+
+/** The layouts that Spark reads where they lie: numbers, bits, texts, lists, structs, and rows of other vectors. */
+private[spark] object Vectors {
+  /** What has a bitmap of its own. */
+  abstract class Leaf(target: DataType, column: Column) extends Vector(target, column.length) {
+    private[this] val validity = column.validity()
+
+    override final def isNullAt(row: Int): Boolean =
+      validity != 0 && (Platform.getByte(null, validity + (row >> 3)) >> (row & 7) & 1) == 0
+
+    override protected final def countNulls(): Int = column.nulls.toInt
+  }
+
+  /** Values of one width, or one member of values that have several, in the byte order and form of the JVM's own. */
+  class Fixed(target: DataType, column: Column, member: Int) extends Leaf(target, column) {
+    private[this] val base = column.address(1) + member
+    private[this] val stride = column.plan.width.toLong
+
+    protected final def at(row: Int): Long = base + stride * row
+
+    override def getByte(row: Int): Byte = Platform.getByte(null, at(row))
+    override def getShort(row: Int): Short = Platform.getShort(null, at(row))
+    override def getInt(row: Int): Int = Platform.getInt(null, at(row))
+    override def getLong(row: Int): Long = Platform.getLong(null, at(row))
+    override def getFloat(row: Int): Float = Platform.getFloat(null, at(row))
+    override def getDouble(row: Int): Double = Platform.getDouble(null, at(row))
+    override def getBinary(row: Int): Array[Byte] = if (isNullAt(row)) null else bytes(at(row), stride.toInt)
+  }
+
+  final class Bits(target: DataType, column: Column) extends Leaf(target, column) {
+    private[this] val data = column.address(1)
+
+    override def getBoolean(row: Int): Boolean = (Platform.getByte(null, data + (row >> 3)) >> (row & 7) & 1) != 0
+  }
+
+  /** Text and binary, by offsets or as views. */
+  final class Texts(target: DataType, column: Column) extends Leaf(target, column) {
+    /** Bytes of an offset, or of a view. */
+    private[this] val width = column.plan.layout match {
+      case Plan.Layout.VAR32 => 4
+      case Plan.Layout.VAR64 => 8
+      case _ => 16
+    }
+    private[this] val offsets = column.address(1)
+    private[this] val data = if (width == 16) 0 else column.address(2)
+
+    private def size(row: Int): Int = width match {
+      case 4 => Platform.getInt(null, offsets + 4L * row + 4) - Platform.getInt(null, offsets + 4L * row)
+      case 8 => math.min(column.count(row), Int.MaxValue).toInt
+      case _ => Platform.getInt(null, offsets + 16L * row)
+    }
+
+    private def start(row: Int, size: Int): Long = width match {
+      case 4 => data + Platform.getInt(null, offsets + 4L * row)
+      case 8 => data + Platform.getLong(null, offsets + 8L * row)
+      case _ =>
+        val view = offsets + 16L * row
+        if (size <= 12) view + 4
+        else column.dataAddress(Platform.getInt(null, view + 8)) + Platform.getInt(null, view + 12)
+    }
+
+    override def getUTF8String(row: Int): UTF8String = if (isNullAt(row)) null else {
+      val found = size(row)
+      UTF8String.fromAddress(null, start(row, found), found)
+    }
+
+    override def getBinary(row: Int): Array[Byte] = if (isNullAt(row)) null else {
+      val found = size(row)
+      bytes(start(row, found), found)
+    }
+
+    override def check(from: Int, to: Int): Unit = {
+      var row = from
+      while (width == 8 && row < to) {
+        if (column.count(row) > Int.MaxValue && !isNullAt(row)) throw new ArrowIpcException.Unsupported(
+          s"column '${column.plan.path}': a value is longer than Spark's 2 GiB")
+        row += 1
+      }
+    }
+  }
+
+  private def bytes(address: Long, size: Int): Array[Byte] = {
+    val found = new Array[Byte](size)
+    Platform.copyMemory(null, address, found, Platform.BYTE_ARRAY_OFFSET, size)
+    found
+  }
+
+  /** Lists and maps of any layout; the members are the elements, or the keys and the values. */
+  final class Lists(target: DataType, column: Column, members: Array[Vector], required: Array[Boolean])
+      extends Leaf(target, column) {
+    override def getArray(row: Int): ColumnarArray =
+      if (isNullAt(row)) null else new ColumnarArray(members(0), column.offset(row).toInt, column.count(row).toInt)
+
+    override def getMap(row: Int): ColumnarMap =
+      if (isNullAt(row)) null
+      else new ColumnarMap(members(0), members(1), column.offset(row).toInt, column.count(row).toInt)
+
+    override def getChild(ordinal: Int): ColumnVector = members(ordinal)
+
+    override def check(from: Int, to: Int): Unit = {
+      var first = Long.MaxValue
+      var last = 0L
+      if (column.plan.layout == Plan.Layout.LIST_VIEW32 || column.plan.layout == Plan.Layout.LIST_VIEW64) {
+        var row = from
+        while (row < to) {
+          if (!isNullAt(row) && column.count(row) > 0) {
+            first = math.min(first, column.offset(row))
+            last = math.max(last, column.offset(row) + column.count(row))
+          }
+          row += 1
+        }
+      } else {
+        first = column.offset(from)
+        last = column.offset(to)
+      }
+      if (first < last) for (i <- members.indices) {
+        members(i).check(first.toInt, last.toInt)
+        if (required(i)) refuseNulls(members(i), first.toInt, last.toInt, column.plan.path)
+      }
+    }
+  }
+
+  def refuseNulls(vector: Vector, from: Int, to: Int, path: String): Unit = {
+    var row = from
+    while (row < to) {
+      if (vector.isNullAt(row)) throw new ArrowIpcException.Usage(
+        s"column '$path' holds nulls, and the schema says that it has none")
+      row += 1
+    }
+  }
+
+  final class Struct(target: DataType, column: Column, members: Array[Vector], required: Array[Boolean])
+      extends Leaf(target, column) {
+    override def getChild(ordinal: Int): ColumnVector = members(ordinal)
+
+    override def check(from: Int, to: Int): Unit = for (i <- members.indices) {
+      members(i).check(from, to)
+      var row = from
+      while (required(i) && row < to) {
+        if (!isNullAt(row)) refuseNulls(members(i), row, row + 1, column.plan.path)
+        row += 1
+      }
+    }
+  }
+
+  /** A union: never null itself, one member of each row is not. */
+  final class Members(target: DataType, rows: Long, members: Array[Vector]) extends Vector(target, rows) {
+    override def isNullAt(row: Int): Boolean = false
+    override def getChild(ordinal: Int): ColumnVector = members(ordinal)
+    override def check(from: Int, to: Int): Unit = members.foreach(_.check(from, to))
+  }
+
+  /** Nothing but nulls: of the null type, or a column that the file has not. */
+  final class Nulls(target: DataType, rows: Long) extends Vector(target, rows) {
+    override def isNullAt(row: Int): Boolean = true
+    override protected def countNulls(): Int = length
+
+    override def getChild(ordinal: Int): ColumnVector =
+      new Nulls(target.asInstanceOf[StructType].fields(ordinal).dataType, length)
+  }
+
+  /** Rows of other vectors: where a row is, is found anew each time it is asked for. */
+  abstract class Elsewhere(target: DataType, rows: Long) extends Vector(target, rows) {
+    /** In which row of [[in]] a row is; negative: it is null. */
+    protected def at(row: Int): Int
+    protected def in(row: Int): Vector
+
+    override def isNullAt(row: Int): Boolean = {
+      val found = at(row)
+      found < 0 || in(row).isNullAt(found)
+    }
+
+    override def getBoolean(row: Int): Boolean = { val i = at(row); if (i < 0) false else in(row).getBoolean(i) }
+    override def getByte(row: Int): Byte = { val i = at(row); if (i < 0) 0 else in(row).getByte(i) }
+    override def getShort(row: Int): Short = { val i = at(row); if (i < 0) 0 else in(row).getShort(i) }
+    override def getInt(row: Int): Int = { val i = at(row); if (i < 0) 0 else in(row).getInt(i) }
+    override def getLong(row: Int): Long = { val i = at(row); if (i < 0) 0 else in(row).getLong(i) }
+    override def getFloat(row: Int): Float = { val i = at(row); if (i < 0) 0 else in(row).getFloat(i) }
+    override def getDouble(row: Int): Double = { val i = at(row); if (i < 0) 0 else in(row).getDouble(i) }
+
+    override def getDecimal(row: Int, precision: Int, scale: Int): Decimal = {
+      val i = at(row)
+      if (i < 0) null else in(row).getDecimal(i, precision, scale)
+    }
+
+    override def getUTF8String(row: Int): UTF8String = {
+      val i = at(row)
+      if (i < 0) null else in(row).getUTF8String(i)
+    }
+
+    override def getBinary(row: Int): Array[Byte] = { val i = at(row); if (i < 0) null else in(row).getBinary(i) }
+    override def getArray(row: Int): ColumnarArray = { val i = at(row); if (i < 0) null else in(row).getArray(i) }
+    override def getMap(row: Int): ColumnarMap = { val i = at(row); if (i < 0) null else in(row).getMap(i) }
+  }
+
+  /** Where the row of another vector is that a row stands for; negative: it is null. */
+  trait Index {
+    def of(row: Int): Int
+  }
+
+  /**
+   * Rows that stand for rows of one other vector: of a dictionary, of runs, of a member of a union; `whole`: all values
+   * have been checked, else those that a row stands for are still to be.
+   */
+  final class Taken(values: Vector, rows: Long, index: Index, whole: Boolean)
+      extends Elsewhere(values.dataType, rows) {
+    override protected def at(row: Int): Int = index.of(row)
+    override protected def in(row: Int): Vector = values
+
+    override def getChild(ordinal: Int): ColumnVector =
+      new Taken(values.getChild(ordinal).asInstanceOf[Vector], length, index, whole)
+
+    override def check(from: Int, to: Int): Unit = {
+      var row = from
+      while (!whole && row < to) {
+        val found = at(row)
+        if (found >= 0) values.check(found, found + 1)
+        row += 1
+      }
+    }
+  }
+
+  /** One vector behind the other, from some rows on: a dictionary and its deltas. */
+  final class Joined private (target: DataType, parts: Array[Vector], starts: Array[Int], rows: Long)
+      extends Elsewhere(target, rows) {
+    def this(target: DataType, parts: Array[Vector], rows: Long) =
+      this(target, parts, parts.scanLeft(0)(_ + _.length).init, rows)
+
+    private def part(row: Int): Int = {
+      // Of parts that start alike all but the last are empty.
+      var low = 0
+      var high = starts.length - 1
+      while (low < high) {
+        val middle = low + high + 1 >>> 1
+        if (starts(middle) <= row) low = middle else high = middle - 1
+      }
+      low
+    }
+
+    override protected def at(row: Int): Int = row - starts(part(row))
+    override protected def in(row: Int): Vector = parts(part(row))
+
+    override def getChild(ordinal: Int): ColumnVector = {
+      val children = parts.map(_.getChild(ordinal).asInstanceOf[Vector])
+      new Joined(children(0).dataType, children, starts, length)
+    }
+  }
+}

@@ -1,0 +1,326 @@
+"""Random schemas, files and queries: the file format in the JVM, the Python data source and Parquet give the same.
+
+A case is made of its number alone: ``cases(spark, folder, [17])`` repeats what failed.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from helpers.rounds import rounds
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from arrowipc.spark.source import ArrowIpcDataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+#: Every so many cases go through the Python data source in Spark's own worker processes; the others call it here.
+IN_WORKERS = 25
+#: With generated code, without, and with that of expressions alone.
+MODES = (("true", "FALLBACK"), ("false", "NO_CODEGEN"), ("false", "FALLBACK"))
+SETTINGS = ("spark.sql.codegen.wholeStage", "spark.sql.codegen.factoryMode")
+#: Parquet's own filters take NaN for no number, and Spark takes it for the greatest.
+NO_FILTER = "spark.sql.parquet.filterPushdown"
+CODECS = (None, None, "lz4", "zstd")
+WORDS = ("", "a", "b", "é€𝄞", "longer than the twelve bytes of a view", "%_", "a\0b")
+
+#: Types of Arrow, and the type that Parquet gets in their place: what Spark reads them as.
+LEAVES: dict[pa.DataType, pa.DataType] = {
+    **{each: each for each in (pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64())},
+    **{pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0)},
+    **{pa.float16(): pa.float32(), pa.date32(): pa.date32(), pa.date64(): pa.date32()},
+    **{each: pa.string() for each in (pa.string(), pa.large_string(), pa.string_view())},
+    **{each: pa.binary() for each in (pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(3))},
+    **{pa.timestamp(unit): pa.timestamp("us") for unit in ("s", "ms", "us", "ns")},
+    **{pa.timestamp(unit, zone): pa.timestamp("us", "UTC") for unit, zone in (("s", "UTC"), ("ms", "Asia/Tokyo"))},
+    **{pa.timestamp(unit, zone): pa.timestamp("us", "UTC") for unit, zone in (("us", "+05:30"), ("ns", "UTC"))},
+    **{pa.decimal128(*each): pa.decimal128(*each) for each in ((4, 2), (9, 0), (18, 6), (19, 3), (38, 10))},
+    **{pa.decimal256(30, 5): pa.decimal128(30, 5), pa.decimal32(7, 2): pa.decimal128(7, 2)},
+    pa.decimal64(15, 4): pa.decimal128(15, 4),
+}
+ENCODED = [each for each in LEAVES if each in (pa.int32(), pa.uint8(), pa.string(), pa.large_string(), pa.binary())]
+
+
+def random_type(dice: random.Random, depth: int = 2) -> pa.DataType:
+    how = dice.random() if depth else 1
+    if how > 0.4:
+        return dice.choice([*LEAVES])
+    below = random_type(dice, depth - 1)
+    if how < 0.12:
+        return pa.struct([("f", below), ("g", random_type(dice, depth - 1))][: dice.randint(1, 2)])
+    if how < 0.28:
+        return dice.choice((pa.list_, pa.large_list, pa.list_view, lambda each: pa.list_(each, 2)))(below)
+    return pa.map_(dice.choice((pa.string(), pa.int32(), pa.date32())), below)
+
+
+def as_spark(kind: pa.DataType) -> pa.DataType:
+    """The type that the twin in Parquet has."""
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, as_spark(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(as_spark(kind.key_type), as_spark(kind.item_type))
+    if pa.types.is_nested(kind):
+        return pa.list_(as_spark(kind.value_type))
+    return LEAVES[kind]
+
+
+def value(kind: pa.DataType, dice: random.Random, nulls: float = 0.2) -> Any:
+    """A value that both types of a column hold."""
+    if dice.random() < nulls:
+        return None
+    if pa.types.is_struct(kind):
+        return {field.name: value(field.type, dice) for field in kind}
+    if pa.types.is_map(kind):
+        keys = {value(kind.key_type, dice, 0) for _ in range(dice.randint(0, 3))}
+        return [(key, value(kind.item_type, dice)) for key in sorted(keys)]
+    if pa.types.is_nested(kind):
+        count = kind.list_size if pa.types.is_fixed_size_list(kind) else dice.randint(0, 3)
+        return [value(kind.value_type, dice) for _ in range(count)]
+    return leaf(kind, dice)
+
+
+def leaf(kind: pa.DataType, dice: random.Random) -> Any:
+    if pa.types.is_boolean(kind):
+        return dice.random() < 0.5
+    if pa.types.is_floating(kind):
+        return dice.choice([0.0, 1.5, -2.25, float("inf"), float("nan"), dice.randint(-99, 99) / 4])
+    if pa.types.is_integer(kind):
+        low = 0 if pa.types.is_unsigned_integer(kind) else -(1 << kind.bit_width - 1)
+        return dice.choice([0, 1, 2, 3, low, low + (1 << kind.bit_width) - 1, low + dice.getrandbits(kind.bit_width)])
+    if pa.types.is_decimal(kind):
+        digits = dice.choice([1, 2, kind.precision])
+        return Decimal((dice.randint(0, 1), tuple(dice.randint(0, 9) for _ in range(digits)), -kind.scale))
+    if pa.types.is_date(kind):
+        return dt.date.fromordinal(dice.choice([1, 577_736, 719_163, 719_164, 738_000, 3_652_059]))
+    if pa.types.is_timestamp(kind):
+        step = {"s": 10**6, "ms": 10**3, "us": 1, "ns": 1}[kind.unit]
+        moment = dt.timedelta(microseconds=dice.choice([0, -1, dice.randint(-(10**15), 10**15)]) * step % 10**16)
+        return dt.datetime(1700, 1, 1, tzinfo=dt.UTC if kind.tz else None) + moment
+    word = dice.choice(WORDS)
+    if pa.types.is_fixed_size_binary(kind):
+        return word.encode()[:3].ljust(3, b"\xff")
+    return word if LEAVES[kind] == pa.string() else word.encode()
+
+
+class Case(NamedTuple):
+    """What Spark reads: files of ours, files of Parquet, the columns that it finds and their types in Arrow."""
+
+    number: int
+    path: str
+    parquet: str
+    schema: StructType
+    types: dict[str, pa.DataType]
+    rows: list[dict[str, Any]]
+
+
+def written(number: int, folder: Path) -> Case:
+    dice = random.Random(number)
+    types = {f"c{place}": random_type(dice) for place in range(dice.randint(1, 5))}
+    ours, parquet, rows = folder / f"{number}-ours", folder / f"{number}-parquet", []
+    ours.mkdir()
+    parquet.mkdir()
+    spark = pa.schema([(name, as_spark(kind)) for name, kind in types.items()])
+    for file in range(dice.randint(1, 4)):
+        kept = [name for name in types if file == 0 or dice.random() < 0.9] or [*types]
+        count = dice.choice([0, 1, 7, 30])
+        columns = {name: [value(types[name], dice) for _ in range(count)] for name in kept}
+        twin = pa.table([pa.array(columns[name], spark.field(name).type) for name in kept], kept)
+        pq.write_table(twin, parquet / f"{file}.parquet", row_group_size=dice.choice([3, 100]))
+        rows += twin.to_pylist()
+        table = pa.table([encoded(pa.array(columns[name], types[name]), dice) for name in kept], kept)
+        save(table, ours / f"{file}.arrow", dice)
+    missing = dict.fromkeys(types)
+    found = [{**missing, **row} for row in rows]
+    return Case(number, str(ours), str(parquet), from_arrow_schema(spark, prefer_timestamp_ntz=True), types, found)
+
+
+def encoded(array: pa.Array, dice: random.Random) -> pa.Array:
+    how = dice.random()
+    if array.type in ENCODED and how < 0.4:
+        return array.dictionary_encode() if how < 0.25 else pc.run_end_encode(array)
+    return array
+
+
+def save(table: pa.Table, path: Path, dice: random.Random) -> None:
+    """A file or stream of a batch or of several; nothing but the bytes says which."""
+    new = dice.choice((pa.ipc.new_file, pa.ipc.new_file, pa.ipc.new_stream))
+    options = pa.ipc.IpcWriteOptions(compression=dice.choice(CODECS), unify_dictionaries=True)
+    with new(path, table.schema, options=options) as writer:
+        for batch in table.to_batches(max_chunksize=dice.choice([1, 4, 1000])):
+            writer.write_batch(batch)
+
+
+# Queries.
+
+Query = Callable[["DataFrame"], "DataFrame"]
+
+
+def random_query(case: Case, dice: random.Random) -> Query:
+    """A query that gives the same for the same rows in whatever order."""
+    columns = [*case.types]
+    where = random_filter(case, dice) if dice.random() < 0.8 else None
+    chosen = dice.sample(columns, dice.randint(0, len(columns)))
+    how = dice.random()
+
+    def run(frame: DataFrame) -> DataFrame:
+        found = frame if where is None else frame.where(where)
+        if how < 0.55 and chosen:
+            return found.select(*chosen)
+        if how < 0.7:
+            return found.groupBy(*[name for name in chosen if not has_map(case.types[name])][:2]).count()
+        return found.agg(F.count("*"), *(each for name in chosen for each in aggregates(name, case.types[name])))
+
+    return run
+
+
+def has_map(kind: pa.DataType) -> bool:
+    return pa.types.is_map(kind) or any(has_map(kind.field(place).type) for place in range(kind.num_fields))
+
+
+def aggregates(name: str, kind: pa.DataType) -> list[Column]:
+    found = [F.count(name)]
+    if not has_map(kind):
+        found += [F.min(name), F.max(name)]
+    if pa.types.is_integer(kind) or pa.types.is_decimal(kind):
+        found.append(F.sum(F.col(name).cast("decimal(38, 10)")))
+    return found
+
+
+def random_filter(case: Case, dice: random.Random, depth: int = 2) -> Column:
+    if depth and dice.random() < 0.5:
+        parts = [random_filter(case, dice, depth - 1) for _ in range(2)]
+        found = reduce(dice.choice((lambda a, b: a & b, lambda a, b: a | b)), parts)
+        return ~found if dice.random() < 0.2 else found
+    name = dice.choice([*case.types])
+    column, kind = F.col(name), case.types[name]
+    while pa.types.is_struct(kind) and dice.random() < 0.7:
+        field = kind.field(dice.randrange(kind.num_fields))
+        column, kind = column.getField(field.name), field.type
+    if pa.types.is_nested(kind) or dice.random() < 0.15:
+        return column.isNull() if dice.random() < 0.5 else column.isNotNull()
+    return comparison(column, kind, dice)
+
+
+def comparison(column: Column, kind: pa.DataType, dice: random.Random) -> Column:
+    how = dice.randrange(9)
+    literal, other = (as_literal(leaf(kind, dice), kind) for _ in range(2))
+    if how == 8 and LEAVES[kind] == pa.string():
+        return dice.choice((column.startswith, column.endswith, column.contains))(dice.choice(("", "a", "é", "b")))
+    return [
+        column == literal,
+        column != literal,
+        column < literal,
+        column <= literal,
+        column > literal,
+        column.eqNullSafe(literal),
+        column.isin(literal, other),
+        column.between(literal, other),
+        column >= literal,
+    ][how]
+
+
+def as_literal(found: Any, kind: pa.DataType) -> Column:
+    type_ = from_arrow_schema(pa.schema([("x", LEAVES[kind])]), prefer_timestamp_ntz=True)["x"].dataType
+    if isinstance(found, dt.date):  # Py4J has no moments of years before 1000, and no numbers beyond 64 bits
+        found = found.isoformat()
+    return F.lit(Decimal(found) if pa.types.is_uint64(kind) else found).cast(type_)
+
+
+# The readers beside each other.
+
+
+def by_python(case: Case, path: str) -> list[dict[str, Any]]:
+    """The rows that the Python data source reads, in this process."""
+    reader = ArrowIpcDataSource({"path": path}).reader(case.schema)
+    return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+
+
+def rows(frame: DataFrame) -> list[str]:
+    return sorted(map(repr, frame.collect()))
+
+
+def texts(found: Iterable[Any]) -> list[str]:
+    return sorted(map(repr, found))
+
+
+def outcome(run: Callable[[], Any]) -> Any:
+    try:
+        return run()
+    except Exception as error:
+        return f"{type(error).__name__}: {str(error)[:600]}"
+
+
+def compared(spark: SparkSession, case: Case) -> Iterable[str]:
+    """What differs."""
+    dice = random.Random(-1 - case.number)
+    for name, setting in zip((*SETTINGS, NO_FILTER), (*MODES[case.number % 3], "false"), strict=True):
+        spark.conf.set(name, setting)
+    parquet = spark.read.schema(case.schema).parquet(case.parquet)
+    path = case.path
+    if case.number % 4 == 3:  # what Spark wrote
+        path += "-spark"
+        options = {"compression": dice.choice(("none", "lz4", "zstd")), "batchRows": dice.choice((1, 5, 100))}
+        options |= {"format": dice.choice(("file", "stream")), "maxRecordsPerFile": dice.choice((0, 9))}
+        options["statistics"] = options["format"] == "file"
+        said = outcome(lambda: parquet.write.format("arrowipc").options(**options).save(path))
+        if said:
+            yield f"written: {said}"
+            return
+    elif (columns := outcome(lambda: spark.read.format("arrowipc").load(path).schema)) != case.schema:
+        yield f"schema: {columns}, expected {case.schema}"
+    query = random_query(case, dice)
+    expected = rows(query(parquet))
+    frame = spark.read.format("arrowipc").schema(case.schema).load(path)
+    found = outcome(lambda: rows(query(frame)))
+    if found != expected:
+        plan = outcome(lambda: query(frame)._jdf.queryExecution().executedPlan().toString())
+        yield f"jar: {found}, expected {expected}\n{plan}"
+    found = outcome(lambda: texts(by_python(case, path)))
+    if found != texts(case.rows):
+        yield f"Python: {found}, expected {texts(case.rows)}"
+    if case.number % IN_WORKERS == 0:
+        frame = spark.read.format("arrowipc_python").schema(case.schema).load(path)
+        found = outcome(lambda: rows(query(frame)))
+        if found != expected:
+            yield f"Python in Spark's workers: {found}, expected {expected}"
+
+
+def cases(spark: SparkSession, folder: Path, numbers: Iterable[int]) -> list[str]:
+    """What differs in cases of some numbers."""
+    wrong = []
+    for number in numbers:
+        case = written(number, folder)
+        wrong += [f"case {number} {case.types}: {difference}"[:3000] for difference in compared(spark, case)]
+    return wrong
+
+
+@pytest.fixture
+def as_it_was(spark: SparkSession) -> Iterable[None]:
+    yield
+    for name in (*SETTINGS, NO_FILTER):
+        spark.conf.unset(name)
+
+
+@pytest.mark.campaign
+@pytest.mark.usefixtures("as_it_was", "python_format")
+@pytest.mark.parametrize("share", range(4))
+def test_readers_agree(spark: SparkSession, tmp_path: Path, share: int) -> None:
+    """In shares, so that they can run beside each other."""
+    numbers = range(share, rounds(200, 2000), 4)
+    wrong = cases(spark, tmp_path, numbers)
+    assert not wrong, f"{len(wrong)} differences\n" + "\n\n".join(wrong[:8])

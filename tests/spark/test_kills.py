@@ -1,0 +1,169 @@
+"""Drivers that are killed with all their processes: what Spark's protocols promise of our files, and no more."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from helpers import children
+from helpers.arrow_columns import file
+from helpers.rounds import rounds
+
+from arrowipc.spark import find_jar
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.campaign]
+
+DEADLINE = 300
+
+SESSION = """
+import sys
+from pathlib import Path
+from helpers.twins import session
+
+out, jar, format = sys.argv[1:]
+spark = session("local[2]", jar, Path(out).parent)
+spark.sparkContext.setLogLevel("OFF")
+"""
+STREAM = """
+frame = spark.readStream.format(format).schema("id long").option("maxFilesPerTrigger", 1).load(out + "-in")
+query = frame.writeStream.format(format).option("maxRecordsPerFile", 5).trigger(availableNow=True)
+assert query.option("checkpointLocation", out + "-checkpoint").start(out).awaitTermination(200)
+"""
+#: Rows that take their time, a file for each.
+SLOW = """
+slowly = "IF(reflect('java.lang.Thread', 'sleep', 50L) IS NULL, 0, 0)"
+frame = spark.range(1000, 1400, 1, 2).selectExpr(f"id + {slowly} AS id", "id % 2 AS k")
+writer = frame.write.format(format).mode("MODE").option("maxRecordsPerFile", 1)
+writer.option("partitionOverwriteMode", "OVERWRITE").partitionBy("k").save(out)
+"""
+MANY = """
+frame = spark.range(1000, 1000 + FILES, 1, 2).selectExpr("id", "0 AS k")
+frame.write.format(format).mode("append").option("maxRecordsPerFile", 1).partitionBy("k").save(out)
+"""
+
+
+def start(code: str, out: Path, format: str = "arrowipc") -> subprocess.Popen[bytes]:
+    with open(out.with_name("log"), "ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(SESSION) + code, str(out), str(find_jar()), format],
+            env={**children.environment(), "PYSPARK_PYTHON": sys.executable},
+            **{"cwd": out.parent, "stdout": subprocess.DEVNULL, "stderr": log},
+        )
+
+
+def descendants(process: int) -> list[int]:
+    """A process and all that it began, and these began."""
+    found: dict[int, list[int]] = {}
+    for each in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = each.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        found.setdefault(int(fields[1]), []).append(int(each.parent.name))
+    family = [process]
+    for member in family:
+        family += found.get(member, [])
+    return family
+
+
+def kill_all(process: subprocess.Popen[bytes]) -> None:
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for each in descendants(process.pid):
+            try:
+                os.kill(each, number)
+            except ProcessLookupError:
+                continue
+    process.wait()
+
+
+def killed(process: subprocess.Popen[bytes], begun: Callable[[], Any], after: float = 0) -> bool:
+    """Kill a driver some time after something has begun; whether it came to its end before."""
+    try:
+        end = time.monotonic() + DEADLINE
+        while process.poll() is None and not begun():
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        time.sleep(after)
+        return process.poll() == 0
+    finally:
+        kill_all(process)
+
+
+def ids(spark: SparkSession, path: Path, format: str = "arrowipc") -> list[int]:
+    return sorted(row.id for row in spark.read.format(format).schema("id long").load(str(path)).collect())
+
+
+def below(path: Path, pattern: str) -> int:
+    return sum(1 for _ in path.glob(pattern))
+
+
+def test_a_stream_that_is_killed_again_and_again(spark: SparkSession, tmp_path: Path) -> None:
+    """What a reader finds are whole micro-batches, and in the end each row once."""
+    batches, size, kills = rounds(5, 160), 20, rounds(2, 50)
+    out, log, dice, seen = tmp_path / "out", tmp_path / "out" / "_spark_metadata", random.Random(5), Counter[str]()
+    (tmp_path / "out-in").mkdir()
+    for number in range(batches):
+        rows = pa.record_batch({"id": pa.array(range(number * size, number * size + size), pa.int64())})
+        (tmp_path / "out-in" / f"{number:04}.arrow").write_bytes(file(rows))
+    while seen["kills"] < kills:
+        before = {*log.glob("[0-9]*")}
+        if killed(start(STREAM, out), lambda before=before: {*log.glob("[0-9]*")} > before, dice.random()):  # type: ignore[misc]
+            break
+        seen["kills"] += 1
+        found = ids(spark, out) if log.exists() else []
+        assert set(Counter(row // size for row in found).values()) <= {size}
+        assert len({*found}) == len(found)
+        seen["left"] += below(out, "*.arrow") > len(found) // 5
+        seen["batches"] = len(found) // size
+    assert start(STREAM, out).wait(DEADLINE) == 0, (tmp_path / "log").read_text()[-2000:]
+    print(f"streams: {dict(seen)}")
+    assert ids(spark, out) == [*range(batches * size)]
+    assert seen["kills"] == kills, "it came to its end too soon: give it more to do"
+
+
+@pytest.mark.parametrize("format", ["arrowipc", "parquet"])
+@pytest.mark.parametrize("way", ["append", "overwrite", "overwrite of partitions"])
+def test_jobs_that_die_before_they_commit(spark: SparkSession, tmp_path: Path, way: str, format: str) -> None:
+    """Rows of such a job do not count. An overwrite has deleted the old rows by then, unless it is of partitions."""
+    out, (mode, _, dynamic) = tmp_path / "out", way.partition(" ")
+    spark.range(10).selectExpr("id", "id % 2 AS k").write.format(format).partitionBy("k").save(str(out))
+    code = SLOW.replace("MODE", mode).replace("OVERWRITE", "dynamic" if dynamic else "static")
+    staged = (".spark-staging*/**/*" if dynamic else "_temporary/**/*") + ("arrow" if format == "arrowipc" else format)
+    assert not killed(start(code, out, format), lambda: below(out, staged) > 4)
+    assert below(out, staged) > 4
+    assert ids(spark, out, format) == ([] if way == "overwrite" else [*range(10)])
+    again = spark.range(10, 12).selectExpr("id", "id % 2 AS k").write.format(format).partitionBy("k").mode("append")
+    again.save(str(out))
+    assert ids(spark, out, format) == [*range(10 if way == "overwrite" else 0, 12)]
+    assert not below(out, "_temporary")  # the next job that commits takes it away, whosever it was
+
+
+@pytest.mark.parametrize("format", ["arrowipc"])
+def test_appends_that_die_while_they_commit(spark: SparkSession, tmp_path: Path, format: str) -> None:
+    """Spark renames one file after the other: some may count and some may not, each of them whole; old rows stay."""
+    files, seen, dice = rounds(400, 3000), Counter[str](), random.Random(6)
+    for number in range(rounds(1, 10)):
+        out = tmp_path / f"out{number}"
+        spark.range(10).selectExpr("id", "0 AS k").write.format(format).partitionBy("k").save(str(out))
+        process = start(MANY.replace("FILES", str(files)), out, format)
+        killed(process, lambda out=out: below(out, "k=0/*") > 4, dice.random() * 0.1)  # type: ignore[misc]
+        found = ids(spark, out, format)
+        assert found[:10] == [*range(10)]
+        assert {*found[10:]} <= {*range(1000, 1000 + files)}
+        assert len({*found}) == len(found)
+        seen["all" if len(found) == 10 + files else "some"] += 1
+    print(f"appends: {dict(seen)}")

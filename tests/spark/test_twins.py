@@ -1,0 +1,122 @@
+"""What users of Spark do with files, with this format and with Parquet: the same rows, schemas, files, plans."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.twins import DIFFERENCES, FORMATS, TWINS
+
+from arrowipc.spark import find_jar
+from arrowipc.spark.java import NO_JAVA, find_java
+
+pytestmark = pytest.mark.spark
+
+SCRIPT = Path(__file__).parents[1] / "helpers" / "twins.py"
+OLD = "pyspark==4.0.1"
+#: What is asked of executors in processes of their own.
+SPREAD = (
+    *("partitions_and_pruning", "metadata_of_files", "schemas_merged", "splits", "overwriting_partitions"),
+    *("inserted", "buckets", "streams", "corrupt_files", "types", "user_defined_types"),
+)
+#: What asks for the machinery of a classic session.
+CLASSIC = {"user_defined_types"}
+
+Found = dict[str, dict[str, dict[str, str]]]
+
+
+class Runs:
+    """Runs of all twins, each of them once, when first asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._runs: dict[str, Found] = {}
+
+    def of(self, where: str) -> Found:
+        if where not in self._runs:
+            self._runs[where] = self._run(where)
+        return self._runs[where]
+
+    def _run(self, where: str) -> Found:
+        java, jar = find_java(), find_jar()
+        if java is None or jar is None:
+            pytest.skip(NO_JAVA if java is None else "there is no jar, and none can be built")
+        folder = self._folder / where
+        folder.mkdir()
+        python, master, names = sys.executable, where, TWINS
+        if where == "old":
+            python, master = self._old(), "local[2]"
+        elif where == "connect":
+            pytest.importorskip("grpc_status", reason="pip install 'pyspark[connect]'")
+            names = [name for name in TWINS if name not in CLASSIC]
+        elif where.startswith("local-cluster"):
+            names = [*SPREAD]
+        # PySpark alone: what is on the path of this process is not for another interpreter.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        environment |= {"JAVA_HOME": java, "PYSPARK_PYTHON": python, "SPARK_WORKER_DIR": str(folder / "work")}
+        command = [python, str(SCRIPT), master, jar, str(folder), *names]
+        with open(folder / "log", "w") as log:
+            done = subprocess.run(command, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=log, text=True)
+        assert done.returncode == 0, (folder / "log").read_text()[-3000:]
+        lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        return {line["twin"]: line for line in lines}
+
+    def _old(self) -> str:
+        """An interpreter with an older PySpark: named by ARROWIPC_SPARK40, or in an environment made for this run."""
+        named = os.environ.get("ARROWIPC_SPARK40")
+        if named:
+            return named
+        venv.create(self._folder / "venv", with_pip=True)
+        python = str(self._folder / "venv" / "bin" / "python")
+        command = [python, "-m", "pip", "install", "-q", OLD, "numpy", "pandas<3", "pyarrow"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            pytest.skip(f"{OLD} cannot be installed, and ARROWIPC_SPARK40 names no interpreter: {done.stderr[-300:]}")
+        return python
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    return Runs(tmp_path_factory.mktemp("twins"))
+
+
+def compare(name: str, found: dict[str, Any]) -> None:
+    failed = {format: found[format]["failed"] for format in FORMATS if "failed" in found[format]}
+    assert not failed, "\n".join(f"{format}: {text}" for format, text in failed.items())
+    parquet, ours = (found[format]["found"] for format in FORMATS)
+    if name not in DIFFERENCES:
+        lines = difflib.unified_diff(parquet.splitlines(), ours.splitlines(), "parquet", "arrowipc", lineterm="", n=2)
+        assert parquet == ours, "\n".join(lines)
+    else:
+        assert json.loads(ours) == DIFFERENCES[name]
+        assert parquet != ours, "Parquet does the same: this is no difference any more"
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_twins(runs: Runs, name: str) -> None:
+    compare(name, runs.of("local[2]")[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TWINS)
+def test_twins_on_the_oldest_spark(runs: Runs, name: str) -> None:
+    compare(name, runs.of("old")[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SPREAD)
+def test_twins_on_a_cluster(runs: Runs, name: str) -> None:
+    compare(name, runs.of("local-cluster[2,1,1024]")[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in TWINS if name not in CLASSIC])
+def test_twins_through_connect(runs: Runs, name: str) -> None:
+    compare(name, runs.of("connect")[name])
