@@ -125,7 +125,8 @@ private[spark] final class Converters(options: ReadOptions) {
     case (_: ArrowType.Decimal, _: StringType) => column => new Numbers.Decimals(target, column)
     case (kind, LongType) if SparkTypes.unit(kind) == TimeUnit.NANOSECOND =>
       column => new Vectors.Fixed(target, column, 0)
-    case (kind, _: DecimalType) if SparkTypes.leaf(kind, options, path) == LongType && SparkTypes.unit(kind) != null =>
+    case (kind: ArrowType.Time, LongType) => time(kind, LongType)
+    case (kind, _: DecimalType) if SparkTypes.unit(kind) == TimeUnit.NANOSECOND && options.nanoseconds == "long" =>
       cast(column => new Vectors.Fixed(LongType, column, 0), LongType, target, from, path)
     case (kind: ArrowType.Interval, wanted: StructType) if kind.getUnit != IntervalUnit.YEAR_MONTH =>
       interval(from, SparkTypes.natural(kind, options, path).asInstanceOf[StructType], wanted, path)
@@ -169,8 +170,8 @@ private[spark] final class Converters(options: ReadOptions) {
   private def time(kind: ArrowType, target: DataType): Converter = {
     // Spark's TIME counts nanoseconds, of which it keeps whole microseconds; the others count microseconds.
     val unit = if (kind.isInstanceOf[ArrowType.Time]) 1000L else 1L
-    // Where Spark has a TIME, it lets be less than a day.
-    val clock = unit > 1 && SparkTypes.TIME != LongType
+    // A TIME is less than a day; a bigint need not be.
+    val clock = unit > 1 && target != LongType
     val exact = options.nanoseconds != "truncate"
     SparkTypes.unit(kind) match {
       case TimeUnit.SECOND => column => new Numbers.Scaled(target, column, 1000000 * unit, 1, false, clock)

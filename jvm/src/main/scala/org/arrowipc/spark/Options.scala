@@ -3,6 +3,7 @@ package org.arrowipc.spark
 import java.nio.charset.StandardCharsets.UTF_8
 import java.util.Locale
 import org.apache.spark.network.util.JavaUtils
+import org.apache.spark.sql.types.DataType
 import scala.io.Source.fromInputStream
 import scala.jdk.CollectionConverters._
 import scala.util.Try
@@ -69,6 +70,8 @@ final class ReadOptions private (options: Options) extends Serializable {
   val unsupported: String = options.text("unsupported")
   /** Whether extension types become what they mean. */
   val extensions: Boolean = options.flag("extensions")
+  /** The type of times of day in the session that reads. */
+  val time: DataType = SparkTypes.time()
 }
 
 /** Bounds on what untrusted bytes may ask for: those of `arrowipc.Limits`, with its reasons. */

@@ -6,13 +6,17 @@ import scala.jdk.CollectionConverters._
 import org.apache.arrow.vector.types.{FloatingPointPrecision, IntervalUnit, TimeUnit}
 import org.apache.arrow.vector.types.pojo.{ArrowType, Field, Schema}
 import org.apache.arrow.vector.types.pojo.ArrowType.ArrowTypeID
+import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
 
 /** Which Spark type each Arrow type becomes: the table of `arrowipc.spark.types`. */
 object SparkTypes {
-  /** Spark 4.0 has no TIME; there a time of day becomes a bigint of nanoseconds since midnight. */
-  private[spark] val TIME: DataType =
-    try DataType.fromJson("\"time(6)\"") catch { case _: RuntimeException => LongType }
+  /** Spark 4.0 does not have it. */
+  private[spark] lazy val TIME: DataType = DataType.fromJson("\"time(6)\"")
+
+  /** What a time of day becomes: a bigint of nanoseconds since midnight in Spark 4.0, and while a session refuses TIME. */
+  private[spark] def time(): DataType =
+    if (SQLConf.get.getConfString("spark.sql.timeType.enabled", "false").toBoolean) TIME else LongType
 
   private val DayTime = new StructType().add("days", IntegerType).add("milliseconds", IntegerType)
   private val MonthDayNano =
@@ -33,7 +37,7 @@ object SparkTypes {
     val seen = mutable.Set.empty[String]
     for (field <- fields.asScala if !seen.add(Plan.name(field))) throw new ArrowIpcException.Usage(
       s"$what holds the name '${field.getName}' twice, and Spark finds columns by name; rename one of them where the " +
-        "data is written, or choose others with the option columns")
+        "data is written, or give a schema without that name")
   }
 
   /** The extension type that a field is to be read as; empty for none. */
@@ -112,7 +116,7 @@ object SparkTypes {
     case ArrowTypeID.Binary | ArrowTypeID.LargeBinary | ArrowTypeID.BinaryView | ArrowTypeID.FixedSizeBinary =>
       BinaryType
     case ArrowTypeID.Date => DateType
-    case ArrowTypeID.Time => TIME
+    case ArrowTypeID.Time => options.time
     case ArrowTypeID.Timestamp =>
       if (kind.asInstanceOf[ArrowType.Timestamp].getTimezone == null) TimestampNTZType else TimestampType
     case ArrowTypeID.Duration => DayTimeIntervalType()
