@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -127,14 +129,51 @@ def test_types_that_arrow_does_not_name_come_back(spark: SparkSession, tmp_path:
     assert rows(load(spark, tmp_path / "udt")) == rows(frame)
 
 
-def test_a_class_that_a_file_names_is_not_made(spark: SparkSession, tmp_path: Path) -> None:
-    kind = {"type": "udt", "class": "java.util.Random", "sqlType": "long", "pyClass": None}
-    stated = {"type": "struct", "fields": [{"name": "a", "type": kind, "nullable": True, "metadata": {}}]}
-    for number, text in enumerate([json.dumps(stated), "{", "[" * 5000, '{"type":"struct","fields":7}']):
+class Trap:
+    """Its pickle makes a directory when it is loaded."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.path),)
+
+
+def stated(kind: Any) -> str:
+    return json.dumps({"type": "struct", "fields": [{"name": "a", "type": kind, "nullable": True, "metadata": {}}]})
+
+
+def test_no_code_that_a_file_names_runs(spark: SparkSession, tmp_path: Path) -> None:
+    trap = base64.b64encode(pickle.dumps(Trap(tmp_path / "trapped"))).decode()
+    python = {"type": "udt", "pyClass": "json.None", "serializedClass": trap, "sqlType": "long"}
+    spoken = {"type": "udt", "class": "java.util.Random", "sqlType": "long", "pyClass": None}
+    nested = {"type": "array", "containsNull": True, "elementType": python}
+    texts = [stated(spoken), stated(python), stated(nested), "{", "[" * 5000, '{"type":"struct","fields":7}']
+    for number, text in enumerate(texts):
         schema = pa.schema([("a", pa.int64())], {"arrowipc:spark_schema": text})
         with pa.ipc.new_file(tmp_path / f"{number}.arrow", schema) as writer:
             writer.write(pa.record_batch([[5]], schema=schema))
-        assert load(spark, tmp_path / f"{number}.arrow").collect() == [(5,)]
+        found = load(spark, tmp_path / f"{number}.arrow")
+        assert found.schema.simpleString() == "struct<a:bigint>"
+        assert found.collect() == [(5,)]
+    assert not (tmp_path / "trapped").exists()
+
+
+def test_a_time_of_day_is_a_bigint_where_the_session_refuses_time(spark: SparkSession, tmp_path: Path) -> None:
+    kinds = (pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns"))
+    table = pa.table({str(kind): pa.array([1, None], kind) for kind in kinds})
+    with pa.ipc.new_file(tmp_path / "t.arrow", table.schema) as writer:
+        writer.write_table(table)
+    setting = "spark.sql.timeType.enabled"
+    before = spark.conf.get(setting, None)
+    try:
+        spark.conf.set(setting, "false")
+        found = load(spark, tmp_path / "t.arrow")
+        assert {field.dataType.simpleString() for field in found.schema} == {"bigint"}
+        assert found.collect() == [(10**9, 10**6, 1000, 1), (None,) * 4]
+        assert found.where("`time32[ms]` = 1000000").count() == 1
+    finally:
+        spark.conf.unset(setting) if before is None else spark.conf.set(setting, before)
 
 
 @pytest.mark.parametrize(("expression", "kind"), [("make_interval(1)", "INTERVAL"), ("parse_json('1')", "VARIANT")])

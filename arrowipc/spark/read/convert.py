@@ -590,11 +590,11 @@ def _union(source: at.Union, target: st.StructType, options: _Rules, path: str) 
     expected = arrow_type_of(target, path)
     plan = []
     for field in target.fields:
-        index = find_name(field.name, names, f"union column {path!r}")
         if not field.nullable:
             raise UsageError(f"column '{path}.{field.name}' is a member of a union and can only be read as nullable")
-        child = _converter(source.fields[index].type, field.dataType, options, f"{path}.{field.name}")
-        plan.append((index, source.type_codes[index], child))
+        index = _find(field, names, f"union column {path!r}", options)
+        type_ = at.Null() if index is None else source.fields[index].type
+        plan.append((index, _converter(type_, field.dataType, options, f"{path}.{field.name}")))
 
     def convert(array: Any) -> Any:
         # pyarrow's type_codes and offsets start at the whole array's first row, not at the slice's.
@@ -602,8 +602,10 @@ def _union(source: at.Union, target: st.StructType, options: _Rules, path: str) 
         codes = _plain(buffers[1], np.int8, array)
         rows = _plain(buffers[2], np.int32, array) if source.mode == "dense" else np.arange(len(array), dtype=np.int32)
         children = [
-            _take_converted(array.field(index), pa.array(rows, mask=codes != code), child)
-            for index, code, child in plan
+            child(pa.nulls(len(array)))
+            if index is None
+            else _take_converted(array.field(index), pa.array(rows, mask=codes != source.type_codes[index]), child)
+            for index, child in plan
         ]
         return pa.StructArray.from_arrays(children, fields=list(expected))
 

@@ -79,15 +79,6 @@ final class BatchReader(file: IpcFile, wanted: StructType, options: ReadOptions,
     new ColumnarBatch(found, rows)
   }
 
-  /** Bytes of the chosen columns in a batch, as they are stored. */
-  def bytes(batch: Int): Long = Metadata.guarded[Long](s"batch $batch", () => {
-    val block = file.batches.get(batch)
-    val message = file.header(block)
-    val buffers = new ArrayBuffer[Wanted]
-    walk(whole, chosen, IpcFile.batch(message), message, block.bodyLength, buffers)
-    total(buffers)
-  })
-
   override def close(): Unit = {
     for (i <- slabs.indices) {
       if (slabs(i) != null) slabs(i).close()

@@ -17,8 +17,11 @@ private[spark] object Names {
   /** The name among some that another one means; null where there is none, or there are several. */
   def find(name: String, names: Collection[String]): String =
     if (names.contains(name)) name
-    else names.asScala.filter(each => !caseSensitive() && name.equalsIgnoreCase(each)).toSeq match {
-      case Seq(only) => only
-      case _ => null
+    else {
+      val sensitive = caseSensitive()
+      names.asScala.filter(each => key(name, sensitive) == key(each, sensitive)).toSeq match {
+        case Seq(only) => only
+        case _ => null
+      }
     }
 }

@@ -1,6 +1,7 @@
 package org.arrowipc.spark
 
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
+import com.fasterxml.jackson.databind.node.{ArrayNode, ObjectNode}
 import org.apache.arrow.vector.types.{DateUnit, FloatingPointPrecision, IntervalUnit, TimeUnit}
 import org.apache.arrow.vector.types.pojo.{ArrowType, Field, FieldType, Schema}
 import org.apache.spark.sql.types.{Metadata => FieldMetadata, _}
@@ -11,8 +12,9 @@ import scala.util.Try
 object SparkSchema {
   /** Key in the metadata of a schema of Spark's own schema, as JSON, where it says more than the Arrow types do. */
   private val KEY = "arrowipc:spark_schema"
-  private lazy val DEFAULTS = new ReadOptions(java.util.Map.of[String, String])
   private val JSON = new ObjectMapper()
+  /** The user-defined types of Spark's own, in the JVM and in Python. */
+  private val OWN_TYPE = """(org\.apache\.spark|pyspark)\.(ml|mllib)\.linalg\.\w+UDT""".r
 
   /** Whether Arrow has a type. */
   def supports(dataType: DataType): Boolean = dataType match {
@@ -61,21 +63,33 @@ object SparkSchema {
     case other => other
   }
 
-  /** A schema out of untrusted JSON: no class that it names is made unless it is a user-defined type. */
-  private def parsed(json: String): Option[StructType] = Try {
-    val classes = JSON.readTree(json).findValues("class").asScala
-    if (classes.forall(isType)) DataType.fromJson(json).asInstanceOf[StructType] else throw new ClassCastException
-  }.toOption
+  /** A schema out of untrusted JSON. */
+  private def parsed(json: String): Option[StructType] =
+    Try(DataType.fromJson(harmless(JSON.readTree(json)).toString).asInstanceOf[StructType]).toOption
 
-  private def isType(name: JsonNode): Boolean = {
-    val loader = Option(Thread.currentThread.getContextClassLoader).getOrElse(getClass.getClassLoader)
-    classOf[UserDefinedType[_]].isAssignableFrom(Class.forName(name.asText, false, loader))
+  /**
+   * The same JSON with the stored types of user-defined ones. Those name classes to make and modules to import, and may
+   * bring a pickle, which PySpark runs; only Spark's own stay.
+   */
+  private def harmless(node: JsonNode): JsonNode = {
+    def own = Seq("class", "pyClass").forall(key => OWN_TYPE.matches(node.path(key).asText)) && !node.has("serializedClass")
+    node match {
+      case _ if node.path("type").asText == "udt" && !own => harmless(node.path("sqlType"))
+      case struct: ObjectNode =>
+        struct.properties().forEach(each => each.setValue(harmless(each.getValue)))
+        struct
+      case list: ArrayNode =>
+        for (i <- 0 until list.size) list.set(i, harmless(list.get(i)))
+        list
+      case _ => node
+    }
   }
 
   /** The Arrow schema for columns of Spark. */
   def arrow(schema: StructType): Schema = {
     val fields = schema.map(each => field(each.name, each.dataType, each.nullable)).asJava
-    val read = Try(SparkTypes.schema(new Schema(fields), DEFAULTS)).toOption
+    val defaults = new ReadOptions(java.util.Map.of[String, String])
+    val read = Try(SparkTypes.schema(new Schema(fields), defaults)).toOption
     val said = read.exists(_.zip(schema).forall { case (one, other) =>
       one.dataType == nullable(other.dataType) && other.metadata == FieldMetadata.empty
     })
