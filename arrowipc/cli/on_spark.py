@@ -66,7 +66,7 @@ def _run(
         Progress("converting on Spark"),
         start_session(options["master"] or "local[*]", Path(logs, "spark.log")) as spark,
     ):
-        from arrowipc.spark.source import register
+        from arrowipc.spark.sessions import register
 
         register(spark)
         reader = spark.read.format(SPARK[origin])

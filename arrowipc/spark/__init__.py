@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from arrowipc.spark.payloads.options import CodecOptions, DecodeOptions, EncodeOptions
     from arrowipc.spark.read.convert import BatchConverter, to_spark_batch
     from arrowipc.spark.read.describe import count_rows, describe
-    from arrowipc.spark.sessions import configure, session
+    from arrowipc.spark.sessions import configure, register, session
     from arrowipc.spark.share import Shared, share
-    from arrowipc.spark.source import ArrowIpcDataSource, register
+    from arrowipc.spark.source import ArrowIpcDataSource
     from arrowipc.spark.types import TypeOptions, to_spark_schema
 
 __all__ = [
@@ -63,9 +63,9 @@ _MODULES = {
     "payloads.options": ("CodecOptions", "DecodeOptions", "EncodeOptions"),
     "read.convert": ("BatchConverter", "to_spark_batch"),
     "read.describe": ("count_rows", "describe"),
-    "sessions": ("configure", "session"),
+    "sessions": ("configure", "register", "session"),
     "share": ("Shared", "share"),
-    "source": ("ArrowIpcDataSource", "register"),
+    "source": ("ArrowIpcDataSource",),
     "types": ("TypeOptions", "to_spark_schema"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}

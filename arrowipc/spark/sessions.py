@@ -15,7 +15,7 @@ from arrowipc.spark.jar import find_jar
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["configure", "reader_of", "session", "tell_reader"]
+__all__ = ["configure", "reader_of", "register", "session", "tell_reader"]
 
 log: logging.Logger = logging.getLogger("arrowipc.spark")
 
@@ -79,8 +79,6 @@ def session(master: str | None = None, settings: Mapping[str, Any] | None = None
     """
     from pyspark.sql import SparkSession
 
-    from arrowipc.spark.source import register
-
     builder: Any = SparkSession.builder
     if master is not None:
         builder = builder.remote(master) if master.startswith("sc://") else builder.master(master)
@@ -93,6 +91,24 @@ def session(master: str | None = None, settings: Mapping[str, Any] | None = None
         _give_jar(spark)
     register(spark)
     return spark
+
+
+def register(spark: "SparkSession") -> None:
+    """Make the Python data source known to a session that has no jar of ours, as ``spark.read.format("arrowipc")``.
+
+    Spark finds it by itself where the module ``pyspark_arrowipc`` is on the path of the driver's Python. This is for
+    sessions where another package's broken ``pyspark_*`` module stops that search.
+    """
+    from pyspark.errors import AnalysisException
+
+    from arrowipc.spark.source import ArrowIpcDataSource
+
+    try:
+        spark.dataSource.register(ArrowIpcDataSource)
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":  # Spark 4.0 refuses what it found by itself
+            raise
+    tell_reader(spark)
 
 
 def _is_remote(spark: "SparkSession") -> bool:

@@ -2,15 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import DataSource
 
 from arrowipc.spark.options import explained
-from arrowipc.spark.sessions import tell_reader
 from arrowipc.spark.shipping import Shipped, needing
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
     from arrowipc.spark.read.reader import ArrowIpcReader
@@ -18,21 +15,7 @@ if TYPE_CHECKING:
     from arrowipc.spark.streaming.source import ArrowIpcStreamReader
     from arrowipc.spark.write.job import ArrowIpcWriter
 
-__all__ = ["ArrowIpcDataSource", "register"]
-
-
-def register(spark: "SparkSession") -> None:
-    """Make the Python data source known to a session that has no jar of ours, as ``spark.read.format("arrowipc")``.
-
-    Spark finds it by itself where the module ``pyspark_arrowipc`` is on the path of the driver's Python. This is for
-    sessions where another package's broken ``pyspark_*`` module stops that search.
-    """
-    try:
-        spark.dataSource.register(ArrowIpcDataSource)
-    except AnalysisException as error:
-        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":  # Spark 4.0 refuses what it found by itself
-            raise
-    tell_reader(spark)
+__all__ = ["ArrowIpcDataSource"]
 
 
 class ArrowIpcDataSource(Shipped, DataSource):  # noqa: D101  (its docstring has the table of options in it)

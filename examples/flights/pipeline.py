@@ -18,8 +18,7 @@ from arrowipc.read.files import find_files, is_url
 from arrowipc.read.remote import RemoteSource
 from arrowipc.spark import from_arrow
 from arrowipc.spark.payloads.decode import decode_payloads
-from arrowipc.spark.sessions import reader_of
-from arrowipc.spark.source import register
+from arrowipc.spark.sessions import reader_of, register
 from compare import Comparison, compare_rows, quote
 from flights import Inputs, airline_names
 
