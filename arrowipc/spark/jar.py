@@ -200,13 +200,7 @@ def _build(spark: _Spark, sources: dict[str, Path], target: Path) -> None:
         files = [str(path) for name, path in sources.items() if name.endswith(".scala")]
         java = str(Path(home) / "bin" / "java")
         command = [java, *JAVA, "-cp", f"{spark.jars}/*", "scala.tools.nsc.Main", "-usejavacp", *SCALA]
-        mixed = [str(path) for name, path in sources.items() if name.endswith(".java")]
-        if files:
-            _run([*command, "-d", str(classes), *files, *mixed])
-        if mixed:
-            _run(
-                ["javac", "--release", "17", "-nowarn", "-cp", f"{classes}:{spark.jars}/*", "-d", str(classes), *mixed]
-            )
+        _run([*command, "-d", str(classes), *files])
         _pack(classes, sources, draft)
         draft.replace(target)
 
