@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import fsspec
 import pytest
 from helpers.arrow_columns import OLD_SPARK
 
@@ -59,3 +60,23 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with start_session("local[2]", tmp_path_factory.mktemp("log") / "spark.log") as session:
         session.conf.set("spark.sql.shuffle.partitions", "2")
         yield session
+
+
+@pytest.fixture(scope="session")
+def python_format(spark: SparkSession) -> None:
+    """The Python data source is in the session under `helpers.python_source.FORMAT`, beside the jar."""
+    from helpers.python_source import register_python
+
+    register_python(spark)
+
+
+@pytest.fixture(params=["local", "memory"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A folder that is not there yet, on a disk or in a store without renames."""
+    if request.param == "local":
+        yield str(tmp_path / "out")
+        return
+    memory = fsspec.filesystem("memory")
+    yield f"memory://{tmp_path.name}/out"
+    if memory.exists(f"/{tmp_path.name}"):
+        memory.rm(f"/{tmp_path.name}", recursive=True)

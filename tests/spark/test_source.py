@@ -1,87 +1,80 @@
-"""Reading with the Python data source: types, paths, projection, tasks, options, errors."""
+"""Reading with the Python data source: paths, options, tasks, damage, and what Spark makes of it."""
 
 from __future__ import annotations
 
-import datetime as dt
-import json
-from decimal import Decimal
-from itertools import pairwise
+import logging
+import re
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from helpers import spark_errors
-from helpers.arrow_columns import COLUMNS, everything, expected, file, stream
-from helpers.python_source import FORMAT, given, register_python
+from helpers.arrow_columns import file, stream
+from helpers.python_source import FORMAT, given, names_below, numbers, put, read_here
+from helpers.spark_errors import failure
 from helpers.variants import VARIANT, extension_streams
 from pyspark.sql import types as st
 
 import arrowipc
 from arrowipc.columns.variant import Names, variant_value
-from arrowipc.errors import UsageError
-from arrowipc.read.files import FoundFile, find_files
-from arrowipc.spark import ArrowIpcDataSource, count_rows, describe, to_spark_schema
+from arrowipc.errors import FormatError, UnsupportedError, UsageError
+from arrowipc.read.files import FoundFile
+from arrowipc.spark import ArrowIpcDataSource, count_rows, describe
 from arrowipc.spark.options import REFUSED, TABLE, USE_THE_JAR, explained, options_resource
 from arrowipc.spark.read.reader import OPEN_COST, TASK_COST, cut
-from arrowipc.spark.read.sources import ReadOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _registered(spark: SparkSession) -> None:
-    register_python(spark)
+IDS = st.StructType().add("id", "long")
 
 
-def read(spark: SparkSession, path: Any, **options: Any) -> DataFrame:
-    return spark.read.format(FORMAT).options(**options).load(str(path) if isinstance(path, Path) else path)
+def ids(path: Any, **options: Any) -> list[int]:
+    """The numbers that the data source finds, in their order."""
+    return read_here(path, **options)["id"].to_pylist()
 
 
-def numbers(start: int, stop: int) -> pa.RecordBatch:
-    words = [f"t{number % 3}" for number in range(start, stop)]
-    return pa.record_batch({"id": pa.array(range(start, stop), pa.int64()), "tag": pa.array(words, pa.string())})
+# In Spark.
 
 
-def failure(frame_maker: Any) -> str:
-    """Return what Spark says when the read fails, on load or on collect."""
-    return spark_errors.failure(lambda: frame_maker().collect())
+@pytest.fixture
+def read(spark: SparkSession, python_format: None) -> Any:
+    def load(path: Any, **options: Any) -> DataFrame:
+        return spark.read.format(FORMAT).options(**options).load(str(path) if isinstance(path, Path) else path)
+
+    return load
 
 
-# Types.
+def test_what_spark_asks_for(spark: SparkSession, read: Any, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert spark.read.format(FORMAT).schema("id long").load(str(tmp_path / "empty")).collect() == []
+    put(tmp_path / "n/x.arrow", *(numbers(i, i + 1) for i in range(0, 100, 2)), numbers(2**40))
+    frame = read(tmp_path / "n", maxPartitionBytes="1k")
+    assert frame.rdd.getNumPartitions() > 5
+    assert [row.id for row in frame.collect()] == [*range(100), 2**40]
+    assert frame.limit(3).count() == 3
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW numbers USING {FORMAT} OPTIONS (path '{tmp_path}/n', columns 'id')")
+    assert spark.sql("SELECT min(id) FROM numbers").first()[0] == 0
+    for key in (7, 8):
+        put(tmp_path / f"k={key}/{key}.arrow", numbers(key))
+    keys = read([f"{tmp_path}/k=7/7.arrow", f"file://{tmp_path}/k%3D8"], basePath=str(tmp_path))
+    assert sorted(keys.collect()) == [(7, 7), (8, 8)]
+    narrow = spark.read.format(FORMAT).schema("id int").load(str(tmp_path / "n"))
+    assert "x.arrow: record batch 50: column 'id'" in failure(narrow.collect)
+    assert "did you mean 'modifiedAfter'" in failure(lambda: read(tmp_path, modifiedAftr="2024-01-01"))
+    assert "give one with schema" in failure(lambda: read(tmp_path / "empty"))
 
 
-def test_extension_types_as_spark_has_them(spark: SparkSession, tmp_path: Path) -> None:
-    expected = {
-        "arrow.uuid": ("string", "30313233-3435-3637-3839-616263646566"),
-        "arrow.bool8": ("boolean", True),
-        "arrow.json": ("string", '{"a": [1, {}]}'),
-        "arrow.parquet.variant": ("variant", VARIANT),
-        "arrow.timestamp_with_offset": ("timestamp", dt.datetime(2005, 9, 5, 5, 58, 26, 842624)),
-        "arrow.fixed_shape_tensor": ("array<tinyint>", [1, 2]),
-    }
-    for data in extension_streams():
-        path = tmp_path / "x.arrows"
-        path.write_bytes(data)
-        name = arrowipc.read_schema(data)[0].extension_name
-        kind, value = expected[name]
-        frame = read(spark, path, extensions="true")
-        assert [found for _, found in frame.dtypes] == [kind, f"array<{kind}>"]
-        rows = frame.collect()
-        plain = [
-            [each.toPython() if hasattr(each, "toPython") else each for each in (row.x, *(row.y or []))] for row in rows
-        ]
-        assert plain == [[value, value, None], [None], [value]]
-        assert read(spark, path).schema == to_spark_schema(arrowipc.read_schema(data))
-        if kind == "variant":
-            assert frame.selectExpr("variant_get(x, '$.a[4].\u00e9', 'boolean') e").first().e is True
-            assert frame.select("x").where("x is null").count() == 1
-
-
-def test_variants_that_spark_makes_are_the_same_values(spark: SparkSession) -> None:
+def test_variants_are_the_same_values_in_spark(spark: SparkSession, read: Any, tmp_path: Path) -> None:
+    (data,) = [each for each in extension_streams() if "variant" in arrowipc.read_schema(each)[0].extension_name]
+    (tmp_path / "x.arrows").write_bytes(data)
+    frame = read(tmp_path, extensions="true")
+    assert [row.x and row.x.toPython() for row in frame.collect()] == [VARIANT, None, VARIANT]
+    assert [row.e for row in frame.selectExpr("variant_get(x, '$.a[4].\u00e9', 'boolean') e").collect()] == [1, None, 1]
+    # And the values of those that Spark makes.
     simple = """timestamp'1969-12-31 23:59:59.5'; timestamp_ntz'2024-01-01 00:00:00'; date'0001-01-01'; 1.50; 1e300
         ; true; cast(-0.5 as float); X'ff00'; 12345678901234567890.12; 5Y; 500S; 70000; 12345678901; 'é'; null"""
     parts = [f"cast({each} as variant)" for each in simple.split(";")]
@@ -93,221 +86,10 @@ def test_variants_that_spark_makes_are_the_same_values(spark: SparkSession) -> N
         assert variant_value(Names(bytes(each.metadata)), bytes(each.value), lambda *_: None) == each.toPython()
 
 
-@pytest.mark.parametrize(("encode", "name"), [(file, "all.arrow"), (stream, "all.arrows")])
-@pytest.mark.parametrize("compression", [None, "zstd", "lz4"])
-def test_every_type(spark: SparkSession, tmp_path: Path, encode: Any, name: str, compression: str | None) -> None:
-    (tmp_path / name).write_bytes(encode(everything(), everything().slice(1), compression=compression))
-    frame = read(spark, tmp_path)
-    assert frame.schema == to_spark_schema(everything().schema)
-    assert [kind for _, kind in frame.dtypes] == [column.spark for column in COLUMNS.values()]
-    rows = [row.asDict(recursive=True) for row in frame.collect()]
-    wanted = expected() + expected()[1:]
-    for found, row in zip(rows, wanted, strict=True):
-        for column, value in row.items():
-            assert found[column] == _as_python(value, COLUMNS[column]), column
-
-
-def _as_python(value: Any, column: Any) -> Any:
-    """Return a value of `expected` as Spark's rows hold it."""
-    if column.spark.startswith("map") and value is not None:
-        return dict(value)
-    if column.spark == "timestamp" and value is not None:
-        return value.astimezone().replace(tzinfo=None)
-    return value
-
-
-def test_half_and_large_unsigned_survive_arithmetic(spark: SparkSession, tmp_path: Path) -> None:
-    batch = pa.record_batch({"u": pa.array([2**64 - 1, 1], pa.uint64())})
-    (tmp_path / "u.arrow").write_bytes(file(batch))
-    assert read(spark, tmp_path).selectExpr("sum(u)").collect()[0][0] == Decimal(2**64)
-
-
-def test_options_for_types(spark: SparkSession, tmp_path: Path) -> None:
-    batch = pa.record_batch({"at": pa.array([1_999], pa.timestamp("ns")), "id": [1]})
-    (tmp_path / "t.arrow").write_bytes(file(batch))
-    message = failure(lambda: read(spark, tmp_path))
-    assert "t.arrow" in message
-    assert "column 'at'" in message
-    assert 'nanoseconds="truncate"' in message
-    assert read(spark, tmp_path, nanoseconds="long").collect() == [(1_999, 1)]
-    long = pa.record_batch({"d": pa.array([Decimal("1.5")], pa.decimal256(50, 1)), "id": [1]})
-    (tmp_path / "t.arrow").write_bytes(file(long))
-    assert 'unsupported="drop"' in failure(lambda: read(spark, tmp_path))
-    assert read(spark, tmp_path, unsupported="drop").collect() == [(1,)]
-    assert read(spark, tmp_path, unsupported="string").collect() == [("1.5", 1)]
-
-
-# Paths.
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    """A directory with two files and a stream in three levels, and things that are not data."""
-    (tmp_path / "year=2023" / "deep").mkdir(parents=True)
-    (tmp_path / "_temporary").mkdir()
-    (tmp_path / "a.arrow").write_bytes(file(numbers(0, 10)))
-    (tmp_path / "year=2023" / "b.arrow").write_bytes(file(numbers(10, 20)))
-    (tmp_path / "year=2023" / "deep" / "c.arrows").write_bytes(stream(numbers(20, 30)))
-    (tmp_path / "_SUCCESS").write_bytes(b"")
-    (tmp_path / ".a.arrow.crc").write_bytes(b"crc")
-    (tmp_path / "_temporary" / "d.arrow").write_bytes(b"half")
-    return tmp_path
-
-
-def ids(frame: DataFrame) -> list[int]:
-    return sorted(row["id"] for row in frame.select("id").collect())
-
-
-def test_directories(spark: SparkSession, tree: Path) -> None:
-    assert ids(read(spark, tree, recursiveFileLookup=True)) == list(range(30))
-    assert ids(read(spark, tree, pathGlobFilter="*.arrow", recursiveFileLookup=True)) == list(range(20))
-    # As Spark's own formats: of folders only those that are keys.
-    assert ids(read(spark, tree)) == list(range(20))
-    with pytest.raises(UsageError, match="lies in a folder that is no key: add recursiveFileLookup=true"):
-        given(tree / "year=2023", pathGlobFilter="*.arrows").schema()
-
-
-@pytest.mark.parametrize(
-    ("pattern", "stop"),
-    [
-        ("*.arrow", 10),
-        ("**/*.arrow", 20),
-        ("**/*", 30),
-        ("{a,x}.arrow", 10),
-        ("{a.arrow,year=*/b.arrow}", 20),
-    ],
-)
-def test_patterns(tree: Path, pattern: str, stop: int) -> None:
-    found = find_files([str(tree / pattern)])
-    assert len(found) * 10 == stop
-    assert len(set(found)) == len(found)
-
-
-def test_lists_and_urls(spark: SparkSession, tree: Path) -> None:
-    paths = [str(tree / "a.arrow"), f"file://{tree}/year%3D2023/b.arrow"]
-    assert ids(read(spark, paths)) == list(range(20))
-    assert ids(spark.read.format(FORMAT).load(paths=json.dumps(paths))) == list(range(20))
-
-
-@pytest.mark.parametrize(
-    ("options", "parts"),
-    [
-        ({}, ["needs a path"]),
-        ({"path": "/no/such/place"}, ["/no/such/place: no such file"]),
-        ({"path": "s3://bucket/x.arrow"}, ["s3://bucket/x.arrow", USE_THE_JAR]),
-        ({"paths": "a,b"}, ["paths", "JSON"]),
-    ],
-)
-def test_paths_that_are_none(options: dict[str, str], parts: list[str]) -> None:
-    with pytest.raises(UsageError) as caught:
-        ReadOptions.of(options).files()
-    assert all(part in str(caught.value) for part in parts)
-
-
-# Projection.
-
-
-def test_columns(spark: SparkSession, tmp_path: Path) -> None:
-    batch = pa.record_batch({"a": [1], "b.c": [2], "s": [{"x": 1, "y": 2}], "tag": ["t"]})
-    (tmp_path / "x.arrow").write_bytes(file(batch))
-    assert read(spark, tmp_path, columns="tag, a").collect() == [("t", 1)]
-    assert read(spark, tmp_path, columns='["b.c", "tag"]').columns == ["b.c", "tag"]
-    assert read(spark, tmp_path, columns="tag,s.y").collect() == [("t", (2,))]
-    message = failure(lambda: read(spark, tmp_path, columns="tag,nix"))
-    assert "nix" in message
-    assert "x.arrow" in message
-
-
-def test_schema_of_the_users(spark: SparkSession, tmp_path: Path) -> None:
-    batch = pa.record_batch({"a": pa.array([1], pa.uint8()), "s": [{"x": 1, "y": 2}], "tag": ["t"]})
-    (tmp_path / "x.arrows").write_bytes(stream(batch))
-    frame = spark.read.format(FORMAT).schema("TAG string, s struct<y int>, a bigint not null").load(str(tmp_path))
-    assert frame.collect() == [("t", (2,), 1)]
-    assert spark.read.format(FORMAT).schema("nix int").load(str(tmp_path)).collect() == [(None,)]
-    message = failure(lambda: spark.read.format(FORMAT).schema("tag int").load(str(tmp_path)))
-    assert "column 'tag'" in message
-
-
-def test_files_of_different_schemas(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "1.arrow").write_bytes(file(pa.record_batch({"id": [1], "tag": ["a"]})))
-    other = pa.record_batch({"tag": ["b"], "more": [0], "id": pa.array([2], pa.int8())})
-    (tmp_path / "2.arrow").write_bytes(file(other))
-    assert sorted(read(spark, tmp_path).collect()) == [(1, "a"), (2, "b")]
-    (tmp_path / "3.arrow").write_bytes(file(pa.record_batch({"id": [3]})))
-    assert sorted(read(spark, tmp_path).collect())[2:] == [(3, None)]
-
-
-# Tasks.
-
-
-@pytest.mark.parametrize("sizes", [[], [0], [1], [10**9], [5, 0, 10**8, 3], [1000] * 2000, [None, 7]])
-@pytest.mark.parametrize("most", [1 << 10, 1 << 20, 1 << 27])
-def test_every_byte_belongs_to_one_task(sizes: list[int | None], most: int) -> None:
-    files = [FoundFile(f"/{number}", size, "") for number, size in enumerate(sizes)]
-    if sum(size or 0 for size in sizes) // most > 10_000:
-        pytest.skip("too many tasks")
-    tasks = cut(files, most)
-    pieces = [piece for task in tasks for piece in task]
-    assert [piece.path for piece in pieces] == sorted((piece.path for piece in pieces), key=lambda path: int(path[1:]))
-    for found in files:
-        ranges = [(piece.start, piece.stop) for piece in pieces if piece.path == found.path]
-        if ranges == [(0, None)]:
-            continue
-        assert (ranges[0][0], ranges[-1][1]) == (0, found.size)
-        assert all(before[1] == after[0] for before, after in pairwise(ranges))
-    for task in tasks:
-        weights = [(piece.stop or files[int(piece.path[1:])].size or 0) - piece.start + OPEN_COST for piece in task]
-        assert sum(weights[:-1]) < max(most, TASK_COST)
-
-
-def test_files_are_split_at_batches(spark: SparkSession, tmp_path: Path) -> None:
-    batches = [numbers(start, start + 100) for start in range(0, 1000, 100)]
-    (tmp_path / "x.arrow").write_bytes(file(*batches))
-    (tmp_path / "y.arrows").write_bytes(stream(numbers(1000, 1100), numbers(1100, 1200)))
-    frame = read(spark, tmp_path, maxPartitionBytes="2k")
-    assert frame.rdd.getNumPartitions() > 5
-    assert ids(frame) == list(range(1200))
-    assert [row["id"] for row in frame.collect()] == list(range(1200))
-    assert read(spark, tmp_path).rdd.getNumPartitions() == 1
-
-
-def test_dictionary_deltas_across_tasks(spark: SparkSession, tmp_path: Path) -> None:
-    words = [f"w{number}" for number in range(6)]
-    batches = [
-        pa.record_batch({"word": pa.DictionaryArray.from_arrays(pa.array([number, 0]), pa.array(words[: number + 1]))})
-        for number in range(6)
-    ]
-    (tmp_path / "x.arrow").write_bytes(file(*batches, emit_dictionary_deltas=True))
-    frame = read(spark, tmp_path, maxPartitionBytes=500)
-    assert frame.rdd.getNumPartitions() > 3
-    assert sorted(row["word"] for row in frame.collect()) == sorted(words + ["w0"] * 6)
-
-
-def test_no_rows(spark: SparkSession, tmp_path: Path) -> None:
-    for make, name in ((pa.ipc.new_file, "x.arrow"), (pa.ipc.new_stream, "y.arrows")):
-        sink = pa.BufferOutputStream()
-        make(sink, numbers(0, 0).schema).close()
-        (tmp_path / name).write_bytes(sink.getvalue().to_pybytes())
-        assert read(spark, tmp_path).collect() == []
-    (tmp_path / "z.arrow").write_bytes(file(numbers(0, 0), numbers(0, 1)))
-    assert read(spark, tmp_path).collect() == [(0, "t0")]
-    (tmp_path / "empty").mkdir()
-    empty = spark.read.format(FORMAT).schema("id long").load(str(tmp_path / "empty"))
-    assert empty.collect() == []
-    assert "give one with schema" in failure(lambda: read(spark, tmp_path / "empty"))
-
-
-def test_large_batches_come_in_parts_and_limits_stop_early(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "x.arrow").write_bytes(file(numbers(0, 100_000)))
-    parts = list(given(tmp_path).reader(IDS).read(given(tmp_path).reader(IDS).partitions()[0]))
-    assert [part.num_rows for part in parts] == [32_768] * 3 + [1696]
-    assert len(read(spark, tmp_path).limit(3).collect()) == 3
-
-
 def test_files_are_described_without_their_rows(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "x.arrow").write_bytes(file(numbers(0, 5), numbers(5, 12)))
     (tmp_path / "k=1").mkdir()
-    (tmp_path / "k=1/y.arrows").write_bytes(stream(numbers(0, 3)))
+    (tmp_path / "k=1/y.arrows").write_bytes(stream(numbers(*range(3))))
+    put(tmp_path / "x.arrow", numbers(*range(5)), numbers(*range(5, 12)))
     rows = [tuple(row) for row in describe(spark, str(tmp_path)).orderBy("file").collect()]
     sizes = [(tmp_path / name).stat().st_size for name in ("k=1/y.arrows", "x.arrow")]
     assert rows == [
@@ -320,22 +102,118 @@ def test_files_are_described_without_their_rows(spark: SparkSession, tmp_path: P
     assert count_rows(spark, str(tmp_path), pathGlobFilter="*.arrows") == 3
 
 
-# How Spark finds the data source, and what it says.
+# Values, damage, and what is gone.
 
 
-def test_spark_finds_it_without_help(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "x.arrow").write_bytes(file(numbers(0, 5)))
-    assert ids(spark.newSession().read.format("arrowipc").load(str(tmp_path))) == list(range(5))
+def test_options_for_types(tmp_path: Path) -> None:
+    batch = pa.record_batch({"at": pa.array([1_999], pa.timestamp("ns")), "d": pa.array([15], pa.decimal256(50, 1))})
+    path = put(tmp_path / "t.arrow", batch)
+    with pytest.raises(UnsupportedError, match=r"""t\.arrow: column 'd' .*unsupported="drop" leaves"""):
+        given(path).schema()
+    with pytest.raises(UnsupportedError, match=r"""t\.arrow: record batch 0: column 'at'.*nanoseconds="truncate\""""):
+        read_here(path, unsupported="drop")
+    assert read_here(path, nanoseconds="long", unsupported="drop").to_pylist() == [{"at": 1_999}]
+    assert read_here(path, nanoseconds="long", unsupported="string").to_pylist() == [{"at": 1_999, "d": "15.0"}]
 
 
-def test_views(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "x.arrow").write_bytes(file(numbers(0, 5)))
-    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW numbers USING {FORMAT} OPTIONS (path '{tmp_path}', columns 'id')")
-    assert spark.sql("SELECT sum(id) FROM numbers").collect()[0][0] == 10
+@pytest.mark.parametrize("encode", [file, stream])
+@pytest.mark.parametrize("most", [400, 1 << 20])
+def test_what_is_before_the_damage_is_read(
+    tmp_path: Path, encode: Any, most: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    batches = [
+        pa.record_batch({"id": [*range(first, first + 4)], "tag": [f"t{n}" for n in range(first, first + 4)]})
+        for first in range(10, 30, 4)
+    ]
+    (tmp_path / "k=1").mkdir()
+    (tmp_path / "k=1/x.arrow").write_bytes(encode(*batches).replace(b"t18", b"\xff18"))  # no UTF-8
+    put(tmp_path / "k=2/y.arrow", pa.record_batch({"id": [99], "tag": ["t"]}))
+    with pytest.raises(FormatError, match=r"x\.arrow.*'tag'"):
+        ids(tmp_path, maxPartitionBytes=most)
+    with caplog.at_level(logging.WARNING, "arrowipc.spark"):
+        found = ids(tmp_path, ignoreCorruptFiles=True, maxPartitionBytes=most)
+    assert {*range(10, 18), 99} <= {*found}
+    assert not {18, 19, 20, 21} & {*found}
+    assert "x.arrow" in caplog.text
 
 
-IDS = st.StructType([st.StructField("id", st.LongType()), st.StructField("tag", st.StringType())])
-# What Spark asks a data source for.
+GOOD = file(numbers(*range(100)))
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"hello, world", b"", GOOD[:-100], stream(numbers(*range(100)))[:-300], b"ARROW1\0\0" + b"\xff" * 500]
+)
+def test_files_that_are_none(tmp_path: Path, garbage: bytes) -> None:
+    (tmp_path / "1.arrow").write_bytes(garbage)
+    with pytest.raises(FormatError, match=r"1\.arrow"):
+        read_here(tmp_path)
+    put(tmp_path / "2.arrow", numbers(1))
+    assert ids(tmp_path, ignoreCorruptFiles=True) == [1]
+    with pytest.raises(FormatError, match=r"1\.arrow"):
+        read_here(tmp_path)
+    (tmp_path / "1.arrow").write_bytes(GOOD)
+    with pytest.raises(FormatError, match=r"1\.arrow"):
+        given(tmp_path, format="stream", ignoreCorruptFiles=True).schema()
+
+
+def test_files_that_vanish_or_change_after_they_were_planned(tmp_path: Path) -> None:
+    for name in ("1", "2", "3"):
+        put(tmp_path / name, *[numbers(*range(500))] * 4)
+    lenient, strict = (
+        given(tmp_path, maxPartitionBytes="8k", ignoreMissingFiles=each).reader(IDS) for each in (True, False)
+    )
+    parts = strict.partitions()
+    (tmp_path / "1").unlink()
+    assert sum(batch.num_rows for part in parts for batch in lenient.read(part)) == 4000
+    with pytest.raises(FileNotFoundError, match="1"):
+        list(strict.read(parts[0]))
+    put(tmp_path / "1", numbers(1))
+    with pytest.raises(OSError, match="changed after it was planned"):
+        list(strict.read(parts[0]))
+
+
+# Tasks.
+
+
+@pytest.mark.parametrize("sizes", [[], [0], [1], [10**9], [5, 0, 10**8, 3], [1000] * 2000, [None, 7]])
+@pytest.mark.parametrize("most", [1 << 17, 1 << 20, 1 << 27])
+def test_every_byte_belongs_to_one_task(sizes: list[int | None], most: int) -> None:
+    files = [FoundFile(f"/{number}", size, "") for number, size in enumerate(sizes)]
+    tasks = cut(files, most)
+    pieces = [piece for task in tasks for piece in task]
+    assert [*dict.fromkeys(piece.path for piece in pieces)] == [found.path for found in files]
+    for path, group in groupby(pieces, lambda piece: piece.path):
+        ranges = [(piece.start, piece.stop) for piece in group]
+        if ranges != [(0, None)]:
+            assert (ranges[0][0], ranges[-1][1]) == (0, files[int(path[1:])].size)
+            assert all(before[1] == after[0] for before, after in pairwise(ranges))
+    for task in tasks:
+        weights = [(piece.stop or files[int(piece.path[1:])].size or 0) - piece.start + OPEN_COST for piece in task]
+        assert sum(weights[:-1]) < max(most, TASK_COST)
+
+
+def test_files_are_split_at_batches_and_batches_at_rows(tmp_path: Path) -> None:
+    put(tmp_path / "x.arrow", *(numbers(*range(start, start + 100)) for start in range(0, 1000, 100)))
+    (tmp_path / "y.arrows").write_bytes(stream(numbers(*range(1000, 1100)), numbers(*range(1100, 1200))))
+    assert len(given(tmp_path, maxPartitionBytes="2k").reader(IDS).partitions()) > 5
+    assert ids(tmp_path, maxPartitionBytes="2k") == list(range(1200))
+    assert len(given(tmp_path).reader(IDS).partitions()) == 1
+    words = pa.array([f"w{number}" for number in range(6)])
+    deltas = [
+        pa.record_batch({"w": pa.DictionaryArray.from_arrays(pa.array([number, 0]), words[: number + 1])})
+        for number in range(6)
+    ]
+    (tmp_path / "d").write_bytes(file(*deltas, emit_dictionary_deltas=True))
+    assert len(given(tmp_path / "d", maxPartitionBytes=500).reader(st.StructType().add("w", "string")).partitions()) > 3
+    found = read_here(tmp_path / "d", maxPartitionBytes=500)["w"].to_pylist()
+    assert sorted(found) == sorted([*words.to_pylist(), *["w0"] * 6])
+    put(tmp_path / "z", numbers(*range(100_000)))
+    assert [batch.num_rows for batch in read_here(tmp_path / "z").to_batches()] == [32_768] * 3 + [1696]
+
+
+# Options.
+
+#: What Spark asks a data source for.
 ASKED = {
     "read": lambda source: source.reader(IDS),
     "schema": lambda source: source.schema(),
@@ -346,105 +224,74 @@ ASKED = {
 VALUES = {"flag": "TRUE", "count": "1", "bytes": "4m", "names": "id", "text": "*"}
 
 
-def uses(asked: str) -> str:
-    return "write" if "write" in asked else "read"
-
-
 @pytest.mark.parametrize("asked", ASKED)
 def test_options_belong_to_what_heeds_them(tmp_path: Path, asked: str) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in/x.arrow").write_bytes(file(numbers(0, 5)))
+    use = "write" if "write" in asked else "read"
+    put(tmp_path / "in/x.arrow", numbers(1))
+    path = tmp_path / ("in" if use == "read" else "out")
     for option in TABLE:
         value = VALUES.get(option.type) or option.type.split("|")[-1]
         value = f"{tmp_path}/in" if option.name == "basePath" else value
-        name = option.name.replace("NAME", "anon").lower()
-        options = {"path": str(tmp_path / ("in" if uses(asked) == "read" else "out")), name: value}
-        if option.name in ("format", "statistics"):
-            options["format"] = "file"
-        mine = [each for each in TABLE if each.name == option.name and each.use == uses(asked)]
+        name = option.name.replace("NAME", "anon")
+        options = {name: value, **({"format": "file"} if name in ("format", "statistics") else {})}
+        mine = [each for each in TABLE if each.name == option.name and each.use == use]
         if (mine and mine[0].side != "jvm") or name.startswith("storage."):
-            ASKED[asked](ArrowIpcDataSource(options))
+            ASKED[asked](given(path, **options))
         else:
             with pytest.raises(UsageError, match=f"option {option.name}: "):
-                ASKED[asked](ArrowIpcDataSource(options))
-
-
-@pytest.mark.parametrize("asked", ASKED)
-def test_options_that_it_has_not_are_refused_with_what_to_do(tmp_path: Path, asked: str) -> None:
-    (tmp_path / "x.arrow").write_bytes(file(numbers(0, 5)))
-    asks = {
-        "xyzzy": f"no option 'xyzzy' for {uses(asked)}",
+                ASKED[asked](given(path, **options))
+    before = names_below(tmp_path)
+    for name, words in {
+        "xyzzy": f"no option 'xyzzy' for {use}",
         "formatt": "did you mean 'format'?",
-        "modifiedaftr": "did you mean 'modifiedAfter'?",
-        **{name.lower(): f"option {name}: {USE_THE_JAR}" for name in REFUSED},
-    }
-    for name, words in asks.items():
+        "modifiedAftr": "did you mean 'modifiedAfter'?",
+        **{name: f"option {name}: {USE_THE_JAR}" for name in REFUSED},
+    }.items():
         with pytest.raises(UsageError) as caught:
-            ASKED[asked](ArrowIpcDataSource({"path": str(tmp_path), name: "dynamic"}))
+            ASKED[asked](given(path, **{name: "dynamic"}))
         assert words in str(caught.value)
-    assert [each.name for each in tmp_path.iterdir()] == ["x.arrow"]
+    assert names_below(tmp_path) == before
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "words"),
+    ("asked", "options", "words"),
     [
-        ("format", "feather", "one of auto, file, stream"),
-        ("validate", "yes", "one of full, none"),
-        ("columns", "[1]", "names separated by commas"),
-        ("columns", "a,,b", "names separated by commas"),
-        ("mergeSchema", "1", "true or false"),
-        ("maxFilesPerTrigger", "0", "a whole number from 1"),
-        ("maxPartitionBytes", "0", "a number of bytes from 1"),
-        ("maxPartitionBytes", "4 apples", "a number of bytes from 1"),
+        *((asked, {"path": ""}, "needs a path") for asked in ASKED if asked != "read"),
+        ("schema", {"paths": "a,b"}, "option paths: expected a JSON list"),
+        ("schema", {"path": "s3://bucket/x.arrow"}, f"s3://bucket/x.arrow.*{re.escape(USE_THE_JAR)}"),
+        ("readStream", {"path": "/no/such/place"}, "/no/such/place: no such file"),
+        ("write", {"path": __file__}, "found a file"),
+        ("write", {"path": "nowhere://x"}, "not a URL that fsspec knows"),
+        ("read", {"provider": "arrowipc", "owner": "me"}, f"a table of the catalog.*{re.escape(USE_THE_JAR)}"),
+        ("schema", {"format": "feather"}, "option format: expected one of auto, file, stream, found 'feather'"),
+        ("schema", {"columns": "[1]"}, "option columns: expected names separated by commas"),
+        ("schema", {"columns": "a,,b"}, "option columns: expected names separated by commas"),
+        ("schema", {"mergeSchema": "1"}, "option mergeSchema: expected true or false"),
+        ("readStream", {"maxFilesPerTrigger": "0"}, "option maxFilesPerTrigger: expected a whole number from 1"),
+        ("read", {"maxPartitionBytes": "0"}, "option maxPartitionBytes: expected a number of bytes from 1"),
+        ("read", {"maxPartitionBytes": "4 apples"}, "such as 4194304 or 4m, found '4 apples'"),
+        ("write", {"compression": "snappy"}, "expected one of none, uncompressed, lz4, zstd"),
+        ("write", {"statistics": "true", "format": "stream"}, "only files have a footer"),
     ],
 )
-def test_values_that_are_none(tmp_path: Path, option: str, value: str, words: str) -> None:
-    (tmp_path / "x.arrow").write_bytes(file(numbers(0, 5)))
-    with pytest.raises(UsageError, match=f"option {option}: expected {words}.*, found '"):
-        given(tmp_path, **{option: value}).schema()
+def test_what_is_refused_before_anything_is_done(tmp_path: Path, asked: str, options: Any, words: str) -> None:
+    source = given(options.get("path", tmp_path), **{name: text for name, text in options.items() if name != "path"})
+    with pytest.raises(UsageError, match=words):
+        ASKED[asked](source)
+    assert names_below(tmp_path) == []
 
 
-def test_the_docstring_and_the_jar_have_the_table() -> None:
+def test_the_docstring_the_jar_and_the_guide_have_the_table() -> None:
     for use in ("read", "write"):
         assert all(line in str(ArrowIpcDataSource.__doc__) for line in explained(use).splitlines())
     rows = [line.split("\t") for line in options_resource().splitlines()]
     assert {len(row) for row in rows} == {4}
     assert ["batchBytes", "32m", "write", "bytes"] in rows
     assert {row[0] for row in rows if row[2] == "refused"} == {"columns", "storage.", "maxPartitionBytes"}
-
-
-def test_the_guide_has_the_table() -> None:
-    guide = (Path(__file__).parents[2] / "docs/guides/spark-files.md").read_text()
     sides = {"both": "both", "python": "Python", "jvm": "jar", "spark": "both (Spark's own)"}
-    rows = []
+    table = []
     for option in TABLE:
         kinds = ", ".join(f"`{word}`" for word in option.type.split("|")) if "|" in option.type else option.type
         default = f"; default `{option.default}`" if option.default else ""
-        rows.append(f"| `{option.name}` | {option.use} | {kinds}{default} | {sides[option.side]} | {option.meaning} |")
-    assert "\n".join(rows) in guide
-
-
-def test_spark_hands_over_unknown_options(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "x.arrow").write_bytes(file(numbers(0, 5)))
-    assert "did you mean 'modifiedAfter'" in failure(lambda: read(spark, tmp_path, modifiedAftr="2024-01-01"))
-    writer = spark.range(3).write.format(FORMAT).mode("append").option("mergeSchema", "true")
-    assert "option mergeSchema: it belongs to read" in failure(lambda: writer.save(str(tmp_path / "out")))
-    assert not (tmp_path / "out").exists()
-
-
-def test_broken_files_are_named(spark: SparkSession, tmp_path: Path) -> None:
-    good = file(numbers(0, 1000))
-    (tmp_path / "1-good.arrow").write_bytes(good)
-    broken = {
-        "2-torn.arrow": good[:-3000],
-        "2-text.arrow": b"hello, world",
-        "2-torn.arrows": stream(numbers(0, 1000))[:-3000],
-    }
-    for name, data in broken.items():
-        path = tmp_path / name
-        path.write_bytes(data)
-        message = failure(lambda: read(spark, tmp_path))
-        assert name in message
-        assert "arrowipc.errors" in message
-        path.unlink()
-    assert "1-good.arrow" in failure(lambda: read(spark, tmp_path, format="stream"))
+        table.append(f"| `{option.name}` | {option.use} | {kinds}{default} | {sides[option.side]} | {option.meaning} |")
+    assert "\n".join(table) in (Path(__file__).parents[2] / "docs/guides/spark-files.md").read_text()

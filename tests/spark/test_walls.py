@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from helpers.python_source import FORMAT, register_python
+from helpers.python_source import FORMAT
 
 import arrowipc
 from arrowipc.spark import from_arrow_udf, from_arrow_udtf, to_arrow
+from arrowipc.spark.options import USE_THE_JAR
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,19 +32,8 @@ def folder(tmp_path: Path) -> str:
 
 
 def in_a_thread(ask: Callable[[], Any]) -> None:
-    errors = []
-
-    def run() -> None:
-        try:
-            ask()
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    for error in errors:
-        raise error
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(ask).result()
 
 
 def said(ask: Callable[[], Any]) -> str:
@@ -69,14 +59,21 @@ def asks(spark: SparkSession, name: str, folder: str) -> dict[str, Callable[[], 
         "[UNRESOLVED_COLUMN": lambda: frame.select("_metadata.file_path").collect(),
         "[UNSUPPORTED_DATA_SOURCE_SAVE_MODE]": lambda: frame.write.format(name).mode("ignore").save(f"{folder}/mode"),
         "partition": lambda: frame.write.format(name).mode("append").partitionBy("word").save(f"{folder}/by"),
+        f"saveAsTable and bucketBy: {USE_THE_JAR}": lambda: (
+            frame.write.format(name).mode("append").bucketBy(2, "id").saveAsTable("walled")
+        ),
+        f"option maxRecordsPerFile: {USE_THE_JAR}": lambda: (
+            frame.write.format(name).mode("append").option("maxRecordsPerFile", 1).save(f"{folder}/few")
+        ),
     }
 
 
+@pytest.mark.usefixtures("python_format")
 def test_what_only_the_file_format_can(spark: SparkSession, folder: str) -> None:
-    register_python(spark)
     refused = {expected: said(ask) for expected, ask in asks(spark, FORMAT, folder).items()}
     assert [expected for expected, found in refused.items() if expected not in found] == [], refused
     assert {said(ask) for ask in asks(spark, "arrowipc", folder).values()} == {""}
+    spark.sql("DROP TABLE walled")
 
 
 def test_table_functions_beside_other_columns(spark: SparkSession) -> None:

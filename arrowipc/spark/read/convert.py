@@ -282,7 +282,8 @@ def _converter(source: at.DataType, target: st.DataType, options: _Rules, path: 
             convert = _leaf(source, target, options, path)
     if isinstance(target, st.DecimalType):
         return lambda array: _with_digits(array if array.type == expected else convert(array), f"column {path!r}")
-    return lambda array: array if array.type == expected else convert(array)
+    # What is in lists, structs and maps is looked at in any case: it may hide nulls, or decimals with too many digits.
+    return convert if expected.num_fields else lambda array: array if array.type == expected else convert(array)
 
 
 def _with_digits(array: Any, where: str) -> Any:
