@@ -38,8 +38,8 @@ final class IpcFile private (private[spark] val source: Source) extends AutoClos
 
   override def close(): Unit = source.close()
 
-  private def begin(schema: flatbuf.Schema, bytes: Int): Unit = {
-    found = Metadata.schema(schema, bytes)
+  private def begin(schema: flatbuf.Schema): Unit = {
+    found = Metadata.schema(schema)
     ids = idsOf(found.getFields)
   }
 
@@ -59,7 +59,7 @@ final class IpcFile private (private[spark] val source: Source) extends AutoClos
     Limit.unless(length <= most, "a footer of %d bytes: more than %d", length, most)
     val limit = size - Tail - length
     val footer = Metadata.footer(source.read(limit, length))
-    begin(footer.schema, length)
+    begin(footer.schema)
     Format.unless(ids.nonEmpty || footer.dictionariesLength == 0, "the file has dictionaries that no field uses")
     for (i <- 0 until footer.recordBatchesLength) {
       batches.add(block(i, footer.recordBatches(i), limit))
@@ -125,7 +125,7 @@ final class IpcFile private (private[spark] val source: Source) extends AutoClos
     Format.unless((found == null) == (kind == MessageHeader.Schema),
       "expected one Schema message, at the start of the stream; found a message of kind %d", kind)
     if (kind == MessageHeader.Schema) {
-      begin(message.header(new flatbuf.Schema).asInstanceOf[flatbuf.Schema], block.metadataLength)
+      begin(message.header(new flatbuf.Schema).asInstanceOf[flatbuf.Schema])
     } else if (kind == MessageHeader.DictionaryBatch) known.add(dictionary(block, message, batches.size))
     else {
       counts += IpcFile.length(batch(message))
