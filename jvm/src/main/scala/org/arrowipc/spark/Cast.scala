@@ -81,6 +81,6 @@ private[spark] object Cast {
       case _ => false
     }
     if (!possible) throw error
-    column => new Cast(target, from.of(column), source.path)
+    column => new Cast(target, from(column), source.path)
   }
 }

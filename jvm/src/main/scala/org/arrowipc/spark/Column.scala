@@ -9,18 +9,18 @@ import org.arrowipc.spark.Plan.Layout
  * One array of a batch: its node and where its buffers lie in memory. An address of 0 is an absent buffer.
  *
  * @param nulls known once `checkSizes` has run; before that -1 means that nobody has counted
+ * @param data  how many buffers of data views have behind their own two
+ * @param children null where one is not wanted
  */
-private[spark] final class Column(val plan: Plan, val length: Long, var nulls: Long) {
-  val address: Array[Long] = new Array(plan.layout.buffers)
-  val size: Array[Long] = new Array(plan.layout.buffers)
-  /** The data buffers of views. */
-  var dataAddress, dataSize: Array[Long] = Array.emptyLongArray
-  val children: Array[Column] = new Array(plan.children.size)
+private[spark] final class Column(
+    val plan: Plan, val length: Long, var nulls: Long, data: Int, val children: Array[Column]) {
+  val address: Array[Long] = new Array(plan.layout.buffers + data)
+  val size: Array[Long] = new Array(plan.layout.buffers + data)
   /** What indices refer to. */
   var dictionary: Column.Dictionary = _
 
   /** The bitmap; 0 where nothing is null, or the layout has none. */
-  def validity(): Long = if (plan.layout.hasValidity()) address(0) else 0
+  def validity(): Long = if (plan.layout.hasValidity) address(0) else 0
 
   def isNull(row: Long): Boolean = {
     val bits = validity()
@@ -104,7 +104,7 @@ private[spark] final class Column(val plan: Plan, val length: Long, var nulls: L
   }
 
   private def checkValidity(): Unit =
-    if (!plan.layout.hasValidity()) {
+    if (!plan.layout.hasValidity) {
       if (plan.layout == Layout.RUN_END && nulls > 0) {
         throw fault(s"run ends have no nulls, and the node states $nulls")
       }

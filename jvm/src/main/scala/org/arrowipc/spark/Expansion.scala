@@ -50,23 +50,13 @@ private[spark] object Expansion {
 
   /** Whether something in a list is shared, or takes no bytes of its own. */
   def multiplies(plan: Plan, inList: Boolean): Boolean = {
-    val list = plan.layout match {
-      case LIST32 | LIST64 | LIST_VIEW32 | LIST_VIEW64 | FIXED_LIST => true
-      case _ => false
-    }
     val shared = plan.layout match {
       case NULL | VIEW | LIST_VIEW32 | LIST_VIEW64 | DENSE | RUN_END => true
       case FIXED => plan.width == 0 || plan.dictionary != null
       case _ => false
     }
-    val below = if (plan.dictionary != null) plan.dictionary.columns else plan.children
-    var found = inList && shared
-    var i = 0
-    while (!found && i < below.size) {
-      found = below.get(i).wanted && multiplies(below.get(i), inList || list)
-      i += 1
-    }
-    found
+    val below: collection.Seq[Plan] = if (plan.dictionary != null) plan.dictionary.columns else plan.children
+    inList && shared || below.exists(each => each.wanted && multiplies(each, inList || plan.layout.isList))
   }
 
   private def size(sums: Sums, row: Long): Long = sums.before(row + 1) - sums.before(row)

@@ -38,7 +38,7 @@ private final class FileBatches(
       reader = new BatchReader(file, wanted, options, allocator)
       val end = split.start + split.length
       val own = Array.range(0, file.batches.size).filter { number =>
-        val start = file.batches.get(number).offset
+        val start = file.batches(number).offset
         split.start <= start && start < end
       }
       numbers = pruner.kept(file, own).iterator

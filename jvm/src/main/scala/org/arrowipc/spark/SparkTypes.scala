@@ -67,7 +67,7 @@ object SparkTypes {
       case (_, _: ArrowType.Struct) =>
         checkUnique(children, s"column '$path'")
         struct(children, children.asScala.map(Plan.name), options, path)
-      case (_, union: ArrowType.Union) => struct(children, unionNames(union, children).asScala, options, path)
+      case (_, union: ArrowType.Union) => struct(children, unionNames(union, children), options, path)
       case (_, _: ArrowType.Map) =>
         val entries = children.get(0).getChildren
         val key = of(entries.get(0), options, path + ".key")
@@ -85,11 +85,11 @@ object SparkTypes {
     }.toArray)
 
   /** Names of the struct fields that stand for a union's members: theirs, made unique by the type code. */
-  private[spark] def unionNames(union: ArrowType.Union, members: java.util.List[Field]): java.util.List[String] = {
+  private[spark] def unionNames(union: ArrowType.Union, members: java.util.List[Field]): collection.Seq[String] = {
     val names = members.asScala.map(Plan.name)
     names.zip(Plan.codes(union, members.size)).map { case (name, code) =>
       if (name.nonEmpty && names.count(_ == name) == 1) name else s"${name}_$code"
-    }.asJava
+    }
   }
 
   /** The unit of a time, timestamp or duration; null for other types. */

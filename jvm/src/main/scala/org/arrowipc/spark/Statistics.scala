@@ -19,13 +19,11 @@ import scala.jdk.CollectionConverters._
 private final class Statistics(schema: Schema) {
   import Statistics._
 
-  private val paths = Statistics.paths(schema.getFields, "")
-  private val twice = paths.diff(paths.distinct).toSet
-  private val mark = {
-    val sum = new CRC32
-    sum.update(paths.mkString("\u0000").getBytes(UTF_8))
-    sum.getValue
+  private val twice = {
+    val paths = Statistics.paths(schema.getFields, "")
+    paths.diff(paths.distinct).toSet
   }
+  private val mark = Statistics.mark(schema)
 
   /** The statistics of the batch that lies in some vectors. */
   def of(root: VectorSchemaRoot): String = {
@@ -52,7 +50,7 @@ private final class Statistics(schema: Schema) {
 private object Statistics {
   /** Under which a header has them. */
   val KEY = "arrowipc:statistics"
-  private val JSON = new ObjectMapper
+  val JSON = new ObjectMapper
   /** Integers up to here are the same in every language's JSON numbers. */
   private val SAFE = 1L << 53
   /** Longer texts are cut to bounds of so many bytes. */
@@ -60,9 +58,16 @@ private object Statistics {
 
   private def paths(fields: java.util.List[Field], prefix: String): Seq[String] =
     fields.asScala.toSeq.flatMap { field =>
-      val below = if (field.getType.isInstanceOf[ArrowType.Struct]) field.getChildren else java.util.List.of[Field]
-      (prefix + field.getName) +: paths(below, s"$prefix${field.getName}.")
+      val below = field.getType.isInstanceOf[ArrowType.Struct] && field.getDictionary == null
+      (prefix + field.getName) +: (if (below) paths(field.getChildren, s"$prefix${field.getName}.") else Nil)
     }
+
+  /** Which columns statistics are of: the CRC-32 of all paths. */
+  def mark(schema: Schema): Long = {
+    val sum = new CRC32
+    sum.update(paths(schema.getFields, "").mkString("\u0000").getBytes(UTF_8))
+    sum.getValue
+  }
 
   /** Find the bounds of the values of a column. */
   private def bounds(vector: FieldVector, kind: ArrowType, entry: ObjectNode): Unit = kind match {

@@ -130,7 +130,7 @@ private[spark] object Validator {
   private def checkViews(column: Column): Unit = {
     val text = isText(column)
     // Views may overlap, so what is read of them is bounded: by what honest views add up to.
-    var budget = 8 * column.dataSize.sum + 64 * column.length
+    var budget = 8 * column.size.drop(2).sum + 64 * column.length
     var row = 0L
     while (row < column.length) {
       if (!column.isNull(row)) {
@@ -152,10 +152,10 @@ private[spark] object Validator {
     if (size < 0) throw column.fault(s"row $row is a view of $size bytes")
     val buffer = Platform.getInt(null, view + 8)
     val offset = Platform.getInt(null, view + 12)
-    if (buffer < 0 || buffer >= column.dataSize.length || offset < 0 || size > column.dataSize(buffer) - offset) {
+    if (buffer < 0 || buffer >= column.size.length - 2 || offset < 0 || size > column.size(2 + buffer) - offset) {
       throw column.fault(s"row $row is a view of bytes that are not there")
     }
-    val data = column.dataAddress(buffer) + offset
+    val data = column.address(2 + buffer) + offset
     if (Platform.getInt(null, view + 4) != Platform.getInt(null, data)) {
       throw column.fault(s"row $row is a view with another prefix than its bytes")
     }

@@ -62,7 +62,7 @@ private[spark] object Vectors {
       case _ =>
         val view = offsets + 16L * row
         if (size <= 12) view + 4
-        else column.dataAddress(Platform.getInt(null, view + 8)) + Platform.getInt(null, view + 12)
+        else column.address(2 + Platform.getInt(null, view + 8)) + Platform.getInt(null, view + 12)
     }
 
     override def getUTF8String(row: Int): UTF8String = if (isNullAt(row)) null else {
