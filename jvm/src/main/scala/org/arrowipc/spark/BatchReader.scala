@@ -53,8 +53,8 @@ final class BatchReader(file: IpcFile, wanted: StructType, options: ReadOptions,
         val header = IpcFile.batch(message)
         val rows = IpcFile.length(header).toInt
         val columns = load(whole, message, header, block, slabs)
-        columns.find(column => column != null && column.length != rows).foreach { column =>
-          throw column.fault(s"it has ${column.length} rows, and the batch $rows")
+        for (column <- columns if column != null) {
+          column.prove(column.length == rows, s"it has ${column.length} rows, and the batch $rows")
         }
         vectors(columns, rows)
       })
@@ -102,9 +102,8 @@ final class BatchReader(file: IpcFile, wanted: StructType, options: ReadOptions,
   private def attach(column: Column): Unit = {
     if (column.plan.dictionary != null) {
       val known = dictionaries.get(column.plan.dictionaryId)
-      if (known.isEmpty && column.nulls < column.length) {
-        throw column.fault(s"its dictionary ${column.plan.dictionaryId} is not there")
-      }
+      column.prove(known.nonEmpty || column.nulls == column.length,
+        s"its dictionary ${column.plan.dictionaryId} is not there")
       column.dictionary = known.fold(new Column.Dictionary(Array.empty))(_.values)
     }
     column.children.foreach(child => if (child != null) attach(child))
@@ -151,24 +150,21 @@ final class BatchReader(file: IpcFile, wanted: StructType, options: ReadOptions,
   private def decompress(buffers: ArrayBuffer[Wanted], codec: Int, memory: Array[ArrowBuf]): Unit = {
     var claimed, stored, reserved = 0L
     buffers.foreach { each =>
-      if (each.size < Codec.PREFIX) {
-        throw each.column.fault(s"a compressed buffer of ${each.size} bytes has no room for its length")
-      }
+      each.column.prove(each.size >= Codec.PREFIX,
+        s"a compressed buffer of ${each.size} bytes has no room for its length")
       stored += each.size
       val claim = each.claim
       if (claim == -1 || (claim == 0 && each.size == Codec.PREFIX)) {
         each.put(each.frame, each.size - Codec.PREFIX) // stored as it is
       } else {
-        val why = Codec.refusal(codec, each.frame, each.size - Codec.PREFIX, claim, each.known)
-        if (why != null) throw each.column.fault(why)
+        Codec.prove(each.column, codec, each.frame, each.size - Codec.PREFIX, claim, each.known)
         claimed += claim
         reserved += aligned(claim)
         Limit.unless(claimed <= ReadOptions.DECOMPRESSED_BYTES, "a batch claims more than 2 GiB of uncompressed bytes")
       }
     }
-    if (claimed > stored * ReadOptions.DECOMPRESSED_RATIO + ReadOptions.DECOMPRESSED_SLACK) {
-      throw new Limit(s"a batch claims $claimed uncompressed bytes in $stored")
-    }
+    Limit.unless(claimed <= stored * ReadOptions.DECOMPRESSED_RATIO + ReadOptions.DECOMPRESSED_SLACK,
+      "a batch claims %d uncompressed bytes in %d", claimed, stored)
     var place = allocate(memory, 1, reserved).memoryAddress
     buffers.foreach { each =>
       if (each.length == each.size) {
@@ -225,9 +221,7 @@ final class BatchReader(file: IpcFile, wanted: StructType, options: ReadOptions,
         memory += each
         dictionaryBytes += each.capacity
       }
-    if (column.length != length) {
-      throw column.fault(s"a dictionary has ${column.length} values, and its batch $length rows")
-    }
+    column.prove(column.length == length, s"a dictionary has ${column.length} values, and its batch $length rows")
     Limit.unless(dictionaryBytes <= ReadOptions.DICTIONARY_BYTES, "dictionaries of %d bytes", dictionaryBytes)
     column
   }
@@ -295,28 +289,23 @@ private object BatchReader {
     private var sum = 0L
     checkCounts()
     val columns: Array[Column] = columnsOf(plan.columns)
-    if (sum > message.bodyLength && sum - message.bodyLength > ReadOptions.OVERLAP_BYTES) {
-      throw new Limit(s"buffers of $sum bytes share a body of ${message.bodyLength}")
-    }
+    Limit.unless(sum <= message.bodyLength || sum - message.bodyLength <= ReadOptions.OVERLAP_BYTES,
+      "buffers of %d bytes share a body of %d", sum, message.bodyLength)
 
     private def checkCounts(): Unit = {
       val views = before.length - 1
       val all = plan.total
-      if (views != all.views) {
-        throw new Format(s"a batch has $views variadic buffer counts, expected ${all.views}")
-      }
+      Format.unless(views == all.views, "a batch has %d variadic buffer counts, expected %d", views, all.views)
       for (i <- 0 until views) {
         val count = header.variadicBufferCounts(i)
-        if (count < 0 || count > header.buffersLength - before(i)) {
-          throw new Format(s"a column of views has $count data buffers")
-        }
+        Format.unless(0 <= count && count <= header.buffersLength - before(i),
+          "a column of views has %d data buffers", count)
         before(i + 1) = before(i) + count
       }
       val buffers = all.buffers + before(views) + (if (old) all.unions else 0)
-      if (header.nodesLength != all.nodes || header.buffersLength != buffers) {
-        throw new Format(s"a batch has ${header.nodesLength} nodes and ${header.buffersLength} buffers, " +
-          s"and its schema asks for ${all.nodes} and $buffers")
-      }
+      Format.unless(header.nodesLength == all.nodes && header.buffersLength == buffers,
+        "a batch has %d nodes and %d buffers, and its schema asks for %d and %d",
+        header.nodesLength, header.buffersLength, all.nodes, buffers)
     }
 
     private def columnsOf(plans: collection.Seq[Plan]): Array[Column] = {
@@ -333,10 +322,9 @@ private object BatchReader {
       val start = first.buffers + before(first.views).toInt + bitmaps
       val data = if (plan.layout == VIEW) (before(first.views + 1) - before(first.views)).toInt else 0
       val column = new Column(plan, node.length, node.nullCount, data, columnsOf(plan.children))
-      if (column.length < 0 || column.nulls < -1 || column.nulls > column.length) {
-        throw column.fault(s"a node of ${column.length} elements, ${column.nulls} of them null")
-      }
-      if (old && union && column.nulls > 0) throw column.fault("a union with nulls of its own")
+      column.prove(column.length >= 0 && -1 <= column.nulls && column.nulls <= column.length,
+        s"a node of ${column.length} elements, ${column.nulls} of them null")
+      column.prove(!old || !union || column.nulls <= 0, "a union with nulls of its own")
       for (k <- column.size.indices) want(column, k, header.buffers(start + k))
       column
     }
@@ -345,9 +333,8 @@ private object BatchReader {
       val offset = buffer.offset
       val size = buffer.length
       val body = message.bodyLength
-      if (size != 0 && (size < 0 || offset < 0 || offset > body || size > body - offset)) {
-        throw column.fault(s"buffer $number, $size bytes at $offset, is not inside the body of $body")
-      }
+      column.prove(size == 0 || 0 <= size && 0 <= offset && offset <= body && size <= body - offset,
+        s"buffer $number, $size bytes at $offset, is not inside the body of $body")
       if (size > 0) {
         buffers += new Wanted(column, number, offset, size)
         sum += size
@@ -364,8 +351,7 @@ private object BatchReader {
       }
       codec
     } else {
-      val pairs = Iterator.range(0, message.customMetadataLength).map(i => message.customMetadata(i))
-      pairs.find(_.key == EXPERIMENTAL).fold(-1) { pair =>
+      Metadata.pairs(message).find(_.key == EXPERIMENTAL).fold(-1) { pair =>
         if ("zstd".equalsIgnoreCase(pair.value)) Codec.ZSTD else Codec.LZ4
       }
     }

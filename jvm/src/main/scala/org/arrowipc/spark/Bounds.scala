@@ -24,46 +24,27 @@ private[spark] final class Bounds(file: IpcFile, schema: StructType, options: Re
   private[this] val columns = mutable.HashMap.empty[String, Option[Column]]
   private[this] val fields = file.schema.getFields.asScala
   private[this] val mark = Statistics.mark(file.schema)
-  /** Of the batch that was asked for last. */
-  private[this] var found = JSON.missingNode
-  private[this] var last = -1
 
   /** What a filter may ask of a column in a batch; the name is as Spark's filters have it. */
-  def known(batch: Int, name: String): Pruner.Known = columns.getOrElseUpdate(name, column(name)) match {
-    case Some(column) =>
-      val all = statistics(batch)
-      val one = all.path("columns").path(column.path)
-      if (!sane(all, one)) return Pruner.Nothing
-      val nulls = one.path("nulls").asLong(-1)
-      // NaN is above all numbers.
-      val nan = one.path("kind").asText == "float" && one.path("nan").asBoolean(true)
-      Pruner.Known(nulls != all.path("rows").asLong(-2), nulls != 0, value(column, one, "min"),
-        if (nan) null else value(column, one, "max"))
-    // No batch has it: it is null in all rows.
-    case None if !name.contains('.') && !fields.exists(each => name.equalsIgnoreCase(each.getName)) => Pruner.Missing
-    case None => Pruner.Nothing
+  def of(batch: Int): String => Pruner.Known = {
+    lazy val all = statistics(batch)
+    name => columns.getOrElseUpdate(name, column(name)) match {
+      case Some(column) => known(column, all)
+      // No batch has it: it is null in all rows.
+      case None if !name.contains('.') && !fields.exists(each => name.equalsIgnoreCase(each.getName)) => Pruner.Missing
+      case None => Pruner.Nothing
+    }
   }
 
-  /** Those of a batch; none that a tool copied from a batch of other rows or columns. */
-  private def statistics(batch: Int): JsonNode = {
-    if (last != batch) {
-      last = batch
-      found = JSON.missingNode
-      try {
-        val message = file.header(file.batches(batch))
-        for (at <- 0 until message.customMetadataLength if message.customMetadata(at).key == Statistics.KEY) {
-          val text = message.customMetadata(at).value
-          if (text != null && text.length <= MostBytes) {
-            val read = JSON.readTree(text)
-            val own = read.path("rows").asLong(-1) == IpcFile.length(IpcFile.batch(message)) &&
-              read.path("names").asLong(-1) == mark && read.path("v").asInt == 1
-            found = if (own) read else JSON.missingNode
-          }
-        }
-      } catch { case _: IOException | _: RuntimeException => } // it is reported when it is read
-    }
-    found
-  }
+  /** The statistics of a batch; none that a tool copied from a batch of other rows or columns. */
+  private def statistics(batch: Int): JsonNode = try {
+    val message = file.header(file.batches(batch))
+    val rows = IpcFile.length(IpcFile.batch(message))
+    val texts = Metadata.pairs(message).filter(_.key == Statistics.KEY).map(_.value)
+    texts.filter(text => text != null && text.length <= MostBytes).map(JSON.readTree(_)).toSeq.lastOption.filter { all =>
+      all.path("rows").asLong(-1) == rows && all.path("names").asLong(-1) == mark && all.path("v").asInt == 1
+    }.getOrElse(JSON.missingNode)
+  } catch { case _: IOException | _: RuntimeException => JSON.missingNode } // it is reported when it is read
 
   private def column(name: String): Option[Column] =
     if (name.contains('`')) Some(Column(name, null, false)) else column(name.split("\\.").toList, fields, schema, "")
@@ -101,10 +82,16 @@ private[spark] object Bounds {
   private val MostBytes = 1 << 24
   private val MostDigits = 80
 
-  private def sane(all: JsonNode, one: JsonNode): Boolean = {
+  private def known(column: Column, all: JsonNode): Pruner.Known = {
+    val one = all.path("columns").path(column.path)
     val (rows, nulls) = (all.path("rows"), one.path("nulls"))
-    one.isObject && rows.isIntegralNumber && rows.longValue >= 0 && (nulls.isMissingNode ||
+    val sane = one.isObject && rows.isIntegralNumber && rows.longValue >= 0 && (nulls.isMissingNode ||
       nulls.isIntegralNumber && nulls.longValue <= rows.longValue && nulls.longValue >= 0)
+    // NaN is above all numbers.
+    val nan = one.path("kind").asText == "float" && one.path("nan").asBoolean(true)
+    if (!sane) Pruner.Nothing
+    else Pruner.Known(nulls.asLong(-1) != rows.longValue, nulls.asLong(-1) != 0, value(column, one, "min"),
+      if (nan) null else value(column, one, "max"))
   }
 
   /** A bound in the one form in which values compare; null: not known, or it does not compare. */

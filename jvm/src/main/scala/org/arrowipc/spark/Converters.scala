@@ -190,33 +190,25 @@ private[spark] object Converters {
 
   private def nulls(target: DataType): Converter = column => new Vectors.Nulls(target, column.length)
 
-  private def indices(column: Column): Vectors.Index =
+  private def indices(column: Column): Int => Int =
     if (column.plan.width == 4 && column.nulls == 0) {
       val base = column.address(1)
       row => Platform.getInt(null, base + 4L * row)
     } else row => if (column.isNull(row)) -1 else column.index(row).toInt
 
   /** Where the rows of one code are in a union's member. */
-  private def tagged(tags: Long, code: Int, dense: Boolean, offsets: Long): Vectors.Index = row =>
+  private def tagged(tags: Long, code: Int, dense: Boolean, offsets: Long): Int => Int = row =>
     if (Platform.getByte(null, tags + row) != code) -1
     else if (dense) Platform.getInt(null, offsets + 4L * row) else row
 
   /** The run that a row lies in: mostly that of the row before, or the next. */
-  private final class Runs(ends: Column) extends Vectors.Index {
+  private final class Runs(ends: Column) extends (Int => Int) {
     private[this] var run = 0
 
     private def end(of: Int): Long = ends.word(1, ends.plan.width, of)
 
-    override def of(row: Int): Int = {
-      if (row >= end(run) || (run > 0 && row < end(run - 1))) {
-        var low = 0
-        var high = ends.length.toInt - 1
-        while (low < high) {
-          val middle = low + high >>> 1
-          if (row < end(middle)) high = middle else low = middle + 1
-        }
-        run = low
-      }
+    override def apply(row: Int): Int = {
+      if (row >= end(run) || (run > 0 && row < end(run - 1))) run = ends.run(row).toInt
       run
     }
   }

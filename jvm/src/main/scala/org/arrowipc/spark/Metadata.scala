@@ -72,6 +72,10 @@ private[spark] object Metadata {
     }
   }
 
+  /** The metadata of a message of its own. */
+  def pairs(message: flatbuf.Message): Iterator[flatbuf.KeyValue] =
+    Iterator.range(0, message.customMetadataLength).map(message.customMetadata(_))
+
   private def isUtf8(name: ByteBuffer): Boolean =
     try UTF_8.newDecoder.decode(name) != null catch { case _: CharacterCodingException => false }
 

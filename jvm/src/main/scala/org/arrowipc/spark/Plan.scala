@@ -88,15 +88,13 @@ private[spark] object Plan {
   /** What one kind of message holds: that of the schema, or that of a dictionary. */
   final class Whole {
     val columns = mutable.ArrayBuffer.empty[Plan]
-    private var counts = Counts(0, 0, 0, 0)
-
-    def total: Counts = counts
+    var total: Counts = Counts(0, 0, 0, 0)
 
     private[Plan] def take(layout: Layout): Counts = {
-      val before = counts
+      val before = total
       val view = if (layout == Layout.VIEW) 1 else 0
       val union = if (layout == Layout.SPARSE || layout == Layout.DENSE) 1 else 0
-      counts = Counts(before.nodes + 1, before.buffers + layout.buffers, before.views + view, before.unions + union)
+      total = Counts(before.nodes + 1, before.buffers + layout.buffers, before.views + view, before.unions + union)
       before
     }
   }

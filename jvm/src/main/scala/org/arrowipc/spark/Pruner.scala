@@ -18,7 +18,7 @@ private[spark] final case class Pruner(filters: Array[Filter], schema: StructTyp
     if (filters.isEmpty) batches
     else {
       val bounds = new Bounds(file, schema, options)
-      batches.filter(batch => passes(bounds.known(batch, _)))
+      batches.filter(batch => passes(bounds.of(batch)))
     }
 
   /** Whether some row may pass all filters, by what is known of its columns. */

@@ -5,7 +5,6 @@ import scala.jdk.CollectionConverters._
 
 import org.apache.arrow.vector.types.{FloatingPointPrecision, IntervalUnit, TimeUnit}
 import org.apache.arrow.vector.types.pojo.{ArrowType, Field, Schema}
-import org.apache.arrow.vector.types.pojo.ArrowType.ArrowTypeID
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
 
@@ -105,27 +104,25 @@ object SparkTypes {
     if (unit(kind) == TimeUnit.NANOSECOND && options.nanoseconds == "long") LongType else natural(kind, options, path)
 
   /** The same, where nanoseconds are not wanted as numbers. */
-  private[spark] def natural(kind: ArrowType, options: ReadOptions, path: String): DataType = kind.getTypeID match {
-    case ArrowTypeID.Null => NullType
-    case ArrowTypeID.Bool => BooleanType
-    case ArrowTypeID.Int => integer(kind.asInstanceOf[ArrowType.Int])
-    case ArrowTypeID.FloatingPoint =>
-      val wide = kind.asInstanceOf[ArrowType.FloatingPoint].getPrecision == FloatingPointPrecision.DOUBLE
-      if (wide) DoubleType else FloatType
-    case ArrowTypeID.Utf8 | ArrowTypeID.LargeUtf8 | ArrowTypeID.Utf8View => StringType
-    case ArrowTypeID.Binary | ArrowTypeID.LargeBinary | ArrowTypeID.BinaryView | ArrowTypeID.FixedSizeBinary =>
+  private[spark] def natural(kind: ArrowType, options: ReadOptions, path: String): DataType = kind match {
+    case _: ArrowType.Null => NullType
+    case _: ArrowType.Bool => BooleanType
+    case int: ArrowType.Int => integer(int)
+    case real: ArrowType.FloatingPoint =>
+      if (real.getPrecision == FloatingPointPrecision.DOUBLE) DoubleType else FloatType
+    case _: ArrowType.Utf8 | _: ArrowType.LargeUtf8 | _: ArrowType.Utf8View => StringType
+    case _: ArrowType.Binary | _: ArrowType.LargeBinary | _: ArrowType.BinaryView | _: ArrowType.FixedSizeBinary =>
       BinaryType
-    case ArrowTypeID.Date => DateType
-    case ArrowTypeID.Time => options.time
-    case ArrowTypeID.Timestamp =>
-      if (kind.asInstanceOf[ArrowType.Timestamp].getTimezone == null) TimestampNTZType else TimestampType
-    case ArrowTypeID.Duration => DayTimeIntervalType()
-    case ArrowTypeID.Interval => kind.asInstanceOf[ArrowType.Interval].getUnit match {
+    case _: ArrowType.Date => DateType
+    case _: ArrowType.Time => options.time
+    case timestamp: ArrowType.Timestamp => if (timestamp.getTimezone == null) TimestampNTZType else TimestampType
+    case _: ArrowType.Duration => DayTimeIntervalType()
+    case interval: ArrowType.Interval => interval.getUnit match {
       case IntervalUnit.YEAR_MONTH => IntegerType
       case IntervalUnit.DAY_TIME => DayTime
       case IntervalUnit.MONTH_DAY_NANO => MonthDayNano
     }
-    case ArrowTypeID.Decimal => decimal(kind.asInstanceOf[ArrowType.Decimal], options, path)
+    case decimal: ArrowType.Decimal => this.decimal(decimal, options, path)
     case _ => throw unsupported(kind, path, "", "")
   }
 
