@@ -2,13 +2,11 @@ package org.arrowipc.spark
 
 import scala.collection.mutable
 import scala.collection.mutable.ArrayBuffer
-
 import org.apache.arrow.flatbuf.{Buffer, Message, RecordBatch}
 import org.apache.arrow.memory.{ArrowBuf, BufferAllocator, OutOfMemoryException}
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.{ColumnarBatch, ColumnVector}
 import org.apache.spark.unsafe.Platform
-
 import org.arrowipc.spark.ArrowIpcException.{Format, Limit, Unsupported}
 import org.arrowipc.spark.IpcFile.{Block, DictionaryBlock}
 import org.arrowipc.spark.Plan.Layout._
@@ -46,7 +44,7 @@ final class BatchReader(file: IpcFile, wanted: StructType, options: ReadOptions,
     if (!whole.columns.exists(_.wanted)) {
       vectors(Array.empty, file.rows(batch).toInt)
     } else {
-      Metadata.guarded(s"batch $batch", () => {
+      Metadata.guarded(s"batch $batch") {
         resolve(whole.columns, batch)
         val block = file.batches(batch)
         val message = file.header(block)
@@ -57,7 +55,7 @@ final class BatchReader(file: IpcFile, wanted: StructType, options: ReadOptions,
           column.prove(column.length == rows, s"it has ${column.length} rows, and the batch $rows")
         }
         vectors(columns, rows)
-      })
+      }
     }
 
   private def vectors(columns: Array[Column], rows: Int): ColumnarBatch = {

@@ -3,10 +3,8 @@ package org.arrowipc.spark
 import java.io.IOException
 import java.math.{BigDecimal, BigInteger}
 import java.util.Base64
-
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
-
 import com.fasterxml.jackson.databind.JsonNode
 import org.apache.arrow.vector.types.{DateUnit, TimeUnit}
 import org.apache.arrow.vector.types.pojo.{ArrowType, Field}

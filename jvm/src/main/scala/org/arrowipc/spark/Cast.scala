@@ -1,7 +1,6 @@
 package org.arrowipc.spark
 
 import java.math.{BigDecimal, RoundingMode}
-
 import org.apache.spark.sql.types._
 
 /** Numbers of one type as those of another that the schema asks for, each of them checked. */

@@ -2,6 +2,7 @@ package org.arrowipc.spark
 
 import java.nio.ByteOrder.LITTLE_ENDIAN
 import java.nio.charset.StandardCharsets.US_ASCII
+import com.google.flatbuffers.Table
 import java.util
 import org.apache.arrow.flatbuf
 import org.apache.arrow.flatbuf.MessageHeader
@@ -16,7 +17,7 @@ final class IpcFile private (private[spark] val source: Source) extends AutoClos
   val batches = mutable.ArrayBuffer.empty[Block]
   private[this] val known = mutable.ArrayBuffer.empty[DictionaryBlock]
   private[this] var unread: Seq[Block] = Nil
-  /** Rows of each batch; -1 where its header was not read. */
+  /** Rows of each batch of a stream. */
   private[this] val counts = mutable.ArrayBuffer.empty[Long]
   private[this] var found: Schema = _
   /** The dictionaries that its fields use. */
@@ -29,12 +30,9 @@ final class IpcFile private (private[spark] val source: Source) extends AutoClos
   def fault: Option[Fault] = torn
 
   /** Rows of a batch, which only its header tells. */
-  def rows(number: Int): Long = {
-    if (counts(number) < 0) {
-      counts(number) = Metadata.guarded(s"batch $number", () => IpcFile.length(batch(header(batches(number)))))
-    }
-    counts(number)
-  }
+  def rows(number: Int): Long =
+    if (counts.nonEmpty) counts(number)
+    else Metadata.guarded(s"batch $number")(IpcFile.length(batch(header(batches(number)))))
 
   override def close(): Unit = source.close()
 
@@ -55,7 +53,6 @@ final class IpcFile private (private[spark] val source: Source) extends AutoClos
     found = Metadata.schema(footer.schema)
     Format.unless(ids.nonEmpty || footer.dictionariesLength == 0, "the file has dictionaries that no field uses")
     batches ++= Seq.tabulate(footer.recordBatchesLength)(i => block(i, footer.recordBatches(i), limit))
-    counts ++= Seq.fill(batches.size)(-1L)
     unread = Seq.tabulate(footer.dictionariesLength)(i => block(i, footer.dictionaries(i), limit))
     val total = unread.map(each => each.metadataLength + each.bodyLength).sum
     Limit.unless(total <= size + ReadOptions.OVERLAP_BYTES, "the dictionaries are more than the file")
@@ -76,7 +73,7 @@ final class IpcFile private (private[spark] val source: Source) extends AutoClos
 
   private def walk(): Unit = {
     var at = 0L
-    try Metadata.guarded("the stream", () => while (at < source.size) at = step(at))
+    try Metadata.guarded("the stream")(while (at < source.size) at = step(at))
     catch { case error: ArrowIpcException if found != null => torn = Some(Fault(at, error)) }
     Format.unless(found != null, "not an Arrow stream: it ends before its schema")
   }
@@ -106,7 +103,7 @@ final class IpcFile private (private[spark] val source: Source) extends AutoClos
     Format.unless((found == null) == (kind == MessageHeader.Schema),
       "expected one Schema message, at the start of the stream; found a message of kind %d", kind)
     if (kind == MessageHeader.Schema) {
-      found = Metadata.schema(message.header(new flatbuf.Schema).asInstanceOf[flatbuf.Schema])
+      found = Metadata.schema(IpcFile.header(message, kind, new flatbuf.Schema))
     } else if (kind == MessageHeader.DictionaryBatch) known += dictionary(block, message, batches.size)
     else {
       counts += IpcFile.length(batch(message))
@@ -152,14 +149,14 @@ object IpcFile {
   final case class Fault(offset: Long, error: ArrowIpcException)
 
   /** Read the footer of a file, or the headers of a stream; the source is this file's from then on. */
-  def open(source: Source, options: ReadOptions): IpcFile = Metadata.guarded("the file", () => {
+  def open(source: Source, options: ReadOptions): IpcFile = Metadata.guarded("the file") {
     val magic = source.read(0, math.min(Magic.remaining, source.size).toInt) == Magic
     Format.unless(magic || options.format != "file", "not an Arrow file: it does not begin with ARROW1")
     val file = new IpcFile(source)
     if (!magic || options.format == "stream") file.walk() else file.readFooter()
     Plan.of(file.schema.getFields) // refuses what is no schema
     file
-  })
+  }
 
   private def prefixOf(message: java.nio.ByteBuffer): Int = if (message.getInt(0) == -1) 8 else 4
 
@@ -175,18 +172,17 @@ object IpcFile {
     found
   }
 
-  private def expected(message: flatbuf.Message, kind: Byte, name: String): Unit =
-    Format.unless(message.headerType == kind, "expected a %s message, found kind %d", name, message.headerType)
-
-  private[spark] def batch(message: flatbuf.Message): flatbuf.RecordBatch = {
-    expected(message, MessageHeader.RecordBatch, "RecordBatch")
-    message.header(new flatbuf.RecordBatch).asInstanceOf[flatbuf.RecordBatch]
+  private def header[T <: Table](message: flatbuf.Message, kind: Byte, into: T): T = {
+    Format.unless(message.headerType == kind,
+      "expected a %s message, found kind %d", MessageHeader.name(kind), message.headerType)
+    message.header(into).asInstanceOf[T]
   }
 
-  private[spark] def dictionaryBatch(message: flatbuf.Message): flatbuf.DictionaryBatch = {
-    expected(message, MessageHeader.DictionaryBatch, "DictionaryBatch")
-    message.header(new flatbuf.DictionaryBatch).asInstanceOf[flatbuf.DictionaryBatch]
-  }
+  private[spark] def batch(message: flatbuf.Message): flatbuf.RecordBatch =
+    header(message, MessageHeader.RecordBatch, new flatbuf.RecordBatch)
+
+  private[spark] def dictionaryBatch(message: flatbuf.Message): flatbuf.DictionaryBatch =
+    header(message, MessageHeader.DictionaryBatch, new flatbuf.DictionaryBatch)
 
   private def idsOf(fields: util.List[Field]): Set[Long] = fields.asScala.flatMap { field =>
     idsOf(field.getChildren) ++ Option(field.getDictionary).map(_.getId)

@@ -5,7 +5,6 @@ import java.nio.ByteBuffer
 import java.nio.charset.CharacterCodingException
 import java.nio.charset.StandardCharsets.UTF_8
 import java.util
-import java.util.concurrent.Callable
 import org.apache.arrow.flatbuf
 import org.apache.arrow.vector.types.pojo.{ArrowType, DictionaryEncoding, Field, FieldType, Schema}
 import org.arrowipc.spark.ArrowIpcException.Format
@@ -17,8 +16,8 @@ private[spark] object Metadata {
   final val WIDTH = "arrowipc:decimal_width"
 
   /** Whatever exception a FlatBuffer's lie ends in, as one of ours. */
-  def guarded[T](what: String, read: Callable[T]): T =
-    try read.call() catch {
+  def guarded[T](what: String)(read: => T): T =
+    try read catch {
       case error @ (_: ArrowIpcException | _: IOException) => throw error
       case error: Exception => throw new ArrowIpcException.Format(s"$what is broken: $error", error)
     }
@@ -31,10 +30,9 @@ private[spark] object Metadata {
   def message(bytes: ByteBuffer): flatbuf.Message = {
     Verifier.message(bytes)
     val message = flatbuf.Message.getRootAsMessage(bytes)
-    if (message.bodyLength < 0 || message.version < 3 || message.version > 4) {
-      val found = s"a body of ${message.bodyLength} bytes and metadata version ${message.version}"
-      throw new ArrowIpcException.Format(s"expected a message of version V4 or V5, found $found")
-    }
+    Format.unless(message.bodyLength >= 0 && (message.version == 3 || message.version == 4),
+      "expected a message of version V4 or V5, found a body of %d bytes and metadata version %d",
+      message.bodyLength, message.version)
     message
   }
 

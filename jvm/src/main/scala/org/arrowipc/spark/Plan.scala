@@ -2,10 +2,8 @@ package org.arrowipc.spark
 
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
-
 import org.apache.arrow.vector.types.{DateUnit, IntervalUnit, TimeUnit, UnionMode}
 import org.apache.arrow.vector.types.pojo.{ArrowType, Field}
-
 import org.arrowipc.spark.Plan._
 
 /** One field of a schema: its layout, and which nodes and buffers of a message are its own. */
@@ -49,10 +47,7 @@ private[spark] final class Plan private (
         entries.layout == Layout.STRUCT && entries.children.length == 2 && entries.dictionary == null
       case _: ArrowType.RunEndEncoded =>
         val ends = children(0)
-        ends.dictionary == null && ends.width > 1 && (ends.`type` match {
-          case int: ArrowType.Int => int.getIsSigned
-          case _ => false
-        })
+        ends.dictionary == null && Seq(16, 32, 64).exists(new ArrowType.Int(_, true) == ends.`type`)
       case union: ArrowType.Union =>
         val found = codes(union, count)
         found.length == count && found.forall(code => 0 <= code && code < 128) && found.distinct.length == count

@@ -2,7 +2,6 @@ package org.arrowipc.spark
 
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
-
 import org.apache.arrow.vector.types.{FloatingPointPrecision, IntervalUnit, TimeUnit}
 import org.apache.arrow.vector.types.pojo.{ArrowType, Field, Schema}
 import org.apache.spark.sql.internal.SQLConf
@@ -25,12 +24,10 @@ object SparkTypes {
   def schema(schema: Schema, options: ReadOptions): StructType = {
     checkUnique(schema.getFields, "the schema")
     StructType(schema.getFields.asScala.flatMap { field =>
-      try Some(nullable(Plan.name(field), of(field, options, Plan.name(field))))
+      try Some(StructField(Plan.name(field), of(field, options, Plan.name(field))))
       catch { case _: ArrowIpcException.Unsupported if options.unsupported == "drop" => None }
     }.toArray)
   }
-
-  private[spark] def nullable(name: String, kind: DataType): StructField = StructField(name, kind, nullable = true)
 
   private def checkUnique(fields: java.util.List[Field], what: String): Unit = {
     val seen = mutable.Set.empty[String]
@@ -80,7 +77,7 @@ object SparkTypes {
   private def struct(
       fields: java.util.List[Field], names: collection.Seq[String], options: ReadOptions, path: String): StructType =
     StructType(fields.asScala.zip(names).map { case (field, name) =>
-      nullable(name, of(field, options, s"$path.$name"))
+      StructField(name, of(field, options, s"$path.$name"))
     }.toArray)
 
   /** Names of the struct fields that stand for a union's members: theirs, made unique by the type code. */

@@ -19,10 +19,8 @@ import scala.jdk.CollectionConverters._
 private final class Statistics(schema: Schema) {
   import Statistics._
 
-  private val twice = {
-    val paths = Statistics.paths(schema.getFields, "")
-    paths.diff(paths.distinct).toSet
-  }
+  private val paths = Statistics.paths(schema.getFields, "")
+  private val twice = paths.diff(paths.distinct).toSet
   private val mark = Statistics.mark(schema)
 
   /** The statistics of the batch that lies in some vectors. */

@@ -1,7 +1,6 @@
 package org.arrowipc.spark
 
 import org.apache.arrow.vector.types.pojo.ArrowType
-import org.apache.arrow.vector.types.pojo.ArrowType.{ArrowTypeID => Id}
 import org.apache.spark.unsafe.Platform
 import org.arrowipc.spark.Plan.Layout._
 
@@ -108,8 +107,8 @@ private[spark] object Validator {
 
   // -- text ----------------------------------------------------------------------------------------------------
 
-  private def isText(column: Column): Boolean = column.plan.`type`.getTypeID match {
-    case Id.Utf8 | Id.LargeUtf8 | Id.Utf8View => true
+  private def isText(column: Column): Boolean = column.plan.`type` match {
+    case _: ArrowType.Utf8 | _: ArrowType.LargeUtf8 | _: ArrowType.Utf8View => true
     case _ => false
   }
 

@@ -24,9 +24,8 @@ private[spark] final class Verifier private (buffer: ByteBuffer) {
   private def table(at: Int, kind: Table, depth: Int): Unit = {
     left -= 1
     Limit.unless(left >= 0, Shared)
-    if (kind eq Column) {
-      Limit.unless(depth <= MostDepth, "the schema has more than %d levels of nested types", ReadOptions.DEPTH)
-    }
+    Limit.unless(depth <= MostDepth || (kind ne Column),
+      "the schema has more than %d levels of nested types", ReadOptions.DEPTH)
     prove(at >= 4 && (at & 3) == 0 && at <= size - 4, kind, at)
     val start = at.toLong - bytes.getInt(at)
     prove(start >= 0 && (start & 1) == 0 && start <= size - 4, kind, at)
@@ -117,10 +116,9 @@ private[spark] object Verifier {
   private val I32 = new Scalar(4)
   private val I64 = new Scalar(8)
 
-  private val Pairs = {
-    val pair = new Table("KeyValue", new Items("key", 1, required = true), new Items("value", 1, required = true))
-    new Many("custom_metadata", () => pair)
-  }
+  private val Pair =
+    new Table("KeyValue", new Items("key", 1, required = true), new Items("value", 1, required = true))
+  private val Pairs = new Many("custom_metadata", () => Pair)
   private val Int = new Table("Int", I32, I8)
 
   /** The members of Type by their tags. */
