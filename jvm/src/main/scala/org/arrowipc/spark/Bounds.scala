@@ -39,7 +39,8 @@ private[spark] final class Bounds(file: IpcFile, schema: StructType, options: Re
     val message = file.header(file.batches(batch))
     val rows = IpcFile.length(IpcFile.batch(message))
     val texts = Metadata.pairs(message).filter(_.key == Statistics.KEY).map(_.value)
-    texts.filter(text => text != null && text.length <= MostBytes).map(JSON.readTree(_)).toSeq.lastOption.filter { all =>
+    val read = texts.filter(text => text != null && text.length <= MostBytes).map(JSON.readTree(_))
+    read.toSeq.lastOption.filter { all =>
       all.path("rows").asLong(-1) == rows && all.path("names").asLong(-1) == mark && all.path("v").asInt == 1
     }.getOrElse(JSON.missingNode)
   } catch { case _: IOException | _: RuntimeException => JSON.missingNode } // it is reported when it is read

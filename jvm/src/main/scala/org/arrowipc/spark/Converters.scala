@@ -129,7 +129,8 @@ private[spark] final class Converters(options: ReadOptions) {
 
   private def cast(convert: Converter, natural: DataType, target: DataType, from: Plan, path: String): Converter =
     if (natural == target || natural.isInstanceOf[StringType] && target.isInstanceOf[StringType]) convert
-    else Cast.plan(convert, natural, target, from)(mismatch(from, target, path))
+    else if (Cast.possible(natural, target)) column => new Cast(target, convert(column), from.path)
+    else throw mismatch(from, target, path)
 
   /** An interval as a struct of its numbers, and of nulls for fields that it has not. */
   private def interval(from: Plan, natural: StructType, target: StructType, path: String): Converter = {

@@ -2,8 +2,8 @@ package org.arrowipc.spark
 
 import java.nio.ByteOrder.LITTLE_ENDIAN
 import java.nio.charset.StandardCharsets.US_ASCII
-import com.google.flatbuffers.Table
 import java.util
+import com.google.flatbuffers.Table
 import org.apache.arrow.flatbuf
 import org.apache.arrow.flatbuf.MessageHeader
 import org.apache.arrow.vector.types.pojo.{Field, Schema}

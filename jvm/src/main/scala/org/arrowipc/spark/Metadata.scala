@@ -41,14 +41,14 @@ private[spark] object Metadata {
     if (schema.endianness != 0) throw new ArrowIpcException.Unsupported(
       "the data is big-endian; read it with arrowipc in Python, and write it again")
     val fields = (0 until schema.fieldsLength).map(i => field(schema.fields(i)))
-    new Schema(fields.asJava, pairs(schema.customMetadataLength, schema.customMetadata(_)))
+    new Schema(fields.asJava, asMap(schema.customMetadataLength, schema.customMetadata(_)))
   }
 
   /** What `Field.convertField` does, but for narrow decimals, which it refuses. */
   private def field(field: flatbuf.Field): Field = {
     val name = text(field.nameAsByteBuffer)
     Format.unless(!name.contains('\uFFFD') || isUtf8(field.nameAsByteBuffer), "the name '%s' is not UTF-8", name)
-    val metadata = pairs(field.customMetadataLength, field.customMetadata(_))
+    val metadata = asMap(field.customMetadataLength, field.customMetadata(_))
     metadata.remove(WIDTH)
     val children = (0 until field.childrenLength).map(i => this.field(field.children(i)))
     val encoding = Option(field.dictionary).map { dictionary =>
@@ -61,23 +61,21 @@ private[spark] object Metadata {
   }
 
   private def typeOf(field: flatbuf.Field, metadata: util.Map[String, String]): ArrowType = {
-    val decimal = if (field.typeType == flatbuf.Type.Decimal) field.`type`(new flatbuf.Decimal) else null
-    decimal match {
-      case narrow: flatbuf.Decimal if narrow.bitWidth == 32 || narrow.bitWidth == 64 =>
-        metadata.put(WIDTH, (narrow.bitWidth / 8).toString)
-        new ArrowType.Decimal(narrow.precision, narrow.scale, 128)
-      case _ => ArrowType.getTypeForField(field)
-    }
+    lazy val decimal = field.`type`(new flatbuf.Decimal).asInstanceOf[flatbuf.Decimal]
+    if (field.typeType == flatbuf.Type.Decimal && Set(32, 64)(decimal.bitWidth)) {
+      metadata.put(WIDTH, (decimal.bitWidth / 8).toString)
+      new ArrowType.Decimal(decimal.precision, decimal.scale, 128)
+    } else ArrowType.getTypeForField(field)
   }
 
-  /** The metadata of a message of its own. */
+  /** The custom metadata of a message. */
   def pairs(message: flatbuf.Message): Iterator[flatbuf.KeyValue] =
     Iterator.range(0, message.customMetadataLength).map(message.customMetadata(_))
 
   private def isUtf8(name: ByteBuffer): Boolean =
     try UTF_8.newDecoder.decode(name) != null catch { case _: CharacterCodingException => false }
 
-  private def pairs(count: Int, pair: Int => flatbuf.KeyValue): util.Map[String, String] = {
+  private def asMap(count: Int, pair: Int => flatbuf.KeyValue): util.Map[String, String] = {
     val found = new util.HashMap[String, String]
     for (i <- 0 until count) found.put(text(pair(i).keyAsByteBuffer), text(pair(i).valueAsByteBuffer))
     found

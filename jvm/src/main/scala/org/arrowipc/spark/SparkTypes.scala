@@ -12,7 +12,7 @@ object SparkTypes {
   /** Spark 4.0 does not have it. */
   private[spark] lazy val TIME: DataType = DataType.fromJson("\"time(6)\"")
 
-  /** What a time of day becomes: a bigint of nanoseconds since midnight in Spark 4.0, and while a session refuses TIME. */
+  /** What a time of day becomes: a bigint of nanoseconds since midnight in Spark 4.0 and while a session refuses TIME. */
   private[spark] def time(): DataType =
     if (SQLConf.get.getConfString("spark.sql.timeType.enabled", "false").toBoolean) TIME else LongType
 

@@ -94,8 +94,7 @@ private[spark] object Validator {
   private def checkRunEnds(column: Column): Unit = {
     val ends = column.children(0)
     if (ends.nulls > 0) throw column.fault("run ends have no nulls")
-    var before = 0L
-    var run = 0L
+    var before, run = 0L
     while (run < ends.length) {
       val end = ends.word(1, ends.plan.width, run)
       if (end <= before) throw column.fault(s"run $run ends at $end, the one before at $before")

@@ -22,8 +22,7 @@ private[spark] abstract class Vector(target: DataType, rows: Long) extends Colum
   override lazy val numNulls: Int = countNulls()
 
   protected def countNulls(): Int = {
-    var count = 0
-    var row = 0
+    var count, row = 0
     while (row < length) {
       if (isNullAt(row)) count += 1
       row += 1
