@@ -13,9 +13,7 @@ class ArrowIpcException(message: String, cause: Throwable) extends IllegalArgume
 
 object ArrowIpcException {
   /** The bytes break the Arrow format. */
-  final class Format(message: String, cause: Throwable = null) extends ArrowIpcException(message, cause) {
-    def this(message: String) = this(message, null)
-  }
+  final class Format(message: String, cause: Throwable = null) extends ArrowIpcException(message, cause)
 
   object Format {
     /** Raise unless something holds; the words are made of a format and its parts only then. */
@@ -23,9 +21,7 @@ object ArrowIpcException {
   }
 
   /** The bytes ask for more than the limits allow. */
-  final class Limit(message: String, cause: Throwable = null) extends ArrowIpcException(message, cause) {
-    def this(message: String) = this(message, null)
-  }
+  final class Limit(message: String, cause: Throwable = null) extends ArrowIpcException(message, cause)
 
   object Limit {
     def unless(good: Boolean, words: String, parts: Any*): Unit = if (!good) throw new Limit(words.format(parts: _*))

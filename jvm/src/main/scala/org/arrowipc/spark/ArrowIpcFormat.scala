@@ -32,7 +32,7 @@ final class ArrowIpcFormat extends FileFormat with DataSourceRegister with Seria
 
   override def prepareWrite(
       session: SparkSession, job: Job, options: Map[String, String], schema: StructType): OutputWriterFactory =
-    new ArrowIpcWriterFactory(WriteOptions.of(options))
+    new ArrowIpcWriterFactory(new WriteOptions(options))
 
   override def buildReaderWithPartitionValues(
       session: SparkSession, dataSchema: StructType, partitionSchema: StructType, requiredSchema: StructType,

@@ -20,11 +20,10 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.arrow.ArrowWriter
 import org.apache.spark.sql.execution.datasources.{OutputWriter, OutputWriterFactory}
 import org.apache.spark.sql.types.StructType
-import scala.jdk.CollectionConverters._
 
 /** Opens a file for each that a task begins. */
 private final class ArrowIpcWriterFactory(options: WriteOptions) extends OutputWriterFactory {
-  override def getFileExtension(context: TaskAttemptContext): String = options.extension
+  override def getFileExtension(context: TaskAttemptContext): String = if (options.stream) ".arrows" else ".arrow"
 
   override def newInstance(path: String, schema: StructType, context: TaskAttemptContext): OutputWriter = {
     val target = new Path(path)
@@ -102,14 +101,8 @@ private final class IpcOutput(stream: OutputStream, val schema: Schema, options:
     try {
       val start = out.getCurrentPosition
       val message = IpcOutput.message(batch, statistics.map(each => Statistics.KEY -> each.of(root)).toSeq)
-      val length = message.remaining
-      val padded = (length + 7) & -8
-      out.writeIntLittleEndian(-1)
-      out.writeIntLittleEndian(padded)
-      out.write(message)
-      out.writeZeros(padded - length)
-      val body = MessageSerializer.writeBatchBuffers(out, batch)
-      blocks.add(new ArrowBlock(start, padded + 8, body))
+      val length = MessageSerializer.writeMessageBuffer(out, message.remaining, message)
+      blocks.add(new ArrowBlock(start, length, MessageSerializer.writeBatchBuffers(out, batch)))
     } finally batch.close()
   }
 
@@ -174,18 +167,15 @@ private object IpcOutput {
   }
 
   private object Lz4Frames extends Frames {
+    private val PIECE = 1L << 16
+
     override def getCodecType: CompressionUtil.CodecType = CompressionUtil.CodecType.LZ4_FRAME
 
     override protected def doCompress(allocator: BufferAllocator, plain: ArrowBuf): ArrowBuf = {
       val frame = new ByteArrayOutputStream
       val sink = new LZ4FrameOutputStream(frame, LZ4FrameOutputStream.BLOCKSIZE.SIZE_256KB)
-      val piece = new Array[Byte](1 << 16)
-      var at = 0L
-      while (at < plain.writerIndex) {
-        val size = math.min(piece.length, plain.writerIndex - at).toInt
-        plain.getBytes(at, piece, 0, size)
-        sink.write(piece, 0, size)
-        at += size
+      for (at <- 0L until plain.writerIndex by PIECE) {
+        plain.getBytes(at, sink, math.min(PIECE, plain.writerIndex - at).toInt)
       }
       sink.close()
       val found = allocator.buffer(8L + frame.size)

@@ -1,16 +1,12 @@
 package org.arrowipc.spark
 
-import java.{util => ju}
-
 import scala.collection.mutable
 import scala.collection.mutable.ArrayBuffer
-
-import org.apache.arrow.flatbuf.{Message, RecordBatch}
+import org.apache.arrow.flatbuf.{Buffer, Message, RecordBatch}
 import org.apache.arrow.memory.{ArrowBuf, BufferAllocator, OutOfMemoryException}
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.{ColumnarBatch, ColumnVector}
 import org.apache.spark.unsafe.Platform
-
 import org.arrowipc.spark.ArrowIpcException.{Format, Limit, Unsupported}
 import org.arrowipc.spark.IpcFile.{Block, DictionaryBlock}
 import org.arrowipc.spark.Plan.Layout._
@@ -26,52 +22,45 @@ final class BatchReader(file: IpcFile, wanted: StructType, options: ReadOptions,
 
   private val whole = Plan.of(file.schema.getFields)
   private val fields = wanted.fields
-  private val chosen = new ju.ArrayList[Plan]
-  private val converters = new Array[Converters.Converter](fields.length)
-  /** Which of the chosen columns a field is; -1: the file has it not. */
-  private val places = Array.fill(fields.length)(-1)
-  private val slabs = new Array[ArrowBuf](2)
-  private val dictionaries = mutable.HashMap.empty[Long, Known]
-  private var dictionaryBytes = 0L
-  choose()
-
-  private def choose(): Unit = {
+  /** How each field is made of the columns and the number of rows of a batch. */
+  private val makers: Array[(Array[Column], Int) => Vector] = {
     val planner = new Converters(options)
-    val columns = new Converters.ByName(whole.columns, whole.columns.stream.map[String](_.path).toList, "the file")
-    val known = mutable.HashMap.empty[Plan, Int]
-    for (i <- fields.indices) {
-      val plan = columns.find(fields(i).name, !fields(i).nullable)
-      if (plan != null) {
-        converters(i) = planner.plan(plan, fields(i).dataType, fields(i).name)
-        places(i) = known.getOrElseUpdate(plan, chosen.size)
-        if (places(i) == chosen.size) chosen.add(plan)
+    val names = new Names(whole.columns.map(_.path))
+    fields.map { field =>
+      val place = names.only(field.name, !field.nullable, "the file")
+      if (place < 0) (_: Array[Column], rows: Int) => new Vectors.Nulls(field.dataType, rows)
+      else {
+        val convert = planner.plan(whole.columns(place), field.dataType, field.name)
+        (columns: Array[Column], _: Int) => convert(columns(place))
       }
     }
   }
+  private val slabs = new Array[ArrowBuf](2)
+  private val dictionaries = mutable.HashMap.empty[Long, Known]
+  private var dictionaryBytes = 0L
 
   /** The chosen columns of a batch; valid until the next call. */
   def read(batch: Int): ColumnarBatch =
-    if (chosen.isEmpty) {
+    if (!whole.columns.exists(_.wanted)) {
       vectors(Array.empty, file.rows(batch).toInt)
     } else {
-      Metadata.guarded(s"batch $batch", () => {
-        resolve(chosen, batch)
-        val block = file.batches.get(batch)
+      Metadata.guarded(s"batch $batch") {
+        resolve(whole.columns, batch)
+        val block = file.batches(batch)
         val message = file.header(block)
         val header = IpcFile.batch(message)
         val rows = IpcFile.length(header).toInt
-        val columns = load(whole, chosen, header, message, block, slabs)
-        columns.find(_.length != rows).foreach { column =>
-          throw column.fault(s"it has ${column.length} rows, and the batch $rows")
+        val columns = load(whole, message, header, block, slabs)
+        for (column <- columns if column != null) {
+          column.prove(column.length == rows, s"it has ${column.length} rows, and the batch $rows")
         }
         vectors(columns, rows)
-      })
+      }
     }
 
   private def vectors(columns: Array[Column], rows: Int): ColumnarBatch = {
     val found = Array.tabulate[ColumnVector](fields.length) { i =>
-      val vector: Vector = if (places(i) < 0) new Vectors.Nulls(fields(i).dataType, rows)
-        else converters(i).of(columns(places(i)))
+      val vector = makers(i)(columns, rows)
       vector.check(0, rows)
       if (!fields(i).nullable) Vectors.refuseNulls(vector, 0, rows, fields(i).name)
       vector
@@ -80,25 +69,24 @@ final class BatchReader(file: IpcFile, wanted: StructType, options: ReadOptions,
   }
 
   override def close(): Unit = {
-    for (i <- slabs.indices) {
-      if (slabs(i) != null) slabs(i).close()
+    for (i <- slabs.indices if slabs(i) != null) {
+      slabs(i).close()
       slabs(i) = null
     }
-    dictionaries.values.foreach(known => release(known.memory))
+    dictionaries.values.foreach(release)
     dictionaries.clear()
   }
 
   // -- one message ---------------------------------------------------------------------------------------------
 
-  /** The wanted columns of a message, all their sizes and contents proven. */
-  private def load(plan: Plan.Whole, roots: ju.List[Plan], header: RecordBatch, message: Message, block: Block,
-      memory: Array[ArrowBuf]): Array[Column] = {
-    val buffers = new ArrayBuffer[Wanted]
-    val columns = walk(plan, roots, header, message, block.bodyLength, buffers)
-    fetch(buffers, block, memory)
+  /** The wanted columns of a message, all their sizes and contents proven; null for the others. */
+  private def load(plan: Plan.Whole, message: Message, header: RecordBatch, block: Block, memory: Array[ArrowBuf])
+      : Array[Column] = {
+    val body = new Body(plan, message, header)
+    fetch(body.buffers, block, memory)
     val codec = codecOf(header, message)
-    if (codec >= 0) decompress(buffers, codec, memory)
-    columns.foreach { column =>
+    if (codec >= 0) decompress(body.buffers, codec, memory)
+    for (column <- body.columns if column != null) {
       column.checkSizes()
       attach(column)
       if (options.validate) {
@@ -106,15 +94,14 @@ final class BatchReader(file: IpcFile, wanted: StructType, options: ReadOptions,
         Expansion.check(column, message.bodyLength + dictionaryBytes)
       }
     }
-    columns
+    body.columns
   }
 
   private def attach(column: Column): Unit = {
     if (column.plan.dictionary != null) {
-      val known = dictionaries.get(column.plan.dictionaryId())
-      if (known.isEmpty && column.nulls < column.length) {
-        throw column.fault(s"its dictionary ${column.plan.dictionaryId()} is not there")
-      }
+      val known = dictionaries.get(column.plan.dictionaryId)
+      column.prove(known.nonEmpty || column.nulls == column.length,
+        s"its dictionary ${column.plan.dictionaryId} is not there")
       column.dictionary = known.fold(new Column.Dictionary(Array.empty))(_.values)
     }
     column.children.foreach(child => if (child != null) attach(child))
@@ -138,11 +125,10 @@ final class BatchReader(file: IpcFile, wanted: StructType, options: ReadOptions,
   }
 
   private def fetch(buffers: ArrayBuffer[Wanted], block: Block, memory: Array[ArrowBuf]): Unit = {
-    val sorted = buffers.toArray
-    ju.Arrays.sort(sorted, (one: Wanted, other: Wanted) => java.lang.Long.compare(one.offset, other.offset))
+    buffers.sortInPlaceWith(_.offset < _.offset)
     val ranges = new ArrayBuffer[Range]
     var total = 0L
-    val within = sorted.map { each =>
+    buffers.foreach { each =>
       if (ranges.isEmpty || each.offset > ranges.last.end + GAP) {
         total = aligned(total)
         ranges += new Range(each.offset, total)
@@ -151,38 +137,32 @@ final class BatchReader(file: IpcFile, wanted: StructType, options: ReadOptions,
       val grown = Math.max(0, each.offset + each.size - range.end)
       range.end += grown
       total += grown
-      range
+      each.place = range.place + each.offset - range.start
     }
     val into = allocate(memory, 0, total)
     val body = block.offset + block.metadataLength
     ranges.foreach(range => file.source.read(body + range.start, range.end - range.start, into, range.place))
-    for (i <- sorted.indices) {
-      val place = within(i).place + sorted(i).offset - within(i).start
-      sorted(i).put(into.memoryAddress + place, sorted(i).size)
-    }
+    buffers.foreach(each => each.put(into.memoryAddress + each.place, each.size))
   }
 
   private def decompress(buffers: ArrayBuffer[Wanted], codec: Int, memory: Array[ArrowBuf]): Unit = {
     var claimed, stored, reserved = 0L
     buffers.foreach { each =>
-      if (each.size < Codec.PREFIX) {
-        throw each.column.fault(s"a compressed buffer of ${each.size} bytes has no room for its length")
-      }
+      each.column.prove(each.size >= Codec.PREFIX,
+        s"a compressed buffer of ${each.size} bytes has no room for its length")
       stored += each.size
       val claim = each.claim
       if (claim == -1 || (claim == 0 && each.size == Codec.PREFIX)) {
         each.put(each.frame, each.size - Codec.PREFIX) // stored as it is
       } else {
-        val why = Codec.refusal(codec, each.frame, each.size - Codec.PREFIX, claim, each.known)
-        if (why != null) throw each.column.fault(why)
+        Codec.prove(each.column, codec, each.frame, each.size - Codec.PREFIX, claim, each.known)
         claimed += claim
         reserved += aligned(claim)
         Limit.unless(claimed <= ReadOptions.DECOMPRESSED_BYTES, "a batch claims more than 2 GiB of uncompressed bytes")
       }
     }
-    if (claimed > stored * ReadOptions.DECOMPRESSED_RATIO + ReadOptions.DECOMPRESSED_SLACK) {
-      throw new Limit(s"a batch claims $claimed uncompressed bytes in $stored")
-    }
+    Limit.unless(claimed <= stored * ReadOptions.DECOMPRESSED_RATIO + ReadOptions.DECOMPRESSED_SLACK,
+      "a batch claims %d uncompressed bytes in %d", claimed, stored)
     var place = allocate(memory, 1, reserved).memoryAddress
     buffers.foreach { each =>
       if (each.length == each.size) {
@@ -197,36 +177,34 @@ final class BatchReader(file: IpcFile, wanted: StructType, options: ReadOptions,
   // -- dictionaries --------------------------------------------------------------------------------------------
 
   /** Read the dictionaries that some columns need, as they are for a batch. */
-  private def resolve(plans: ju.List[Plan], batch: Int): Unit = plans.forEach { plan =>
-    if (plan.wanted && plan.dictionary != null) {
+  private def resolve(plans: collection.Seq[Plan], batch: Int): Unit = for (plan <- plans if plan.wanted) {
+    if (plan.dictionary != null) {
       resolve(plan.dictionary.columns, batch)
-      resolve(plan.dictionaryId(), plan.dictionary, batch)
-    } else if (plan.wanted) {
+      resolve(plan.dictionaryId, plan.dictionary, batch)
+    } else {
       resolve(plan.children, batch)
     }
   }
 
   private def resolve(id: Long, plan: Plan.Whole, batch: Int): Unit = {
     val parts = new ArrayBuffer[DictionaryBlock]
-    val blocks = file.dictionaries().iterator
-    var block: DictionaryBlock = null
-    while (blocks.hasNext && { block = blocks.next(); block.before <= batch }) {
-      if (block.id == id) {
-        if (!block.delta) parts.clear()
-        else if (parts.isEmpty) throw new Format(s"dictionary $id begins with a delta")
-        parts += block
-      }
+    for (block <- file.dictionaries.iterator.takeWhile(_.before <= batch) if block.id == id) {
+      if (!block.delta) parts.clear()
+      else if (parts.isEmpty) throw new Format(s"dictionary $id begins with a delta")
+      parts += block
     }
-    val known = dictionaries.get(id)
-    if (parts.nonEmpty && !known.exists(each => each.values != null && each.blocks == parts)) {
-      val old = known.filter(each => each.values != null && parts.startsWith(each.blocks))
-      val memory = old.fold(new ArrayBuffer[ArrowBuf])(_.memory)
-      if (old.isEmpty) known.foreach(each => release(each.memory))
+    if (parts.nonEmpty) {
       // In the map while it grows, so that its memory is released in any case.
-      dictionaries(id) = Known(parts, null, memory)
-      val columns = old.fold(Array.empty[Column])(_.values.parts).padTo(parts.size, null)
-      for (i <- columns.indices if columns(i) == null) columns(i) = part(plan, parts(i), memory)
-      dictionaries(id) = Known(parts, new Column.Dictionary(columns), memory)
+      val known = dictionaries.getOrElseUpdate(id, new Known)
+      if (known.values == null || known.parts != parts) {
+        known.values = null
+        if (!parts.startsWith(known.parts)) release(known)
+        for (each <- parts.drop(known.parts.size)) {
+          known.columns += part(plan, each, known.memory)
+          known.parts += each
+        }
+        known.values = new Column.Dictionary(known.columns.toArray)
+      }
     }
   }
 
@@ -234,29 +212,26 @@ final class BatchReader(file: IpcFile, wanted: StructType, options: ReadOptions,
     val own = new Array[ArrowBuf](2)
     val message = file.header(part.block)
     val header = IpcFile.dictionaryBatch(message).data
-    if (header == null) throw new Format(s"dictionary ${part.id} has no batch")
     val length = IpcFile.length(header)
     val column =
-      try load(plan, plan.columns, header, message, part.block, own)(0)
-      finally own.foreach { each =>
-        if (each != null) {
-          memory += each
-          dictionaryBytes += each.capacity
-        }
+      try load(plan, message, header, part.block, own)(0)
+      finally for (each <- own if each != null) {
+        memory += each
+        dictionaryBytes += each.capacity
       }
-    if (column.length != length) {
-      throw column.fault(s"a dictionary has ${column.length} values, and its batch $length rows")
-    }
-    if (dictionaryBytes > ReadOptions.DICTIONARY_BYTES) throw new Limit(s"dictionaries of $dictionaryBytes bytes")
+    column.prove(column.length == length, s"a dictionary has ${column.length} values, and its batch $length rows")
+    Limit.unless(dictionaryBytes <= ReadOptions.DICTIONARY_BYTES, "dictionaries of %d bytes", dictionaryBytes)
     column
   }
 
-  private def release(memory: ArrayBuffer[ArrowBuf]): Unit = {
-    memory.foreach { each =>
+  private def release(known: Known): Unit = {
+    known.memory.foreach { each =>
       dictionaryBytes -= each.capacity
       each.close()
     }
-    memory.clear()
+    known.memory.clear()
+    known.columns.clear()
+    known.parts.clear()
   }
 }
 
@@ -265,109 +240,104 @@ private object BatchReader {
   private final val GAP = 1L << 16
   private final val EXPERIMENTAL = "ARROW:experimental_compression"
 
-  /** A dictionary as of some message, and the memory of its parts; no values: not all of them have been read. */
-  private final case class Known(
-      blocks: ArrayBuffer[DictionaryBlock], values: Column.Dictionary, memory: ArrayBuffer[ArrowBuf])
+  /** The parts of a dictionary that have been read, in their memory; no values: not all of those asked for are. */
+  private final class Known {
+    val parts = new ArrayBuffer[DictionaryBlock]
+    val columns = new ArrayBuffer[Column]
+    val memory = new ArrayBuffer[ArrowBuf]
+    var values: Column.Dictionary = _
+  }
 
   /** Bytes of a body that are read at once, and where in memory they come to lie. */
   private final class Range(val start: Long, val place: Long) {
     var end: Long = start
   }
 
-  /** A buffer that a column asks for: where its address goes, and where it lies in the body. */
-  private final class Wanted(val column: Column, number: Int, data: Boolean, val offset: Long, val size: Long) {
+  /** A buffer that a column asks for, where it lies in the body, and where in the memory that this is read into. */
+  private final class Wanted(val column: Column, number: Int, val offset: Long, val size: Long) {
+    var place = 0L
+
     def put(address: Long, length: Long): Unit = {
-      (if (data) column.dataAddress else column.address)(number) = if (length == 0) 0 else address
-      (if (data) column.dataSize else column.size)(number) = length
+      column.address(number) = if (length == 0) 0 else address
+      column.size(number) = length
     }
 
-    def length: Long = (if (data) column.dataSize else column.size)(number)
+    def length: Long = column.size(number)
 
     /** The bytes that a compressed buffer states at its start, and where its frame follows. */
     def claim: Long = Platform.getLong(null, frame - Codec.PREFIX)
-    def frame: Long = (if (data) column.dataAddress else column.address)(number) + Codec.PREFIX
+    def frame: Long = column.address(number) + Codec.PREFIX
 
     /** Bytes that the column's length asks for; -1: values decide. */
-    def known: Long = if (data) -1 else column.plan.layout match {
-      case FIXED | VIEW if number > 0 => column.length * Math.max(1, column.plan.width)
-      case FIXED | VIEW | BITS => column.length / 8
+    def known: Long = column.plan.layout match {
+      case FIXED | VIEW if number == 1 => column.length * Math.max(1, column.plan.width)
+      case FIXED | VIEW | BITS if number < 2 => column.length / 8
       case _ => -1
     }
   }
 
   private def aligned(size: Long): Long = size + 63 & -64L
 
-  private def total(buffers: ArrayBuffer[Wanted]): Long = {
-    var sum = 0L
-    buffers.foreach(sum += _.size)
-    sum
-  }
-
   /** Where the wanted buffers of a message lie, once its vectors are as long as the schema asks for. */
-  private def walk(plan: Plan.Whole, roots: ju.List[Plan], header: RecordBatch, message: Message, body: Long,
-      out: ArrayBuffer[Wanted]): Array[Column] = {
-    val old = message.version == 3 // V4, in which unions have bitmaps
-    val views = header.variadicBufferCountsLength
-    val all = plan.total
-    if (views != all.views) {
-      throw new Format(s"a batch has $views variadic buffer counts, expected ${all.views}")
-    }
-    val before = new Array[Long](views + 1)
-    for (i <- 0 until views) {
-      val count = header.variadicBufferCounts(i)
-      if (count < 0 || count > header.buffersLength - before(i)) {
-        throw new Format(s"a column of views has $count data buffers")
-      }
-      before(i + 1) = before(i) + count
-    }
-    val buffers = all.buffers + before(views) + (if (old) all.unions else 0)
-    if (header.nodesLength != all.nodes || header.buffersLength != buffers) {
-      throw new Format(s"a batch has ${header.nodesLength} nodes and ${header.buffersLength} buffers, " +
-        s"and its schema asks for ${all.nodes} and $buffers")
-    }
-    val columns = new Array[Column](roots.size)
-    for (i <- columns.indices) columns(i) = columnOf(roots.get(i), header, old, before, message.bodyLength, out)
-    val sum = total(out)
-    if (sum > body && sum - body > ReadOptions.OVERLAP_BYTES) {
-      throw new Limit(s"buffers of $sum bytes share a body of $body")
-    }
-    columns
-  }
+  private final class Body(plan: Plan.Whole, message: Message, header: RecordBatch) {
+    val buffers = new ArrayBuffer[Wanted]
+    private val old = message.version == 3 // V4, in which unions have bitmaps
+    /** How many data buffers the columns of views before each have. */
+    private val before = new Array[Long](header.variadicBufferCountsLength + 1)
+    private var sum = 0L
+    checkCounts()
+    val columns: Array[Column] = columnsOf(plan.columns)
+    Limit.unless(sum <= message.bodyLength || sum - message.bodyLength <= ReadOptions.OVERLAP_BYTES,
+      "buffers of %d bytes share a body of %d", sum, message.bodyLength)
 
-  private def columnOf(plan: Plan, header: RecordBatch, old: Boolean, before: Array[Long], body: Long,
-      out: ArrayBuffer[Wanted]): Column = {
-    val first = plan.first
-    val node = header.nodes(first.nodes)
-    val column = new Column(plan, node.length, node.nullCount)
-    if (column.length < 0 || column.nulls < -1 || column.nulls > column.length) {
-      throw column.fault(s"a node of ${column.length} elements, ${column.nulls} of them null")
+    private def checkCounts(): Unit = {
+      val views = before.length - 1
+      val all = plan.total
+      Format.unless(views == all.views, "a batch has %d variadic buffer counts, expected %d", views, all.views)
+      for (i <- 0 until views) {
+        val count = header.variadicBufferCounts(i)
+        Format.unless(0 <= count && count <= header.buffersLength - before(i),
+          "a column of views has %d data buffers", count)
+        before(i + 1) = before(i) + count
+      }
+      val buffers = all.buffers + before(views) + (if (old) all.unions else 0)
+      Format.unless(header.nodesLength == all.nodes && header.buffersLength == buffers,
+        "a batch has %d nodes and %d buffers, and its schema asks for %d and %d",
+        header.nodesLength, header.buffersLength, all.nodes, buffers)
     }
-    val union = plan.layout == SPARSE || plan.layout == DENSE
-    if (old && union && column.nulls > 0) throw column.fault("a union with nulls of its own")
-    val bitmaps = if (old) first.unions + (if (union) 1 else 0) else 0
-    val start = first.buffers + before(first.views).toInt + bitmaps
-    val own = plan.layout.buffers
-    val data = if (plan.layout == VIEW) (before(first.views + 1) - before(first.views)).toInt else 0
-    column.dataAddress = new Array[Long](data)
-    column.dataSize = new Array[Long](data)
-    var k = 0
-    while (k < own + data) {
-      val buffer = header.buffers(start + k)
+
+    private def columnsOf(plans: collection.Seq[Plan]): Array[Column] = {
+      val columns = new Array[Column](plans.length)
+      for (i <- columns.indices if plans(i).wanted) columns(i) = columnOf(plans(i))
+      columns
+    }
+
+    private def columnOf(plan: Plan): Column = {
+      val first = plan.first
+      val node = header.nodes(first.nodes)
+      val union = plan.layout == SPARSE || plan.layout == DENSE
+      val bitmaps = if (old) first.unions + (if (union) 1 else 0) else 0
+      val start = first.buffers + before(first.views).toInt + bitmaps
+      val data = if (plan.layout == VIEW) (before(first.views + 1) - before(first.views)).toInt else 0
+      val column = new Column(plan, node.length, node.nullCount, data, columnsOf(plan.children))
+      column.prove(column.length >= 0 && -1 <= column.nulls && column.nulls <= column.length,
+        s"a node of ${column.length} elements, ${column.nulls} of them null")
+      column.prove(!old || !union || column.nulls <= 0, "a union with nulls of its own")
+      for (k <- column.size.indices) want(column, k, header.buffers(start + k))
+      column
+    }
+
+    private def want(column: Column, number: Int, buffer: Buffer): Unit = {
       val offset = buffer.offset
       val size = buffer.length
-      if (size != 0 && (size < 0 || offset < 0 || offset > body || size > body - offset)) {
-        throw column.fault(s"buffer $k, $size bytes at $offset, is not inside the body of $body")
+      val body = message.bodyLength
+      column.prove(size == 0 || 0 <= size && 0 <= offset && offset <= body && size <= body - offset,
+        s"buffer $number, $size bytes at $offset, is not inside the body of $body")
+      if (size > 0) {
+        buffers += new Wanted(column, number, offset, size)
+        sum += size
       }
-      if (size > 0) out += new Wanted(column, if (k < own) k else k - own, k >= own, offset, size)
-      k += 1
     }
-    var i = 0
-    while (i < column.children.length) {
-      val child = plan.children.get(i)
-      if (child.wanted) column.children(i) = columnOf(child, header, old, before, body, out)
-      i += 1
-    }
-    column
   }
 
   /** What compresses the buffers of a message; -1: nothing. */
@@ -379,8 +349,7 @@ private object BatchReader {
       }
       codec
     } else {
-      val pairs = Iterator.range(0, message.customMetadataLength).map(i => message.customMetadata(i))
-      pairs.find(_.key == EXPERIMENTAL).fold(-1) { pair =>
+      Metadata.pairs(message).find(_.key == EXPERIMENTAL).fold(-1) { pair =>
         if ("zstd".equalsIgnoreCase(pair.value)) Codec.ZSTD else Codec.LZ4
       }
     }

@@ -2,14 +2,10 @@ package org.arrowipc.spark
 
 import java.io.IOException
 import java.math.{BigDecimal, BigInteger}
-import java.nio.charset.StandardCharsets.UTF_8
 import java.util.Base64
-import java.util.zip.CRC32
-
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
-
-import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
+import com.fasterxml.jackson.databind.JsonNode
 import org.apache.arrow.vector.types.{DateUnit, TimeUnit}
 import org.apache.arrow.vector.types.pojo.{ArrowType, Field}
 import org.apache.spark.sql.types.{DataType, LongType, NullType, StructType}
@@ -21,86 +17,58 @@ import org.apache.spark.unsafe.types.UTF8String
  */
 private[spark] final class Bounds(file: IpcFile, schema: StructType, options: ReadOptions) {
   import Bounds._
+  import Statistics.JSON
 
-  private[this] val columns = mutable.HashMap.empty[String, Column]
-
-  /** What statistics of columns of these names state: the CRC-32 of all paths. */
-  private[this] val names = new CRC32
-  names.update(paths(file.schema.getFields, "").mkString("\u0000").getBytes(UTF_8))
-
-  /** Of the batch that was asked for last. */
-  private[this] var found = JSON.missingNode
-  private[this] var last = -1
-
-  private def paths(fields: java.util.List[Field], prefix: String): Seq[String] =
-    fields.asScala.toSeq.flatMap { field =>
-      val below = field.getType.isInstanceOf[ArrowType.Struct] && field.getDictionary == null
-      (prefix + field.getName) +: (if (below) paths(field.getChildren, s"$prefix${field.getName}.") else Nil)
-    }
+  private[this] val columns = mutable.HashMap.empty[String, Option[Column]]
+  private[this] val fields = file.schema.getFields.asScala
+  private[this] val mark = Statistics.mark(file.schema)
 
   /** What a filter may ask of a column in a batch; the name is as Spark's filters have it. */
-  def known(batch: Int, name: String): Pruner.Known = {
-    val column = this.column(name)
-    if (column == null) return if (missing(name)) Pruner.Missing else Pruner.Nothing
-    val all = statistics(batch)
-    val one = all.path("columns").path(column.path)
-    if (!sane(all, one)) return Pruner.Nothing
-    val nulls = one.path("nulls").asLong(-1)
-    // NaN is above all numbers.
-    val nan = one.path("kind").asText == "float" && one.path("nan").asBoolean(true)
-    Pruner.Known(nulls != all.path("rows").asLong(-2), nulls != 0, value(column, one, "min"),
-      if (nan) null else value(column, one, "max"))
-  }
-
-  /** Whether no batch has a column of a name: it is null in all rows. */
-  def missing(name: String): Boolean =
-    name.indexOf('.') < 0 && !file.schema.getFields.asScala.exists(each => name.equalsIgnoreCase(each.getName))
-
-  /** Those of a batch; none that a tool copied from a batch of other rows or columns. */
-  def statistics(batch: Int): JsonNode = {
-    if (last != batch) {
-      last = batch
-      found = JSON.missingNode
-      try {
-        val message = file.header(file.batches.get(batch))
-        for (at <- 0 until message.customMetadataLength if message.customMetadata(at).key == Key) {
-          val text = message.customMetadata(at).value
-          if (text != null && text.length <= MostBytes) {
-            val read = JSON.readTree(text)
-            val own = read.path("rows").asLong(-1) == IpcFile.length(IpcFile.batch(message)) &&
-              read.path("names").asLong(-1) == names.getValue && read.path("v").asInt == 1
-            found = if (own) read else JSON.missingNode
-          }
-        }
-      } catch { case _: IOException | _: RuntimeException => } // it is reported when it is read
+  def of(batch: Int): String => Pruner.Known = {
+    lazy val all = statistics(batch)
+    name => columns.getOrElseUpdate(name, column(name)) match {
+      case Some(column) => known(column, all)
+      // No batch has it: it is null in all rows.
+      case None if !name.contains('.') && !fields.exists(each => name.equalsIgnoreCase(each.getName)) => Pruner.Missing
+      case None => Pruner.Nothing
     }
-    found
   }
 
-  /** The file's column that a name means; null where there is none. */
-  def column(name: String): Column = columns.getOrElseUpdate(name, looked(name))
+  /** The statistics of a batch; none that a tool copied from a batch of other rows or columns. */
+  private def statistics(batch: Int): JsonNode = try {
+    val message = file.header(file.batches(batch))
+    val rows = IpcFile.length(IpcFile.batch(message))
+    val texts = Metadata.pairs(message).filter(_.key == Statistics.KEY).map(_.value)
+    val read = texts.filter(text => text != null && text.length <= MostBytes).map(JSON.readTree(_))
+    read.toSeq.lastOption.filter { all =>
+      all.path("rows").asLong(-1) == rows && all.path("names").asLong(-1) == mark && all.path("v").asInt == 1
+    }.getOrElse(JSON.missingNode)
+  } catch { case _: IOException | _: RuntimeException => JSON.missingNode } // it is reported when it is read
 
-  private def looked(name: String): Column = {
-    if (name.indexOf('`') >= 0) return Column(name, null, false)
-    var fields = file.schema.getFields
-    var target: DataType = schema
-    var field: Field = null
-    val path = name.split("\\.").map { part =>
-      val own = Names.find(part, fields.asScala.map(_.getName).asJava)
-      val struct = target match {
-        case struct: StructType if own != null => struct
-        case _ => return null
-      }
-      val wanted = Names.find(part, struct.fieldNames.toSeq.asJava)
-      field = fields.asScala.find(_.getName == own).get
-      target = if (wanted == null) NullType else struct(wanted).dataType
-      fields = if (field.getType.isInstanceOf[ArrowType.Struct]) field.getChildren else java.util.List.of()
-      own
-    }.mkString(".")
-    val stored = if (field.getType.isInstanceOf[ArrowType.RunEndEncoded]) field.getChildren.get(1) else field
-    val same = SparkTypes.of(field, options, path) == target
-    Column(path, if (same) Plan.stored(stored) else null, target == LongType)
-  }
+  private def column(name: String): Option[Column] =
+    if (name.contains('`')) Some(Column(name, null, false)) else column(name.split("\\.").toList, fields, schema, "")
+
+  /** The file's column that a path means, below some fields of it that are read as a type. */
+  private def column(
+      parts: List[String], fields: collection.Seq[Field], target: DataType, prefix: String): Option[Column] =
+    (target, new Names(fields.map(_.getName)).all(parts.head)) match {
+      case (struct: StructType, Seq(place)) =>
+        val field = fields(place)
+        val path = prefix + field.getName
+        val wanted = new Names(struct.fieldNames.toSeq).all(parts.head) match {
+          case Seq(only) => struct(only).dataType
+          case _ => NullType
+        }
+        if (parts.tail.nonEmpty) {
+          val below = if (field.getType.isInstanceOf[ArrowType.Struct]) field.getChildren.asScala else Nil
+          column(parts.tail, below, wanted, s"$path.")
+        } else {
+          val stored = if (field.getType.isInstanceOf[ArrowType.RunEndEncoded]) field.getChildren.get(1) else field
+          val same = SparkTypes.of(field, options, path) == wanted
+          Some(Column(path, if (same) Plan.stored(stored) else null, wanted == LongType))
+        }
+      case _ => None
+    }
 }
 
 private[spark] object Bounds {
@@ -110,19 +78,23 @@ private[spark] object Bounds {
    */
   final case class Column(path: String, kind: ArrowType, counts: Boolean)
 
-  private val Key = "arrowipc:statistics"
   private val MostBytes = 1 << 24
   private val MostDigits = 80
-  private val JSON = new ObjectMapper
 
-  def sane(all: JsonNode, one: JsonNode): Boolean = {
+  private def known(column: Column, all: JsonNode): Pruner.Known = {
+    val one = all.path("columns").path(column.path)
     val (rows, nulls) = (all.path("rows"), one.path("nulls"))
-    one.isObject && rows.isIntegralNumber && rows.longValue >= 0 && (nulls.isMissingNode ||
+    val sane = one.isObject && rows.isIntegralNumber && rows.longValue >= 0 && (nulls.isMissingNode ||
       nulls.isIntegralNumber && nulls.longValue <= rows.longValue && nulls.longValue >= 0)
+    // NaN is above all numbers.
+    val nan = one.path("kind").asText == "float" && one.path("nan").asBoolean(true)
+    if (!sane) Pruner.Nothing
+    else Pruner.Known(nulls.asLong(-1) != rows.longValue, nulls.asLong(-1) != 0, value(column, one, "min"),
+      if (nan) null else value(column, one, "max"))
   }
 
   /** A bound in the one form in which values compare; null: not known, or it does not compare. */
-  def value(column: Column, one: JsonNode, end: String): Any = {
+  private def value(column: Column, one: JsonNode, end: String): Any = {
     val bound = one.path(end)
     val text = bound.asText
     try (column.kind, one.path("kind").asText) match {

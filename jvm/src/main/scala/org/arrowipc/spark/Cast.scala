@@ -1,11 +1,10 @@
 package org.arrowipc.spark
 
 import java.math.{BigDecimal, RoundingMode}
-
 import org.apache.spark.sql.types._
 
 /** Numbers of one type as those of another that the schema asks for, each of them checked. */
-private[spark] final class Cast private (target: DataType, values: Vector, path: String)
+private[spark] final class Cast(target: DataType, values: Vector, path: String)
     extends Vectors.Elsewhere(target, values.length) {
   private[this] val natural = values.dataType
 
@@ -71,16 +70,11 @@ private[spark] final class Cast private (target: DataType, values: Vector, path:
 private[spark] object Cast {
   private val Day = 86400000000L
 
-  /** Such vectors, where numbers of one type can become numbers of the other; else the error. */
-  def plan(from: Converters.Converter, natural: DataType, target: DataType, source: Plan)(
-      error: => ArrowIpcException): Converters.Converter = {
-    val possible = (natural, target) match {
-      case (ByteType | ShortType | IntegerType | LongType, _: NumericType) => true
-      case (FloatType, DoubleType) | (DateType, TimestampNTZType) => true
-      case (_: DecimalType, _: DecimalType | ByteType | ShortType | IntegerType | LongType) => true
-      case _ => false
-    }
-    if (!possible) throw error
-    column => new Cast(target, from.of(column), source.path)
+  /** Whether numbers of one type can become numbers of another. */
+  def possible(natural: DataType, target: DataType): Boolean = (natural, target) match {
+    case (ByteType | ShortType | IntegerType | LongType, _: NumericType) => true
+    case (FloatType, DoubleType) | (DateType, TimestampNTZType) => true
+    case (_: DecimalType, _: DecimalType | ByteType | ShortType | IntegerType | LongType) => true
+    case _ => false
   }
 }

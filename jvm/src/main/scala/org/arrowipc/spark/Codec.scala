@@ -21,17 +21,17 @@ private[spark] object Codec {
   private final val Skippable = 0x184D2A5
   private final val ZstdWindow = 1L << 27
   private final val ZstdBlock = 1 << 17
+  private final val CutShort = "the ZSTD frame is cut short"
   /** What writers may leave behind the values of a slice. */
   private final val Spare = 1L << 16
 
-  /** What speaks against a frame of `claim` bytes, or null; the field's length asks for `known` (-1: unknown). */
-  def refusal(codec: Int, frame: Long, size: Long, claim: Long, known: Long): String = {
+  /** Prove that a column's frame may hold `claim` bytes; the column's length asks for `known` (-1: unknown). */
+  def prove(column: Column, codec: Int, frame: Long, size: Long, claim: Long, known: Long): Unit = {
     def much = codec == LZ4 && claim / Lz4Expansion > size
     def more = known >= 0 && claim > known + Spare && (claim - known - Spare) / Lz4Expansion > size
-    if (claim < 0) s"a buffer claims $claim uncompressed bytes"
-    else if (much || more) s"a buffer claims $claim bytes in $size, for values that need $known"
-    else if (codec == LZ4) lz4Refusal(frame, size, claim)
-    else zstdRefusal(frame, size, claim)
+    column.prove(claim >= 0, s"a buffer claims $claim uncompressed bytes")
+    column.prove(!much && !more, s"a buffer claims $claim bytes in $size, for values that need $known")
+    if (codec == LZ4) proveLz4(column, frame, size, claim) else proveZstd(column, frame, size, claim)
   }
 
   def decompress(codec: Int, frame: Long, size: Long, into: Long, claim: Long): Unit = {
@@ -44,29 +44,30 @@ private[spark] object Codec {
 
   // -- ZSTD ----------------------------------------------------------------------------------------------------
 
-  private def zstdRefusal(start: Long, size: Long, claim: Long): String = {
+  private def proveZstd(column: Column, start: Long, size: Long, claim: Long): Unit = {
     var data = start
     var left = size
     var least, most = 0L
     while (left > 0) {
-      if (left < 8) return "not a ZSTD frame"
-      val magic = getInt(null, data)
-      val frame = Array(8 + (getInt(null, data + 4) & 0xffffffffL), -1L, 0L)
-      if (magic == ZstdMagic) {
-        val why = measure(data, left, frame)
-        if (why != null) return why
-        if (frame(1) > claim - least) return "the ZSTD frame states a larger size"
-        least += math.max(frame(1), 0)
-        most += (if (frame(1) < 0) frame(2) else frame(1))
-      } else if (magic >>> 4 != Skippable) return "not a ZSTD frame"
-      data += frame(0)
-      left -= frame(0)
+      val magic = if (left < 8) 0 else getInt(null, data)
+      column.prove(magic == ZstdMagic || magic >>> 4 == Skippable, "not a ZSTD frame")
+      val frame = if (magic == ZstdMagic) measure(column, data, left)
+        else Frame(8 + (getInt(null, data + 4) & 0xffffffffL), 0, 0)
+      column.prove(frame.stated <= claim - least, "the ZSTD frame states a larger size")
+      least += math.max(frame.stated, 0)
+      most += (if (frame.stated < 0) frame.most else frame.stated)
+      data += frame.size
+      left -= frame.size
     }
-    if (left < 0) "the ZSTD frame is cut short" else if (most < claim) "the ZSTD frame holds less" else null
+    column.prove(left == 0, CutShort)
+    column.prove(most >= claim, "the ZSTD frame holds less")
   }
 
-  /** Walk the block headers (RFC 8878, 3.1.1): bytes of the frame, those that it states, and most that it can hold. */
-  private def measure(data: Long, size: Long, out: Array[Long]): String = {
+  /** A frame's own bytes, those that it states to hold (-1: it does not), and most that its blocks can. */
+  private final case class Frame(size: Long, stated: Long, most: Long)
+
+  /** Walk the block headers (RFC 8878, 3.1.1). */
+  private def measure(column: Column, data: Long, size: Long): Frame = {
     val flags = byte(data + 4)
     val id = 1 << (flags & 3) >> 1
     val content = if (flags >> 6 > 0) 1 << (flags >> 6) else flags >> 5 & 1
@@ -74,43 +75,37 @@ private[spark] object Codec {
     if ((flags & 0x20) == 0) {
       val window = byte(data + at)
       at += 1
-      if (8L + (window & 7) << 7 + (window >> 3) > ZstdWindow) {
-        return "the ZSTD frame asks for a window of more than 128 MiB"
-      }
+      column.prove(8L + (window & 7) << 7 + (window >> 3) <= ZstdWindow,
+        "the ZSTD frame asks for a window of more than 128 MiB")
     }
-    if (size - at < id + content) return "the ZSTD frame is cut short"
-    val names = at + id
-    while (at < names) {
-      if (byte(data + at) != 0) return "the ZSTD frame needs a dictionary"
-      at += 1
-    }
-    var i = content - 1
-    while (i >= 0) {
-      out(1) = math.max(out(1), 0) << 8 | byte(data + at + i)
-      i -= 1
-    }
-    out(1) = if (content == 2) out(1) + 256 else if (content == 0) -1 else out(1) & Long.MaxValue
+    column.prove(size - at >= id + content, CutShort)
+    column.prove((0 until id).forall(i => byte(data + at + i) == 0), "the ZSTD frame needs a dictionary")
+    at += id
+    val number = (0 until content).foldRight(0L)((i, above) => above << 8 | byte(data + at + i))
+    val stated = if (content == 2) number + 256 else if (content == 0) -1 else number & Long.MaxValue
     at += content
+    var most = 0L
     var block = 0
     while ((block & 1) == 0) {
-      if (size - at < 3) return "the ZSTD frame is cut short"
+      column.prove(size - at >= 3, CutShort)
       block = getShort(null, data + at) & 0xffff | byte(data + at + 2) << 16
       val kind = block >> 1 & 3
       at += 3 + (if (kind == 1) 1 else block >> 3)
-      out(2) += (if (kind == 2) ZstdBlock else block >> 3)
+      most += (if (kind == 2) ZstdBlock else block >> 3)
     }
-    out(0) = at + (flags & 4)
-    if (out(0) > size) "the ZSTD frame is cut short" else null
+    column.prove(at + (flags & 4) <= size, CutShort)
+    Frame(at + (flags & 4), stated, most)
   }
 
   // -- LZ4 -----------------------------------------------------------------------------------------------------
 
-  private def lz4Refusal(frame: Long, size: Long, claim: Long): String =
-    if (size < 7 || getInt(null, frame) != Lz4Magic) "not an LZ4 frame (legacy and skippable frames are not allowed)"
-    else if ((byte(frame + 4) & 1) != 0) "the LZ4 frame needs a dictionary"
-    else if ((byte(frame + 4) & 8) != 0 && (size < 15 || getLong(null, frame + 6) != claim)) {
-      "the LZ4 frame states another size"
-    } else null
+  private def proveLz4(column: Column, frame: Long, size: Long, claim: Long): Unit = {
+    column.prove(size >= 7 && getInt(null, frame) == Lz4Magic,
+      "not an LZ4 frame (legacy and skippable frames are not allowed)")
+    column.prove((byte(frame + 4) & 1) == 0, "the LZ4 frame needs a dictionary")
+    column.prove((byte(frame + 4) & 8) == 0 || size >= 15 && getLong(null, frame + 6) == claim,
+      "the LZ4 frame states another size")
+  }
 
   /** All blocks of a frame, whose matches may reach into the blocks before; checksums are not looked at. */
   private def lz4(frame: Long, size: Long, into: Long, claim: Long): Boolean = {

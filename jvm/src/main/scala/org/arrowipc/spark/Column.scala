@@ -9,18 +9,18 @@ import org.arrowipc.spark.Plan.Layout
  * One array of a batch: its node and where its buffers lie in memory. An address of 0 is an absent buffer.
  *
  * @param nulls known once `checkSizes` has run; before that -1 means that nobody has counted
+ * @param data  how many buffers of data views have behind their own two
+ * @param children null where one is not wanted
  */
-private[spark] final class Column(val plan: Plan, val length: Long, var nulls: Long) {
-  val address: Array[Long] = new Array(plan.layout.buffers)
-  val size: Array[Long] = new Array(plan.layout.buffers)
-  /** The data buffers of views. */
-  var dataAddress, dataSize: Array[Long] = Array.emptyLongArray
-  val children: Array[Column] = new Array(plan.children.size)
+private[spark] final class Column(
+    val plan: Plan, val length: Long, var nulls: Long, data: Int, val children: Array[Column]) {
+  val address: Array[Long] = new Array(plan.layout.buffers + data)
+  val size: Array[Long] = new Array(plan.layout.buffers + data)
   /** What indices refer to. */
   var dictionary: Column.Dictionary = _
 
   /** The bitmap; 0 where nothing is null, or the layout has none. */
-  def validity(): Long = if (plan.layout.hasValidity()) address(0) else 0
+  def validity(): Long = if (plan.layout.hasValidity) address(0) else 0
 
   def isNull(row: Long): Boolean = {
     val bits = validity()
@@ -61,6 +61,17 @@ private[spark] final class Column(val plan: Plan, val length: Long, var nulls: L
     case _ => offset(row + 1) - offset(row)
   }
 
+  /** The run that a row lies in, if these are run ends; behind all rows their number. */
+  def run(row: Long): Long = {
+    var low = 0L
+    var high = length
+    while (low < high) {
+      val middle = low + high >>> 1
+      if (row < word(1, plan.width, middle)) high = middle else low = middle + 1
+    }
+    low
+  }
+
   // -- sizes ---------------------------------------------------------------------------------------------------
 
   /** Whether every buffer holds what the length needs; after this only contents are untrusted. */
@@ -95,19 +106,16 @@ private[spark] final class Column(val plan: Plan, val length: Long, var nulls: L
       case Layout.RUN_END => children(0).length
       case _ => 0
     }
-    if (found < needed || (plan.layout == Layout.RUN_END && found != needed)) {
-      throw fault(s"a child has $found elements, expected $needed")
-    }
+    prove(found == needed || found > needed && plan.layout != Layout.RUN_END,
+      s"a child has $found elements, expected $needed")
     if (found > Int.MaxValue && plan.layout != Layout.STRUCT) {
       throw new ArrowIpcException.Unsupported(s"column ${plan.path} has more than 2**31 - 1 elements")
     }
   }
 
   private def checkValidity(): Unit =
-    if (!plan.layout.hasValidity()) {
-      if (plan.layout == Layout.RUN_END && nulls > 0) {
-        throw fault(s"run ends have no nulls, and the node states $nulls")
-      }
+    if (!plan.layout.hasValidity) {
+      prove(plan.layout != Layout.RUN_END || nulls <= 0, s"run ends have no nulls, and the node states $nulls")
       nulls = if (plan.layout == Layout.NULL) length else 0
     } else if (nulls == 0 || (nulls < 0 && size(0) == 0)) {
       nulls = 0
@@ -131,12 +139,12 @@ private[spark] final class Column(val plan: Plan, val length: Long, var nulls: L
     else need(1, times(length + 1, width))
 
   private def need(buffer: Int, bytes: Long): Unit =
-    if (size(buffer) < bytes) {
-      throw fault(s"buffer $buffer has ${size(buffer)} bytes, and $length elements need $bytes")
-    }
+    prove(size(buffer) >= bytes, s"buffer $buffer has ${size(buffer)} bytes, and $length elements need $bytes")
 
   private def times(one: Long, other: Long): Long =
     if (Math.multiplyHigh(one, other) != 0 || one * other < 0) Long.MaxValue else one * other
+
+  def prove(good: Boolean, otherwise: => String): Unit = if (!good) throw fault(otherwise)
 
   def fault(what: String): ArrowIpcException = new ArrowIpcException.Format(s"column '${plan.path}': $what")
 }

@@ -1,16 +1,11 @@
 package org.arrowipc.spark
 
-import java.util.{List => JavaList}
-
 import scala.collection.mutable
-import scala.jdk.CollectionConverters._
-
 import org.apache.arrow.vector.types.{DateUnit, FloatingPointPrecision, IntervalUnit, TimeUnit}
 import org.apache.arrow.vector.types.pojo.ArrowType
 import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.Platform
-
-import org.arrowipc.spark.Converters.{ByName, Converter}
+import org.arrowipc.spark.Converters.Converter
 
 /** Plans once per schema how each column becomes the vector that Spark wants, and marks what is to be read. */
 private[spark] final class Converters(options: ReadOptions) {
@@ -18,12 +13,13 @@ private[spark] final class Converters(options: ReadOptions) {
 
   /** How a column becomes values of a type. */
   def plan(from: Plan, target: DataType, path: String): Converter = {
-    from.want()
+    from.wanted = true
     val meaning = SparkTypes.meaning(from.field, options)
     (target, from.`type`) match {
       case _ if from.dictionary != null => encoded(from, target, path)
-      case (_: UserDefinedType[_], _) => throw new ArrowIpcException.Usage(s"column '$path' is wanted as $target; ask for its stored type")
-      case (_, _: ArrowType.Null) => column => new Vectors.Nulls(target, column.length)
+      case (_: UserDefinedType[_], _) => throw new ArrowIpcException.Usage(
+        s"column '$path' is wanted as $target; ask for its stored type")
+      case (_, _: ArrowType.Null) => Converters.nulls(target)
       case (_, _: ArrowType.RunEndEncoded) => runs(from, target, path)
       case (NullType, _) => throw mismatch(from, target, path)
       case (_: StringType, _) if meaning == "arrow.uuid" => column => new Numbers.Uuid(target, column)
@@ -31,9 +27,9 @@ private[spark] final class Converters(options: ReadOptions) {
       case (map: MapType, _: ArrowType.Map) => this.map(from, map, path)
       case (array: ArrayType, _: ArrowType.List | _: ArrowType.LargeList | _: ArrowType.ListView |
           _: ArrowType.LargeListView | _: ArrowType.FixedSizeList) =>
-        val element = plan(from.children.get(0), array.elementType, path + ".element")
+        val element = plan(from.children(0), array.elementType, path + ".element")
         val required = Array(!array.containsNull)
-        column => new Vectors.Lists(target, column, Array(element.of(column.children(0))), required)
+        column => new Vectors.Lists(target, column, Array(element(column.children(0))), required)
       case (wanted: StructType, _: ArrowType.Struct) => struct(from, wanted, path)
       case (wanted: StructType, union: ArrowType.Union) => this.union(from, union, wanted, path)
       case (_, kind) if kind.isComplex => throw mismatch(from, target, path)
@@ -44,10 +40,10 @@ private[spark] final class Converters(options: ReadOptions) {
   private def encoded(from: Plan, target: DataType, path: String): Converter = {
     // Fields that share a dictionary share its vectors.
     val values =
-      dictionaries.getOrElseUpdate((from.dictionary, target), plan(from.dictionary.columns.get(0), target, path))
+      dictionaries.getOrElseUpdate((from.dictionary, target), plan(from.dictionary.columns(0), target, path))
     column => {
       val found = column.dictionary.vectors.computeIfAbsent(values, _ => {
-        val parts = column.dictionary.parts.map(values.of)
+        val parts = column.dictionary.parts.map(values)
         parts.foreach(part => part.check(0, part.length))
         if (parts.length == 1) parts(0) else new Vectors.Joined(target, parts, column.dictionary.length)
       })
@@ -56,66 +52,61 @@ private[spark] final class Converters(options: ReadOptions) {
   }
 
   private def runs(from: Plan, target: DataType, path: String): Converter = {
-    from.children.get(0).want()
-    val values = plan(from.children.get(1), target, path)
+    from.children(0).wanted = true
+    val values = plan(from.children(1), target, path)
     column => {
-      val found = values.of(column.children(1))
+      val found = values(column.children(1))
       found.check(0, found.length)
       new Vectors.Taken(found, column.length, new Converters.Runs(column.children(0)), true)
     }
   }
 
   private def map(from: Plan, target: MapType, path: String): Converter = {
-    val entries = from.children.get(0).want()
-    val key = plan(entries.children.get(0), target.keyType, path + ".key")
-    val value = plan(entries.children.get(1), target.valueType, path + ".value")
+    val entries = from.children(0)
+    entries.wanted = true
+    val key = plan(entries.children(0), target.keyType, path + ".key")
+    val value = plan(entries.children(1), target.valueType, path + ".value")
     val required = Array(true, !target.valueContainsNull)
     column => {
       val parts = column.children(0).children
-      new Vectors.Lists(target, column, Array(key.of(parts(0)), value.of(parts(1))), required)
+      new Vectors.Lists(target, column, Array(key(parts(0)), value(parts(1))), required)
     }
   }
 
   private def struct(from: Plan, target: StructType, path: String): Converter = {
-    val names = from.children.asScala.map(child => Plan.name(child.field)).asJava
-    val children = new ByName(from.children, names, s"struct column '$path'")
-    val found = target.fields.map(field => children.find(field.name, !field.nullable))
-    val places = found.map(from.children.indexOf(_))
-    val members = target.fields.zip(found).map { case (field, child) => member(child, field, path) }
+    val names = from.children.map(child => Plan.name(child.field))
+    val members = this.members(from, names, target, path, "struct").map(_._2)
     val required = target.fields.map(!_.nullable)
-    column => {
-      val vectors = members.indices.map { i =>
-        members(i).of(if (places(i) < 0) column else column.children(places(i)))
+    column => new Vectors.Struct(target, column, members.map(_(column)), required)
+  }
+
+  /** Where each field of a struct is below a column, and how it is made of that column; -1: nowhere, and of nulls. */
+  private def members(from: Plan, names: collection.Seq[String], target: StructType, path: String, kind: String)
+      : Array[(Int, Converter)] = {
+    val children = new Names(names)
+    target.fields.map { field =>
+      val place = children.only(field.name, !field.nullable, s"$kind column '$path'")
+      if (place < 0) (place, Converters.nulls(field.dataType))
+      else {
+        val member = plan(from.children(place), field.dataType, s"$path.${field.name}")
+        (place, (column: Column) => member(column.children(place)))
       }
-      new Vectors.Struct(target, column, vectors.toArray, required)
     }
   }
 
-  /** A field of a struct; of nulls where the file has it not. */
-  private def member(from: Plan, field: StructField, path: String): Converter =
-    if (from == null) column => new Vectors.Nulls(field.dataType, column.length)
-    else plan(from, field.dataType, s"$path.${field.name}")
-
   private def union(from: Plan, kind: ArrowType.Union, target: StructType, path: String): Converter = {
-    val fields = from.children.asScala.map(_.field).asJava
-    val children = new ByName(from.children, SparkTypes.unionNames(kind, fields), s"union column '$path'")
-    val found = target.fields.map { field =>
-      if (!field.nullable) throw new ArrowIpcException.Usage(
-        s"column '$path.${field.name}' is a member of a union and can only be read as nullable")
-      children.find(field.name, false)
-    }
-    val places = found.map(from.children.indexOf(_))
-    val codes = places.map(place => if (place < 0) -1 else Plan.codes(kind, fields.size)(place))
-    val members = target.fields.zip(found).map { case (field, child) => member(child, field, path) }
+    target.fields.filter(!_.nullable).foreach(field => throw new ArrowIpcException.Usage(
+      s"column '$path.${field.name}' is a member of a union and can only be read as nullable"))
+    val members = this.members(from, SparkTypes.unionNames(kind, from.field.getChildren), target, path, "union")
+    val codes = Plan.codes(kind, from.children.length)
     val dense = from.layout == Plan.Layout.DENSE
     column => {
       val offsets = if (dense) column.address(1) else 0L
-      val vectors = members.indices.map { i =>
-        val index = Converters.tagged(column.address(0), codes(i), dense, offsets)
-        val values = members(i).of(if (places(i) < 0) column else column.children(places(i)))
-        new Vectors.Taken(values, column.length, index, false): Vector
+      val vectors = members.map { case (place, member) =>
+        val index = Converters.tagged(column.address(0), if (place < 0) -1 else codes(place), dense, offsets)
+        new Vectors.Taken(member(column), column.length, index, false): Vector
       }
-      new Vectors.Members(target, column.length, vectors.toArray)
+      new Vectors.Members(target, column.length, vectors)
     }
   }
 
@@ -123,32 +114,34 @@ private[spark] final class Converters(options: ReadOptions) {
 
   private def leaf(from: Plan, target: DataType, path: String): Converter = (from.`type`, target) match {
     case (_: ArrowType.Decimal, _: StringType) => column => new Numbers.Decimals(target, column)
-    case (kind, LongType) if SparkTypes.unit(kind) == TimeUnit.NANOSECOND =>
-      column => new Vectors.Fixed(target, column, 0)
-    case (kind: ArrowType.Time, LongType) => time(kind, LongType)
-    case (kind, _: DecimalType) if SparkTypes.unit(kind) == TimeUnit.NANOSECOND && options.nanoseconds == "long" =>
-      cast(column => new Vectors.Fixed(LongType, column, 0), LongType, target, from, path)
     case (kind: ArrowType.Interval, wanted: StructType) if kind.getUnit != IntervalUnit.YEAR_MONTH =>
       interval(from, SparkTypes.natural(kind, options, path).asInstanceOf[StructType], wanted, path)
     case (kind, _) =>
-      val natural = SparkTypes.natural(kind, options, path)
+      val nanoseconds = SparkTypes.unit(kind) == TimeUnit.NANOSECOND
+      val counted = target match {
+        case LongType => nanoseconds || kind.isInstanceOf[ArrowType.Time]
+        case _: DecimalType => nanoseconds && options.nanoseconds == "long"
+        case _ => false
+      }
+      val natural = if (counted) LongType else SparkTypes.natural(kind, options, path)
       cast(own(kind, natural), natural, target, from, path)
   }
 
   private def cast(convert: Converter, natural: DataType, target: DataType, from: Plan, path: String): Converter =
     if (natural == target || natural.isInstanceOf[StringType] && target.isInstanceOf[StringType]) convert
-    else Cast.plan(convert, natural, target, from)(mismatch(from, target, path))
+    else if (Cast.possible(natural, target)) column => new Cast(target, convert(column), from.path)
+    else throw mismatch(from, target, path)
 
   /** An interval as a struct of its numbers, and of nulls for fields that it has not. */
   private def interval(from: Plan, natural: StructType, target: StructType, path: String): Converter = {
     val members = target.fields.map { field =>
       val i = natural.fields.indexWhere(_.name.equalsIgnoreCase(field.name))
-      if (i < 0) member(null, field, path)
+      if (i < 0) Converters.nulls(field.dataType)
       else cast(column => new Vectors.Fixed(natural(i).dataType, column, 4 * i), natural(i).dataType, field.dataType,
         from, s"$path.${field.name}")
     }
     val required = target.fields.map(!_.nullable)
-    column => new Vectors.Struct(target, column, members.map(_.of(column)), required)
+    column => new Vectors.Struct(target, column, members.map(_(column)), required)
   }
 
   /** The vector of a type's own Spark type. */
@@ -178,6 +171,7 @@ private[spark] final class Converters(options: ReadOptions) {
       case TimeUnit.MILLISECOND => column => new Numbers.Scaled(target, column, 1000 * unit, 1, false, clock)
       case TimeUnit.MICROSECOND if unit == 1 => column => new Vectors.Fixed(target, column, 0)
       case TimeUnit.MICROSECOND => column => new Numbers.Scaled(target, column, unit, 1, false, clock)
+      case TimeUnit.NANOSECOND if target == LongType => column => new Vectors.Fixed(target, column, 0)
       case TimeUnit.NANOSECOND => column => new Numbers.Scaled(target, column, unit, 1000, exact, clock)
     }
   }
@@ -191,56 +185,29 @@ private[spark] final class Converters(options: ReadOptions) {
 
 private[spark] object Converters {
   /** Makes the vector of one column of a batch. */
-  trait Converter {
-    def of(column: Column): Vector
-  }
+  type Converter = Column => Vector
 
-  /** Fields by name, as [[Names]] has it. */
-  final class ByName(plans: JavaList[Plan], names: JavaList[String], label: String) {
-    private[this] val named = names.asScala.zip(plans.asScala)
-    private[this] val equal = named.groupMap(_._1)(_._2)
-    private[this] val caseSensitive = Names.caseSensitive()
-    private[this] val similar = named.groupMap(pair => Names.key(pair._1, caseSensitive))(_._2)
+  private def nulls(target: DataType): Converter = column => new Vectors.Nulls(target, column.length)
 
-    /** The field of a name; null for none, which is an error where the column is required, as several are always. */
-    def find(name: String, required: Boolean): Plan = {
-      val found = equal.get(name).filter(_.size == 1)
-        .orElse(similar.get(Names.key(name, caseSensitive))).getOrElse(Nil)
-      if (found.size > 1) throw new ArrowIpcException.Usage(
-        s"$label has ${found.size} columns named '$name'; Spark finds columns by name")
-      if (found.isEmpty && required) throw new ArrowIpcException.Usage(
-        s"$label has no column '$name', and the schema says that it has no nulls")
-      found.headOption.orNull
-    }
-  }
-
-  private def indices(column: Column): Vectors.Index =
+  private def indices(column: Column): Int => Int =
     if (column.plan.width == 4 && column.nulls == 0) {
       val base = column.address(1)
       row => Platform.getInt(null, base + 4L * row)
     } else row => if (column.isNull(row)) -1 else column.index(row).toInt
 
   /** Where the rows of one code are in a union's member. */
-  private def tagged(tags: Long, code: Int, dense: Boolean, offsets: Long): Vectors.Index = row =>
+  private def tagged(tags: Long, code: Int, dense: Boolean, offsets: Long): Int => Int = row =>
     if (Platform.getByte(null, tags + row) != code) -1
     else if (dense) Platform.getInt(null, offsets + 4L * row) else row
 
   /** The run that a row lies in: mostly that of the row before, or the next. */
-  private final class Runs(ends: Column) extends Vectors.Index {
+  private final class Runs(ends: Column) extends (Int => Int) {
     private[this] var run = 0
 
     private def end(of: Int): Long = ends.word(1, ends.plan.width, of)
 
-    override def of(row: Int): Int = {
-      if (row >= end(run) || (run > 0 && row < end(run - 1))) {
-        var low = 0
-        var high = ends.length.toInt - 1
-        while (low < high) {
-          val middle = low + high >>> 1
-          if (row < end(middle)) high = middle else low = middle + 1
-        }
-        run = low
-      }
+    override def apply(row: Int): Int = {
+      if (row >= end(run) || (run > 0 && row < end(run - 1))) run = ends.run(row).toInt
       run
     }
   }

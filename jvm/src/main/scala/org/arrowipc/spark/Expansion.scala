@@ -15,22 +15,19 @@ private[spark] object Expansion {
   private final val SLOT = 8L
 
   /** Bytes of all rows before one, about; they stay within a long, or are Long.MaxValue. */
-  private trait Sums {
-    def before(row: Long): Long
-  }
+  private type Sums = Long => Long
 
   /** Rows of the same size. */
   private final case class Alike(each: Long) extends Sums {
-    def before(row: Long): Long = if (each != 0 && row > Long.MaxValue / each) Long.MaxValue else each * row
+    def apply(row: Long): Long = if (each != 0 && row > Long.MaxValue / each) Long.MaxValue else each * row
   }
 
   def check(column: Column, bytes: Long): Unit = if (multiplies(column.plan, inList = false)) {
-    if (column.plan.layout == STRUCT || column.plan.layout == RUN_END) {
-      checkAll(column.children, bytes)
-    } else if (column.plan.dictionary != null) {
-      checkAll(column.dictionary.parts, bytes)
+    if (column.plan.layout == STRUCT || column.plan.layout == RUN_END || column.plan.dictionary != null) {
+      val below = if (column.plan.dictionary != null) column.dictionary.parts else column.children
+      for (each <- below if each != null) check(each, bytes)
     } else {
-      val sums = this.sums(column)
+      val sums = sumsOf(column)
       val most = LEAST + TIMES * bytes
       val rows = if (sums.isInstanceOf[Alike]) Math.min(1, column.length) else column.length
       var row = 0L
@@ -45,34 +42,21 @@ private[spark] object Expansion {
     }
   }
 
-  private def checkAll(columns: Array[Column], bytes: Long): Unit =
-    columns.foreach(column => if (column != null) check(column, bytes))
-
   /** Whether something in a list is shared, or takes no bytes of its own. */
   def multiplies(plan: Plan, inList: Boolean): Boolean = {
-    val list = plan.layout match {
-      case LIST32 | LIST64 | LIST_VIEW32 | LIST_VIEW64 | FIXED_LIST => true
-      case _ => false
-    }
     val shared = plan.layout match {
       case NULL | VIEW | LIST_VIEW32 | LIST_VIEW64 | DENSE | RUN_END => true
       case FIXED => plan.width == 0 || plan.dictionary != null
       case _ => false
     }
-    val below = if (plan.dictionary != null) plan.dictionary.columns else plan.children
-    var found = inList && shared
-    var i = 0
-    while (!found && i < below.size) {
-      found = below.get(i).wanted && multiplies(below.get(i), inList || list)
-      i += 1
-    }
-    found
+    val below: collection.Seq[Plan] = if (plan.dictionary != null) plan.dictionary.columns else plan.children
+    inList && shared || below.exists(each => each.wanted && multiplies(each, inList || plan.layout.isList))
   }
 
-  private def size(sums: Sums, row: Long): Long = sums.before(row + 1) - sums.before(row)
+  private def size(sums: Sums, row: Long): Long = sums(row + 1) - sums(row)
 
-  private def sums(column: Column): Sums = {
-    val below = column.children.map(child => if (child == null) Alike(0) else sums(child))
+  private def sumsOf(column: Column): Sums = {
+    val below = column.children.map(child => if (child == null) Alike(0) else sumsOf(child))
     column.plan.layout match {
       case BITS | NULL => Alike(SLOT)
       case FIXED => if (column.plan.dictionary == null) Alike(column.plan.width + SLOT) else dictionary(column)
@@ -81,12 +65,12 @@ private[spark] object Expansion {
         each(column.length, row => if (column.isNull(row)) 0 else Platform.getInt(null, column.address(1) + 16 * row))
       case LIST32 | LIST64 | FIXED_LIST =>
         val elements = below(0)
-        if (column.plan.layout == FIXED_LIST && elements.isInstanceOf[Alike]) Alike(elements.before(column.plan.width))
-        else row => capped(elements.before(column.offset(row)), 2 * SLOT * row)
+        if (column.plan.layout == FIXED_LIST && elements.isInstanceOf[Alike]) Alike(elements(column.plan.width))
+        else row => capped(elements(column.offset(row)), 2 * SLOT * row)
       case LIST_VIEW32 | LIST_VIEW64 =>
         val elements = below(0)
         each(column.length, row => if (column.isNull(row)) 0
-          else elements.before(column.offset(row) + column.count(row)) - elements.before(column.offset(row)))
+          else elements(column.offset(row) + column.count(row)) - elements(column.offset(row)))
       case RUN_END => runs(column, below(1))
       case DENSE => dense(column, below)
       case _ => members(below) // of a union's members too, though a row has only one of them
@@ -94,12 +78,12 @@ private[spark] object Expansion {
   }
 
   private def members(below: Array[Sums]): Sums =
-    if (below.forall(_.isInstanceOf[Alike])) Alike(below.foldLeft(SLOT)((sum, member) => capped(sum, member.before(1))))
+    if (below.forall(_.isInstanceOf[Alike])) Alike(below.foldLeft(SLOT)((sum, member) => capped(sum, member(1))))
     else { row =>
       var sum = SLOT * row
       var i = 0
       while (i < below.length) {
-        sum = capped(sum, below(i).before(row))
+        sum = capped(sum, below(i)(row))
         i += 1
       }
       sum
@@ -115,7 +99,7 @@ private[spark] object Expansion {
 
   private def dictionary(column: Column): Sums = {
     val parts = column.dictionary.parts
-    val of = parts.map(sums)
+    val of = parts.map(sumsOf)
     each(column.length, { row =>
       var at = if (column.isNull(row)) -1 else column.index(row)
       var i = 0
@@ -130,16 +114,11 @@ private[spark] object Expansion {
   private def runs(column: Column, values: Sums): Sums = {
     val ends = column.children(0)
     def start(run: Long): Long = if (run == 0) 0 else ends.word(1, ends.plan.width, run - 1)
-    val before = each(ends.length, run => Alike(size(values, run)).before(start(run + 1) - start(run)))
+    val before = each(ends.length, run => Alike(size(values, run))(start(run + 1) - start(run)))
     row => {
-      var run = 0L
-      var high = ends.length
-      while (run < high) {
-        val middle = run + high >>> 1
-        if (start(middle + 1) <= row) run = middle + 1 else high = middle
-      }
-      val part = if (row == start(run)) 0 else Alike(size(values, run)).before(row - start(run))
-      capped(before.before(run), part)
+      val run = ends.run(row)
+      val part = if (row == start(run)) 0 else Alike(size(values, run))(row - start(run))
+      capped(before(run), part)
     }
   }
 
@@ -147,7 +126,7 @@ private[spark] object Expansion {
     val sums = new Array[Long](length.toInt + 1)
     var row = 0
     while (row < length) {
-      sums(row + 1) = capped(capped(sums(row), size.before(row)), SLOT)
+      sums(row + 1) = capped(capped(sums(row), size(row)), SLOT)
       row += 1
     }
     row => sums(row.toInt)

@@ -10,6 +10,7 @@ import org.apache.spark.sql.execution.datasources.PartitionedFile
 import org.apache.spark.sql.execution.vectorized.{ColumnVectorUtils, ConstantColumnVector}
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatch}
+import scala.collection.mutable
 
 /**
  * The batches of one split of a file: those whose messages begin in it, without those that the filters rule out.
@@ -21,40 +22,38 @@ private final class FileBatches(
     options: ReadOptions, configuration: Configuration)
     extends Iterator[ColumnarBatch] with Closeable {
   private val path = split.toPath
-  private val allocator = new RootAllocator
-  private var file: IpcFile = _
-  private var reader: BatchReader = _
-  private var numbers: Iterator[Int] = _
+  /** What is open, the last first. */
+  private val opened = mutable.Stack.empty[AutoCloseable]
   private var constants = Array.empty[ColumnVector]
   private var constantRows = -1
 
   // Spark asks for no more rows after a LIMIT, and says nothing when a task fails.
   Option(TaskContext.get()).foreach(_.addTaskCompletionListener[Unit](_ => close()))
-  open()
-
-  private def open(): Unit = try {
-    FileBatches.named(path.toString) {
-      file = FileBatches.open(path, split.fileSize, options, configuration)
-      reader = new BatchReader(file, wanted, options, allocator)
-      val end = split.start + split.length
-      val own = Array.range(0, file.batches.size).filter { number =>
-        val start = file.batches.get(number).offset
-        split.start <= start && start < end
-      }
-      numbers = pruner.kept(file, own).iterator
+  private val (file, reader, numbers) = try FileBatches.named(path.toString) {
+    val allocator = kept(new RootAllocator)
+    val file = kept(FileBatches.open(path, split.fileSize, options, configuration))
+    val reader = kept(new BatchReader(file, wanted, options, allocator))
+    val own = file.batches.indices.filter { number =>
+      val start = file.batches(number).offset
+      split.start <= start && start < split.start + split.length
     }
+    (file, reader, pruner.kept(file, own).iterator)
   } catch {
     case error: Throwable =>
       close()
       throw error
   }
 
-  override def hasNext: Boolean = numbers.hasNext || {
-    val fault = if (file == null) None else file.fault
-    close()
-    fault.foreach(each => FileBatches.named(path.toString)(throw each.error))
-    false
+  private def kept[T <: AutoCloseable](resource: T): T = {
+    opened.push(resource)
+    resource
   }
+
+  override def hasNext: Boolean = opened.nonEmpty && (numbers.hasNext || {
+    close()
+    file.fault.foreach(each => FileBatches.named(path.toString)(throw each.error))
+    false
+  })
 
   override def next(): ColumnarBatch = {
     val number = numbers.next()
@@ -76,18 +75,7 @@ private final class FileBatches(
   }
 
   /** Give everything back; further calls do nothing. */
-  override def close(): Unit = {
-    numbers = Iterator.empty
-    if (reader != null) {
-      reader.close()
-      reader = null
-    }
-    if (file != null) {
-      file.close()
-      file = null
-    }
-    allocator.close()
-  }
+  override def close(): Unit = while (opened.nonEmpty) opened.pop().close()
 }
 
 private object FileBatches {

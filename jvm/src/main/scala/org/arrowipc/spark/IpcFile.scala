@@ -3,6 +3,7 @@ package org.arrowipc.spark
 import java.nio.ByteOrder.LITTLE_ENDIAN
 import java.nio.charset.StandardCharsets.US_ASCII
 import java.util
+import com.google.flatbuffers.Table
 import org.apache.arrow.flatbuf
 import org.apache.arrow.flatbuf.MessageHeader
 import org.apache.arrow.vector.types.pojo.{Field, Schema}
@@ -13,14 +14,14 @@ import scala.jdk.CollectionConverters._
 
 /** An Arrow file, by its footer, or a stream, by a walk over its headers: where each message lies. */
 final class IpcFile private (private[spark] val source: Source) extends AutoCloseable {
-  val batches: util.List[Block] = new util.ArrayList
-  private[this] var known: util.List[DictionaryBlock] = new util.ArrayList
-  private[this] var unread: Array[Block] = Array.empty
-  /** Rows of each batch; -1 where its header was not read. */
+  val batches = mutable.ArrayBuffer.empty[Block]
+  private[this] val known = mutable.ArrayBuffer.empty[DictionaryBlock]
+  private[this] var unread: Seq[Block] = Nil
+  /** Rows of each batch of a stream. */
   private[this] val counts = mutable.ArrayBuffer.empty[Long]
   private[this] var found: Schema = _
   /** The dictionaries that its fields use. */
-  private[this] var ids: Set[Long] = Set.empty
+  private[this] lazy val ids = idsOf(found.getFields)
   private[this] var torn: Option[Fault] = None
 
   def schema: Schema = found
@@ -29,19 +30,11 @@ final class IpcFile private (private[spark] val source: Source) extends AutoClos
   def fault: Option[Fault] = torn
 
   /** Rows of a batch, which only its header tells. */
-  def rows(number: Int): Long = {
-    if (counts(number) < 0) {
-      counts(number) = Metadata.guarded(s"batch $number", () => IpcFile.length(batch(header(batches.get(number)))))
-    }
-    counts(number)
-  }
+  def rows(number: Int): Long =
+    if (counts.nonEmpty) counts(number)
+    else Metadata.guarded(s"batch $number")(IpcFile.length(batch(header(batches(number)))))
 
   override def close(): Unit = source.close()
-
-  private def begin(schema: flatbuf.Schema, bytes: Int): Unit = {
-    found = Metadata.schema(schema, bytes)
-    ids = idsOf(found.getFields)
-  }
 
   // -- files ---------------------------------------------------------------------------------------------------
 
@@ -49,9 +42,7 @@ final class IpcFile private (private[spark] val source: Source) extends AutoClos
     val size = source.size
     Format.unless(size >= 2 * Tail, "the file is cut short: it has %d bytes", size)
     val tail = source.read(size - Tail, Tail).order(LITTLE_ENDIAN)
-    val magic = new Array[Byte](Magic.length)
-    tail.get(4, magic)
-    Format.unless(util.Arrays.equals(magic, Magic), "the file has no footer: it does not end with ARROW1")
+    Format.unless(tail.slice(4, Tail - 4) == Magic, "the file has no footer: it does not end with ARROW1")
     val length = tail.getInt(0)
     val room = size - Tail - 8
     Format.unless(0 < length && length <= room, "a footer of %d bytes does not fit a file of %d", length, size)
@@ -59,43 +50,30 @@ final class IpcFile private (private[spark] val source: Source) extends AutoClos
     Limit.unless(length <= most, "a footer of %d bytes: more than %d", length, most)
     val limit = size - Tail - length
     val footer = Metadata.footer(source.read(limit, length))
-    begin(footer.schema, length)
+    found = Metadata.schema(footer.schema)
     Format.unless(ids.nonEmpty || footer.dictionariesLength == 0, "the file has dictionaries that no field uses")
-    for (i <- 0 until footer.recordBatchesLength) {
-      batches.add(block(i, footer.recordBatches(i), limit))
-      counts += -1
-    }
-    var total = 0L
-    unread = Array.tabulate(footer.dictionariesLength) { i =>
-      val each = block(i, footer.dictionaries(i), limit)
-      total += each.metadataLength + each.bodyLength
-      Limit.unless(total <= size + ReadOptions.OVERLAP_BYTES, "the dictionaries are more than the file")
-      each
-    }
+    batches ++= Seq.tabulate(footer.recordBatchesLength)(i => block(i, footer.recordBatches(i), limit))
+    unread = Seq.tabulate(footer.dictionariesLength)(i => block(i, footer.dictionaries(i), limit))
+    val total = unread.map(each => each.metadataLength + each.bodyLength).sum
+    Limit.unless(total <= size + ReadOptions.OVERLAP_BYTES, "the dictionaries are more than the file")
   }
 
   /** The dictionary messages; those of a file are looked at when the first is needed. */
-  private[spark] def dictionaries(): util.List[DictionaryBlock] = {
-    if (unread.nonEmpty) {
-      val all = new util.ArrayList[DictionaryBlock]
-      val seen = new util.HashSet[Long]
-      for (block <- unread) {
-        val each = dictionary(block, header(block), 0)
-        Format.unless(seen.add(each.id) || each.delta,
-          "dictionary %d is listed twice without being a delta; a file cannot replace dictionaries", each.id)
-        all.add(each)
-      }
-      known = all
-      unread = Array.empty
+  private[spark] lazy val dictionaries: collection.Seq[DictionaryBlock] = {
+    val seen = mutable.HashSet.empty[Long]
+    known ++= unread.map { block =>
+      val each = dictionary(block, header(block), 0)
+      Format.unless(seen.add(each.id) || each.delta,
+        "dictionary %d is listed twice without being a delta; a file cannot replace dictionaries", each.id)
+      each
     }
-    known
   }
 
   // -- streams -------------------------------------------------------------------------------------------------
 
   private def walk(): Unit = {
     var at = 0L
-    try Metadata.guarded("the stream", () => while (at < source.size) at = step(at))
+    try Metadata.guarded("the stream")(while (at < source.size) at = step(at))
     catch { case error: ArrowIpcException if found != null => torn = Some(Fault(at, error)) }
     Format.unless(found != null, "not an Arrow stream: it ends before its schema")
   }
@@ -116,7 +94,7 @@ final class IpcFile private (private[spark] val source: Source) extends AutoClos
     val room = source.size - at - prefix - length
     Format.unless(message.bodyLength <= room, "the stream is cut short: a message at byte %d has a body of %d bytes,"
       + " and %d are left", at, message.bodyLength, room)
-    take(message, Block(batches.size, at, prefix + length, message.bodyLength))
+    take(message, Block(at, prefix + length, message.bodyLength))
     at + prefix + length + message.bodyLength
   }
 
@@ -125,11 +103,11 @@ final class IpcFile private (private[spark] val source: Source) extends AutoClos
     Format.unless((found == null) == (kind == MessageHeader.Schema),
       "expected one Schema message, at the start of the stream; found a message of kind %d", kind)
     if (kind == MessageHeader.Schema) {
-      begin(message.header(new flatbuf.Schema).asInstanceOf[flatbuf.Schema], block.metadataLength)
-    } else if (kind == MessageHeader.DictionaryBatch) known.add(dictionary(block, message, batches.size))
+      found = Metadata.schema(IpcFile.header(message, kind, new flatbuf.Schema))
+    } else if (kind == MessageHeader.DictionaryBatch) known += dictionary(block, message, batches.size)
     else {
       counts += IpcFile.length(batch(message))
-      batches.add(block)
+      batches += block
     }
   }
 
@@ -157,12 +135,12 @@ final class IpcFile private (private[spark] val source: Source) extends AutoClos
 }
 
 object IpcFile {
-  private val Magic = "ARROW1".getBytes(US_ASCII)
+  private val Magic = US_ASCII.encode("ARROW1")
   private val Tail = 10
   private val Head = 4096L
 
   /** Where a message lies: `metadataLength` includes the prefix; the body follows. */
-  final case class Block(number: Int, offset: Long, metadataLength: Int, bodyLength: Long)
+  final case class Block(offset: Long, metadataLength: Int, bodyLength: Long)
 
   /** A dictionary message, which counts for the batches from number `before` on. */
   private[spark] final case class DictionaryBlock(block: Block, id: Long, delta: Boolean, before: Int)
@@ -171,22 +149,20 @@ object IpcFile {
   final case class Fault(offset: Long, error: ArrowIpcException)
 
   /** Read the footer of a file, or the headers of a stream; the source is this file's from then on. */
-  def open(source: Source, options: ReadOptions): IpcFile = Metadata.guarded("the file", () => {
-    val start = new Array[Byte](math.min(Magic.length, source.size).toInt)
-    source.read(0, start.length).get(start)
-    val magic = util.Arrays.equals(start, Magic)
+  def open(source: Source, options: ReadOptions): IpcFile = Metadata.guarded("the file") {
+    val magic = source.read(0, math.min(Magic.remaining, source.size).toInt) == Magic
     Format.unless(magic || options.format != "file", "not an Arrow file: it does not begin with ARROW1")
     val file = new IpcFile(source)
     if (!magic || options.format == "stream") file.walk() else file.readFooter()
     Plan.of(file.schema.getFields) // refuses what is no schema
     file
-  })
+  }
 
   private def prefixOf(message: java.nio.ByteBuffer): Int = if (message.getInt(0) == -1) 8 else 4
 
   private def block(number: Int, block: flatbuf.Block, limit: Long): Block = {
-    val found = Block(number, block.offset, block.metaDataLength, block.bodyLength)
-    val Block(_, offset, head, body) = found
+    val found = Block(block.offset, block.metaDataLength, block.bodyLength)
+    val Block(offset, head, body) = found
     Format.unless(
       offset >= 8 && head >= 8 && body >= 0 && offset <= limit && head <= limit - offset
         && body <= limit - offset - head,
@@ -196,18 +172,17 @@ object IpcFile {
     found
   }
 
-  private def expected(message: flatbuf.Message, kind: Byte, name: String): Unit =
-    Format.unless(message.headerType == kind, "expected a %s message, found kind %d", name, message.headerType)
-
-  private[spark] def batch(message: flatbuf.Message): flatbuf.RecordBatch = {
-    expected(message, MessageHeader.RecordBatch, "RecordBatch")
-    message.header(new flatbuf.RecordBatch).asInstanceOf[flatbuf.RecordBatch]
+  private def header[T <: Table](message: flatbuf.Message, kind: Byte, into: T): T = {
+    Format.unless(message.headerType == kind,
+      "expected a %s message, found kind %d", MessageHeader.name(kind), message.headerType)
+    message.header(into).asInstanceOf[T]
   }
 
-  private[spark] def dictionaryBatch(message: flatbuf.Message): flatbuf.DictionaryBatch = {
-    expected(message, MessageHeader.DictionaryBatch, "DictionaryBatch")
-    message.header(new flatbuf.DictionaryBatch).asInstanceOf[flatbuf.DictionaryBatch]
-  }
+  private[spark] def batch(message: flatbuf.Message): flatbuf.RecordBatch =
+    header(message, MessageHeader.RecordBatch, new flatbuf.RecordBatch)
+
+  private[spark] def dictionaryBatch(message: flatbuf.Message): flatbuf.DictionaryBatch =
+    header(message, MessageHeader.DictionaryBatch, new flatbuf.DictionaryBatch)
 
   private def idsOf(fields: util.List[Field]): Set[Long] = fields.asScala.flatMap { field =>
     idsOf(field.getChildren) ++ Option(field.getDictionary).map(_.getId)

@@ -1,7 +1,7 @@
 package org.arrowipc.spark
 
 import java.math.{BigDecimal, BigInteger}
-
+import org.apache.arrow.memory.util.Float16
 import org.apache.arrow.vector.types.pojo.ArrowType
 import org.apache.spark.sql.types.{DataType, Decimal, DecimalType}
 import org.apache.spark.unsafe.Platform
@@ -24,19 +24,7 @@ private[spark] object Numbers {
 
   /** Floating-point numbers of 16 bits. */
   final class Half(target: DataType, column: Column) extends Vectors.Fixed(target, column, 0) {
-    override def getFloat(row: Int): Float = {
-      val bits = getShort(row).toInt
-      val sign = bits & 0x8000
-      val exponent = bits >> 10 & 31
-      val fraction = bits & 1023
-      if (exponent == 31) java.lang.Float.intBitsToFloat(sign << 16 | 0x7f800000 | fraction << 13)
-      else {
-        val found =
-          if (exponent == 0) fraction / (1 << 24).toFloat
-          else java.lang.Float.intBitsToFloat(exponent + 112 << 23 | fraction << 13)
-        if (sign == 0) found else -found
-      }
-    }
+    override def getFloat(row: Int): Float = Float16.toFloat(getShort(row))
   }
 
   /** Bytes that are true unless they are 0. */

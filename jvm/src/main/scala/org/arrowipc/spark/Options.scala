@@ -87,18 +87,13 @@ object ReadOptions {
 }
 
 /** How files are written. */
-private[spark] final case class WriteOptions(
-    stream: Boolean, compression: String, rows: Int, bytes: Long, statistics: Boolean) {
-  def extension: String = if (stream) ".arrows" else ".arrow"
-}
+private[spark] final class WriteOptions private (options: Options) extends Serializable {
+  def this(asked: Map[String, String]) = this(new Options(asked, "write"))
 
-private[spark] object WriteOptions {
+  val stream: Boolean = options.text("format") == "stream"
+  val compression: String = options.text("compression")
+  val rows: Int = options.count("batchRows")
   /** The offsets of a batch's texts reach 2 GiB; a row may go beyond the bound. */
-  private val MOST_BYTES = 1L << 30
-
-  def of(asked: Map[String, String]): WriteOptions = {
-    val options = new Options(asked, "write")
-    WriteOptions(options.text("format") == "stream", options.text("compression"), options.count("batchRows"),
-      math.min(options.bytes("batchBytes"), MOST_BYTES), options.flag("statistics"))
-  }
+  val bytes: Long = math.min(options.bytes("batchBytes"), 1L << 30)
+  val statistics: Boolean = options.flag("statistics")
 }

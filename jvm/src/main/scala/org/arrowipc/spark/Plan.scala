@@ -1,13 +1,9 @@
 package org.arrowipc.spark
 
-import java.{util => ju}
-
 import scala.collection.mutable
-
+import scala.jdk.CollectionConverters._
 import org.apache.arrow.vector.types.{DateUnit, IntervalUnit, TimeUnit, UnionMode}
 import org.apache.arrow.vector.types.pojo.{ArrowType, Field}
-import org.apache.arrow.vector.types.pojo.ArrowType.{ArrowTypeID => Id}
-
 import org.arrowipc.spark.Plan._
 
 /** One field of a schema: its layout, and which nodes and buffers of a message are its own. */
@@ -16,62 +12,45 @@ private[spark] final class Plan private (
   private[this] val encoded = field.getDictionary != null && !values
   /** Of the values; of the indices where the field is dictionary-encoded. */
   val `type`: ArrowType = if (encoded) field.getDictionary.getIndexType else stored(field)
-  val layout: Layout = layoutOf(`type`, path)
+  private[this] val shape = shapeOf(`type`, path)
+  val layout: Layout = shape._1
   /** Bytes of a value, or elements of a list of fixed size. */
-  val width: Int = {
-    val narrow = field.getMetadata.get(Metadata.WIDTH)
-    if (narrow == null || encoded) widthOf(`type`, path) else narrow.toInt
-  }
+  val width: Int = Option(field.getMetadata.get(Metadata.WIDTH)).filter(_ => !encoded).fold(shape._2)(_.toInt)
   /** Which node and buffers are the first of its own: how many there are before them. */
   val first: Counts = whole.take(layout)
-  val children: ju.List[Plan] = new ju.ArrayList
+  val children: Array[Plan] =
+    if (encoded) Array.empty
+    else field.getChildren.asScala.map { child =>
+      new Plan(child, s"$path.${name(child)}", whole, dictionaries, false)
+    }.toArray
   /** The dictionary's own message; null where there is none. */
-  val dictionary: Whole = if (encoded) dictionaries.getOrElseUpdate(dictionaryId(), new Whole) else null
-  private var isWanted = false
+  val dictionary: Whole = if (encoded) dictionaries.getOrElseUpdate(dictionaryId, new Whole) else null
+  /** Whether its buffers are read. */
+  var wanted = false
 
-  if (!encoded) {
-    field.getChildren.forEach { child =>
-      children.add(new Plan(child, s"$path.${name(child)}", whole, dictionaries, false))
-    }
-    checkChildren()
-  } else if (dictionary.columns.isEmpty) {
-    dictionary.columns.add(new Plan(field, path, dictionary, dictionaries, true))
-  } else if (!same(dictionary.columns.get(0).field, field)) {
+  if (!encoded) checkChildren()
+  else if (dictionary.columns.isEmpty) {
+    dictionary.columns += new Plan(field, path, dictionary, dictionaries, true)
+  } else if (!same(dictionary.columns(0).field, field)) {
     throw new ArrowIpcException.Unsupported(
       s"column '$path' shares a dictionary with a column of another type; write it with a dictionary of its own")
   }
 
   /** Which dictionary a field refers to. */
-  def dictionaryId(): Long = field.getDictionary.getId
-
-  /** Whether its buffers are read. */
-  def wanted: Boolean = isWanted
-
-  def want(): Plan = {
-    isWanted = true
-    this
-  }
+  def dictionaryId: Long = field.getDictionary.getId
 
   private def checkChildren(): Unit = {
-    val expected = layout match {
-      case Layout.LIST32 | Layout.LIST64 | Layout.LIST_VIEW32 | Layout.LIST_VIEW64 | Layout.FIXED_LIST => 1
-      case Layout.RUN_END => 2
-      case Layout.STRUCT | Layout.SPARSE | Layout.DENSE => children.size
-      case _ => 0
-    }
-    val good = children.size == expected && (`type` match {
+    val count = children.length
+    val good = (layout.children == Layout.Any || layout.children == count) && (`type` match {
       case _: ArrowType.Map =>
-        val entries = children.get(0)
-        entries.layout == Layout.STRUCT && entries.children.size == 2 && entries.dictionary == null
+        val entries = children(0)
+        entries.layout == Layout.STRUCT && entries.children.length == 2 && entries.dictionary == null
       case _: ArrowType.RunEndEncoded =>
-        val ends = children.get(0)
-        ends.dictionary == null && ends.width > 1 && (ends.`type` match {
-          case int: ArrowType.Int => int.getIsSigned
-          case _ => false
-        })
+        val ends = children(0)
+        ends.dictionary == null && Seq(16, 32, 64).exists(new ArrowType.Int(_, true) == ends.`type`)
       case union: ArrowType.Union =>
-        val found = codes(union, expected)
-        found.length == expected && found.forall(code => 0 <= code && code < 128) && found.distinct.length == expected
+        val found = codes(union, count)
+        found.length == count && found.forall(code => 0 <= code && code < 128) && found.distinct.length == count
       case _ => true
     })
     if (!good) throw new ArrowIpcException.Format(s"column $path: children do not fit its type ${`type`}")
@@ -79,18 +58,23 @@ private[spark] final class Plan private (
 }
 
 private[spark] object Plan {
-  /** A physical layout of the columnar format: how many buffers it has, and whether the first is a bitmap. */
-  final class Layout private[Plan] (val buffers: Int, bitmap: Boolean) {
-    def hasValidity(): Boolean = bitmap
+  /** A physical layout of the columnar format: how many buffers it has, whether the first is a bitmap, and children. */
+  final class Layout private[Plan] (val buffers: Int, val hasValidity: Boolean, val children: Int = 0) {
+    def isList: Boolean = children == 1
   }
 
   object Layout {
-    val NULL, RUN_END = new Layout(0, false)
-    val SPARSE = new Layout(1, false)
-    val DENSE = new Layout(2, false)
-    val STRUCT, FIXED_LIST = new Layout(1, true)
-    val BITS, FIXED, VIEW, LIST32, LIST64 = new Layout(2, true)
-    val VAR32, VAR64, LIST_VIEW32, LIST_VIEW64 = new Layout(3, true)
+    private[Plan] val Any = -1
+    val NULL = new Layout(0, false)
+    val RUN_END = new Layout(0, false, 2)
+    val SPARSE = new Layout(1, false, Any)
+    val DENSE = new Layout(2, false, Any)
+    val STRUCT = new Layout(1, true, Any)
+    val FIXED_LIST = new Layout(1, true, 1)
+    val BITS, FIXED, VIEW = new Layout(2, true)
+    val LIST32, LIST64 = new Layout(2, true, 1)
+    val VAR32, VAR64 = new Layout(3, true)
+    val LIST_VIEW32, LIST_VIEW64 = new Layout(3, true, 1)
   }
 
   /** How many of each a message has: all, or those before a field's own. */
@@ -98,16 +82,14 @@ private[spark] object Plan {
 
   /** What one kind of message holds: that of the schema, or that of a dictionary. */
   final class Whole {
-    val columns: ju.List[Plan] = new ju.ArrayList
-    private var counts = Counts(0, 0, 0, 0)
-
-    def total: Counts = counts
+    val columns = mutable.ArrayBuffer.empty[Plan]
+    var total: Counts = Counts(0, 0, 0, 0)
 
     private[Plan] def take(layout: Layout): Counts = {
-      val before = counts
+      val before = total
       val view = if (layout == Layout.VIEW) 1 else 0
       val union = if (layout == Layout.SPARSE || layout == Layout.DENSE) 1 else 0
-      counts = Counts(before.nodes + 1, before.buffers + layout.buffers, before.views + view, before.unions + union)
+      total = Counts(before.nodes + 1, before.buffers + layout.buffers, before.views + view, before.unions + union)
       before
     }
   }
@@ -116,7 +98,7 @@ private[spark] object Plan {
   def of(fields: java.lang.Iterable[Field]): Whole = {
     val whole = new Whole
     val dictionaries = mutable.HashMap.empty[Long, Whole]
-    fields.forEach(field => whole.columns.add(new Plan(field, name(field), whole, dictionaries, false)))
+    fields.forEach(field => whole.columns += new Plan(field, name(field), whole, dictionaries, false))
     whole
   }
 
@@ -133,47 +115,40 @@ private[spark] object Plan {
   def codes(union: ArrowType.Union, members: Int): Array[Int] =
     if (union.getTypeIds == null) Array.range(0, members) else union.getTypeIds
 
-  private def layoutOf(kind: ArrowType, path: String): Layout = kind.getTypeID match {
-    case Id.Null => Layout.NULL
-    case Id.Bool => Layout.BITS
-    case Id.Int | Id.FloatingPoint | Id.Decimal | Id.FixedSizeBinary => Layout.FIXED
-    case Id.Date | Id.Time | Id.Timestamp | Id.Duration | Id.Interval => Layout.FIXED
-    case Id.Utf8 | Id.Binary => Layout.VAR32
-    case Id.LargeUtf8 | Id.LargeBinary => Layout.VAR64
-    case Id.Utf8View | Id.BinaryView => Layout.VIEW
-    case Id.List | Id.Map => Layout.LIST32
-    case Id.LargeList => Layout.LIST64
-    case Id.ListView => Layout.LIST_VIEW32
-    case Id.LargeListView => Layout.LIST_VIEW64
-    case Id.FixedSizeList => Layout.FIXED_LIST
-    case Id.Struct => Layout.STRUCT
-    case Id.Union =>
-      if (kind.asInstanceOf[ArrowType.Union].getMode == UnionMode.Sparse) Layout.SPARSE else Layout.DENSE
-    case Id.RunEndEncoded => Layout.RUN_END
-    case _ => throw new ArrowIpcException.Unsupported(s"column '$path' has the type $kind, which Spark cannot hold")
-  }
-
-  private def widthOf(kind: ArrowType, path: String): Int = {
-    def width(bytes: Int, good: Boolean): Int =
-      if (good) bytes else throw new ArrowIpcException.Format(s"column $path: there is no type $kind")
+  /** The layout of a type, and its width: bytes of a value, or elements of a list of fixed size. */
+  private def shapeOf(kind: ArrowType, path: String): (Layout, Int) = {
+    def fixed(width: Int, good: Boolean, layout: Layout = Layout.FIXED): (Layout, Int) =
+      if (good) (layout, width) else throw new ArrowIpcException.Format(s"column $path: there is no type $kind")
     kind match {
-      case int: ArrowType.Int => width(int.getBitWidth / 8, Set(8, 16, 32, 64)(int.getBitWidth))
-      case float: ArrowType.FloatingPoint => 2 << float.getPrecision.getFlatbufID // of 0, 1 and 2
+      case _: ArrowType.Null => (Layout.NULL, 0)
+      case _: ArrowType.Bool => (Layout.BITS, 0)
+      case int: ArrowType.Int => fixed(int.getBitWidth / 8, Set(8, 16, 32, 64)(int.getBitWidth))
+      case float: ArrowType.FloatingPoint => (Layout.FIXED, 2 << float.getPrecision.getFlatbufID) // of 0, 1 and 2
       case decimal: ArrowType.Decimal =>
-        width(decimal.getBitWidth / 8, Set(128, 256)(decimal.getBitWidth) && decimal.getPrecision > 0)
-      case date: ArrowType.Date => if (date.getUnit == DateUnit.DAY) 4 else 8
+        fixed(decimal.getBitWidth / 8, Set(128, 256)(decimal.getBitWidth) && decimal.getPrecision > 0)
+      case date: ArrowType.Date => (Layout.FIXED, if (date.getUnit == DateUnit.DAY) 4 else 8)
       case time: ArrowType.Time =>
         val long = time.getUnit == TimeUnit.MICROSECOND || time.getUnit == TimeUnit.NANOSECOND
-        width(time.getBitWidth / 8, time.getBitWidth == (if (long) 64 else 32))
-      case _: ArrowType.Timestamp | _: ArrowType.Duration => 8
+        fixed(time.getBitWidth / 8, time.getBitWidth == (if (long) 64 else 32))
+      case _: ArrowType.Timestamp | _: ArrowType.Duration => (Layout.FIXED, 8)
       case interval: ArrowType.Interval => interval.getUnit match {
-        case IntervalUnit.YEAR_MONTH => 4
-        case IntervalUnit.DAY_TIME => 8
-        case _ => 16
+        case IntervalUnit.YEAR_MONTH => (Layout.FIXED, 4)
+        case IntervalUnit.DAY_TIME => (Layout.FIXED, 8)
+        case _ => (Layout.FIXED, 16)
       }
-      case binary: ArrowType.FixedSizeBinary => width(binary.getByteWidth, binary.getByteWidth >= 0)
-      case list: ArrowType.FixedSizeList => width(list.getListSize, list.getListSize >= 0)
-      case _ => 0
+      case binary: ArrowType.FixedSizeBinary => fixed(binary.getByteWidth, binary.getByteWidth >= 0)
+      case list: ArrowType.FixedSizeList => fixed(list.getListSize, list.getListSize >= 0, Layout.FIXED_LIST)
+      case _: ArrowType.Utf8 | _: ArrowType.Binary => (Layout.VAR32, 0)
+      case _: ArrowType.LargeUtf8 | _: ArrowType.LargeBinary => (Layout.VAR64, 0)
+      case _: ArrowType.Utf8View | _: ArrowType.BinaryView => (Layout.VIEW, 0)
+      case _: ArrowType.List | _: ArrowType.Map => (Layout.LIST32, 0)
+      case _: ArrowType.LargeList => (Layout.LIST64, 0)
+      case _: ArrowType.ListView => (Layout.LIST_VIEW32, 0)
+      case _: ArrowType.LargeListView => (Layout.LIST_VIEW64, 0)
+      case _: ArrowType.Struct => (Layout.STRUCT, 0)
+      case union: ArrowType.Union => (if (union.getMode == UnionMode.Sparse) Layout.SPARSE else Layout.DENSE, 0)
+      case _: ArrowType.RunEndEncoded => (Layout.RUN_END, 0)
+      case _ => throw new ArrowIpcException.Unsupported(s"column '$path' has the type $kind, which Spark cannot hold")
     }
   }
 }

@@ -3,7 +3,6 @@ package org.arrowipc.spark
 import java.math.BigDecimal
 import java.sql.{Date, Timestamp}
 import java.time.{Instant, LocalDate, LocalDateTime}
-
 import org.apache.spark.sql.catalyst.util.{DateTimeUtils, RebaseDateTime}
 import org.apache.spark.sql.sources._
 import org.apache.spark.sql.types.StructType
@@ -14,15 +13,15 @@ private[spark] final case class Pruner(filters: Array[Filter], schema: StructTyp
   import Pruner._
 
   /** Those of some batches of an open file that have to be read. */
-  def kept(file: IpcFile, batches: Array[Int]): Array[Int] =
+  def kept(file: IpcFile, batches: Seq[Int]): Seq[Int] =
     if (filters.isEmpty) batches
     else {
       val bounds = new Bounds(file, schema, options)
-      batches.filter(batch => passes(bounds.known(batch, _)))
+      batches.filter { batch =>
+        val known = bounds.of(batch)
+        filters.forall(may(_, false, known))
+      }
     }
-
-  /** Whether some row may pass all filters, by what is known of its columns. */
-  def passes(known: String => Known): Boolean = filters.forall(may(_, false, known))
 }
 
 private[spark] object Pruner {

@@ -14,16 +14,15 @@ import scala.jdk.CollectionConverters._
 private final class SchemaInference(session: SparkSession, options: Map[String, String]) {
   private val read = new ReadOptions(options.asJava)
   private val spark = new FileSourceOptions(options)
-  private val look = SchemaInference.Look(read, spark.ignoreMissingFiles, spark.ignoreCorruptFiles)
 
   def schema(files: Seq[FileStatus]): Option[StructType] = {
     // Spark plans no reads of files without bytes.
     val found = files.filter(_.getLen > 0).map(file => (file.getPath.toString, file.getLen)).sorted
+    val look = SchemaInference.Look(read, spark.ignoreMissingFiles, spark.ignoreCorruptFiles)
     val configuration = session.sessionState.newHadoopConfWithOptions(options)
     if (!read.mergeSchema) {
       found.iterator.flatMap(file => look.at(file, configuration)).nextOption()
     } else {
-      val look = this.look
       val sent = new SerializableConfiguration(configuration)
       val caseSensitive = session.sessionState.conf.caseSensitiveAnalysis
       val context = session.sparkContext

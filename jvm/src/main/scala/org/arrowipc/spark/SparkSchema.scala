@@ -72,7 +72,8 @@ object SparkSchema {
    * bring a pickle, which PySpark runs; only Spark's own stay.
    */
   private def harmless(node: JsonNode): JsonNode = {
-    def own = Seq("class", "pyClass").forall(key => OWN_TYPE.matches(node.path(key).asText)) && !node.has("serializedClass")
+    def own =
+      Seq("class", "pyClass").forall(key => OWN_TYPE.matches(node.path(key).asText)) && !node.has("serializedClass")
     node match {
       case _ if node.path("type").asText == "udt" && !own => harmless(node.path("sqlType"))
       case struct: ObjectNode =>

@@ -2,10 +2,8 @@ package org.arrowipc.spark
 
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
-
 import org.apache.arrow.vector.types.{FloatingPointPrecision, IntervalUnit, TimeUnit}
 import org.apache.arrow.vector.types.pojo.{ArrowType, Field, Schema}
-import org.apache.arrow.vector.types.pojo.ArrowType.ArrowTypeID
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
 
@@ -14,7 +12,7 @@ object SparkTypes {
   /** Spark 4.0 does not have it. */
   private[spark] lazy val TIME: DataType = DataType.fromJson("\"time(6)\"")
 
-  /** What a time of day becomes: a bigint of nanoseconds since midnight in Spark 4.0, and while a session refuses TIME. */
+  /** What a time of day becomes: a bigint of nanoseconds since midnight in Spark 4.0 and while a session refuses TIME. */
   private[spark] def time(): DataType =
     if (SQLConf.get.getConfString("spark.sql.timeType.enabled", "false").toBoolean) TIME else LongType
 
@@ -26,12 +24,10 @@ object SparkTypes {
   def schema(schema: Schema, options: ReadOptions): StructType = {
     checkUnique(schema.getFields, "the schema")
     StructType(schema.getFields.asScala.flatMap { field =>
-      try Some(nullable(Plan.name(field), of(field, options, Plan.name(field))))
+      try Some(StructField(Plan.name(field), of(field, options, Plan.name(field))))
       catch { case _: ArrowIpcException.Unsupported if options.unsupported == "drop" => None }
     }.toArray)
   }
-
-  private[spark] def nullable(name: String, kind: DataType): StructField = StructField(name, kind, nullable = true)
 
   private def checkUnique(fields: java.util.List[Field], what: String): Unit = {
     val seen = mutable.Set.empty[String]
@@ -67,7 +63,7 @@ object SparkTypes {
       case (_, _: ArrowType.Struct) =>
         checkUnique(children, s"column '$path'")
         struct(children, children.asScala.map(Plan.name), options, path)
-      case (_, union: ArrowType.Union) => struct(children, unionNames(union, children).asScala, options, path)
+      case (_, union: ArrowType.Union) => struct(children, unionNames(union, children), options, path)
       case (_, _: ArrowType.Map) =>
         val entries = children.get(0).getChildren
         val key = of(entries.get(0), options, path + ".key")
@@ -81,15 +77,15 @@ object SparkTypes {
   private def struct(
       fields: java.util.List[Field], names: collection.Seq[String], options: ReadOptions, path: String): StructType =
     StructType(fields.asScala.zip(names).map { case (field, name) =>
-      nullable(name, of(field, options, s"$path.$name"))
+      StructField(name, of(field, options, s"$path.$name"))
     }.toArray)
 
   /** Names of the struct fields that stand for a union's members: theirs, made unique by the type code. */
-  private[spark] def unionNames(union: ArrowType.Union, members: java.util.List[Field]): java.util.List[String] = {
+  private[spark] def unionNames(union: ArrowType.Union, members: java.util.List[Field]): collection.Seq[String] = {
     val names = members.asScala.map(Plan.name)
     names.zip(Plan.codes(union, members.size)).map { case (name, code) =>
       if (name.nonEmpty && names.count(_ == name) == 1) name else s"${name}_$code"
-    }.asJava
+    }
   }
 
   /** The unit of a time, timestamp or duration; null for other types. */
@@ -105,27 +101,25 @@ object SparkTypes {
     if (unit(kind) == TimeUnit.NANOSECOND && options.nanoseconds == "long") LongType else natural(kind, options, path)
 
   /** The same, where nanoseconds are not wanted as numbers. */
-  private[spark] def natural(kind: ArrowType, options: ReadOptions, path: String): DataType = kind.getTypeID match {
-    case ArrowTypeID.Null => NullType
-    case ArrowTypeID.Bool => BooleanType
-    case ArrowTypeID.Int => integer(kind.asInstanceOf[ArrowType.Int])
-    case ArrowTypeID.FloatingPoint =>
-      val wide = kind.asInstanceOf[ArrowType.FloatingPoint].getPrecision == FloatingPointPrecision.DOUBLE
-      if (wide) DoubleType else FloatType
-    case ArrowTypeID.Utf8 | ArrowTypeID.LargeUtf8 | ArrowTypeID.Utf8View => StringType
-    case ArrowTypeID.Binary | ArrowTypeID.LargeBinary | ArrowTypeID.BinaryView | ArrowTypeID.FixedSizeBinary =>
+  private[spark] def natural(kind: ArrowType, options: ReadOptions, path: String): DataType = kind match {
+    case _: ArrowType.Null => NullType
+    case _: ArrowType.Bool => BooleanType
+    case int: ArrowType.Int => integer(int)
+    case real: ArrowType.FloatingPoint =>
+      if (real.getPrecision == FloatingPointPrecision.DOUBLE) DoubleType else FloatType
+    case _: ArrowType.Utf8 | _: ArrowType.LargeUtf8 | _: ArrowType.Utf8View => StringType
+    case _: ArrowType.Binary | _: ArrowType.LargeBinary | _: ArrowType.BinaryView | _: ArrowType.FixedSizeBinary =>
       BinaryType
-    case ArrowTypeID.Date => DateType
-    case ArrowTypeID.Time => options.time
-    case ArrowTypeID.Timestamp =>
-      if (kind.asInstanceOf[ArrowType.Timestamp].getTimezone == null) TimestampNTZType else TimestampType
-    case ArrowTypeID.Duration => DayTimeIntervalType()
-    case ArrowTypeID.Interval => kind.asInstanceOf[ArrowType.Interval].getUnit match {
+    case _: ArrowType.Date => DateType
+    case _: ArrowType.Time => options.time
+    case timestamp: ArrowType.Timestamp => if (timestamp.getTimezone == null) TimestampNTZType else TimestampType
+    case _: ArrowType.Duration => DayTimeIntervalType()
+    case interval: ArrowType.Interval => interval.getUnit match {
       case IntervalUnit.YEAR_MONTH => IntegerType
       case IntervalUnit.DAY_TIME => DayTime
       case IntervalUnit.MONTH_DAY_NANO => MonthDayNano
     }
-    case ArrowTypeID.Decimal => decimal(kind.asInstanceOf[ArrowType.Decimal], options, path)
+    case decimal: ArrowType.Decimal => this.decimal(decimal, options, path)
     case _ => throw unsupported(kind, path, "", "")
   }
 

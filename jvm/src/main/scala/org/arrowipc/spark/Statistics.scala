@@ -21,11 +21,7 @@ private final class Statistics(schema: Schema) {
 
   private val paths = Statistics.paths(schema.getFields, "")
   private val twice = paths.diff(paths.distinct).toSet
-  private val mark = {
-    val sum = new CRC32
-    sum.update(paths.mkString("\u0000").getBytes(UTF_8))
-    sum.getValue
-  }
+  private val mark = Statistics.mark(schema)
 
   /** The statistics of the batch that lies in some vectors. */
   def of(root: VectorSchemaRoot): String = {
@@ -52,17 +48,24 @@ private final class Statistics(schema: Schema) {
 private object Statistics {
   /** Under which a header has them. */
   val KEY = "arrowipc:statistics"
-  private val JSON = new ObjectMapper
+  val JSON = new ObjectMapper
   /** Integers up to here are the same in every language's JSON numbers. */
-  private val SAFE = 1L << 53
+  private val SAFE = BigInteger.ONE.shiftLeft(53)
   /** Longer texts are cut to bounds of so many bytes. */
   private val CUT = 64
 
   private def paths(fields: java.util.List[Field], prefix: String): Seq[String] =
     fields.asScala.toSeq.flatMap { field =>
-      val below = if (field.getType.isInstanceOf[ArrowType.Struct]) field.getChildren else java.util.List.of[Field]
-      (prefix + field.getName) +: paths(below, s"$prefix${field.getName}.")
+      val below = field.getType.isInstanceOf[ArrowType.Struct] && field.getDictionary == null
+      (prefix + field.getName) +: (if (below) paths(field.getChildren, s"$prefix${field.getName}.") else Nil)
     }
+
+  /** Which columns statistics are of: the CRC-32 of all paths. */
+  def mark(schema: Schema): Long = {
+    val sum = new CRC32
+    sum.update(paths(schema.getFields, "").mkString("\u0000").getBytes(UTF_8))
+    sum.getValue
+  }
 
   /** Find the bounds of the values of a column. */
   private def bounds(vector: FieldVector, kind: ArrowType, entry: ObjectNode): Unit = kind match {
@@ -70,15 +73,13 @@ private object Statistics {
     case _ if vector.getNullCount == vector.getValueCount => // there are none
     case _: ArrowType.Int | _: ArrowType.Date | _: ArrowType.Time | _: ArrowType.Timestamp | _: ArrowType.Duration =>
       val (low, high) = whole(vector)
-      put(entry, "min", low)
-      put(entry, "max", high)
+      integers(BigInteger.valueOf(low), BigInteger.valueOf(high), entry)
     case _: ArrowType.Bool =>
       val (low, high) = whole(vector)
       entry.put("kind", "bool").put("min", low == 1).put("max", high == 1)
     case _: ArrowType.Decimal =>
       val (low, high) = ends[BigInteger](vector, wide(vector, _), (one, other) => one.compareTo(other))
-      put(entry, "min", low)
-      put(entry, "max", high)
+      integers(low, high, entry)
     case _: ArrowType.Utf8 =>
       val (low, high) = texts(vector, entry)
       if (low.isValid && high.isValid) { // Spark lets texts be any bytes, which JSON cannot say
@@ -109,13 +110,12 @@ private object Statistics {
     }
   }
 
-  private def put(entry: ObjectNode, end: String, value: Long): Unit = {
+  private def integers(low: BigInteger, high: BigInteger, entry: ObjectNode): Unit = {
     entry.put("kind", "int")
-    if (-SAFE <= value && value <= SAFE) entry.put(end, value) else entry.put(end, value.toString)
+    for ((end, value) <- Seq("min" -> low, "max" -> high)) {
+      if (value.abs.compareTo(SAFE) <= 0) entry.put(end, value.longValue) else entry.put(end, value.toString)
+    }
   }
-
-  private def put(entry: ObjectNode, end: String, value: BigInteger): Unit =
-    if (value.bitLength < 64) put(entry, end, value.longValue) else entry.put("kind", "int").put(end, value.toString)
 
   /** The least and greatest of numbers, dates and times as they are stored, and of booleans as 0 and 1. */
   private def whole(vector: FieldVector): (Long, Long) = {

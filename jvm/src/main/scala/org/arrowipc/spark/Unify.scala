@@ -1,8 +1,8 @@
 package org.arrowipc.spark
 
 import scala.collection.mutable
-
 import org.apache.spark.sql.types._
+import org.arrowipc.spark.ArrowIpcException.Limit
 
 /**
  * One schema for all files, `mergeSchema`: columns are joined by their names, those of structs too; one that not every
@@ -57,9 +57,7 @@ private final class Unify(caseSensitive: Boolean) {
       field.copy(dataType = kind, nullable = field.nullable || more.nullable)
     }
     for ((key, field) <- right) both.getOrElseUpdate(key, field.copy(nullable = true))
-    if (both.size > MOST_COLUMNS) {
-      throw new ArrowIpcException.Limit(s"there are more than $MOST_COLUMNS columns together")
-    }
+    Limit.unless(both.size <= MOST_COLUMNS, "there are more than %d columns together", MOST_COLUMNS)
     StructType(both.values.toArray)
   }
 

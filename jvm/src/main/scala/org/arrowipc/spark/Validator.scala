@@ -1,7 +1,6 @@
 package org.arrowipc.spark
 
 import org.apache.arrow.vector.types.pojo.ArrowType
-import org.apache.arrow.vector.types.pojo.ArrowType.{ArrowTypeID => Id}
 import org.apache.spark.unsafe.Platform
 import org.arrowipc.spark.Plan.Layout._
 
@@ -95,8 +94,7 @@ private[spark] object Validator {
   private def checkRunEnds(column: Column): Unit = {
     val ends = column.children(0)
     if (ends.nulls > 0) throw column.fault("run ends have no nulls")
-    var before = 0L
-    var run = 0L
+    var before, run = 0L
     while (run < ends.length) {
       val end = ends.word(1, ends.plan.width, run)
       if (end <= before) throw column.fault(s"run $run ends at $end, the one before at $before")
@@ -108,8 +106,8 @@ private[spark] object Validator {
 
   // -- text ----------------------------------------------------------------------------------------------------
 
-  private def isText(column: Column): Boolean = column.plan.`type`.getTypeID match {
-    case Id.Utf8 | Id.LargeUtf8 | Id.Utf8View => true
+  private def isText(column: Column): Boolean = column.plan.`type` match {
+    case _: ArrowType.Utf8 | _: ArrowType.LargeUtf8 | _: ArrowType.Utf8View => true
     case _ => false
   }
 
@@ -130,7 +128,7 @@ private[spark] object Validator {
   private def checkViews(column: Column): Unit = {
     val text = isText(column)
     // Views may overlap, so what is read of them is bounded: by what honest views add up to.
-    var budget = 8 * column.dataSize.sum + 64 * column.length
+    var budget = 8 * column.size.drop(2).sum + 64 * column.length
     var row = 0L
     while (row < column.length) {
       if (!column.isNull(row)) {
@@ -152,10 +150,10 @@ private[spark] object Validator {
     if (size < 0) throw column.fault(s"row $row is a view of $size bytes")
     val buffer = Platform.getInt(null, view + 8)
     val offset = Platform.getInt(null, view + 12)
-    if (buffer < 0 || buffer >= column.dataSize.length || offset < 0 || size > column.dataSize(buffer) - offset) {
+    if (buffer < 0 || buffer >= column.size.length - 2 || offset < 0 || size > column.size(2 + buffer) - offset) {
       throw column.fault(s"row $row is a view of bytes that are not there")
     }
-    val data = column.dataAddress(buffer) + offset
+    val data = column.address(2 + buffer) + offset
     if (Platform.getInt(null, view + 4) != Platform.getInt(null, data)) {
       throw column.fault(s"row $row is a view with another prefix than its bytes")
     }

@@ -13,22 +13,16 @@ import org.apache.spark.unsafe.types.UTF8String
  */
 private[spark] abstract class Vector(target: DataType, rows: Long) extends ColumnVector(target) {
   final val length: Int = math.min(rows, Int.MaxValue).toInt
-  private[this] var nulls = -1
 
   /** Raise for the first value of some rows that Spark cannot hold. */
   def check(from: Int, to: Int): Unit = ()
 
   override def close(): Unit = ()
   override def hasNull: Boolean = numNulls > 0
-
-  override def numNulls: Int = {
-    if (nulls < 0) nulls = countNulls()
-    nulls
-  }
+  override lazy val numNulls: Int = countNulls()
 
   protected def countNulls(): Int = {
-    var count = 0
-    var row = 0
+    var count, row = 0
     while (row < length) {
       if (isNullAt(row)) count += 1
       row += 1

@@ -62,7 +62,7 @@ private[spark] object Vectors {
       case _ =>
         val view = offsets + 16L * row
         if (size <= 12) view + 4
-        else column.dataAddress(Platform.getInt(null, view + 8)) + Platform.getInt(null, view + 12)
+        else column.address(2 + Platform.getInt(null, view + 8)) + Platform.getInt(null, view + 12)
     }
 
     override def getUTF8String(row: Int): UTF8String = if (isNullAt(row)) null else {
@@ -199,18 +199,13 @@ private[spark] object Vectors {
     override def getMap(row: Int): ColumnarMap = { val i = at(row); if (i < 0) null else in(row).getMap(i) }
   }
 
-  /** Where the row of another vector is that a row stands for; negative: it is null. */
-  trait Index {
-    def of(row: Int): Int
-  }
-
   /**
-   * Rows that stand for rows of one other vector: of a dictionary, of runs, of a member of a union; `whole`: all values
-   * have been checked, else those that a row stands for are still to be.
+   * Rows that stand for rows of one other vector: of a dictionary, of runs, of a member of a union; negative ones for
+   * null. `whole`: all values have been checked, else those that a row stands for are still to be.
    */
-  final class Taken(values: Vector, rows: Long, index: Index, whole: Boolean)
+  final class Taken(values: Vector, rows: Long, index: Int => Int, whole: Boolean)
       extends Elsewhere(values.dataType, rows) {
-    override protected def at(row: Int): Int = index.of(row)
+    override protected def at(row: Int): Int = index(row)
     override protected def in(row: Int): Vector = values
 
     override def getChild(ordinal: Int): ColumnVector =

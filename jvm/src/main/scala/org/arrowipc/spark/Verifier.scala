@@ -13,6 +13,8 @@ private[spark] final class Verifier private (buffer: ByteBuffer) {
   private[this] val size = bytes.limit
   /** Every table has an offset of 4 bytes that leads to it, unless those are shared. */
   private[this] var left = size / 4
+  /** What vectors and texts may take together: a writer may share some of them. */
+  private[this] var room = 4L * size
 
   private def root(kind: Table): Unit = {
     Format.unless(size >= 8, "%d bytes of metadata hold no %s table", size, kind.name)
@@ -21,8 +23,9 @@ private[spark] final class Verifier private (buffer: ByteBuffer) {
 
   private def table(at: Int, kind: Table, depth: Int): Unit = {
     left -= 1
-    Limit.unless(left >= 0, "the metadata describes more than its bytes hold: its parts are shared")
-    Limit.unless(depth <= MostDepth, "the schema has more than %d levels of nested types", ReadOptions.DEPTH)
+    Limit.unless(left >= 0, Shared)
+    Limit.unless(depth <= MostDepth || (kind ne Column),
+      "the schema has more than %d levels of nested types", ReadOptions.DEPTH)
     prove(at >= 4 && (at & 3) == 0 && at <= size - 4, kind, at)
     val start = at.toLong - bytes.getInt(at)
     prove(start >= 0 && (start & 1) == 0 && start <= size - 4, kind, at)
@@ -76,6 +79,8 @@ private[spark] final class Verifier private (buffer: ByteBuffer) {
     val at = target(place, kind)
     val count = bytes.getInt(at)
     prove((at & 3) == 0 && 0 <= count && count <= (size - at - 4) / each, kind, place)
+    room -= count * each
+    Limit.unless(room >= 0, Shared)
     at + 4
   }
 
@@ -90,8 +95,9 @@ private[spark] object Verifier {
 
   def footer(bytes: ByteBuffer): Unit = new Verifier(bytes).root(Footer)
 
-  /** Tables above and below the fields of a schema. */
-  private val MostDepth = ReadOptions.DEPTH + 4
+  private val Shared = "the metadata describes more than its bytes hold: its parts are shared"
+  /** One table lies above a schema. */
+  private val MostDepth = ReadOptions.DEPTH + 1
 
   private final class Table(val name: String, val fields: Field*)
 
@@ -110,10 +116,9 @@ private[spark] object Verifier {
   private val I32 = new Scalar(4)
   private val I64 = new Scalar(8)
 
-  private val Pairs = {
-    val pair = new Table("KeyValue", new Items("key", 1, required = true), new Items("value", 1, required = true))
-    new Many("custom_metadata", () => pair)
-  }
+  private val Pair =
+    new Table("KeyValue", new Items("key", 1, required = true), new Items("value", 1, required = true))
+  private val Pairs = new Many("custom_metadata", () => Pair)
   private val Int = new Table("Int", I32, I8)
 
   /** The members of Type by their tags. */
