@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from helpers import java, jvm
 from helpers.arrow_columns import OLD_SPARK
 
 from arrowipc.spark.java import NO_JAVA, find_java
@@ -59,3 +60,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with start_session("local[2]", tmp_path_factory.mktemp("log") / "spark.log") as session:
         session.conf.set("spark.sql.shuffle.partitions", "2")
         yield session
+
+
+@pytest.fixture(scope="session")
+def core(tmp_path_factory: pytest.TempPathFactory) -> Iterator[jvm.Core]:
+    """The core in the jar, in one Java process for all tests."""
+    try:
+        found = jvm.Core(tmp_path_factory.mktemp("core"))
+    except java.Missing as error:
+        pytest.skip(str(error))
+    yield found
+    found.close()
