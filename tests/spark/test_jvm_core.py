@@ -135,7 +135,7 @@ def test_golden_files(core, arrow_data):
     options = {"nanoseconds": "truncate", "unsupported": "string"}
     same = 0
     for path, answer in zip(paths, core.read(paths, values="true", **options), strict=True):
-        expected = golden_rows(path, options)
+        expected = "Unsupported" if "bigendian" in str(path) else golden_rows(path, options)
         if isinstance(expected, str):
             assert answer.error == expected, (path, answer)
         else:

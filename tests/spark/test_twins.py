@@ -25,12 +25,12 @@ SPREAD = (
     *("partitions_and_pruning", "metadata_of_files", "schemas_merged", "splits", "overwriting_partitions"),
     *("inserted", "buckets", "streams", "corrupt_files", "types", "user_defined_types"),
 )
-#: What is asked where; of Connect nothing that asks for the machinery of a classic session.
+#: What is asked of which master; of Connect nothing that asks for the machinery of a classic session.
 WHERE = {
-    "local[2]": TWINS,
-    "old": TWINS,
-    "local-cluster[2,1,1024]": SPREAD,
-    "connect": [name for name in TWINS if name != "user_defined_types"],
+    "local": ("local[2]", TWINS),
+    "old": ("local[2]", TWINS),
+    "cluster": ("local-cluster[2,1,1024]", SPREAD),
+    "connect": ("connect", [name for name in TWINS if name != "user_defined_types"]),
 }
 
 Found = dict[str, dict[str, dict[str, str]]]
@@ -52,17 +52,17 @@ class Runs:
         java, jar = find_java(), find_jar()
         if java is None or jar is None:
             pytest.skip(NO_JAVA if java is None else "there is no jar, and none can be built")
-        folder = self._folder / where
+        folder = self._folder / where  # whose name is no pattern: Spark takes paths for globs
         folder.mkdir()
-        python, master = sys.executable, where
+        python, (master, names) = sys.executable, WHERE[where]
         if where == "old":
-            python, master = self._old(), "local[2]"
+            python = self._old()
         elif where == "connect":
             pytest.importorskip("grpc_status", reason="pip install 'pyspark[connect]'")
         # PySpark alone: what is on the path of this process is not for another interpreter.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         environment |= {"JAVA_HOME": java, "PYSPARK_PYTHON": python, "SPARK_WORKER_DIR": str(folder / "work")}
-        command = [python, str(SCRIPT), master, jar, str(folder), *WHERE[where]]
+        command = [python, str(SCRIPT), master, jar, str(folder), *names]
         with open(folder / "log", "w") as log:
             done = subprocess.run(command, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=log, text=True)
         assert done.returncode == 0, (folder / "log").read_text()[-3000:]
@@ -91,8 +91,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
 @pytest.mark.parametrize(
     ("where", "name"),
     [
-        pytest.param(where, name, marks=() if where == "local[2]" else pytest.mark.slow)
-        for where, names in WHERE.items()
+        pytest.param(where, name, marks=() if where == "local" else pytest.mark.slow)
+        for where, (_, names) in WHERE.items()
         for name in names
     ],
 )
