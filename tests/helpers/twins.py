@@ -613,6 +613,7 @@ def session(master: str, jar: str, folder: Path, **settings: str) -> Any:
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.sql.shuffle.partitions": "2",
+        "spark.sql.maxMetadataStringLength": "1000",  # plans show whole paths, however long
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.timeType.enabled": "true",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
