@@ -1,10 +1,12 @@
-"""Runs the core of ``jvm/`` outside Spark, in one Java process for many files, and says what it should give."""
+"""Readers of files in Java processes, asked about one file after the other: the core of ``jvm/``, and all of Spark."""
 
 from __future__ import annotations
 
 import json
 import struct
 import subprocess
+import sys
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,16 +14,20 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from arrowipc.spark import find_jar
+from helpers import children
 from helpers.java import OPTIONS, Missing, compiled
 
 DUMP = Path(__file__).resolve().parents[2] / "jvm" / "src" / "test" / "scala" / "org/arrowipc/spark/Dump.scala"
+#: Seconds for one call of `Reader.read`.
+DEADLINE = 1200
 
 
 class Answer(NamedTuple):
-    """What became of one file: its rows or values, or an error; how long that took, and the memory."""
+    """What became of one file: its rows or values, or an error."""
 
     ok: bool
     text: str
+    #: Of the processors.
     seconds: float
     #: Most memory that the process had until then, in MiB.
     peak: int
@@ -32,33 +38,67 @@ class Answer(NamedTuple):
         return "" if self.ok else self.text.split(":")[0]
 
 
-class Core:
-    """The core in the jar."""
+class Reader:
+    """A process that takes lines ``PATH<tab>OPTION=VALUE...`` and answers ``MILLISECONDS KIB ok|error TEXT``."""
 
-    def __init__(self, build: Path) -> None:
+    def __init__(self, command: list[str], folder: Path) -> None:
+        self._command, self._folder, self._log = command, folder, folder / "reader.log"
+        self._process: subprocess.Popen[str] | None = None
+
+    def read(self, paths: Iterable[Any], **options: str) -> list[Answer]:
+        """What becomes of every path with some options."""
+        if self._process is None or self._process.poll() is not None:
+            self._start()
+        assert self._process is not None
+        more = "".join(f"\t{name}={value}" for name, value in options.items())
+        deadline = threading.Timer(DEADLINE, self._process.kill)
+        deadline.start()
+        try:
+            return [self._ask(f"{path}{more}") for path in paths]
+        finally:
+            deadline.cancel()
+
+    def _start(self) -> None:
+        with open(self._log, "w") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                **{"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": log, "encoding": "utf-8"},
+                **{"cwd": self._folder, "env": {**children.environment(), "PYSPARK_PYTHON": sys.executable}},
+            )
+
+    def _ask(self, line: str) -> Answer:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        assert answer, f"{line} ended the process: {self._log.read_text()[-2000:]}"
+        took, peak, word, *text = answer.rstrip("\n").split(" ", 3)
+        return Answer(word == "ok", "".join(text), int(took) / 1000, int(peak) >> 10)
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.communicate(timeout=60)
+
+
+class Core(Reader):
+    """The core in the jar, outside Spark; see ``Dump.scala`` for the options."""
+
+    def __init__(self, folder: Path) -> None:
         jar = find_jar()
         if jar is None:
             raise Missing("no jar was built: make jar")
-        self._command = compiled(build, [DUMP], jar)
-
-    def read(self, paths: Iterable[Path], heap: str = "1g", **options: str) -> list[Answer]:
-        """Read every path with some options; see ``Dump.scala``."""
-        more = "".join(f"\t{name}={value}" for name, value in options.items())
-        lines = [f"{path}{more}\n" for path in paths]
-        java, path = self._command
-        command = [java, f"-Xmx{heap}", *OPTIONS, "-cp", path, "org.arrowipc.spark.Dump"]
-        command.insert(1, "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED")
-        done = subprocess.run(command, input="".join(lines), capture_output=True, encoding="utf-8", timeout=1200)
-        found = done.stdout.removesuffix("\n").split("\n")
-        assert done.returncode == 0, f"ended after {len(found) // 2} of {len(lines)} files: {done.stderr[-2000:]}"
-        assert len(found) == 2 * len(lines), done.stderr[-2000:]
-        return [_answer(*pair) for pair in zip(found[::2], found[1::2], strict=True)]
+        java, path = compiled(folder, [DUMP], jar)
+        opened = "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED"
+        super().__init__([java, opened, "-Xmx1g", *OPTIONS, "-cp", path, "org.arrowipc.spark.Dump"], folder)
 
 
-def _answer(took: str, text: str) -> Answer:
-    word, _, rest = text.partition(" ")
-    words = took.split()
-    return Answer(word == "ok", rest, int(words[1]) / 1000, int(words[4]) >> 10)
+class ThroughSpark(Reader):
+    """The jar in Spark, in a JVM of 1 GiB; see ``helpers.spark_survive``."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__([sys.executable, "-m", "helpers.spark_survive", str(find_jar()), str(folder)], folder)
 
 
 def plain(array: pa.Array) -> list[Any]:

@@ -36,6 +36,7 @@ DIFFERENCES: dict[str, Any] = {
     "compressions_of_one_format": ["done", "IllegalArgumentException ARROW_IPC"],
     "columns_added_to_a_table": ["AnalysisException _LEGACY_ERROR_TEMP_1260", "[]"],
     "defaults_without_a_setting": "AnalysisException DEFAULT_UNSUPPORTED",
+    "user_defined_types_of_others": "array<double>",
 }
 TYPES = (
     "id > 0 AS b", "CAST(id AS BYTE) i8", "CAST(-id AS SHORT) i16", "CAST(id AS INT) i32", "CAST(id AS FLOAT) f",
@@ -43,7 +44,8 @@ TYPES = (
     "CAST(id AS STRING) s", "CAST(CAST(id AS STRING) AS BINARY) bin", "date_add(DATE'1500-01-01', int(id)) dt",
     "TIMESTAMP'1600-01-01 00:00:00.000001Z' t", "TIMESTAMP_NTZ'0001-01-01 00:00:00.000001' n",
     "INTERVAL '1-2' YEAR TO MONTH ym", "INTERVAL '3' YEAR y", "INTERVAL '1 02:03:04.5' DAY TO SECOND dti",
-    "INTERVAL '3' HOUR h", "IF(id = 1, NULL, array(id, NULL)) a", "map(id, IF(id = 1, NULL, 'x')) m",
+    "INTERVAL '3' HOUR h", "INTERVAL '3' DAY dy", "IF(id = 1, NULL, array(id, NULL)) a",
+    "map(id, IF(id = 1, NULL, 'x')) m",
     "IF(id = 1, NULL, named_struct('x', id, 'y', array(map('k', DATE'2020-01-01')))) st",
     "array(CAST(NULL AS DECIMAL(30,2)), 1.5) da", "named_struct('n', CAST(NULL AS DECIMAL(30,2))) sd",
 )  # fmt: skip
@@ -170,14 +172,6 @@ class Twins(Ways):
         self.save(self.numbers(), "t", "k")
         return self.load().count(), self.load().where("k = 1").count(), self.scan(self.load().selectExpr("1 AS one"))
 
-    def plans(self) -> Any:
-        self.save(self.numbers())
-        found = self.load()
-        return (
-            self.scan(found.where("id > 3 AND v IN (8, 10) AND s LIKE 'a%' AND (k IS NULL OR NOT k = 2)").select("id")),
-            self.scan(found.groupBy("k").count()),
-        )
-
     def dynamic_partition_pruning(self) -> Any:
         self.save(self.numbers(), "t", "k")
         self.save(self.numbers(3), "few")
@@ -210,13 +204,17 @@ class Twins(Ways):
     def columns_by_name(self) -> Any:
         struct = "named_struct('a', id, 'b', array(named_struct('c', 1, 'd', 'x'))) st"
         self.save(self.spark.range(3).selectExpr("id", struct))
-        missing = self.load(schema="nope STRING, st STRUCT<b: ARRAY<STRUCT<d: STRING, e: INT>>, z: INT>, id BIGINT")
+        missing = self.load(schema="nope STRING, st STRUCT<B: ARRAY<STRUCT<D: STRING, e: INT>>, z: INT>, id BIGINT")
         return (
             self.rows(missing),
             missing.dtypes,
             self.rows(self.load().select("st.b.d", "st.a")),
             self.rows(self.load().where("st.a > 1")),
         )
+
+    def more_columns_than_code_is_made_for(self) -> Any:
+        self.save(self.spark.range(50).selectExpr(*[f"id + {number} c{number}" for number in range(150)]))
+        return self.load().orderBy("c149", ascending=False).first()[:3]
 
     def case_of_names(self) -> Any:
         found = []
@@ -256,12 +254,19 @@ class Twins(Ways):
         return self.load().dtypes, self.read()
 
     def user_defined_types(self) -> Any:
-        from pyspark.sql.types import LongType, StructType
+        from pyspark.ml.linalg import Vectors
+
+        rows = [(1, Vectors.dense([1.0, 2.0])), (2, Vectors.sparse(3, [1], [5.0])), (3, None)]
+        self.save(self.spark.createDataFrame(rows, ["id", "v"]).coalesce(1))
+        return str(self.load().schema), sorted((row.id, str(row.v)) for row in self.load().collect())
+
+    def user_defined_types_of_others(self) -> Any:
+        from pyspark.sql.types import StructType
         from pyspark.testing.objects import ExamplePoint, ExamplePointUDT
 
-        schema = StructType().add("id", LongType()).add("p", ExamplePointUDT())
-        self.save(self.spark.createDataFrame([(1, ExamplePoint(1.0, 2.0)), (2, None)], schema).coalesce(1))
-        return str(self.load().schema), sorted((row.id, row.p and (row.p.x, row.p.y)) for row in self.load().collect())
+        schema = StructType().add("p", ExamplePointUDT())
+        self.save(self.spark.createDataFrame([(ExamplePoint(1.0, 2.0),)], schema).coalesce(1))
+        return self.load().schema["p"].dataType.simpleString()
 
     def comments_and_collations(self) -> Any:
         frame = self.spark.sql("SELECT id, 'x' COLLATE UTF8_LCASE AS s FROM range(2)")
@@ -353,11 +358,15 @@ class Twins(Ways):
         return self.rows(ignoring), self.tried(found.collect)
 
     def splits(self) -> Any:
-        self.save(self.numbers(20000, 1), batchRows=1000, **{"parquet.block.size": 9000})
-        with self.conf(spark__sql__files__maxPartitionBytes=20000, spark__sql__files__openCostInBytes=0):
-            parts = self.load().selectExpr("spark_partition_id() p", "id").groupBy("p").agg({"id": "sum", "p": "count"})
-            parts = parts.collect()
-        return len(parts) > 2, sum(row["sum(id)"] for row in parts), sum(row["count(p)"] for row in parts)
+        found = []
+        for form in ("file", "stream"):  # an option that Parquet has not
+            options = {"batchRows": 1000, "format": form, "parquet.block.size": 9000}
+            self.save(self.numbers(20000, 1), form, **options)
+            with self.conf(spark__sql__files__maxPartitionBytes=20000, spark__sql__files__openCostInBytes=0):
+                parts = self.load(form).selectExpr("spark_partition_id() p", "id").groupBy("p")
+                parts = parts.agg({"id": "sum", "p": "count"}).collect()
+            found += [len(parts) > 2, sum(row["sum(id)"] for row in parts), sum(row["count(p)"] for row in parts)]
+        return found
 
     # Writing.
 
@@ -367,8 +376,13 @@ class Twins(Ways):
             found += [self.tried(lambda mode=mode: self.save(self.numbers(3, 1), mode=mode)), self.files(), self.read()]
         return (found, self.tried(lambda: self.save(self.load(), mode="overwrite")), self.outcome())
 
+    def tasks_that_fail(self) -> Any:
+        failing = self.numbers(1000, 2).selectExpr("IF(id = 700, raise_error('stop'), id) AS x")
+        return self.tried(lambda: self.save(failing)), self.files()
+
     def rows_per_file(self) -> Any:
-        return self.files(self.save(self.numbers(25, 2), maxRecordsPerFile=5)), self.read()
+        path = self.save(self.numbers(25, 2), maxRecordsPerFile=5)
+        return self.files(path), self.rows(self.load().groupBy("_metadata.file_name").count().select("count"))
 
     def overwriting_partitions(self) -> Any:
         found = []
@@ -412,23 +426,6 @@ class Twins(Ways):
             self.tried(lambda name=name: self.save(self.numbers(), name, compression=name))
             for name in ("lz4", "snappy")
         ]
-
-    def self_joins_and_unions(self) -> Any:
-        self.save(self.numbers())
-        a, b = self.load(), self.load()
-        joined = a.alias("a").join(b.alias("b"), "id").selectExpr("a.v", "b.k").where("v > 20")
-        return self.rows(joined), self.rows(a.join(a, "id").select("id")), a.union(b).count(), self.rows(a.exceptAll(b))
-
-    def bits_of_queries(self) -> Any:
-        self.save(self.numbers(100, 3))
-        found = self.load()
-        return (
-            [row.id for row in found.orderBy("s", "id").limit(5).collect()],
-            len(found.limit(7).collect()),
-            self.rows(found.groupBy("k").agg({"id": "max", "v": "sum"})),
-            self.rows(found.repartition(3, "k").where("id % 10 = 0")),
-            found.sample(1.0, 1).count(),
-        )
 
     # Tables.
 
@@ -529,10 +526,12 @@ class Twins(Ways):
         return [self.ran(sql) for sql in statements], self.sql("SELECT * FROM fixed")
 
     def texts_of_some_length(self) -> Any:
-        self.sql("CREATE TABLE texts (a CHAR(5), b VARCHAR(3), c STRING) USING FORMAT")
+        columns = "a CHAR(5) COMMENT 'hello', b VARCHAR(3), c STRING"
+        self.sql(f"CREATE TABLE texts ({columns}) USING FORMAT LOCATION 'FOLDER/t'")
         self.sql("INSERT INTO texts VALUES ('ab', 'abc', 'x'), (NULL, '', NULL)")
         long = self.ran("INSERT INTO texts VALUES ('a', 'abcd', 'x')")
-        return self.sql("SELECT a, length(a), b FROM texts WHERE a = 'ab'"), long, self.table("texts").dtypes
+        found = self.sql("SELECT a, length(a), b FROM texts WHERE a = 'ab'"), self.read(), self.load().schema.json()
+        return found, long, self.table("texts").schema.json(), self.sql("DESCRIBE texts")
 
     def defaults(self) -> Any:
         with self.conf(spark__sql__defaultColumn__allowedProviders="parquet,arrowipc"):
@@ -619,6 +618,7 @@ def session(master: str, jar: str, folder: Path, **settings: str) -> Any:
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.sql.shuffle.partitions": "2",
+        "spark.sql.maxMetadataStringLength": "1000",  # plans show whole paths, however long
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.timeType.enabled": "true",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),

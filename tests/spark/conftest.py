@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import fsspec
 import pytest
+from helpers import java, jvm
 from helpers.arrow_columns import OLD_SPARK
 
 from arrowipc.spark.java import NO_JAVA, find_java
@@ -68,6 +69,17 @@ def python_format(spark: SparkSession) -> None:
     from helpers.python_source import register_python
 
     register_python(spark)
+
+
+@pytest.fixture(scope="session")
+def core(tmp_path_factory: pytest.TempPathFactory) -> Iterator[jvm.Core]:
+    """The core in the jar, in one Java process for all tests."""
+    try:
+        found = jvm.Core(tmp_path_factory.mktemp("core"))
+    except java.Missing as error:
+        pytest.skip(str(error))
+    yield found
+    found.close()
 
 
 @pytest.fixture(params=["local", "memory"])

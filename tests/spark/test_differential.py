@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from helpers.python_source import FORMAT
 from helpers.rounds import rounds
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -250,10 +251,6 @@ def by_python(case: Case, path: str) -> list[dict[str, Any]]:
     return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
 
 
-def rows(frame: DataFrame) -> list[str]:
-    return sorted(map(repr, frame.collect()))
-
-
 def texts(found: Iterable[Any]) -> list[str]:
     return sorted(map(repr, found))
 
@@ -284,9 +281,9 @@ def compared(spark: SparkSession, case: Case) -> Iterable[str]:
     elif (columns := outcome(lambda: spark.read.format("arrowipc").load(path).schema)) != case.schema:
         yield f"schema: {columns}, expected {case.schema}"
     query = random_query(case, dice)
-    expected = rows(query(parquet))
+    expected = texts(query(parquet).collect())
     frame = spark.read.format("arrowipc").schema(case.schema).load(path)
-    found = outcome(lambda: rows(query(frame)))
+    found = outcome(lambda: texts(query(frame).collect()))
     if found != expected:
         plan = outcome(lambda: query(frame)._jdf.queryExecution().executedPlan().toString())
         yield f"jar: {found}, expected {expected}\n{plan}"
@@ -294,8 +291,8 @@ def compared(spark: SparkSession, case: Case) -> Iterable[str]:
     if found != texts(case.rows):
         yield f"Python: {found}, expected {texts(case.rows)}"
     if case.number % IN_WORKERS == 0:
-        frame = spark.read.format("arrowipc_python").schema(case.schema).load(path)
-        found = outcome(lambda: rows(query(frame)))
+        frame = spark.read.format(FORMAT).schema(case.schema).load(path)
+        found = outcome(lambda: texts(query(frame).collect()))
         if found != expected:
             yield f"Python in Spark's workers: {found}, expected {expected}"
 

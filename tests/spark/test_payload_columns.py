@@ -95,8 +95,11 @@ def test_every_type_in_select_and_with_column(spark: SparkSession) -> None:
     column = from_arrow("payload", batch.schema)
     found = messages.withColumn("rows", column).select("host", F.inline("rows"))
     wanted = decode_payloads(messages, "payload", batch.schema, keep=["host"])
+    assert decode_payloads(messages, "payload").schema == to_spark_schema(batch.schema)
     assert found.schema.simpleString() == wanted.schema.simpleString()
     assert found.collect() == wanted.collect()
+    values = [row["uint64"] for row in (*expected(), *expected()[1:])]
+    assert [row["uint64"] for row in wanted.collect()] == values
     arrays = [row.rows for row in messages.select(column.alias("rows")).collect()]
     assert arrays[1] is None
     assert len(arrays[0] + arrays[2]) == len(expected() + expected()[1:])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 
 from arrowipc.errors import UsageError
@@ -26,8 +25,8 @@ def rate(spark: SparkSession) -> DataFrame:
     return source.load().selectExpr("value AS id", "timestamp AS at", "value % 3 AS key", "CAST(value AS string) AS t")
 
 
-def run(frame: DataFrame, folder: Path, rows: int = ROWS) -> list[Any]:
-    """Write the stream as Parquet until there are so many rows."""
+def run(frame: DataFrame, folder: Path) -> list[Any]:
+    """Write the stream as Parquet until there are rows enough."""
     writer = frame.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
     query = writer.option("path", str(folder / "out")).trigger(processingTime="0 seconds").start()
     try:
@@ -35,7 +34,7 @@ def run(frame: DataFrame, folder: Path, rows: int = ROWS) -> list[Any]:
             assert query.exception() is None
             if (folder / "out").exists():
                 found = frame.sparkSession.read.schema(frame.schema).parquet(str(folder / "out")).collect()
-                if len(found) >= rows:
+                if len(found) >= ROWS:
                     return found
             query.awaitTermination(0.2)
         raise AssertionError(f"the stream has made {len(found)} rows only")
@@ -57,7 +56,8 @@ def test_rows_are_encoded_and_decoded(rate: DataFrame, tmp_path: Path) -> None:
     assert len({row["at"] for row in found}) > 1
 
 
-def test_groups_within_a_micro_batch(rate: DataFrame, tmp_path: Path) -> None:
+def test_payloads_of_a_group_hold_its_rows_only(rate: DataFrame, tmp_path: Path) -> None:
+    """The key stands beside the payload that the number of a row comes out of."""
     cells = encode_payloads(rate, group_by="key", compression="zstd")
     assert cells.columns == ["key", "payload"]
     schema = "id bigint, at timestamp, t string"
@@ -65,19 +65,8 @@ def test_groups_within_a_micro_batch(rate: DataFrame, tmp_path: Path) -> None:
     assert expected(found)
 
 
-def test_payloads_of_a_group_hold_its_rows_only(rate: DataFrame, tmp_path: Path) -> None:
-    found = run(encode_payloads(rate, group_by="key"), tmp_path, rows=6)
-    for cell in found:
-        ids = pa.ipc.open_stream(bytes(cell["payload"])).read_all()["id"].to_pylist()
-        assert {number % 3 for number in ids} == {cell["key"]}
-
-
-def test_a_stream_has_no_sample(rate: DataFrame) -> None:
-    cells = encode_payloads(rate, rows_per_payload=4)
+def test_a_stream_has_no_sample_and_no_groups_by_nested_columns(rate: DataFrame) -> None:
     with pytest.raises(UsageError, match="pass schema="):
-        decode_payloads(cells, "payload")
-
-
-def test_groups_by_nested_columns_are_refused(rate: DataFrame) -> None:
+        decode_payloads(encode_payloads(rate, rows_per_payload=4), "payload")
     with pytest.raises(UsageError, match="nested columns"):
         encode_payloads(rate.selectExpr("array(key) AS keys", "id"), group_by="keys")

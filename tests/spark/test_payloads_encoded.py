@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from helpers.twins import TYPES
 
 import arrowipc
 from arrowipc.errors import LimitError, UsageError
@@ -132,14 +132,6 @@ def test_dictionary_columns_hold_the_words_of_their_payload() -> None:
         encoded([lists], rows_per_payload=1, dictionary_columns=["list"])
 
 
-@pytest.mark.parametrize("codec", ["lz4", "zstd"])
-def test_compressed_payloads(codec: str) -> None:
-    batch = pa.record_batch({"text": ["again and again"] * 1000})
-    small, large = (encoded([batch], rows_per_payload=1000, compression=which)[0]["payload"] for which in (codec, None))
-    assert len(small) < len(large) / 3
-    assert read(small) == batch.to_pylist()
-
-
 def test_bare_messages_decode_with_their_schema() -> None:
     cells = list(encode_payload_batches(cut(100, 30), rows_per_payload=8, with_schema=False))
     with pytest.raises((pa.ArrowInvalid, OSError)):
@@ -150,25 +142,18 @@ def test_bare_messages_decode_with_their_schema() -> None:
 
 
 def test_instants_are_encoded_in_utc_also_inside_other_values() -> None:
-    paris = pa.timestamp("us", "Europe/Paris")
-    types = [
-        paris,
-        pa.list_(paris),
-        pa.struct([("at", paris)]),
-        pa.map_(pa.string(), paris),
-        pa.timestamp("us"),
-    ]
+    paris, utc, local = (pa.timestamp("us", zone) for zone in ("Europe/Paris", "UTC", None))
+
+    def holders(type_: pa.DataType) -> list[pa.DataType]:
+        return [type_, pa.list_(type_), pa.struct([("at", type_)]), pa.map_(pa.string(), type_), local]
+
     values = [1, [2, None], {"at": 3}, [("k", 4)], 5]
-    arrays = [pa.array([value], type_) for value, type_ in zip(values, types, strict=True)]
-    batch = pa.record_batch(arrays, names=list("abcde"))
-    (cell,) = encoded([batch], rows_per_payload=1)
+    arrays = [pa.array([value], type_) for value, type_ in zip(values, holders(paris), strict=True)]
+    (cell,) = encoded([pa.record_batch(arrays, names=list("abcde"))], rows_per_payload=1)
     table = pa.ipc.open_stream(cell["payload"]).read_all()
-    utc = pa.timestamp("us", "UTC")
-    expected = [utc, pa.list_(utc), pa.struct([("at", utc)]), pa.map_(pa.string(), utc), pa.timestamp("us")]
-    assert table.schema.types == expected
-    for name in "abc":
-        assert table[name].combine_chunks().cast(batch[name].type).equals(batch[name])
-    assert table["d"].to_pylist()[0][0][1] == dt.datetime(1970, 1, 1, 0, 0, 0, 4, dt.UTC)
+    expected = [pa.array([value], type_) for value, type_ in zip(values, holders(utc), strict=True)]
+    assert table.schema.types == [array.type for array in expected]
+    assert table.to_batches()[0].columns == expected
 
 
 def test_no_rows_no_payloads() -> None:
@@ -242,33 +227,11 @@ def test_every_group_is_one_payload_in_spark(spark: SparkSession, rows: DataFram
 
 def test_every_type_of_spark_comes_back(spark: SparkSession) -> None:
     spark.conf.set("spark.sql.timeType.enabled", "true")
-    expressions = (
-        "id",
-        "CAST(id AS tinyint)",
-        "CAST(id AS smallint)",
-        "CAST(id AS int)",
-        "CAST(id AS float)",
-        "CAST(id AS double)",
-        "id % 2 = 0",
-        "CAST(id AS string)",
-        "CAST(CAST(id AS string) AS binary)",
-        "CAST(id AS decimal(38, 5))",
-        "CAST(id + 1.50 AS decimal(9, 2))",
-        "date_add(DATE'1969-12-30', CAST(id AS int))",
-        "TIMESTAMP'1883-11-18 12:00:01.000001'",
-        "TIMESTAMP_NTZ'0001-01-01 00:00:00'",
-        "INTERVAL '1 02:03:04.5' DAY TO SECOND",
-        "TIME'23:59:59.999999'",
-        "array(id, NULL)",
-        "array()",
-        "map('k', CAST(id AS int))",
-        "named_struct('a', id, 'b', array(current_date()))",
-        "NULL",
-        "array(TIMESTAMP'2020-01-01 00:00:00')",
-    )
-    columns = ", ".join(f"{text} AS c{number}" for number, text in enumerate(expressions))
-    nulls = ", ".join(["9", *["NULL"] * (len(expressions) - 1)])
-    frame = spark.sql(f"SELECT {columns} FROM range(5) UNION ALL SELECT {nulls}")
+    held = [text for text in TYPES if "MONTH" not in text and "INTERVAL '3'" not in text]
+    more = ("TIME'23:59:59.999999' tm", "NULL nu", "array() ar", "array(TIMESTAMP'2020-01-01 00:00:00') at")
+    expressions = (*held, *more)
+    nulls = ", ".join(["9", *["NULL"] * len(expressions)])
+    frame = spark.sql(f"SELECT id AS c0, {', '.join(expressions)} FROM range(5) UNION ALL SELECT {nulls}")
     for zone in ("UTC", "America/New_York"):
         spark.conf.set("spark.sql.session.timeZone", zone)
         try:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from arrowipc import SparseCOOTensor, read_tensor, write_sparse_tensor
+from arrowipc import read_tensor
 from arrowipc.tensors.dense_io import arrays_from_cells, cells_from_arrays
 
 if TYPE_CHECKING:
@@ -43,12 +43,3 @@ def test_tensors_travel_in_binary_columns(spark: SparkSession) -> None:
     first = cells.where("id = 5").head()
     assert first is not None
     assert read_tensor(bytes(first["matrix"])).to_numpy().tolist() == [[5.0] * 3] * 2
-
-
-def test_sparse_tensors_travel_in_binary_columns(spark: SparkSession) -> None:
-    dense = np.diag([1, 0, 3])
-    sink = bytearray()
-    write_sparse_tensor(SparseCOOTensor.from_dense(dense), sink)
-    row = spark.createDataFrame([(bytes(sink),)], "cell binary").head()
-    assert row is not None
-    assert read_tensor(bytes(row["cell"])).to_dense().tolist() == dense.tolist()

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import venv
 from pathlib import Path
-from typing import Any
 
 import pytest
 from helpers.twins import DIFFERENCES, FORMATS, TWINS
@@ -26,8 +25,13 @@ SPREAD = (
     *("partitions_and_pruning", "metadata_of_files", "schemas_merged", "splits", "overwriting_partitions"),
     *("inserted", "buckets", "streams", "corrupt_files", "types", "user_defined_types"),
 )
-#: What asks for the machinery of a classic session.
-CLASSIC = {"user_defined_types"}
+#: What is asked of which master; of Connect nothing that asks for the machinery of a classic session.
+WHERE = {
+    "local": ("local[2]", TWINS),
+    "old": ("local[2]", TWINS),
+    "cluster": ("local-cluster[2,1,1024]", SPREAD),
+    "connect": ("connect", [name for name in TWINS if name != "user_defined_types"]),
+}
 
 Found = dict[str, dict[str, dict[str, str]]]
 
@@ -48,16 +52,13 @@ class Runs:
         java, jar = find_java(), find_jar()
         if java is None or jar is None:
             pytest.skip(NO_JAVA if java is None else "there is no jar, and none can be built")
-        folder = self._folder / where
+        folder = self._folder / where  # whose name is no pattern: Spark takes paths for globs
         folder.mkdir()
-        python, master, names = sys.executable, where, TWINS
+        python, (master, names) = sys.executable, WHERE[where]
         if where == "old":
-            python, master = self._old(), "local[2]"
+            python = self._old()
         elif where == "connect":
             pytest.importorskip("grpc_status", reason="pip install 'pyspark[connect]'")
-            names = [name for name in TWINS if name not in CLASSIC]
-        elif where.startswith("local-cluster"):
-            names = [*SPREAD]
         # PySpark alone: what is on the path of this process is not for another interpreter.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         environment |= {"JAVA_HOME": java, "PYSPARK_PYTHON": python, "SPARK_WORKER_DIR": str(folder / "work")}
@@ -87,7 +88,16 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     return Runs(tmp_path_factory.mktemp("twins"))
 
 
-def compare(name: str, found: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("where", "name"),
+    [
+        pytest.param(where, name, marks=() if where == "local" else pytest.mark.slow)
+        for where, (_, names) in WHERE.items()
+        for name in names
+    ],
+)
+def test_twins(runs: Runs, where: str, name: str) -> None:
+    found = runs.of(where)[name]
     failed = {format: found[format]["failed"] for format in FORMATS if "failed" in found[format]}
     assert not failed, "\n".join(f"{format}: {text}" for format, text in failed.items())
     parquet, ours = (found[format]["found"] for format in FORMATS)
@@ -97,26 +107,3 @@ def compare(name: str, found: dict[str, Any]) -> None:
     else:
         assert json.loads(ours) == DIFFERENCES[name]
         assert parquet != ours, "Parquet does the same: this is no difference any more"
-
-
-@pytest.mark.parametrize("name", TWINS)
-def test_twins(runs: Runs, name: str) -> None:
-    compare(name, runs.of("local[2]")[name])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", TWINS)
-def test_twins_on_the_oldest_spark(runs: Runs, name: str) -> None:
-    compare(name, runs.of("old")[name])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SPREAD)
-def test_twins_on_a_cluster(runs: Runs, name: str) -> None:
-    compare(name, runs.of("local-cluster[2,1,1024]")[name])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in TWINS if name not in CLASSIC])
-def test_twins_through_connect(runs: Runs, name: str) -> None:
-    compare(name, runs.of("connect")[name])

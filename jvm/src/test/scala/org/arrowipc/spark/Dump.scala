@@ -8,12 +8,13 @@ import java.util.HexFormat
 import scala.collection.mutable.ArrayBuffer
 import scala.io.Source.fromInputStream
 import scala.jdk.CollectionConverters._
-import scala.util.Using
+import scala.util.{Try, Using}
 
 import org.apache.arrow.memory.{BufferAllocator, RootAllocator}
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{SpecializedGetters, UnsafeProjection}
 import org.apache.spark.sql.catalyst.util.ArrayData
+import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
@@ -22,8 +23,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
  *
  * A line has a path and options, parted by tabs; `schema` among them is Spark's JSON of the columns wanted,
  * `with` another file whose schema is to be merged with its own, and `values=true` asks for the values. The
- * answers are `ok ROWS`, `ok [[value, ...], ...]` or `error CLASS: message`. Rows are
- * copied out of the batches as Spark does it.
+ * answers are `ok ROWS`, `ok [[value, ...], ...]` or `error CLASS: message`, behind the milliseconds of processor time
+ * that the file took and the peak of the process's memory in KiB. Rows are copied out of the batches as Spark does it.
  */
 object Dump {
   private val MEMORY = 512L << 20
@@ -33,14 +34,18 @@ object Dump {
 
   def main(arguments: Array[String]): Unit = {
     val out = new PrintStream(System.out, true, UTF_8)
+    // Where Spark has TIME the Python side gives it, in whatever session.
+    SQLConf.get.setConfString("spark.sql.timeType.enabled", Try(SparkTypes.TIME).isSuccess.toString)
     for (line <- fromInputStream(System.in)(UTF_8).getLines()) {
-      val start = System.nanoTime
+      val start = used
       val found = attempt(line.split("\t")).replaceAll("\\p{Cntrl}", " ")
       val peak = Files.readString(Path.of("/proc/self/status")).replaceAll("(?s).*VmHWM:\\s*(\\d+).*", "$1")
-      out.println(s"took ${(System.nanoTime - start) / 1000000} ms, peak $peak KiB")
-      out.println(found)
+      out.println(s"${used - start} $peak $found")
     }
   }
+
+  /** Milliseconds of the processors, which are as many on a machine that has much else to do. */
+  private def used: Long = ProcessHandle.current.info.totalCpuDuration.get.toMillis
 
   private def attempt(line: Array[String]): String =
     try {
