@@ -1,5 +1,6 @@
 package org.arrowipc.spark
 
+import com.github.luben.zstd.ZstdDecompressCtx
 import scala.collection.mutable
 import scala.collection.mutable.ArrayBuffer
 import org.apache.arrow.flatbuf.{Buffer, Message, RecordBatch}
@@ -36,6 +37,7 @@ final class BatchReader(file: IpcFile, wanted: StructType, options: ReadOptions,
     }
   }
   private val slabs = new Array[ArrowBuf](2)
+  private val zstd = new ZstdDecompressCtx
   private val dictionaries = mutable.HashMap.empty[Long, Known]
   private var dictionaryBytes = 0L
 
@@ -69,6 +71,7 @@ final class BatchReader(file: IpcFile, wanted: StructType, options: ReadOptions,
   }
 
   override def close(): Unit = {
+    zstd.close()
     for (i <- slabs.indices if slabs(i) != null) {
       slabs(i).close()
       slabs(i) = null
@@ -167,7 +170,7 @@ final class BatchReader(file: IpcFile, wanted: StructType, options: ReadOptions,
     buffers.foreach { each =>
       if (each.length == each.size) {
         val claim = each.claim
-        Codec.decompress(codec, each.frame, each.size - Codec.PREFIX, place, claim)
+        Codec.decompress(codec, each.frame, each.size - Codec.PREFIX, place, claim, zstd)
         each.put(place, claim)
         place += aligned(claim)
       }

@@ -1,7 +1,9 @@
 package org.arrowipc.spark
 
-import com.github.luben.zstd.Zstd
+import com.github.luben.zstd.{Zstd, ZstdDecompressCtx}
+import org.apache.arrow.memory.util.MemoryUtil.directBuffer
 import org.apache.spark.unsafe.Platform.{copyMemory, getByte, getInt, getLong, getShort, putByte, putLong}
+import scala.util.Try
 
 /**
  * LZ4 frames and ZSTD, from memory to memory; what a buffer claims is held against its frame before anything is
@@ -34,9 +36,13 @@ private[spark] object Codec {
     if (codec == LZ4) proveLz4(column, frame, size, claim) else proveZstd(column, frame, size, claim)
   }
 
-  def decompress(codec: Int, frame: Long, size: Long, into: Long, claim: Long): Unit = {
+  /** Decompress a frame that is proven; making a context of ZSTD costs more than decompressing a small frame. */
+  def decompress(codec: Int, frame: Long, size: Long, into: Long, claim: Long, zstd: ZstdDecompressCtx): Unit = {
     val good = if (codec == LZ4) lz4(frame, size, into, claim)
-      else Zstd.decompressUnsafe(into, claim, frame, size) == claim // an error is a negative number
+      else if (claim <= Int.MaxValue && size <= Int.MaxValue) {
+        val (target, source) = (directBuffer(into, claim.toInt), directBuffer(frame, size.toInt))
+        Try(zstd.decompressDirectByteBuffer(target, 0, claim.toInt, source, 0, size.toInt)).toOption.exists(_ == claim)
+      } else Zstd.decompressUnsafe(into, claim, frame, size) == claim // an error is a negative number
     if (!good) throw new ArrowIpcException.Format(s"a compressed buffer of $size bytes does not hold its $claim")
   }
 
