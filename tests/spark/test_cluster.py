@@ -15,7 +15,7 @@ import pytest
 from helpers.arrow_columns import file, stream
 from helpers.shipping import bare_environment, packed_environment, wheel_archive
 
-from arrowipc.spark import find_jar
+import arrowipc
 from arrowipc.spark.java import NO_JAVA, find_java
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -25,12 +25,12 @@ import json, os, sys, time
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from arrowipc.spark import count_rows, decode_payloads, describe, encode_payloads
+from arrowipc.spark import configure, count_rows, decode_payloads, describe, encode_payloads
 from arrowipc.spark import from_arrow, register, to_arrow
 from arrowipc.spark.sessions import reader_of
 import pyarrow as pa
 
-data, settings = sys.argv[1], json.loads(sys.argv[2])
+data, settings, jar = sys.argv[1], json.loads(sys.argv[2]), "jar" in sys.argv
 builder = (
     SparkSession.builder.master("local-cluster[2,1,1024]")
     .config("spark.ui.enabled", "false")
@@ -40,11 +40,11 @@ builder = (
 )
 for name, value in settings.items():
     builder = builder.config(name, value)
-spark = builder.getOrCreate()
+spark = (configure(builder) if jar else builder).getOrCreate()
 register(spark)
 """
 
-DECODE = """
+FILES = """
 def where(batches):
     import arrowipc._core
     for batch in batches:
@@ -57,6 +57,9 @@ print("files", reader_of(spark), frame.agg({"id": "sum"}).collect()[0][0])
 frame.write.format("arrowipc").mode("append").save(data + "/out")
 files = describe(spark, data + "/out")
 print("counted", count_rows(spark, data + "/out"), files.agg({"rows": "sum"}).first()[0])
+"""
+
+PAYLOADS = """
 messages = spark.read.parquet(data + "/messages.parquet").repartition(2)
 print("payloads", decode_payloads(messages, "payload").agg({"id": "sum"}).collect()[0][0])
 again = decode_payloads(encode_payloads(frame, rows_per_payload=7), "payload", "id bigint")
@@ -66,19 +69,7 @@ again = cells.select(to_arrow("rows").alias("payload")).select(F.inline(from_arr
 print("columns", again.agg({"id": "sum"}).first()[0])
 """
 
-DECODED = ("counted 50 50", "payloads 1225", "encoded 1225", "columns 1225")
-
-# What needs the jar.
-TABLES = """
-frame.selectExpr("id", "id % 2 part").write.partitionBy("part").format("arrowipc").saveAsTable("parts")
-print("parts", spark.sql("SELECT sum(id) FROM parts WHERE part = 1").first()[0])
-wider = frame.selectExpr("CAST(id AS int) id", "CAST(id AS string) name")
-wider.write.format("arrowipc").mode("append").save(data + "/evolved")
-frame.write.format("arrowipc").mode("append").save(data + "/evolved")
-evolved = spark.read.format("arrowipc").option("mergeSchema", True).load(data + "/evolved")
-print("evolved", dict(evolved.dtypes), evolved.selectExpr("sum(id)", "count(name)").first()[:])
-"""
-TABLES_READ = ("files jvm 1225", "parts 625", "evolved {'id': 'bigint', 'name': 'string'} (2450, 50)")
+READ = ("files jvm 1225", "counted 50 50", "payloads 1225", "encoded 1225", "columns 1225")
 
 # In its first attempt, the task of partition 1 waits until rows of it lie on the disk and kills its executor.
 KILL = """
@@ -137,26 +128,15 @@ def data(tmp_path: Path) -> Iterator[Path]:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def submit(script: str, data: Path, settings: dict[str, str], **environment: str) -> str:
-    """Run a script on a cluster of two executors; returns what it prints."""
+def submit(command: list[object], data: Path, environment: dict[str, str]) -> str:
+    """Run what asks a cluster of two executors; returns what it prints."""
     java = find_java()
     if java is None:
         pytest.skip(NO_JAVA)
-    done = subprocess.run(
-        [sys.executable, "-c", SESSION + script, str(data), json.dumps(settings)],
-        env={**os.environ, "JAVA_HOME": java, "PYSPARK_DRIVER_PYTHON": sys.executable, **environment},
-        cwd=data,
-        capture_output=True,
-        text=True,
-        timeout=500,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    environment = {**environment, "JAVA_HOME": java}
+    done = subprocess.run(command, env=environment, cwd=data, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout
-
-
-def as_archive(directory: Path) -> dict[str, str]:
-    archive = wheel_archive(directory)
-    return {"spark.archives": f"{archive}#arrowipc", "spark.executorEnv.PYTHONPATH": "./arrowipc"}
 
 
 def others(directory: Path) -> list[str]:
@@ -166,57 +146,53 @@ def others(directory: Path) -> list[str]:
 
 
 def test_wheel_and_jar_travel_and_a_killed_executor_loses_no_row(data: Path) -> None:
-    settings = {**as_archive(data), "spark.jars": str(find_jar())}
-    printed = submit(DECODE + TABLES + KILL, data, settings, PYSPARK_PYTHON=sys.executable)
+    archive = {"spark.archives": f"{wheel_archive(data)}#arrowipc", "spark.executorEnv.PYTHONPATH": "./arrowipc"}
+    script = SESSION + FILES + PAYLOADS + KILL
+    command = [sys.executable, "-c", script, data, json.dumps(archive), "jar"]
+    pythons = {"PYSPARK_DRIVER_PYTHON": sys.executable, "PYSPARK_PYTHON": sys.executable}
+    printed = submit(command, data, {**os.environ, **pythons})
     paths = [line for line in printed.splitlines() if line.startswith("path ")]
     assert len(paths) == 2
     assert all("work/app-" in path for path in paths)
-    for line in (*DECODED, *TABLES_READ, "once True 400000"):
+    for line in (*READ, "once True 400000"):
         assert line in printed
     assert (data / "killed-True").exists(), "no row had reached the disk when the executor was killed"
     assert (data / "attempt-1-1").exists(), "the task was not tried again"
     assert others(data / "written.arrow") == ["_SUCCESS"]
 
 
-def submit_with_environment(script: str, directory: Path, archive: Path, settings: dict[str, str]) -> str:
+def submit_with_environment(script: str, directory: Path, archive: Path, **settings: str) -> str:
     """Run a script as the page on deployment says, in a directory that holds `environment`; returns what it prints.
 
     The Python that the tests run with, its path and its PYTHONPATH have no part in it.
     """
     import pyspark
 
-    java = find_java()
-    if java is None:
-        pytest.skip(NO_JAVA)
-    (directory / "job.py").write_text(SESSION + script)
+    (directory / "job.py").write_text(script)
     spark = Path(pyspark.__file__).parent
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "PYTHON"))}
-    done = subprocess.run(
-        [spark / "bin/spark-submit", "--archives", f"{archive}#environment", "job.py", directory, json.dumps(settings)],
-        env={**inherited, "JAVA_HOME": java, "SPARK_HOME": str(spark), "PYSPARK_PYTHON": "./environment/bin/python"},
-        cwd=directory,
-        capture_output=True,
-        text=True,
-        timeout=500,
+    script_and_arguments = ["job.py", directory, json.dumps(settings)]
+    return submit(
+        [spark / "bin/spark-submit", "--archives", f"{archive}#environment", *script_and_arguments],
+        directory,
+        {**inherited, "SPARK_HOME": str(spark), "PYSPARK_PYTHON": "./environment/bin/python"},
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
 
 
 def test_an_environment_travels_packed(data: Path) -> None:
     """In cluster mode, too, the driver's directory holds `environment`: there Spark unpacks it."""
-    printed = submit_with_environment("print('driver', sys.executable)\n" + DECODE, data, packed_environment(data), {})
+    script = SESSION + "print('driver', sys.executable)\n" + FILES
+    printed = submit_with_environment(script, data, packed_environment(data))
     assert f"driver {data}/environment/bin/python" in printed
     paths = [line for line in printed.splitlines() if line.startswith("path ")]
     assert len(paths) == 2
     assert all("work/app-" in path and "/environment/lib/" in path for path in paths)
-    for line in (*DECODED, "files python 1225"):
+    for line in ("files python 1225", "counted 50 50"):
         assert line in printed
 
 
 # Under the same path as on the driver, the executors have an environment without arrowipc.
 LACKING = """
-from arrowipc.spark import from_arrow
 frame = spark.read.format("arrowipc").load(data + "/x.arrow")
 messages = spark.read.parquet(data + "/messages.parquet")
 numbers = spark.range(3)
@@ -237,8 +213,9 @@ for name, ask in {
 
 def test_executors_without_the_package_name_the_page_that_helps(data: Path) -> None:
     (data / "environment").symlink_to(sys.prefix)
-    settings = {"spark.task.maxFailures": "1"}
-    everything = submit_with_environment(LACKING, data, bare_environment(data), settings)
+    driver = f"import sys; sys.path.insert(0, {str(Path(arrowipc.__file__).parents[1])!r})\n"
+    script, once = driver + SESSION + LACKING, {"spark.task.maxFailures": "1"}
+    everything = submit_with_environment(script, data, bare_environment(data), **once)
     printed = [line for line in everything.splitlines() if "ModuleNotFoundError" in line]
     assert [line.split()[0] for line in printed] == ["read", "write", "decode", "encode", "column"]
     for line in printed:

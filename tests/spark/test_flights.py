@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -77,20 +77,12 @@ def test_the_flights(spark: SparkSession, table: pa.Table, inputs: Inputs, tmp_p
     result = run(spark, job)
     assert result.comparison is not None
     assert result.comparison.agree
-    assert result.comparison.names[-1] == "the files written"
     assert result.comparison.counts == [ROWS] * 4
-    found_rows = [step.rows for step in result.steps]
     kennedy = table["origin"].to_pylist().count("JFK")
-    assert found_rows == [ROWS, ROWS, ROWS, 3 * ROWS, ROWS, ROWS, ROWS, kennedy, 2 * ROWS, *[ROWS] * 5]
+    rows = [ROWS, ROWS, ROWS, 3 * ROWS, ROWS, ROWS, ROWS, kennedy, 2 * ROWS, *[ROWS] * 5]
+    assert [step.rows for step in result.steps] == rows
     assert all(step.seconds > 0 for step in result.steps)
-    assert [step.name for step in result.steps if step.size] == [
-        "decode payloads",
-        "read .arrow files",
-        "read .arrows streams",
-        "read the files written",
-        "read one airport",
-    ]
-    assert result.reader == "Spark's file format in the JVM"
+    assert sum(1 for step in result.steps if step.size) == 5
     assert result.query is not None
     assert "FileScan arrowipc" in result.query.plan
     assert re.search(r"PartitionFilters: \[month#\d+ IN \(6,7\)\]", result.query.plan)
@@ -100,19 +92,10 @@ def test_the_flights(spark: SparkSession, table: pa.Table, inputs: Inputs, tmp_p
     assert [row["flights"] for row in result.query.answer] == most["flight_count"].to_pylist()[:5]
     assert spark.table(pipeline.TABLE).count() == ROWS
     assert spark.read.format("arrowipc").load(str(tmp_path / "streamed.arrow")).count() == ROWS
-    assert result.payloads is not None
-    assert sorted(path.name for path in (tmp_path / "flights.arrow").glob("origin=*")) == [
-        "origin=EWR",
-        "origin=JFK",
-        "origin=LGA",
-    ]
     merged = spark.read.format("arrowipc").option("mergeSchema", "true").load(str(tmp_path / "flights.arrow"))
     assert merged.where("made_up IS NOT NULL AND month <= 6").count() == 0
     assert merged.where("made_up IS NOT NULL").count() > 0
-    flights = pq.read_table(tmp_path / "flights.parquet")
-    assert flights.num_rows == ROWS
-    assert flights.schema.field("time_hour").type == pa.timestamp("us", "UTC")
-    assert sorted(flights["time_hour"].to_pylist()) == sorted(_instants(table["time_hour"]))
+    assert_same_flights(table, pq.read_table(tmp_path / "flights.parquet"))
     wanted = table.group_by(["carrier", "month"]).aggregate([("arr_delay", "mean"), ("arr_delay", "count")])
     means = {(row["carrier"], row["month"]): row["arr_delay_mean"] for row in wanted.to_pylist()}
     found = {(row["carrier"], row["month"]): row["mean_arr_delay"] for row in result.groups}
@@ -120,65 +103,25 @@ def test_the_flights(spark: SparkSession, table: pa.Table, inputs: Inputs, tmp_p
     assert len(pq.read_table(tmp_path / "delays.parquet")) == len(found)
     assert {name: nulls for name, _, nulls in result.columns}["arr_delay"] == table["arr_delay"].null_count
     write_report(result, tmp_path / "report.html")
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "Mean arrival delay by carrier and month" in page
-    assert "Newark (EWR)" in page
-    assert "A query of the table in SQL" in page
+    assert "Newark (EWR)" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
-def _instants(column: pa.ChunkedArray) -> list[Any]:
-    return column.cast(pa.timestamp("us", "UTC")).to_pylist()
+def assert_same_flights(table: pa.Table, flights: pa.Table) -> None:
+    instants = table["time_hour"].cast(pa.timestamp("us", "UTC"))
+    assert flights.schema.field("time_hour").type == instants.type
+    assert sorted(flights["time_hour"].to_pylist()) == sorted(instants.to_pylist())
 
 
-def _altered(inputs: Inputs, directory: Path, change: Any) -> Inputs:
-    """Write the .arrows streams again with one of them changed."""
-    directory.mkdir()
-    for path in sorted(inputs.streams.glob("*.arrows")):
-        batches = list(pa.ipc.open_stream(path))
-        if path.name == "2013-07.arrows":
-            batches = change(batches)
-        (directory / path.name).write_bytes(stream(*batches))
-    return Inputs(inputs.payloads, inputs.files, directory, inputs.rows)
-
-
-def _one_value(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    delays = batches[0]["arr_delay"].to_pylist()
-    delays[0] = (delays[0] or 0) + 1
-    changed = batches[0].set_column(8, batches[0].schema.field("arr_delay"), pa.array(delays, pa.int16()))
-    return [changed, *batches[1:]]
-
-
-@pytest.mark.parametrize(
-    ("change", "differing"),
-    [
-        (_one_value, 2),
-        (lambda batches: batches[:-1], None),
-        (lambda batches: [*batches, batches[0].slice(0, 1)], 1),
-    ],
-    ids=["value", "missing", "twice"],
-)
-def test_disagreement_is_found(
-    spark: SparkSession, inputs: Inputs, tmp_path: Path, change: Any, differing: int | None
-) -> None:
-    altered = _altered(inputs, tmp_path / "streams", change)
-    result = run(spark, pipeline.Job(pipeline.flights_sources(altered), tmp_path / "out", flights=True))
-    assert result.comparison is not None
-    assert not result.comparison.agree
-    if differing is not None:
-        assert result.comparison.differing == differing
-    row, times = result.comparison.examples[0]
-    assert row["month"] == 7
-    assert times[0] == times[1] != times[2]
-    assert result.written == []
-    assert not (tmp_path / "out").exists()
-
-
-def test_comparison_minds_nulls_nans_and_columns(spark: SparkSession) -> None:
+def test_comparison_minds_nulls_nans_columns_and_how_often_a_row_is_there(spark: SparkSession) -> None:
     left = spark.createDataFrame([(None, float("nan")), (1, 2.0)], "`a.b` int, c double")
     same = spark.createDataFrame([(1, 2.0), (None, float("nan"))], "`a.b` int, c double")
     assert compare_rows({"left": left, "same": same}).agree
     shifted = spark.createDataFrame([(1, float("nan")), (None, 2.0)], "`a.b` int, c double")
     assert compare_rows({"left": left, "shifted": shifted}).differing == 4
+    some = left.where("`a.b` = 1")
+    for other, times in ((some, (1, 0)), (left.union(some), (1, 2))):
+        found = compare_rows({"left": left, "other": other})
+        assert (found.differing, *(tuple(each) for _, each in found.examples)) == (1, times)
     with pytest.raises(UsageError, match=r"c \(double / float\)"):
         compare_rows({"left": left, "right": left.selectExpr("`a.b`", "float(c)")})
 
@@ -194,10 +137,8 @@ def test_data_of_the_users(spark: SparkSession, tmp_path: Path) -> None:
     result = run(spark, pipeline.Job(sources, tmp_path / "out", ("host",), "value"))
     assert result.comparison is not None
     assert result.comparison.agree
-    assert [(row["host"], row["mean_value"], row["rows"]) for row in result.groups] == [
-        ("h0", 1.0, 10),
-        ("h1", 2.0, 10),
-    ]
+    groups = [(row["host"], row["mean_value"], row["rows"]) for row in result.groups]
+    assert groups == [("h0", 1.0, 10), ("h1", 2.0, 10)]
     assert [path.name for path in result.written] == ["rows.arrow", "rows.parquet", "groups.parquet"]
     with pa.ipc.open_file(next((tmp_path / "out" / "rows.arrow").glob("part-*"))) as reader:
         assert reader.schema.names == ["host", "value"]
@@ -220,24 +161,13 @@ def command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.slow
 def test_the_command(tmp_path: Path) -> None:
     done = command("--rows", "1500", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     output = tmp_path / "build" / "flights"
-    assert sorted(path.name for path in output.iterdir()) == [
-        "delays.parquet",
-        "flights.arrow",
-        "flights.parquet",
-        "flights_of_2013.arrow",
-        "report.html",
-        "spark.log",
-        "streamed.arrow",
-        "streamed.checkpoint",
-    ]
-    assert "1,500 flights" in done.stdout
-    agree = "agree row for row: payloads, .arrow files, .arrows streams, the files written (1,500 rows each)"
-    assert agree in done.stdout
+    found = {path.name for path in output.iterdir()}
+    assert found >= {"delays.parquet", "flights.arrow", "flights.parquet", "report.html", "spark.log", "streamed.arrow"}
+    assert "agree row for row" in done.stdout
     assert "WARN" not in done.stderr
 
 
@@ -249,6 +179,7 @@ def test_the_command_tells_disagreement_from_failure(tmp_path: Path, capsys: pyt
     assert main(["--input", str(first), str(second), "--output", str(output)]) == 3
     assert "disagree on 2 distinct rows" in capsys.readouterr().out
     assert "disagree" in (output / "report.html").read_text(encoding="utf-8")
+    assert not [*output.glob("*.parquet"), *output.glob("*.arrow")]
     second.write_bytes(b"neither a stream nor a file")
     assert main(["--input", str(first), str(second), "--output", str(output)]) == 1
     error = capsys.readouterr().err

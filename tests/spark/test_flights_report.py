@@ -11,41 +11,29 @@ from typing import Any
 import pytest
 import vl_convert
 
-from charts import STEPS, STRONG, STYLE, Charts, bars, heatmap, lines
+from charts import Charts, bars, heatmap, lines
 from compare import Comparison
 from pipeline import Query, Result, Step
-from report import size_text, write_report
+from report import write_report
 
 pytestmark = pytest.mark.spark
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def group(carrier: str, month: int, mean: float | None, count: int) -> dict[str, object]:
-    return {
-        "carrier": carrier,
-        "month": month,
-        "mean_arr_delay": mean,
-        "count_arr_delay": count,
-        "rows": count + 1,
-    }
+def group(carrier: str, month: int, mean: float, count: int) -> dict[str, object]:
+    found = {"carrier": carrier, "month": month, "mean_arr_delay": mean, "count_arr_delay": count}
+    return {**found, "rows": count + 1}
 
 
 def flights() -> Result:
+    groups = [("AA", 1, 10.0, 100), ("AA", 2, 20.0, 300), ("UA", 1, -30.0, 100), ("ZZ", 2, 9.0, 3)]
+    late = [(origin, hour) for origin in ("EWR", "JFK") for hour in (5, 6)]
     return Result(
         title="1,000 <flights>",
         steps=[Step("start Spark", 2.0), Step("decode payloads", 0.5, 1000, 2_000_000)],
         comparison=Comparison(["payloads", "files"], [1000, 1000], 0, []),
-        groups=[
-            group("AA", 1, 10.0, 100),
-            group("AA", 2, 20.0, 300),
-            group("UA", 1, -30.0, 100),
-            group("ZZ", 2, 9.0, 3),
-        ],
-        hours=[
-            {"origin": origin, "hour": hour, "share_late": hour / 50, "rows": 99}
-            for origin in ("EWR", "JFK")
-            for hour in (5, 6)
-        ],
+        groups=[group(*each) for each in groups],
+        hours=[{"origin": origin, "hour": hour, "share_late": hour / 50, "rows": 99} for origin, hour in late],
         columns=[("carrier", "string", 0)],
         by=("carrier", "month"),
         value="arr_delay",
@@ -98,15 +86,12 @@ def test_the_page_is_well_formed_and_loads_nothing(tmp_path: Path) -> None:
     page = written(flights(), tmp_path)
     assert "content=\"default-src 'none';script-src 'unsafe-inline';style-src 'unsafe-inline'\"" in page
     assert page.count("<script") == 2
-    assert "<pre>SELECT 1<br/>WHERE month &lt; 2</pre>" in page
-    assert '<td class="n">&lt;ORD&gt;</td>' in page
-    assert "Scan &lt;flights&gt;" in page
-    assert "written by Spark&#x27;s file format in the JVM. The payloads were 365, of up to 99 rows each" in page
+    for text in ("WHERE month &lt; 2", "&lt;ORD&gt;", "Scan &lt;flights&gt;", "1,000 &lt;flights&gt;"):
+        assert text in page
     rest = without_library(page)
     assert not re.search(r"https?:|src=|@import|url\(|<link", rest)
     ElementTree.fromstring(re.sub(r"<!doctype html>|<meta [^>]*>|<script.*?</script>", "", rest))
-    assert "1,000 &lt;flights&gt;" in page
-    assert "agrees row for row" in page
+    assert "2 MB" in page
     assert len(specs(page)) == 3
     assert [f'id="chart{i}" role="img" aria-label="' in page for i in range(4)] == [True, True, True, False]
 
@@ -123,14 +108,6 @@ def test_the_heat_map_weighs_its_sums(tmp_path: Path) -> None:
     assert cells[2, 1] == "9.0 minutes, 3 flights"
     assert cells[2, 0] == "no data"
     assert "minutes, below 0 early, above late" in shown
-
-
-def test_disagreement_is_told(tmp_path: Path) -> None:
-    result = flights()
-    result.comparison = Comparison(["payloads", "files"], [3, 2], 1, [({"id": "<7>"}, [2, 1])])
-    page = written(result, tmp_path)
-    assert "payloads and files disagree" in page
-    assert "id=&lt;7&gt;: found 2 times in payloads and 1 times in files" in page
 
 
 @pytest.mark.parametrize("by", [(), ("host",), ("host", "day")])
@@ -156,34 +133,6 @@ def test_nothing_at_all(tmp_path: Path) -> None:
         drawn(one(empty))
 
 
-def test_colours_follow_the_values() -> None:
-    values = {(0, 0): -10.0, (0, 1): 0.0, (0, 2): 10.0}
-    svg = drawn(one(heatmap(["r"], ["a", "b", "c"], values, {})))
-    found = re.findall(r"var\(--(h\d+)\)", " ".join(each.get("fill", "") for each in svg.iter(f"{SVG}path")))
-    assert found[:3] == ["h0", f"h{STEPS}", f"h{2 * STEPS}"]
-
-
-def contrast(one: list[float], other: list[float]) -> float:
-    """How well one colour can be read on another one (WCAG)."""
-    linear = [[c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in each] for each in (one, other)]
-    light = sorted(0.2126 * red + 0.7152 * green + 0.0722 * blue for red, green, blue in linear)
-    return (light[1] + 0.05) / (light[0] + 0.05)
-
-
-def test_numbers_can_be_read_on_light_and_dark_pages() -> None:
-    def rgb(style: str, name: str) -> list[float]:
-        digits = re.findall(rf"--{name}:#(\w+)", style)[0]
-        each = len(digits) // 3
-        return [int(digits[i : i + each], 16) / (16**each - 1) for i in range(0, len(digits), each)]
-
-    for style in STYLE.split("@media"):
-        middle = rgb(style, "middle")
-        for end in (rgb(style, "below"), rgb(style, "above")):
-            for step in range(STEPS + 1):
-                colour = [m + (e - m) * step / STEPS for m, e in zip(middle, end, strict=True)]
-                assert contrast(colour, rgb(style, "far" if step >= STRONG else "near")) >= 4.5
-
-
 def test_lines_have_names_and_begin_at_zero() -> None:
     spec = one(lines({"a": [(5, 10.0), (23, 42.0)], "b": [(5, 10.0), (22, 41.0)]}, "hour", "share", " %"))
     assert {"a", "b", "hour", "share", "0 %", "40 %"} <= set(texts(spec))
@@ -194,26 +143,15 @@ def test_bars_are_as_long_as_their_values_and_names_may_repeat() -> None:
     spec = one(bars([("a", 2.0, "two"), ("a", 1.0, "one"), ("b", -1.0, "minus one")]))
     for layer in spec["layer"]:
         layer["mark"].pop("cornerRadiusEnd", None)
-    svg = drawn(spec)
-    lengths = [
-        float(re.findall(r"h([\d.]+)", each.attrib["d"])[0])
-        for each in svg.iter(f"{SVG}path")
-        if each.get("fill") == "var(--s0)"
-    ]
+    paths = [each for each in drawn(spec).iter(f"{SVG}path") if each.get("fill") == "var(--s0)"]
+    lengths = [float(re.findall(r"h([\d.]+)", each.attrib["d"])[0]) for each in paths]
     assert lengths == pytest.approx([480, 240, 240])
     assert texts(spec) == ["a", "a", "b", "two", "one", "minus one"]
 
 
-@pytest.mark.parametrize(
-    ("value", "end"), [(0, "1"), (0.13, "0.2"), (1, "1"), (42, "50"), (21, "25"), (5000, "5000"), (70000, "100K")]
-)
-def test_the_scale_of_colours_ends_at_round_numbers(value: float, end: str) -> None:
-    shown = texts(one(heatmap(["r"], ["c"], {(0, 0): value}, {})))
-    assert {f"≤ −{end}", "0", f"≥ {end}"} <= set(shown)
-
-
-def test_sizes_for_people() -> None:
-    assert [size_text(size) for size in (12, 1234, 32_900_000, 5e9)] == ["12 B", "1.23 kB", "32.9 MB", "5 GB"]
+def test_the_scale_of_colours_ends_at_round_numbers() -> None:
+    for value, end in ((0, "1"), (0.13, "0.2"), (42, "50"), (21, "25"), (70000, "100K")):
+        assert {f"≤ −{end}", "0", f"≥ {end}"} <= set(texts(one(heatmap(["r"], ["c"], {(0, 0): value}, {}))))
 
 
 def test_text_from_data_neither_turns_the_page_around_nor_hides(tmp_path: Path) -> None:
@@ -226,6 +164,7 @@ def test_text_from_data_neither_turns_the_page_around_nor_hides(tmp_path: Path) 
     result.comparison = Comparison([name, "files"], [1, 1], 1, [({name: name}, (1, 0))])
     result.hours = [{"origin": name, "hour": 5, "share_late": 0.5, "rows": 99}]
     page = written(result, tmp_path)
+    assert "found 1 times in &lt;b&gt;" in page
     assert not {c for c in without_library(page) if not c.isprintable()} - {"\n"}
     assert "\\u202eevil" in page
     assert "<b>" not in without_library(page)

@@ -34,32 +34,32 @@ import sys
 from pathlib import Path
 from helpers.twins import session
 
-out, jar, format = sys.argv[1:]
+out, jar = sys.argv[1:]
 spark = session("local[2]", jar, Path(out).parent)
 spark.sparkContext.setLogLevel("OFF")
 """
 STREAM = """
-frame = spark.readStream.format(format).schema("id long").option("maxFilesPerTrigger", 1).load(out + "-in")
-query = frame.writeStream.format(format).option("maxRecordsPerFile", 5).trigger(availableNow=True)
+frame = spark.readStream.format("arrowipc").schema("id long").option("maxFilesPerTrigger", 1).load(out + "-in")
+query = frame.writeStream.format("arrowipc").option("maxRecordsPerFile", 5).trigger(availableNow=True)
 assert query.option("checkpointLocation", out + "-checkpoint").start(out).awaitTermination(200)
 """
 #: Rows that take their time, a file for each.
 SLOW = """
 slowly = "IF(reflect('java.lang.Thread', 'sleep', 50L) IS NULL, 0, 0)"
 frame = spark.range(1000, 1400, 1, 2).selectExpr(f"id + {slowly} AS id", "id % 2 AS k")
-writer = frame.write.format(format).mode("MODE").option("maxRecordsPerFile", 1)
+writer = frame.write.format("arrowipc").mode("MODE").option("maxRecordsPerFile", 1)
 writer.option("partitionOverwriteMode", "OVERWRITE").partitionBy("k").save(out)
 """
 MANY = """
 frame = spark.range(1000, 1000 + FILES, 1, 2).selectExpr("id", "0 AS k")
-frame.write.format(format).mode("append").option("maxRecordsPerFile", 1).partitionBy("k").save(out)
+frame.write.format("arrowipc").mode("append").option("maxRecordsPerFile", 1).partitionBy("k").save(out)
 """
 
 
-def start(code: str, out: Path, format: str = "arrowipc") -> subprocess.Popen[bytes]:
+def start(code: str, out: Path) -> subprocess.Popen[bytes]:
     with open(out.with_name("log"), "ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(SESSION) + code, str(out), str(find_jar()), format],
+            [sys.executable, "-c", textwrap.dedent(SESSION) + code, str(out), str(find_jar())],
             env={**children.environment(), "PYSPARK_PYTHON": sys.executable},
             **{"cwd": out.parent, "stdout": subprocess.DEVNULL, "stderr": log},
         )
@@ -103,8 +103,8 @@ def killed(process: subprocess.Popen[bytes], begun: Callable[[], Any], after: fl
         kill_all(process)
 
 
-def ids(spark: SparkSession, path: Path, format: str = "arrowipc") -> list[int]:
-    return sorted(row.id for row in spark.read.format(format).schema("id long").load(str(path)).collect())
+def ids(spark: SparkSession, path: Path) -> list[int]:
+    return sorted(row.id for row in spark.read.format("arrowipc").schema("id long").load(str(path)).collect())
 
 
 def below(path: Path, pattern: str) -> int:
@@ -135,33 +135,31 @@ def test_a_stream_that_is_killed_again_and_again(spark: SparkSession, tmp_path: 
     assert seen["kills"] == kills, "it came to its end too soon: give it more to do"
 
 
-@pytest.mark.parametrize("format", ["arrowipc", "parquet"])
 @pytest.mark.parametrize("way", ["append", "overwrite", "overwrite of partitions"])
-def test_jobs_that_die_before_they_commit(spark: SparkSession, tmp_path: Path, way: str, format: str) -> None:
+def test_jobs_that_die_before_they_commit(spark: SparkSession, tmp_path: Path, way: str) -> None:
     """Rows of such a job do not count. An overwrite has deleted the old rows by then, unless it is of partitions."""
     out, (mode, _, dynamic) = tmp_path / "out", way.partition(" ")
-    spark.range(10).selectExpr("id", "id % 2 AS k").write.format(format).partitionBy("k").save(str(out))
+    spark.range(10).selectExpr("id", "id % 2 AS k").write.format("arrowipc").partitionBy("k").save(str(out))
     code = SLOW.replace("MODE", mode).replace("OVERWRITE", "dynamic" if dynamic else "static")
-    staged = (".spark-staging*/**/*" if dynamic else "_temporary/**/*") + ("arrow" if format == "arrowipc" else format)
-    assert not killed(start(code, out, format), lambda: below(out, staged) > 4)
+    staged = ".spark-staging*/**/*.arrow" if dynamic else "_temporary/**/*.arrow"
+    assert not killed(start(code, out), lambda: below(out, staged) > 4)
     assert below(out, staged) > 4
-    assert ids(spark, out, format) == ([] if way == "overwrite" else [*range(10)])
-    again = spark.range(10, 12).selectExpr("id", "id % 2 AS k").write.format(format).partitionBy("k").mode("append")
+    assert ids(spark, out) == ([] if way == "overwrite" else [*range(10)])
+    again = spark.range(10, 12).selectExpr("id", "id % 2 AS k").write.format("arrowipc").partitionBy("k").mode("append")
     again.save(str(out))
-    assert ids(spark, out, format) == [*range(10 if way == "overwrite" else 0, 12)]
+    assert ids(spark, out) == [*range(10 if way == "overwrite" else 0, 12)]
     assert not below(out, "_temporary")  # the next job that commits takes it away, whosever it was
 
 
-@pytest.mark.parametrize("format", ["arrowipc"])
-def test_appends_that_die_while_they_commit(spark: SparkSession, tmp_path: Path, format: str) -> None:
+def test_appends_that_die_while_they_commit(spark: SparkSession, tmp_path: Path) -> None:
     """Spark renames one file after the other: some may count and some may not, each of them whole; old rows stay."""
     files, seen, dice = rounds(400, 3000), Counter[str](), random.Random(6)
     for number in range(rounds(1, 10)):
         out = tmp_path / f"out{number}"
-        spark.range(10).selectExpr("id", "0 AS k").write.format(format).partitionBy("k").save(str(out))
-        process = start(MANY.replace("FILES", str(files)), out, format)
+        spark.range(10).selectExpr("id", "0 AS k").write.format("arrowipc").partitionBy("k").save(str(out))
+        process = start(MANY.replace("FILES", str(files)), out)
         killed(process, lambda out=out: below(out, "k=0/*") > 4, dice.random() * 0.1)  # type: ignore[misc]
-        found = ids(spark, out, format)
+        found = ids(spark, out)
         assert found[:10] == [*range(10)]
         assert {*found[10:]} <= {*range(1000, 1000 + files)}
         assert len({*found}) == len(found)
