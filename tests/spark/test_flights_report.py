@@ -133,27 +133,6 @@ def test_nothing_at_all(tmp_path: Path) -> None:
         drawn(one(empty))
 
 
-def test_lines_have_names_and_begin_at_zero() -> None:
-    spec = one(lines({"a": [(5, 10.0), (23, 42.0)], "b": [(5, 10.0), (22, 41.0)]}, "hour", "share", " %"))
-    assert {"a", "b", "hour", "share", "0 %", "40 %"} <= set(texts(spec))
-    assert [each["note"] for each in rows(spec)][::3] == ["a, 5: 10 %", "b, 22: 41 %"]
-
-
-def test_bars_are_as_long_as_their_values_and_names_may_repeat() -> None:
-    spec = one(bars([("a", 2.0, "two"), ("a", 1.0, "one"), ("b", -1.0, "minus one")]))
-    for layer in spec["layer"]:
-        layer["mark"].pop("cornerRadiusEnd", None)
-    paths = [each for each in drawn(spec).iter(f"{SVG}path") if each.get("fill") == "var(--s0)"]
-    lengths = [float(re.findall(r"h([\d.]+)", each.attrib["d"])[0]) for each in paths]
-    assert lengths == pytest.approx([480, 240, 240])
-    assert texts(spec) == ["a", "a", "b", "two", "one", "minus one"]
-
-
-def test_the_scale_of_colours_ends_at_round_numbers() -> None:
-    for value, end in ((0, "1"), (0.13, "0.2"), (42, "50"), (21, "25"), (70000, "100K")):
-        assert {f"≤ −{end}", "0", f"≥ {end}"} <= set(texts(one(heatmap(["r"], ["c"], {(0, 0): value}, {}))))
-
-
 def test_text_from_data_neither_turns_the_page_around_nor_hides(tmp_path: Path) -> None:
     name = "<b>\u202eevil\x9b\u200b\u2028"
     result = flights()
