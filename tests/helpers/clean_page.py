@@ -13,6 +13,7 @@ import importlib.util
 import io
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -38,7 +39,8 @@ def command(line: str) -> str | None:
 
 
 def python(namespace: dict[str, Any], code: str, expected: str | None) -> str | None:
-    if "spark" in code and "spark" not in namespace and importlib.util.find_spec("pyspark"):
+    starts_its_own = re.search(r"^spark = ", code, re.MULTILINE)
+    if "spark" in code and not starts_its_own and "spark" not in namespace and importlib.util.find_spec("pyspark"):
         from pyspark.sql import SparkSession
 
         namespace["spark"] = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
