@@ -8,12 +8,13 @@ import functools
 import logging
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import SparkSession
 
 from arrowipc.spark.jar import find_jar
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from arrowipc.spark.source import ArrowIpcDataSource
 
 __all__ = ["configure", "reader_of", "register", "session", "tell_reader"]
 
@@ -56,7 +57,7 @@ def configure(builder: Any) -> Any:
     return builder.config("spark.jars", ",".join([*others, jar]))
 
 
-def session(master: str | None = None, settings: Mapping[str, Any] | None = None) -> "SparkSession":
+def session(master: str | None = None, settings: Mapping[str, Any] | None = None) -> SparkSession:
     """Start Spark, or take the session that runs, with the format ``arrowipc`` in it: see `configure`, `register`.
 
     Parameters
@@ -77,8 +78,6 @@ def session(master: str | None = None, settings: Mapping[str, Any] | None = None
     >>> spark = arrowipc.spark.session("local[2]")                                    # doctest: +SKIP
     >>> spark.sql("SELECT count(*) FROM arrowipc.`events`").show()                    # doctest: +SKIP
     """
-    from pyspark.sql import SparkSession
-
     builder: Any = SparkSession.builder
     if master is not None:
         builder = builder.remote(master) if master.startswith("sc://") else builder.master(master)
@@ -93,16 +92,12 @@ def session(master: str | None = None, settings: Mapping[str, Any] | None = None
     return spark
 
 
-def register(spark: "SparkSession") -> None:
+def register(spark: SparkSession) -> None:
     """Make the Python data source known to a session that has no jar of ours, as ``spark.read.format("arrowipc")``.
 
     Spark finds it by itself where the module ``pyspark_arrowipc`` is on the path of the driver's Python. This is for
     sessions where another package's broken ``pyspark_*`` module stops that search.
     """
-    from pyspark.errors import AnalysisException
-
-    from arrowipc.spark.source import ArrowIpcDataSource
-
     try:
         spark.dataSource.register(ArrowIpcDataSource)
     except AnalysisException as error:
@@ -111,11 +106,11 @@ def register(spark: "SparkSession") -> None:
     tell_reader(spark)
 
 
-def _is_remote(spark: "SparkSession") -> bool:
+def _is_remote(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
-def _give_jar(spark: "SparkSession") -> None:
+def _give_jar(spark: SparkSession) -> None:
     """Send the jar to a server, for this session alone."""
     jar = find_jar()
     if jar is None:
@@ -126,11 +121,9 @@ def _give_jar(spark: "SparkSession") -> None:
         log.warning("the server does not take the jar %s: %s", jar, str(error).partition("\n")[0])
 
 
-def reader_of(spark: "SparkSession") -> Literal["jvm", "python"]:
+def reader_of(spark: SparkSession) -> Literal["jvm", "python"]:
     """Which of the two ``format("arrowipc")`` means in a session: the file format in the JVM, or the Python source."""
     if _is_remote(spark):
-        from pyspark.errors import PySparkException
-
         try:
             # Spark itself looks for the files of a file format; it leaves that to a Python source.
             nowhere = spark.read.format("arrowipc").schema("x long").load("/arrowipc/no/such/path")
@@ -147,7 +140,7 @@ def reader_of(spark: "SparkSession") -> Literal["jvm", "python"]:
     return "jvm" if found.startswith("org.arrowipc.") else "python"
 
 
-def tell_reader(spark: "SparkSession") -> None:
+def tell_reader(spark: SparkSession) -> None:
     """Say, once for each kind of session, that Python reads Arrow files, and how to get the file format instead."""
     if reader_of(spark) == "python":
         submitted = "PYSPARK_GATEWAY_PORT" in os.environ

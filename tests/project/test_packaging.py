@@ -21,7 +21,8 @@ PACKAGE = Path(arrowipc.__file__).resolve().parent
 
 #: Bound for everything that `pip install arrowipc` writes for us, dependencies and the jar aside.
 INSTALLED_BYTES = 5 << 20
-JAR_BYTES = 400_000
+#: The jar for Spark, and its sources.
+JAR_BYTES = 530_000
 
 
 def compiled_modules() -> set[str]:
@@ -110,7 +111,7 @@ def test_installed_size() -> None:
     # What Cython makes for later Pythons is larger: by 3 % for 3.12 and 3.13, by 9 % for 3.14.
     most = INSTALLED_BYTES * (1.1 if sys.version_info >= (3, 12) else 1)
     sizes = {path: path.stat().st_size for path in installed_files()}
-    jar = sum(sizes.pop(path) for path in [*sizes] if path.suffix == ".jar")
+    jar = sum(sizes.pop(path) for path in [*sizes] if path.suffix in (".jar", ".scala"))
     assert sum(sizes.values()) <= most
     assert jar <= JAR_BYTES
 

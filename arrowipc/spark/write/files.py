@@ -5,7 +5,6 @@ from itertools import chain
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import fs
 from pyspark import TaskContext
 from pyspark.sql import types as st
 
@@ -13,6 +12,7 @@ import arrowipc
 from arrowipc.errors import UnsupportedError, UsageError
 from arrowipc.spark.options import Options
 from arrowipc.spark.types import ARROW_OF, arrow_schema_of, check_unique
+from arrowipc.spark.write.folder import Folder
 
 __all__ = ["FileWriter", "file_schema", "part_name", "regroup"]
 
@@ -48,9 +48,7 @@ class FileWriter:
         #: How the names of files end.
         self.suffix: str = ".arrow" if options["format"] == "file" else ".arrows"
 
-    def write(
-        self, folder: fs.FileSystem, name: str, batches: Iterator[pa.RecordBatch], may_be_empty: bool = False
-    ) -> bool:
+    def write(self, folder: Folder, name: str, batches: Iterator[pa.RecordBatch], may_be_empty: bool = False) -> bool:
         """Write a whole file in a folder; no rows, no file, unless it `may_be_empty`. Returns whether there is one."""
         rows, bytes_ = self._options["batchRows"], self._options["batchBytes"]
         tables = regroup((fit(batch, self._schema) for batch in batches), rows, bytes_)

@@ -1,7 +1,7 @@
 """The folder that a job writes to, local or of a file system that fsspec knows: what lies in it, and may go."""
 
 import os
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from pyarrow import fs
@@ -11,13 +11,15 @@ from arrowipc.read.files import check_link, is_hidden, is_local
 from arrowipc.read.remote import find_system
 from arrowipc.spark.options import USE_THE_JAR, Options
 
-__all__ = ["exists", "names_in", "open_folder", "remove_file", "remove_tree", "replaceable"]
+__all__ = ["Folder", "exists", "names_in", "open_folder", "remove_file", "remove_tree", "replaceable"]
 
+#: A file system of pyarrow, which has no types for them.
+Folder: TypeAlias = Any
 #: What an overwrite may remove.
 ARROW_SUFFIXES = (".arrow", ".arrows", ".feather", ".ipc")
 
 
-def open_folder(options: Options) -> fs.SubTreeFileSystem:
+def open_folder(options: Options) -> Folder:
     """The folder that the option ``path`` names, which need not exist, as a file system of its own.
 
     Raises
@@ -46,18 +48,18 @@ def open_folder(options: Options) -> fs.SubTreeFileSystem:
     return fs.SubTreeFileSystem(root, base)
 
 
-def exists(folder: fs.FileSystem, name: str = "") -> bool:
+def exists(folder: Folder, name: str = "") -> bool:
     """Whether there is a file or directory of that name."""
     return bool(folder.get_file_info(name).type != fs.FileType.NotFound)
 
 
-def names_in(folder: fs.FileSystem, directory: str = "") -> dict[str, Any]:
+def names_in(folder: Folder, directory: str = "") -> dict[str, Any]:
     """The names in a directory, and what they are; none where there is no directory."""
     found = folder.get_file_info(fs.FileSelector(directory, allow_not_found=True))
     return {info.base_name: info for info in found}
 
 
-def replaceable(folder: fs.FileSystem) -> list[str]:
+def replaceable(folder: Folder) -> list[str]:
     """The names of the files that an overwrite replaces.
 
     Raises
@@ -75,13 +77,13 @@ def replaceable(folder: fs.FileSystem) -> list[str]:
     return [*found]
 
 
-def remove_file(folder: fs.FileSystem, name: str) -> None:
+def remove_file(folder: Folder, name: str) -> None:
     """Remove a file; no error when it is not there."""
     if exists(folder, name):
         folder.delete_file(name)
 
 
-def remove_tree(folder: fs.FileSystem, name: str, only_empty: bool = False) -> None:
+def remove_tree(folder: Folder, name: str, only_empty: bool = False) -> None:
     """Remove a directory and all in it, or only if that is nothing; no error when it is not there."""
     if exists(folder, name) and not (only_empty and names_in(folder, name)):
         folder.delete_dir(name)
