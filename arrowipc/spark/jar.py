@@ -41,9 +41,11 @@ SOURCES = (Path(__file__).with_name("jvm"), Path(__file__).parents[2] / "jvm" / 
 OPTIONS = "META-INF/arrowipc/options.tsv"
 #: The only major version of Spark whose interfaces we know.
 MAJOR = "4"
-#: Spark 4 runs on Java 17 or newer. (`-release` would say so too, but needs a file that only a JDK has.)
+#: Spark 4 runs on Java 17 or newer. (`-release` would say so too, but needs a file that only a JDK has.) Classes do not
+#: repeat the methods of their interfaces: those of a newer Spark name types that an older one does not have.
 SCALA = (
     "-Xunchecked-java-output-version:17",
+    "-Xmixin-force-forwarders:false",
     "-g:line",
     "-encoding",
     "UTF-8",

@@ -117,8 +117,9 @@ class Ways:
         try:
             run()
         except Exception as error:
-            condition = getattr(error, "getCondition", lambda: None)()
-            return f"{type(error).__name__} {condition}"
+            condition = str(getattr(error, "getCondition", lambda: None)())
+            # What stands behind it is the format's own.
+            return f"{type(error).__name__} {'FAILED_READ_FILE' if 'FAILED_READ_FILE' in condition else condition}"
         return "done"
 
     def ran(self, text: str) -> str:

@@ -42,7 +42,7 @@ object SparkSchema {
     case _: StringType | _: CharType | _: VarcharType => StringType
     case _: YearMonthIntervalType => IntegerType
     case _: DayTimeIntervalType => DayTimeIntervalType()
-    case other => if (isTime(other)) SparkTypes.TIME else other
+    case other => if (isTime(other)) SparkTypes.TIME.get else other
   }
 
   /** The schema of a file, everything nullable. */

@@ -2,6 +2,7 @@ package org.arrowipc.spark
 
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
+import scala.util.Try
 import org.apache.arrow.vector.types.{FloatingPointPrecision, IntervalUnit, TimeUnit}
 import org.apache.arrow.vector.types.pojo.{ArrowType, Field, Schema}
 import org.apache.spark.sql.internal.SQLConf
@@ -10,11 +11,11 @@ import org.apache.spark.sql.types._
 /** Which Spark type each Arrow type becomes: the table of `arrowipc.spark.types`. */
 object SparkTypes {
   /** Spark 4.0 does not have it. */
-  private[spark] lazy val TIME: DataType = DataType.fromJson("\"time(6)\"")
+  private[spark] lazy val TIME: Try[DataType] = Try(DataType.fromJson("\"time(6)\""))
 
-  /** What a time of day becomes: a bigint of nanoseconds since midnight in Spark 4.0 and while a session refuses TIME. */
+  /** What a time of day becomes: a bigint of nanoseconds in Spark 4.0, and while a session refuses TIME. */
   private[spark] def time(): DataType =
-    if (SQLConf.get.getConfString("spark.sql.timeType.enabled", "false").toBoolean) TIME else LongType
+    TIME.filter(_ => SQLConf.get.getConfString("spark.sql.timeType.enabled", "false").toBoolean).getOrElse(LongType)
 
   private val DayTime = new StructType().add("days", IntegerType).add("milliseconds", IntegerType)
   private val MonthDayNano =

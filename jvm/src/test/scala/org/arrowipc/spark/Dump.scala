@@ -4,11 +4,10 @@ import java.io.PrintStream
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.{Files, Path}
 import java.util.HexFormat
-
 import scala.collection.mutable.ArrayBuffer
 import scala.io.Source.fromInputStream
 import scala.jdk.CollectionConverters._
-import scala.util.{Try, Using}
+import scala.util.Using
 
 import org.apache.arrow.memory.{BufferAllocator, RootAllocator}
 import org.apache.spark.sql.catalyst.InternalRow
@@ -35,7 +34,7 @@ object Dump {
   def main(arguments: Array[String]): Unit = {
     val out = new PrintStream(System.out, true, UTF_8)
     // Where Spark has TIME the Python side gives it, in whatever session.
-    SQLConf.get.setConfString("spark.sql.timeType.enabled", Try(SparkTypes.TIME).isSuccess.toString)
+    SQLConf.get.setConfString("spark.sql.timeType.enabled", SparkTypes.TIME.isSuccess.toString)
     for (line <- fromInputStream(System.in)(UTF_8).getLines()) {
       val start = used
       val found = attempt(line.split("\t")).replaceAll("\\p{Cntrl}", " ")
