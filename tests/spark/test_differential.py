@@ -281,7 +281,7 @@ def compared(spark: SparkSession, case: Case) -> Iterable[str]:
     elif (columns := outcome(lambda: spark.read.format("arrowipc").load(path).schema)) != case.schema:
         yield f"schema: {columns}, expected {case.schema}"
     query = random_query(case, dice)
-    expected = texts(query(parquet).collect())
+    expected = outcome(lambda: texts(query(parquet).collect()))  # sums of decimals may overflow
     frame = spark.read.format("arrowipc").schema(case.schema).load(path)
     found = outcome(lambda: texts(query(frame).collect()))
     if found != expected:
