@@ -380,12 +380,14 @@ cdef bint field_begins(const ColumnsData* a, const ColumnsData* b, int32_t f) no
 
 
 cdef bint begins_with(Columns longer, Columns shorter):
-    """Whether the buffers of `longer` begin with those of `shorter`; both have the same shape.
+    """Whether `longer` is known to begin with `shorter` (`extends`), or its buffers begin with those of `shorter`.
 
     Stricter than equal values: children may hold elements that nobody refers to, and views lie as they like.
     """
     cdef int32_t i
-    if longer.d.length < shorter.d.length:
+    if extends(longer, shorter):
+        return True
+    if longer.d.length < shorter.d.length or not same_layout(&longer.plan.d, &shorter.plan.d):
         return False
     for i in range(longer.plan.d.n_fields):
         if not field_begins(&longer.d, &shorter.d, i):
@@ -890,17 +892,14 @@ cdef int append_layout(ColumnsBuilder g, const Append* job, int32_t f) noexcept 
     return 0
 
 
-cdef int append_fields(ColumnsBuilder g, const Append* job) noexcept nogil:
+cdef int append_elements(ColumnsBuilder g, const Append* job, int32_t f, int64_t first, int64_t count) noexcept nogil:
     cdef const PlanData* p = g.p
     cdef int64_t length
-    cdef int32_t i, f = 0
+    cdef int32_t end = p.fields[f].end
     cdef int layout
-    for i in range(p.n_columns):
-        if set_span(job.piece, p.columns[i], 0, job.piece.length, g.spans, job.fault) < 0:
-            return -1
-    if add_overflows(g.length, job.piece.length, &length):
-        return full(job, -1, INT64_MAX, INT64_MAX, b"rows")
-    while f < p.n_fields:
+    if set_span(job.piece, f, first, count, g.spans, job.fault) < 0:
+        return -1
+    while f < end:
         if g.spans[f].count == 0:
             # Nothing below it either, or (run ends) its parent has done the work.
             f = p.fields[f].end
@@ -916,14 +915,25 @@ cdef int append_fields(ColumnsBuilder g, const Append* job) noexcept nogil:
             return -1
         g.nodes[f].length = length
         f += 1
-    g.length += job.piece.length
+    return 0
+
+
+cdef int append_columns(ColumnsBuilder g, const Append* job) noexcept nogil:
+    cdef int64_t length
+    cdef int32_t i
+    if add_overflows(g.length, job.piece.length, &length):
+        return full(job, -1, INT64_MAX, INT64_MAX, b"rows")
+    for i in range(g.p.n_columns):
+        if append_elements(g, job, g.p.columns[i], 0, job.piece.length) < 0:
+            return -1
+    g.length = length
     return 0
 
 
 # -- plans ---------------------------------------------------------------------------------------------------
 
 
-cdef bint same_shape(const PlanData* a, const PlanData* b) noexcept nogil:
+cdef bint same_layout(const PlanData* a, const PlanData* b) noexcept nogil:
     """Whether columns of one plan can be appended to columns of the other."""
     cdef const FieldPlan* x
     cdef const FieldPlan* y
@@ -1022,7 +1032,7 @@ cdef class ColumnsBuilder(BuilderMemory):
         job.owner = owner
         job.fault = fault
         self.save()
-        if append_fields(self, &job) < 0:
+        if append_columns(self, &job) < 0:
             self.restore()
             return -1
         return 0
@@ -1047,7 +1057,7 @@ cdef class ColumnsBuilder(BuilderMemory):
 
     cdef int match(self, Plan plan) except -1:
         """Refuse pieces of a plan that has another shape."""
-        if plan is not self.plan and not same_shape(self.p, &plan.d):
+        if plan is not self.plan and not same_layout(self.p, &plan.d):
             raise UsageError("the columns to append have another type than the columns so far, or share "
                              "their dictionaries differently")
         self.matched = plan
@@ -1071,10 +1081,6 @@ cdef class ColumnsBuilder(BuilderMemory):
 # -- concatenation -------------------------------------------------------------------------------------------
 
 
-cdef inline bint continues(Columns a, Columns b):
-    return extends(a, b) or (same_shape(&a.plan.d, &b.plan.d) and begins_with(a, b))
-
-
 cdef tuple join_dictionaries(list versions):
     """One dictionary for columns that came with these (None: with none), and the shifts of their indices."""
     cdef list distinct = [], places = [], starts = [0]
@@ -1083,7 +1089,7 @@ cdef tuple join_dictionaries(list versions):
     for version in versions:
         # Nearly always a column has one dictionary, or one that grows: a look at the last one is enough.
         if version is not None and id(version) not in known:
-            if last is None or not (continues(last, version) or continues(version, last)):
+            if last is None or not (begins_with(last, version) or begins_with(version, last)):
                 distinct.append(version)
                 last = version
             elif last.d.length < (<Columns> version).d.length:
@@ -1164,7 +1170,7 @@ cdef int concat_into(Columns out, tuple pieces, bint lend=True) except -1:
             job.piece = piece[i]
             job.shifts = <const int64_t*> shifts.data + i * n if n else NULL
             job.owner = owner[i] if lend else NULL
-            found = append_fields(builder, &job)
+            found = append_columns(builder, &job)
             if found < 0:
                 break
     if found < 0:

@@ -24,7 +24,6 @@ from arrowipc.inline.loads cimport (
 from arrowipc.inline.plan cimport (
     FIELD_SIGNED, LAYOUT_NULL, LAYOUT_VIEW, ColumnsData, Envelope, FieldPlan, LimitsData, place_views,
 )
-from arrowipc.inline.ranges cimport TakeRange
 from arrowipc.inline.room cimport make_room
 from arrowipc.payloads.schema_mapping cimport (
     HOW_DECODED, HOW_ENCODED, HOW_TRANSPOSED, Merged, Merger, Origin, SchemaMapping, encode_values, piece_bytes,
@@ -288,8 +287,8 @@ cdef class DictionaryUnifier:
         cdef int64_t length = d.nodes[field.read].length, size
         cdef int64_t* numbers
         cdef Fault fault
-        # `payloads.schema_mapping` makes a TakeRange for every row first, and needs as much room.
-        if length > most // <int64_t> sizeof(TakeRange):
+        # `payloads.schema_mapping` makes the numbers of all rows first too, and needs as much room.
+        if length > most // 8:
             return DECODE_BY_DECODER
         numbers = <int64_t*> make_room(&field.numbers, length * sizeof(int64_t))
         if numbers == NULL or number_rows(numbers, d, field.read, values) < 0:
