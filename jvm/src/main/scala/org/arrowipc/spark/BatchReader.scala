@@ -306,11 +306,8 @@ private object BatchReader {
         header.nodesLength, header.buffersLength, all.nodes, buffers)
     }
 
-    private def columnsOf(plans: collection.Seq[Plan]): Array[Column] = {
-      val columns = new Array[Column](plans.length)
-      for (i <- columns.indices if plans(i).wanted) columns(i) = columnOf(plans(i))
-      columns
-    }
+    private def columnsOf(plans: collection.Seq[Plan]): Array[Column] =
+      Array.tabulate(plans.length)(i => if (plans(i).wanted) columnOf(plans(i)) else null)
 
     private def columnOf(plan: Plan): Column = {
       val first = plan.first

@@ -79,11 +79,16 @@ private[spark] object Codec {
         "the ZSTD frame asks for a window of more than 128 MiB")
     }
     column.prove(size - at >= id + content, CutShort)
-    column.prove((0 until id).forall(i => byte(data + at + i) == 0), "the ZSTD frame needs a dictionary")
-    at += id
-    val number = (0 until content).foldRight(0L)((i, above) => above << 8 | byte(data + at + i))
-    val stated = if (content == 2) number + 256 else if (content == 0) -1 else number & Long.MaxValue
-    at += content
+    val names = data + at
+    column.prove((0 until id).forall(i => byte(names + i) == 0), "the ZSTD frame needs a dictionary")
+    val stated = content match {
+      case 0 => -1L
+      case 1 => byte(names + id).toLong
+      case 2 => (getShort(null, names + id) & 0xffff) + 256L
+      case 4 => getInt(null, names + id) & 0xffffffffL
+      case _ => getLong(null, names + id) & Long.MaxValue
+    }
+    at += id + content
     var most = 0L
     var block = 0
     while ((block & 1) == 0) {

@@ -50,7 +50,8 @@ private[spark] object Expansion {
       case _ => false
     }
     val below: collection.Seq[Plan] = if (plan.dictionary != null) plan.dictionary.columns else plan.children
-    inList && shared || below.exists(each => each.wanted && multiplies(each, inList || plan.layout.isList))
+    val list = plan.layout.children == 1
+    inList && shared || below.exists(each => each.wanted && multiplies(each, inList || list))
   }
 
   private def size(sums: Sums, row: Long): Long = sums(row + 1) - sums(row)

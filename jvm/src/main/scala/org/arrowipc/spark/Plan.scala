@@ -59,9 +59,7 @@ private[spark] final class Plan private (
 
 private[spark] object Plan {
   /** A physical layout of the columnar format: how many buffers it has, whether the first is a bitmap, and children. */
-  final class Layout private[Plan] (val buffers: Int, val hasValidity: Boolean, val children: Int = 0) {
-    def isList: Boolean = children == 1
-  }
+  final class Layout private[Plan] (val buffers: Int, val hasValidity: Boolean, val children: Int = 0)
 
   object Layout {
     private[Plan] val Any = -1
