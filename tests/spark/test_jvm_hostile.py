@@ -219,3 +219,25 @@ def test_a_cut_stream_gives_the_batches_before_the_cut(core, tmp_path):
         else:
             assert answer.text == str(len(values)), (size, answer)
     assert seen == {0, 40, 80, 120, 160}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "first"),
+    [
+        (struct.pack("<2i", 7, 19), struct.pack("<2i", 1, 2), 1),
+        (struct.pack("<2i", 7, 19), struct.pack("<2i", 18, 2), 18),
+        (struct.pack("<6q", 19, 0, 2, 0, 2, 0), struct.pack("<6q", 19, 0, 0, 0, 0, 0), None),
+    ],
+    ids=["ends too early", "ends that fall", "no runs"],
+)
+def test_rows_behind_the_last_run_lie_in_it_where_values_are_trusted(core, tmp_path, before, after, first):
+    array = pa.RunEndEncodedArray.from_arrays(pa.array([7, 19], pa.int32()), pa.array([1, 2]))
+    data = arrow_columns.file(pa.record_batch({"x": array}))
+    assert data.count(before) == 1
+    (tmp_path / "x.arrow").write_bytes(data.replace(before, after))
+    for validate in ("none", "full"):
+        (answer,) = core.read([tmp_path / "x.arrow"], values="true", validate=validate)
+        if validate == "none" and first is not None:
+            assert json.loads(answer.text) == [[1]] * first + [[2]] * (19 - first)
+        else:
+            assert answer.error == "Format", answer

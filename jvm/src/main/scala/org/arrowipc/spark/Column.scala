@@ -103,7 +103,7 @@ private[spark] final class Column(
     val needed = plan.layout match {
       case Layout.STRUCT | Layout.SPARSE => length
       case Layout.FIXED_LIST => times(length, plan.width)
-      case Layout.RUN_END => children(0).length
+      case Layout.RUN_END => math.max(children(0).length, math.min(length, 1)) // a row lies in some run
       case _ => 0
     }
     prove(found == needed || found > needed && plan.layout != Layout.RUN_END,

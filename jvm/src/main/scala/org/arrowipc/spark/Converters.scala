@@ -207,7 +207,7 @@ private[spark] object Converters {
     private def end(of: Int): Long = ends.word(1, ends.plan.width, of)
 
     override def apply(row: Int): Int = {
-      if (row >= end(run) || (run > 0 && row < end(run - 1))) run = ends.run(row).toInt
+      if (row >= end(run) || (run > 0 && row < end(run - 1))) run = math.min(ends.run(row), ends.length - 1).toInt
       run
     }
   }
