@@ -56,7 +56,10 @@ def main(jar: str, folder: str) -> None:
         spark.conf.set("spark.sql.codegen.factoryMode", ("FALLBACK", "NO_CODEGEN")[number % 2])
         start = used(process)
         answer = attempt(spark, path, **dict(option.split("=") for option in options))
-        peak = Path(f"/proc/{process}/status").read_text().partition("VmHWM:")[2].split()[0]
+        status = Path(f"/proc/{process}/status").read_text()
+        if "VmHWM:" not in status:
+            sys.exit(f"the JVM ended: {answer}")
+        peak = status.partition("VmHWM:")[2].split()[0]
         print(used(process) - start, peak, answer, flush=True)
     spark.stop()
 
