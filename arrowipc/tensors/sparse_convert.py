@@ -1,4 +1,4 @@
-"""Coordinates into compressed rows, columns and fibres, into dense arrays, and back.
+"""The index of a sparse tensor in each layout: proven, made of coordinates, followed, and made of dense arrays.
 
 A matrix of coordinates has one row per value and one column per axis. On the way to compressed layouts it is
 laid out column by column, so that a column can serve as an array of indices.
@@ -6,31 +6,26 @@ laid out column by column, so that a column can serve as an array of indices.
 
 from __future__ import annotations
 
+import math
+from itertools import pairwise
+from typing import NamedTuple
+
 import numpy as np
 
 from arrowipc.arguments import described
 from arrowipc.datatypes import DataType, Duration, FloatingPoint, Int
-from arrowipc.errors import LimitError, UsageError
+from arrowipc.errors import FormatError, LimitError, UsageError
 from arrowipc.tensors.sparse_index import (
-    build_fibres,
-    build_pointers,
     check_coordinates,
-    count_fibres,
-    count_nonzero,
-    expand_fibres,
-    expand_pointers,
-    find_runs,
-    put_compressed,
-    put_values,
-    sort_coordinates,
-    take_nonzero,
-    take_rows,
+    check_level,
+    check_pointers,
+    sort_keys,
     transpose_level,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any, TypeAlias
 
     import numpy.typing as npt
@@ -39,25 +34,48 @@ if TYPE_CHECKING:
     Indices: TypeAlias = npt.NDArray[Any]
 
 __all__ = [
+    "Index",
     "canonical_coordinates",
-    "compressed_pointers",
-    "compressed_to_dense",
-    "coordinates_from_compressed",
-    "coordinates_from_fibres",
-    "coordinates_to_dense",
+    "coordinates_of",
+    "dense_of",
     "dense_to_coordinates",
-    "fibres_from_coordinates",
     "index_dtype",
-    "matrix",
+    "index_of",
     "native",
+    "prove_index",
     "transposed",
 ]
 
 #: What `check_coordinates` says of rows.
-UNSORTED, TIED, CANONICAL = range(3)
+OUTSIDE, UNSORTED, TIED, CANONICAL = range(4)
 
-#: The sign bit of floating-point numbers of some bytes: -0.0 is zero too.
-SIGNS = {2: 1 << 15, 4: 1 << 31, 8: 1 << 63}
+#: A shape is a claim of a few bytes: so many rows without values, and so many for each value, get a pointer.
+MOST_EMPTY_PARENTS, MOST_PER_ENTRY = 1 << 24, 64
+
+
+class Index(NamedTuple):
+    """Where the values of a sparse tensor are.
+
+    Attributes
+    ----------
+    pointers : tuple of arrays
+        For each level but the last: where the children of each node begin, and the end of the last ones. Empty:
+        the index is one matrix of coordinates (COO).
+    nodes : tuple of arrays or None
+        For each level: the index of each node. None: the level is dense, it has a node for each index (the rows of
+        CSR, the columns of CSC). Of coordinates: the matrix.
+    axes : tuple of int
+        The dimension of each level, from the root.
+    """
+
+    pointers: tuple[Indices, ...]
+    nodes: tuple[Any, ...]
+    axes: tuple[int, ...]
+
+    @property
+    def arrays(self) -> tuple[Indices, ...]:
+        """What is stored, pointers first."""
+        return self.pointers + (self.nodes[1:] if self.nodes[0] is None else self.nodes)
 
 
 def native(array: Values) -> Values:
@@ -113,6 +131,163 @@ def pointer_dtype(dtype: np.dtype[Any], count: int) -> np.dtype[Any]:
     return dtype if count <= np.iinfo(dtype).max else np.dtype(np.int64)
 
 
+# Proof.
+
+
+def prove_index(index: Index, shape: Sequence[int]) -> bool:
+    """Check that no index is outside `shape`; return whether coordinates are sorted and none occurs twice.
+
+    Raises
+    ------
+    FormatError
+        If one is, or pointers do not divide the nodes of their level.
+    """
+    if not index.pointers:
+        return prove_coordinates(index.nodes[0], shape) == CANONICAL
+    canonical = True
+    for level, nodes in enumerate(index.nodes):
+        pointers = None
+        if nodes is None:
+            continue
+        if level:
+            pointers = index.pointers[level - 1]
+            found = check_pointers(np.ascontiguousarray(pointers), len(nodes))
+            if not found:
+                raise _wrong_pointers(index, level)
+            if found == 1 and index.nodes[level - 1] is not None:
+                canonical = False  # a node without children
+        size = shape[index.axes[level]]
+        found = check_level(np.ascontiguousarray(nodes), size, pointers)
+        if found == OUTSIDE:
+            raise _outside(nodes, (size,), "indices" if index.nodes[0] is None else f"indicesBuffers[{level}]")
+        if found == UNSORTED:
+            canonical = False
+    return canonical
+
+
+def _wrong_pointers(index: Index, level: int) -> FormatError:
+    """Return the error for the pointers into a level."""
+    pointers, total = index.pointers[level - 1], len(index.nodes[level])
+    name = "indptr" if index.nodes[0] is None else f"indptrBuffers[{level - 1}]"
+    if len(pointers) == 0:
+        return FormatError(f"{name} is empty: it must hold one entry more than it has ranges")
+    if pointers[0] != 0:
+        return FormatError(f"{name}[0] is {pointers[0]}: the first pointer must be 0")
+    down = np.flatnonzero(pointers[1:] < pointers[:-1])
+    if len(down):
+        before, after = pointers[down[0]], pointers[down[0] + 1]
+        return FormatError(
+            f"{name}[{down[0] + 1}] is {after}, less than the {before} before it: pointers must not decrease"
+        )
+    return FormatError(
+        f"{name}[{len(pointers) - 1}] is {pointers[-1]}: the last pointer must be {total}, the number of entries "
+        "that the pointers divide"
+    )
+
+
+def prove_coordinates(
+    indices: Indices, shape: Sequence[int], axes: Sequence[int] | None = None, keys: Indices | None = None
+) -> int:
+    """Check a matrix of coordinates; return `UNSORTED`, `TIED` or `CANONICAL` for rows in the order of `axes`.
+
+    `keys` get the place of each row in that order; nothing is written to them if the shape has no place of 63 bits.
+    """
+    if math.prod(shape) >= 1 << 63:
+        found = _order_of_long_rows(indices, shape, axes)
+    else:
+        found = check_coordinates(indices, shape, axes, keys)
+    if found == OUTSIDE:
+        raise _outside(indices, shape, "indices")
+    return found
+
+
+def _order_of_long_rows(indices: Indices, shape: Sequence[int], axes: Sequence[int] | None) -> int:
+    count = max(len(indices) - 1, 0)
+    down, tied = np.zeros(count, np.bool_), np.ones(count, np.bool_)
+    for axis in range(len(shape)) if axes is None else axes:
+        column = indices[:, axis]
+        if ((column < 0) | (column >= shape[axis])).any():
+            return OUTSIDE
+        down |= tied & (column[1:] < column[:-1])
+        tied &= column[1:] == column[:-1]
+    return UNSORTED if down.any() else TIED if tied.any() else CANONICAL
+
+
+def _outside(indices: Indices, shape: Sequence[int], name: str) -> FormatError:
+    """Return the error for the first index that is outside: of a matrix of coordinates, or of one level."""
+    columns = indices.T if indices.ndim == 2 else [indices]
+    wrong = np.stack([(column < 0) | (column >= size) for column, size in zip(columns, shape, strict=True)], axis=1)
+    row, axis = divmod(int(wrong.argmax()), len(shape))
+    where = f"{row}, {axis}" if indices.ndim == 2 else f"{row}"
+    return FormatError(
+        f"{name}[{where}] is {columns[axis][row]}: expected an index from 0 to {shape[axis] - 1}, because that "
+        f"dimension has the size {shape[axis]}"
+    )
+
+
+# Following an index.
+
+
+def _columns(index: Index) -> Iterator[tuple[int, Indices, Indices | None]]:
+    """Yield an axis, indices of it, and for how many values each of them stands (None: one)."""
+    if not index.pointers:
+        for axis, column in enumerate(index.nodes[0].T):
+            yield axis, column, None
+        return
+    yield index.axes[-1], index.nodes[-1], None
+    starts: Indices | None = None  # where the values below each node begin
+    for axis, nodes, pointers in zip(index.axes[-2::-1], index.nodes[-2::-1], index.pointers[::-1], strict=True):
+        starts = pointers.astype(np.int64, copy=False) if starts is None else starts[pointers]
+        yield axis, np.arange(len(pointers) - 1) if nodes is None else nodes, np.diff(starts)
+
+
+def coordinates_of(index: Index, shape: Sequence[int]) -> Indices:
+    """Return the coordinates of all values of a proven index: of COO the matrix itself."""
+    leaves: Indices = index.nodes[-1]
+    if not index.pointers:
+        return leaves
+    dtype = leaves.dtype
+    if index.nodes[0] is None and shape[index.axes[0]] > np.iinfo(dtype).max:
+        dtype = np.dtype(np.int64)
+    out = matrix(len(leaves), len(index.axes), dtype)
+    try:
+        for axis, indices, counts in _columns(index):
+            out[:, axis] = indices if counts is None else np.repeat(indices, counts)
+    except (IndexError, ValueError) as error:
+        raise _changed(error) from None
+    return out
+
+
+def dense_of(index: Index, data: Values, shape: Sequence[int]) -> Values:
+    """Return a dense array of the values at the coordinates of a proven index; of several with equal ones the last.
+
+    Raises
+    ------
+    UsageError
+        If NumPy has no such array.
+    """
+    try:
+        dense = np.zeros(shape, data.dtype)
+    except ValueError as error:
+        raise UsageError(f"no dense array can have the shape {tuple(shape)}: {error}") from None
+    places: Any = None
+    try:
+        for axis, indices, counts in reversed(list(_columns(index))):
+            step = math.prod(shape[axis + 1 :])
+            indices = indices.astype(np.int64) if step == 1 else indices.astype(np.int64) * step
+            if counts is not None:
+                indices = np.repeat(indices, counts)
+            places = indices if places is None else places + indices
+        dense.reshape(-1)[slice(len(data)) if places is None else places] = data
+    except (IndexError, ValueError) as error:
+        raise _changed(error) from None
+    return dense
+
+
+def _changed(error: Exception) -> FormatError:
+    return FormatError(f"the index is not what it was when it was checked: {error}")
+
+
 # Coordinates.
 
 
@@ -128,29 +303,36 @@ def canonical_coordinates(
     UsageError
         If there are such values and their type has no sums.
     """
-    order = check_coordinates(indices, shape, axes)
-    count = len(data)
+    keys = np.empty(len(data), np.int64)
+    order = prove_coordinates(indices, shape, axes, keys)
     if order == UNSORTED:
-        rows = np.empty(count, np.int64)
-        tied = sort_coordinates(indices, shape, axes, rows)
-        indices = _taken(indices, rows, axes)
-        data = data[rows]
-        if not tied:
-            return indices, data
+        rows, tied = _sorted_rows(indices, keys, shape, axes)
+        order = TIED if tied else CANONICAL
+        indices, data = _taken(indices, rows, axes), data[rows]
     elif list(axes) != list(range(len(axes))):
-        indices = _taken(indices, None, axes)
+        indices = indices.T[list(axes)].T
     if order == CANONICAL:
         return indices, data
-    starts = np.empty(count, np.int64)
-    starts = starts[: find_runs(indices, starts)]
-    if len(starts) == count:
+    fresh = np.ones(len(data), np.bool_)
+    fresh[1:] = (indices[1:] != indices[:-1]).any(axis=1)
+    starts = np.flatnonzero(fresh)
+    if len(starts) == len(data):
         return indices, data
     return _taken(indices, starts, range(len(axes))), _sums(data, starts, kind)
 
 
-def _taken(indices: Indices, rows: Indices | None, axes: Sequence[int]) -> Indices:
-    out = matrix(len(indices) if rows is None else len(rows), len(axes), indices.dtype)
-    take_rows(indices, rows, axes, out)
+def _sorted_rows(indices: Indices, keys: Indices, shape: Sequence[int], axes: Sequence[int]) -> tuple[Indices, bool]:
+    """Return the rows of coordinates in their order, and whether some may be equal."""
+    if math.prod(shape) >= 1 << 63:  # no key says where a row is
+        return np.lexsort([indices[:, axis] for axis in reversed(axes)]), True
+    rows = np.empty(len(keys), np.int64)
+    return rows, sort_keys(keys, rows)
+
+
+def _taken(indices: Indices, rows: Indices, axes: Sequence[int]) -> Indices:
+    out = matrix(len(rows), len(axes), indices.dtype)
+    for level, axis in enumerate(axes):
+        out[:, level] = indices[:, axis][rows]
     return out
 
 
@@ -169,12 +351,6 @@ def _sums(data: Values, starts: Indices, kind: DataType) -> Values:
 # Dense arrays.
 
 
-def _raw(values: Values) -> Values:
-    """Return the same memory as words, or as bytes where no word is that wide: all can export these."""
-    size = values.dtype.itemsize
-    return values.view(f"u{size}" if size in (1, 2, 4, 8) else f"V{size}")
-
-
 def dense_to_coordinates(
     array: Values, axes: Sequence[int], kind: DataType, index_type: Any, by_rows: bool
 ) -> tuple[Indices, Values]:
@@ -182,115 +358,85 @@ def dense_to_coordinates(
 
     The array is gone through in the order of its memory; what that does not sort is sorted afterwards.
     """
-    raw = _raw(array)
-    sign = SIGNS.get(array.itemsize, 0) if isinstance(kind, FloatingPoint) else 0
-    count = count_nonzero(raw, sign)
     dtype = index_dtype(index_type, array.shape)
     along = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
-    indices = matrix(count, array.ndim, dtype, by_rows)
-    data = np.empty(count, array.dtype)
-    take_nonzero(raw.transpose(along), sign, indices, _raw(data))
+    ordered = array.transpose(along)
+    places = np.flatnonzero(_not_zero(ordered))
+    indices = matrix(len(places), array.ndim, dtype, by_rows)
+    rest = places
+    for axis in range(array.ndim - 1, 0, -1):
+        above = rest // ordered.shape[axis]
+        indices[:, axis] = rest - above * ordered.shape[axis]
+        rest = above
+    if array.ndim:
+        indices[:, 0] = rest
+    data = ordered.reshape(-1)[places] if ordered.flags.c_contiguous else ordered[tuple(indices.T)]
     if along == list(axes):
         return indices, data
-    shape = [array.shape[axis] for axis in along]
-    return canonical_coordinates(indices, data, shape, [along.index(axis) for axis in axes], kind)
+    return canonical_coordinates(indices, data, ordered.shape, [along.index(axis) for axis in axes], kind)
 
 
-def empty_dense(shape: Sequence[int], dtype: np.dtype[Any]) -> Values:
-    """Return an array of zeros.
-
-    Raises
-    ------
-    UsageError
-        If NumPy has no such array.
-    """
-    try:
-        return np.zeros(shape, dtype)
-    except ValueError as error:
-        raise UsageError(f"no dense array can have the shape {tuple(shape)}: {error}") from None
-
-
-def coordinates_to_dense(indices: Indices, data: Values, shape: Sequence[int]) -> Values:
-    """Return a dense array of the values at their coordinates; of several with equal ones the last."""
-    dense = empty_dense(shape, data.dtype)
-    put_values(indices, _raw(data), _raw(dense))
-    return dense
-
-
-def compressed_to_dense(indptr: Indices, indices: Indices, data: Values, shape: Sequence[int], axis: int) -> Values:
-    """Return a matrix whose rows (`axis` 0) or columns (1) are compressed as a dense array."""
-    dense = empty_dense(shape, data.dtype)
-    put_compressed(indptr, indices, _raw(data), _raw(dense if axis == 0 else dense.T))
-    return dense
+def _not_zero(array: Values) -> Values:
+    """Return an array that is true where values are not zero; -0.0 is zero, NaN is not."""
+    if array.dtype.kind in "mM":
+        array = array.view(np.int64)
+    return array if array.dtype.kind in "bV" else array != 0
 
 
 # Compressed rows, columns, fibres.
 
 
-# A shape is a claim of a few bytes: so many rows without values, and so many for each value, get a pointer.
-MOST_EMPTY_PARENTS, MOST_PER_ENTRY = 1 << 24, 64
+def index_of(indices: Indices, shape: Sequence[int], dtype: np.dtype[Any], axes: Sequence[int], dense: bool) -> Index:
+    """Return the levels of unique coordinates, sorted by their columns, which are `axes`; `dense`: of the first.
 
-
-def compressed_pointers(column: Indices, parents: int, dtype: np.dtype[Any]) -> Indices:
-    """Return where the entries of each parent begin, from the sorted column that says whose they are.
-
-    `dtype` is that of the indices.
+    Raises
+    ------
+    LimitError
+        If a dense level would have many more nodes than there are values.
     """
-    indptr = _pointers(parents, len(column), pointer_dtype(dtype, len(column)))
-    build_pointers(column, parents, indptr)
-    return indptr
+    order, count = tuple(axes), len(indices)
+    width = pointer_dtype(dtype, count)
+    leaves = np.ascontiguousarray(indices[:, -1], dtype)
+    if dense:
+        pointers = _pointers(shape[order[0]], count, width)
+        try:
+            sizes = np.bincount(indices[:, 0].astype(np.int64, copy=False), minlength=len(pointers) - 1)
+            np.cumsum(sizes, out=pointers[1:])
+        except ValueError as error:
+            raise _changed(error) from None
+        return Index((pointers,), (None, leaves), order)
+    fresh = np.zeros(count, np.bool_)  # where nodes begin
+    fresh[:1] = True
+    starts, nodes = [], []
+    for column in indices.T[:-1]:
+        fresh[1:] |= column[1:] != column[:-1]
+        starts.append(np.flatnonzero(fresh))
+        nodes.append(column[starts[-1]].astype(dtype, copy=False))
+    starts.append(np.arange(count))
+    levels = [np.append(np.searchsorted(below, above), len(below)) for above, below in pairwise(starts)]
+    return Index(tuple([level.astype(width) for level in levels]), (*nodes, leaves), order)
 
 
-def transposed(
-    indptr: Indices, indices: Indices, data: Values, size: int, dtype: np.dtype[Any]
-) -> tuple[Indices, Indices, Values]:
-    """Return compressed columns from compressed rows (or the opposite), sorted; `size`: their number."""
-    pointers = _pointers(size, len(indices), np.dtype(np.int64))
-    pointers.fill(0)
-    wide = indices if len(indptr) - 1 <= np.iinfo(indices.dtype).max else indices.astype(np.int64)
-    out = np.empty_like(wide)
-    order = np.empty(len(indices), np.int64)
-    transpose_level(indptr, wide, size, pointers, out, order)
-    return (
-        pointers.astype(pointer_dtype(dtype, len(data)), copy=False),
-        out.astype(dtype, copy=False),
-        data[order],
-    )
+def transposed(index: Index, data: Values, shape: Sequence[int], dtype: np.dtype[Any]) -> tuple[Index, Values]:
+    """Return the index and the values of a canonical matrix with its other axis compressed."""
+    pointers, indices, axes = index.pointers[0], index.nodes[1], index.axes[::-1]
+    starts = _pointers(shape[axes[0]], len(indices), np.dtype(np.int64))
+    starts.fill(0)
+    parents, order = np.empty(len(indices), np.int64), np.empty(len(indices), np.int64)
+    wide = np.ascontiguousarray(pointers, np.int64)
+    if not transpose_level(wide, indices, shape[axes[0]], starts, parents, order):
+        raise _changed(ValueError("pointers or indices are wrong"))
+    stored = starts.astype(pointer_dtype(dtype, len(data)), copy=False)
+    return Index((stored,), (None, parents.astype(dtype, copy=False)), axes), data[order]
 
 
 def _pointers(parents: int, entries: int, dtype: np.dtype[Any]) -> Indices:
-    """Return room for a pointer per row or column, and one more."""
+    """Return room for a pointer per row or column, and one more, of which the first is 0."""
     if parents > MOST_EMPTY_PARENTS + MOST_PER_ENTRY * entries:
         raise LimitError(
             f"{entries:,} values in {parents:,} rows or columns: compressed, the empty ones would take most "
             "of the memory; keep them as coordinates"
         )
-    return np.empty(parents + 1, dtype)
-
-
-def coordinates_from_compressed(indptr: Indices, indices: Indices, axis: int) -> Indices:
-    """Return the coordinates of a matrix whose rows (`axis` 0) or columns (1) are compressed."""
-    out = matrix(len(indices), 2, indices.dtype)
-    parents = len(indptr) - 1
-    if parents > np.iinfo(indices.dtype).max:
-        out = matrix(len(indices), 2, np.dtype(np.int64))
-    expand_pointers(indptr, out[:, axis])
-    out[:, 1 - axis] = indices
-    return out
-
-
-def fibres_from_coordinates(indices: Indices, dtype: np.dtype[Any]) -> tuple[tuple[Indices, ...], tuple[Indices, ...]]:
-    """Return the pointers and the indices of every level of the tree of sorted coordinates."""
-    counts = count_fibres(indices)
-    pointers = pointer_dtype(dtype, len(indices))
-    indptr = tuple([np.empty(count + 1, pointers) for count in counts[:-1]])
-    nodes = tuple([np.empty(count, dtype) for count in counts])
-    build_fibres(indices, indptr, nodes)
-    return indptr, nodes
-
-
-def coordinates_from_fibres(indptr: Sequence[Indices], indices: Sequence[Indices], axes: Sequence[int]) -> Indices:
-    """Return the coordinates of every leaf."""
-    out = matrix(len(indices[-1]), len(indices), np.result_type(*indices))
-    expand_fibres(indptr, indices, axes, out)
-    return out
+    pointers = np.empty(parents + 1, dtype)
+    pointers[0] = 0
+    return pointers

@@ -1,4 +1,4 @@
-"""Sparse objects of SciPy, PyData Sparse and PyTorch, taken apart into NumPy arrays and made of them; of pyarrow taken.
+"""Sparse objects of SciPy, PyData Sparse and PyTorch, taken apart into NumPy arrays; those of SciPy and PyTorch made.
 
 None of them is imported before somebody calls for its objects.
 """
@@ -19,28 +19,21 @@ if TYPE_CHECKING:
 
     from arrowipc.tensors.sparse_convert import Indices, Values
 
-    Coordinates: TypeAlias = tuple[Values, Indices, tuple[int, ...]]
-    Compressed: TypeAlias = tuple[Values, Indices, Indices, tuple[int, ...]]
+    # Values, pointers (of compressed layouts), indices, and shape: the arguments of a layout's class.
+    Parts: TypeAlias = tuple[Any, ...]
 
 __all__ = [
-    "compressed_of_pydata",
-    "compressed_of_scipy",
-    "compressed_of_torch",
-    "coordinates_of_pydata",
-    "coordinates_of_scipy",
-    "coordinates_of_torch",
     "layout_of",
     "library_of",
-    "pydata_compressed",
-    "pydata_coo",
-    "scipy_compressed",
-    "scipy_coo",
-    "torch_compressed",
-    "torch_coo",
+    "parts_of_pydata",
+    "parts_of_scipy",
+    "parts_of_torch",
+    "to_scipy",
+    "to_torch",
 ]
 
-FORMATS = ("csr", "csc")
-ARROW_LAYOUTS = {"SparseCOOTensor": "coo", "SparseCSRMatrix": "csr", "SparseCSCMatrix": "csc", "SparseCSFTensor": "csf"}
+COMPRESSED = ("CSR", "CSC")
+ARROW_LAYOUTS = {"SparseCOOTensor": "COO", "SparseCSRMatrix": "CSR", "SparseCSCMatrix": "CSC", "SparseCSFTensor": "CSF"}
 
 #: What the constructors of others raise for dtypes and shapes that they do not take.
 UNFIT = (NotImplementedError, TypeError, ValueError)
@@ -62,15 +55,18 @@ def library_of(obj: Any) -> str | None:
 
 
 def layout_of(obj: Any) -> str:
-    """Return "csr", "csc", "csf" or "coo" for an object that `library_of` knows."""
-    if library_of(obj) == "pyarrow":
+    """Return the layout that suits an object that `library_of` knows: "COO" if it has none of ours."""
+    library = library_of(obj)
+    if library == "pyarrow":
         return ARROW_LAYOUTS[type(obj).__name__]
-    if library_of(obj) == "scipy":
-        return obj.format if obj.format in FORMATS else "coo"
-    if library_of(obj) == "torch":
-        return {"torch.sparse_csr": "csr", "torch.sparse_csc": "csc"}.get(str(obj.layout), "coo")
-    axes = getattr(obj, "compressed_axes", None)
-    return FORMATS[axes[0]] if axes is not None and obj.ndim == 2 and len(axes) == 1 else "coo"
+    if library == "scipy":
+        layout = obj.format.upper()
+    elif library == "torch":
+        layout = str(obj.layout).removeprefix("torch.sparse_").upper()
+    else:
+        axes = getattr(obj, "compressed_axes", None)
+        layout = COMPRESSED[axes[0]] if axes is not None and obj.ndim == 2 and len(axes) == 1 else "COO"
+    return layout if layout in COMPRESSED else "COO"
 
 
 def _expect(obj: Any, library: str, what: str) -> None:
@@ -81,12 +77,16 @@ def _expect(obj: Any, library: str, what: str) -> None:
 # SciPy.
 
 
-def coordinates_of_scipy(matrix: Any) -> Coordinates:
-    """Return values, coordinates and shape of anything that has ``tocoo``."""
+def parts_of_scipy(matrix: Any, layout: str) -> Parts:
+    """Return the parts of anything that has ``tocoo``."""
     _expect(matrix, "scipy", "a sparse array of SciPy")
-    coo = matrix.tocoo(copy=False)
-    coords = coo.coords if hasattr(coo, "coords") else (coo.row, coo.col)
-    return coo.data, _columns(coords), coo.shape
+    if layout == "COO":
+        coo = matrix.tocoo(copy=False)
+        coords = coo.coords if hasattr(coo, "coords") else (coo.row, coo.col)
+        return coo.data, _columns(coords), coo.shape
+    _expect_matrix(matrix)
+    made = matrix.asformat(layout.lower(), copy=False)
+    return made.data[: made.nnz], made.indptr, made.indices[: made.nnz], made.shape
 
 
 def _columns(coords: Sequence[Indices]) -> Indices:
@@ -106,39 +106,24 @@ def _columns(coords: Sequence[Indices]) -> Indices:
     return np.lib.stride_tricks.as_strided(first, shape, strides, writeable=first.flags.writeable)
 
 
-def scipy_coo(data: Values, indices: Indices, shape: Sequence[int], canonical: bool) -> Any:
-    """Return a ``coo_array`` over the same memory."""
-    sparse = import_module("scipy.sparse")
-    columns = [_scipy_index(column) for column in indices.T]
-    made = _scipy_empty(sparse.coo_array, data, shape)
-    made.data = _aligned(data)
-    if hasattr(made, "coords"):
-        made.coords = tuple(columns)
-    else:
-        made.row, made.col = columns
-    # An array that is made empty says that it is canonical.
-    made.has_canonical_format = canonical
-    return made
+def to_scipy(layout: str, data: Values, index: Sequence[Indices], shape: Sequence[int], canonical: bool) -> Any:
+    """Return a ``coo_array``, ``csr_array`` or ``csc_array`` over the same memory.
 
-
-def compressed_of_scipy(matrix: Any, axis: int) -> Compressed:
-    """Return values, pointers, indices and shape; rows (`axis` 0) or columns (1) are compressed."""
-    _expect(matrix, "scipy", "a sparse matrix of SciPy")
-    _expect_matrix(matrix)
-    made = matrix.asformat(FORMATS[axis], copy=False)
-    return made.data[: made.nnz], made.indptr, made.indices[: made.nnz], made.shape
-
-
-def scipy_compressed(
-    data: Values, indptr: Indices, indices: Indices, shape: Sequence[int], axis: int, canonical: bool
-) -> Any:
-    """Return a ``csr_array`` (`axis` 0) or ``csc_array`` (1) over the same memory if it is `canonical`.
-
-    SciPy sorts and adds up where the arrays lie, even in ``max()``: what it would change it gets as a copy.
+    SciPy sorts compressed indices and adds up their values where the arrays are, even in ``max()``: it gets a copy of
+    those that are not `canonical`.
     """
-    sparse = import_module("scipy.sparse")
-    made = _scipy_empty((sparse.csr_array, sparse.csc_array)[axis], data, shape)
-    indptr, indices = _scipy_index(indptr), _scipy_index(indices)
+    made = _scipy_empty(getattr(import_module("scipy.sparse"), f"{layout.lower()}_array"), data, shape)
+    if layout == "COO":
+        made.data = _aligned(data)
+        columns = [_scipy_index(column) for column in index[0].T]
+        if hasattr(made, "coords"):
+            made.coords = tuple(columns)
+        else:
+            made.row, made.col = columns
+        # An array that is made empty says that it is canonical.
+        made.has_canonical_format = canonical
+        return made
+    indptr, indices = _scipy_index(index[0]), _scipy_index(index[1])
     wide = np.result_type(indptr, indices)  # SciPy's loops want both alike
     made.data = _aligned(data) if canonical else data.copy()
     made.indptr = indptr.astype(wide, copy=not canonical)
@@ -176,77 +161,42 @@ def _expect_matrix(obj: Any) -> None:
 # PyData Sparse.
 
 
-def _expect_zero_fill(array: Any) -> None:
+def parts_of_pydata(array: Any, layout: str) -> Parts:
+    """Return the parts of any array; only a ``GCXS`` that is compressed along the same axis is not converted."""
     _expect(array, "sparse", "an array of PyData Sparse")
     if array.fill_value != 0:
         raise UsageError(f"sparse tensors of Arrow are zero where no value is stored, this array is {array.fill_value}")
-
-
-def coordinates_of_pydata(array: Any) -> Coordinates:
-    """Return values, coordinates and shape of any array of PyData Sparse."""
-    _expect_zero_fill(array)
-    coo = array.asformat("coo")
-    return coo.data, coo.coords.T, coo.shape
-
-
-def pydata_coo(data: Values, indices: Indices, shape: Sequence[int]) -> Any:
-    """Return a ``sparse.COO`` of canonical coordinates."""
-    sparse = import_module("sparse")
-    try:
-        return sparse.COO(indices.T, data, shape=tuple(shape), has_duplicates=False, sorted=True)
-    except UNFIT as error:
-        raise _no_pydata("COO", data, error) from error
-
-
-def compressed_of_pydata(array: Any, axis: int) -> Compressed:
-    """Return the parts of a matrix; only a ``GCXS`` that is compressed along `axis` is not converted."""
-    _expect_zero_fill(array)
+    if layout == "COO":
+        coo = array.asformat("coo")
+        return coo.data, coo.coords.T, coo.shape
     _expect_matrix(array)
-    if layout_of(array) != FORMATS[axis]:
-        array = array.asformat("gcxs", compressed_axes=(axis,))
+    if layout_of(array) != layout:
+        array = array.asformat("gcxs", compressed_axes=(COMPRESSED.index(layout),))
     return array.data, array.indptr, array.indices, array.shape
-
-
-def pydata_compressed(data: Values, indptr: Indices, indices: Indices, shape: Sequence[int], axis: int) -> Any:
-    """Return a ``sparse.GCXS``."""
-    sparse = import_module("sparse")
-    try:
-        return sparse.GCXS((data, indices, indptr), shape=tuple(shape), compressed_axes=(axis,))
-    except UNFIT as error:
-        raise _no_pydata("GCXS", data, error) from error
-
-
-def _no_pydata(kind: str, data: Values, error: Exception) -> UsageError:
-    return UsageError(f"PyData Sparse has no {kind} of {data.dtype}: {error}")
 
 
 # PyTorch.
 
 
-def coordinates_of_torch(tensor: Any) -> Coordinates:
-    """Return values, coordinates and shape of a sparse COO tensor, coalesced or not."""
-    _expect_torch(tensor, "sparse_coo")
-    tensor = tensor.detach()
-    return _numpy(tensor._values()), _numpy(tensor._indices()).T, tuple(tensor.shape)
-
-
-def compressed_of_torch(tensor: Any, axis: int) -> Compressed:
-    """Return the parts of a sparse CSR (`axis` 0) or CSC (1) tensor."""
-    _expect_torch(tensor, f"sparse_{FORMATS[axis]}")
-    tensor = tensor.detach()
-    pointers = tensor.ccol_indices() if axis else tensor.crow_indices()
-    indices = tensor.row_indices() if axis else tensor.col_indices()
-    return _numpy(tensor.values()), _numpy(pointers), _numpy(indices), tuple(tensor.shape)
-
-
-def _expect_torch(tensor: Any, layout: str) -> None:
+def parts_of_torch(tensor: Any, layout: str) -> Parts:
+    """Return the parts of a sparse tensor of that layout; of COO, coalesced or not."""
     _expect(tensor, "torch", "a sparse tensor of PyTorch")
-    if str(tensor.layout) != f"torch.{layout}":
-        raise UsageError(f"expected a tensor of the layout {layout}, found {tensor.layout}: use to_{layout}()")
+    wanted = f"sparse_{layout.lower()}"
+    if str(tensor.layout) != f"torch.{wanted}":
+        raise UsageError(f"expected a tensor of the layout {wanted}, found {tensor.layout}: use to_{wanted}()")
     if tensor.device.type != "cpu":
         raise UsageError(f"the tensor lies on {tensor.device}: bring it to main memory with .cpu()")
     if tensor.dense_dim():
         raise UsageError(f"a tensor with {tensor.dense_dim()} dense dimensions has no counterpart in Arrow")
+    tensor, shape = tensor.detach(), tuple(tensor.shape)
+    if layout == "COO":
+        return _numpy(tensor._values()), _numpy(tensor._indices()).T, shape
+    pointers, indices = (
+        (tensor.crow_indices(), tensor.col_indices())
+        if layout == "CSR"
+        else (tensor.ccol_indices(), tensor.row_indices())
+    )
+    return _numpy(tensor.values()), _numpy(pointers), _numpy(indices), shape
 
 
 def _numpy(tensor: Any) -> Values:
@@ -256,24 +206,19 @@ def _numpy(tensor: Any) -> Values:
         raise UsageError(f"NumPy has no array of {tensor.dtype}: {error}") from None
 
 
-def torch_coo(data: Values, indices: Indices, shape: Sequence[int], canonical: bool) -> Any:
-    """Return a ``torch.sparse_coo_tensor``."""
+def to_torch(layout: str, data: Values, index: Sequence[Indices], shape: Sequence[int], canonical: bool) -> Any:
+    """Return a ``torch.sparse_coo_tensor``, ``sparse_csr_tensor`` or ``sparse_csc_tensor``."""
     torch = import_module("torch")
-    coordinates = _torch(torch, indices.astype(np.int64, copy=False).T)
-    return torch.sparse_coo_tensor(
-        coordinates, _torch(torch, data), tuple(shape), is_coalesced=canonical, check_invariants=False
-    )
-
-
-def torch_compressed(data: Values, indptr: Indices, indices: Indices, shape: Sequence[int], axis: int) -> Any:
-    """Return a ``torch.sparse_csr_tensor`` (`axis` 0) or ``sparse_csc_tensor`` (1)."""
-    torch = import_module("torch")
-    make = torch.sparse_csc_tensor if axis else torch.sparse_csr_tensor
-    narrow = indptr.dtype == indices.dtype == np.int32
-    kind = np.int32 if narrow else np.int64
-    pointers, indices = indptr.astype(kind, copy=False), indices.astype(kind, copy=False)
-    parts = [_torch(torch, part) for part in (pointers, indices, data)]
-    return make(*parts, tuple(shape), check_invariants=False)
+    make = getattr(torch, f"sparse_{layout.lower()}_tensor")
+    if layout == "COO":
+        parts: list[Indices] = [index[0].astype(np.int64, copy=False).T]
+        flags = {"is_coalesced": canonical}
+    else:
+        kind = np.int32 if all(each.dtype == np.int32 for each in index) else np.int64
+        parts = [each.astype(kind, copy=False) for each in index]
+        flags = {}
+    tensors = [_torch(torch, part) for part in (*parts, data)]
+    return make(*tensors, tuple(shape), check_invariants=False, **flags)
 
 
 def _torch(torch: Any, array: Values) -> Any:

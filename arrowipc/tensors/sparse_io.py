@@ -10,8 +10,8 @@ from arrowipc.errors import FormatError, UsageError
 from arrowipc.metadata.schema_tables import write_sparse_tensor_message
 from arrowipc.tensors.message import head_of, stored_length
 from arrowipc.tensors.message_io import read_framed, write_framed
-from arrowipc.tensors.sparse_index import count_nodes
-from arrowipc.tensors.sparse_layouts import SparseCOOTensor, SparseCSFTensor, SparseTensor, from_any
+from arrowipc.tensors.sparse_convert import Index
+from arrowipc.tensors.sparse_layouts import SparseTensor, from_any
 from arrowipc.tensors.sparse_message import Opened, open_sparse
 from arrowipc.tensors.sparse_tensor import LAYOUTS
 from arrowipc.types import Int
@@ -81,9 +81,8 @@ def tensor_of(message: Message, limits: Limits | None = None, validate: Validate
     """Return the tensor of a "SparseTensor" message; parameters are those of `read_sparse_tensor`."""
     check_choice("validate", validate, ("none", "full", "strict"))
     opened = open_sparse(message, limits)
-    index = _INDEX[opened.layout](opened)
     data = np.frombuffer(opened.data, dtype_of(opened.type))
-    tensor = LAYOUTS[opened.layout]._of(index, data, opened.shape, opened.dim_names, opened.type, None)
+    tensor = LAYOUTS[opened.layout]._of(_index_of(opened), data, opened.shape, opened.dim_names, opened.type, None)
     if validate == "none":
         return tensor
     try:
@@ -98,39 +97,52 @@ def tensor_of(message: Message, limits: Limits | None = None, validate: Validate
     return tensor
 
 
-def _coo(opened: Opened) -> dict[str, Any]:
-    shape = opened.non_zero_length, len(opened.shape)
-    if 0 in shape:
-        return {"_indices": np.empty(shape, opened.indices_type)}
-    return {"_indices": np.ndarray(shape, opened.indices_type, opened.indices[0], strides=opened.strides)}
+def _index_of(opened: Opened) -> Index:
+    axes = opened.axis_order
+    if opened.layout == "COO":
+        rows = opened.non_zero_length, len(axes)
+        if 0 in rows:
+            return Index((), (np.empty(rows, opened.indices_type),), axes)
+        return Index((), (np.ndarray(rows, opened.indices_type, opened.indices[0], strides=opened.strides),), axes)
+    if opened.layout != "CSF":
+        indptr = np.frombuffer(opened.indptr[0], opened.indptr_type)
+        return Index((indptr,), (None, np.frombuffer(opened.indices[0], opened.indices_type)), axes)
+    pointers = tuple([np.frombuffer(level, opened.indptr_type) for level in opened.indptr])
+    nodes = tuple([np.frombuffer(level, opened.indices_type) for level in opened.indices])
+    return _without_padding(pointers, nodes, opened.non_zero_length, axes)
 
 
-def _compressed(opened: Opened) -> dict[str, Any]:
-    return {
-        "_indptr": np.frombuffer(opened.indptr[0], opened.indptr_type),
-        "_indices": np.frombuffer(opened.indices[0], opened.indices_type),
-    }
+def _without_padding(
+    pointers: tuple[Values, ...], nodes: tuple[Values, ...], leaves: int, axes: tuple[int, ...]
+) -> Index:
+    """Return the levels without what follows their last entry: the lengths of buffers may be padded.
 
-
-def _fibres(opened: Opened) -> dict[str, Any]:
-    indptr = [np.frombuffer(level, opened.indptr_type) for level in opened.indptr]
-    indices = [np.frombuffer(level, opened.indices_type) for level in opened.indices]
-    leaves = opened.non_zero_length
-    if len(indices[-1]) < leaves:
+    The last level has a node per value. The level above ends at the pointer that says so. Buffers whose lengths agree
+    exactly are not padded, and may then have nodes without children at their end.
+    """
+    if len(nodes[-1]) < leaves:
         raise FormatError(
-            f"SparseTensorIndexCSF.indicesBuffers[{len(indices) - 1}] holds {len(indices[-1]):,} entries: "
+            f"SparseTensorIndexCSF.indicesBuffers[{len(nodes) - 1}] holds {len(nodes[-1]):,} entries: "
             f"{leaves:,} values need as many"
         )
-    counts = count_nodes(indptr, [len(level) for level in indices[:-1]] + [leaves], leaves)
-    return {
-        "_indptr": tuple([level[: count + 1] for level, count in zip(indptr, counts, strict=False)]),
-        "_indices": tuple([level[:count] for level, count in zip(indices, counts, strict=True)]),
-        "_axis_order": opened.axis_order,
-    }
-
-
-#: Layout -> what makes the attributes of its index (`SparseTensor._index_names`) of an opened message.
-_INDEX = {"COO": _coo, "CSR": _compressed, "CSC": _compressed, "CSF": _fibres}
+    counts = [leaves]
+    for level in range(len(pointers) - 1, -1, -1):
+        starts, target = pointers[level], counts[0]
+        most = min(len(starts) - 1, len(nodes[level]))
+        if most < 0 or len(starts) - 1 != len(nodes[level]) or starts[most] != target:
+            found = np.flatnonzero(starts[: most + 1] == target)
+            if not len(found):
+                raise FormatError(
+                    f"indptrBuffers[{level}] never reaches {target}, the number of nodes of level {level + 1}, "
+                    f"within the {max(most, 0)} nodes that the buffers of level {level} have room for"
+                )
+            most = int(found[0])
+        counts.insert(0, most)
+    return Index(
+        tuple([level[: count + 1] for level, count in zip(pointers, counts, strict=False)]),
+        tuple([level[:count] for level, count in zip(nodes, counts, strict=True)]),
+        axes,
+    )
 
 
 # Writing.
@@ -204,14 +216,14 @@ _recent = Recent(64)
 
 def _encoded(tensor: SparseTensor, counted: bool = False) -> tuple[bytes, list[memoryview]]:
     """Return the metadata of a tensor, and the buffers of its body."""
-    if not isinstance(tensor, SparseCOOTensor):
+    if tensor.layout != "COO":
         tensor = tensor.canonical()
     canonical = tensor.is_canonical
-    index = tensor._index_arrays()
+    index, axes = tensor._index.arrays, tensor._index.axes
     _check_index_type(tensor.shape, index[-1].dtype)
     buffers, places, length = _laid_out((*index, tensor.data))
     about = (tensor.shape, tensor.dim_names, tensor.type, tensor.non_zero_length)
-    key = (*about, type(tensor), tensor._axes(), index[0].dtype, index[-1].dtype, canonical, counted, *places)
+    key = (*about, tensor.layout, axes, index[0].dtype, index[-1].dtype, canonical, counted, *places)
     metadata: bytes | None = _recent.get(key)
     if metadata is None:
         table = _index_table(tensor, places[:-1], counted)
@@ -245,17 +257,17 @@ def _check_index_type(shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
 
 def _index_table(tensor: SparseTensor, places: list[tuple[int, int]], counted: bool) -> tuple[Any, ...]:
     """Return the index as `write_sparse_tensor_message` takes it, given the ``Buffer`` of each of its arrays."""
-    arrays = tensor._index_arrays()
+    arrays = tensor._index.arrays
     types = [Int(8 * each.dtype.itemsize, each.dtype.kind == "i") for each in (arrays[0], arrays[-1])]
-    if isinstance(tensor, SparseCOOTensor):
+    if tensor.layout == "COO":
         # Written row by row: Arrow C++ takes indices for that, whatever the strides say, and of a matrix
         # without rows it expects these strides.
-        width = tensor.indices.dtype.itemsize
-        strides = (tensor.ndim * width if len(tensor.indices) else width, width)
+        width = arrays[0].dtype.itemsize
+        strides = (tensor.ndim * width if len(arrays[0]) else width, width)
         return "COO", types[0], strides, places[0], tensor.is_canonical
-    if isinstance(tensor, SparseCSFTensor):
+    if tensor.layout == "CSF":
         if counted:
             places = [(offset, len(level)) for (offset, _), level in zip(places, arrays, strict=True)]
         above = tensor.ndim - 1
-        return "CSF", types[0], places[:above], types[1], places[above:], tensor.axis_order
+        return "CSF", types[0], places[:above], types[1], places[above:], tensor._index.axes
     return tensor.layout, types[0], places[0], types[1], places[1]

@@ -36,7 +36,7 @@ cdef class Opened:
     cdef readonly str indices_type
     cdef readonly list indptr           # memoryviews; may be longer than they have to be
     cdef readonly list indices
-    cdef readonly tuple axis_order      # CSF
+    cdef readonly tuple axis_order      # the dimension of each level; of COO as they are
     cdef Shape size
     cdef Message message
     cdef int64_t used                   # bytes of all buffers, shared ones as often as they are used
@@ -100,6 +100,7 @@ cdef int open_coo(Opened out, const Table* index, int64_t body_length) except -1
     if fb_u8(index, SparseTensorIndexCOO_isCanonical, 0, &canonical) < 0:
         broken(table, "isCanonical")
     out.layout = "COO"
+    out.axis_order = tuple(range(shape[1]))
     out.is_canonical = canonical != 0
     out.strides = (strides[0], strides[1])
     out.indices_type = type_of_index(&plan)
@@ -132,6 +133,7 @@ cdef int open_csx(Opened out, const Table* index, int64_t body_length) except -1
         raise FormatError(f"{table}.indicesBuffer holds {part.length // plan.width:,} entries: "
                           f"{out.non_zero_length:,} values need as many")
     out.layout = "CSC" if axis else "CSR"
+    out.axis_order = (axis, 1 - axis)
     out.indptr_type = type_of_index(&pointer)
     out.indices_type = type_of_index(&plan)
     out.indptr = [out.buffer(&pointers, (parents + 1) * pointer.width, pointer.width)]

@@ -1,8 +1,8 @@
-"""What all sparse tensors have in common, and the checks of their parts."""
+"""Sparse tensors of all layouts: one class over the table of layouts, and the checks of their parts."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,17 +10,22 @@ from arrowipc.arguments import check_choice, checked_names, described, items_of,
 from arrowipc.datatypes import DataType
 from arrowipc.errors import FormatError, UsageError
 from arrowipc.tensors.sparse_convert import (
+    Index,
     canonical_coordinates,
-    coordinates_to_dense,
+    coordinates_of,
+    dense_of,
     dense_to_coordinates,
     index_dtype,
+    index_of,
     native,
+    prove_index,
+    transposed,
 )
 from arrowipc.values.dtypes import as_values, dtype_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any, ClassVar, Literal, Self, TypeAlias, TypeVar
 
     from arrowipc.tensors.sparse_convert import Indices, Values
@@ -38,6 +43,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LAYOUTS",
+    "TABLE",
+    "Layout",
     "SparseTensor",
     "checked_integers",
     "checked_levels",
@@ -46,11 +53,31 @@ __all__ = [
 ]
 
 
-#: The four classes by the short names of their layouts; ``sparse_layouts``, which defines them, enters them.
+class Layout(NamedTuple):
+    """What distinguishes a layout from the others."""
+
+    #: Whether it stores coordinates; else there is a level for each dimension.
+    coordinates: bool
+    #: Whether the first level is dense.
+    dense: bool
+    #: How many dimensions it takes; None: any.
+    ndim: tuple[int, int | None]
+    #: From a shape to the order of axes in which values are sorted, unless somebody asks for another one.
+    order: Callable[[Sequence[int]], tuple[int, ...]]
+
+
+TABLE = {
+    "COO": Layout(True, False, (0, None), lambda shape: tuple(range(len(shape)))),
+    "CSR": Layout(False, True, (2, 2), lambda shape: (0, 1)),
+    "CSC": Layout(False, True, (2, 2), lambda shape: (1, 0)),
+    "CSF": Layout(False, False, (2, None), lambda shape: tuple(sorted(range(len(shape)), key=shape.__getitem__))),
+}
+
+#: The four classes by the names of their layouts; ``sparse_layouts``, which defines them, enters them.
 LAYOUTS: dict[str, type[SparseTensor]] = {}
 
 
-class SparseTensor(ABC):
+class SparseTensor:
     """What the four layouts have in common; use one of the classes below.
 
     Equality (``==``, :meth:`equals`) compares tensors of one layout: shape, type, and the stored values with
@@ -67,30 +94,31 @@ class SparseTensor(ABC):
     True
     """
 
-    __slots__ = ("__weakref__", "_canonical", "_data", "_dim_names", "_shape", "_type")
+    __slots__ = ("__weakref__", "_canonical", "_data", "_dim_names", "_index", "_shape", "_type")
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
-    #: The layout's short name.
+    #: The layout's short name, a key of `TABLE`.
     layout: ClassVar[str]
-    #: The attributes that make the index.
-    _index_names: ClassVar[tuple[str, ...]]
 
     _canonical: bool | None
     _data: Values
     _dim_names: tuple[str, ...] | None
+    _index: Index
     _shape: tuple[int, ...]
     _type: DataType
 
     def _hold(
         self,
+        index: Index,
         data: Any,
         shape: Sequence[int],
         dim_names: Iterable[str] | None,
         kind: DataType | None,
         validate: Validate,
     ) -> None:
-        """Take over what all layouts have; the index is in place already."""
+        """Take over parts that a user gives."""
         check_choice("validate", validate, ("none", "full", "strict"))
+        self._index = index
         self._shape = checked_shape(shape)
         self._dim_names = checked_names(dim_names, len(self._shape))
         self._data, self._type = _values(data, kind)
@@ -105,7 +133,7 @@ class SparseTensor(ABC):
     @classmethod
     def _of(
         cls,
-        index: dict[str, Any],
+        index: Index,
         data: Values,
         shape: tuple[int, ...],
         dim_names: tuple[str, ...] | None,
@@ -114,44 +142,43 @@ class SparseTensor(ABC):
     ) -> Self:
         """Make one of parts that fit each other; `canonical` None: nobody has looked at the indices."""
         made = cls.__new__(cls)
-        for name, value in index.items():
-            setattr(made, name, value)
-        made._data, made._shape, made._dim_names, made._type = data, shape, dim_names, kind
+        made._index, made._data, made._shape, made._dim_names, made._type = index, data, shape, dim_names, kind
         made._canonical = canonical
         return made
 
-    def _index(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self._index_names}
-
-    # What a layout has to say.
-
-    @abstractmethod
     def _fit(self) -> None:
         """Refuse parts whose sizes contradict each other."""
-
-    @abstractmethod
-    def _check(self) -> bool:
-        """Prove all indices; return whether they are sorted and unique."""
-
-    @abstractmethod
-    def _index_arrays(self) -> tuple[Indices, ...]:
-        """Return the arrays of the index, pointers first."""
-
-    @abstractmethod
-    def _coordinates(self) -> Indices:
-        """Return the coordinates of all values, proven."""
-
-    @classmethod
-    @abstractmethod
-    def _index_of(
-        cls, indices: Indices, shape: Sequence[int], dtype: np.dtype[Any], axes: Sequence[int]
-    ) -> dict[str, Any]:
-        """Make the index (`_index_names`) of unique coordinates, sorted by their columns, which are `axes`."""
+        index, count = self._index, len(self._data)
+        self._check_ndim(self.ndim)
+        if TABLE[self.layout].coordinates:
+            if index.arrays[0].shape != (count, self.ndim):
+                raise UsageError(
+                    f"{count:,} values of {self.ndim} dimensions need indices of the shape {(count, self.ndim)}, "
+                    f"found {index.arrays[0].shape}"
+                )
+            return
+        if (len(index.nodes), len(index.pointers)) != (self.ndim, self.ndim - 1):
+            raise UsageError(
+                f"{self.ndim} dimensions need as many arrays of indices and {self.ndim - 1} of pointers, "
+                f"found {len(index.nodes)} and {len(index.pointers)}"
+            )
+        for level, (nodes, pointers) in enumerate(zip(index.nodes, index.pointers, strict=False)):
+            name = "indptr" if nodes is None else f"indptr[{level}]"
+            parents = self._shape[index.axes[0]] if nodes is None else len(nodes)
+            if len(pointers) != parents + 1:
+                raise UsageError(
+                    f"{name} has {len(pointers):,} entries, expected {parents + 1:,}: one more than the nodes (rows, "
+                    "columns) of its level"
+                )
+        if len(index.arrays[-1]) != count:
+            raise UsageError(
+                f"{count:,} values need as many indices in the last level, found {len(index.arrays[-1]):,}"
+            )
 
     def _prove(self) -> bool:
         """Check the indices, unless that is done; return whether they are sorted and unique."""
         if self._canonical is None:
-            self._canonical = self._check()
+            self._canonical = prove_index(self._index, self._shape)
         return self._canonical
 
     # What they are.
@@ -199,7 +226,7 @@ class SparseTensor(ABC):
     @property
     def nbytes(self) -> int:
         """The bytes of values and index together."""
-        return self._data.nbytes + sum(array.nbytes for array in self._index_arrays())
+        return self._data.nbytes + sum(array.nbytes for array in self._index.arrays)
 
     def __repr__(self) -> str:
         names = "" if self._dim_names is None else f", dim_names={self._dim_names}"
@@ -231,17 +258,13 @@ class SparseTensor(ABC):
         if self._shape != other._shape or self._type != other._type:
             return False
         left, right = self.canonical(), other.canonical()
-        index = zip(left._index_arrays(), right._index_arrays(), strict=True)
+        index = zip(left._index.arrays, right._index.arrays, strict=True)
         return (
             len(left._data) == len(right._data)
-            and left._axes() == right._axes()
+            and left._index.axes == right._index.axes
             and all(np.array_equal(a, b) for a, b in index)
             and np.array_equal(left._data, right._data, equal_nan=nan_equal and left.dtype.kind in "fmM")
         )
-
-    def _axes(self) -> tuple[int, ...]:
-        """Return the order of axes in which canonical coordinates rise."""
-        return self._order_of(self._shape)
 
     def canonical(self) -> Self:
         """Return the tensor with sorted coordinates, the values of equal ones added up; itself if it is that.
@@ -253,22 +276,25 @@ class SparseTensor(ABC):
         """
         if self._prove():
             return self
-        return self._convert(type(self), None, self._axes())
+        return self._convert(type(self), None, self._index.axes)
 
     def rename(self, dim_names: Iterable[str] | None) -> Self:
         """Return the tensor with other names of its dimensions; nothing is copied."""
         names = checked_names(dim_names, self.ndim)
-        return self._of(self._index(), self._data, self._shape, names, self._type, self._canonical)
+        return self._of(self._index, self._data, self._shape, names, self._type, self._canonical)
 
     # Other layouts.
 
     def _convert(self, layout: _Class[_Layout], index_type: Any, axes: Sequence[int]) -> _Layout:
-        self._prove()
-        rows = self._coordinates()
-        indices, data = canonical_coordinates(rows, self._data, self._shape, axes, self._type)
-        like = self._index_arrays()[-1].dtype
-        dtype = index_dtype(index_type, self._shape, like)
-        index = layout._index_of(indices, self._shape, dtype, axes)
+        canonical, rules = self._prove(), TABLE[layout.layout]
+        dtype = index_dtype(index_type, self._shape, self._index.arrays[-1].dtype)
+        if canonical and rules.dense and TABLE[self.layout].dense and axes != self._index.axes:
+            # Rows and columns are swapped by counting instead of sorting.
+            index, data = transposed(self._index, self._data, self._shape, dtype)
+        else:
+            rows = coordinates_of(self._index, self._shape)
+            indices, data = canonical_coordinates(rows, self._data, self._shape, axes, self._type)
+            index = _index_of(rules, indices, self._shape, dtype, axes)
         return layout._of(index, data, self._shape, self._dim_names, self._type)
 
     def _to(self, layout: str, index_type: Any, axis_order: Sequence[int] | None = None) -> Any:
@@ -314,24 +340,25 @@ class SparseTensor(ABC):
         dense, kind = elements(array)
         axes = cls._checked_order(dense.shape, axis_order)
         names = checked_names(dim_names, dense.ndim)
-        indices, data = dense_to_coordinates(dense, axes, kind, index_type, cls.layout == "COO")
-        index = cls._index_of(indices, dense.shape, indices.dtype, axes)
+        rules = TABLE[cls.layout]
+        indices, data = dense_to_coordinates(dense, axes, kind, index_type, rules.coordinates)
+        index = _index_of(rules, indices, dense.shape, indices.dtype, axes)
         return cls._of(index, data, dense.shape, names, kind)
 
     @classmethod
     def _check_ndim(cls, ndim: int) -> None:
-        """Refuse a number of dimensions that the layout does not take; coordinates take any."""
-        del ndim
-
-    @classmethod
-    def _order_of(cls, shape: Sequence[int]) -> tuple[int, ...]:
-        """Return the order of axes that a tensor of this layout has, unless somebody asks for another one."""
-        return tuple(range(len(shape)))
+        """Refuse a number of dimensions that the layout does not take."""
+        least, most = TABLE[cls.layout].ndim
+        if ndim < least or (most is not None and ndim > most):
+            what = "matrices" if most else "two dimensions or more"
+            raise UsageError(f"{cls.__name__} is for {what}, found {ndim} dimensions")
 
     @classmethod
     def _checked_order(cls, shape: Sequence[int], axis_order: Sequence[int] | None) -> tuple[int, ...]:
         cls._check_ndim(len(shape))
-        return cls._order_of(shape) if axis_order is None else order_of("axis_order", axis_order, len(shape))
+        if axis_order is None:
+            return TABLE[cls.layout].order(shape)
+        return order_of("axis_order", axis_order, len(shape))
 
     def to_dense(self) -> Values:
         """Return a dense array of :attr:`dtype`.
@@ -350,7 +377,7 @@ class SparseTensor(ABC):
             If the array does not fit into memory.
         """
         whole = self.canonical()
-        return coordinates_to_dense(whole._coordinates(), whole._data, whole._shape)
+        return dense_of(whole._index, whole._data, whole._shape)
 
     def to_coo(self, *, index_type: Any = None) -> SparseCOOTensor:
         """Return the tensor as sorted coordinates; `index_type` None: as it is, if that is enough."""
@@ -386,12 +413,21 @@ class SparseTensor(ABC):
         return bytes(sink)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (type(self), self._index(), self._data, self._shape, self._dim_names, self._type)
+        return _restore, (type(self), self._index, self._data, self._shape, self._dim_names, self._type)
 
 
 def _restore(layout: type[SparseTensor], *parts: Any) -> SparseTensor:
     index, data, shape, dim_names, kind = parts
     return layout._of(index, data, shape, dim_names, kind, None)
+
+
+def _index_of(
+    rules: Layout, indices: Indices, shape: Sequence[int], dtype: np.dtype[Any], axes: Sequence[int]
+) -> Index:
+    """Return the index of unique coordinates, sorted by their columns, which are `axes`."""
+    if rules.coordinates:
+        return Index((), (indices.astype(dtype, copy=False),), tuple(axes))
+    return index_of(indices, shape, dtype, axes, rules.dense)
 
 
 # Checked parts.

@@ -306,7 +306,7 @@ def sparse_html(tensor: Any) -> str:
     caption = f"{type(tensor).__name__}: {tensor.type}, {shaped(tensor)}, "
     caption += f"{_counted(tensor.non_zero_length, 'value')}{density}"
     rows = []
-    for name, array in _arrays({"data": tensor.data, **tensor._index()}):
+    for name, array in _arrays({name: getattr(tensor, name, None) for name in ("data", "indptr", "indices")}):
         first = array[:HTML_COLUMNS].tolist()
         text = ", ".join(map(str, first)) + (f", {CUT}" if len(array) > len(first) else "")
         shape = " x ".join([f"{size:,}" for size in array.shape])
@@ -326,7 +326,6 @@ def shaped(tensor: Any) -> str:
 def _arrays(parts: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the arrays among some named values; those of each level of a CSF index have numbers."""
     for name, value in parts.items():
-        name = name.removeprefix("_")
         levels = value if isinstance(value, tuple) else (value,)
         for level, array in enumerate(levels):
             if hasattr(array, "dtype"):

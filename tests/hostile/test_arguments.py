@@ -246,7 +246,7 @@ OBJECTS: dict[str, Callable[[], Any]] = {
 #: Methods of the language that people reach by syntax.
 SYNTAX = ("__contains__", "__copy__", "__eq__", "__getitem__", "__hash__", "__iter__", "__len__", "__repr__")
 #: Not for people: what readers, writers and payloads ask of each other. And what takes seconds to import.
-NOT_CALLED = ("pump", "resume", "to_pydata_sparse", "to_torch")
+NOT_CALLED = ("pump", "resume", "to_torch")
 
 
 def callables() -> dict[str, tuple[Callable[[], Any], str]]:

@@ -57,7 +57,7 @@ def test_dense_to_sparse_to_bytes_and_back(array, index_type):
         found = ipc.read_sparse_tensor(tensor.serialize(), validate="strict")
         assert found == tensor
         assert found.serialize() == tensor.serialize()
-        assert [each.dtype for each in found._index_arrays()] == [each.dtype for each in tensor._index_arrays()]
+        assert [each.dtype for each in found._index.arrays] == [each.dtype for each in tensor._index.arrays]
         assert ipc.read_sparse_tensor(tensor.serialize(), validate="none") == tensor
 
 
@@ -133,7 +133,7 @@ def use(tensor: SparseTensor) -> None:
         lambda: tensor == tensor.rename(None),
         lambda: repr(tensor),
         lambda: tensor.data.sum() if tensor.dtype.kind in "iuf" else None,
-        lambda: [array.sum() for array in tensor._index_arrays()],
+        lambda: [array.sum() for array in tensor._index.arrays],
     ]
     if np.prod(np.array(tensor.shape, float)) <= MOST_ELEMENTS:
         uses.append(tensor.to_dense)

@@ -211,7 +211,7 @@ def test_what_a_message_holds_is_not_copied(build):
     aligned[start : start + len(data)] = data
     memory = aligned[start : start + len(data)]
     tensor = ipc.read_sparse_tensor(memory)
-    for array in (tensor.data, *tensor._index_arrays()):
+    for array in (tensor.data, *tensor._index.arrays):
         assert np.shares_memory(array, memory)
         assert not array.flags.writeable
 
@@ -221,7 +221,7 @@ def test_what_a_message_holds_is_not_copied(build):
 def test_memory_at_any_address_gives_aligned_arrays(build, shift):
     memory = np.frombuffer(bytes(shift) + build(), np.uint8)[shift:]
     tensor = ipc.read_sparse_tensor(memory)
-    assert all(array.flags.aligned for array in (tensor.data, *tensor._index_arrays()))
+    assert all(array.flags.aligned for array in (tensor.data, *tensor._index.arrays))
     assert tensor == ipc.read_sparse_tensor(build())
 
 
@@ -514,7 +514,7 @@ def test_lengths_are_exact_and_padding_is_zero(layout):
     tensor = layout.from_dense(np.arange(35.0).reshape(5, 7) % 3)
     data = tensor.serialize()
     body = bytearray(ipc.read_message(data).body)
-    arrays = (tensor.data, *tensor._index_arrays())
+    arrays = (tensor.data, *tensor._index.arrays)
     places = buffers_of(data)
     assert [length for _, length in places] == [array.nbytes for array in arrays]
     for offset, length in places:
