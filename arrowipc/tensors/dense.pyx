@@ -28,7 +28,6 @@ from arrowipc.tensors.strided_copy cimport (
     Gathered, gather_all, gathered, is_column_major, is_row_major, reach, row_major, stored_strides,
 )
 
-from arrowipc.arguments import integer_of
 from arrowipc.datatypes import Bool, FloatingPoint, Int
 from arrowipc.errors import FormatError, LimitError, TruncatedError, UsageError
 
@@ -106,8 +105,8 @@ cdef class Tensor:
     ((2, 3), (6, 2), DataType(int16))
     >>> ipc.read_tensor(tensor.serialize()) == tensor
     True
-    >>> ipc.Tensor.from_numpy(tensor.to_numpy()).equals(ipc.Tensor.from_dlpack(tensor)), tensor.dim_name(0)
-    (True, 'y')
+    >>> ipc.Tensor.from_numpy(tensor.to_numpy()).equals(ipc.Tensor.from_dlpack(tensor)), tensor.dim_names
+    (True, ('y', 'x'))
     """
 
     cdef const uint8_t* data            # the first element, which need not be the lowest address
@@ -226,12 +225,6 @@ cdef class Tensor:
 
     cdef bint in_rows(self) noexcept:
         return is_row_major(self._ndim, self.dims, self.dims + self._ndim, self.width)
-
-    def dim_name(self, i):
-        """Return the name of dimension `i`; "" when it has none."""
-        if not 0 <= integer_of("dimension", i) < self._ndim:
-            raise IndexError(f"dimension {i} is out of range: the tensor has {self._ndim}")
-        return self.dim_names[i] if self.dim_names is not None else ""
 
     # -- to others --
 

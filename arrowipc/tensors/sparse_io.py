@@ -20,7 +20,7 @@ from arrowipc.values.dtypes import dtype_of
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from typing import Any, Literal
+    from typing import Any
 
     from arrowipc.limits import Limits
     from arrowipc.read.framing import Message
@@ -154,7 +154,6 @@ def write_sparse_tensor(
     dim_names: Sequence[str] | None = None,
     *,
     durable: bool = True,
-    csf_lengths: Literal["bytes", "entries"] = "bytes",
 ) -> int:
     """Write one sparse tensor.
 
@@ -173,10 +172,6 @@ def write_sparse_tensor(
         One name per dimension. Default: those of the tensor.
     durable : bool, default True
         For paths: wait until the file is on the disk.
-    csf_lengths : {"bytes", "entries"}
-        What the lengths of buffers of compressed fibres count. The format says bytes. Arrow C++ (at least 26)
-        writes and expects numbers of entries there, and reads outside its memory otherwise: "entries" is for
-        it. We read both.
 
     Returns
     -------
@@ -199,8 +194,7 @@ def write_sparse_tensor(
     >>> ipc.write_sparse_tensor(scipy.sparse.eye_array(3, format="csr"), sink) == len(sink)
     True
     """
-    check_choice("csf_lengths", csf_lengths, ("bytes", "entries"))
-    metadata, buffers = _encoded(from_any(x, dim_names), csf_lengths == "entries")
+    metadata, buffers = _encoded(from_any(x, dim_names))
     return write_framed(sink, head_of(metadata), buffers, durable=durable)
 
 
@@ -214,7 +208,7 @@ def get_sparse_tensor_size(x: Any, dim_names: Sequence[str] | None = None) -> in
 _recent = Recent(64)
 
 
-def _encoded(tensor: SparseTensor, counted: bool = False) -> tuple[bytes, list[memoryview]]:
+def _encoded(tensor: SparseTensor) -> tuple[bytes, list[memoryview]]:
     """Return the metadata of a tensor, and the buffers of its body."""
     if tensor.layout != "COO":
         tensor = tensor.canonical()
@@ -223,10 +217,10 @@ def _encoded(tensor: SparseTensor, counted: bool = False) -> tuple[bytes, list[m
     _check_index_type(tensor.shape, index[-1].dtype)
     buffers, places, length = _laid_out((*index, tensor.data))
     about = (tensor.shape, tensor.dim_names, tensor.type, tensor.non_zero_length)
-    key = (*about, tensor.layout, axes, index[0].dtype, index[-1].dtype, canonical, counted, *places)
+    key = (*about, tensor.layout, axes, index[0].dtype, index[-1].dtype, canonical, *places)
     metadata: bytes | None = _recent.get(key)
     if metadata is None:
-        table = _index_table(tensor, places[:-1], counted)
+        table = _index_table(tensor, places[:-1])
         metadata = write_sparse_tensor_message(
             tensor.type, tensor.shape, tensor.dim_names, tensor.non_zero_length, table, places[-1], length
         )
@@ -255,7 +249,7 @@ def _check_index_type(shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
             )
 
 
-def _index_table(tensor: SparseTensor, places: list[tuple[int, int]], counted: bool) -> tuple[Any, ...]:
+def _index_table(tensor: SparseTensor, places: list[tuple[int, int]]) -> tuple[Any, ...]:
     """Return the index as `write_sparse_tensor_message` takes it, given the ``Buffer`` of each of its arrays."""
     arrays = tensor._index.arrays
     types = [Int(8 * each.dtype.itemsize, each.dtype.kind == "i") for each in (arrays[0], arrays[-1])]
@@ -266,8 +260,6 @@ def _index_table(tensor: SparseTensor, places: list[tuple[int, int]], counted: b
         strides = (tensor.ndim * width if len(arrays[0]) else width, width)
         return "COO", types[0], strides, places[0], tensor.is_canonical
     if tensor.layout == "CSF":
-        if counted:
-            places = [(offset, len(level)) for (offset, _), level in zip(places, arrays, strict=True)]
         above = tensor.ndim - 1
         return "CSF", types[0], places[:above], types[1], places[above:], tensor._index.axes
     return tensor.layout, types[0], places[0], types[1], places[1]

@@ -94,6 +94,12 @@ class _SharedLayout(SparseTensor):
         ------
         UsageError
             If its fill value is not zero.
+
+        Examples
+        --------
+        >>> import sparse, arrowipc
+        >>> arrowipc.SparseCOOTensor.from_pydata_sparse(sparse.COO([[1]], [7], shape=(3,))).to_dense().tolist()
+        [0, 7, 0]
         """
         return cls(*peers.parts_of_pydata(array, cls.layout), dim_names)
 

@@ -188,15 +188,12 @@ def test_what_is_no_tensor_is_refused_in_words(data, word):
 def test_dimension_names():
     tensor = ipc.read_tensor(written(np.zeros((2, 3)), dim_names=["y", ""]))
     assert tensor.dim_names == ("y", "")
-    assert tensor.dim_name(0) == "y"
     assert ipc.read_tensor(written(np.zeros((2, 3)), dim_names=["", ""])).dim_names is None
     assert ipc.read_tensor(written(tensor, dim_names=["a", "b"])).dim_names == ("a", "b")
     assert ipc.read_tensor(written(tensor)).dim_names == ("y", "")
     for wrong in (["y"], "yx", ["y", 1], ["y", "\ud800"]):
         with pytest.raises(ipc.UsageError, match="dim_names"):
             ipc.Tensor(np.zeros((2, 3)), wrong)
-    with pytest.raises(IndexError):
-        tensor.dim_name(2)
 
 
 # -- laws ----------------------------------------------------------------------------------------------------
