@@ -161,10 +161,6 @@ charts: ## write the README's speed table, the charts and benchmarks/RESULTS.md 
 	@test -f $(MEASURED) || { echo 'nothing is measured yet: run make bench, without ARGS' >&2; exit 1; }
 	@$(PY) -m benchmarks --publish $(MEASURED)
 
-.PHONY: layout
-layout: $(BASE) ## write arrowipc/inline/fbs_layout.pxd again from format/*.fbs
-	@$(PY) tools/gen_layout.py
-
 .PHONY: clean
 clean: ## remove what was built, and caches; the virtual environment stays
 	@rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.* htmlcov

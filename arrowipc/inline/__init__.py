@@ -2,7 +2,7 @@
 
 ``loads`` (unaligned loads, sums that cannot overflow) and ``bits`` (bitmaps) carry everything else;
 ``fault`` is how kernels without Python report an error; ``flatbuf`` reads FlatBuffers tables by the slots
-of ``fbs_layout`` (generated from ``format/*.fbs``); ``plan`` has the structs that all kernels share,
+of ``fbs_layout`` (the numbers of ``format/*.fbs``); ``plan`` has the structs that all kernels share,
 ``layouts`` says which buffers a layout has, ``element`` reads one untrusted element of them; ``utf8``,
 ``minmax``, ``hash`` and ``slots`` are loops and tables, ``room`` is memory that is used again, ``threads``
 shares work, ``huge_pages`` is advice about large memory, ``body_parts`` is the list that a message's body is.

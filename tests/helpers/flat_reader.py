@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import struct
-import sys
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from helpers.flat_schemas import Layout
 
-
-def load_module(path: Path) -> ModuleType:
-    """Import one file by its path, so that no compiled module of the package is needed."""
-    name = f"layout_test_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up here
-    spec.loader.exec_module(module)
-    return module
-
-
-gen = load_module(ROOT / "tools" / "gen_layout.py")
-LAYOUT = gen.Layout(ROOT / "format")
-NUMBERS: dict[str, int] = LAYOUT.constants()
+LAYOUT = Layout()
+NUMBERS = LAYOUT.constants()
 
 SCALARS = {
     "bool": "BoolFlags",
@@ -41,7 +23,7 @@ SCALARS = {
 
 
 class FlatReader:
-    """Turns a flatbuffer into dicts, by the numbers of the generated layout.
+    """Turns a flatbuffer into dicts, by the numbers of the layout.
 
     `words` are the places and widths of the integers and offsets that were read, `vtables` where vtables lie.
     """
@@ -70,9 +52,9 @@ class FlatReader:
             at = position + offset
             if LAYOUT.is_union(member.type) and slot_name != member.name:
                 tag = self.scalar("ubyte", at) if offset else 0
-                values[slot_name] = next(k for k, v in self.choice(member.type).values.items() if v == tag)
+                values[slot_name] = self.named(member.type, tag)
             elif not offset:
-                is_number = LAYOUT.integer(member.type) is not None and not member.is_vector
+                is_number = LAYOUT.width(member.type) is not None and not member.is_vector
                 default = NUMBERS.get(f"{key}_DEFAULT", 0)
                 values[slot_name] = self.named(member.type, default) if is_number else None
             elif member.is_vector:
@@ -86,14 +68,13 @@ class FlatReader:
     def vector(self, type_: str, start: int, length: int) -> list[Any]:
         """The items of a vector."""
         self.words.add((start - 4, 4))
-        bounds = LAYOUT.integer(type_)
-        width = bounds[0] if bounds else NUMBERS.get(f"{type_}_SIZE", 4)
+        width = LAYOUT.width(type_) or NUMBERS.get(f"{type_}_SIZE", 4)
         return [self.value(type_, start + width * index) for index in range(length)]
 
     def value(self, type_: str, at: int) -> Any:
         """What lies at a position: a scalar, an enum member's name, a string, a struct or a table."""
-        if LAYOUT.integer(type_) is not None:
-            found = LAYOUT.declarations.get(type_)
+        if LAYOUT.width(type_) is not None:
+            found = LAYOUT.choice(type_)
             return self.named(type_, self.scalar(found.base if found else type_, at))
         table = self.new_table(self.data, at)
         if type_ == "string" or LAYOUT.declarations[type_].kind == "table":
@@ -114,14 +95,9 @@ class FlatReader:
         value = self.new_table(self.data, 0).Get(flags, at)
         return bool(value) if type_ == "bool" else int(value)
 
-    def choice(self, type_: str) -> Any:
-        """The declaration of an enum or union."""
-        found = LAYOUT.declarations[type_]
-        assert isinstance(found, gen.Choice)
-        return found
-
     def named(self, type_: str, value: int) -> Any:
-        """The member's name for an enum type, the value itself otherwise."""
-        if type_ not in LAYOUT.declarations:
+        """The member's name for an enum or union, the value itself for an integer."""
+        found = LAYOUT.choice(type_)
+        if found is None:
             return bool(value) if type_ == "bool" else value
-        return next(name for name, number in self.choice(type_).values.items() if number == value)
+        return next(name for name, number in found.values.items() if number == value)
