@@ -60,7 +60,7 @@ INT64_MAX = 2**63 - 1
 DECIMAL_DIGITS = {32: 9, 64: 18, 128: 38, 256: 76}
 
 #: Unit of a time of day -> the only bit width the format allows for it.
-TIME_BITS = {"s": 32, "ms": 32, "us": 64, "ns": 64}
+TIME_BITS: dict[TimeUnit, int] = {"s": 32, "ms": 32, "us": 64, "ns": 64}
 
 #: What readers, and who takes columns of others, say of a column that is refused.
 WIDE_INTEGERS = (
@@ -795,6 +795,23 @@ class Dictionary(DataType):
 
     def __str__(self) -> str:
         return f"dictionary<values={self.value_type}, indices={self.index_type}, ordered={int(self.ordered)}>"
+
+
+#: Text, bytes, and lists without names, in all of their layouts; for `isinstance`.
+TEXT = (Utf8, LargeUtf8, Utf8View)
+BYTES = (Binary, LargeBinary, BinaryView, FixedSizeBinary)
+LISTS = (List, LargeList, ListView, LargeListView, FixedSizeList)
+
+#: Every type without children and free parameters. Timestamps are among them without a time zone.
+PLAIN_TYPES: tuple[DataType, ...] = (
+    *[kind() for kind in (Null, Bool, Utf8, LargeUtf8, Utf8View, Binary, LargeBinary, BinaryView)],
+    *[Int(bits, signed) for signed in (True, False) for bits in (8, 16, 32, 64)],
+    *[FloatingPoint(precision) for precision in ("half", "single", "double")],
+    *[Date(unit) for unit in ("day", "ms")],
+    *[Interval(unit) for unit in ("year_month", "day_time", "month_day_nano")],
+    *[Time(unit, bits) for unit, bits in TIME_BITS.items()],
+    *[kind(unit) for kind in (Timestamp, Duration) for unit in TIME_BITS],
+)
 
 
 def _child(owner: str, what: str, value: Field) -> Field:

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 
 from arrowipc.arguments import described, items_of
 from arrowipc.datatypes import (
+    PLAIN_TYPES,
     Binary,
     BinaryView,
     Bool,
@@ -481,13 +482,7 @@ _ALIASES: dict[str, DataType] = {}
 
 
 def _type_names() -> dict[str, DataType]:
-    units: tuple[TimeUnit, ...] = ("s", "ms", "us", "ns")
-    types: list[DataType] = [_NULL, _BOOL, _INT8, _INT16, _INT32, _INT64, _UINT8, _UINT16, _UINT32, _UINT64]
-    types += [_FLOAT16, _FLOAT32, _FLOAT64, _UTF8, _LARGE_UTF8, _UTF8_VIEW, _BINARY, _LARGE_BINARY, _BINARY_VIEW]
-    types += [_DATE32, _DATE64, _YEAR_MONTH, _DAY_TIME, _MONTH_DAY_NANO]
-    types += [Time("s", 32), Time("ms", 32), Time("us", 64), Time("ns", 64)]
-    types += [Timestamp(unit) for unit in units] + [Duration(unit) for unit in units]
-    names: dict[str, DataType] = {str(made): made for made in types}
+    names = {str(made): made for made in PLAIN_TYPES}
     names.update(boolean=_BOOL, float16=_FLOAT16, float32=_FLOAT32, float64=_FLOAT64, date32=_DATE32, date64=_DATE64)
     names.update(str=_UTF8, utf8=_UTF8, large_utf8=_LARGE_UTF8, utf8_view=_UTF8_VIEW)
     return names

@@ -33,13 +33,26 @@ INT32_MAX = 2**31 - 1
 
 _EXTENSION = (types.EXTENSION_NAME, types.EXTENSION_METADATA)
 
-_UNITS: dict[str, Any] = {"s": "s", "m": "ms", "u": "us", "n": "ns"}
 _INTEGERS = {8: "c", 16: "s", 32: "i", 64: "l"}
-_FLOATS: dict[Any, str] = {"half": "e", "single": "f", "double": "g"}
-_INTERVALS: dict[Any, str] = {"year_month": "tiM", "day_time": "tiD", "month_day_nano": "tin"}
+_FLOATS = {"half": "e", "single": "f", "double": "g"}
+_INTERVALS = {"year_month": "tiM", "day_time": "tiD", "month_day_nano": "tin"}
 
-# Types without parameters and children, and lists with one child and nothing else to say.
-_SIMPLE: dict[type[types.DataType], str] = {
+# Lists with one child and nothing else to say.
+_LISTS: dict[type[Any], str] = {
+    types.List: "+l",
+    types.LargeList: "+L",
+    types.ListView: "+vl",
+    types.LargeListView: "+vL",
+}
+
+
+def _integer(t: types.Int) -> str:
+    letter = _INTEGERS[t.bit_width]
+    return letter if t.signed else letter.upper()
+
+
+# Type -> its format string, or what makes one of it. Units are written by their first letter.
+_FORMATS: dict[type, str | Callable[[Any], str]] = {
     types.Null: "n",
     types.Bool: "b",
     types.Binary: "z",
@@ -48,22 +61,11 @@ _SIMPLE: dict[type[types.DataType], str] = {
     types.Utf8: "u",
     types.LargeUtf8: "U",
     types.Utf8View: "vu",
-}
-_LISTS: dict[type[Any], str] = {
-    types.List: "+l",
-    types.LargeList: "+L",
-    types.ListView: "+vl",
-    types.LargeListView: "+vL",
-}
-
-# Type -> its format string, or what makes one of it. Units are written by their first letter.
-_FORMATS: dict[type, str | Callable[[Any], str]] = {
-    **_SIMPLE,
     **_LISTS,
     types.Struct: "+s",
     types.Map: "+m",
     types.RunEndEncoded: "+r",
-    types.Int: lambda t: _integer(t),
+    types.Int: _integer,
     types.FloatingPoint: lambda t: _FLOATS[t.precision],
     types.Decimal: lambda t: f"d:{t.precision},{t.scale}" + ("" if t.bit_width == 128 else f",{t.bit_width}"),
     types.FixedSizeBinary: lambda t: f"w:{t.byte_width}",
@@ -77,21 +79,14 @@ _FORMATS: dict[type, str | Callable[[Any], str]] = {
     types.Dictionary: lambda t: _integer(t.index_type),
 }
 
+
+def _format_of(kind: types.DataType) -> str:
+    found = _FORMATS[type(kind)]
+    return found if isinstance(found, str) else found(kind)
+
+
 # And back: format string -> type, of those without parameters and children.
-_INDICES = {
-    **{letter: types.Int(bits, True) for bits, letter in _INTEGERS.items()},
-    **{letter.upper(): types.Int(bits, False) for bits, letter in _INTEGERS.items()},
-}
-_PLAIN: dict[str, types.DataType] = {
-    **_INDICES,
-    **{text: kind() for kind, text in _SIMPLE.items()},
-    **{letter: types.FloatingPoint(precision) for precision, letter in _FLOATS.items()},
-    **{letters: types.Interval(unit) for unit, letters in _INTERVALS.items()},
-    **{f"tt{letter}": types.Time(unit, types.TIME_BITS[unit]) for letter, unit in _UNITS.items()},
-    **{f"tD{letter}": types.Duration(unit) for letter, unit in _UNITS.items()},
-    "tdD": types.Date("day"),
-    "tdm": types.Date("ms"),
-}
+_PLAIN = {_format_of(kind): kind for kind in types.PLAIN_TYPES if not isinstance(kind, types.Timestamp)}
 
 # Format string up to its parameters -> children that the type has (-1: any number), and what makes the type of its
 # parameters, its children and the flags of the struct.
@@ -101,8 +96,8 @@ _PARAMETRIC: dict[str, tuple[int, Callable[[str, list[types.Field], int], types.
         for kind, text in _LISTS.items()
     },
     **{
-        f"ts{letter}": (0, lambda text, children, flags, unit=unit: types.Timestamp(unit, text))  # type: ignore[misc]
-        for letter, unit in _UNITS.items()
+        f"ts{unit[0]}": (0, lambda text, children, flags, unit=unit: types.Timestamp(unit, text))  # type: ignore[misc]
+        for unit in types.TIME_BITS
     },
     "d": (0, lambda text, children, flags: _read_decimal(text)),
     "w": (0, lambda text, children, flags: types.FixedSizeBinary(_number(text))),
@@ -114,15 +109,10 @@ _PARAMETRIC: dict[str, tuple[int, Callable[[str, list[types.Field], int], types.
     "+r": (2, lambda text, children, flags: types.RunEndEncoded(children[0], children[1])),
 }
 # Those that have a colon, and something behind it.
-_WITH_COLON = {"d", "w", "+w", "+us", "+ud", *(f"ts{letter}" for letter in _UNITS)}
+_WITH_COLON = {"d", "w", "+w", "+us", "+ud", *(f"ts{unit[0]}" for unit in types.TIME_BITS)}
 
 
 # -- there ---------------------------------------------------------------------------------------------------
-
-
-def _integer(t: Any) -> str:
-    letter = _INTEGERS[t.bit_width]
-    return letter if t.signed else letter.upper()
 
 
 def nodes_of(described: Schema | types.Field | types.DataType) -> list[Node]:
@@ -191,8 +181,7 @@ def _add_type(
         flags |= FLAG_MAP_KEYS_SORTED
     if isinstance(kind, types.Dictionary) and kind.ordered:
         flags |= FLAG_DICTIONARY_ORDERED
-    spelled = _FORMATS[type(kind)]
-    format = _c_string(spelled if isinstance(spelled, str) else spelled(kind), "the type", path)
+    format = _c_string(_format_of(kind), "the type", path)
     encoded = isinstance(kind, types.Dictionary)
     at = len(nodes)
     nodes.append((format, name, metadata, flags, len(kind.children), encoded, 0))
@@ -330,8 +319,8 @@ def refuse_addresses(source: Any) -> None:
 
 def _read_dictionary(nodes: list[Node], at: int, path: str) -> types.DataType:
     format, _, _, flags, n_children, _, _ = nodes[at]
-    index = _INDICES.get(_spelled(format))
-    if index is None:
+    index = _PLAIN.get(_spelled(format))
+    if not isinstance(index, types.Int):
         raise UsageError("the indices of a dictionary must be integers")
     _check_count(n_children, 0)
     values = _read_type(nodes, at + 1, path)

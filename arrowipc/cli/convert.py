@@ -180,6 +180,6 @@ def _prepared(stored: Batches, schema: ipc.Schema, options: dict[str, Any]) -> B
 
 
 def _text_columns(schema: ipc.Schema) -> list[str]:
-    from arrowipc.types import LargeUtf8, Utf8, Utf8View
+    from arrowipc.datatypes import TEXT
 
-    return [field.name for field in schema if isinstance(field.type, (Utf8, LargeUtf8, Utf8View))]
+    return [field.name for field in schema if isinstance(field.type, TEXT)]

@@ -75,7 +75,7 @@ def _json(field: at.Field) -> Convert | None:
         except ValueError as error:
             raise FormatError(f"arrow.json: {error}") from None
 
-    return parsed if isinstance(field.type, (at.Utf8, at.LargeUtf8, at.Utf8View)) else None
+    return parsed if isinstance(field.type, at.TEXT) else None
 
 
 def _moment(field: at.Field) -> Convert | None:

@@ -416,9 +416,9 @@ def plain_type(type_: at.DataType) -> at.DataType | None:
     """The type that the bounds of a column have in a footer; None: it has none."""
     while isinstance(type_, (at.Dictionary, at.RunEndEncoded)):
         type_ = type_.value_type
-    if isinstance(type_, (at.Utf8, at.LargeUtf8, at.Utf8View)):
+    if isinstance(type_, at.TEXT):
         return at.Utf8()
-    if isinstance(type_, (at.Binary, at.LargeBinary, at.BinaryView, at.FixedSizeBinary)):
+    if isinstance(type_, at.BYTES):
         return at.Binary()
     known = at.Bool, at.Int, at.FloatingPoint, at.Decimal, at.Date, at.Time, at.Timestamp, at.Duration
     return type_ if isinstance(type_, known) else None

@@ -33,7 +33,7 @@ _READERS: dict[type[at.DataType], Callable[[str], Any]] = {
     at.Bool: {"true": True, "false": False}.__getitem__,
     at.Date: dt.date.fromisoformat,
     at.Timestamp: dt.datetime.fromisoformat,
-    **dict.fromkeys((at.Utf8, at.LargeUtf8, at.Utf8View), str),
+    **dict.fromkeys(at.TEXT, str),
 }
 
 

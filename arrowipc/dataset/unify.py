@@ -32,7 +32,6 @@ __all__ = ["FileMapping", "SchemaUnion", "without_ids"]
 
 #: Bytes of one value, by the precision of a floating-point type.
 FLOATS = {"half": 2, "single": 4, "double": 8}
-TEXT = (at.Utf8, at.LargeUtf8, at.Utf8View)
 BINARY = (at.Binary, at.LargeBinary, at.BinaryView)
 LISTS = (at.List, at.LargeList)
 #: Types whose offsets have 64 bits -> those with 32.
@@ -204,7 +203,7 @@ def _common(one: at.DataType, other: at.DataType) -> at.DataType | None:
         return _common_integer(one, other)
     if isinstance(one, at.FloatingPoint) and isinstance(other, at.FloatingPoint):
         return max(one, other, key=lambda kind: FLOATS[kind.precision])
-    if isinstance(one, TEXT) and isinstance(other, TEXT):
+    if isinstance(one, at.TEXT) and isinstance(other, at.TEXT):
         return at.LargeUtf8()
     if isinstance(one, BINARY) and isinstance(other, BINARY):
         return at.LargeBinary()
@@ -360,7 +359,7 @@ def _becomes(have: at.Field, want: at.Field) -> bool:
         return len(known) == len(kind.fields) and all(
             _becomes(known[child.name], child) if child.name in known else child.nullable for child in target.fields
         )
-    if (isinstance(kind, TEXT) and isinstance(target, TEXT)) or (
+    if (isinstance(kind, at.TEXT) and isinstance(target, at.TEXT)) or (
         isinstance(kind, BINARY) and isinstance(target, BINARY)
     ):
         return True
@@ -462,7 +461,7 @@ class _Parts:
             self._own(array, _numbers(array, kind).astype(stored_dtype(target)))
         elif WIDENED.get(type(target)) is type(kind) and not kind.children:
             self._own(array, _wide_offsets(array), array.buffers()[2])
-        elif isinstance(kind, (*TEXT, *BINARY)):
+        elif isinstance(kind, (*at.TEXT, *BINARY)):
             self.charge(nbytes_of(array), column)
             self.same(Array.from_pylist(array.to_pylist(max_values=len(array) + 1), target), target)
         elif isinstance(kind, at.Struct):
@@ -537,7 +536,7 @@ def _taken_bytes(values: Array, index: Integers) -> int:
     kind, n = values.type, len(index)
     if isinstance(kind, (at.Utf8View, at.BinaryView)):
         return 16 * n
-    if isinstance(kind, (*TEXT, *BINARY)):
+    if isinstance(kind, (*at.TEXT, *BINARY)):
         width = 8 if isinstance(kind, (at.LargeUtf8, at.LargeBinary)) else 4
         offsets = np.frombuffer(values.buffers()[1] or b"", f"<i{width}", len(values) + 1)
         return int(np.diff(offsets)[index].sum(dtype=np.int64)) + n * width

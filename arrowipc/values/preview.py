@@ -8,34 +8,10 @@ from __future__ import annotations
 
 import datetime
 import sys
+from bisect import bisect_right
 
+from arrowipc import datatypes as at
 from arrowipc.arguments import printable
-from arrowipc.types import (
-    Binary,
-    BinaryView,
-    DataType,
-    DayTime,
-    Dictionary,
-    Duration,
-    FixedSizeBinary,
-    FixedSizeList,
-    LargeBinary,
-    LargeList,
-    LargeListView,
-    LargeUtf8,
-    List,
-    ListView,
-    Map,
-    MonthDayNano,
-    Null,
-    RunEndEncoded,
-    Struct,
-    Time,
-    Timestamp,
-    Union,
-    Utf8,
-    Utf8View,
-)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,11 +32,8 @@ ITEM_WIDTH = 40
 #: Types with more nodes than this print their kind and number of children only.
 TYPE_NODES = 200
 
-TEXT = (Utf8, LargeUtf8, Utf8View)
-BYTES = (Binary, LargeBinary, BinaryView, FixedSizeBinary)
-VIEWS = (Utf8View, BinaryView)
-LISTS = (List, LargeList, ListView, LargeListView, FixedSizeList)
-WIDE = (LargeList, LargeListView, LargeUtf8, LargeBinary)
+VIEWS = (at.Utf8View, at.BinaryView)
+WIDE = (at.LargeList, at.LargeListView, at.LargeUtf8, at.LargeBinary)
 
 # Bytes that one character of UTF-8 takes at most.
 UTF8_MAX = 4
@@ -101,7 +74,7 @@ def values_text(array: Any, width: int, most: int) -> str:
     )
 
 
-def type_text(type_: DataType, width: int) -> str:
+def type_text(type_: at.DataType, width: int) -> str:
     """Spell a type in at most `width` characters, also one with a million children."""
     if _exceeds(type_, TYPE_NODES):
         name = type(type_).__name__.lower()
@@ -126,12 +99,12 @@ def size_text(size: int) -> str:
     return f"{scaled:,.0f} TB"
 
 
-def _exceeds(type_: DataType, most: int) -> bool:
+def _exceeds(type_: at.DataType, most: int) -> bool:
     """Whether a type has more than `most` nodes, found out without visiting many more."""
     waiting, seen = [type_], 0
     while waiting:
         one = waiting.pop()
-        if isinstance(one, Dictionary):
+        if isinstance(one, at.Dictionary):
             one = one.value_type
         seen += 1 + len(one.children)
         if seen > most:
@@ -144,28 +117,28 @@ def _text(array: Any, i: int, width: int, depth: int, quotes: bool = True) -> st
     kind = array.type
     if not 0 <= i < len(array):
         raise IndexError(f"element {i} of {len(array)}")  # offsets that nobody has validated
-    if isinstance(kind, Union):
+    if isinstance(kind, at.Union):
         return _text(*_member(array, i), width, depth, quotes)
-    if isinstance(kind, RunEndEncoded):
-        return _text(array.children[1], _run_of(array, i), width, depth, quotes)
-    if isinstance(kind, Null) or array.slice(i, 1).null_count:
+    if isinstance(kind, at.RunEndEncoded):
+        return _text(array.children[1], bisect_right(array.children[0], array.offset + i), width, depth, quotes)
+    if isinstance(kind, at.Null) or array.slice(i, 1).null_count:
         return NULL
-    if isinstance(kind, Dictionary):
+    if isinstance(kind, at.Dictionary):
         return _entry_text(array, i, width, depth, quotes)
-    if isinstance(kind, LISTS):
+    if isinstance(kind, at.LISTS):
         if depth == 0:
             return f"[{CUT}]"
         child, (start, count) = array.children[0], _extent(array, i)
         return _sequence(lambda k, left: _text(child, start + k, left, depth - 1), count, count, width)
-    if isinstance(kind, Map):
+    if isinstance(kind, at.Map):
         return _map_text(array, i, width, depth)
-    if isinstance(kind, Struct):
+    if isinstance(kind, at.Struct):
         return _struct_text(array, i, width, depth)
-    if isinstance(kind, TEXT):
+    if isinstance(kind, at.TEXT):
         head, size = _head(array, i, width * UTF8_MAX)
         text = head.decode("utf-8", "replace")
         return quoted(text, width, cut=size > len(head)) if quotes else shorten(printable(text), width)
-    if isinstance(kind, BYTES):
+    if isinstance(kind, at.BYTES):
         head, size = _head(array, i, width)
         return shorten(repr(head), width) if size == len(head) else repr(head)[: width - 4] + "'" + CUT
     return scalar_text(array[i], kind)
@@ -180,7 +153,7 @@ def quoted(text: str, width: int, cut: bool = False) -> str:
     return f'"{shown[: max(room - len(CUT), 0)]}"{CUT}'
 
 
-def scalar_text(value: object, kind: DataType) -> str:
+def scalar_text(value: object, kind: at.DataType) -> str:
     """Spell a value of a fixed-width type."""
     if value is None:
         return NULL
@@ -188,22 +161,22 @@ def scalar_text(value: object, kind: DataType) -> str:
         return "true" if value else "false"
     if isinstance(value, datetime.datetime):
         return value.isoformat(" ")
-    if isinstance(value, MonthDayNano):
+    if isinstance(value, at.MonthDayNano):
         return f"{value.months}mo {value.days}d {value.nanoseconds}ns"
-    if isinstance(value, DayTime):
+    if isinstance(value, at.DayTime):
         return f"{value.days}d {value.milliseconds}ms"
-    if isinstance(value, int) and isinstance(kind, Timestamp):
+    if isinstance(value, int) and isinstance(kind, at.Timestamp):
         return _timestamp_text(value, kind)
-    if isinstance(value, int) and isinstance(kind, Time) and kind.unit == "ns":
+    if isinstance(value, int) and isinstance(kind, at.Time) and kind.unit == "ns":
         seconds, rest = divmod(value, NANOSECONDS)
         clock = datetime.datetime.min + datetime.timedelta(seconds=seconds)
         return f"{clock.time()}.{rest:09d}" if 0 <= seconds < 86400 else f"{value}ns"
-    if isinstance(value, int) and isinstance(kind, Duration):
+    if isinstance(value, int) and isinstance(kind, at.Duration):
         return f"{value}{kind.unit}"
     return str(value)
 
 
-def _timestamp_text(value: int, kind: Timestamp) -> str:
+def _timestamp_text(value: int, kind: at.Timestamp) -> str:
     """Spell a moment that came as the stored integer: nanoseconds, or a year that Python does not know."""
     if kind.unit != "ns":
         return f"{value}{kind.unit}"
@@ -275,47 +248,34 @@ def _member(array: Any, i: int) -> tuple[Any, int]:
     return child, _load(buffers[-1], array.offset + i, 4) if dense else i
 
 
-def _run_of(array: Any, i: int) -> int:
-    """Index of the run that logical value `i` belongs to."""
-    ends, low = array.children[0], 0
-    high = len(ends)
-    while low < high:
-        middle = (low + high) // 2
-        if ends[middle] > array.offset + i:
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
 def _extent(array: Any, i: int) -> tuple[int, int]:
     """First element of list `i` in the child, and the number of elements."""
     kind = array.type
-    if isinstance(kind, FixedSizeList):
+    if isinstance(kind, at.FixedSizeList):
         return i * kind.list_size, kind.list_size
-    buffers, width, at = array.buffers(), 8 if isinstance(kind, WIDE) else 4, array.offset + i
-    start = _load(buffers[1], at, width)
-    if isinstance(kind, (ListView, LargeListView)):
-        return start, _load(buffers[2], at, width)
-    return start, _load(buffers[1], at + 1, width) - start
+    buffers, width, place = array.buffers(), 8 if isinstance(kind, WIDE) else 4, array.offset + i
+    start = _load(buffers[1], place, width)
+    if isinstance(kind, (at.ListView, at.LargeListView)):
+        return start, _load(buffers[2], place, width)
+    return start, _load(buffers[1], place + 1, width) - start
 
 
 def _head(array: Any, i: int, most: int) -> tuple[bytes, int]:
     """At most `most` bytes of binary or text value `i`, and how many it has."""
-    kind, buffers, at = array.type, array.buffers(), array.offset + i
-    if isinstance(kind, FixedSizeBinary):
+    kind, buffers, place = array.type, array.buffers(), array.offset + i
+    if isinstance(kind, at.FixedSizeBinary):
         size = kind.byte_width
-        return bytes(buffers[1][at * size : at * size + min(size, most)]) if size else b"", size
+        return bytes(buffers[1][place * size : place * size + min(size, most)]) if size else b"", size
     if isinstance(kind, VIEWS):
-        view = buffers[1][at * 16 : at * 16 + 16]
+        view = buffers[1][place * 16 : place * 16 + 16]
         size = _load(view, 0, 4)
         if size <= 12:
             return bytes(view[4 : 4 + min(size, most)]), size
         start = _load(view, 3, 4)
         return bytes(buffers[2 + _load(view, 2, 4)][start : start + min(size, most)]), size
     width = 8 if isinstance(kind, WIDE) else 4
-    start = _load(buffers[1], at, width)
-    size = _load(buffers[1], at + 1, width) - start
+    start = _load(buffers[1], place, width)
+    size = _load(buffers[1], place + 1, width) - start
     return bytes(buffers[2][start : start + min(size, most)]) if size else b"", size
 
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["to_pandas"]
 
-TEXT = at.Utf8 | at.LargeUtf8 | at.Utf8View
-LISTS = at.FixedSizeList | at.LargeList | at.LargeListView | at.List | at.ListView
 NUMBERS = at.Bool | at.Duration | at.FloatingPoint | at.Int | at.Timestamp
 #: What a column becomes by default. That of pyarrow lacks digits, zones of categories, and dtypes that pandas noted.
 BY_DEFAULT: dict[type[at.DataType], str] = {at.Int: "float64", at.Dictionary: "category", at.Utf8: "str"}
@@ -143,7 +141,7 @@ def _decoded(pd: Any, kind: at.DataType, arrays: list[Array], inside: bool = Fal
         kind = kind.value_type
     if isinstance(kind, NUMBERS):
         return _numbers(pd, kind, arrays)
-    if not isinstance(kind, TEXT) or inside or int(pd.__version__.partition(".")[0]) < 3:
+    if not isinstance(kind, at.TEXT) or inside or int(pd.__version__.partition(".")[0]) < 3:
         return _objects(pd, kind, arrays)
     dtype = pd.StringDtype(na_value=np.nan)
     plain = [array for array in arrays if array.type == kind and array.field.extension_name is None]
@@ -174,7 +172,7 @@ def _numbers(pd: Any, kind: at.DataType, arrays: list[Array]) -> Any:
 
 def _objects(pd: Any, kind: at.DataType, arrays: list[Array]) -> npt.NDArray[Any]:
     """Python values, of which lists are arrays of NumPy."""
-    if isinstance(kind, LISTS) and all(array.type == kind for array in arrays):
+    if isinstance(kind, at.LISTS) and all(array.type == kind for array in arrays):
         return _lists(pd, kind, arrays)
     cells = []
     for array in arrays:
