@@ -111,7 +111,7 @@ class Described(Immutable):
 
     def __arrow_c_schema__(self) -> object:
         """Export as an ``arrow_schema`` PyCapsule."""
-        from arrowipc._upcalls import export_schema
+        from arrowipc.cdata.export import export_schema
 
         return export_schema(self)  # type: ignore[arg-type]
 
@@ -122,7 +122,7 @@ def _ours(like: Described, other: object) -> object:
         return None
     if hasattr(other, "__arrow_c_array__") or hasattr(other, "__arrow_c_stream__"):
         return None
-    from arrowipc._upcalls import described_from
+    from arrowipc.cdata.import_array import described_from
 
     single = isinstance(like, (DataType, Field))
     found = described_from(other, not single)

@@ -187,7 +187,7 @@ class Schema(Described):
         """
         message = self._message
         if message is None:
-            from arrowipc._upcalls import encapsulate, schema_metadata
+            from arrowipc.metadata.schema_writer import encapsulate, schema_metadata
 
             message = encapsulate(schema_metadata(self))
             note(self, "_message", message)
@@ -209,12 +209,12 @@ class Schema(Described):
         return hash((self.fields, self.endianness))
 
     def __repr__(self) -> str:
-        from arrowipc._upcalls import schema_text
+        from arrowipc.values.repr import schema_text
 
         return schema_text(self)
 
     def _repr_html_(self) -> str:
-        from arrowipc._upcalls import schema_html
+        from arrowipc.values.repr import schema_html
 
         return schema_html(self)
 

@@ -250,7 +250,7 @@ cdef class RecordBatch(Columns):
         UsageError
             If there are more or fewer values than rows, or one does not fit the type.
         """
-        from arrowipc._upcalls import append_column
+        from arrowipc.values.from_python import append_column
 
         return append_column(self, field, values)
 
@@ -283,7 +283,7 @@ cdef class RecordBatch(Columns):
         >>> ipc.RecordBatch.from_pydict({"x": [10, 20, 30]}).take([-1, 0, 0]).to_pydict()
         {'x': [30, 10, 10]}
         """
-        from arrowipc._upcalls import take_indices
+        from arrowipc.columns.take import take_indices
 
         return take_indices(self, indices)
 
@@ -435,7 +435,7 @@ cdef class RecordBatch(Columns):
         UnsupportedError
             A type that we do not know.
         """
-        from arrowipc._upcalls import batch_from
+        from arrowipc.cdata.import_array import batch_from
 
         return batch_from(data, validate)
 
@@ -469,7 +469,7 @@ cdef class RecordBatch(Columns):
         >>> ipc.RecordBatch.from_pydict({"x": [[1, 2], None]}, schema).to_pylist()
         [{'x': [1, 2]}, {'x': None}]
         """
-        from arrowipc._upcalls import build_batch
+        from arrowipc.values.from_python import build_batch
 
         return build_batch(mapping, schema)
 
@@ -494,7 +494,7 @@ cdef class RecordBatch(Columns):
         >>> ipc.RecordBatch.from_pylist([{"x": 1, "y": "a"}, {"x": 2}]).to_pydict()
         {'x': [1, 2], 'y': ['a', None]}
         """
-        from arrowipc._upcalls import build_rows
+        from arrowipc.values.from_python import build_rows
 
         return build_rows(rows, schema)
 
@@ -551,19 +551,19 @@ cdef class RecordBatch(Columns):
         ... ).to_pydict()
         {'x': [0, None, 0], 'y': ['b', 'a', 'b']}
         """
-        from arrowipc._upcalls import from_buffers
+        from arrowipc.values.from_python import from_buffers
 
         return from_buffers(schema, length, nodes, buffers, variadic, dictionaries, custom_metadata, validate, limits)
 
     def to_arrow(self):
         """Return a ``pyarrow.RecordBatch`` over the same memory."""
-        from arrowipc._upcalls import to_arrow
+        from arrowipc.values.libraries import to_arrow
 
         return to_arrow(self)
 
     def to_polars(self):
         """Return a ``polars.DataFrame``; polars copies what it stores otherwise."""
-        from arrowipc._upcalls import to_polars
+        from arrowipc.values.libraries import to_polars
 
         return to_polars(self)
 
@@ -583,32 +583,33 @@ cdef class RecordBatch(Columns):
         UnsupportedError
             pandas cannot take a column, which the message names.
         """
-        from arrowipc._upcalls import to_pandas
+        from arrowipc.values.to_pandas import to_pandas
 
         return to_pandas(self, options)
 
     @staticmethod
     def from_pandas(frame, **options):
         """Make a batch of a ``pandas.DataFrame``; needs pyarrow, the options are those of its ``from_pandas``."""
-        from arrowipc._upcalls import batch_from, from_pandas
+        from arrowipc.cdata.import_array import batch_from
+        from arrowipc.values.libraries import from_pandas
 
         return batch_from(from_pandas(frame, options), "none")
 
     def to_records(self):
         """Return the rows as a structured NumPy array; nulls are those of ``Array.to_numpy(copy=True)``."""
-        from arrowipc._upcalls import to_records
+        from arrowipc.values.libraries import to_records
 
         return to_records([self], plan_schema(self.plan))
 
     @staticmethod
     def from_records(array):
         """Make a batch of a structured NumPy array of one dimension, a column for each of its fields."""
-        from arrowipc._upcalls import from_records
+        from arrowipc.values.libraries import from_records
 
         return from_records(array)
 
     def __narwhals_dataframe__(self):
-        from arrowipc._upcalls import narwhals_frame
+        from arrowipc.values.libraries import narwhals_frame
 
         return narwhals_frame(self)
 
@@ -635,7 +636,7 @@ cdef class RecordBatch(Columns):
         >>> [len(buffer) for buffer in message.buffers], message.body_length
         ([0, 16], 16)
         """
-        from arrowipc._upcalls import batch_message
+        from arrowipc.write.batch_writer import batch_message
 
         return batch_message(self, **options)
 
@@ -644,12 +645,12 @@ cdef class RecordBatch(Columns):
 
         :func:`arrowipc.read_record_batch` reads it back, given the schema.
         """
-        from arrowipc._upcalls import batch_message
+        from arrowipc.write.batch_writer import batch_message
 
         return batch_message(self, **options).serialize(options.get("alignment", 8))
 
     def __reduce_ex__(self, protocol):
-        from arrowipc._upcalls import reduce_batch
+        from arrowipc.values.pickling import reduce_batch
 
         return reduce_batch(self, protocol)
 
@@ -657,41 +658,41 @@ cdef class RecordBatch(Columns):
         return self
 
     def __repr__(self):
-        from arrowipc._upcalls import batch_text
+        from arrowipc.values.repr import batch_text
 
         return batch_text(self)
 
     def _repr_html_(self):
-        from arrowipc._upcalls import batch_html
+        from arrowipc.values.repr import batch_html
 
         return batch_html(self)
 
     def __array__(self, dtype=None, copy=None):
-        from arrowipc._upcalls import rows_as_array
+        from arrowipc.values.to_numpy import rows_as_array
 
         return rows_as_array([self], self.d.plan.n_columns, dtype, copy)
 
     def __arrow_c_schema__(self):
         """Export the schema as an ``arrow_schema`` PyCapsule."""
-        from arrowipc._upcalls import export_schema
+        from arrowipc.cdata.export import export_schema
 
         return export_schema(plan_schema(self.plan))
 
     def __arrow_c_array__(self, requested_schema=None):
         """Export as a struct array: an ``arrow_schema`` and an ``arrow_array`` PyCapsule, without copying."""
-        from arrowipc._upcalls import export_batch
+        from arrowipc.cdata.export import export_batch
 
         return export_batch(self, requested_schema)
 
     def __arrow_c_device_array__(self, requested_schema=None, **kwargs):
         """Export as a struct array on the CPU: ``arrow_schema`` and ``arrow_device_array`` PyCapsules."""
-        from arrowipc._upcalls import export_device_array
+        from arrowipc.cdata.export import export_device_array
 
         return export_device_array(self, requested_schema, **kwargs)
 
     def __arrow_c_stream__(self, requested_schema=None):
         """Export as a stream of this one batch: an ``arrow_array_stream`` PyCapsule."""
-        from arrowipc._upcalls import export_stream
+        from arrowipc.cdata.export import export_stream
 
         return export_stream(plan_schema(self.plan), iter([self]), requested_schema)
 
@@ -715,7 +716,7 @@ cdef RecordBatch as_batch(object data):
     """A batch of ours, or of another library; of a stream all rows."""
     if isinstance(data, RecordBatch):
         return data
-    from arrowipc._upcalls import batch_from
+    from arrowipc.cdata.import_array import batch_from
 
     return batch_from(data)
 
@@ -723,7 +724,7 @@ cdef RecordBatch as_batch(object data):
 cdef Array as_array(object data):
     if isinstance(data, Array):
         return data
-    from arrowipc._upcalls import array_from
+    from arrowipc.cdata.import_array import array_from
 
     return array_from(data)
 
@@ -892,7 +893,7 @@ cdef class Array:
 
         Parameters and errors are those of :meth:`RecordBatch.from_arrow`.
         """
-        from arrowipc._upcalls import array_from
+        from arrowipc.cdata.import_array import array_from
 
         return array_from(data, validate)
 
@@ -919,7 +920,7 @@ cdef class Array:
         >>> ipc.Array.from_pylist([datetime.date(2020, 2, 29), None], date32()).to_pylist()
         [datetime.date(2020, 2, 29), None]
         """
-        from arrowipc._upcalls import build_array
+        from arrowipc.values.from_python import build_array
 
         return build_array(values, type)
 
@@ -1018,7 +1019,7 @@ cdef class Array:
         -------
         Array
         """
-        from arrowipc._upcalls import take_indices
+        from arrowipc.columns.take import take_indices
         from arrowipc.schema import Schema
 
         cdef LimitsData limits
@@ -1132,19 +1133,19 @@ cdef class Array:
 
     def to_arrow(self):
         """Return a ``pyarrow.Array`` over the same memory."""
-        from arrowipc._upcalls import to_arrow
+        from arrowipc.values.libraries import to_arrow
 
         return to_arrow(self)
 
     def to_polars(self):
         """Return a ``polars.Series``."""
-        from arrowipc._upcalls import to_polars
+        from arrowipc.values.libraries import to_polars
 
         return to_polars(self)
 
     def to_pandas(self, **options):
         """Return a ``pandas.Series``; see :meth:`RecordBatch.to_pandas`."""
-        from arrowipc._upcalls import to_pandas
+        from arrowipc.values.to_pandas import to_pandas
 
         return to_pandas(self, options)
 
@@ -1183,13 +1184,13 @@ cdef class Array:
         >>> batch["x"].to_numpy(copy=True)
         array([1.5, nan])
         """
-        from arrowipc._upcalls import to_numpy
+        from arrowipc.values.to_numpy import to_numpy
 
         check_native(self.columns, "conversion to NumPy")
         return to_numpy(self, copy)
 
     def __array__(self, dtype=None, copy=None):
-        from arrowipc._upcalls import as_array
+        from arrowipc.values.to_numpy import as_array
 
         check_native(self.columns, "conversion to NumPy")
         return as_array(self, dtype, copy)
@@ -1212,7 +1213,7 @@ cdef class Array:
 
     def __dlpack__(self, **options):
         """Hand numbers without nulls over as DLPack does: see :meth:`Tensor.__dlpack__`."""
-        from arrowipc._upcalls import Tensor
+        from arrowipc.tensors.dense import Tensor
 
         return Tensor(memoryview(self)).__dlpack__(**options)
 
@@ -1262,7 +1263,7 @@ cdef class Array:
         return self.equals(other)
 
     def __reduce_ex__(self, protocol):
-        from arrowipc._upcalls import reduce_array
+        from arrowipc.values.pickling import reduce_array
 
         return reduce_array(self, protocol)
 
@@ -1270,30 +1271,30 @@ cdef class Array:
         return self
 
     def __repr__(self):
-        from arrowipc._upcalls import array_text
+        from arrowipc.values.repr import array_text
 
         return array_text(self)
 
     def _repr_html_(self):
-        from arrowipc._upcalls import array_html
+        from arrowipc.values.repr import array_html
 
         return array_html(self)
 
     def __arrow_c_schema__(self):
         """Export the field as an ``arrow_schema`` PyCapsule."""
-        from arrowipc._upcalls import export_schema
+        from arrowipc.cdata.export import export_schema
 
         return export_schema(self.field)
 
     def __arrow_c_array__(self, requested_schema=None):
         """Export as an ``arrow_schema`` and an ``arrow_array`` PyCapsule, without copying."""
-        from arrowipc._upcalls import export_array
+        from arrowipc.cdata.export import export_array
 
         return export_array(self, requested_schema)
 
     def __arrow_c_device_array__(self, requested_schema=None, **kwargs):
         """Export as an array on the CPU: an ``arrow_schema`` and an ``arrow_device_array`` PyCapsule."""
-        from arrowipc._upcalls import export_device_array
+        from arrowipc.cdata.export import export_device_array
 
         return export_device_array(self, requested_schema, **kwargs)
 

@@ -599,7 +599,7 @@ cdef class Message:
         raise UsageError("messages are made by read_message(), MessageReader and RecordBatch.to_message()")
 
     def __reduce_ex__(self, protocol):
-        from arrowipc._upcalls import reduce_message
+        from arrowipc.values.pickling import reduce_message
 
         return reduce_message(self, protocol)
 
@@ -787,7 +787,7 @@ cdef class Message:
                 and self.body == memoryview(b"" if other.body is None else other.body).cast("B"))
 
     def __repr__(self):
-        from arrowipc._upcalls import message_text
+        from arrowipc.values.repr import message_text
 
         return message_text(self)
 

@@ -357,17 +357,17 @@ cdef class Tensor:
         MemoryError
             There is no room for it.
         """
-        from arrowipc._upcalls import serialize_tensor
+        from arrowipc.tensors.dense_io import serialize_tensor
 
         return serialize_tensor(self)
 
     def __reduce__(self):
-        from arrowipc._upcalls import read_tensor
+        from arrowipc.tensors.dense_io import read_tensor
 
         return read_tensor, (self.serialize(),)
 
     def __repr__(self):
-        from arrowipc._upcalls import tensor_text
+        from arrowipc.tensors.dense_io import tensor_text
 
         return tensor_text(self)
 

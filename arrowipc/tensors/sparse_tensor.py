@@ -406,7 +406,7 @@ class SparseTensor:
 
     def serialize(self) -> bytes:
         """Return the encapsulated message as bytes."""
-        from arrowipc._upcalls import write_sparse_tensor
+        from arrowipc.tensors.sparse_io import write_sparse_tensor
 
         sink = bytearray()
         write_sparse_tensor(self, sink)

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from arrowipc import datatypes as at
 from arrowipc.arguments import instance_of
 from arrowipc.columns.array import Array, RecordBatch
-from arrowipc.errors import UnsupportedError, UsageError
+from arrowipc.errors import UnsupportedError, UsageError, not_installed
+
+try:
+    import numpy as np
+except ModuleNotFoundError as error:
+    raise not_installed(error) from None
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

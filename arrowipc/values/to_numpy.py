@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from arrowipc.columns.array import Array
 from arrowipc.datatypes import (
     Bool,
@@ -22,7 +20,12 @@ from arrowipc.datatypes import (
     Time,
     Timestamp,
 )
-from arrowipc.errors import FormatError, LimitError, UsageError
+from arrowipc.errors import FormatError, LimitError, UsageError, not_installed
+
+try:
+    import numpy as np
+except ModuleNotFoundError as error:
+    raise not_installed(error) from None
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,7 +69,7 @@ _CODES: dict[type[DataType], Callable[[Any], Any]] = {
 def to_numpy(array: Array, copy: bool) -> _Values:
     """See :meth:`arrowipc.Array.to_numpy`."""
     if isinstance(array.type, (FixedSizeList, Struct)) and _holds_tensors(array):
-        from arrowipc._upcalls import column_to_numpy
+        from arrowipc.tensors.extension_columns import column_to_numpy
 
         return column_to_numpy(array, copy)
     return _copied(array) if copy else _viewed(array)

@@ -14,14 +14,17 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from arrowipc import datatypes as at
 from arrowipc.columns.array import Array, RecordBatch
 from arrowipc.columns.builder import concat_batches
-from arrowipc.errors import ArrowIpcError, LimitError, UnsupportedError
+from arrowipc.errors import ArrowIpcError, LimitError, UnsupportedError, not_installed
 from arrowipc.values.libraries import library
 from arrowipc.values.to_numpy import indices_of, split, stored_dtype
+
+try:
+    import numpy as np
+except ModuleNotFoundError as error:
+    raise not_installed(error) from None
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

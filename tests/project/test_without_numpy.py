@@ -160,6 +160,7 @@ def test_data_goes_to_polars_and_back_without_numpy(tmp_path: Path) -> None:
         'batch["id"].to_numpy()',
         "batch.__array__()",
         "batch.to_records()",
+        "batch.to_pandas()",
         "ipc.open_dataset('.')",
         "ipc.RowDataset('.')",
     ],
