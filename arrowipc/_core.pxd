@@ -30,6 +30,7 @@ cdef class Recent:
     cdef int64_t bytes
     cdef int64_t most_bytes
 
+    cdef int forget(self) except -1
     # The last one again, or any of a mark; None: there is none. Without `matches` the mark alone decides.
     cdef object again(self, const void* wanted, matches_t matches)
     cdef object find(self, uint64_t mark, const void* wanted=*, matches_t matches=*)

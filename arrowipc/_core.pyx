@@ -70,7 +70,7 @@ cdef uint8_t* take_block(int64_t size, int64_t* capacity) except NULL:
             return idle[best]
     room = round_up(size, HUGE_PAGE if size >= 2 * HUGE_PAGE else 64)
     if posix_memalign(&data, HUGE_PAGE if size >= 2 * HUGE_PAGE else 64, max(room, 64)) != 0:
-        release_unused()
+        drop_blocks()
         raise MemoryError(f"cannot allocate {size:,} bytes")
     if size >= 2 * HUGE_PAGE:
         want_huge_pages(data, room)
@@ -100,14 +100,7 @@ cdef void give_block(uint8_t* data, int64_t capacity) noexcept:
     idle_total += capacity
 
 
-def release_unused() -> None:
-    """Give the waiting memory back to the system.
-
-    Examples
-    --------
-    >>> import arrowipc as ipc
-    >>> ipc.release_unused()
-    """
+cdef void drop_blocks() noexcept:
     cdef int slot
     for slot in range(SLOTS):
         if idle_capacity[slot]:
@@ -118,7 +111,24 @@ def release_unused() -> None:
         spare_size[slot] = 0
 
 
+def release_unused() -> None:
+    """Give the waiting memory back to the system, and forget the schemas, types and tensors that were used last.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> ipc.release_unused()
+    """
+    for each in recents:
+        (<Recent> each).forget()
+    drop_blocks()
+
+
 # -- what was made last ----------------------------------------------------------------------------------------------
+
+
+# All that were made: by modules, once each. `release_unused` empties them.
+cdef list recents = []
 
 
 cdef class Recent:
@@ -136,6 +146,12 @@ cdef class Recent:
         self.things = []
         self.most = min(most, <Py_ssize_t> MOST_RECENT)
         self.most_bytes = most_bytes
+        recents.append(self)
+
+    cdef int forget(self) except -1:
+        self.things, self.last = [], None
+        self.bytes = self.oldest = 0
+        return 0
 
     cdef object again(self, const void* wanted, matches_t matches):
         return self.last if self.last is not None and matches(self.last, wanted) else None
@@ -154,8 +170,8 @@ cdef class Recent:
     cdef int keep(self, object thing, uint64_t mark, int64_t size=0) except -1:
         cdef Py_ssize_t place = len(self.things)
         if size > self.most_bytes - self.bytes:
-            self.things = []
-            self.bytes = self.oldest = place = 0
+            self.forget()
+            place = 0
         if place < self.most:
             self.things.append(thing)
         else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from arrowipc._core import Recent
 from arrowipc.arguments import described
 from arrowipc.datatypes import (
     Bool,
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["as_values", "byte_width", "dtype_of", "type_of"]
 
-_dtypes: dict[DataType, np.dtype[Any]] = {}
-_types: dict[np.dtype[Any], DataType] = {}
+_dtypes = Recent(64)
+_types = Recent(64)
 
 _HINTS = {
     "O": "tensors hold values of a fixed width, not Python objects",
@@ -52,14 +53,15 @@ def dtype_of(kind: DataType) -> np.dtype[Any]:
     UsageError
         The type has no fixed width.
     """
-    found = _dtypes.get(kind)
+    found: np.dtype[Any] | None = _dtypes.get(kind)
     if found is None:
         stored = np.dtype(np.bool_) if isinstance(kind, Bool) else stored_dtype(kind)
         if kind == DATE32:
             stored = np.dtype("<i4")
         if stored is None:
             raise UsageError(f"a tensor holds values of a fixed width, found the type {kind}")
-        found = _remembered(_dtypes, kind, stored)
+        _dtypes.put(kind, stored)
+        return stored
     return found
 
 
@@ -74,17 +76,11 @@ def type_of(dtype: np.dtype[Any]) -> DataType:
     UsageError
         There is none.
     """
-    found = _types.get(dtype)
+    found: DataType | None = _types.get(dtype)
     if found is None:
-        found = _remembered(_types, dtype, _type_of(dtype))
+        found = _type_of(dtype)
+        _types.put(dtype, found)
     return found
-
-
-def _remembered(table: dict[Any, Any], key: Any, value: Any) -> Any:
-    if len(table) > 256:
-        table.clear()
-    table[key] = value
-    return value
 
 
 def _type_of(dtype: np.dtype[Any]) -> DataType:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import weakref
 
 import pytest
 
+import arrowipc as ipc
 from arrowipc._core import Recent
 
 
@@ -39,3 +41,17 @@ def test_no_more_than_64_things_are_kept() -> None:
     for i in range(100):
         recent.put(i, i)
     assert [recent.get(i) is not None for i in range(100)] == [False] * 36 + [True] * 64
+
+
+def test_release_unused_forgets_them() -> None:
+    recent = Recent(2)
+    thing = {1}
+    seen = weakref.ref(thing)
+    recent.put("key", thing)
+    del thing
+    assert seen() is not None
+    ipc.release_unused()
+    assert seen() is None
+    for i in range(3):
+        recent.put(i, i)
+    assert [recent.get(i) for i in range(3)] == [None, 1, 2]

@@ -51,8 +51,8 @@ class Mallinfo(ctypes.Structure):
 
 def held() -> int:
     """Bytes in use: by malloc, Python's allocator (16 for each block, the least there is), Arrow's pool."""
-    gc.collect()
     ipc.release_unused()
+    gc.collect()
     libc = ctypes.CDLL(None)
     libc.mallinfo2.restype = Mallinfo
     found = libc.mallinfo2()
