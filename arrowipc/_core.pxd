@@ -5,6 +5,7 @@ from libc.stdint cimport int32_t, int64_t, uint64_t, uint8_t, uintptr_t
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.flatbuf cimport Table
 from arrowipc.inline.plan cimport BatchHeader, ColumnsData, Envelope, LimitsData, PlanData
+from arrowipc.inline.threads cimport fetch_add
 
 # 64-byte aligned memory of at least `size` bytes; `capacity` receives its true size. Both need the GIL.
 cdef uint8_t* take_block(int64_t size, int64_t* capacity) except NULL
@@ -40,6 +41,27 @@ cdef class Recent:
 cdef inline uint64_t identity(object key) noexcept:
     """A mark for things that hold their key: no other object has it as long as they do."""
     return <uint64_t> <uintptr_t> <void*> key
+
+
+cdef class Jobs:
+    """The jobs of one call. Each thread in `run` takes the next job, until all are taken or one failed."""
+    cdef int64_t n_jobs
+    cdef int64_t taken
+    cdef int64_t failed     # the first job that failed; n_jobs: none. Later ones are not begun
+    cdef int64_t active     # threads inside `run`
+    cdef object error       # of the failed job, if Python raised it
+    # How many jobs there are; none is taken yet.
+    cdef void start(self, int64_t n_jobs) noexcept
+    # Take jobs and do them. Every class has its own.
+    cdef int work(self) except -1
+    cdef int fail(self, int64_t job, object error) except -1
+    # Do all jobs. Whatever happens, no thread touches them afterwards.
+    cdef int run_all(self, bint use_threads) except -1
+
+
+cdef inline int64_t next_job(Jobs jobs) noexcept nogil:
+    """A job that no other thread has; it is to be done if it is below `jobs.failed`."""
+    return fetch_add(&jobs.taken, 1)
 
 
 cdef class Memory:

@@ -23,6 +23,7 @@ from arrowipc.inline.huge_pages cimport HUGE_PAGE, want_huge_pages
 from arrowipc.inline.layouts cimport BUFFER_BITS, BUFFER_FIXED, BUFFER_OFFSETS, LAYOUTS, LayoutSpec, width_of
 from arrowipc.inline.loads cimport bitmap_bytes, count_bits, inside, load_i64, load_u64, mul_overflows, round_up
 from arrowipc.inline.plan cimport *
+from arrowipc.inline.threads cimport fetch_add, short_sleep
 
 from arrowipc.arguments import instance_of
 from arrowipc.errors import FormatError, LimitError, UnsupportedError, UsageError
@@ -199,6 +200,50 @@ cdef class Recent:
 
 cdef bint is_pair_of(object thing, const void* wanted) except -1:
     return (<tuple> thing)[0] == <object> wanted
+
+
+# -- what several threads do -----------------------------------------------------------------------------------------
+
+
+cdef class Jobs:
+    cdef void start(self, int64_t n_jobs) noexcept:
+        self.n_jobs = self.failed = n_jobs
+        self.taken = 0
+        self.error = None
+
+    cdef int work(self) except -1:
+        raise NotImplementedError
+
+    cdef int fail(self, int64_t job, object error) except -1:
+        if job < self.failed:
+            self.failed, self.error = job, error
+        return 0
+
+    def run(self):
+        """Do jobs until none is left or one failed."""
+        fetch_add(&self.active, 1)
+        try:
+            if self.taken < self.failed:
+                self.work()
+        finally:
+            fetch_add(&self.active, -1)
+
+    cdef int run_all(self, bint use_threads) except -1:
+        if not use_threads or self.n_jobs < 2:
+            self.run()
+            return 0
+        from arrowipc import codecs
+
+        try:
+            codecs.run_shared(self.run, self.n_jobs)
+        except BaseException:
+            # The caller, who may be interrupted, is about to let go of what the jobs point at.
+            fetch_add(&self.taken, self.n_jobs)
+            with nogil:
+                while fetch_add(&self.active, 0):
+                    short_sleep()
+            raise
+        return 0
 
 
 # -- memory, plans and columns ---------------------------------------------------------------------------------------

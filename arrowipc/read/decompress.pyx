@@ -15,7 +15,6 @@ from arrowipc.inline.loads cimport (
     bswap16, bswap32, bswap64, load_i64, load_u16, load_u32, loose_u16, loose_u32, loose_u64, mul_overflows, round_up,
 )
 from arrowipc.inline.plan cimport *
-from arrowipc.inline.threads cimport fetch_add
 
 from arrowipc.errors import FormatError, LimitError, UnsupportedError, UsageError
 
@@ -413,78 +412,59 @@ cdef bint decode_job(const CodecFunctions* c, void* state, DecompressJob* job) n
     return job.outcome == DONE
 
 
-cdef struct Queue:
-    DecompressJob* jobs
-    int64_t n_jobs
-    int64_t taken
-    int64_t failed      # a job that failed, n_jobs while none has
-
-
-cdef void run_native(const CodecFunctions* c, void* state, Queue* queue) noexcept nogil:
-    cdef int64_t i = fetch_add(&queue.taken, 1)
-    while i < queue.n_jobs and queue.failed == queue.n_jobs:
-        if not decode_job(c, state, &queue.jobs[i]):
-            queue.failed = i
-        i = fetch_add(&queue.taken, 1)
-
-
 @cython.final
-cdef class Work:
-    """The compressed buffers of one batch; any number of threads may `run` it, each takes the next one."""
-    cdef Queue queue
+cdef class DecompressJobs(Jobs):
+    """The compressed buffers of one batch."""
+    cdef DecompressJob* jobs
     cdef int64_t claimed
     cdef CodecPool pool
-    cdef object error       # of the failed job, when the library was called through Python
-    # Frames and targets: a thread that still runs when its caller is interrupted keeps them through the Work.
-    cdef object frames
-    cdef Memory targets
 
     def __cinit__(self, int64_t room):
-        memset(&self.queue, 0, sizeof(Queue))
-        self.queue.jobs = <DecompressJob*> malloc(room * sizeof(DecompressJob))
-        if self.queue.jobs == NULL:
+        self.jobs = <DecompressJob*> malloc(room * sizeof(DecompressJob))
+        if self.jobs == NULL:
             raise MemoryError()
 
     def __dealloc__(self):
-        free(self.queue.jobs)
+        free(self.jobs)
 
-    def run(self):
-        """Decode until no job is left or one has failed."""
-        cdef CodecPool pool = self.pool
-        if pool is None:
-            raise UsageError("nobody has given this any work")
-        cdef object taken = pool.take()
-        cdef Queue* queue = &self.queue
+    cdef int work(self) except -1:
+        cdef object taken = self.pool.take()
         cdef void* state
-        if not pool.native():
+        if not self.pool.native():
             self.run_package(taken)
-        elif self.claimed < WORTH_RELEASING:
-            run_native(&pool.c, (<CodecContext> taken).state, queue)
         else:
             state = (<CodecContext> taken).state
-            with nogil:
-                run_native(&pool.c, state, queue)
-        if self.queue.failed == self.queue.n_jobs:
-            pool.give(taken)
+            if self.claimed < WORTH_RELEASING:
+                self.run_native(state)
+            else:
+                with nogil:
+                    self.run_native(state)
+        if self.failed == self.n_jobs:
+            self.pool.give(taken)
+        return 0
+
+    cdef void run_native(self, void* state) noexcept nogil:
+        cdef int64_t i = next_job(self)
+        while i < self.failed:
+            if not decode_job(&self.pool.c, state, &self.jobs[i]):
+                self.failed = i
+            i = next_job(self)
 
     cdef int run_package(self, object decode) except -1:
-        cdef int64_t i = fetch_add(&self.queue.taken, 1)
+        cdef int64_t i = next_job(self)
         cdef DecompressJob* job
-        while i < self.queue.n_jobs and self.queue.failed == self.queue.n_jobs:
-            job = &self.queue.jobs[i]
+        while i < self.failed:
+            job = &self.jobs[i]
             job.outcome = DONE
             try:
                 decode(
                     PyMemoryView_FromMemory(<char*> job.frame, job.stored, PyBUF_READ),
                     PyMemoryView_FromMemory(<char*> job.target, job.claim, PyBUF_WRITE),
                 )
-            except MemoryError:
-                raise
             except Exception as error:
                 job.outcome = BROKEN
-                self.error = error
-                self.queue.failed = i
-            i = fetch_add(&self.queue.taken, 1)
+                self.fail(i, error)
+            i = next_job(self)
         return 0
 
 
@@ -496,39 +476,35 @@ cdef int by_claim(const void* a, const void* b) noexcept nogil:
 
 cdef int decompress(Columns columns, int codec, const LimitsData* limits, bint use_threads) except -1:
     """Replace each stored buffer by its content: new memory, or a slice of the body if it is stored raw."""
-    cdef Work work = Work(columns.d.n_extents + 1)
+    cdef DecompressJobs work = DecompressJobs(columns.d.n_extents + 1)
     cdef Ledger sums
     cdef Memory memory
     cdef DecompressJob* job
     cdef int64_t i, used = 0
-    cdef int refusal = enter_all(&columns.d, codec, work.queue.jobs, limits, &sums)
+    cdef int refusal = enter_all(&columns.d, codec, work.jobs, limits, &sums)
     if refusal:
-        raise refuse(columns, codec, refusal, &work.queue.jobs[sums.jobs], &sums, limits)
+        raise refuse(columns, codec, refusal, &work.jobs[sums.jobs], &sums, limits)
     if sums.jobs == 0:
         return 0
     work.pool = decoders(codec)
-    work.queue.n_jobs = work.queue.failed = sums.jobs
+    work.start(sums.jobs)
     work.claimed = sums.claimed
-    work.frames = columns.owner
     # One more line: an empty buffer at the end gets an address inside the block too.
-    memory = work.targets = Memory(sums.reserved + 64)
+    memory = Memory(sums.reserved + 64)
     for i in range(sums.jobs):
-        job = &work.queue.jobs[i]
+        job = &work.jobs[i]
         job.target = memory.data + used
         used += round_up(job.claim, 64)
         if job.claim & 63:
             memset(memory.data + used - 64, 0, 64)
-    if use_threads and sums.jobs > 1 and sums.claimed >= WORTH_THREADS:
-        from arrowipc import codecs
-
-        qsort(work.queue.jobs, sums.jobs, sizeof(DecompressJob), by_claim)
-        codecs.run_shared(work.run, sums.jobs)
-    else:
-        work.run()
-    if work.queue.failed < work.queue.n_jobs:
+    use_threads = use_threads and sums.jobs > 1 and sums.claimed >= WORTH_THREADS
+    if use_threads:
+        qsort(work.jobs, sums.jobs, sizeof(DecompressJob), by_claim)
+    work.run_all(use_threads)
+    if work.failed < work.n_jobs:
         raise broken(columns, work)
     for i in range(sums.jobs):
-        job = &work.queue.jobs[i]
+        job = &work.jobs[i]
         columns.d.extents[job.extent].data = job.target if job.claim else NULL
         columns.d.extents[job.extent].size = job.claim
     columns.owner = (columns.owner, memory) if sums.raw else memory
@@ -590,10 +566,12 @@ cdef object refuse(Columns columns, int codec, int refusal, const DecompressJob*
                       f"{limits.decompressed_bytes:,}")
 
 
-cdef object broken(Columns columns, Work work):
-    """The exception for a frame that does not hold what was claimed."""
-    cdef DecompressJob* job = &work.queue.jobs[work.queue.failed]
+cdef object broken(Columns columns, DecompressJobs work):
+    """The exception for a frame that does not hold what was claimed, or for which there was no memory."""
+    cdef DecompressJob* job = &work.jobs[work.failed]
     cdef str why
+    if isinstance(work.error, MemoryError):
+        return work.error
     if job.outcome == BROKEN and not work.pool.native():
         why = str(work.error)
     elif job.outcome == BROKEN:

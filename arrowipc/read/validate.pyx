@@ -22,7 +22,6 @@ from arrowipc.inline.loads cimport (
     loose_u32, loose_u64,
 )
 from arrowipc.inline.plan cimport *
-from arrowipc.inline.threads cimport fetch_add
 from arrowipc.inline.utf8 cimport is_ascii, utf8_error
 from arrowipc.read.decompress cimport native_copy
 
@@ -52,19 +51,17 @@ cdef enum:
 
 
 @cython.final
-cdef class Proof:
-    """The validation of one batch; any number of threads may `run` it, each takes the next field."""
-    # A thread that still runs when its caller is interrupted keeps the columns through this object.
+cdef class Proof(Jobs):
+    """The validation of one batch; a job is one field."""
     cdef Columns columns
     cdef int64_t* lengths       # of the dictionaries; NULL: indices are left to the caller
-    cdef int64_t taken
-    cdef int64_t failed         # the first field that broke a rule, for all that came before it are taken; none: all
     cdef int level
-    cdef Fault fault            # of that field
+    cdef Fault fault            # of the first field that broke a rule
 
     def __cinit__(self, Columns columns, int level):
         cdef Py_ssize_t i
-        self.columns, self.level, self.failed = columns, level, columns.d.plan.n_fields
+        self.columns, self.level = columns, level
+        self.start(columns.d.plan.n_fields)
         if columns.dictionaries is None:
             return  # The values of a dictionary: who joins dictionaries checks the indices in them.
         self.lengths = <int64_t*> malloc((len(columns.dictionaries) + 1) * sizeof(int64_t))
@@ -76,16 +73,16 @@ cdef class Proof:
     def __dealloc__(self):
         free(self.lengths)
 
-    def run(self):
-        """Check fields until none is left or one broke a rule."""
+    cdef int work(self) except -1:
         cdef Fault fault
         cdef int64_t f
         with nogil:
-            f = fetch_add(&self.taken, 1)
+            f = next_job(self)
             while f < self.failed and check_field(&self.columns.d, <int32_t> f, self.lengths, self.level, &fault) == 0:
-                f = fetch_add(&self.taken, 1)
+                f = next_job(self)
         if f < self.failed:
             self.failed, self.fault = f, fault
+        return 0
 
 
 cdef int validate(Columns columns, int level, bint use_threads=False) except -1:
@@ -110,13 +107,8 @@ cdef int validate(Columns columns, int level, bint use_threads=False) except -1:
             return 0
     else:
         proof = Proof(columns, level)
-        if use_threads and effort >= WORTH_THREADS and columns.plan.d.n_fields > 1:
-            from arrowipc import codecs
-
-            codecs.run_shared(proof.run, columns.plan.d.n_fields)
-        else:
-            proof.run()
-        if proof.failed == columns.plan.d.n_fields:
+        proof.run_all(use_threads and effort >= WORTH_THREADS)
+        if proof.failed == proof.n_jobs:
             return 0
         fault = proof.fault
     if fault.code == FAULT_NO_DICTIONARY:

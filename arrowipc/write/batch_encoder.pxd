@@ -15,7 +15,7 @@ cdef class Compressor:
     cdef double savings         # least fraction of a buffer that its frame must save
     cdef bint use_threads
     cdef CodecPool pool
-    cdef object work            # Work: the buffers of one batch that are worth trying
+    cdef object work            # CompressJobs: the buffers of one batch that are worth trying
     cdef Memory memory          # the frames of the last batch
 
     # Fills parts[0 : d.n_extents]. `chosen`: one byte per field of d.plan, 0: its buffers stay raw (NULL: all

@@ -13,7 +13,7 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, int8_t, uint64_t, uint8_t
 from libc.stdlib cimport free, malloc, qsort, realloc
 from libc.string cimport memcpy, memset
 
-from arrowipc._core cimport Memory, open_batch, raise_fault
+from arrowipc._core cimport Jobs, Memory, next_job, open_batch, raise_fault
 from arrowipc.columns.array cimport RecordBatch
 from arrowipc.inline.body_parts cimport BodyPart, padding, stored_size
 from arrowipc.inline.fault cimport Fault
@@ -33,23 +33,6 @@ from arrowipc.errors import UsageError
 #
 # A frame depends on its buffer, the codec and the level only: not on the buffers before it nor on the thread
 # that made it. So a batch has the same stored form however many threads worked on it.
-
-cdef extern from * nogil:
-    """
-    #if defined(_WIN32)
-    #include <windows.h>
-    static inline void short_sleep(void) { Sleep(1); }
-    #else
-    #include <time.h>
-    static inline void short_sleep(void) {
-        struct timespec pause = {0, 100000};
-        nanosleep(&pause, NULL);
-    }
-    #endif
-    """
-    int64_t fetch_add "__sync_fetch_and_add"(int64_t* counter, int64_t step) noexcept
-    void short_sleep() noexcept
-
 
 cdef struct Preferences:
     # LZ4F_preferences_t of lz4frame.h, the same since liblz4 1.8: 56 bytes on every ABI that we build for.
@@ -106,13 +89,10 @@ cdef int by_size(const void* a, const void* b) noexcept nogil:
 
 
 @cython.final
-cdef class Work:
-    """The buffers that are worth trying; any number of threads may `run`, taking the next each."""
+cdef class CompressJobs(Jobs):
+    """The buffers of a batch that are worth trying."""
     cdef CompressJob* jobs
     cdef int64_t room
-    cdef int64_t n_jobs
-    cdef int64_t taken
-    cdef int64_t active         # threads inside `run`
     cdef int64_t total          # bytes of all jobs
     cdef size_t code            # the library's error, 0: none
     cdef double savings
@@ -153,23 +133,18 @@ cdef class Work:
             if self.jobs == NULL:
                 raise MemoryError()
             self.room = room
-        self.n_jobs = self.taken = self.total = 0
+        self.n_jobs = self.total = 0
         self.code = 0
         return 0
 
-    def run(self):
-        """Compress until no job is left."""
-        fetch_add(&self.active, 1)
-        try:
-            if self.taken < self.n_jobs:
-                taken = self.pool.take()
-                if self.pool.native():
-                    self.run_released(taken)
-                else:
-                    self.run_package(taken)
-                self.pool.give(taken)
-        finally:
-            fetch_add(&self.active, -1)
+    cdef int work(self) except -1:
+        taken = self.pool.take()
+        if self.pool.native():
+            self.run_released(taken)
+        else:
+            self.run_package(taken)
+        self.pool.give(taken)
+        return 0
 
     cdef int run_released(self, CodecContext context) except -1:
         cdef void* state = NULL if context is None else context.state
@@ -183,30 +158,30 @@ cdef class Work:
     cdef void run_native(self, void* state) noexcept nogil:
         cdef CompressJob* job
         cdef size_t stored
-        cdef int64_t i = fetch_add(&self.taken, 1)
-        while i < self.n_jobs:
+        cdef int64_t i = next_job(self)
+        while i < self.failed:
             job = &self.jobs[i]
             stored = self.encode(state, job)
             if self.pool.c.is_error(stored):
                 self.code = stored
             elif accepted(job.size, stored, self.savings):
                 job.stored = stored
-            i = fetch_add(&self.taken, 1)
+            i = next_job(self)
 
     cdef int run_package(self, object encode) except -1:
         cdef CompressJob* job
         cdef bytes frame
         cdef const uint8_t* made
         cdef int64_t stored
-        cdef int64_t i = fetch_add(&self.taken, 1)
-        while i < self.n_jobs:
+        cdef int64_t i = next_job(self)
+        while i < self.failed:
             job = &self.jobs[i]
             try:
                 frame = encode(PyMemoryView_FromMemory(<char*> job.source, job.size, PyBUF_READ))
                 stored = PyBytes_GET_SIZE(frame)
             except Exception as error:
-                # The arguments are proven: what a codec can still lack is memory.
-                raise MemoryError(f"cannot compress {job.size:,} bytes: {error}") from error
+                self.fail(i, error)
+                break
             if accepted(job.size, stored, self.savings):
                 # Kept in memory that is reused: keeping the frames themselves instead makes the package
                 # take fresh memory for each, which cost up to 6 % of the time of large buffers.
@@ -218,34 +193,29 @@ cdef class Work:
                         memcpy(job.target, made, stored)
                 job.stored = stored
             frame = None
-            i = fetch_add(&self.taken, 1)
+            i = next_job(self)
         return 0
 
-    cdef int run_all(self, bint use_threads) except -1:
-        """Do all jobs; whatever happens, no thread touches them any more afterwards."""
+    cdef int compress(self, bint use_threads) except -1:
         cdef int64_t worth = WORTH_THREADS_ZSTD
         if self.pool.codec == CompressionType_LZ4_FRAME:
             worth = WORTH_THREADS_LZ4
-        if not use_threads or self.n_jobs < 2 or self.total < worth:
-            self.run()
-            return 0
-        from arrowipc import codecs
-
-        # The largest first, so that no thread begins one when the others are done.
-        qsort(self.jobs, self.n_jobs, sizeof(CompressJob), by_size)
-        try:
-            codecs.run_shared(self.run, self.n_jobs)
-        except BaseException:
-            # The caller, who may be interrupted, is about to let go of what the jobs point at.
-            fetch_add(&self.taken, self.n_jobs)
-            with nogil:
-                while fetch_add(&self.active, 0):
-                    short_sleep()
-            raise
+        use_threads = use_threads and self.n_jobs > 1 and self.total >= worth
+        if use_threads:
+            # The largest first, so that no thread begins one when the others are done.
+            qsort(self.jobs, self.n_jobs, sizeof(CompressJob), by_size)
+        self.start(self.n_jobs)
+        self.run_all(use_threads)
+        if self.code:
+            name = self.pool.c.error_name(self.code).decode()
+            raise MemoryError(f"cannot compress to {'LZ4' if self.pool.c.encode_lz4 != NULL else 'ZSTD'}: {name}")
+        if self.failed < self.n_jobs:
+            # The arguments are proven: what a codec can still lack is memory.
+            raise MemoryError(f"cannot compress {self.jobs[self.failed].size:,} bytes: {self.error}") from self.error
         return 0
 
 
-cdef void enter(Work work, const Extent* extent, int32_t index, bint chosen, BodyPart* part) noexcept:
+cdef void enter(CompressJobs work, const Extent* extent, int32_t index, bint chosen, BodyPart* part) noexcept:
     """Store one buffer raw, and make a job of it where a frame might be smaller."""
     cdef CompressJob* job
     cdef int64_t least = LEAST_LZ4 if work.pool.codec == CompressionType_LZ4_FRAME else LEAST_ZSTD
@@ -266,7 +236,7 @@ cdef void enter(Work work, const Extent* extent, int32_t index, bint chosen, Bod
     work.total += extent.size
 
 
-cdef void enter_all(Work work, const ColumnsData* d, const uint8_t* chosen, BodyPart* parts) noexcept:
+cdef void enter_all(CompressJobs work, const ColumnsData* d, const uint8_t* chosen, BodyPart* parts) noexcept:
     cdef const FieldPlan* plan
     cdef int32_t f, k, first
     cdef bint wanted
@@ -309,14 +279,14 @@ cdef class Compressor:
         self.savings = codecs.check_savings(min_space_savings)
         self.use_threads = use_threads
         self.pool = encoders(self.codec, level)
-        self.work = Work(self.pool, self.savings)
+        self.work = CompressJobs(self.pool, self.savings)
 
     cdef int compress(self, const ColumnsData* d, const uint8_t* chosen, BodyPart* parts) except -1:
         try:
             compress_all(self, d, chosen, parts)
         except BaseException:
             # A helper of the thread pool that comes too late finds the jobs of its own batch, all taken.
-            self.work = Work(self.pool, self.savings)
+            self.work = CompressJobs(self.pool, self.savings)
             raise
         return 0
 
@@ -363,7 +333,7 @@ cdef class Compressor:
 
 
 cdef int compress_all(Compressor self, const ColumnsData* d, const uint8_t* chosen, BodyPart* parts) except -1:
-    cdef Work work = self.work
+    cdef CompressJobs work = self.work
     cdef CompressJob* job
     cdef int64_t i
     work.clear(d.n_extents)
@@ -373,10 +343,7 @@ cdef int compress_all(Compressor self, const ColumnsData* d, const uint8_t* chos
             self.memory = None
         return 0
     place(self, work)
-    work.run_all(self.use_threads)
-    if work.code:
-        name = work.pool.c.error_name(work.code).decode()
-        raise MemoryError(f"cannot compress to {'LZ4' if work.pool.c.encode_lz4 != NULL else 'ZSTD'}: {name}")
+    work.compress(self.use_threads)
     for i in range(work.n_jobs):
         job = &work.jobs[i]
         if job.stored:
@@ -386,7 +353,7 @@ cdef int compress_all(Compressor self, const ColumnsData* d, const uint8_t* chos
     return 0
 
 
-cdef int place(Compressor self, Work work) except -1:
+cdef int place(Compressor self, CompressJobs work) except -1:
     """Give every job the room that its frame can take at most; lines of memory are not shared by threads."""
     cdef int64_t i, total = 0
     cdef uint8_t* target

@@ -712,11 +712,6 @@ cdef class BatchWriter:
         """Raise a UsageError if nothing can be written any more: the writer is closed, or an error ended it."""
         self.check_usable()
 
-    @property
-    def is_open(self):
-        """bool: neither closed nor ended by an error."""
-        return self.failure is None
-
     def close(self):
         """Write what ends the stream or file, and put a file that was made under its name.
 

@@ -6,12 +6,14 @@ import gc
 import struct
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 import zstandard
+from helpers.codec_ways import without_functions
 from helpers.forge import (
     DOUBLE,
     INT8,
@@ -39,7 +41,7 @@ from helpers.forge import (
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
-from arrowipc import FormatError, LimitError, _core
+from arrowipc import FormatError, LimitError, _core, codecs
 from arrowipc._core import live_objects
 
 lz4 = pytest.importorskip("lz4.frame")
@@ -95,6 +97,38 @@ def test_106_each_buffer_is_stored_its_own_way(codec, ways, n, threads):
     columns = schema(*[field(str(i), INT64) for i in range(len(ways))])
     found = read(stream(columns, batch(n, nodes, buffers, codec=codec)), use_threads=threads)
     assert [column.to_pylist() for column in found.columns] == expected
+
+
+@both
+def test_a_helper_without_memory_spoils_no_values(codec, monkeypatch):
+    """Its caller gets a MemoryError, not a batch with a buffer that nobody has decoded."""
+    caller = threading.get_ident()
+    decoder = codecs.decoder
+
+    def for_callers_only(number: int) -> codecs.Decoder:
+        decode = decoder(number)
+
+        def decode_or_lack(frame: memoryview, target: memoryview) -> None:
+            if threading.get_ident() != caller:
+                raise MemoryError("a helper")
+            decode(frame, target)
+
+        return decode_or_lack
+
+    def helper_first(run: Callable[[], None], n_jobs: int) -> None:
+        turn = codecs.Turn(run)
+        helper = threading.Thread(target=turn)
+        helper.start()
+        helper.join()
+        run()
+
+    without_functions(monkeypatch, (codecs.LZ4_FRAME, False), (codecs.ZSTD, False))
+    monkeypatch.setattr(codecs, "decoder", for_callers_only)
+    monkeypatch.setattr(codecs, "run_shared", helper_first)
+    wide, content = schema(field("a", INT64), field("b", INT64)), bytes(1 << 23)
+    data = stream(wide, batch(1 << 20, [(1 << 20, 0)] * 2, [b"", packed(codec, content)] * 2, codec=codec))
+    with pytest.raises(MemoryError, match="a helper"):
+        read(data, limits=ipc.Limits(decompressed_ratio=1 << 20))
 
 
 @both
