@@ -30,10 +30,10 @@ __version__ = "0.1.0"
 # The compiled modules, all in one library, that of `_core`.
 _COMPILED = """
     _core cdata.export cdata.import_array cdata.import_table columns.array columns.builder
-    columns.column_statistics columns.dictionary_gc columns.elements columns.equal columns.group_runs
-    columns.memo_table columns.take columns.truncate dissociated.memory.address_pairs
+    columns.column_statistics columns.elements columns.equal columns.group_runs
+    columns.memo_table columns.take columns.truncate columns.unifier dissociated.memory.address_pairs
     dissociated.memory.device_bodies dissociated.transports.message_runs dissociated.transports.ucx_worker
-    metadata.schema_reader metadata.schema_tables payloads.cells payloads.dictionaries
+    metadata.schema_reader metadata.schema_tables payloads.cells payloads.dictionaries payloads.dictionary_gc
     payloads.payload_decoder payloads.payload_encoder payloads.schema_mapping read.decoders read.decompress
     read.framing read.validate tensors.dense tensors.message tensors.sparse_index tensors.sparse_message
     tensors.strided_copy values.converters values.from_python write.batch_encoder write.batch_writer

@@ -24,6 +24,15 @@ cdef struct Pool:
     int32_t count
     int32_t cursor          # where to look for the next borrowed buffer
 
+cdef struct Undo:
+    # What `restore` goes back to: a builder, and the memo table whose values it holds, as they were at the last `save`.
+    void* state             # of the builder: nodes, sizes, pools
+    int64_t length
+    int32_t n_kept
+    int64_t count           # of the table: values
+    int64_t null_at
+    int64_t spelled         # ... and the bytes of their spelling
+
 cdef struct Buffers:
     # Their extents; those before Pool.count are in use.
     Extent* extents
@@ -52,13 +61,11 @@ cdef class BuilderMemory:
     cdef int64_t* wanted            # bytes that are known to come, per buffer of the plan, 0: not known
     cdef readonly int64_t moved     # bytes copied because blocks had to grow
     cdef void* block                # one allocation for everything down to `buffers`
-    cdef Node* nodes                # the state that a failed append takes back: nodes, sizes, pools
+    cdef Node* nodes                # the state that `restore` takes back: nodes, sizes, pools
     cdef int64_t* sizes             # bytes in use, per buffer of the plan
     cdef Pool* pools                # per view field
-    cdef void* saved                # the state as it was before the append
     cdef int64_t state_bytes
-    cdef int64_t saved_length
-    cdef int32_t saved_kept
+    cdef Undo undo
     cdef int32_t n_kept             # len(kept)
     cdef GrowableBuffer* blocks     # per buffer of the plan
     cdef Buffers* buffers           # per view field
@@ -67,6 +74,8 @@ cdef class BuilderMemory:
     cdef object origin
     cdef SnapshotOwner shared       # owner of the next snapshot, None: to be made
 
+    # Remember the state; go back to it, which is an empty builder before the first `save`. Snapshots that were taken in
+    # between are void then.
     cdef void save(self) noexcept nogil
     cdef void restore(self) noexcept nogil
     cdef int64_t total_bytes(self) noexcept nogil
@@ -80,12 +89,20 @@ cdef int pool_borrow(BuilderMemory g, int32_t view, const Extent* extent, PyObje
 cdef int32_t pool_find(BuilderMemory g, int32_t view, const Extent* extent) noexcept nogil
 # Lets `first`, whose values `g` has just copied, count as the first of its snapshots, which grow by deltas.
 cdef int begin_deltas(BuilderMemory g, Columns first) except -1
+
+cdef enum Beginning:
+    # How a column is known to begin with the values of another one.
+    BEGINS_NOT = 0
+    BEGINS_VALUES           # value by value: `begins_with_values` of columns.memo_table
+    BEGINS_BYTES            # its buffers begin with the same bytes
+    BEGINS_SNAPSHOT         # it is the same column, or a later snapshot of the same builder
+    BEGINS_DELTAS           # ... to which only deltas have added
+
+# A Beginning of columns and of the dictionaries below them; BEGINS_NOT is not proven.
+cdef int begins_with(Columns longer, Columns shorter)
+# The same as far as snapshots show it, whatever became of the dictionaries below.
+cdef int begins_with_snapshot(Columns longer, Columns shorter)
 cdef bint extends(Columns longer, Columns shorter)
-# Whether `longer` came to be from `shorter` by deltas; `alone`: whatever became of the dictionaries below them.
-cdef bint grew_by_deltas(Columns longer, Columns shorter, bint alone)
-# Whether both are the very same memory, whatever became of the dictionaries below them.
-cdef bint same_memory(Columns a, Columns b)
-cdef bint begins_with(Columns longer, Columns shorter)
 
 
 cdef inline int reserve(BuilderMemory g, int32_t buffer, int64_t extra, Fault* fault) noexcept nogil:

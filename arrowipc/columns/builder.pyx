@@ -198,7 +198,7 @@ cdef class BuilderMemory:
         self.nodes = <Node*> block
         self.sizes = <int64_t*> (self.nodes + fields)
         self.pools = <Pool*> (self.sizes + buffers)
-        self.saved = self.pools + views
+        self.undo.state = self.pools + views
         self.blocks = <GrowableBuffer*> (block + 2 * self.state_bytes)
         self.buffers = <Buffers*> (self.blocks + buffers)
         self.wanted = <int64_t*> (self.buffers + views)
@@ -208,6 +208,7 @@ cdef class BuilderMemory:
         self.kept = []
         self.origin = object()
         self.dictionaries = (None,) * len(plan.dictionaries)
+        self.save()
 
     def __dealloc__(self):
         cdef int32_t i
@@ -217,19 +218,18 @@ cdef class BuilderMemory:
         free(self.block)
 
     cdef void save(self) noexcept nogil:
-        """Remember the state before an append."""
-        memcpy(self.saved, self.nodes, self.state_bytes)
-        self.saved_length = self.length
-        self.saved_kept = self.n_kept
+        memcpy(self.undo.state, self.nodes, self.state_bytes)
+        self.undo.length = self.length
+        self.undo.n_kept = self.n_kept
 
     cdef void restore(self) noexcept nogil:
-        """Forget what a failed append has left; blocks keep their larger size."""
-        memcpy(self.nodes, self.saved, self.state_bytes)
-        self.length = self.saved_length
-        if self.n_kept != self.saved_kept:
+        """Go back to the state at the last `save`; blocks keep their larger size."""
+        memcpy(self.nodes, self.undo.state, self.state_bytes)
+        self.length = self.undo.length
+        if self.n_kept != self.undo.n_kept:
             with gil:
-                del self.kept[self.saved_kept:]
-                self.n_kept = self.saved_kept
+                del self.kept[self.undo.n_kept:]
+                self.n_kept = self.undo.n_kept
                 self.shared = None
 
     cdef int64_t total_bytes(self) noexcept nogil:
@@ -287,47 +287,18 @@ cdef int begin_deltas(BuilderMemory g, Columns first) except -1:
     return 0
 
 
-cdef bint snapshots_alike(Columns longer, Columns shorter):
-    """Whether `shorter` is an older snapshot of what `longer` is one of; what is below them is not looked at."""
+cdef int begins_with_snapshot(Columns longer, Columns shorter):
     cdef int32_t i, column
     if (type(longer.owner) is not SnapshotOwner or type(shorter.owner) is not SnapshotOwner
             or (<SnapshotOwner> longer.owner).origin is not (<SnapshotOwner> shorter.owner).origin
             or longer.plan is not shorter.plan or longer.d.length < shorter.d.length):
-        return False
+        return BEGINS_SNAPSHOT if longer is shorter else BEGINS_NOT
     for i in range(longer.plan.d.n_columns):
         # Slices share their owner too.
         column = longer.plan.d.columns[i]
         if longer.d.nodes[column].offset or shorter.d.nodes[column].offset:
-            return False
-    return True
-
-
-cdef bint extends(Columns longer, Columns shorter):
-    """Whether `shorter` is known to begin `longer`: the same columns, or an older snapshot of them."""
-    if longer is shorter:
-        return True
-    return snapshots_alike(longer, shorter) and all(
-        b is None or (a is not None and extends(a, b)) for a, b in zip(longer.dictionaries, shorter.dictionaries))
-
-
-cdef bint grew_by_deltas(Columns longer, Columns shorter, bint alone):
-    if not snapshots_alike(longer, shorter) or type((<SnapshotOwner> longer.owner).origin) is not DeltaOrigin:
-        return False
-    return alone or extends(longer, shorter)
-
-
-cdef bint same_memory(Columns a, Columns b):
-    cdef int32_t i
-    if (a.owner is not b.owner or a.plan is not b.plan or a.d.length != b.d.length
-            or a.d.n_extents != b.d.n_extents):
-        return False
-    for i in range(a.d.n_extents):
-        if a.d.extents[i].data != b.d.extents[i].data or a.d.extents[i].size != b.d.extents[i].size:
-            return False
-    for i in range(a.plan.d.n_fields):
-        if a.d.nodes[i].offset != b.d.nodes[i].offset or a.d.nodes[i].length != b.d.nodes[i].length:
-            return False
-    return True
+            return BEGINS_SNAPSHOT if longer is shorter else BEGINS_NOT
+    return BEGINS_DELTAS if type((<SnapshotOwner> longer.owner).origin) is DeltaOrigin else BEGINS_SNAPSHOT
 
 
 cdef inline bint same_start(const Extent* a, const Extent* b, int64_t size) noexcept nogil:
@@ -379,19 +350,41 @@ cdef bint field_begins(const ColumnsData* a, const ColumnsData* b, int32_t f) no
     return True
 
 
-cdef bint begins_with(Columns longer, Columns shorter):
-    """Whether the buffers of `longer` begin with those of `shorter`; both have the same shape.
+cdef bint buffers_begin(const ColumnsData* longer, const ColumnsData* shorter) noexcept nogil:
+    """Whether the buffers of columns begin with those of others, which have the same shape.
 
     Stricter than equal values: children may hold elements that nobody refers to, and views lie as they like.
     """
     cdef int32_t i
-    if longer.d.length < shorter.d.length:
+    if longer.length < shorter.length or not same_shape(longer.plan, shorter.plan):
         return False
-    for i in range(longer.plan.d.n_fields):
-        if not field_begins(&longer.d, &shorter.d, i):
+    for i in range(longer.plan.n_fields):
+        if not field_begins(longer, shorter, i):
             return False
-    return all(b is None or (a is not None and begins_with(a, b))
-               for a, b in zip(longer.dictionaries, shorter.dictionaries))
+    return True
+
+
+cdef int begins_with(Columns longer, Columns shorter):
+    cdef int found = begins_with_snapshot(longer, shorter), below
+    if longer is shorter:
+        return found
+    if not found:
+        if not buffers_begin(&longer.d, &shorter.d):
+            return BEGINS_NOT
+        found = BEGINS_BYTES
+    # Indices count in dictionaries by the same ordinals: the shapes are the same.
+    for a, b in zip(longer.dictionaries, shorter.dictionaries):
+        if b is not None:
+            below = begins_with(a, b) if a is not None else BEGINS_NOT
+            if below < BEGINS_SNAPSHOT:
+                found = min(found, below)
+            if not found:
+                break
+    return found
+
+
+cdef bint extends(Columns longer, Columns shorter):
+    return begins_with(longer, shorter) >= BEGINS_SNAPSHOT
 
 
 # -- appending -----------------------------------------------------------------------------------------------
@@ -1014,24 +1007,20 @@ cdef class ColumnsBuilder(BuilderMemory):
 
         `shifts`, one per dictionary of the plan, go onto its indices (NULL: none). `owner` is what keeps the
         piece's memory alive: with it, large data buffers of views are borrowed, without it (NULL) they are
-        copied. On failure (-1, `fault` filled) nothing has been appended.
+        copied. On failure (-1, `fault` filled) a part may have been appended: whoever goes on calls `restore`.
         """
         cdef Append job
         job.piece = piece
         job.shifts = shifts
         job.owner = owner
         job.fault = fault
-        self.save()
-        if append_fields(self, &job) < 0:
-            self.restore()
-            return -1
-        return 0
+        return append_fields(self, &job)
 
     cdef int append(self, Columns piece, const int64_t* shifts=NULL) except -1:
         """Append all rows of `piece` and take over its dictionaries; what may lack memory comes first.
 
-        The piece's dictionaries continue those so far (`extends`), or the caller gives `shifts` and sets
-        `dictionaries` afterwards.
+        The piece's dictionaries continue those so far, or the caller gives `shifts` and sets `dictionaries`
+        afterwards.
         """
         cdef Fault fault
         cdef tuple dictionaries = self.dictionaries
@@ -1057,7 +1046,7 @@ cdef class ColumnsBuilder(BuilderMemory):
         """The dictionaries of a piece, except for those that have not arrived or are older than ours."""
         cdef list adopted = list(self.dictionaries)
         for i, dictionary in enumerate(dictionaries):
-            if dictionary is not None and (adopted[i] is None or not extends(adopted[i], dictionary)):
+            if dictionary is not None and (adopted[i] is None or not begins_with(adopted[i], dictionary)):
                 adopted[i] = dictionary
         return tuple(adopted)
 
@@ -1071,10 +1060,6 @@ cdef class ColumnsBuilder(BuilderMemory):
 # -- concatenation -------------------------------------------------------------------------------------------
 
 
-cdef inline bint continues(Columns a, Columns b):
-    return extends(a, b) or (same_shape(&a.plan.d, &b.plan.d) and begins_with(a, b))
-
-
 cdef tuple join_dictionaries(list versions):
     """One dictionary for columns that came with these (None: with none), and the shifts of their indices."""
     cdef list distinct = [], places = [], starts = [0]
@@ -1083,7 +1068,7 @@ cdef tuple join_dictionaries(list versions):
     for version in versions:
         # Nearly always a column has one dictionary, or one that grows: a look at the last one is enough.
         if version is not None and id(version) not in known:
-            if last is None or not (continues(last, version) or continues(version, last)):
+            if last is None or not (begins_with(last, version) or begins_with(version, last)):
                 distinct.append(version)
                 last = version
             elif last.d.length < (<Columns> version).d.length:

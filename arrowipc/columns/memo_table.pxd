@@ -71,27 +71,24 @@ cdef class MemoTable:
     cdef Budget budget              # ... what may be spelled
     cdef bint earns                 # ... and whether each `add` adds to that
     cdef tuple below                # MemoTable, per plan.dictionaries: all that values may refer to; None: anything
-    cdef int64_t kept_count         # flat values: what `take_back` goes back to
-    cdef int64_t kept_null_at
+    cdef int64_t version            # another one after values were taken back: their numbers stand for others then
 
-    # Ordinals of rows start .. start + count of `values` go to `mapping`. Appends nothing when it raises.
-    # Dictionaries below the column continue those of the values so far, as for `ColumnsBuilder.append`.
+    # Ordinals of rows start .. start + count of `values` go to `mapping`. When it raises, some values may have been
+    # added: whoever goes on calls `restore`. Dictionaries below the column continue those of the values so far, as for
+    # `ColumnsBuilder.append`; of a table with `below`, whoever takes snapshots sets them.
     cdef int add(self, Columns values, int64_t start, int64_t count, int64_t* mapping) except -1
     cdef int add_nested(self, Columns values, int64_t start, int64_t count, int64_t* mapping,
                         Fault* fault) except -2
-    # The same without Python, for a `flat` table. -1: `fault`, and some values may have been appended.
+    # The same without Python, for a `flat` table. -1: `fault`.
     cdef int add_data(self, const ColumnsData* d, int64_t start, int64_t count, int64_t* mapping,
                       Fault* fault) noexcept nogil
-    # ... its state, and the way back to the one that was kept last.
-    cdef void keep(self) noexcept nogil
-    cdef void take_back(self) noexcept nogil
+    # As those of its builder.
+    cdef void save(self) noexcept nogil
+    cdef void restore(self) noexcept nogil
     cdef int64_t null_number(self)
     cdef Columns snapshot(self)
     # A native uint64 per value (of null: any), the same in every process.
     cdef bytes stable_hashes(self)
-    # The state, and the way back to it: snapshots taken in between are void then.
-    cdef tuple mark(self)
-    cdef int rollback(self, tuple mark) except -1
 
 
 # A table whose values have dictionaries that are the values of other tables, as they stand: numbers tell them apart.
@@ -107,14 +104,6 @@ cdef int spell(const Tree* t, int32_t f, int64_t at, Spelling* out, Fault* fault
 cdef int raise_value_fault(const Fault* fault, Plan plan, Budget budget) except -1
 
 
-# Whether `longer` begins with the values of `shorter`; their types are equal. Where dictionaries refer to
-# dictionaries, False may also mean that it takes too long to tell.
-cdef bint continues(Columns longer, Columns shorter) except -1
-# ... as far as that shows without a look at single values: True is proven, False is not.
-cdef bint plainly_continues(Columns longer, Columns shorter)
-
-
-# Write `count` indices of field `f`, from physical row `start` on, as the `places` of the values that they stand for,
-# in `width` bytes each; zeros where null. -1: `fault`, FAULT_FULL for a place above `limit`.
-cdef int transpose(const ColumnsData* d, int32_t f, int64_t start, int64_t count, const int64_t* places,
-                   int64_t n_values, uint8_t* out, int32_t width, int64_t limit, Fault* fault) noexcept nogil
+# A Beginning of `longer` by the values of `shorter`; their types are equal. Where dictionaries refer to dictionaries,
+# BEGINS_NOT may also mean that it takes too long to tell.
+cdef int begins_with_values(Columns longer, Columns shorter) except -1

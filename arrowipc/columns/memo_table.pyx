@@ -17,22 +17,23 @@ from libc.string cimport memcmp, memcpy, memset
 from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, field_path
 from arrowipc.columns.array cimport RecordBatch
 from arrowipc.columns.builder cimport (
-    FAULT_FULL, BuilderMemory, ColumnsBuilder, begins_with, copy_in, extends, pool_place, raise_append_fault, reserve,
+    BEGINS_NOT, BEGINS_VALUES, FAULT_FULL, BuilderMemory, ColumnsBuilder, Undo, begins_with, copy_in, pool_place,
+    raise_append_fault, reserve,
 )
 from arrowipc.columns.elements cimport count_bytes
 from arrowipc.columns.equal cimport same_values
 from arrowipc.inline.bits cimport append_ones, largest, load_int, store_bits, store_int
 from arrowipc.inline.element cimport find_run, index_at, member_at, next_run, span, validity, word_span
-from arrowipc.inline.fault cimport FAULT_INDEX, FAULT_MEMORY, FAULT_NO_DICTIONARY, Fault, fail
+from arrowipc.inline.fault cimport FAULT_MEMORY, FAULT_NO_DICTIONARY, Fault, fail
 from arrowipc.inline.fbs_layout cimport Type_FloatingPoint
 from arrowipc.inline.hash cimport hash_with, stable_hash
 from arrowipc.inline.layouts cimport LAYOUTS, has_offsets, is_union
 from arrowipc.inline.loads cimport (
     add_overflows, bitmap_bytes, get_bit, inside, load_i32, load_u16, load_u32, load_u64, loose_u64, mul_overflows,
-    prefetch, unlikely,
+    prefetch,
 )
 from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, FIELD_SIGNED, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_STRUCT, LAYOUT_VIEW,
+    FIELD_ENCODED, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_STRUCT, LAYOUT_VIEW,
     ColumnsData, FieldPlan, Node,
 )
 from arrowipc.metadata.schema_reader cimport same_shape
@@ -702,6 +703,7 @@ cdef class MemoTable:
         self.flat = field.layout <= LAYOUT_VIEW and not field.flags & FIELD_ENCODED
         self.float_width = field.width if field.type == Type_FloatingPoint else 0
         self.spelled_null = -1
+        self.save()
         self.budget = new_budget(SPELLED_LEAST, "")
         self.spelled.left = &self.budget.left
         self.earns = True
@@ -714,7 +716,6 @@ cdef class MemoTable:
 
     cdef int add(self, Columns values, int64_t start, int64_t count, int64_t* mapping) except -1:
         cdef ColumnsBuilder builder = self.builder
-        cdef tuple before = self.mark()
         cdef Fault fault
         cdef int found
         if not inside(start, count, values.d.length):
@@ -728,14 +729,13 @@ cdef class MemoTable:
         else:
             found = self.add_nested(values, start, count, mapping, &fault)
         if found < 0:
-            self.rollback(before)
             raise_value_fault(&fault, values.plan, self.budget)
         return 0
 
     cdef int add_nested(self, Columns values, int64_t start, int64_t count, int64_t* mapping,
                         Fault* fault) except -2:
         cdef ColumnsBuilder builder = self.builder
-        cdef tuple adopted = values.dictionaries and builder.adopted(values.dictionaries)
+        cdef tuple adopted = self.below is None and values.dictionaries and builder.adopted(values.dictionaries) or None
         cdef Tree tree
         cdef Node* nodes = <Node*> malloc(values.d.plan.n_fields * sizeof(Node))
         cdef PyObject* owner = <PyObject*> values.owner if values.owner is not None else NULL
@@ -752,7 +752,7 @@ cdef class MemoTable:
         finally:
             free_tree(&tree)
             free(nodes)
-        if found == 0 and adopted:
+        if found == 0 and adopted is not None:
             builder.dictionaries = adopted
         return found
 
@@ -760,13 +760,20 @@ cdef class MemoTable:
                       Fault* fault) noexcept nogil:
         return add_flat(self, self.builder, d, start, count, mapping, fault) if count else 0
 
-    cdef void keep(self) noexcept nogil:
+    cdef void save(self) noexcept nogil:
+        cdef Undo* undo = &self.builder.undo
+        undo.count = self.count
+        undo.null_at = self.null_at
+        undo.spelled = self.spelled.size
         self.builder.save()
-        self.kept_count = self.count
-        self.kept_null_at = self.null_at
 
-    cdef void take_back(self) noexcept nogil:
-        shrink(self, self.kept_count, self.kept_null_at)
+    cdef void restore(self) noexcept nogil:
+        cdef const Undo* undo = &self.builder.undo
+        self.version += self.count > undo.count
+        shrink(self, undo.count, undo.null_at)
+        self.spelled.size = undo.spelled
+        if self.spelled_null >= self.count:
+            self.spelled_null = -1
         self.builder.restore()
 
     cdef int64_t null_number(self):
@@ -802,24 +809,6 @@ cdef class MemoTable:
             raise_value_fault(&fault, values.plan, self.budget)
         return hashes
 
-    cdef tuple mark(self):
-        cdef ColumnsBuilder g = self.builder
-        return (self.count, self.null_at, self.spelled.size, g.length, g.n_kept, g.dictionaries,
-                PyBytes_FromStringAndSize(<const char*> g.nodes, g.state_bytes))
-
-    cdef int rollback(self, tuple mark) except -1:
-        cdef ColumnsBuilder g = self.builder
-        shrink(self, mark[0], mark[1])
-        self.spelled.size = mark[2]
-        if self.spelled_null >= self.count:
-            self.spelled_null = -1
-        memcpy(g.saved, PyBytes_AS_STRING(mark[6]), g.state_bytes)
-        g.saved_length = mark[3]
-        g.saved_kept = mark[4]
-        g.restore()
-        g.dictionaries = mark[5]
-        return 0
-
     # For Python: tests and measurements.
 
     @staticmethod
@@ -848,7 +837,12 @@ cdef class MemoTable:
         if not same_shape(self.plan, batch.plan):
             raise UsageError("the batch has other columns than the table of values")
         mapping = Memory(max(8 * batch.d.length, 8))
-        self.add(batch, 0, batch.d.length, <int64_t*> mapping.data)
+        self.save()
+        try:
+            self.add(batch, 0, batch.d.length, <int64_t*> mapping.data)
+        except BaseException:
+            self.restore()
+            raise
         mapping.size = 8 * batch.d.length
         return memoryview(mapping).cast("q")
 
@@ -873,23 +867,6 @@ cdef MemoTable nested_memo_table(Plan plan, tuple below, Budget budget, bint ear
 
 cdef enum:
     SPELLED_FREE = 1 << 20  # bytes that may be spelled beside those that the values have: for each batch of a writer
-
-
-cdef bint shares_alike(Columns a, Columns b):
-    """Whether two columns of one type refer to their dictionaries by the same ordinals, at every depth."""
-    cdef int32_t i
-    if not a.plan.dictionaries and not b.plan.dictionaries:
-        return True
-    if len(a.plan.dictionaries) != len(b.plan.dictionaries):
-        return False
-    for i in range(a.plan.d.n_fields):
-        if a.plan.d.fields[i].dictionary != b.plan.d.fields[i].dictionary:
-            return False
-    return all(x is None or y is None or shares_alike(x, y) for x, y in zip(a.dictionaries, b.dictionaries))
-
-
-cdef bint plainly_continues(Columns longer, Columns shorter):
-    return extends(longer, shorter) or (begins_with(longer, shorter) and shares_alike(longer, shorter))
 
 
 cdef bint has_floats(Plan plan):
@@ -949,109 +926,16 @@ cdef bint same_spelling(Columns longer, Columns shorter) except -1:
     return found != 0
 
 
-cdef bint continues(Columns longer, Columns shorter) except -1:
-    if longer.d.length < shorter.d.length:
-        return False
-    if shorter.d.length == 0 or plainly_continues(longer, shorter):
-        return True
-    if has_floats(longer.plan) or longer.plan.dictionaries:
-        return same_spelling(longer, shorter)
-    return same_values(longer, 0, longer.d.nodes[0].offset, shorter, 0, shorter.d.nodes[0].offset,
-                       shorter.d.length, True) != 0
-
-# -- transposing ---------------------------------------------------------------------------------------------
-
-cdef struct Move:
-    # Indices on their way from one buffer to another.
-    const uint8_t* bits
-    const uint8_t* source
-    uint8_t* out            # of row `start`
-    int64_t start
-    int64_t stop
-    const int64_t* places
-    uint64_t count          # values of the dictionary
-    int64_t limit           # largest index that may be written
-    int64_t mask            # what an index has of the word that load_int makes
-
-
-cdef inline bint move_all(const Move* m, int32_t width, int32_t written) noexcept nogil:
-    """Whether all indices could be transposed; `first_wrong` finds out which could not."""
-    cdef const uint8_t* bits = m.bits
-    cdef const uint8_t* source = m.source
-    cdef uint8_t* out = m.out
-    cdef const int64_t* places = m.places
-    cdef int64_t i, index, place, valid, limit = m.limit, mask = m.mask
-    cdef uint64_t count = m.count
-    cdef bint wrong = False
-    if bits == NULL:
-        for i in range(m.start, m.stop):
-            index = load_int(source, i, width) & mask
-            if unlikely(<uint64_t> index >= count, 0):
-                return False
-            place = places[index]
-            wrong |= place > limit
-            store_int(out, i - m.start, written, place)
+cdef int begins_with_values(Columns longer, Columns shorter) except -1:
+    cdef int found = begins_with(longer, shorter)
+    cdef bint same
+    if found or longer.d.length < shorter.d.length:
+        return found
+    if shorter.d.length == 0:
+        same = True
+    elif has_floats(longer.plan) or longer.plan.dictionaries:
+        same = same_spelling(longer, shorter)
     else:
-        # Nulls lie anywhere: a branch would be taken wrong too often.
-        for i in range(m.start, m.stop):
-            valid = -<int64_t> get_bit(bits, i)
-            index = load_int(source, i, width) & mask & valid
-            wrong |= <uint64_t> index >= count
-            place = places[index if <uint64_t> index < count else 0] & valid
-            wrong |= place > limit
-            store_int(out, i - m.start, written, place)
-    return not wrong
-
-
-cdef int64_t first_wrong(const Move* m, int32_t width) noexcept nogil:
-    """Position of the first index that cannot be transposed; m.stop if there is none."""
-    cdef int64_t i, index
-    for i in range(m.start, m.stop):
-        if m.bits == NULL or get_bit(m.bits, i):
-            index = load_int(m.source, i, width) & m.mask
-            if <uint64_t> index >= m.count or m.places[index] > m.limit:
-                return i
-    return m.stop
-
-
-cdef int transpose(const ColumnsData* d, int32_t f, int64_t start, int64_t count, const int64_t* places,
-                   int64_t n_values, uint8_t* out, int32_t width, int64_t limit, Fault* fault) noexcept nogil:
-    cdef const FieldPlan* field = &d.plan.fields[f]
-    cdef bint signed = (field.flags & FIELD_SIGNED) != 0
-    cdef Move m
-    cdef int64_t stopped, index
-    cdef bint moved
-    m.bits = d.extents[field.first_buffer].data
-    m.source = d.extents[field.first_buffer + 1].data
-    m.out = out
-    m.start = start
-    m.stop = start + count
-    m.places = places
-    m.count = <uint64_t> n_values
-    m.limit = limit
-    # Unsigned ones of 8 bytes above 2^63 turn negative and are refused.
-    m.mask = -1 if signed or field.width == 8 else largest(field.width, False)
-    if n_values == 0:
-        # No value to stand in for those outside the dictionary: all must be null.
-        moved = False
-        memset(out, 0, count * width)
-    elif field.width != width:
-        moved = move_all(&m, field.width, width)
-    elif width == 4:
-        moved = move_all(&m, 4, 4)
-    elif width == 1:
-        moved = move_all(&m, 1, 1)
-    elif width == 2:
-        moved = move_all(&m, 2, 2)
-    else:
-        moved = move_all(&m, 8, 8)
-    if moved:
-        return 0
-    stopped = first_wrong(&m, field.width)
-    if stopped == m.stop:
-        # Without values all are null. With some, memory changed since they were looked at: not all may be written.
-        return fail(fault, FAULT_INDEX, f, 1, start, n_values, n_values) if n_values else 0
-    index = load_int(m.source, stopped, field.width) & m.mask
-    if index < 0 or index >= n_values:
-        return fail(fault, FAULT_INDEX, f, 1, stopped, index, n_values)
-    return fail(fault, FAULT_FULL, f, 1, stopped, places[index], limit)
+        same = same_values(longer, 0, longer.d.nodes[0].offset, shorter, 0, shorter.d.nodes[0].offset,
+                           shorter.d.length, True) != 0
+    return BEGINS_VALUES if same else BEGINS_NOT

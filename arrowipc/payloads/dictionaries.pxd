@@ -1,16 +1,58 @@
-# Dictionaries of payloads without Python: what arrived, the numbers of its values in the output, new indices.
-from cpython.ref cimport PyObject
-from libc.stdint cimport int32_t, int64_t, uint8_t
-
+# The dictionaries of payloads: what arrived, the dictionaries of the output, indices that follow.
 cimport cython
+from cpython.ref cimport PyObject
+from libc.stdint cimport int32_t, int64_t
 
-from arrowipc.columns.dictionary_gc cimport FlatMemory
+from arrowipc._core cimport Columns, Plan
+from arrowipc.columns.memo_table cimport Budget, MemoTable
+from arrowipc.columns.unifier cimport TransposeMap
 from arrowipc.inline.plan cimport ColumnsData, Envelope, LimitsData
 from arrowipc.inline.room cimport Room
-from arrowipc.payloads.schema_mapping cimport Merger, SchemaMapping
+from arrowipc.payloads.schema_mapping cimport EncodedField, SchemaMapping
 from arrowipc.read.decoders cimport BatchTarget
 from arrowipc.read.decompress cimport Inflater, Scratch
 from arrowipc.read.framing cimport CutMessage
+
+
+@cython.final
+cdef class Plain:
+    """The last values of a plan that refer to dictionaries, and the same values decoded."""
+    cdef Plan plan
+    cdef SchemaMapping mapping
+    cdef Columns values
+    cdef Columns found
+
+
+@cython.final
+cdef class OutputDictionaries:
+    """All dictionaries of the output."""
+    cdef tuple top              # Unifier, per dictionary of the output's plan
+    cdef list order             # all of them, those first
+    cdef PyObject** tables      # MemoTable, per `order`
+    cdef int32_t n_tables
+    cdef dict plain             # id of a plan of values -> Plain
+    cdef int64_t left           # bytes that may still be made of the payload at hand
+    cdef Budget budget          # ... and of all, where dictionaries refer to dictionaries
+    cdef int inside             # dictionaries around the values at hand
+
+    # Fill the encoded fields of `mapping.piece`, which `spread` has left; returns what keeps their memory. What is
+    # made is taken from `left`, also after an exception.
+    cdef object fill(self, SchemaMapping mapping, Columns columns)
+    cdef int spend(self, int64_t size, bint nested) except -1
+    cdef Columns decoded(self, int32_t f, Columns columns)
+    cdef Columns plain_values(self, Columns values)
+    cdef int encode(self, EncodedField* field, Columns columns, ColumnsData* piece) except -1
+    cdef int transpose(self, EncodedField* field, Columns columns, ColumnsData* piece) except -1
+    # As those of the tables; whether there are values that came after `save`.
+    cdef void save(self) noexcept nogil
+    cdef void restore(self) noexcept nogil
+    cdef bint has_grown(self) noexcept nogil
+    cdef int64_t nbytes(self) noexcept nogil
+    cdef tuple snapshot(self)
+
+
+cdef OutputDictionaries new_output(Plan out, Budget budget)
+
 
 cdef struct CachedDictionary:
     # A dictionary id of the payloads' schema, and the values that arrived last.
@@ -26,61 +68,38 @@ cdef struct CachedDictionary:
     int64_t body_size
     Scratch inflated        # the body, where it was compressed
 
-cdef struct TransposeMap:
-    # The number in a table of the output of each value of a cached dictionary.
+cdef struct CachedMap:
+    # The numbers of a cached dictionary's values in a table of the output.
     int32_t cached
-    int32_t target
-    int64_t version         # of the dictionary, -1: not known
-    int64_t after           # how many values the table had with them
-    int64_t most            # the largest of the numbers
-    bint identity           # each value has in the table the number that it has in the dictionary
-    Room numbers            # int64 per value
-
-cdef struct Target:
-    # A dictionary of the output; whoever holds the DictionaryUnifier holds its Merger.
-    PyObject* values        # MemoTable
-    bint kept               # the payload at hand brought values; the table knows how it was before
-
-cdef struct EncodedField:
-    # A field that is dictionary-encoded in the payload, in the output, or in both with different numbers.
-    int32_t how             # How
-    int32_t out             # the field of the output
-    int32_t read            # the field of what is read
-    int32_t cached          # -1: HOW_ENCODED
-    int32_t map             # the TransposeMap, -1: not HOW_TRANSPOSED
-    int32_t target          # -1: HOW_DECODED
-    int64_t limit           # largest index that the output's type can count to
-    Room numbers            # int64 per row: of its value, -1: null
-    Room indices
-    FlatMemory values
+    int32_t target          # the dictionary of the output
+    int64_t version         # of the cached dictionary, -1: not known
+    int64_t table_version
+    PyObject* map           # TransposeMap
 
 
 @cython.final
-cdef class DictionaryUnifier:
-    """The dictionaries of the payloads of one schema, and what they become in the output."""
-    cdef Merger merger
+cdef class LoopDictionaries:
+    """The dictionaries of the payloads of one schema, in the loop that runs without Python."""
+    cdef OutputDictionaries output
     cdef list columns               # Columns that `cache` points into
     cdef CachedDictionary* cache    # those of `mapping.plan.dictionaries` first
     cdef int32_t n_cached
-    cdef TransposeMap* maps
+    cdef list transpose_maps        # TransposeMap
+    cdef CachedMap* maps
     cdef int32_t n_maps
-    cdef Target* targets            # per dictionary of the output
-    cdef int32_t n_targets
-    cdef EncodedField* fields
-    cdef int32_t n_fields
+    cdef int32_t* map_of            # per encoded field of the mapping, -1: it has none
     cdef int64_t* lengths           # values per dictionary of `mapping.plan`, -1: not arrived
     cdef int32_t* order             # which dictionary the first, second ... message of a payload is likely to bring
     cdef int32_t arrivals           # messages of the payload at hand
     cdef int64_t nbytes             # of the dictionaries of the payload at hand
     cdef int64_t versions
-    cdef bint changed               # the payload at hand has brought values to the output
     cdef int64_t wanted             # of DECODE_ROOM and DECODE_CODEC
-    cdef int64_t made               # bytes that `unify` has made
+    cdef int64_t made               # bytes that `fill` has made
     cdef int64_t inflated           # bytes that the last dictionary has beyond its message
 
     cdef int prepare(self, SchemaMapping mapping, list known) except -1
-    cdef int add_field(self, SchemaMapping mapping, int32_t f) except -1
-    cdef int32_t map_for(self, int32_t cached, int32_t target)
+    cdef int add_dictionary(self, int64_t id, Plan values) except -1
+    cdef int32_t map_for(self, int32_t cached, int32_t target) except -1
 
     # A new payload begins.
     cdef void begin(self) noexcept nogil
@@ -90,24 +109,16 @@ cdef class DictionaryUnifier:
     # Take in a DictionaryBatch message, whose body is there and may become `allowance` bytes: Decoded.
     cdef int arrive(self, const CutMessage* cut, const Envelope* message, int level, const LimitsData* limits,
                     int64_t allowance, Inflater inflater) noexcept nogil
-    # Give the fields of `piece` that `SchemaMapping.spread` has left what the fields of `d` stand for: Decoded. `room`:
-    # data buffers of views that `piece` has extents for; at most `most` bytes are made.
-    cdef int unify(self, const ColumnsData* d, ColumnsData* piece, int64_t room, int64_t most) noexcept nogil
-    cdef int transpose(self, EncodedField* field, const ColumnsData* d, ColumnsData* piece) noexcept nogil
-    cdef int encode(self, EncodedField* field, const ColumnsData* d, ColumnsData* piece, int64_t most) noexcept nogil
+    # Give the fields of `mapping.piece` that `spread` has left what the fields of `d` stand for: Decoded. Makes at most
+    # `most` bytes.
+    cdef int fill(self, SchemaMapping mapping, const ColumnsData* d, int64_t most) noexcept nogil
+    cdef int transpose(self, EncodedField* field, CachedMap* map, TransposeMap known, MemoTable table,
+                       const ColumnsData* d, ColumnsData* piece) noexcept nogil
     cdef int decode(self, EncodedField* field, const ColumnsData* d, ColumnsData* piece, int64_t room,
                     int64_t most) noexcept nogil
-    cdef int fill_map(self, TransposeMap* map) noexcept nogil
-    cdef void open_target(self, int32_t target) noexcept nogil
     cdef int decode_copy(self, CachedDictionary* cached, const CutMessage* cut, const Envelope* message, int level,
                          const LimitsData* limits, int64_t allowance, Inflater inflater) noexcept nogil
-    # Bytes of the output's dictionaries.
-    cdef int64_t total_bytes(self) noexcept nogil
-    # The payload stays.
-    cdef void keep(self) noexcept nogil
-    # The payload goes, and with it the values that it brought.
-    cdef void undo(self) noexcept nogil
 
 
 # What the loop needs for payloads of a mapping; None: it has to leave them to a decoder of single payloads.
-cdef DictionaryUnifier new_unifier(SchemaMapping mapping, Merger merger)
+cdef LoopDictionaries new_loop(SchemaMapping mapping, OutputDictionaries output)

@@ -1,6 +1,12 @@
-"""The dictionaries of payloads without Python; used by ``payloads.payload_decoder`` through ``cimport``."""
+"""The dictionaries of payloads; used by ``payloads.payload_decoder`` through ``cimport``."""
 
 from typing import final
 
 @final
-class DictionaryUnifier: ...
+class Plain: ...
+
+@final
+class OutputDictionaries: ...
+
+@final
+class LoopDictionaries: ...

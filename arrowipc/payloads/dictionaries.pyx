@@ -1,70 +1,148 @@
-"""Keeps the dictionaries of payloads, and rewrites their indices, in the loop that runs without Python.
+"""The dictionaries of payloads become those of the output, or plain values, and indices follow.
 
-Most payloads of a column bring the same dictionaries: a message that is equal byte for byte to the one before is
-neither read nor looked up again. Nested dictionaries, deltas and other byte orders are left to `Decoder` and to
-`payloads.schema_mapping`, which also say what is wrong with a payload. What is made here is what they would make.
+Most payloads of a column bring the same dictionaries. In the loop that runs without Python, a message that is equal
+byte for byte to the one before is neither read nor looked up again (`LoopDictionaries`). Nested dictionaries, deltas
+and other byte orders are left to `Decoder` and to `OutputDictionaries`, which also say what is wrong with a payload.
+Both number the values in the same tables, and what the loop makes is what they would make.
 """
 
 from cpython.ref cimport PyObject
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport calloc, free
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy
 
-from arrowipc._core cimport Columns, DictionaryPlan
-from arrowipc.columns.memo_table cimport MemoTable, transpose
-from arrowipc.columns.dictionary_gc cimport free_flat, take_flat
-from arrowipc.inline.bits cimport largest
+from arrowipc._core cimport Columns, DictionaryPlan, Plan, field_path, limits_data, raise_fault
+from arrowipc.columns.builder cimport FAULT_FULL, ColumnsBuilder, begins_with, raise_append_fault
+from arrowipc.columns.elements cimport dictionary_of
+from arrowipc.columns.memo_table cimport Budget, MemoTable
+from arrowipc.columns.take cimport TakeRange, take_ranges
+from arrowipc.columns.unifier cimport TransposeMap, Unifier, check_indices, new_unifier, transpose
+from arrowipc.inline.bits cimport store_int
 from arrowipc.inline.element cimport index_at, validity
-from arrowipc.inline.fault cimport Fault
+from arrowipc.inline.fault cimport FAULT_MEMORY, Fault, fail
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, fb_i64, fb_table, fb_u8
-from arrowipc.inline.loads cimport (
-    get_bit, loose_u16, loose_u32, loose_u64, mul_overflows, round_up, too_many_values,
-)
+from arrowipc.inline.loads cimport get_bit, mul_overflows, round_up, too_many_values
 from arrowipc.inline.plan cimport (
-    FIELD_SIGNED, LAYOUT_NULL, LAYOUT_VIEW, ColumnsData, Envelope, FieldPlan, LimitsData, place_views,
+    LAYOUT_NULL, LAYOUT_VIEW, ColumnsData, Envelope, FieldPlan, LimitsData, ViewRange, place_views,
 )
-from arrowipc.inline.ranges cimport TakeRange
 from arrowipc.inline.room cimport make_room
+from arrowipc.metadata.schema_reader cimport plan_schema, python_plan
+from arrowipc.payloads.dictionary_gc cimport take_flat
 from arrowipc.payloads.schema_mapping cimport (
-    HOW_DECODED, HOW_ENCODED, HOW_TRANSPOSED, Merged, Merger, Origin, SchemaMapping, encode_values, piece_bytes,
-    set_values, store_places,
+    HOW_DECODED, HOW_ENCODED, HOW_TRANSPOSED, EncodedField, SchemaMapping, find_mapping, piece_bytes, plain_schema,
+    raise_mapping_fault, set_values,
 )
 from arrowipc.read.decoders cimport DECODE_BY_DECODER, DECODE_ROOM, DECODED, decode_batch_into
 from arrowipc.read.decompress cimport Inflater
 from arrowipc.read.framing cimport CutMessage
 
+from arrowipc.columns.unifier import IndicesFull
+from arrowipc.errors import LimitError
+
 cdef enum:
     LINE = 64
     MOST_FREE = 1 << 10     # values of a dictionary that may take no bytes
     MOST_BUFFERS = 64       # data buffers of a dictionary's views; more is for a decoder of single payloads
+    # Beside the FaultCodes: the indices would take more bytes than the payload may become.
+    FAULT_INDICES = 103
 
 
-# -- indices -------------------------------------------------------------------------------------------------
+# -- one field -----------------------------------------------------------------------------------------------
 
 
-cdef inline bint all_below(const uint8_t* p, int64_t n, int32_t width, uint64_t end) noexcept nogil:
-    """Whether n unsigned integers are less than `end`."""
-    cdef uint64_t bad = 0
-    cdef int64_t i
-    if width == 4:
-        for i in range(n):
-            bad |= (<const loose_u32*> p)[i] >= end
-    elif width == 1:
-        for i in range(n):
-            bad |= p[i] >= end
-    elif width == 2:
-        for i in range(n):
-            bad |= (<const loose_u16*> p)[i] >= end
-    else:
-        for i in range(n):
-            bad |= (<const loose_u64*> p)[i] >= end
-    return bad == 0
+cdef int encode_values(MemoTable table, const ColumnsData* d, int32_t f, int64_t* numbers, Fault* fault) noexcept nogil:
+    """Number the values of a plain field, whose nulls stay nulls; `numbers` has nothing for them."""
+    cdef const FieldPlan* field = &d.plan.fields[f]
+    cdef const uint8_t* bits = validity(d, f)
+    cdef int64_t start = d.nodes[f].offset, length = d.nodes[f].length, i = 0, first
+    # The field alone, as columns of the table's plan: its buffers come first there.
+    cdef ViewRange view
+    cdef ColumnsData alone
+    alone.plan = &table.plan.d
+    alone.nodes = &d.nodes[f]
+    alone.extents = &d.extents[field.first_buffer]
+    alone.views = &view
+    alone.length = length
+    alone.n_extents = field.n_buffers
+    if field.view >= 0:
+        view = d.views[field.view]
+        view.first -= field.first_buffer
+    while i < length:
+        if bits != NULL and not get_bit(bits, start + i):
+            i += 1
+            continue
+        first = i
+        while i < length and (bits == NULL or get_bit(bits, start + i)):
+            i += 1
+        if table.add_data(&alone, first, i - first, numbers + first, fault) < 0:
+            fault.field = f
+            return -1
+    return 0
 
 
-cdef inline uint64_t range_end(const FieldPlan* field, int64_t count) noexcept nogil:
-    """What the indices of a field, taken as unsigned, must be less than: negative ones are large then."""
-    return <uint64_t> min(count, largest(field.width, (field.flags & FIELD_SIGNED) != 0) + <int64_t> (field.width < 8))
+cdef int store_numbers(uint8_t* out, int32_t width, int64_t limit, const ColumnsData* d, int32_t f,
+                       const int64_t* numbers, Fault* fault) noexcept nogil:
+    """What `encode_values` has found as indices; zeros where null. -1: `fault`; FAULT_FULL: a number above `limit`."""
+    cdef const uint8_t* bits = validity(d, f)
+    cdef int64_t start = d.nodes[f].offset, i
+    for i in range(d.nodes[f].length):
+        if bits != NULL and not get_bit(bits, start + i):
+            store_int(out, i, width, 0)
+        elif numbers[i] > limit:
+            return fail(fault, FAULT_FULL, f, -1, -1, numbers[i], limit, NULL)
+        else:
+            store_int(out, i, width, numbers[i])
+    return 0
+
+
+cdef int transpose_field(EncodedField* field, const ColumnsData* d, ColumnsData* piece, const int64_t* numbers,
+                         int64_t count, Fault* fault) noexcept nogil:
+    """Give a field of the output the indices of the payload as numbers of the `count` values of its dictionary."""
+    cdef int32_t width = piece.plan.fields[field.out].width
+    cdef int64_t length = d.nodes[field.read].length
+    cdef uint8_t* out = make_room(&field.indices, length * width)
+    if out == NULL:
+        return fail(fault, FAULT_MEMORY)
+    if transpose(d, field.read, d.nodes[field.read].offset, length, numbers, count, out, width, field.limit,
+                 fault) < 0:
+        return -1
+    set_values(piece, field.out, out, length * width)
+    return 0
+
+
+cdef int64_t encode_field(EncodedField* field, MemoTable table, const ColumnsData* d, ColumnsData* piece, int64_t most,
+                          Fault* fault) noexcept nogil:
+    """Give a field of the output indices for the plain values of the payload; returns their bytes, or -1."""
+    cdef int32_t width = piece.plan.fields[field.out].width
+    cdef int64_t length = d.nodes[field.read].length, size = 0
+    cdef int64_t* numbers
+    cdef uint8_t* out
+    if mul_overflows(length, width + <int64_t> sizeof(int64_t), &size) or size > most:
+        return fail(fault, FAULT_INDICES, field.read, -1, -1, length, most)
+    size = length * width
+    numbers = <int64_t*> make_room(&field.numbers, length * <int64_t> sizeof(int64_t))
+    out = make_room(&field.indices, size)
+    if numbers == NULL or out == NULL:
+        return fail(fault, FAULT_MEMORY)
+    if (encode_values(table, d, field.read, numbers, fault) < 0
+            or store_numbers(out, width, field.limit, d, field.read, numbers, fault) < 0):
+        return -1
+    set_values(piece, field.out, out, size)
+    return size
+
+
+cdef int raise_field_fault(const Fault* fault, Columns columns, const EncodedField* field) except -1:
+    path = field_path(columns.plan, field.read)
+    if fault.code == FAULT_INDICES:
+        raise LimitError(f"column {path!r}: the indices of {fault.found:,} values are more bytes than the payload may "
+                         "become (Limits.decompressed_ratio and payload_slack)")
+    if fault.code == FAULT_FULL and fault.what == NULL:
+        raise IndicesFull(
+            f"column {path!r}: all payloads together have more than {field.limit + 1:,} distinct values, which its "
+            "indices cannot count: pass dictionaries=\"decode\", a schema= with a wider index type, or max_rows= and "
+            "continue at `next`")
+    return raise_append_fault(fault, columns.plan)
 
 
 cdef int number_rows(int64_t* out, const ColumnsData* d, int32_t f, const ColumnsData* values) noexcept nogil:
@@ -87,26 +165,232 @@ cdef int number_rows(int64_t* out, const ColumnsData* d, int32_t f, const Column
     return 0
 
 
-# -- the dictionaries of payloads ----------------------------------------------------------------------------
+cdef int64_t ranges_of(TakeRange* out, const ColumnsData* d, int32_t f, int64_t count, Fault* fault) noexcept nogil:
+    """The ranges of a dictionary of `count` values that a field's indices take; returns their number, or -1."""
+    cdef const uint8_t* bits = validity(d, f)
+    cdef int64_t start = d.nodes[f].offset, used = 0, i, index = 0
+    for i in range(d.nodes[f].length):
+        if bits != NULL and not get_bit(bits, start + i):
+            index = -1
+        elif index_at(d, f, start + i, count, &index, fault) < 0:
+            return -1
+        if used and out[used - 1].start == index:
+            out[used - 1].times += 1
+        else:
+            out[used] = TakeRange(index, 1, 1)
+            used += 1
+    return used
 
 
-cdef class DictionaryUnifier:
+# -- the dictionaries of the output --------------------------------------------------------------------------
+
+
+cdef class OutputDictionaries:
+    """All dictionaries of the output."""
+
+    def __dealloc__(self):
+        free(self.tables)
+
+    cdef int spend(self, int64_t size, bint nested) except -1:
+        """Count what is about to be made."""
+        if nested:
+            self.budget.spend(size)
+        if size > self.left:
+            raise LimitError("the values that stand behind the indices are more bytes than the payload may become "
+                             "(Limits.decompressed_ratio and payload_slack)")
+        self.left -= size
+        return 0
+
+    cdef object fill(self, SchemaMapping mapping, Columns columns):
+        """All encoded fields: decoded values are counted first, because they may bring data buffers of views."""
+        cdef int32_t i, variadic = columns.d.n_extents - columns.plan.d.n_buffers, used
+        cdef EncodedField* field
+        cdef Columns values
+        cdef list decoded = []
+        cdef Fault fault
+        for i in range(mapping.n_encoded):
+            if mapping.encoded[i].how == HOW_DECODED:
+                values = self.decoded(mapping.encoded[i].read, columns)
+                variadic += values.d.n_extents - values.plan.d.n_buffers
+                decoded.append((mapping.encoded[i].out, values))
+        if variadic > mapping.target.room:
+            mapping.reserve(variadic)
+        if mapping.spread(&columns.d, self.left, &fault) < 0:
+            raise_mapping_fault(&fault, mapping.out)
+        self.left -= mapping.blanks.used
+        used = mapping.piece.d.n_extents
+        for f, values in decoded:
+            used = mapping.piece.place_column(f, values, 0, used, None)
+        mapping.piece.d.n_extents = used
+        for i in range(mapping.n_encoded):
+            field = &mapping.encoded[i]
+            if field.how == HOW_TRANSPOSED:
+                self.transpose(field, columns, &mapping.piece.d)
+            elif field.how == HOW_ENCODED:
+                self.encode(field, columns, &mapping.piece.d)
+        return decoded
+
+    cdef int transpose(self, EncodedField* field, Columns columns, ColumnsData* piece) except -1:
+        cdef Columns values = dictionary_of(columns, field.read)
+        cdef const int64_t* numbers = NULL
+        cdef TransposeMap map
+        cdef Fault fault
+        cdef int found
+        if values is not None:
+            map = (<Unifier> self.top[field.dictionary]).add(values, (None, columns.plan, field.read))
+            numbers = map.numbers()
+        with nogil:
+            found = transpose_field(field, &columns.d, piece, numbers, values.d.length if numbers != NULL else 0,
+                                    &fault)
+        if found < 0:
+            raise_field_fault(&fault, columns, field)
+        return 0
+
+    cdef int encode(self, EncodedField* field, Columns columns, ColumnsData* piece) except -1:
+        cdef MemoTable table = (<Unifier> self.top[field.dictionary]).table
+        cdef int64_t made
+        cdef Fault fault
+        with nogil:
+            made = encode_field(field, table, &columns.d, piece, self.left, &fault)
+        if made < 0:
+            raise_field_fault(&fault, columns, field)
+        return self.spend(made, False)
+
+    cdef Columns decoded(self, int32_t f, Columns columns):
+        """The values that the indices of field f stand for."""
+        cdef Columns values = dictionary_of(columns, f), out = Columns.__new__(Columns)
+        cdef int64_t length = columns.d.nodes[f].length, before = self.left, left, n
+        cdef DictionaryPlan dictionary
+        cdef TakeRange* ranges
+        cdef Fault fault
+        cdef bint nested
+        if values is None:
+            dictionary = columns.plan.dictionaries[columns.plan.d.fields[f].dictionary]
+            values = ColumnsBuilder(dictionary.values).snapshot()
+        # Each level multiplies what the one below it holds.
+        nested = self.inside or len(values.plan.dictionaries) > 0
+        values = self.plain_values(values)
+        left = min(self.left, self.budget.left) if nested else self.left
+        if length > left // <int64_t> sizeof(TakeRange):
+            raise LimitError(f"column {field_path(columns.plan, f)!r}: {length:,} rows to decode are more than the "
+                             "bytes of the payload may become (Limits.decompressed_ratio and payload_slack)")
+        ranges = <TakeRange*> malloc(length * sizeof(TakeRange) + 1)
+        if ranges == NULL:
+            raise MemoryError()
+        before = left
+        try:
+            with nogil:
+                n = ranges_of(ranges, &columns.d, f, values.d.length, &fault)
+            if n < 0:
+                raise_fault(&fault, columns.plan)
+            take_ranges(out, values, ranges, n, &left)
+        finally:
+            free(ranges)
+            self.spend(before - left, nested)
+        return out
+
+    cdef Columns plain_values(self, Columns values):
+        """A dictionary whose own values have no dictionaries."""
+        cdef ColumnsBuilder builder
+        cdef SchemaMapping mapping
+        cdef LimitsData limits
+        cdef Plain known
+        cdef Fault fault
+        if not values.plan.dictionaries:
+            return values
+        known = self.plain.get(id(values.plan))
+        if known is None:
+            known = Plain.__new__(Plain)
+            known.plan = values.plan
+            limits_data(None, &limits)
+            known.mapping = find_mapping(values.plan, python_plan(plain_schema(plan_schema(values.plan)), &limits),
+                                         False)
+            self.plain[id(values.plan)] = known
+        elif known.values is not None and known.values.d.length == values.d.length and begins_with(
+                values, known.values):
+            return known.found
+        mapping = known.mapping
+        self.inside += 1
+        try:
+            kept = self.fill(mapping, values)
+            self.spend(piece_bytes(&mapping.piece.d), True)
+        finally:
+            self.inside -= 1
+        builder = ColumnsBuilder(mapping.out)
+        if builder.append_data(&mapping.piece.d, NULL, NULL, &fault) < 0:
+            raise_append_fault(&fault, mapping.out)
+        known.found = builder.snapshot()
+        known.values = values
+        return known.found
+
+    cdef void save(self) noexcept nogil:
+        cdef int32_t i
+        for i in range(self.n_tables):
+            (<MemoTable> self.tables[i]).save()
+
+    cdef void restore(self) noexcept nogil:
+        cdef int32_t i
+        for i in range(self.n_tables):
+            (<MemoTable> self.tables[i]).restore()
+
+    cdef bint has_grown(self) noexcept nogil:
+        cdef int32_t i
+        for i in range(self.n_tables):
+            if (<MemoTable> self.tables[i]).count > (<MemoTable> self.tables[i]).builder.undo.count:
+                return True
+        return False
+
+    cdef int64_t nbytes(self) noexcept nogil:
+        cdef int64_t total = 0
+        cdef int32_t i
+        for i in range(self.n_tables):
+            total += (<MemoTable> self.tables[i]).builder.total_bytes()
+        return total
+
+    cdef tuple snapshot(self):
+        """The dictionaries of the output, as they stand."""
+        return tuple([(<Unifier> one).values() for one in self.top])
+
+
+cdef Unifier enter(DictionaryPlan dictionary, dict known, Budget budget):
+    if dictionary.id not in known:
+        known[dictionary.id] = new_unifier(
+            dictionary.values, tuple([enter(inner, known, budget) for inner in dictionary.values.dictionaries]), budget,
+            False)
+    return known[dictionary.id]
+
+
+cdef OutputDictionaries new_output(Plan out, Budget budget):
+    cdef OutputDictionaries output = OutputDictionaries.__new__(OutputDictionaries)
+    cdef dict known = {}
+    output.plain = {}
+    output.budget = budget
+    output.top = tuple([enter(dictionary, known, budget) for dictionary in out.dictionaries])
+    output.order = [*output.top, *[one for one in known.values() if one not in output.top]]
+    output.tables = <PyObject**> calloc(len(output.order) + 1, sizeof(PyObject*))
+    if output.tables == NULL:
+        raise MemoryError()
+    for one in output.order:
+        output.tables[output.n_tables] = <PyObject*> (<Unifier> one).table
+        output.n_tables += 1
+    return output
+
+
+# -- the dictionaries of the loop ----------------------------------------------------------------------------
+
+
+cdef class LoopDictionaries:
+    """The dictionaries of the payloads of one schema, in the loop that runs without Python."""
+
     def __dealloc__(self):
         cdef int32_t i
         for i in range(self.n_cached):
             free(self.cache[i].values.prefix)
             free(self.cache[i].message.data)
             free(self.cache[i].inflated.data)
-        for i in range(self.n_maps):
-            free(self.maps[i].numbers.data)
-        for i in range(self.n_fields):
-            free(self.fields[i].numbers.data)
-            free(self.fields[i].indices.data)
-            free_flat(&self.fields[i].values)
         free(self.cache)
         free(self.maps)
-        free(self.targets)
-        free(self.fields)
+        free(self.map_of)
         free(self.lengths)
         free(self.order)
 
@@ -198,97 +482,66 @@ cdef class DictionaryUnifier:
 
     # -- fields --
 
-    cdef int unify(self, const ColumnsData* d, ColumnsData* piece, int64_t room, int64_t most) noexcept nogil:
+    cdef int fill(self, SchemaMapping mapping, const ColumnsData* d, int64_t most) noexcept nogil:
+        cdef ColumnsData* piece = &mapping.piece.d
         cdef EncodedField* field
+        cdef CachedMap* map
+        cdef int64_t size
         cdef int32_t i
         cdef int found = DECODED
+        cdef Fault fault
         self.made = 0
-        for i in range(self.n_fields):
-            field = &self.fields[i]
+        for i in range(mapping.n_encoded):
+            field = &mapping.encoded[i]
             if field.how == HOW_TRANSPOSED:
-                found = self.transpose(field, d, piece)
-            elif field.how == HOW_ENCODED:
-                found = self.encode(field, d, piece, most - self.made)
+                map = &self.maps[self.map_of[i]]
+                found = self.transpose(field, map, <TransposeMap> map.map, <MemoTable> self.output.tables[map.target],
+                                       d, piece)
+            elif field.how == HOW_DECODED:
+                found = self.decode(field, d, piece, mapping.target.room, most - self.made)
             else:
-                found = self.decode(field, d, piece, room, most - self.made)
+                size = encode_field(field, <MemoTable> self.output.tables[field.dictionary], d, piece,
+                                    most - self.made, &fault)
+                if size < 0:
+                    return DECODE_BY_DECODER
+                self.made += size
             if found != DECODED:
                 break
         return found
 
-    cdef int transpose(self, EncodedField* field, const ColumnsData* d, ColumnsData* piece) noexcept nogil:
+    cdef int transpose(self, EncodedField* field, CachedMap* map, TransposeMap known, MemoTable table,
+                       const ColumnsData* d, ColumnsData* piece) noexcept nogil:
         cdef const FieldPlan* read = &d.plan.fields[field.read]
-        cdef int32_t width = piece.plan.fields[field.out].width
-        cdef const CachedDictionary* cached = &self.cache[field.cached]
-        cdef TransposeMap* map = &self.maps[field.map]
+        cdef const CachedDictionary* cached = &self.cache[map.cached]
         cdef int64_t count = 0, length = d.nodes[field.read].length
-        cdef uint8_t* out
         cdef Fault fault
         if cached.arrived:
             count = cached.values.d.length
-            if map.version != cached.version and self.fill_map(map) != DECODED:
-                return DECODE_BY_DECODER
-            if (map.identity and read.width == width and map.most <= field.limit
+            if map.version != cached.version or map.table_version != table.version:
+                known.count = 0
+                known.identity = True
+                map.version = -1
+                if known.add_data(table, cached.values.d, &fault) < 0:
+                    return DECODE_BY_DECODER
+                map.version = cached.version
+                map.table_version = table.version
+            if (known.identity and read.width == piece.plan.fields[field.out].width and count - 1 <= field.limit
                     and validity(d, field.read) == NULL):
                 # `SchemaMapping.spread` has let the indices stand.
-                if all_below(d.extents[read.first_buffer + 1].data, length, read.width, range_end(read, count)):
-                    return DECODED
-                return DECODE_BY_DECODER
-        out = make_room(&field.indices, length * width)
-        if (out == NULL or transpose(d, field.read, 0, length, <const int64_t*> map.numbers.data, count, out, width,
-                                     field.limit, &fault) < 0):
+                return DECODED if check_indices(d, field.read, 0, length, count, &fault) == 0 else DECODE_BY_DECODER
+        if transpose_field(field, d, piece, known.numbers(), count, &fault) < 0:
             return DECODE_BY_DECODER
-        set_values(piece, field.out, out, length * width)
-        return DECODED
-
-    cdef int fill_map(self, TransposeMap* map) noexcept nogil:
-        """Enter the values of a dictionary in their table."""
-        cdef const ColumnsData* d = self.cache[map.cached].values.d
-        cdef int64_t* numbers = <int64_t*> make_room(&map.numbers, 8 * d.length)
-        cdef int64_t i
-        cdef Fault fault
-        map.version = -1
-        self.open_target(map.target)
-        if numbers == NULL or (<MemoTable> self.targets[map.target].values).add_data(
-                d, 0, d.length, numbers, &fault) < 0:
-            return DECODE_BY_DECODER
-        map.most = 0
-        map.identity = True
-        for i in range(d.length):
-            map.identity &= numbers[i] == i
-            map.most = max(map.most, numbers[i])
-        map.after = (<MemoTable> self.targets[map.target].values).count
-        map.version = self.cache[map.cached].version
-        return DECODED
-
-    cdef int encode(self, EncodedField* field, const ColumnsData* d, ColumnsData* piece, int64_t most) noexcept nogil:
-        cdef int32_t width = piece.plan.fields[field.out].width
-        cdef int64_t length = d.nodes[field.read].length, size = 0
-        cdef int64_t* numbers
-        cdef uint8_t* out
-        cdef Fault fault
-        if mul_overflows(length, width + <int64_t> sizeof(int64_t), &size) or size > most:
-            return DECODE_BY_DECODER
-        size = length * width
-        numbers = <int64_t*> make_room(&field.numbers, length * sizeof(int64_t))
-        out = make_room(&field.indices, size)
-        self.open_target(field.target)
-        if (numbers == NULL or out == NULL
-                or encode_values(<MemoTable> self.targets[field.target].values, d, field.read, numbers, &fault) < 0
-                or store_places(out, width, field.limit, d, field.read, numbers, &fault) < 0):
-            return DECODE_BY_DECODER
-        set_values(piece, field.out, out, size)
-        self.made += size
         return DECODED
 
     cdef int decode(self, EncodedField* field, const ColumnsData* d, ColumnsData* piece, int64_t room,
                     int64_t most) noexcept nogil:
         cdef const FieldPlan* out = &piece.plan.fields[field.out]
-        cdef const CachedDictionary* cached = &self.cache[field.cached]
+        cdef const CachedDictionary* cached = &self.cache[d.plan.fields[field.read].dictionary]
         cdef const ColumnsData* values = cached.values.d if cached.arrived else NULL
         cdef int64_t length = d.nodes[field.read].length, size
         cdef int64_t* numbers
         cdef Fault fault
-        # `payloads.schema_mapping` makes a TakeRange for every row first, and needs as much room.
+        # `OutputDictionaries` makes a TakeRange for every row first, and needs as much room.
         if length > most // <int64_t> sizeof(TakeRange):
             return DECODE_BY_DECODER
         numbers = <int64_t*> make_room(&field.numbers, length * sizeof(int64_t))
@@ -308,108 +561,66 @@ cdef class DictionaryUnifier:
         self.made += size
         return DECODED
 
-    # -- the output's dictionaries --
-
-    cdef void open_target(self, int32_t target) noexcept nogil:
-        """Before the first value that a payload brings."""
-        if not self.targets[target].kept:
-            (<MemoTable> self.targets[target].values).keep()
-            self.targets[target].kept = True
-            self.changed = True
-
-    cdef int64_t total_bytes(self) noexcept nogil:
-        cdef int64_t total = 0
-        cdef int32_t i
-        for i in range(self.n_targets):
-            total += (<MemoTable> self.targets[i].values).builder.total_bytes()
-        return total
-
-    cdef void keep(self) noexcept nogil:
-        cdef int32_t i
-        for i in range(self.n_targets):
-            self.targets[i].kept = False
-        self.changed = False
-
-    cdef void undo(self) noexcept nogil:
-        cdef int32_t i
-        for i in range(self.n_targets):
-            if self.targets[i].kept:
-                (<MemoTable> self.targets[i].values).take_back()
-        for i in range(self.n_maps):
-            if (self.targets[self.maps[i].target].kept
-                    and self.maps[i].after > (<MemoTable> self.targets[self.maps[i].target].values).count):
-                self.maps[i].version = -1
-        self.keep()
-
     # -- setting up --
 
     cdef int prepare(self, SchemaMapping mapping, list known) except -1:
         """Take over the dictionaries: [DictionaryPlan], those of `mapping.plan` first, which alone are read."""
-        cdef int32_t n = len(known), m = mapping.out.d.n_fields, i
+        cdef int32_t n = len(known), m = mapping.n_encoded, i
+        cdef const EncodedField* field
         cdef DictionaryPlan dictionary
-        cdef Columns values
         self.cache = <CachedDictionary*> calloc(n + 1, sizeof(CachedDictionary))
         self.lengths = <int64_t*> calloc(n + 1, sizeof(int64_t))
         self.order = <int32_t*> calloc(n + 1, sizeof(int32_t))
-        self.fields = <EncodedField*> calloc(m + 1, sizeof(EncodedField))
-        self.maps = <TransposeMap*> calloc(m + 1, sizeof(TransposeMap))
-        self.targets = <Target*> calloc(len(self.merger.top) + 1, sizeof(Target))
-        if (self.cache == NULL or self.lengths == NULL or self.order == NULL or self.fields == NULL
-                or self.maps == NULL or self.targets == NULL):
+        self.maps = <CachedMap*> calloc(m + 1, sizeof(CachedMap))
+        self.map_of = <int32_t*> calloc(m + 1, sizeof(int32_t))
+        if (self.cache == NULL or self.lengths == NULL or self.order == NULL or self.maps == NULL
+                or self.map_of == NULL):
             raise MemoryError()
         self.columns = []
+        self.transpose_maps = []
         for i, dictionary in enumerate(known):
-            self.order[i] = i
-            self.cache[i].id = dictionary.id
-            self.cache[i].metadata_size = -1
-            self.n_cached += 1
-            if i >= len(mapping.plan.dictionaries):
-                continue
-            values = Columns.__new__(Columns)
-            values.allocate(dictionary.values, MOST_BUFFERS)
-            self.columns.append(values)
-            self.cache[i].wanted = True
-            self.cache[i].values.d = &values.d
-            self.cache[i].values.room = MOST_BUFFERS
-            self.cache[i].values.prefix = <int64_t*> calloc(dictionary.values.d.source_views + 1, sizeof(int64_t))
-            if self.cache[i].values.prefix == NULL:
-                raise MemoryError()
-        for merged in self.merger.top:
-            self.targets[self.n_targets].values = <PyObject*> (<Merged> merged).table
-            self.n_targets += 1
+            self.add_dictionary(dictionary.id, dictionary.values if i < len(mapping.plan.dictionaries) else None)
         for i in range(m):
-            if mapping.origins[i].how >= HOW_TRANSPOSED:
-                self.add_field(mapping, i)
+            field = &mapping.encoded[i]
+            self.map_of[i] = -1
+            if field.how == HOW_TRANSPOSED:
+                self.map_of[i] = self.map_for(mapping.plan.d.fields[field.read].dictionary, field.dictionary)
         return 0
 
-    cdef int add_field(self, SchemaMapping mapping, int32_t f) except -1:
-        """Enter a field of the output whose values change their form."""
-        cdef const FieldPlan* out = &mapping.out.d.fields[f]
-        cdef const Origin* origin = &mapping.origins[f]
-        cdef EncodedField* field = &self.fields[self.n_fields]
-        field.how = origin.how
-        field.out = f
-        field.read = origin.field
-        field.cached = field.map = field.target = -1
-        if field.how != HOW_ENCODED:
-            field.cached = mapping.plan.d.fields[field.read].dictionary
-        if field.how != HOW_DECODED:
-            field.target = out.dictionary
-            field.limit = largest(out.width, (out.flags & FIELD_SIGNED) != 0)
-        if field.how == HOW_TRANSPOSED:
-            field.map = self.map_for(field.cached, field.target)
-        self.n_fields += 1
+    cdef int add_dictionary(self, int64_t id, Plan plan) except -1:
+        """One more dictionary; without a plan it is not read."""
+        cdef CachedDictionary* cached = &self.cache[self.n_cached]
+        cdef Columns values
+        self.order[self.n_cached] = self.n_cached
+        cached.id = id
+        cached.metadata_size = -1
+        self.n_cached += 1
+        if plan is None:
+            return 0
+        values = Columns.__new__(Columns)
+        values.allocate(plan, MOST_BUFFERS)
+        self.columns.append(values)
+        cached.wanted = True
+        cached.values.d = &values.d
+        cached.values.room = MOST_BUFFERS
+        cached.values.prefix = <int64_t*> calloc(plan.d.source_views + 1, sizeof(int64_t))
+        if cached.values.prefix == NULL:
+            raise MemoryError()
         return 0
 
-    cdef int32_t map_for(self, int32_t cached, int32_t target):
+    cdef int32_t map_for(self, int32_t cached, int32_t target) except -1:
         cdef int32_t i
+        cdef TransposeMap map
         for i in range(self.n_maps):
             if self.maps[i].cached == cached and self.maps[i].target == target:
                 return i
+        map = TransposeMap.__new__(TransposeMap)
+        self.transpose_maps.append(map)
         i = self.n_maps
         self.maps[i].cached = cached
         self.maps[i].target = target
         self.maps[i].version = -1
+        self.maps[i].map = <PyObject*> map
         self.n_maps += 1
         return i
 
@@ -424,30 +635,30 @@ cdef int collect(list dictionaries, list out) except -1:
     return 0
 
 
-cdef bint is_plain(SchemaMapping mapping, Merger merger):
+cdef bint is_plain(SchemaMapping mapping, OutputDictionaries output):
     """Whether all dictionaries that take part hold values without anything below them."""
     cdef DictionaryPlan dictionary
-    cdef Merged merged
+    cdef Unifier unifier
     cdef int32_t i
     for dictionary in mapping.plan.dictionaries:
         if (dictionary.values.dictionaries or dictionary.values.d.n_fields != 1
                 or dictionary.values.d.fields[0].layout > LAYOUT_VIEW or dictionary.values.d.fields[0].first_buffer):
             return False
-    for i in range(mapping.out.d.n_fields):
-        if mapping.origins[i].how == HOW_TRANSPOSED or mapping.origins[i].how == HOW_ENCODED:
-            merged = merger.top[mapping.out.d.fields[i].dictionary]
-            if not merged.table.flat or merged.plan.d.fields[0].first_buffer:
+    for i in range(mapping.n_encoded):
+        if mapping.encoded[i].dictionary >= 0:
+            unifier = output.top[mapping.encoded[i].dictionary]
+            if not unifier.table.flat or unifier.plan.d.fields[0].first_buffer:
                 return False
     return True
 
 
-cdef DictionaryUnifier new_unifier(SchemaMapping mapping, Merger merger):
-    cdef DictionaryUnifier unifier
+cdef LoopDictionaries new_loop(SchemaMapping mapping, OutputDictionaries output):
+    cdef LoopDictionaries loop
     cdef list known = list(mapping.plan.dictionaries)
-    if not is_plain(mapping, merger):
+    if not is_plain(mapping, output):
         return None
     collect(mapping.whole.dictionaries, known)
-    unifier = DictionaryUnifier.__new__(DictionaryUnifier)
-    unifier.merger = merger
-    unifier.prepare(mapping, known)
-    return unifier
+    loop = LoopDictionaries.__new__(LoopDictionaries)
+    loop.output = output
+    loop.prepare(mapping, known)
+    return loop

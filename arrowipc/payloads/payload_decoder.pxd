@@ -1,6 +1,6 @@
 # The loop that turns a column of payloads into one batch, and what one call of it holds.
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t
 
 from arrowipc._core cimport Columns, Memory, Plan
 from arrowipc.columns.array cimport Array, RecordBatch
@@ -8,8 +8,8 @@ from arrowipc.columns.builder cimport ColumnsBuilder
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.plan cimport ColumnsData, Envelope, LimitsData
 from arrowipc.payloads.cells cimport Cell, Cells
-from arrowipc.payloads.dictionaries cimport DictionaryUnifier
-from arrowipc.payloads.schema_mapping cimport Made, Merger, SchemaMapping
+from arrowipc.payloads.dictionaries cimport LoopDictionaries, OutputDictionaries
+from arrowipc.payloads.schema_mapping cimport Made, SchemaMapping
 from arrowipc.read.framing cimport CutMessage
 from arrowipc.read.decompress cimport Inflater, Scratch
 from arrowipc.read.decoders cimport StreamDecoder
@@ -61,15 +61,11 @@ cdef class PayloadDecoder:
     # The output
     cdef Plan out                   # None: no payload yet that tells
     cdef ColumnsBuilder builder
-    cdef Merger merger
+    cdef OutputDictionaries dictionaries
     cdef SchemaMapping blank                  # for rows of nulls; None: none was needed yet
     cdef list mappings                        # the last ones in use
     cdef SchemaMapping mapping                # of the payload before
     cdef int64_t pending                      # rows of nulls that came before any schema
-    # The state before the payload at hand
-    cdef uint8_t* saved
-    cdef int64_t saved_length
-    cdef int32_t saved_kept
     # Progress
     cdef int64_t start
     cdef int64_t at                 # the cell at hand
@@ -89,19 +85,18 @@ cdef class PayloadDecoder:
     cdef object full                # the error that says that the output takes no more
 
     # The loop
-    cdef int run(self, Cells cells, ColumnsBuilder g, SchemaMapping mapping, DictionaryUnifier unifier, int64_t stop,
+    cdef int run(self, Cells cells, ColumnsBuilder g, SchemaMapping mapping, LoopDictionaries loop, int64_t stop,
                  Fault* fault) noexcept nogil
-    cdef int take_payload(self, ColumnsBuilder g, SchemaMapping mapping, DictionaryUnifier unifier,
+    cdef int take_payload(self, ColumnsBuilder g, SchemaMapping mapping, LoopDictionaries loop,
                           const Cell* cell) noexcept nogil
-    cdef int take_framed(self, ColumnsBuilder g, SchemaMapping mapping, DictionaryUnifier unifier,
+    cdef int take_framed(self, ColumnsBuilder g, SchemaMapping mapping, LoopDictionaries loop,
                          const Cell* cell) noexcept nogil
-    cdef int take_dictionary(self, DictionaryUnifier unifier, const CutMessage* cut, const Envelope* message,
+    cdef int take_dictionary(self, LoopDictionaries loop, const CutMessage* cut, const Envelope* message,
                              int64_t size) noexcept nogil
-    cdef int take_batch(self, ColumnsBuilder g, SchemaMapping mapping, DictionaryUnifier unifier,
+    cdef int take_batch(self, ColumnsBuilder g, SchemaMapping mapping, LoopDictionaries loop,
                         const Envelope* message, const uint8_t* body, int64_t size) noexcept nogil
-    cdef void save(self, ColumnsBuilder g) noexcept nogil
-    cdef void undo(self, ColumnsBuilder g) noexcept nogil
-    cdef int finish(self, ColumnsBuilder g, DictionaryUnifier unifier, int64_t size) noexcept nogil
+    cdef void undo(self) noexcept nogil
+    cdef int finish(self, ColumnsBuilder g, int64_t size) noexcept nogil
     # One payload
     cdef bint resume(self, Cells cells, int why) except -1
     cdef bint decode_alone(self, Cells cells) except -1
@@ -114,7 +109,7 @@ cdef class PayloadDecoder:
     cdef int append(self, const ColumnsData* d) except -1
     # Schemas
     cdef SchemaMapping mapping_for(self, Plan whole)
-    cdef DictionaryUnifier unifier_for(self, SchemaMapping mapping)
+    cdef LoopDictionaries loop_for(self, SchemaMapping mapping)
     cdef bint find_other(self, const Cell* cell) except -1
     cdef int set_output(self, Plan plan) except -1
     cdef int forget(self) except -1

@@ -8,8 +8,8 @@ decoded alone, by the decoder that readers have, which also says what is wrong; 
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
-from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp, memcpy
+from libc.stdlib cimport free
+from libc.string cimport memcmp
 
 from arrowipc._core cimport Columns, Memory, Plan, Source, level_of, limits_data, open_message, raise_fault, window
 from arrowipc.cdata.import_array cimport import_batch, import_schema
@@ -22,10 +22,9 @@ from arrowipc.inline.loads cimport loose_i64, prefetch
 from arrowipc.inline.plan cimport FIELD_NULLABLE, LEVEL_STRICT, ColumnsData, Envelope, Extent, LimitsData, Node
 from arrowipc.metadata.schema_reader cimport plan_schema, plans_equal, project, python_plan, read_plan, schemas_equal
 from arrowipc.payloads.cells cimport Cell, Cells, cells_from, raise_cell_fault
-from arrowipc.payloads.dictionaries cimport DictionaryUnifier, new_unifier
+from arrowipc.payloads.dictionaries cimport LoopDictionaries, new_loop, new_output
 from arrowipc.payloads.schema_mapping cimport (
-    SchemaMapping, body_allowance, find_mapping, may_make, new_made, new_merger, piece_bytes, plain_schema,
-    raise_mapping_fault,
+    SchemaMapping, body_allowance, find_mapping, may_make, new_made, piece_bytes, plain_schema, raise_mapping_fault,
 )
 from arrowipc.read.decoders cimport (
     DECODE_BY_DECODER, DECODE_CODEC, DECODE_ROOM, DECODED, Dictionary, FileDecoder, StreamDecoder,
@@ -35,8 +34,8 @@ from arrowipc.read.decompress cimport new_inflater
 from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, CutMessage, Message, cut_message
 
 from arrowipc.arguments import check_choice, check_text, described
+from arrowipc.columns.unifier import IndicesFull
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError, UsageError
-from arrowipc.payloads.schema_mapping import IndicesFull
 from arrowipc.read.decoders import TAIL_SIZE, footer_range
 
 __all__ = ["DecodedPayloads", "decode_payloads", "repeat"]
@@ -156,37 +155,30 @@ cdef inline bint is_data(int kind) noexcept nogil:
 
 cdef class PayloadDecoder:
     def __dealloc__(self):
-        free(self.saved)
         free(self.inflated.data)
 
-    cdef void save(self, ColumnsBuilder g) noexcept nogil:
-        """Remember the output as it is before a payload."""
-        memcpy(self.saved, g.nodes, g.state_bytes)
-        self.saved_length = g.length
-        self.saved_kept = g.n_kept
+    cdef void undo(self) noexcept nogil:
+        """Take back whatever a payload has brought to the output."""
+        self.builder.restore()
+        self.dictionaries.restore()
 
-    cdef void undo(self, ColumnsBuilder g) noexcept nogil:
-        """Take back whatever a payload has appended."""
-        memcpy(g.saved, self.saved, g.state_bytes)
-        g.saved_length = self.saved_length
-        g.saved_kept = self.saved_kept
-        g.restore()
-
-    cdef int finish(self, ColumnsBuilder g, DictionaryUnifier unifier, int64_t size) noexcept nogil:
-        """After a payload was appended: DECODED, or why it cannot stay."""
+    cdef int finish(self, ColumnsBuilder g, int64_t size) noexcept nogil:
+        """After a payload was appended: DECODED, and it stays; or why it cannot stay."""
         cdef int64_t done, index = 8 * g.length if self.index_name is not None else 0, held = self.held
+        cdef bint has_grown = self.dictionaries.has_grown()
         cdef double ahead
         if g.length > self.limits.rows_per_batch or (index and index > may_make(self.made, size)):
             return DECODE_BY_DECODER
-        if unifier is not None and unifier.changed:
-            held = unifier.total_bytes()
+        if has_grown:
+            held = self.dictionaries.nbytes()
         if self.payloads and (g.length > self.max_rows or (
                 self.max_bytes < INT64_MAX and g.total_bytes() + held + index > self.max_bytes)):
             return STOPPED_FULL
-        if unifier is not None and unifier.changed:
-            unifier.keep()
+        if has_grown:
+            self.dictionaries.save()
             self.held = held
-        (<loose_i64*> self.counts.data)[self.at - self.start] = g.length - self.saved_length
+        (<loose_i64*> self.counts.data)[self.at - self.start] = g.length - g.undo.length
+        g.save()
         self.at += 1
         self.payloads += 1
         self.made.taken += size
@@ -200,7 +192,7 @@ cdef class PayloadDecoder:
             g.ahead = ahead
         return DECODED
 
-    cdef int run(self, Cells cells, ColumnsBuilder g, SchemaMapping mapping, DictionaryUnifier unifier, int64_t stop,
+    cdef int run(self, Cells cells, ColumnsBuilder g, SchemaMapping mapping, LoopDictionaries loop, int64_t stop,
                  Fault* fault) noexcept nogil:
         """Cells up to `stop`; stops before the first that it cannot take."""
         cdef Cell cell, following
@@ -218,35 +210,32 @@ cdef class PayloadDecoder:
                 continue
             if mapping is None:
                 return DECODE_BY_DECODER
-            self.save(g)
             made = self.made.bytes
-            found = self.take_payload(g, mapping, unifier, &cell)
+            found = self.take_payload(g, mapping, loop, &cell)
             if found == DECODED:
-                found = self.finish(g, unifier, cell.size)
+                found = self.finish(g, cell.size)
             if found != DECODED:
-                self.undo(g)
+                self.undo()
                 self.made.bytes = made
-                if unifier is not None:
-                    unifier.undo()
                 return found
         return DECODED
 
-    cdef int take_payload(self, ColumnsBuilder g, SchemaMapping mapping, DictionaryUnifier unifier,
+    cdef int take_payload(self, ColumnsBuilder g, SchemaMapping mapping, LoopDictionaries loop,
                           const Cell* cell) noexcept nogil:
         cdef Envelope message
         cdef Fault fault
-        if unifier is not None:
-            unifier.begin()
+        if loop is not None:
+            loop.begin()
         if cell.metadata_size < 0:
-            return self.take_framed(g, mapping, unifier, cell)
+            return self.take_framed(g, mapping, loop, cell)
         if (open_message(cell.data, cell.metadata_size, &message, &fault) < 0
                 or message.kind != MessageHeader_RecordBatch):
             return DECODE_BY_DECODER
         if mapping.whole is not self.given:
             return STOPPED_SCHEMA
-        return self.take_batch(g, mapping, unifier, &message, cell.body, message.body_length)
+        return self.take_batch(g, mapping, loop, &message, cell.body, message.body_length)
 
-    cdef int take_framed(self, ColumnsBuilder g, SchemaMapping mapping, DictionaryUnifier unifier,
+    cdef int take_framed(self, ColumnsBuilder g, SchemaMapping mapping, LoopDictionaries loop,
                          const Cell* cell) noexcept nogil:
         """A payload that lies in one stretch."""
         cdef CutMessage cut
@@ -276,42 +265,42 @@ cdef class PayloadDecoder:
             found = cut_message(data, left, &self.limits, &cut)
             if found != FRAME_MESSAGE:
                 return DECODED if found == FRAME_END else DECODE_BY_DECODER
-            body = unifier.again(&cut, &self.limits) if unifier is not None else -1
+            body = loop.again(&cut, &self.limits) if loop is not None else -1
             if body < 0:
                 if (open_message(cut.metadata, cut.metadata_size, &message, &fault) < 0
                         or not is_data(message.kind) or message.body_length > cut.rest_size):
                     return DECODE_BY_DECODER
                 body = message.body_length
                 if message.kind == MessageHeader_RecordBatch:
-                    found = self.take_batch(g, mapping, unifier, &message, cut.rest, cell.size)
+                    found = self.take_batch(g, mapping, loop, &message, cut.rest, cell.size)
                 else:
-                    found = self.take_dictionary(unifier, &cut, &message, cell.size)
+                    found = self.take_dictionary(loop, &cut, &message, cell.size)
                 if found != DECODED:
                     return found
             data = cut.rest + body
             left = cut.rest_size - body
 
-    cdef int take_dictionary(self, DictionaryUnifier unifier, const CutMessage* cut, const Envelope* message,
+    cdef int take_dictionary(self, LoopDictionaries loop, const CutMessage* cut, const Envelope* message,
                              int64_t size) noexcept nogil:
         """One DictionaryBatch message."""
         cdef int found
-        if unifier is None:
+        if loop is None:
             return DECODE_BY_DECODER
-        found = unifier.arrive(cut, message, self.level, &self.limits, body_allowance(self.made, size), self.inflater)
-        self.made.bytes += unifier.inflated
-        self.wanted = unifier.wanted
+        found = loop.arrive(cut, message, self.level, &self.limits, body_allowance(self.made, size), self.inflater)
+        self.made.bytes += loop.inflated
+        self.wanted = loop.wanted
         return found
 
-    cdef int take_batch(self, ColumnsBuilder g, SchemaMapping mapping, DictionaryUnifier unifier,
+    cdef int take_batch(self, ColumnsBuilder g, SchemaMapping mapping, LoopDictionaries loop,
                         const Envelope* message, const uint8_t* body, int64_t size) noexcept nogil:
         """One RecordBatch message of a payload of `size` bytes: decoded, mapped to the output, appended."""
         cdef const ColumnsData* d = mapping.target.d
         cdef Fault fault
         cdef int found
-        if mapping.encoded and unifier is None:
+        if mapping.n_encoded and loop is None:
             return DECODE_BY_DECODER
         found = decode_batch_into(&mapping.target, &message.header, message, body, self.level,
-                                  unifier.lengths if unifier is not None else NULL, self.inflater, &self.inflated,
+                                  loop.lengths if loop is not None else NULL, self.inflater, &self.inflated,
                                   &self.limits, body_allowance(self.made, size), &self.wanted)
         if found != DECODED:
             return found
@@ -326,12 +315,12 @@ cdef class PayloadDecoder:
             if mapping.spread(d, may_make(self.made, size), &fault) < 0:
                 return DECODE_BY_DECODER
             self.made.bytes += mapping.blanks.used
-            if mapping.encoded:
-                found = unifier.unify(d, &mapping.piece.d, mapping.target.room, may_make(self.made, size))
-                self.wanted = unifier.wanted
+            if mapping.n_encoded:
+                found = loop.fill(mapping, d, may_make(self.made, size))
+                self.wanted = loop.wanted
                 if found != DECODED:
                     return found
-                self.made.bytes += unifier.made
+                self.made.bytes += loop.made
             d = &mapping.piece.d
         return DECODED if g.append_data(d, NULL, NULL, &fault) == 0 else DECODE_BY_DECODER
 
@@ -340,7 +329,7 @@ cdef class PayloadDecoder:
     cdef int decode_all(self, object cells) except -1:
         """Cells of any number of chunks."""
         cdef Cells some
-        cdef DictionaryUnifier unifier
+        cdef LoopDictionaries loop
         cdef Fault fault
         cdef int64_t end, stop
         cdef int why
@@ -351,9 +340,9 @@ cdef class PayloadDecoder:
             self.count_room(end - self.start)
             while self.at < end:
                 stop = min(end, self.at + STEP)
-                unifier = self.unifier_for(self.mapping)
+                loop = self.loop_for(self.mapping)
                 with nogil:
-                    why = self.run(some, self.builder, self.mapping, unifier, stop, &fault)
+                    why = self.run(some, self.builder, self.mapping, loop, stop, &fault)
                 if why == STOPPED_BROKEN:
                     raise_cell_fault(&fault, some)
                 if why != DECODED and not self.resume(some, why):
@@ -361,13 +350,13 @@ cdef class PayloadDecoder:
                 PyErr_CheckSignals()
         return 0
 
-    cdef DictionaryUnifier unifier_for(self, SchemaMapping mapping):
+    cdef LoopDictionaries loop_for(self, SchemaMapping mapping):
         """What the loop needs for the dictionaries of a mapping; None: nothing, or more than it can do."""
-        if mapping is None or not (mapping.encoded or mapping.whole.dictionaries):
+        if mapping is None or not (mapping.n_encoded or mapping.whole.dictionaries):
             return None
-        if mapping.unifier is None:
-            mapping.unifier = new_unifier(mapping, self.merger) or False
-        return mapping.unifier or None
+        if mapping.loop is None:
+            mapping.loop = new_loop(mapping, self.dictionaries) or False
+        return mapping.loop or None
 
     cdef int count_room(self, int64_t cells) except -1:
         """Room for the row counts of so many cells."""
@@ -426,33 +415,27 @@ cdef class PayloadDecoder:
         cdef Cell cell
         cdef Fault fault
         cdef bint known = self.out is not None
-        cdef int64_t made = self.made.bytes, held = self.held
+        cdef int64_t made = self.made.bytes
         cdef int found
         if cells.get(self.at, &cell, &fault) < 0:
             raise_cell_fault(&fault, cells)
         self.full = None
         self.num_alone += 1
         self.made.budget.earn(cell.size)
-        if known:
-            self.save(self.builder)
-            self.merger.mark()
         try:
             self.decode_cell(cells, &cell)
             if self.out is None:
                 # A payload without a schema of its own and without rows: nothing has been given or found.
                 raise FormatError("no schema")
-            self.held = self.merger.nbytes()
-            found = self.finish(self.builder, None, cell.size)
+            found = self.finish(self.builder, cell.size)
             if found == DECODED:
                 return True
             if found == DECODE_BY_DECODER:
                 self.too_much()
         except BaseException as error:
             # What was made of it stays counted, and so do its bytes: below, where it is refused.
-            self.held = held
             if known:
-                self.undo(self.builder)
-                self.merger.rollback()
+                self.undo()
             else:
                 self.forget()
             if not isinstance(error, ArrowIpcError):
@@ -460,9 +443,7 @@ cdef class PayloadDecoder:
             self.made.taken += cell.size
             return self.refused(error)
         self.made.bytes = made
-        self.held = held
-        self.undo(self.builder)
-        self.merger.rollback()
+        self.undo()
         return False
 
     cdef int too_much(self) except -1:
@@ -515,6 +496,7 @@ cdef class PayloadDecoder:
             raise_mapping_fault(&fault, self.out)
         if self.builder.append_data(&self.blank.piece.d, NULL, NULL, &fault) < 0:
             raise_append_fault(&fault, self.out)
+        self.builder.save()
         return 0
 
     # -- one payload --
@@ -564,11 +546,11 @@ cdef class PayloadDecoder:
             raise_fault(&fault, columns.plan)
         if mapping.direct:
             return self.append(&columns.d)
-        left = self.merger.left = may_make(self.made, size)
+        left = self.dictionaries.left = may_make(self.made, size)
         try:
-            kept = self.merger.fill(mapping, columns)
+            kept = self.dictionaries.fill(mapping, columns)
         finally:
-            self.made.bytes += left - self.merger.left
+            self.made.bytes += left - self.dictionaries.left
         return self.append(&mapping.piece.d)
 
     cdef int append(self, const ColumnsData* d) except -1:
@@ -626,11 +608,7 @@ cdef class PayloadDecoder:
         if self.max_rows == INT64_MAX:
             # As many more of the first payload; with `max_rows` nobody knows yet how many there is room for.
             self.builder.ahead = self.expected - self.at
-        free(self.saved)
-        self.saved = <uint8_t*> malloc(self.builder.state_bytes + 1)
-        if self.saved == NULL:
-            raise MemoryError()
-        self.merger = new_merger(out, self.made.budget)
+        self.dictionaries = new_output(out, self.made.budget)
         self.out = out
         self.blank = None
         for i in range(self.pending):
@@ -638,15 +616,13 @@ cdef class PayloadDecoder:
             self.payloads -= 1
             self.append_null()
         self.pending = 0
-        self.save(self.builder)
-        self.merger.mark()
         return 0
 
     cdef int forget(self) except -1:
         """Take back a schema whose first payload has failed."""
         if self.out is not None and self.given is None:
             self.pending = self.rows
-            self.out = self.builder = self.merger = self.mapping = self.blank = None
+            self.out = self.builder = self.dictionaries = self.mapping = self.blank = None
             self.mappings = []
         return 0
 
@@ -658,7 +634,7 @@ cdef class PayloadDecoder:
         if self.out is None:
             batch.d.length = self.pending
         else:
-            self.builder.dictionaries = self.merger.snapshot()
+            self.builder.dictionaries = self.dictionaries.snapshot()
             self.builder.snapshot_into(batch)
         self.counts.size = 8 * (self.at - self.start)
         out.counts = int64_array(self.counts, self.at - self.start)

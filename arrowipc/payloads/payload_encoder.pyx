@@ -14,9 +14,6 @@ from libc.string cimport memcpy, strlen
 
 from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, limits_data, raise_fault
 from arrowipc.columns.array cimport Array, RecordBatch, make_array, select_columns
-from arrowipc.columns.dictionary_gc cimport (
-    UsedValues, close_used, forget_used, gather_used, is_reducible, note_used, open_used, transpose_used,
-)
 from arrowipc.columns.elements cimport check_native
 from arrowipc.columns.group_runs cimport find_runs, first_rows
 from arrowipc.columns.truncate cimport Truncator
@@ -31,6 +28,9 @@ from arrowipc.inline.plan cimport (
 )
 from arrowipc.inline.room cimport Room, make_room
 from arrowipc.metadata.schema_reader cimport plan_schema, python_plan
+from arrowipc.payloads.dictionary_gc cimport (
+    UsedValues, close_used, forget_used, gather_used, is_reducible, note_used, open_used, transpose_used,
+)
 from arrowipc.write.batch_encoder cimport Encoder
 from arrowipc.write.batch_writer cimport BatchWriter, EncodeOptions
 from arrowipc.write.dictionary_writer cimport Emission

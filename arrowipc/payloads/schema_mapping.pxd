@@ -3,10 +3,12 @@ cimport cython
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 
 from arrowipc._core cimport Columns, Plan
-from arrowipc.columns.memo_table cimport Budget, MemoTable
+from arrowipc.columns.memo_table cimport Budget
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.loads cimport add_overflows, mul_overflows
-from arrowipc.inline.plan cimport ColumnsData, Extent, FieldPlan, LimitsData
+from arrowipc.inline.plan cimport ColumnsData, Extent, LimitsData
+from arrowipc.inline.room cimport Room
+from arrowipc.payloads.dictionary_gc cimport FlatMemory
 from arrowipc.read.decoders cimport BatchTarget
 
 cdef enum:
@@ -24,6 +26,18 @@ cdef struct Origin:
     # Of a field of the output; below a field that is not HOW_READ nothing is said.
     int32_t how         # How
     int32_t field       # of SchemaMapping.plan, -1: HOW_ABSENT
+
+cdef struct EncodedField:
+    # A field that is dictionary-encoded in the payload, in the output, or in both with different numbers.
+    int32_t how             # How
+    int32_t out             # the field of the output
+    int32_t read            # the field of what is read
+    int32_t dictionary      # of the output, -1: HOW_DECODED
+    int64_t limit           # largest index that the output's type can count to
+    # Memory that serves payload after payload.
+    Room numbers            # int64 per row: of its value, -1: null
+    Room indices
+    FlatMemory values
 
 cdef struct Blanks:
     # What the nulls of missing columns are made of: memory of zeros, of type codes, and of run ends.
@@ -44,18 +58,19 @@ cdef class SchemaMapping:
     cdef Plan plan              # what is read of it
     cdef Plan out
     cdef bint alike             # fields of `plan` are those of `out`, in their order, but for the indices in them
-    cdef bint encoded           # dictionaries take part
-    cdef bint direct            # alike and not encoded: columns of `plan` are columns of `out`
+    cdef bint direct            # alike, and no field is encoded: columns of `plan` are columns of `out`
     cdef bint messaged          # the bytes of `whole` are a Schema message that was read, not the footer of a file
     cdef Origin* origins        # per field of `out`
     cdef int32_t* guarded       # fields of `plan` that may have nulls where `out` has none
     cdef int32_t n_guarded
+    cdef EncodedField* encoded
+    cdef int32_t n_encoded
     # Memory that serves payload after payload.
     cdef Columns decoded        # of `plan`
     cdef BatchTarget target     # ... for the loop
     cdef Columns piece          # of `out`, with room for as many data buffers of views
     cdef Blanks blanks
-    cdef object unifier         # DictionaryUnifier: the dictionaries of the loop; None: not made yet, False: it cannot
+    cdef object loop            # LoopDictionaries: the dictionaries of the loop; None: not made yet, False: it cannot
 
     cdef int reserve(self, int64_t variadic) except -1
     # Make `piece` of the columns `d`; encoded fields are left to the caller. -1: `fault`.
@@ -66,6 +81,7 @@ cdef class SchemaMapping:
     cdef int allocate(self, int64_t guarded) except -1
     cdef int set_entries(self, list entries, list guarded) except -1
     cdef int set_identity(self) except -1
+    cdef int find_encoded(self) except -1
 
 
 # The mapping of payloads with the schema `whole` to the output's, `out`; UsageError where there is none. `strict`: a
@@ -124,69 +140,3 @@ cdef inline int64_t body_allowance(Made made, int64_t size) noexcept nogil:
     if add_overflows(may_make(made, size), size, &most) or most > made.limits.decompressed_bytes:
         most = made.limits.decompressed_bytes
     return most
-
-
-@cython.final
-cdef class Numbered:
-    """A dictionary that came in payloads, and per value of it its number in the table."""
-    cdef Columns values
-    cdef int64_t* places
-    cdef int64_t room
-
-
-@cython.final
-cdef class Merged:
-    """One dictionary of the output."""
-    cdef Plan plan              # of its values
-    cdef MemoTable table
-    cdef tuple below            # Merged, per plan.dictionaries: what its values refer to
-    cdef list recent            # Numbered: what came last; several fields of a payload may have the same dictionary
-    cdef tuple before           # the state that `rollback` goes back to
-
-    cdef Numbered add(self, Columns values)
-    cdef Numbered find(self, Columns values)
-    cdef Columns lower(self, Columns values)
-
-
-@cython.final
-cdef class Plain:
-    """The last values of a plan that refer to dictionaries, and the same values decoded."""
-    cdef Plan plan
-    cdef SchemaMapping mapping
-    cdef Columns values
-    cdef Columns found
-
-
-@cython.final
-cdef class Merger:
-    """All dictionaries of the output."""
-    cdef tuple top              # Merged, per dictionary of the output's plan
-    cdef list order             # all of them
-    cdef dict plain             # id of a plan of values -> Plain
-
-    cdef int64_t left           # bytes that may still be made of the payload at hand
-    cdef Budget budget          # ... and of all, where dictionaries refer to dictionaries
-    cdef int inside             # dictionaries around the values at hand
-
-    # Fill the encoded fields of `mapping.piece`, which `spread` has left; returns what keeps their memory. What is
-    # made is taken from `left`, also after an exception.
-    cdef object fill(self, SchemaMapping mapping, Columns columns)
-    cdef int spend(self, int64_t size, bint nested) except -1
-    cdef Columns decoded(self, SchemaMapping mapping, int32_t f, Columns columns)
-    cdef Columns plain_values(self, Columns values)
-    cdef object encode(self, SchemaMapping mapping, int32_t f, Columns columns)
-    cdef object transpose(self, SchemaMapping mapping, int32_t f, Columns columns)
-    cdef int mark(self) except -1
-    cdef int rollback(self) except -1
-    cdef int64_t nbytes(self)
-    cdef tuple snapshot(self)
-
-
-cdef Merger new_merger(Plan out, Budget budget)
-
-
-# Number the values of a plain field of `d` in a table, then write the numbers as indices of `width` bytes. -1: `fault`;
-# FAULT_FULL without `what`: a number above `limit`.
-cdef int encode_values(MemoTable table, const ColumnsData* d, int32_t f, int64_t* places, Fault* fault) noexcept nogil
-cdef int store_places(uint8_t* out, int32_t width, int64_t limit, const ColumnsData* d, int32_t f,
-                      const int64_t* places, Fault* fault) noexcept nogil

@@ -2,21 +2,11 @@
 
 from typing import final
 
-from arrowipc.errors import UsageError
-
 @final
 class SchemaMapping: ...
 
 @final
 class Matching: ...
 
-class IndicesFull(UsageError): ...
-
 @final
 class Made: ...
-
-@final
-class Merged: ...
-
-@final
-class Merger: ...

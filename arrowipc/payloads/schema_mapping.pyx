@@ -1,29 +1,26 @@
 """Makes of a payload's columns those of the output: fields are matched by name, what is missing becomes null.
 
-Dictionaries become one, or plain values, here for the payloads that are read one by one, and in
-`payloads.dictionaries` for those that the loop takes.
+Which fields change between dictionary indices and plain values is found here; `payloads.dictionaries` does it.
 """
 
 cimport cython
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
-from arrowipc._core cimport Columns, DictionaryPlan, Plan, field_path, limits_data, raise_fault
-from arrowipc.columns.builder cimport FAULT_FULL, ColumnsBuilder, begins_with, extends, raise_append_fault
-from arrowipc.columns.elements cimport dictionary_of
-from arrowipc.columns.memo_table cimport Budget, MemoTable, nested_memo_table, new_budget, plainly_continues, transpose
-from arrowipc.columns.take cimport TakeRange, take_ranges
-from arrowipc.inline.bits cimport largest, store_int
-from arrowipc.inline.element cimport index_at, validity
+from arrowipc._core cimport Columns, Plan, limits_data
+from arrowipc.columns.builder cimport FAULT_FULL, raise_append_fault
+from arrowipc.columns.memo_table cimport new_budget
+from arrowipc.inline.bits cimport largest
 from arrowipc.inline.fault cimport FAULT_MEMORY, FAULT_STRICT_NULLABLE, Fault, fail
 from arrowipc.inline.layouts cimport LAYOUTS, LayoutSpec, size_needed
 from arrowipc.inline.loads cimport add_overflows, get_bit, mul_overflows
 from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, FIELD_NULLABLE, FIELD_SIGNED, LAYOUT_DENSE, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_RUN_END,
-    LAYOUT_STRUCT, ColumnsData, Extent, FieldPlan, LimitsData, Node, ViewRange, copy_tables, place_field,
+    FIELD_NULLABLE, FIELD_SIGNED, LAYOUT_DENSE, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_STRUCT,
+    ColumnsData, Extent, FieldPlan, LimitsData, Node, copy_tables, place_field,
 )
-from arrowipc.metadata.schema_reader cimport arrange, children_of, plan_schema, python_plan, same_shape
+from arrowipc.metadata.schema_reader cimport arrange, children_of, plan_schema
+from arrowipc.payloads.dictionary_gc cimport free_flat
 
 from arrowipc.errors import LimitError, UsageError
 
@@ -162,6 +159,11 @@ cdef class SchemaMapping:
         cdef int i
         free(self.origins)
         free(self.guarded)
+        for i in range(self.n_encoded):
+            free(self.encoded[i].numbers.data)
+            free(self.encoded[i].indices.data)
+            free_flat(&self.encoded[i].values)
+        free(self.encoded)
         free(self.target.prefix)
         free(self.blanks.zeros)
         free(self.blanks.ends)
@@ -201,12 +203,10 @@ cdef class SchemaMapping:
             if entry is not None:
                 self.origins[i].how = entry[0]
                 self.origins[i].field = entry[1]
-                self.encoded |= entry[0] >= HOW_TRANSPOSED
             self.alike = self.alike and entry in ((HOW_READ, i), (HOW_TRANSPOSED, i))
-        self.direct = self.alike and not self.encoded
         for i, field in enumerate(guarded):
             self.guarded[i] = field
-        return 0
+        return self.find_encoded()
 
     cdef int set_identity(self) except -1:
         """Every field is itself: few payloads at a time would wait longer for the comparison than for their rows."""
@@ -216,9 +216,29 @@ cdef class SchemaMapping:
             self.origins[i].field = i
             if self.out.d.fields[i].dictionary >= 0:
                 self.origins[i].how = HOW_TRANSPOSED
-                self.encoded = True
         self.alike = True
-        self.direct = not self.encoded
+        return self.find_encoded()
+
+    cdef int find_encoded(self) except -1:
+        """List the fields whose values change their form."""
+        cdef const FieldPlan* out
+        cdef EncodedField* field
+        cdef int32_t i, n = self.out.d.n_fields
+        self.encoded = <EncodedField*> calloc(n + 1, sizeof(EncodedField))
+        if self.encoded == NULL:
+            raise MemoryError()
+        for i in range(n):
+            if self.origins[i].how < HOW_TRANSPOSED:
+                continue
+            out = &self.out.d.fields[i]
+            field = &self.encoded[self.n_encoded]
+            field.how = self.origins[i].how
+            field.out = i
+            field.read = self.origins[i].field
+            field.dictionary = out.dictionary if field.how != HOW_DECODED else -1
+            field.limit = largest(out.width, (out.flags & FIELD_SIGNED) != 0)
+            self.n_encoded += 1
+        self.direct = self.alike and self.n_encoded == 0
         return 0
 
     cdef int spread(self, const ColumnsData* d, int64_t most, Fault* fault) noexcept nogil:
@@ -475,80 +495,7 @@ cdef int match(SchemaMapping mapping, bint strict) except -1:
     return 0
 
 
-# -- dictionaries --------------------------------------------------------------------------------------------
-
-# Memo tables number the values that come in, and indices are transposed to these numbers. Where the output has plain
-# values, they are taken from each payload's own dictionary, so that nothing is put together that nobody refers to.
-
-class IndicesFull(UsageError):
-    """The indices of an output column cannot count the distinct values of all payloads."""
-
-
-cdef enum:
-    PLACE = 32      # bytes that the place of a value takes, in all tables of places
-    MOST_RECENT = 8 # dictionaries of payloads whose places are kept, for each of the output
-
-
-cdef int encode_values(MemoTable table, const ColumnsData* d, int32_t f, int64_t* places, Fault* fault) noexcept nogil:
-    """Number the values of a plain field, whose nulls stay nulls; `places` has nothing for them."""
-    cdef const FieldPlan* field = &d.plan.fields[f]
-    cdef const uint8_t* bits = validity(d, f)
-    cdef int64_t start = d.nodes[f].offset, length = d.nodes[f].length, i = 0, first
-    # The field alone, as columns of the table's plan: its buffers come first there.
-    cdef ViewRange view
-    cdef ColumnsData alone
-    alone.plan = &table.plan.d
-    alone.nodes = &d.nodes[f]
-    alone.extents = &d.extents[field.first_buffer]
-    alone.views = &view
-    alone.length = length
-    alone.n_extents = field.n_buffers
-    if field.view >= 0:
-        view = d.views[field.view]
-        view.first -= field.first_buffer
-    while i < length:
-        if bits != NULL and not get_bit(bits, start + i):
-            i += 1
-            continue
-        first = i
-        while i < length and (bits == NULL or get_bit(bits, start + i)):
-            i += 1
-        if table.add_data(&alone, first, i - first, places + first, fault) < 0:
-            fault.field = f
-            return -1
-    return 0
-
-
-cdef int store_places(uint8_t* out, int32_t width, int64_t limit, const ColumnsData* d, int32_t f,
-                      const int64_t* places, Fault* fault) noexcept nogil:
-    """What `encode_values` has found as indices; zeros where null."""
-    cdef const uint8_t* bits = validity(d, f)
-    cdef int64_t start = d.nodes[f].offset, i
-    for i in range(d.nodes[f].length):
-        if bits != NULL and not get_bit(bits, start + i):
-            store_int(out, i, width, 0)
-        elif places[i] > limit:
-            return fail(fault, FAULT_FULL, f, -1, -1, places[i], limit, NULL)
-        else:
-            store_int(out, i, width, places[i])
-    return 0
-
-
-cdef int64_t ranges_of(TakeRange* out, const ColumnsData* d, int32_t f, int64_t count, Fault* fault) noexcept nogil:
-    """The ranges of a dictionary of `count` values that a field's indices take; returns their number, or -1."""
-    cdef const uint8_t* bits = validity(d, f)
-    cdef int64_t start = d.nodes[f].offset, used = 0, i, index = 0
-    for i in range(d.nodes[f].length):
-        if bits != NULL and not get_bit(bits, start + i):
-            index = -1
-        elif index_at(d, f, start + i, count, &index, fault) < 0:
-            return -1
-        if used and out[used - 1].start == index:
-            out[used - 1].times += 1
-        else:
-            out[used] = TakeRange(index, 1, 1)
-            used += 1
-    return used
+# -- what is made of payloads ----------------------------------------------------------------------------------
 
 
 cdef class Made:
@@ -573,311 +520,3 @@ cdef Made new_made(object limits):
     made.limits.decompressed_slack = min(made.limits.decompressed_slack, made.limits.payload_slack)
     made.budget = new_budget(made.limits.decompressed_slack, " (Limits.payload_slack)")
     return made
-
-
-cdef class Numbered:
-    def __dealloc__(self):
-        free(self.places)
-
-
-cdef class Merged:
-    cdef Numbered find(self, Columns values):
-        """The dictionary of which `values` are all, or the first ones and more; None: it did not come lately."""
-        cdef Numbered one
-        for one in self.recent:
-            if one.values is values:
-                return one
-        for one in self.recent:
-            if values.d.length >= one.values.d.length and same_shape(one.values.plan, values.plan) and (
-                    plainly_continues(values, one.values) if self.below
-                    else extends(values, one.values)
-                    or one.values.d.length == values.d.length and begins_with(values, one.values)):
-                return one
-        return None
-
-    cdef Numbered add(self, Columns values):
-        """Number the values of a dictionary."""
-        cdef Numbered one = self.find(values)
-        cdef int64_t count = values.d.length, known = 0
-        cdef void* moved
-        if one is not None:
-            known = one.values.d.length     # a delta: the values before it have their places
-            if known == count:
-                one.values = values
-                return one
-            # Until all of its values have places it is not to be found.
-            self.recent.remove(one)
-        else:
-            one = Numbered.__new__(Numbered)
-        # Values may take no bytes at all; their places do.
-        if piece_bytes(&values.d) < count:
-            self.table.budget.spend(PLACE * (count - known))
-        if count > one.room:
-            moved = realloc(one.places, 2 * count * sizeof(int64_t))
-            if moved == NULL:
-                raise MemoryError()
-            one.places = <int64_t*> moved
-            one.room = 2 * count
-        self.table.add(self.lower(values) if self.below else values, known, count - known, one.places + known)
-        one.values = values
-        self.recent.insert(0, one)
-        del self.recent[MOST_RECENT:]
-        return one
-
-    cdef Columns lower(self, Columns values):
-        """The values with the indices in them following the tables below."""
-        cdef Columns out = Columns.__new__(Columns)
-        cdef const FieldPlan* field
-        cdef int64_t size
-        cdef bytearray memory
-        cdef int32_t f
-        kept = []
-        out.share(values, self.plan)
-        for f in range(values.plan.d.n_fields):
-            field = &self.plan.d.fields[f]
-            if not field.flags & FIELD_ENCODED:
-                continue
-            inner = self.below[field.dictionary]
-            if values.d.nodes[f].offset:
-                raise UsageError("a dictionary's own indices cannot be a slice")
-            size = values.d.nodes[f].length * field.width
-            # All of them are rewritten for every delta: a copy costs less than a comparison.
-            self.table.budget.spend(size >> 3)
-            memory = bytearray(size + 1)
-            follow(self.below[field.dictionary], values, f, dictionary_of(values, f), memory, field)
-            set_values(&out.d, f, <uint8_t*> memory, size)
-            kept.append(memory)
-        out.owner = (values.owner, *kept)
-        out.dictionaries = tuple([(<Merged> one).table.snapshot() for one in self.below])
-        return out
-
-
-cdef int follow(Merged merged, Columns columns, int32_t f, Columns values, bytearray memory,
-                const FieldPlan* target) except -1:
-    """Write the indices of field f as those of the merged dictionary; `values`: its own, None: not arrived."""
-    cdef int64_t limit = largest(target.width, (target.flags & FIELD_SIGNED) != 0)
-    cdef uint8_t* out = memory
-    cdef const int64_t* places = NULL
-    cdef Fault fault
-    cdef Numbered one
-    cdef int found
-    if values is not None:
-        one = merged.add(values)
-        places = one.places
-    with nogil:
-        found = transpose(&columns.d, f, columns.d.nodes[f].offset, columns.d.nodes[f].length, places,
-                          values.d.length if values is not None else 0, out, target.width, limit, &fault)
-    if found < 0 and fault.code == FAULT_FULL:
-        raise indices_full(columns, f, limit)
-    if found < 0:
-        raise_fault(&fault, columns.plan)
-    return 0
-
-
-cdef object indices_full(Columns columns, int32_t f, int64_t limit):
-    return IndicesFull(
-        f"column {field_path(columns.plan, f)!r}: all payloads together have more than {limit + 1:,} distinct "
-        f"values, which its indices cannot count: pass dictionaries=\"decode\", a schema= with a wider index "
-        "type, or max_rows= and continue at `next`")
-
-
-cdef class Merger:
-    cdef int spend(self, int64_t size, bint nested) except -1:
-        """Count what is about to be made."""
-        if nested:
-            self.budget.spend(size)
-        if size > self.left:
-            raise LimitError("the values that stand behind the indices are more bytes than the payload may become "
-                             "(Limits.decompressed_ratio and payload_slack)")
-        self.left -= size
-        return 0
-
-    cdef object fill(self, SchemaMapping mapping, Columns columns):
-        """All encoded fields: decoded values are counted first, because they may bring data buffers of views."""
-        cdef int32_t f, i, variadic = columns.d.n_extents - columns.plan.d.n_buffers, used
-        cdef Columns values
-        cdef list decoded = []
-        cdef Fault fault
-        for f in range(mapping.out.d.n_fields):
-            if mapping.origins[f].how == HOW_DECODED:
-                values = self.decoded(mapping, mapping.origins[f].field, columns)
-                variadic += values.d.n_extents - values.plan.d.n_buffers
-                decoded.append((f, values))
-        if variadic > mapping.target.room:
-            mapping.reserve(variadic)
-        if mapping.spread(&columns.d, self.left, &fault) < 0:
-            raise_mapping_fault(&fault, mapping.out)
-        self.left -= mapping.blanks.used
-        used = mapping.piece.d.n_extents
-        kept = [values for _, values in decoded]
-        for f, values in decoded:
-            used = mapping.piece.place_column(f, values, 0, used, None)
-        mapping.piece.d.n_extents = used
-        for f in range(mapping.out.d.n_fields):
-            if mapping.origins[f].how == HOW_TRANSPOSED:
-                kept.append(self.transpose(mapping, f, columns))
-            elif mapping.origins[f].how == HOW_ENCODED:
-                kept.append(self.encode(mapping, f, columns))
-        return kept
-
-    cdef object transpose(self, SchemaMapping mapping, int32_t f, Columns columns):
-        """Give field `f` indices into the merged dictionary; returns what keeps them."""
-        cdef const FieldPlan* field = &mapping.out.d.fields[f]
-        cdef int32_t source = mapping.origins[f].field
-        cdef int64_t size = columns.d.nodes[source].length * field.width
-        cdef bytearray memory = bytearray(size + 1)
-        follow(self.top[field.dictionary], columns, source, dictionary_of(columns, source), memory, field)
-        set_values(&mapping.piece.d, f, <uint8_t*> memory, size)
-        return memory
-
-    cdef object encode(self, SchemaMapping mapping, int32_t f, Columns columns):
-        """Give field `f` indices for the plain values of the payload; returns what keeps them."""
-        cdef const FieldPlan* field = &mapping.out.d.fields[f]
-        cdef Merged merged = self.top[field.dictionary]
-        cdef int32_t source = mapping.origins[f].field
-        cdef int64_t length = columns.d.nodes[source].length, size = 0
-        cdef int64_t limit = largest(field.width, (field.flags & FIELD_SIGNED) != 0)
-        cdef int64_t* places
-        cdef bytearray memory
-        cdef uint8_t* out
-        cdef Fault fault
-        cdef int found
-        if mul_overflows(length, field.width + <int64_t> sizeof(int64_t), &size) or size > self.left:
-            raise LimitError(f"column {field_path(columns.plan, source)!r}: the indices of {length:,} values are more "
-                             "bytes than the payload may become (Limits.decompressed_ratio and payload_slack)")
-        size = length * field.width
-        self.spend(size, False)
-        memory = bytearray(size + 1)
-        out = memory
-        places = <int64_t*> malloc(length * sizeof(int64_t) + 1)
-        if places == NULL:
-            raise MemoryError()
-        with nogil:
-            found = encode_values(merged.table, &columns.d, source, places, &fault)
-            if found == 0:
-                found = store_places(out, field.width, limit, &columns.d, source, places, &fault)
-        free(places)
-        if found < 0 and fault.code == FAULT_FULL and fault.what == NULL:
-            raise indices_full(columns, source, limit)
-        if found < 0:
-            raise_append_fault(&fault, columns.plan)
-        set_values(&mapping.piece.d, f, out, size)
-        return memory
-
-    cdef Columns decoded(self, SchemaMapping mapping, int32_t f, Columns columns):
-        """The values that the indices of field f stand for."""
-        cdef Columns values = dictionary_of(columns, f), out = Columns.__new__(Columns)
-        cdef int64_t length = columns.d.nodes[f].length, before = self.left, left, n
-        cdef DictionaryPlan dictionary
-        cdef TakeRange* ranges
-        cdef Fault fault
-        cdef bint nested
-        if values is None:
-            dictionary = columns.plan.dictionaries[columns.plan.d.fields[f].dictionary]
-            values = ColumnsBuilder(dictionary.values).snapshot()
-        # Each level multiplies what the one below it holds.
-        nested = self.inside or len(values.plan.dictionaries) > 0
-        values = self.plain_values(values)
-        left = min(self.left, self.budget.left) if nested else self.left
-        if length > left // <int64_t> sizeof(TakeRange):
-            raise LimitError(f"column {field_path(columns.plan, f)!r}: {length:,} rows to decode are more than the "
-                             "bytes of the payload may become (Limits.decompressed_ratio and payload_slack)")
-        ranges = <TakeRange*> malloc(length * sizeof(TakeRange) + 1)
-        if ranges == NULL:
-            raise MemoryError()
-        before = left
-        try:
-            with nogil:
-                n = ranges_of(ranges, &columns.d, f, values.d.length, &fault)
-            if n < 0:
-                raise_fault(&fault, columns.plan)
-            take_ranges(out, values, ranges, n, &left)
-        finally:
-            free(ranges)
-            self.spend(before - left, nested)
-        return out
-
-    cdef Columns plain_values(self, Columns values):
-        """A dictionary whose own values have no dictionaries."""
-        cdef ColumnsBuilder builder
-        cdef SchemaMapping mapping
-        cdef LimitsData limits
-        cdef Plain known
-        cdef Fault fault
-        if not values.plan.dictionaries:
-            return values
-        known = self.plain.get(id(values.plan))
-        if known is None:
-            known = Plain.__new__(Plain)
-            known.plan = values.plan
-            limits_data(None, &limits)
-            known.mapping = find_mapping(values.plan, python_plan(plain_schema(plan_schema(values.plan)), &limits),
-                                         False)
-            self.plain[id(values.plan)] = known
-        elif known.values is not None and known.values.d.length == values.d.length and plainly_continues(
-                values, known.values):
-            return known.found
-        mapping = known.mapping
-        self.inside += 1
-        try:
-            kept = self.fill(mapping, values)
-            self.spend(piece_bytes(&mapping.piece.d), True)
-        finally:
-            self.inside -= 1
-        builder = ColumnsBuilder(mapping.out)
-        if builder.append_data(&mapping.piece.d, NULL, NULL, &fault) < 0:
-            raise_append_fault(&fault, mapping.out)
-        known.found = builder.snapshot()
-        known.values = values
-        return known.found
-
-    cdef int mark(self) except -1:
-        cdef Merged one
-        for one in self.order:
-            one.before = one.table.mark()
-        return 0
-
-    cdef int rollback(self) except -1:
-        cdef Merged one
-        for one in self.order:
-            if one.before is None:
-                continue
-            if one.table.count != one.before[0]:
-                one.recent.clear()
-            # Also without values of its own: it may hold a longer dictionary for what is inside its values.
-            one.table.rollback(one.before)
-        return 0
-
-    cdef int64_t nbytes(self):
-        cdef Merged one
-        cdef int64_t total = 0
-        for one in self.order:
-            total += one.table.builder.total_bytes()
-        return total
-
-    cdef tuple snapshot(self):
-        """The dictionaries of the output, as they stand."""
-        return tuple([(<Merged> one).table.snapshot() for one in self.top])
-
-
-cdef Merged enter(DictionaryPlan dictionary, dict known, list order, Budget budget):
-    cdef Merged one = known.get(dictionary.id)
-    if one is None:
-        one = known[dictionary.id] = Merged.__new__(Merged)
-        one.plan = dictionary.values
-        one.recent = []
-        one.below = tuple([enter(inner, known, order, budget) for inner in dictionary.values.dictionaries])
-        one.table = nested_memo_table(dictionary.values, tuple([(<Merged> inner).table for inner in one.below]), budget,
-                                      False)
-        order.append(one)
-    return one
-
-
-cdef Merger new_merger(Plan out, Budget budget):
-    cdef Merger merger = Merger.__new__(Merger)
-    cdef dict known = {}
-    merger.order = []
-    merger.plain = {}
-    merger.budget = budget
-    merger.top = tuple([enter(dictionary, known, merger.order, budget) for dictionary in out.dictionaries])
-    return merger

@@ -4,7 +4,8 @@ from libc.stdint cimport int64_t
 cimport cython
 
 from arrowipc._core cimport Columns, Plan
-from arrowipc.columns.memo_table cimport Budget, MemoTable
+from arrowipc.columns.memo_table cimport Budget
+from arrowipc.columns.unifier cimport TransposeMap, Unifier
 
 
 cdef class Emission:
@@ -18,26 +19,11 @@ cdef class Emission:
 
 
 @cython.final
-cdef class Transposition:
-    """Where the values of one dictionary are in a table."""
-    cdef Columns columns            # the dictionary
-    cdef int64_t* places            # per value of it: the ordinal in the table
-    cdef int64_t count
-    cdef int64_t room
-    cdef bint identity              # each value has the place that it had
-
-    # The dictionary, with more values than before, goes on; `values`: the same as the table wants them.
-    cdef int extend(self, MemoTable table, Columns dictionary, Columns values) except -1
-    cdef tuple mark(self)
-    cdef int rollback(self, tuple mark) except -1
-
-
-@cython.final
 cdef class Brought:
     """A dictionary that the batch at hand has for an id."""
     cdef Columns values
     cdef tuple place                # of the first field that it belongs to
-    cdef Transposition source       # with unify: where its values are
+    cdef TransposeMap map           # with unify: the numbers of its values
 
 
 @cython.final
@@ -54,14 +40,7 @@ cdef class Written:
     cdef Columns next               # `sent` after the batch
     cdef bint replaced              # the batch replaces it: dictionaries that refer to it go out again
     cdef bint stale                 # it stays although one that it refers to was replaced, as in the source
-    # With unify.
-    cdef MemoTable table
-    cdef list sources               # Transposition, the last ones
-    cdef Columns unified            # the table's values, None: to be made
-    cdef bint fresh                 # the batch brought new values, not as a delta
-
-    cdef Columns everything(self)
-
+    cdef Unifier unifier            # with unify
 
 cdef class WrittenDictionaries:
     cdef Plan plan                  # of the writer; ids are 0..n-1
@@ -76,7 +55,7 @@ cdef class WrittenDictionaries:
     # The last batch.
     cdef Plan last_plan
     cdef tuple last
-    cdef list sources               # with unify: Transposition or None, per `encoded`
+    cdef list maps                  # with unify: TransposeMap or None, per `encoded`
     cdef tuple unified              # ... and the dictionaries of a transposed batch
 
     # Appends to `emissions` what must go out before `batch`, inner dictionaries before outer ones, and
@@ -90,5 +69,5 @@ cdef class WrittenDictionaries:
     cdef int gather(self, Columns columns, list encoded, tuple written, Plan plan, tuple outer) except -1
     cdef int compare(self, Written w, list made) except -1
     cdef int merge(self, Written w, list made) except -1
-    cdef Transposition source(self, Written w, Brought one, tuple below)
+    cdef list maps_of(self, Columns batch)
     cdef int emit(self, Written w, Columns values, bint delta, list made) except -1

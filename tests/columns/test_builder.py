@@ -18,6 +18,7 @@ from helpers.forge import (
     LIST_VIEW,
     NULL,
     REE,
+    STRUCT,
     UTF8,
     UTF8_VIEW,
     Table,
@@ -227,6 +228,29 @@ def test_dictionaries_below_dictionaries_follow_each_other_too() -> None:
     assert rows([concat_batches(ours)]) == rows(parts)
     inner = pa.record_batch(concat_batches(ours)).column(0).dictionary.values.dictionary
     assert inner.to_pylist() == ["a", "b", "c", "d", "e", "a", "b", "c"]
+
+
+def sharing(ids: tuple[int, int]) -> ipc.RecordBatch:
+    """Lists of encoded structs of two encoded texts, which have one dictionary or one each."""
+    texts = [batch(3, [(3, 0)], [b"", i32(0, 1, 2, 3), text]) for text in (b"abc", b"cba")]
+    structs = batch(3, [(3, 0)] * 3, [b"", b"", i32(0, 1, 2), b"", i32(2, 1, 0)])
+    lists = batch(3, [(3, 0)] * 2, [b"", i32(0, 1, 2, 3), b"", i32(0, 1, 2)])
+    members = [field(name, UTF8, dictionary=encoding(id)) for name, id in zip("ab", ids, strict=True)]
+    item = field("item", STRUCT, *members, dictionary=encoding(2))
+    parts = [dictionary(id, texts[id]) for id in sorted({*ids})]
+    root = schema(field("x", LIST, item, dictionary=encoding(3)))
+    rows = batch(3, [(3, 0)], [b"", i32(0, 1, 2)])
+    (found,) = ipc.open_stream(stream(root, *parts, dictionary(2, structs), dictionary(3, lists), rows))
+    return found
+
+
+def test_dictionaries_of_the_same_bytes_that_share_theirs_differently_are_not_one() -> None:
+    parts = [sharing((0, 0)), sharing((0, 1))]
+    assert parts[0].to_pylist() != parts[1].to_pylist()
+    for order in (parts, parts[::-1]):
+        # One plan has one way to share dictionaries. They were taken for equal, and values of one for the other's.
+        with pytest.raises(UsageError, match="share their dictionaries differently"):
+            concat_batches(order)
 
 
 def test_null_slots_may_hold_any_index() -> None:

@@ -794,6 +794,20 @@ def test_a_broken_dictionary_changes_nothing():
         assert sent(out, words([0], ["x"])) == [[]]
 
 
+def test_what_a_refused_batch_has_numbered_is_numbered_again():
+    text = forge.batch(2, [(2, 0)], [b"", i32(0, 1, 2), b"ab"])
+    parts = [forge.batch(2, [(2, 0)], [b"", i8(1, index)]) for index in (9, 0)]
+    bad, good = ipc.open_stream(stream(CODED, forge.dictionary(0, text), *parts), validate="none")
+    out = writer(bad, unify=True, deltas=True)
+    assert sent(out, words([0], ["x"])) == [[whole(["x"])]]
+    with pytest.raises(FormatError, match="index 9"):
+        out.decide(bad)
+    assert sent(out, words([0], ["q"])) == [[delta(["q"])]]
+    # The dictionary is the object that the refused batch had.
+    made, found = out.decide(good)
+    assert (made, found.column(0).to_pylist(), indices(found)) == ([delta(["a", "b"])], ["b", "a"], [3, 2])
+
+
 def test_a_failure_in_a_later_column_takes_the_earlier_ones_back():
     def two(first, second):
         return batch(column([0], first), column([0], second))

@@ -1,0 +1,461 @@
+"""One dictionary out of many: each value has one number in it, and indices follow the numbers.
+
+Payload columns and writers use the same `Unifier`: a `MemoTable` numbers the values, a `TransposeMap` keeps the numbers
+that the values of one dictionary have. Dictionaries come again and again, or grow: a value that has a number is not
+looked up a second time. Where dictionaries refer to dictionaries, the inner ones are unified first, and the indices in
+the values of the outer ones follow them.
+"""
+
+cimport cython
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memset
+
+from arrowipc._core cimport Columns, Plan, field_name, field_path, raise_fault
+from arrowipc.columns.array cimport RecordBatch
+from arrowipc.columns.builder cimport BEGINS_DELTAS, FAULT_FULL, Span, begins_with, set_span
+from arrowipc.columns.elements cimport dictionary_of
+from arrowipc.columns.memo_table cimport Budget, MemoTable, nested_memo_table
+from arrowipc.inline.bits cimport largest, load_int, store_int
+from arrowipc.inline.element cimport index_at, validity
+from arrowipc.inline.fault cimport FAULT_INDEX, FAULT_MEMORY, FAULT_OFFSET, Fault, fail
+from arrowipc.inline.layouts cimport BUFFER_OFFSETS, LAYOUTS, BufferSpec
+from arrowipc.inline.loads cimport get_bit, loose_u16, loose_u32, loose_u64, unlikely
+from arrowipc.inline.plan cimport (
+    FIELD_ENCODED, FIELD_SIGNED, LAYOUT_FIXED_LIST, LAYOUT_SPARSE, LAYOUT_STRUCT, ColumnsData, FieldPlan, Node,
+    PlanData,
+)
+from arrowipc.inline.room cimport make_room
+
+from arrowipc.errors import UsageError
+
+cdef enum:
+    MOST_RECENT = 8     # dictionaries whose numbers are kept
+    NUMBER_BYTES = 32   # that the number of a value takes, in all tables of numbers
+
+
+class IndicesFull(UsageError):
+    """The indices of a column cannot count the values of its unified dictionary."""
+
+
+# -- indices ----------------------------------------------------------------------------------------------------
+
+cdef struct Move:
+    # Indices on their way from one buffer to another.
+    const uint8_t* bits
+    const uint8_t* source
+    uint8_t* out            # of row `start`
+    int64_t start
+    int64_t stop
+    const int64_t* numbers
+    uint64_t count          # values of the dictionary
+    int64_t limit           # largest index that may be written
+    int64_t mask            # what an index has of the word that load_int makes
+
+
+cdef inline bint move_all(const Move* m, int32_t width, int32_t written) noexcept nogil:
+    """Whether all indices could be transposed; `first_wrong` finds out which could not."""
+    cdef const uint8_t* bits = m.bits
+    cdef const uint8_t* source = m.source
+    cdef uint8_t* out = m.out
+    cdef const int64_t* numbers = m.numbers
+    cdef int64_t i, index, number, valid, limit = m.limit, mask = m.mask
+    cdef uint64_t count = m.count
+    cdef bint wrong = False
+    if bits == NULL:
+        for i in range(m.start, m.stop):
+            index = load_int(source, i, width) & mask
+            if unlikely(<uint64_t> index >= count, 0):
+                return False
+            number = numbers[index]
+            wrong |= number > limit
+            store_int(out, i - m.start, written, number)
+    else:
+        # Nulls lie anywhere: a branch would be taken wrong too often.
+        for i in range(m.start, m.stop):
+            valid = -<int64_t> get_bit(bits, i)
+            index = load_int(source, i, width) & mask & valid
+            wrong |= <uint64_t> index >= count
+            number = numbers[index if <uint64_t> index < count else 0] & valid
+            wrong |= number > limit
+            store_int(out, i - m.start, written, number)
+    return not wrong
+
+
+cdef int64_t first_wrong(const Move* m, int32_t width) noexcept nogil:
+    """Position of the first index that cannot be transposed; m.stop if there is none."""
+    cdef int64_t i, index
+    for i in range(m.start, m.stop):
+        if m.bits == NULL or get_bit(m.bits, i):
+            index = load_int(m.source, i, width) & m.mask
+            if <uint64_t> index >= m.count or m.numbers[index] > m.limit:
+                return i
+    return m.stop
+
+
+cdef int transpose(const ColumnsData* d, int32_t f, int64_t start, int64_t count, const int64_t* numbers,
+                   int64_t n_values, uint8_t* out, int32_t width, int64_t limit, Fault* fault) noexcept nogil:
+    cdef const FieldPlan* field = &d.plan.fields[f]
+    cdef bint signed = (field.flags & FIELD_SIGNED) != 0
+    cdef Move m
+    cdef int64_t stopped, index
+    cdef bint moved
+    m.bits = d.extents[field.first_buffer].data
+    m.source = d.extents[field.first_buffer + 1].data
+    m.out = out
+    m.start = start
+    m.stop = start + count
+    m.numbers = numbers
+    m.count = <uint64_t> n_values
+    m.limit = limit
+    # Unsigned ones of 8 bytes above 2^63 turn negative and are refused.
+    m.mask = -1 if signed or field.width == 8 else largest(field.width, False)
+    if n_values == 0:
+        # No value to stand in for those outside the dictionary: all must be null.
+        moved = False
+        memset(out, 0, count * width)
+    elif field.width != width:
+        moved = move_all(&m, field.width, width)
+    elif width == 4:
+        moved = move_all(&m, 4, 4)
+    elif width == 1:
+        moved = move_all(&m, 1, 1)
+    elif width == 2:
+        moved = move_all(&m, 2, 2)
+    else:
+        moved = move_all(&m, 8, 8)
+    if moved:
+        return 0
+    stopped = first_wrong(&m, field.width)
+    if stopped == m.stop:
+        # Without values all are null. With some, memory changed since they were looked at: not all may be written.
+        return fail(fault, FAULT_INDEX, f, 1, start, n_values, n_values) if n_values else 0
+    index = load_int(m.source, stopped, field.width) & m.mask
+    if index < 0 or index >= n_values:
+        return fail(fault, FAULT_INDEX, f, 1, stopped, index, n_values)
+    return fail(fault, FAULT_FULL, f, 1, stopped, numbers[index], limit)
+
+
+cdef inline bint all_below(const uint8_t* p, int64_t n, int32_t width, uint64_t end) noexcept nogil:
+    """Whether n unsigned integers are less than `end`."""
+    cdef uint64_t bad = 0
+    cdef int64_t i
+    if width == 4:
+        for i in range(n):
+            bad |= (<const loose_u32*> p)[i] >= end
+    elif width == 1:
+        for i in range(n):
+            bad |= p[i] >= end
+    elif width == 2:
+        for i in range(n):
+            bad |= (<const loose_u16*> p)[i] >= end
+    else:
+        for i in range(n):
+            bad |= (<const loose_u64*> p)[i] >= end
+    return bad == 0
+
+
+cdef int check_indices(const ColumnsData* d, int32_t f, int64_t start, int64_t count, int64_t n_values,
+                       Fault* fault) noexcept nogil:
+    cdef const FieldPlan* field = &d.plan.fields[f]
+    cdef const uint8_t* bits = validity(d, f)
+    cdef int64_t top = largest(field.width, (field.flags & FIELD_SIGNED) != 0), i, index = 0
+    # Taken as unsigned, negative indices are larger than any that is not. Nulls mostly have a good index too.
+    if all_below(d.extents[field.first_buffer + 1].data + start * field.width, count, field.width,
+                 <uint64_t> (n_values if n_values <= top else top) + <uint64_t> (n_values > top)):
+        return 0
+    for i in range(start, start + count):
+        if (bits == NULL or get_bit(bits, i)) and index_at(d, f, i, n_values, &index, fault) < 0:
+            return -1
+    return 0
+
+
+# -- the indices of columns ----------------------------------------------------------------------------------
+
+
+cdef str place_path(tuple place):
+    """Dotted path of a field. A place is (place of the dictionary around the field or None, plan, field)."""
+    cdef Plan plan = place[1]
+    cdef int32_t field = place[2]
+    cdef list parts = []
+    if place[0] is None:
+        return field_path(plan, field)
+    # The column of a dictionary's plan is the field that it belongs to.
+    while plan.d.fields[field].parent >= 0:
+        parts.append(field_name(plan, field))
+        field = plan.d.fields[field].parent
+    return ".".join([place_path(place[0]), *reversed(parts)])
+
+
+@cython.auto_pickle(False)
+cdef class Indices:
+    """Memory for transposed indices, from `calloc`: the rows that are not written out are zeros and cost nothing."""
+
+    cdef uint8_t* data
+
+    def __dealloc__(self):
+        free(self.data)
+
+
+cdef int spread(const ColumnsData* d, int64_t start, int64_t count, Span* spans, Fault* fault) noexcept nogil:
+    """Find the elements of every field that rows start .. start + count may use. `spans` are zeros before."""
+    cdef const PlanData* p = d.plan
+    cdef const FieldPlan* field
+    cdef const BufferSpec* offsets
+    cdef int64_t first, n
+    cdef int32_t i, child, f
+    cdef bint in_order
+    for i in range(p.n_columns):
+        if set_span(d, p.columns[i], start, count, spans, fault) < 0:
+            return -1
+    for f in range(p.n_fields):
+        field = &p.fields[f]
+        first = spans[f].start
+        n = spans[f].count
+        if n == 0:
+            continue
+        offsets = &LAYOUTS[field.layout].buffers[1]
+        # Children of list views, dense unions and runs are used in any order.
+        in_order = True
+        if field.layout == LAYOUT_FIXED_LIST:
+            # No overflow: check_sizes has multiplied for the whole node.
+            first *= field.width
+            n *= field.width
+        elif LAYOUTS[field.layout].n_children == 1 and offsets.kind == BUFFER_OFFSETS:
+            n = load_int(d.extents[field.first_buffer + 1].data, first + n, offsets.width)
+            first = load_int(d.extents[field.first_buffer + 1].data, first, offsets.width)
+            if first < 0 or n < first:
+                return fail(fault, FAULT_OFFSET, f, 1, spans[f].start, first, n)
+            n -= first
+        else:
+            in_order = field.layout == LAYOUT_STRUCT or field.layout == LAYOUT_SPARSE
+        child = f + 1
+        while child < field.end:
+            if set_span(d, child, first if in_order else 0, n if in_order else d.nodes[child].length, spans,
+                        fault) < 0:
+                return -1
+            child = p.fields[child].end
+    return 0
+
+
+cdef Columns twin(Columns columns, Plan plan, tuple dictionaries):
+    """The same columns again, in tables that may be changed."""
+    cdef Columns out = (RecordBatch if type(columns) is RecordBatch else Columns).__new__(
+        RecordBatch if type(columns) is RecordBatch else Columns)
+    out.share(columns, plan)
+    out.dictionaries = dictionaries
+    if type(columns) is RecordBatch:
+        (<RecordBatch> out).metadata_pairs = (<RecordBatch> columns).metadata_pairs
+    return out
+
+
+cdef int raise_index_fault(const Fault* fault, Columns columns, tuple dictionaries, tuple outer) except -1:
+    cdef const FieldPlan* field
+    if fault.code != FAULT_FULL:
+        return raise_fault(fault, columns.plan, None if outer is None else
+                           f"the dictionary of column {place_path(outer)!r}")
+    field = &columns.d.plan.fields[fault.field]
+    kind = f"{'int' if field.flags & FIELD_SIGNED else 'uint'}{8 * field.width}"
+    count = (<Columns> dictionaries[field.dictionary]).d.length
+    raise IndicesFull(f"column {place_path((outer, columns.plan, fault.field))!r}: the unified dictionary has "
+                      f"{count:,} values, and indices of type {kind} reach {fault.expected:,}; a wider index "
+                      "type is needed")
+
+
+cdef Columns transposed(Columns columns, Plan plan, list fields, list maps, tuple dictionaries, int64_t start,
+                        int64_t count, tuple outer, Budget budget):
+    """`columns` with the indices of their encoded `fields` transposed by `maps` (None: all must be null).
+
+    Only rows start .. start + count are; the indices of others mean nothing. The result has `plan`, which is of
+    the same shape, and `dictionaries`; a batch in which no index changes is returned itself. `outer`: the place
+    of the dictionary that `columns` are, None for a batch. `budget` (or None) pays an eighth of the indices: children
+    that are used in any order are rewritten as a whole whenever a delta comes.
+    """
+    cdef Columns out = None
+    cdef TransposeMap map
+    cdef Indices indices
+    cdef const FieldPlan* field
+    cdef const Node* node
+    cdef list owners = [columns.owner]
+    cdef Fault fault
+    cdef int32_t f
+    cdef int found
+    cdef int64_t i, known
+    cdef Span* spans = <Span*> calloc(columns.d.plan.n_fields + 1, sizeof(Span))
+    if spans == NULL:
+        raise MemoryError()
+    try:
+        if spread(&columns.d, start, count, spans, &fault) < 0:
+            raise_index_fault(&fault, columns, dictionaries, outer)
+        for i in range(len(fields)):
+            f = fields[i]
+            map = maps[i]
+            if spans[f].count == 0:
+                continue
+            # The map may have more values than this dictionary: the rest came with longer ones.
+            known = 0 if map is None else dictionary_of(columns, f).d.length
+            if map is None or map.identity:
+                found = check_indices(&columns.d, f, spans[f].start, spans[f].count, known, &fault)
+            else:
+                if budget is not None:
+                    budget.spend(spans[f].count * columns.d.plan.fields[f].width >> 3)
+                if out is None:
+                    out = twin(columns, plan, dictionaries)
+                field = &columns.d.plan.fields[f]
+                node = &columns.d.nodes[f]
+                indices = Indices.__new__(Indices)
+                indices.data = <uint8_t*> calloc(node.offset + node.length, field.width)
+                if indices.data == NULL:
+                    raise MemoryError()
+                owners.append(indices)
+                out.d.extents[field.first_buffer + 1].data = indices.data
+                out.d.extents[field.first_buffer + 1].size = (node.offset + node.length) * field.width
+                with nogil:
+                    found = transpose(&columns.d, f, spans[f].start, spans[f].count, map.numbers(), known,
+                                      indices.data + spans[f].start * field.width, field.width,
+                                      largest(field.width, (field.flags & FIELD_SIGNED) != 0), &fault)
+            if found < 0:
+                raise_index_fault(&fault, columns, dictionaries, outer)
+    finally:
+        free(spans)
+    if out is None:
+        return columns if outer is None else twin(columns, plan, dictionaries)
+    out.owner = tuple(owners)
+    return out
+
+
+# -- the numbers of values -----------------------------------------------------------------------------------
+
+
+cdef class TransposeMap:
+    """The number that each value of one dictionary has in a table."""
+
+    def __cinit__(self):
+        self.identity = True
+
+    def __dealloc__(self):
+        free(self.room.data)
+
+    cdef const int64_t* numbers(self) noexcept nogil:
+        return <const int64_t*> self.room.data
+
+    cdef int add(self, MemoTable table, Columns dictionary, Columns values) except -1:
+        cdef int64_t count = dictionary.d.length
+        cdef int64_t* numbers = <int64_t*> make_room(&self.room, count * <int64_t> sizeof(int64_t))
+        if numbers == NULL:
+            raise MemoryError(f"cannot allocate the numbers of {count:,} values")
+        table.add(values, self.count, count - self.count, numbers + self.count)
+        self.note(count)
+        self.dictionary = dictionary
+        return 0
+
+    cdef int add_data(self, MemoTable table, const ColumnsData* values, Fault* fault) noexcept nogil:
+        cdef int64_t count = values.length
+        cdef int64_t* numbers = <int64_t*> make_room(&self.room, count * <int64_t> sizeof(int64_t))
+        if numbers == NULL:
+            return fail(fault, FAULT_MEMORY)
+        if table.add_data(values, self.count, count - self.count, numbers + self.count, fault) < 0:
+            return -1
+        self.note(count)
+        return 0
+
+    cdef void note(self, int64_t count) noexcept nogil:
+        """So many values have numbers now."""
+        cdef const int64_t* numbers = self.numbers()
+        cdef bint identity = self.identity
+        cdef int64_t i
+        for i in range(self.count, count):
+            identity &= numbers[i] == i
+        self.identity = identity
+        self.count = count
+
+
+cdef class Unifier:
+    """One dictionary that has every value of many dictionaries once."""
+
+    cdef int check_version(self) except -1:
+        if self.version != self.table.version:
+            # Values were taken back: their numbers may stand for others by now.
+            self.version = self.table.version
+            self.recent = []
+            self.whole = None
+        return 0
+
+    cdef TransposeMap find(self, Columns dictionary):
+        """The numbers of a dictionary that begins with this one, or that this one begins with; None: not recent."""
+        cdef TransposeMap known
+        self.check_version()
+        for known in self.recent:
+            if known.dictionary is dictionary:
+                return known
+        for known in self.recent:
+            if begins_with(dictionary, known.dictionary) or begins_with(known.dictionary, dictionary):
+                return known
+        return None
+
+    cdef TransposeMap add(self, Columns dictionary, tuple place):
+        cdef TransposeMap found = self.find(dictionary)
+        cdef int64_t before
+        cdef bint delta = False
+        if found is not None and dictionary.d.length <= found.count:
+            if dictionary.d.length == found.count:
+                found.dictionary = dictionary
+            return found
+        if found is None:
+            found = TransposeMap.__new__(TransposeMap)
+        else:
+            # Until all of its values have numbers it is not to be found.
+            self.recent.remove(found)
+            delta = begins_with(dictionary, found.dictionary) == BEGINS_DELTAS
+        values = self.to_add(dictionary, found.count, place)
+        before = self.table.count
+        found.add(self.table, dictionary, values)
+        self.fresh = self.fresh or (self.table.count > before and not delta)
+        self.recent.insert(0, found)
+        del self.recent[MOST_RECENT:]
+        return found
+
+    cdef Columns to_add(self, Columns dictionary, int64_t known, tuple place):
+        """A dictionary as the table wants it: values refer to what is below by the numbers that it has there."""
+        cdef int64_t more = dictionary.d.length - known, size = 0
+        cdef Columns below
+        cdef int32_t i
+        cdef list maps = []
+        for i in range(dictionary.d.n_extents):
+            size += dictionary.d.extents[i].size
+        if size < dictionary.d.length and not self.table.earns:
+            # Values may take no bytes at all; their numbers do.
+            self.table.budget.spend(NUMBER_BYTES * more)
+        if not self.below:
+            return dictionary
+        for f in self.encoded:
+            below = dictionary_of(dictionary, f)
+            maps.append(None if below is None else (<Unifier> self.below[self.plan.d.fields[f].dictionary]).add(
+                below, (place, self.plan, f)))
+        return transposed(dictionary, self.plan, self.encoded, maps,
+                          tuple([(<Unifier> inner).values() for inner in self.below]), known, more, place,
+                          None if self.table.earns else self.table.budget)
+
+    cdef Columns values(self):
+        cdef tuple below = tuple([(<Unifier> inner).values() for inner in self.below])
+        self.check_version()
+        if (self.whole is None or self.whole.d.length != self.table.count
+                or any(new is not old for new, old in zip(below, self.whole.dictionaries))):
+            self.table.builder.dictionaries = below
+            self.whole = self.table.snapshot()
+        return self.whole
+
+
+cdef list encoded_fields(Plan plan):
+    cdef int32_t f
+    return [f for f in range(plan.d.n_fields) if plan.d.fields[f].flags & FIELD_ENCODED]
+
+
+cdef Unifier new_unifier(Plan plan, tuple below, Budget budget, bint earns):
+    cdef Unifier unifier = Unifier.__new__(Unifier)
+    unifier.plan = plan
+    unifier.encoded = encoded_fields(plan)
+    unifier.below = below
+    unifier.table = nested_memo_table(plan, tuple([(<Unifier> inner).table for inner in below]), budget, earns)
+    unifier.recent = []
+    return unifier
