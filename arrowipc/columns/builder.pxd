@@ -102,7 +102,6 @@ cdef enum Beginning:
 cdef int begins_with(Columns longer, Columns shorter)
 # The same as far as snapshots show it, whatever became of the dictionaries below.
 cdef int begins_with_snapshot(Columns longer, Columns shorter)
-cdef bint extends(Columns longer, Columns shorter)
 
 
 cdef inline int reserve(BuilderMemory g, int32_t buffer, int64_t extra, Fault* fault) noexcept nogil:

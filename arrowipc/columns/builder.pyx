@@ -383,10 +383,6 @@ cdef int begins_with(Columns longer, Columns shorter):
     return found
 
 
-cdef bint extends(Columns longer, Columns shorter):
-    return begins_with(longer, shorter) >= BEGINS_SNAPSHOT
-
-
 # -- appending -----------------------------------------------------------------------------------------------
 
 # A data buffer of views that has this many bytes, and is mostly used, is borrowed instead of copied.

@@ -15,7 +15,7 @@ from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport Columns, Memory, Plan, Source, field_name, window
 from arrowipc.columns.array cimport RecordBatch, slice_batch
-from arrowipc.columns.builder cimport FAULT_FULL, SnapshotOwner, begins_with, concat_into, extends, raise_append_fault
+from arrowipc.columns.builder cimport FAULT_FULL, SnapshotOwner, begins_with, concat_into, raise_append_fault
 from arrowipc.columns.elements cimport (
     AS_BACKED, Quota, check_native, pause_collector, quota, read_values, resume_collector,
 )
@@ -925,10 +925,6 @@ cdef int64_t number_rows(int64_t* out, Source index, int64_t rows, bint negative
     return near
 
 
-cdef bint continues(Columns a, Columns b):
-    return extends(a, b) or (a.d.length >= b.d.length and same_shape(a.plan, b.plan) and begins_with(a, b))
-
-
 cdef bint lends(const PlanData* plan) noexcept nogil:
     """Whether rows that are taken as ranges share memory with where they were."""
     cdef int32_t i
@@ -1006,9 +1002,9 @@ cdef tuple joint_dictionaries(list batches):
             a, b = found[i], last[i]
             if a is b or b is None:
                 continue
-            if a is None or continues(b, a):
+            if a is None or begins_with(b, a):
                 chosen[i] = b
-            elif not continues(a, b):
+            elif not begins_with(a, b):
                 return None
         found = tuple(chosen)
     return found
