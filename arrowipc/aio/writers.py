@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.aio.chunks import sender
@@ -76,8 +77,9 @@ class _Encoding:
             if isinstance(data, AsyncReader):
                 self.writer.expect((await data).schema)
             async for item in data:
-                async for batch in self.batches(item):
-                    yield batch
+                async with aclosing(self.batches(item)) as batches:
+                    async for batch in batches:
+                        yield batch
         else:
             schema, found = await asyncio.to_thread(batches_of, data, self.writer.schema)
             if self.writer.schema is None and schema is not None:
@@ -131,11 +133,12 @@ def encode(data: Any, schema: Any = None, **options: Any) -> AsyncGenerator[byte
 
 
 async def _encoded(encoding: _Encoding, data: Any) -> AsyncGenerator[bytes, None]:
-    async for batch in encoding.batches(data):
-        for chunk in await encoding.encode(batch):
-            await turns().wait()
-            turns().spend(len(chunk))
-            yield chunk
+    async with aclosing(encoding.batches(data)) as batches:
+        async for batch in batches:
+            for chunk in await encoding.encode(batch):
+                await turns().wait()
+                turns().spend(len(chunk))
+                yield chunk
     for chunk in await encoding.end():
         yield chunk
 
@@ -180,8 +183,9 @@ class AsyncStreamWriter:
         """
         self._occupy()
         try:
-            async for batch in self._encoding.batches(data):
-                await self._put(self._encoding.encode, batch)
+            async with aclosing(self._encoding.batches(data)) as batches:
+                async for batch in batches:
+                    await self._put(self._encoding.encode, batch)
         finally:
             self._writing = False
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import count
+from itertools import count, filterfalse
 from operator import is_
 
 from arrowipc.datatypes import Dictionary, Map, RunEndEncoded, Struct, Union
@@ -17,7 +17,7 @@ from arrowipc.schema import Field, Schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
     from typing import Literal
 
     from arrowipc.datatypes import DataType
@@ -91,17 +91,19 @@ def number_dictionaries(schema: Schema) -> Schema:
         If two dictionaries of different types share an id.
     """
     taken: dict[int, DataType] = {}
-    missing = 0
+    missing = False
     for encoding in dictionaries_of(schema.fields):
         if encoding.id is None:
-            missing += 1
+            missing = True
             continue
         first, second = taken.setdefault(encoding.id, encoding.value_type), encoding.value_type
         if first is not second and first != second:
             raise UsageError(f"dictionary id {encoding.id} stands for two types, {first} and {second}")
-    if not missing:
-        return schema
-    free = iter([number for number in range(missing + len(taken)) if number not in taken])
+    return _number_missing(schema, taken) if missing else schema
+
+
+def _number_missing(schema: Schema, taken: Container[int]) -> Schema:
+    free = filterfalse(taken.__contains__, count())
 
     def number(encoding: Dictionary) -> int:
         return next(free) if encoding.id is None else encoding.id

@@ -19,6 +19,7 @@ import json
 import os
 import sys
 import time
+import traceback
 from collections.abc import Iterator
 from typing import Any
 
@@ -85,6 +86,12 @@ def starved(allocator: Allocator, operation: scenarios.Operation, first: int, la
     return result, error, allocator.disarm()
 
 
+def in_python(error: BaseException) -> bool:
+    """Whether an error came from code in Python, not from a compiled module."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return not frame.f_code.co_filename.endswith(".pyx")
+
+
 def problem(result: Any, error: Any, expected: str) -> str | None:
     """What is wrong with an outcome; None: nothing."""
     if error is None:
@@ -94,7 +101,7 @@ def problem(result: Any, error: Any, expected: str) -> str | None:
             return f"a broken result: {broken}"
     if isinstance(error, MemoryError | ipc.ArrowIpcError):
         return None
-    if isinstance(error, SystemError) and str(error).startswith("<function "):
+    if isinstance(error, SystemError) and (str(error).startswith("<function ") or in_python(error)):
         return None  # CPython 3.11 found no room for the frame of a function in Python, and did not say so
     return f"{type(error).__name__}: {error}"
 
