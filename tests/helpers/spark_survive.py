@@ -36,7 +36,7 @@ def attempt(spark: Any, path: str, rows: str = "") -> str:
         memory = "OutOfMemoryError" in text or any("OutOfMemory" in each for each in chain)
         condition = getattr(error, "getCondition", lambda: None)()
         found = "out of memory" if memory else ours.partition("$")[2] if ours else f"{chain[-1:]} {condition}"
-        return f"error {found}: {' '.join(text.split())[:1500]}"
+        return f"error {found}: {' '.join(text.split())[:9000]}"
     return "ok"
 
 

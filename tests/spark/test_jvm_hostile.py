@@ -33,8 +33,12 @@ UNREAD = re.compile(
     r"Format: .*a (KeyValue|Schema|Field) table .* leads out|Usage: the schema holds the name .* twice"
     r"|Format: .*a compressed buffer of \d+ bytes does not hold its"
 )
-#: What the JVM does not read: dictionaries of no rows, validity of columns without nulls; and what Python cannot say.
-UNNEEDED = re.compile(r"\(DictionaryBatch\): column|: buffer 0: .* do not decompress|contains a NUL character")
+#: What the JVM does not read: dictionaries of no rows, batches without columns, validity of columns without nulls; and
+#: what Python cannot say.
+UNNEEDED = re.compile(
+    r"\(DictionaryBatch\): (column|the batch has 0 FieldNodes)|FieldNodes, the schema asks for 0"
+    r"|: buffer 0: .* do not decompress|contains a NUL character"
+)
 #: The heap, as much again of buffers outside of it, and what a JVM takes for itself.
 PEAK_MIB = 1024 + 1024 + 512
 SECONDS = 20

@@ -72,10 +72,7 @@ final class BatchReader(file: IpcFile, wanted: StructType, options: ReadOptions,
 
   override def close(): Unit = {
     zstd.close()
-    for (i <- slabs.indices if slabs(i) != null) {
-      slabs(i).close()
-      slabs(i) = null
-    }
+    slabs.mapInPlace { slab => if (slab != null) slab.close(); null }
     dictionaries.values.foreach(release)
     dictionaries.clear()
   }

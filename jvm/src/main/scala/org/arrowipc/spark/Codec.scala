@@ -108,7 +108,8 @@ private[spark] object Codec {
   private def proveLz4(column: Column, frame: Long, size: Long, claim: Long): Unit = {
     column.prove(size >= 7 && getInt(null, frame) == Lz4Magic,
       "not an LZ4 frame (legacy and skippable frames are not allowed)")
-    column.prove((byte(frame + 4) & 1) == 0, "the LZ4 frame needs a dictionary")
+    column.prove((byte(frame + 4) & 0xC3) == 0x40 && (byte(frame + 5) & 0xCF) == 0x40,
+      "the LZ4 frame has an unknown header, or needs a dictionary")
     column.prove((byte(frame + 4) & 8) == 0 || size >= 15 && getLong(null, frame + 6) == claim,
       "the LZ4 frame states another size")
   }

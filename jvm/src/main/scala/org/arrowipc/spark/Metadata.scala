@@ -60,9 +60,12 @@ private[spark] object Metadata {
     new Field(name, new FieldType(field.nullable, typeOf(field, metadata), encoding.orNull, metadata), children.asJava)
   }
 
+  /** Whether decimals of a width in bits have so many digits. */
+  def fits(digits: Int, bits: Int): Boolean = Map(32 -> 9, 64 -> 18, 128 -> 38, 256 -> 76).get(bits).exists(digits <= _)
+
   private def typeOf(field: flatbuf.Field, metadata: util.Map[String, String]): ArrowType = {
     lazy val decimal = field.`type`(new flatbuf.Decimal).asInstanceOf[flatbuf.Decimal]
-    if (field.typeType == flatbuf.Type.Decimal && Set(32, 64)(decimal.bitWidth)) {
+    if (field.typeType == flatbuf.Type.Decimal && decimal.bitWidth < 128 && fits(decimal.precision, decimal.bitWidth)) {
       metadata.put(WIDTH, (decimal.bitWidth / 8).toString)
       new ArrowType.Decimal(decimal.precision, decimal.scale, 128)
     } else ArrowType.getTypeForField(field)

@@ -4,6 +4,7 @@ import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 import org.apache.arrow.vector.types.{DateUnit, IntervalUnit, TimeUnit, UnionMode}
 import org.apache.arrow.vector.types.pojo.{ArrowType, Field}
+import org.arrowipc.spark.Metadata.fits
 import org.arrowipc.spark.Plan._
 
 /** One field of a schema: its layout, and which nodes and buffers of a message are its own. */
@@ -20,9 +21,8 @@ private[spark] final class Plan private (
   val first: Counts = whole.take(layout)
   val children: Array[Plan] =
     if (encoded) Array.empty
-    else field.getChildren.asScala.map { child =>
-      new Plan(child, s"$path.${name(child)}", whole, dictionaries, false)
-    }.toArray
+    else field.getChildren.asScala
+      .map(child => new Plan(child, s"$path.${name(child)}", whole, dictionaries, false)).toArray
   /** The dictionary's own message; null where there is none. */
   val dictionary: Whole = if (encoded) dictionaries.getOrElseUpdate(dictionaryId, new Whole) else null
   /** Whether its buffers are read. */
@@ -125,7 +125,7 @@ private[spark] object Plan {
       case int: ArrowType.Int => fixed(int.getBitWidth / 8, Set(8, 16, 32, 64)(int.getBitWidth))
       case float: ArrowType.FloatingPoint => (Layout.FIXED, 2 << float.getPrecision.getFlatbufID) // of 0, 1 and 2
       case decimal: ArrowType.Decimal =>
-        fixed(decimal.getBitWidth / 8, Set(128, 256)(decimal.getBitWidth) && decimal.getPrecision > 0)
+        fixed(decimal.getBitWidth / 8, 0 < decimal.getPrecision && fits(decimal.getPrecision, decimal.getBitWidth))
       case date: ArrowType.Date => (Layout.FIXED, if (date.getUnit == DateUnit.DAY) 4 else 8)
       case time: ArrowType.Time =>
         val long = time.getUnit == TimeUnit.MICROSECOND || time.getUnit == TimeUnit.NANOSECOND
