@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from helpers import looped
+from helpers.arrays import ipc_bytes
 from helpers.looped import Reads, Receives, fed, pieces
 
 import arrowipc as ipc
@@ -106,9 +107,7 @@ def test_large_bodies_are_decoded_in_another_thread(monkeypatch, codec, size):
 
 
 def test_a_small_body_that_becomes_large_is_decompressed_in_another_thread(monkeypatch):
-    sink = bytearray()
-    with ipc.new_stream(sink, compression="zstd") as writer:
-        writer.write({"x": np.zeros(1_000_000)})
+    sink = ipc_bytes({"x": np.zeros(1_000_000)}, compression="zstd")
     assert len(sink) < LARGE
     where = set()
     start = aio.streams.start

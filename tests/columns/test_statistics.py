@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from helpers import drive, forge, randoms
-from helpers.arrays import CASES, read_batch
+from helpers.arrays import CASES, pyarrow_bytes, read_batch
 from helpers.arrow_columns import COLUMNS, everything
 from hypothesis import given, strategies as st
 
@@ -426,7 +426,7 @@ def survive(data: bytes, level: str) -> None:
 @given(randoms.batches(most_rows=12, most_batches=2), st.integers(0, 2**32), st.sampled_from(drive.LEVELS))
 def test_mutated_streams_have_statistics_or_an_error(parts, seed, level):
     chance = random.Random(seed)
-    data = randoms.written(parts)
+    data = pyarrow_bytes(parts)
     survive(data, level)
     for _ in range(20):
         survive(mutated(data, chance), level)
@@ -435,7 +435,7 @@ def test_mutated_streams_have_statistics_or_an_error(parts, seed, level):
 @pytest.mark.parametrize("name", KINDS)
 def test_mutated_columns_of_every_type(name):
     chance = random.Random(name)
-    messages = forge.split(randoms.written([pa.record_batch([KINDS[name]], names=["x"])]))
+    messages = forge.split(pyarrow_bytes([pa.record_batch([KINDS[name]], names=["x"])]))
     for number in range(1, len(messages)):
         for _ in range(100):
             changed = [*messages[:number], mutated(messages[number], chance), *messages[number + 1 :]]

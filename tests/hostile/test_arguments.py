@@ -18,6 +18,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from helpers.arrays import ipc_bytes
 from helpers.rounds import rounds
 
 import arrowipc as ipc
@@ -149,14 +150,7 @@ ROWS = ipc.RecordBatch.from_pydict({"x": [1, 2, 3], "y": ["a", None, "c"], "s": 
 TABLE = ipc.Table.from_batches([ROWS, ROWS])
 
 
-def written(open_: Any) -> bytes:
-    sink = bytearray()
-    with open_(sink) as writer:
-        writer.write(TABLE)
-    return bytes(sink)
-
-
-FILE, STREAM = written(ipc.new_file), written(ipc.new_stream)
+FILE, STREAM = ipc_bytes(TABLE, "file"), ipc_bytes(TABLE)
 DENSE = np.arange(6.0).reshape(2, 3)
 
 

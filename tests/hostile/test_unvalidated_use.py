@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 
 import pytest
 from helpers import abuse, drive, verdicts
-from helpers.children import environment, judged
+from helpers.children import judged, run_python
 from helpers.forge import INT32, UTF8, batch, field, i32, schema, stream
 from helpers.rounds import rounds
 
@@ -43,7 +41,7 @@ def test_mutants_survive_every_use(arrow_data, kind):
 
 
 def ended_by(program: str) -> int:
-    return subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True).returncode
+    return run_python(program).returncode
 
 
 @pytest.mark.nosanitize  # the sanitizer turns the signal into an exit of its own

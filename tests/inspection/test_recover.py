@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import zstandard
 from helpers import drive, forge, golden
+from helpers.arrays import ipc_bytes
 
 import arrowipc as ipc
 from arrowipc import recover
@@ -36,17 +37,8 @@ def batch_of(number: int) -> ipc.RecordBatch:
 PARTS = [batch_of(number) for number in range(BATCHES)]
 
 
-def written(kind: str, **options: Any) -> bytes:
-    sink = bytearray()
-    make = ipc.new_file if kind == "file" else ipc.new_stream
-    with make(sink, SCHEMA, **options) as writer:
-        for part in PARTS:
-            writer.write_batch(part)
-    return bytes(sink)
-
-
-FILE = written("file")
-STREAM = written("stream")
+FILE = ipc_bytes(PARTS, "file")
+STREAM = ipc_bytes(PARTS, "stream")
 BLOCKS = ipc.open_file(FILE).blocks
 #: Where batch i ends in the file, and where the schema message does.
 ENDS = [offset + head + body for offset, head, body in BLOCKS]
@@ -214,7 +206,7 @@ def test_bytes_behind_the_end_of_a_stream_are_told() -> None:
 @pytest.mark.parametrize("kind", ["file", "stream"])
 @pytest.mark.parametrize("compression", [None, "zstd"])
 def test_mutations_give_values_or_an_error(kind: str, compression: str | None) -> None:
-    data, chance = written(kind, compression=compression), random.Random(7)
+    data, chance = ipc_bytes(PARTS, kind, compression=compression), random.Random(7)
     whole = read = 0
     for _ in range(600):
         broken = bytearray(data)

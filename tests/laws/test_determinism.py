@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from helpers import arrays, digests, rewrite
+from helpers import arrays, digests
 
 import arrowipc as ipc
 
@@ -97,6 +97,6 @@ def test_what_lies_beside_a_slice_leaves_no_trace(name):
         other = digests.tiled(arrays.CASES[name], 60)
         array = pa.concat_arrays([other.slice(20, before), rows, other.slice(31, after)])
         batch = arrays.read_batch(pa.record_batch({"x": array})).slice(before, len(rows))
-        found[before, after] = rewrite.written("stream", batch.schema, [batch])
+        found[before, after] = arrays.ipc_bytes([batch], "stream", batch.schema)
     alone = found[0, 0]
     assert [beside for beside, data in found.items() if data != alone] == []

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from helpers import randoms
+from helpers.arrays import pyarrow_bytes
 from helpers.drive import LEVELS
 from hypothesis import given, strategies as st
 
@@ -67,7 +68,7 @@ def columns(draw: Any, *, file: bool = True) -> list[bytes | None]:
         options: dict[str, Any] = {"compression": draw(st.sampled_from([None, None, "lz4", "zstd"]))}
         if kind == "old":
             options["use_legacy_format"] = True
-        cells.append(randoms.written(chosen, parts[0].schema, file=kind == "file", **options))
+        cells.append(pyarrow_bytes(chosen, schema=parts[0].schema, kind=kind, **options))
     return cells
 
 
@@ -135,7 +136,7 @@ def test_schemas_that_fit_are_mapped_by_name(parts, chance, decode):
         return
     whole = parts[0].schema
     others = [other_versions(part, chance) for part in parts for _ in range(2)]
-    cells = [randoms.written([part]) for part in others]
+    cells = [pyarrow_bytes([part]) for part in others]
     decoded = ipc.decode_payloads(
         cells,
         schema=whole,
@@ -170,11 +171,11 @@ def samples() -> list[bytes]:
     )
     plain = batch.select(["n", "t", "l", "v", "b", "s", "u"])
     return [
-        randoms.written([plain, plain]),
-        randoms.written([batch]),
-        randoms.written([batch], compression="lz4"),
-        randoms.written([batch], file=True),
-        randoms.written([plain], use_legacy_format=True),
+        pyarrow_bytes([plain, plain]),
+        pyarrow_bytes([batch]),
+        pyarrow_bytes([batch], compression="lz4"),
+        pyarrow_bytes([batch], kind="file"),
+        pyarrow_bytes([plain], use_legacy_format=True),
     ]
 
 

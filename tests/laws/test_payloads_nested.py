@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from helpers import memory, nests
+from helpers.arrays import ipc_bytes, pyarrow_bytes
 from helpers.children import environment
 from helpers.forge import (
     INT8,
@@ -323,10 +324,7 @@ def test_a_writer_does_not_spell_out_what_is_equal_in_other_words(options):
 
 def test_dictionaries_that_are_equal_in_other_words_are_written_once():
     batches = [batch for ids in ((0, 1), (0, 0)) for batch in ipc.open_stream(shared(ids, b"aaa"))]
-    sink = bytearray()
-    with ipc.new_file(sink, batches[0].schema) as writer:
-        for each in batches:
-            writer.write_batch(each)
+    sink = ipc_bytes(list(batches), "file", batches[0].schema)
     assert [row for each in ipc.open_file(bytes(sink)) for row in each.to_pylist()] == [
         row for each in batches for row in each.to_pylist()
     ]
@@ -343,22 +341,14 @@ def words_in_structs(words: list[str], rows: list[int]) -> pa.RecordBatch:
     return pa.record_batch([pa.DictionaryArray.from_arrays(indices, outer)], ["o"])
 
 
-def written(batches: list[pa.RecordBatch], new: Any = pa.ipc.new_stream, **options: Any) -> bytes:
-    sink = pa.BufferOutputStream()
-    with new(sink, batches[0].schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
-        for each in batches:
-            writer.write_batch(each)
-    return sink.getvalue().to_pybytes()
-
-
 @pytest.mark.parametrize("long", [1, 100])
 def test_a_refused_cell_that_brought_inner_values_only_leaves_nothing(long):
     """The outer dictionary went on to refer to the inner one with the values of the refused cell."""
     first = words_in_structs(["aa", "bb"], [0, 1])
     refused = words_in_structs(["aa", "bb", "x" * 33, "secret"], [1, 0])
     last = words_in_structs(["aa", "bb", "c" * long], [0, 1, 2])
-    torn = written([refused])[:-8] + b"\xff\xff\xff\xff\x10\x00\x00\x00garbage!garbage!"
-    found = ipc.decode_payloads([written([first]), torn, written([last])], on_error="skip")
+    torn = pyarrow_bytes([refused])[:-8] + b"\xff\xff\xff\xff\x10\x00\x00\x00garbage!garbage!"
+    found = ipc.decode_payloads([pyarrow_bytes([first]), torn, pyarrow_bytes([last])], on_error="skip")
     handed = pa.record_batch(found.batch)
     handed.validate(full=True)
     assert [row["o"]["a"] for row in handed.to_pylist()] == ["aa", "bb", "aa", "bb", "c" * long]
@@ -382,7 +372,7 @@ def in_tens(count: int) -> list[pa.RecordBatch]:
 @pytest.mark.parametrize("dictionaries", ["unify", "decode"])
 def test_a_nested_dictionary_is_paid_for_once_however_many_batches_use_it(dictionaries):
     batches = in_tens(200)
-    found = ipc.decode_payloads([written(batches)], dictionaries=dictionaries)
+    found = ipc.decode_payloads([pyarrow_bytes(batches)], dictionaries=dictionaries)
     assert found.batch.to_pylist() == [row for each in batches for row in each.to_pylist()]
 
 
@@ -394,7 +384,7 @@ def test_a_nested_dictionary_is_not_paid_for_again_when_another_one_grows():
         words.append(f"w{i}")
         flat = pa.DictionaryArray.from_arrays(pa.array([i] * 10, pa.int32()), pa.array(words))
         batches.append(pa.record_batch([nested, flat], ["o", "f"]))
-    cell = written(batches, emit_dictionary_deltas=True)
+    cell = pyarrow_bytes(batches, emit_dictionary_deltas=True)
     found = ipc.decode_payloads([cell])
     assert found.batch.num_rows == 30_000
     assert pa.record_batch(found.batch)[-10:].to_pylist() == batches[-1].to_pylist()
@@ -409,7 +399,7 @@ def two_into_one(batches: int) -> tuple[bytes, ipc.Schema]:
     whole = pa.record_batch(columns, ["a", "b"])
     kind = types.dictionary(types.int32(), types.utf8()).__replace__(id=0)
     into = ipc.Schema([types.field("a", kind), types.field("b", kind)])
-    return written([whole] * batches, pa.ipc.new_file), into
+    return pyarrow_bytes([whole] * batches, "file"), into
 
 
 def test_dictionaries_that_become_one_are_numbered_once_each():
@@ -434,7 +424,7 @@ def test_a_signal_ends_a_cell_of_many_batches():
     def stop(*_: object) -> None:
         raise Enough
 
-    cell = written(in_tens(1)[:1] * 20_000)
+    cell = pyarrow_bytes(in_tens(1)[:1] * 20_000)
     before = signal.signal(signal.SIGPROF, stop)
     gc.disable()  # what is raised in a callback of the collector is lost
     try:

@@ -10,7 +10,7 @@ import sys
 import pyarrow as pa
 import pytest
 from helpers import golden
-from helpers.arrays import read_batch
+from helpers.arrays import ipc_bytes, read_batch
 from helpers.children import environment
 from helpers.integration_json import differences, main, read_json, write_json
 
@@ -160,10 +160,7 @@ def test_compressed_documents_that_grow_too_much_are_refused():
 def test_a_replaced_dictionary_cannot_be_spelled():
     schema = ipc.Schema([field("x", dictionary(int8(), utf8()))])
     batches = [ipc.RecordBatch.from_pydict({"x": [word]}, schema) for word in "ab"]
-    sink = bytearray()
-    with ipc.new_stream(sink, schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
+    sink = ipc_bytes(list(batches), schema=schema)
     with ipc.open_stream(sink) as reader, pytest.raises(UnsupportedError, match="replaced"):
         write_json(reader.schema, reader)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import struct
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -13,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 import zstandard
+from helpers.arrays import address
+from helpers.children import run_python
 from helpers.codec_ways import without_functions
 from helpers.forge import (
     DOUBLE,
@@ -59,10 +60,6 @@ def read(data: Any, **options: Any) -> Any:
     with ipc.open_stream(data, **options) as reader:
         (found,) = reader
     return found
-
-
-def address(buffer: memoryview | None) -> int:
-    return 0 if buffer is None else np.frombuffer(buffer, np.uint8).__array_interface__["data"][0]
 
 
 def packed(codec: int, data: bytes, claim: int | None = None) -> bytes:
@@ -352,7 +349,7 @@ assert resident() - before < 30 << 20, "something waits"
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells how much memory is resident")
 def test_no_more_than_256_mib_wait_for_the_next_batch_and_release_unused_gives_them_back():
-    subprocess.run([sys.executable, "-c", RESIDENT], check=True)
+    run_python(RESIDENT, check=True)
 
 
 # Alignment.

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import leaks
+from helpers.arrays import address
 from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -389,10 +390,6 @@ def test_reads_from_paths_and_messages(tmp_path):
     assert ipc.read_tensor(mapped) == tensor
     path.unlink()
     assert tensor.to_numpy()[-1, -1, -1] == cube("f8")[-1, -1, -1]
-
-
-def address(values: Any) -> int:
-    return int(np.asarray(values).__array_interface__["data"][0])
 
 
 def test_reads_point_into_aligned_memory_and_copy_misaligned_values_once():

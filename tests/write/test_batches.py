@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from arro3.core import Table as Arro3Table
-from helpers.arrays import CASES, read_batch
+from helpers.arrays import CASES, ipc_bytes, read_batch
 
 import arrowipc as ipc
 from arrowipc import UsageError
@@ -23,9 +23,7 @@ TABLE = pa.table({"id": [1, 2, None, 4], "word": ["one", "two", "three", None], 
 
 def stream(data, schema=None, **options):
     """What is written for `data`, read by pyarrow."""
-    sink = bytearray()
-    with ipc.new_stream(sink, schema, **options) as writer:
-        writer.write(data)
+    sink = ipc_bytes([data], schema=schema, **options)
     return pa.ipc.open_stream(bytes(sink)).read_all()
 
 
@@ -113,9 +111,7 @@ def test_what_holds_no_rows_is_refused_with_what_was_expected():
 
 def test_many_small_batches_become_one():
     rows = pa.Table.from_batches([TABLE.to_batches()[0].slice(i % 4, 1) for i in range(4000)])
-    sink = bytearray()
-    with ipc.new_stream(sink, rows.schema, coalesce_rows=4000) as writer:
-        writer.write(rows)
+    sink = ipc_bytes([rows], schema=rows.schema, coalesce_rows=4000)
     (batch,) = pa.ipc.open_stream(bytes(sink))
     assert batch.to_pylist() == rows.to_pylist()
 
