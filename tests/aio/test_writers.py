@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from helpers import randoms
 from helpers.arrays import ipc_bytes
-from helpers.looped import Sink, fed, run
+from helpers.drive import Sink, fed, run
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from helpers.arrays import pyarrow_bytes
 from helpers.cdata import CArray, CDeviceArray, Consumer, CSchema, int64s, move, peek, release, take
-from helpers.children import in_threads
+from helpers.processes import in_threads
 
 import arrowipc as ipc
 from arrowipc import _core, types

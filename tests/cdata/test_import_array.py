@@ -13,9 +13,8 @@ from helpers import randoms
 from helpers.arrays import CASES, pyarrow_bytes, read_batch
 from helpers.arrow_columns import COLUMNS
 from helpers.cdata import CArray, CDeviceArray, CSchema, move, peek, release, take
-from helpers.children import in_threads
-from helpers.leaks import counts, more_than
-from helpers.memory import resident
+from helpers.memory import counts, more_than, resident
+from helpers.processes import in_threads
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc

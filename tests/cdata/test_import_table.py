@@ -12,12 +12,12 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from cdata.producer import Producer, packed
 from helpers import randoms
 from helpers.arrays import CASES, ipc_bytes
 from helpers.arrow_columns import COLUMNS
 from helpers.cdata import CArray, CSchema, CStream
-from helpers.leaks import counts, more_than
-from helpers.producer import Producer, packed
+from helpers.memory import counts, more_than
 from hypothesis import given, settings, strategies as st
 
 import arrowipc as ipc

@@ -8,7 +8,6 @@ import struct
 import pyarrow as pa
 import pytest
 from helpers.arrays import CASES, pyarrow_bytes, read_array, read_batch
-from helpers.children import run_python
 from helpers.forge import (
     INT32,
     LIST,
@@ -21,6 +20,7 @@ from helpers.forge import (
     schema,
     stream,
 )
+from helpers.processes import run_python
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc

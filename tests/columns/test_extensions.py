@@ -13,8 +13,8 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
+from columns.variants import encoded, primitive
 from helpers.arrays import ipc_bytes, read_array, read_batch
-from helpers.variants import encoded, primitive
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc

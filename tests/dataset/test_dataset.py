@@ -14,7 +14,7 @@ import duckdb
 import fsspec
 import pyarrow as pa
 import pytest
-from helpers.folders import mixed, put, rows, write
+from dataset.folders import mixed, put, rows, write
 from helpers.web import Web
 
 import arrowipc as ipc

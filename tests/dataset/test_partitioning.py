@@ -7,7 +7,7 @@ import datetime as dt
 import polars as pl
 import pyarrow.dataset as pads
 import pytest
-from helpers.folders import put
+from dataset.folders import put
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from helpers import drive, forge, golden
 from helpers.arrays import ipc_bytes
-from helpers.children import in_threads
+from helpers.processes import in_threads
 from helpers.support import growing, nested, replaced
 from helpers.web import Web
 

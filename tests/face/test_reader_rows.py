@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from helpers import drive, randoms
 from helpers.arrays import pyarrow_bytes
-from helpers.children import in_threads
+from helpers.processes import in_threads
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc

@@ -8,8 +8,8 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from helpers.children import run_python
-from helpers.flat_reader import LAYOUT
+from helpers.fbs import LAYOUT
+from helpers.processes import run_python
 from hypothesis import given
 
 import arrowipc

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from helpers import arrays, forge
 from helpers.arrays import batch_of, ipc_bytes, pyarrow_bytes
-from helpers.children import in_threads
+from helpers.processes import in_threads
 
 import arrowipc as ipc
 from arrowipc import FormatError, UsageError

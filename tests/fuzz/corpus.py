@@ -16,10 +16,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from helpers import arrays, forge, golden, mutate, peers, randoms, sparse_forge as sf
+from columns.variants import VARIANT, encoded
+from dissociated import peers
+from helpers import arrays, forge, golden, mutate, randoms
 from helpers.arrays import pyarrow_bytes
-from helpers.integration_json import write_json
-from helpers.variants import VARIANT, encoded
+from peers.integration_json import write_json
+from tensors import sparse_forge as sf
 
 import arrowipc as ipc
 from arrowipc import types

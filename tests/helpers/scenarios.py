@@ -1,4 +1,4 @@
-"""What people do with arrowipc, as small deterministic operations: each can be run again, starved, or shared.
+"""What people do with arrowipc, as small deterministic operations: run again, with failing allocations, or shared.
 
 `SCENARIOS` names makers; a maker prepares the inputs and returns the operation. What the operation returns is
 compared as text by `plain`, so that two runs can be held against each other.
@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from columns.variants import extension_streams
 
 import arrowipc as ipc
 from arrowipc.columns import truncate
@@ -26,7 +27,6 @@ from arrowipc.dissociated.memory.address_pairs import Lease, Pairs, write_pairs
 from arrowipc.dissociated.served import messages_of
 from arrowipc.read.framing import message_of
 from helpers import arrays, arrow_columns, drive, forge, golden
-from helpers.variants import extension_streams
 
 Operation = Callable[[], Any]
 SCENARIOS: dict[str, Callable[[], Operation]] = {}
@@ -96,7 +96,7 @@ def everything() -> pa.RecordBatch:
 
 @cache
 def layouts() -> pa.RecordBatch:
-    """A column per layout, few of them: what starves one allocation after the other has to come to an end."""
+    """A column per layout, few of them: what fails one allocation after the other has to come to an end."""
     names = (
         *("null", "bool", "int64", "string", "large_string", "string_view", "list", "list_view"),
         *("large_list_view", "fixed_size_list", "struct", "map", "sparse_union", "dense_union", "dictionary"),

@@ -19,7 +19,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from helpers.arrays import ipc_bytes
-from helpers.rounds import rounds
+from helpers.processes import rounds
 
 import arrowipc as ipc
 from arrowipc import tensor_columns, types

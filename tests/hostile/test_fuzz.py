@@ -17,8 +17,7 @@ import pytest
 from fuzz import corpus
 from fuzz.targets import TARGETS
 from helpers import forge, mutate
-from helpers.children import run_python
-from helpers.rounds import rounds
+from helpers.processes import rounds, run_python
 
 #: Mutants per target.
 COUNT = rounds(150 if os.environ.get("ARROWIPC_SANITIZED") else 400, 20_000)

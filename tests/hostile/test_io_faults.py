@@ -24,7 +24,7 @@ import pyarrow as pa
 import pytest
 from helpers import arrays
 from helpers.arrays import ipc_bytes
-from helpers.children import run_python
+from helpers.processes import run_python
 
 import arrowipc as ipc
 

@@ -16,7 +16,7 @@ import pytest
 from helpers import arrays, drive, forge
 from helpers.arrays import ipc_bytes
 from helpers.forge import batch, dictionary, encoding, field, i8, i32, i64, message, schema, stream
-from helpers.rounds import rounds
+from helpers.processes import rounds
 
 import arrowipc as ipc
 from arrowipc import recover, types

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from helpers import forge, golden, randoms
 from helpers.arrays import ipc_bytes, pyarrow_bytes
-from helpers.rounds import rounds
+from helpers.processes import rounds
 from hypothesis import given, settings, strategies as st
 
 import arrowipc as ipc

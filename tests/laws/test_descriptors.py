@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.children import run_python
-from helpers.interrupts import descriptors, interrupted
-from helpers.rounds import rounds
+from helpers.memory import descriptors, interrupted
+from helpers.processes import rounds, run_python
 
 import arrowipc as ipc
 from arrowipc import opening

@@ -10,8 +10,7 @@ import json
 from pathlib import Path
 
 import pytest
-from helpers.children import run_python
-from helpers.rounds import rounds
+from helpers.processes import rounds, run_python
 
 KILLS = rounds(24, 100)
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 from helpers import randoms
 from helpers.arrays import pyarrow_bytes
-from helpers.codec_ways import without_functions
 from helpers.drive import LEVELS
 from hypothesis import given, strategies as st
+from read.codec_ways import without_functions
 
 import arrowipc as ipc
 from arrowipc import codecs

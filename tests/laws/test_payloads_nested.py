@@ -13,9 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from helpers import memory, nests
+from helpers import memory
 from helpers.arrays import ipc_bytes, pyarrow_bytes
-from helpers.children import environment
 from helpers.forge import (
     INT8,
     INT32,
@@ -32,8 +31,9 @@ from helpers.forge import (
     schema,
     stream,
 )
-from helpers.nests import Shape
-from helpers.rounds import rounds
+from helpers.processes import environment, rounds
+from laws import nested_payloads
+from laws.nested_payloads import Shape
 
 import arrowipc as ipc
 from arrowipc import types
@@ -59,7 +59,7 @@ def grown(before: int) -> int:
 @pytest.mark.nosanitize  # measured memory and time
 @pytest.mark.campaign
 def test_any_shape_takes_256_MiB_and_2_microseconds_per_byte_at_most():
-    command = [sys.executable, "-m", "helpers.nests", str(SEED), str(rounds(15, 200))]
+    command = [sys.executable, "-m", "laws.nested_payloads", str(SEED), str(rounds(15, 200))]
     child = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=3600)
     assert child.returncode == 0, child.stderr[-2000:]
     lines = [json.loads(line) for line in child.stdout.splitlines()]
@@ -76,13 +76,13 @@ def test_any_shape_takes_256_MiB_and_2_microseconds_per_byte_at_most():
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("kind", nests.KINDS)
+@pytest.mark.parametrize("kind", nested_payloads.KINDS)
 def test_values_are_told_apart_as_when_they_are_spelled_out(kind):
     rng = random.Random(f"{SEED} {kind}")
     for number in range(rounds(3, 40)):
         depth, fan, words = rng.randint(1, 4), rng.randint(1, 3), rng.randint(2, 6)
         shape = Shape(kind, depth, fan, words, rng.randint(0, 8), 3, number, rng.choice((0, 2)), rng.random() < 0.5)
-        cells = nests.column(shape)
+        cells = nested_payloads.column(shape)
         if kind == "null" and depth == 1:
             continue  # a million nulls
         expected = values(cells)
@@ -103,7 +103,7 @@ def test_values_are_told_apart_as_when_they_are_spelled_out(kind):
 @pytest.mark.nosanitize  # measured memory
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
 def test_six_levels_of_lists_of_twelve_are_unified_by_their_numbers(on_error):
-    cells = nests.column(Shape("list", depth=6, fan=12, words=500, rows=500, cells=60))
+    cells = nested_payloads.column(Shape("list", depth=6, fan=12, words=500, rows=500, cells=60))
     assert 7 * MIB < sum(map(len, cells)) < 10 * MIB
     memory.forget_peak()
     before, start = memory.resident(), time.process_time()
@@ -116,16 +116,16 @@ def test_six_levels_of_lists_of_twelve_are_unified_by_their_numbers(on_error):
 @pytest.mark.nosanitize  # measured memory
 def test_a_file_of_unified_dictionaries_takes_no_more_than_its_batches():
     shape = Shape("list", depth=6, fan=12, words=300, rows=300, cells=8)
-    cells = nests.column(shape)
+    cells = nested_payloads.column(shape)
     memory.forget_peak()
     before, start = memory.resident(), time.process_time()
-    nests.written(cells)
+    nested_payloads.written(cells)
     assert grown(before) < 32 * MIB
     assert time.process_time() - start < 1
 
 
 def test_runs_that_expand_too_far_are_a_limit_not_a_lack_of_memory():
-    cells = nests.column(Shape("runs", depth=4, fan=200, words=100, rows=1, cells=2, seed=407716173))
+    cells = nested_payloads.column(Shape("runs", depth=4, fan=200, words=100, rows=1, cells=2, seed=407716173))
     found = ipc.decode_payloads(cells, dictionaries="decode", on_error="skip")
     assert [type(error) for _, error in found.failures] == [ipc.LimitError] * 2
 
@@ -172,7 +172,7 @@ def test_payloads_may_share_their_inner_dictionaries_differently(ids):
 
 def test_deltas_of_nested_dictionaries_keep_the_places_of_their_values():
     shape = Shape("list", depth=2, fan=40, words=3000, rows=10, cells=1, again=300, deltas=True)
-    cells = nests.column(shape)
+    cells = nested_payloads.column(shape)
     start = time.process_time()
     found = ipc.decode_payloads(cells)
     assert time.process_time() - start < 2
@@ -203,7 +203,7 @@ def test_what_is_made_of_a_refused_cell_counts_too():
 
 def views(seed: int, rows: int = 300) -> bytes:
     """Values that share their elements: lists of nearly all of them."""
-    return nests.payload(Shape("wide", depth=1, words=rows, rows=1, seed=seed), 0)
+    return nested_payloads.payload(Shape("wide", depth=1, words=rows, rows=1, seed=seed), 0)
 
 
 def test_values_that_stay_in_a_table_count_for_all_cells():

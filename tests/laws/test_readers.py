@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 
 import pyarrow as pa
 import pytest
-from helpers import drive, forge, looped, randoms
+from helpers import drive, forge, randoms
 from helpers.arrays import pyarrow_bytes
 from helpers.drive import LEVELS
 from helpers.memory import addressed
@@ -143,9 +143,9 @@ def test_an_event_loop_reads_the_same_for_every_split(parts, seed, most):
 
     async def read():
         sizes = iter(lambda: chance.randint(0, most), None)
-        return [await looped.read(source) for source in looped.sources(data + rest, sizes)]
+        return [await drive.read(source) for source in drive.sources(data + rest, sizes)]
 
-    for schema, batches in looped.run(read()):
+    for schema, batches in drive.run(read()):
         assert schema.equals(wanted.schema, check_metadata=True)
         found = drive.Reading(schema, batches)
         assert repr(found.values()) == repr(wanted.values())

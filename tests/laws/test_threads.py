@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import arrays, arrow_columns, drive, scenarios
-from helpers.children import together
-from helpers.leaks import counts, more_than
+from helpers.memory import counts, more_than
+from helpers.processes import together
 
 import arrowipc as ipc
 from arrowipc.cdata.import_array import stream_from

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from helpers import randoms
 from helpers.arrays import ipc_bytes
-from helpers.flat_reader import FlatReader
+from helpers.fbs import FlatReader
 from hypothesis import given
 
 import arrowipc as ipc

@@ -14,7 +14,7 @@ import pytest
 from helpers import arrays, forge, randoms
 from helpers.arrays import CASES, ipc_bytes, read_batch
 from helpers.arrow_columns import COLUMNS, everything
-from helpers.children import in_threads
+from helpers.processes import in_threads
 from hypothesis import given, settings, strategies as st
 
 import arrowipc as ipc

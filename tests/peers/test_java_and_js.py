@@ -12,7 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from helpers import arrays, digests, drive, golden, java, node, plainly
+from helpers import arrays, drive, golden, java
+from laws import digests
+from peers import node, plain_json
 
 pytestmark = pytest.mark.nosanitize  # starts programs that AddressSanitizer would be loaded into
 
@@ -46,7 +48,7 @@ class Given:
         return arrays.ipc_bytes(parts, self.form, reading.schema, **self.options)
 
     def expected(self) -> Any:
-        reading = plainly.reading(*arrays.read_by_pyarrow(self.source()))
+        reading = plain_json.reading(*arrays.read_by_pyarrow(self.source()))
         if self.rows is not None:
             for batch in reading["batches"]:
                 batch["columns"] = [column[self.rows] for column in batch["columns"]]
@@ -56,7 +58,7 @@ class Given:
 
 def comparable(reading: Any) -> Any:
     """A reading without what pyarrow itself changes: names inside maps, metadata of extensions it knows."""
-    fields = [plainly.without_map_names(f) for f in reading["schema"]["fields"]]
+    fields = [plain_json.without_map_names(f) for f in reading["schema"]["fields"]]
     for described in fields:
         if not described["metadata"].get("ARROW:extension:metadata", "x"):
             del described["metadata"]["ARROW:extension:metadata"]

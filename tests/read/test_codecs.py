@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers.children import in_threads, run_python
-from helpers.codec_ways import look_again, without_functions
+from helpers.processes import in_threads, run_python
+from read.codec_ways import look_again, without_functions
 
 import arrowipc as ipc
 from arrowipc import FormatError, UnsupportedError, codecs

@@ -13,8 +13,6 @@ import numpy as np
 import pytest
 import zstandard
 from helpers.arrays import address
-from helpers.children import run_python
-from helpers.codec_ways import without_functions
 from helpers.forge import (
     DOUBLE,
     INT8,
@@ -39,7 +37,9 @@ from helpers.forge import (
     stream,
     view,
 )
+from helpers.processes import run_python
 from hypothesis import given, strategies as st
+from read.codec_ways import without_functions
 
 import arrowipc as ipc
 from arrowipc import FormatError, LimitError, _core, codecs

@@ -341,7 +341,7 @@ def test_the_limits_of_the_caller_hold_for_an_entry():
 
 def test_an_entry_says_no_more_than_a_file_has():
     """Of one batch there is one list, of an item for the batch and for each column."""
-    from helpers.bombs import BOMBS
+    from hostile.bombs import BOMBS
 
     forms = BOMBS["statistics in a footer"]()
     assert [told(data) for data in forms.values()] == [[{}], *[[None]] * (len(forms) - 1)]

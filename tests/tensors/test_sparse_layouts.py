@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers.children import run_python
+from helpers.processes import run_python
 
 import arrowipc as ipc
 import arrowipc.types as t

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pytest
 from helpers.arrays import CASES, address, read_array, read_batch, seen_by_pyarrow
 from helpers.arrow_columns import COLUMNS
-from helpers.children import run_python
+from helpers.processes import run_python
 from helpers.randoms import array_of, types as any_type
 from hypothesis import given, strategies as st
 

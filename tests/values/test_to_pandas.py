@@ -14,10 +14,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from helpers import frames, randoms
+from helpers import randoms
 from helpers.arrays import CASES, pyarrow_bytes, read_batch
-from helpers.rounds import rounds
+from helpers.processes import rounds
 from hypothesis import Phase, given, settings
+from values import frames
 
 import arrowipc as ipc
 from arrowipc import ArrowIpcError, UnsupportedError, UsageError, types

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 from helpers.arrays import batch_of, ipc_bytes
-from helpers.children import run_python
-from helpers.interrupts import descriptors, interrupted
+from helpers.memory import descriptors, interrupted
+from helpers.processes import run_python
 
 import arrowipc as ipc
 from arrowipc import UsageError, existing

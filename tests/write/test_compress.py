@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 from helpers import forge, randoms
 from helpers.arrays import pyarrow_bytes, read_batch
-from helpers.children import in_threads, run_python
-from helpers.codec_ways import look_again, without_functions
+from helpers.processes import in_threads, run_python
 from hypothesis import given, settings as examples
+from read.codec_ways import look_again, without_functions
 
 import arrowipc as ipc
 from arrowipc import UsageError, _core, codecs

@@ -1,6 +1,6 @@
 """What every reader of ours, and pyarrow, say about the same bytes; run as a process that may die.
 
-``python -m helpers.verdicts KIND SEED COUNT FIRST`` makes COUNT mutants of the golden files of KIND ("stream"
+``python -m peers.verdicts KIND SEED COUNT FIRST`` makes COUNT mutants of the golden files of KIND ("stream"
 or "file"), judges those from FIRST on, and prints JSON lines: before each stage one that names it, so that
 the parent knows whose fault an end of the process is, and after each input one with the verdicts.
 """
@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import flatbuffers
+from helpers import drive, forge, golden, mutate
 
 import arrowipc as ipc
 from arrowipc.read.framing import message_kind
-from helpers import drive, forge, golden, mutate
 
 ROWS = 1000
 #: Of columns that cannot be handed over at all.

@@ -1,4 +1,4 @@
-"""What we write of one wide set of data in many ways, as digests; ``python -m helpers.digests`` prints them.
+"""What we write of one wide set of data in many ways, as digests; ``python -m laws.digests`` prints them.
 
 Two runs that print different digests wrote something that was not in the data: memory of somebody else.
 """
@@ -11,9 +11,9 @@ from functools import cache
 from typing import Any
 
 import pyarrow as pa
+from helpers import arrays, drive
 
 import arrowipc as ipc
-from helpers import arrays, drive
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},

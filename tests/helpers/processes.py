@@ -80,3 +80,11 @@ def judged(module: str, *arguments: str, most_deaths: int = 200, timeout: float 
         assert deaths <= most_deaths, child.stderr[-3000:]
         found[last]["died"] = -child.returncode
         first = last + 1
+
+
+FULL = os.environ.get("ARROWIPC_FULL", "0") not in ("", "0")
+
+
+def rounds(quick: int, full: int) -> int:
+    """`full` with ``ARROWIPC_FULL=1`` (``make campaign``), else `quick`."""
+    return full if FULL else quick
