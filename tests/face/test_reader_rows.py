@@ -11,10 +11,9 @@ import weakref
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pytest
-from helpers import drive, randoms
+from helpers import drive, optional, randoms
 from helpers.arrays import pyarrow_bytes
 from helpers.processes import in_threads
 from hypothesis import given, strategies as st
@@ -22,6 +21,8 @@ from hypothesis import given, strategies as st
 import arrowipc as ipc
 from arrowipc import FormatError, LimitError, Limits, UsageError
 from arrowipc.columns.take import RowReader
+
+pl = optional("polars")
 
 COLUMNS = {
     "id": pa.array(range(60)),

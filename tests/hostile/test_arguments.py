@@ -14,16 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
+from helpers import optional
 from helpers.arrays import ipc_bytes
 from helpers.processes import rounds
 
 import arrowipc as ipc
 from arrowipc import tensor_columns, types
 from arrowipc.values import dictionary_encode, inference
+
+pd = optional("pandas")
+pl = optional("polars")
 
 SEED = 20_261_125
 

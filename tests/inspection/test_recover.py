@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
-from helpers import drive, forge, golden
+from helpers import drive, forge, golden, optional
 from helpers.arrays import ipc_bytes
 
 import arrowipc as ipc
 from arrowipc import recover
 from arrowipc.types import field, int32, int64, list_, utf8
+
+zstandard = optional("zstandard")
 
 ROWS = 5
 BATCHES = 4

@@ -6,15 +6,16 @@ import gc
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pytest
-from helpers import forge
+from helpers import forge, optional
 from helpers.arrays import pyarrow_bytes
 
 import arrowipc as ipc
 from arrowipc._core import live_objects
 from arrowipc.types import dictionary, field, int16, int64, null, struct, utf8
+
+pl = optional("polars")
 
 
 def batch(**columns: Any) -> pa.RecordBatch:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import zstandard
+from helpers import optional
 from helpers.arrays import address
 from helpers.forge import (
     DOUBLE,
@@ -44,6 +44,8 @@ from read.codec_ways import without_functions
 import arrowipc as ipc
 from arrowipc import FormatError, LimitError, _core, codecs
 from arrowipc._core import live_objects
+
+zstandard = optional("zstandard")
 
 lz4 = pytest.importorskip("lz4.frame")
 

@@ -16,10 +16,9 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
+from helpers import optional
 from helpers.arrays import CASES, address, read_array, read_batch, seen_by_pyarrow
 from helpers.arrow_columns import COLUMNS
 from helpers.processes import run_python
@@ -32,6 +31,9 @@ from arrowipc import UsageError
 from arrowipc._core import live_objects
 from arrowipc.types import DayTime, Dictionary, MonthDayNano, field, schema
 from arrowipc.values.from_python import build_array, build_batch
+
+pd = optional("pandas")
+pl = optional("polars")
 
 UTC = dt.UTC
 EVERY = {**CASES, **{f"column_{name}": column.array for name, column in COLUMNS.items()}}

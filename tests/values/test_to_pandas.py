@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
-from helpers import randoms
+from helpers import optional, randoms
 from helpers.arrays import CASES, pyarrow_bytes, read_batch
 from helpers.processes import rounds
 from hypothesis import Phase, given, settings
@@ -23,6 +22,8 @@ from values import frames
 import arrowipc as ipc
 from arrowipc import ArrowIpcError, UnsupportedError, UsageError, types
 from arrowipc.values import to_pandas
+
+pd = optional("pandas")
 
 DAYS = pd.to_datetime(["2024-01-01", "2024-02-01"])
 PLAIN = pd.DataFrame({"a": [1, 2], "k": ["x", "y"], "t": DAYS})

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import io
 
-import duckdb
-import nanoarrow as na
 import numpy as np
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
-from arro3.core import Table as Arro3Table
+from helpers import optional
 from helpers.arrays import CASES, ipc_bytes, read_batch
 
 import arrowipc as ipc
 from arrowipc import UsageError
 from arrowipc.types import field, int64, list_, utf8
+
+duckdb = optional("duckdb")
+na = optional("nanoarrow")
+pd = optional("pandas")
+pl = optional("polars")
 
 TABLE = pa.table({"id": [1, 2, None, 4], "word": ["one", "two", "three", None], "list": [[1], [], None, [2, 3]]})
 
@@ -36,7 +37,7 @@ OBJECTS = {
     "pandas": lambda: TABLE.to_pandas(types_mapper=pd.ArrowDtype),
     "duckdb": lambda: duckdb.from_arrow(TABLE),
     "nanoarrow": lambda: na.ArrayStream(TABLE),
-    "arro3": lambda: Arro3Table.from_arrow(TABLE),
+    "arro3": lambda: optional("arro3.core").Table.from_arrow(TABLE),
     "our batch": lambda: ipc.RecordBatch.from_arrow(TABLE.to_batches()[0]),
     "our table": lambda: ipc.Table.from_arrow(TABLE),
     "our struct array": lambda: ipc.Array.from_arrow(TABLE.to_struct_array().chunk(0)),
