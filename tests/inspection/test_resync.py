@@ -16,6 +16,7 @@ import pytest
 from helpers import arrays, drive, forge
 from helpers.arrays import ipc_bytes
 from helpers.forge import batch, dictionary, encoding, field, i8, i32, i64, message, schema, stream
+from helpers.mutate import overwritten
 from helpers.processes import rounds
 
 import arrowipc as ipc
@@ -178,13 +179,9 @@ def test_mutations_give_values_or_an_error(compression: str | None) -> None:
     for kind in ("file", "stream"):
         data = ipc_bytes(PARTS, kind, compression=compression)
         for _ in range(EXAMPLES // 2):
-            broken = bytearray(data)
-            for _ in range(chance.randint(1, 4)):
-                broken[chance.randrange(len(broken))] ^= 1 << chance.randrange(8)
-            if chance.random() < 0.3:
-                del broken[chance.randrange(len(broken)) :]
+            broken = overwritten(data, chance, cut=0.3)
             try:
-                reader = recover(bytes(broken), resync=True)
+                reader = recover(broken, resync=True)
             except ipc.ArrowIpcError:
                 continue
             with contextlib.suppress(ipc.ArrowIpcError):  # some names cannot be handed over

@@ -12,6 +12,7 @@ import pytest
 from helpers import randoms
 from helpers.arrays import pyarrow_bytes
 from helpers.drive import LEVELS
+from helpers.mutate import overwritten
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
@@ -179,16 +180,6 @@ def samples() -> list[bytes]:
     ]
 
 
-def mutant(data: bytes, dice: random.Random) -> bytes:
-    changed = bytearray(data)
-    for _ in range(dice.randint(1, 3)):
-        at = dice.randrange(len(changed))
-        width = dice.choice((1, 1, 4, 8))
-        word = dice.choice((0, 1, -1, 2**31 - 1, dice.getrandbits(63)))
-        changed[at : at + width] = (word % 256**width).to_bytes(width, "little")[: len(changed) - at]
-    return bytes(changed[: dice.randrange(len(changed))]) if dice.random() < 0.1 else bytes(changed)
-
-
 @pytest.mark.parametrize("which", range(5))
 @pytest.mark.parametrize("level", LEVELS)
 def test_broken_payloads_give_values_or_errors_and_leave_their_neighbours_alone(level, which):
@@ -196,7 +187,7 @@ def test_broken_payloads_give_values_or_errors_and_leave_their_neighbours_alone(
     good = samples()[which]
     rows = alone(good)
     for _ in range(400):
-        bad = mutant(good, dice)
+        bad = overwritten(good, dice)
         decoded = ipc.decode_payloads([good, bad, good], validate=level, on_error="skip", columns=ALL[which])
         counts = decoded.counts.to_pylist()
         assert counts[0] == counts[2] == len(rows)

@@ -13,6 +13,7 @@ import pytest
 from helpers import randoms
 from helpers.arrays import pyarrow_bytes
 from helpers.drive import LEVELS
+from helpers.mutate import overwritten
 from hypothesis import given, strategies as st
 from read.codec_ways import without_functions
 
@@ -490,16 +491,6 @@ def test_every_truncation_leaves_the_neighbours_alone(level, which):
         check_beside(good, good[:size], level)
 
 
-def mutant(data: bytes, dice: random.Random) -> bytes:
-    changed = bytearray(data)
-    for _ in range(dice.randint(1, 3)):
-        at = dice.randrange(len(changed))
-        width = dice.choice((1, 1, 4, 8))
-        word = dice.choice((0, 1, 2, -1, 2**31 - 1, dice.getrandbits(63)))
-        changed[at : at + width] = (word % 256**width).to_bytes(width, "little")[: len(changed) - at]
-    return bytes(changed)
-
-
 @pytest.mark.parametrize("dictionaries", ["unify", "decode"])
 @pytest.mark.parametrize("which", range(5))
 @pytest.mark.parametrize("level", LEVELS)
@@ -508,12 +499,12 @@ def test_mutations_give_values_or_errors_and_leave_the_neighbours_alone(level, w
     good = samples()[which]
     if dictionaries == "unify":
         for _ in range(250):
-            check_beside(good, mutant(good, dice), level)
+            check_beside(good, overwritten(good, dice), level)
         return
     rows = len(alone(good))
     for _ in range(250):
         decoded = ipc.decode_payloads(
-            [good, mutant(good, dice), good], validate=level, dictionaries="decode", on_error="skip"
+            [good, overwritten(good, dice), good], validate=level, dictionaries="decode", on_error="skip"
         )
         counts = decoded.counts.to_pylist()
         assert counts[0] == counts[2] == rows

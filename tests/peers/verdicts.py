@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import flatbuffers
 from helpers import drive, forge, golden, mutate
 
 import arrowipc as ipc
@@ -137,31 +136,13 @@ def _replaces(part: bytes, known: set[int]) -> bool:
 
 def _footer(metadata: bytes, blocks: dict[str, list[forge.Block]]) -> bytes:
     """A Footer table in front of the metadata of a Schema message, pointing at the table inside."""
-    builder = flatbuffers.Builder(256)
-    vectors = []
-    for kind in ("DictionaryBatch", "RecordBatch"):
-        builder.StartVector(24, len(blocks[kind]), 8)
-        for offset, size, body in reversed(blocks[kind]):
-            builder.PrependInt64(body)
-            builder.Pad(4)
-            builder.PrependInt32(size)
-            builder.PrependInt64(offset)
-        vectors.append(builder.EndVector())
-    builder.StartObject(4)
-    builder.PrependInt16Slot(0, forge.V5, 0)
-    builder.PrependUint32Slot(1, 0xFFFFFFFF, 0)  # the schema's offset, known below
-    for slot, vector in zip((2, 3), vectors, strict=True):
-        builder.PrependUOffsetTRelativeSlot(slot, vector, 0)
-    builder.Finish(builder.EndObject())
-    head = bytearray(builder.Output())
+    of_kind = {"dictionaries": blocks["DictionaryBatch"], "recordBatches": blocks["RecordBatch"]}
+    head = forge.flatbuffer(forge.Table("Footer", version=forge.V5, schema=forge.Table("Schema"), **of_kind))
     head += bytes(-len(head) % 8)
-    root = struct.unpack_from("<I", head, 0)[0]
-    vtable = root - struct.unpack_from("<i", head, root)[0]
-    slot = root + struct.unpack_from("<H", head, vtable + 6)[0]
+    place, _ = forge.locate(head, "schema", root="Footer")
     word, _ = forge.locate(metadata, "header", at=0)
-    target = word + struct.unpack_from("<I", metadata, word)[0]
-    struct.pack_into("<I", head, slot, len(head) + target - slot)
-    return bytes(head) + metadata
+    target = len(head) + word + struct.unpack_from("<I", metadata, word)[0]
+    return forge.patch(head, "schema", target - place, root="Footer") + metadata
 
 
 # -- agreement -----------------------------------------------------------------------------------------------
