@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import looped
-from helpers.liar import FOREVER, Liar
+from helpers import drive
 from helpers.web import Web
+from hostile.broken_servers import FOREVER, BrokenServer
 
 import arrowipc as ipc
 from arrowipc import RemoteSource, aio
@@ -234,8 +234,8 @@ def test_a_server_that_lies_or_stalls_is_refused_as_by_the_blocking_reader(web: 
             await reader.get_batch(1)
 
     asyncio.run(main())
-    with Liar({"arrow": (LARGE, LARGE)}, [lambda ask: FOREVER]) as liar:
-        url = f"http://127.0.0.1:{liar.port}/0/x.arrow"
+    with BrokenServer({"arrow": (LARGE, LARGE)}, [lambda ask: FOREVER]) as broken:
+        url = f"http://127.0.0.1:{broken.port}/0/x.arrow"
         with pytest.raises(TimeoutError, match="stalls"):
             asyncio.run(read(RemoteSource(url, timeout=0.3)))
 
@@ -254,7 +254,7 @@ def test_dictionaries_come_before_the_first_batch():
 
 
 def test_other_sources_are_refused_in_words_that_help():
-    for source in (b"bytes", looped.Sink(), None):
+    for source in (b"bytes", drive.Sink(), None):
         with pytest.raises(ipc.UsageError, match=r"arrowipc\.open_file\(\) reads"):
             aio.open_file(source)
     with pytest.raises(ipc.UsageError, match="needs a path"):

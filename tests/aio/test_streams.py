@@ -12,8 +12,9 @@ import weakref
 from typing import Any
 
 import pytest
-from helpers import looped
-from helpers.looped import Reads, Receives, fed, pieces
+from helpers import drive
+from helpers.arrays import ipc_bytes
+from helpers.drive import Reads, Receives, fed, pieces
 
 import arrowipc as ipc
 from arrowipc import aio
@@ -43,7 +44,7 @@ def test_every_kind_of_source_gives_the_same():
     async def main() -> None:
         for data in (SMALL, LONG):
             wanted = ipc.open_stream(data).read_all()
-            for source in looped.sources(data, itertools.cycle((1000, 70_000, 5))):
+            for source in drive.sources(data, itertools.cycle((1000, 70_000, 5))):
                 async with aio.open_stream(source) as reader:
                     assert reader.schema == wanted.schema
                     assert (await reader.read_all()).equals(wanted)
@@ -106,9 +107,7 @@ def test_large_bodies_are_decoded_in_another_thread(monkeypatch, codec, size):
 
 
 def test_a_small_body_that_becomes_large_is_decompressed_in_another_thread(monkeypatch):
-    sink = bytearray()
-    with ipc.new_stream(sink, compression="zstd") as writer:
-        writer.write({"x": np.zeros(1_000_000)})
+    sink = ipc_bytes({"x": np.zeros(1_000_000)}, compression="zstd")
     assert len(sink) < LARGE
     where = set()
     start = aio.streams.start
@@ -244,7 +243,7 @@ def test_nothing_is_left_of_readers_that_were_cancelled_or_dropped():
 
     async def main(data: bytes) -> None:
         for _ in range(30):
-            reader = aio.open_stream(chance.choice(looped.sources(data, itertools.cycle((1000, 70_000, 5)))))
+            reader = aio.open_stream(chance.choice(drive.sources(data, itertools.cycle((1000, 70_000, 5)))))
             task = asyncio.create_task(reader.read_all())
             for _ in range(chance.randrange(40)):
                 await asyncio.sleep(0)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from helpers import randoms
-from helpers.looped import Sink, fed, run
+from helpers.arrays import ipc_bytes
+from helpers.drive import Sink, fed, run
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
@@ -20,13 +21,6 @@ pa = pytest.importorskip("pyarrow")
 TABLE = pa.table({"x": np.arange(200_000), "word": [f"word {i % 100}" for i in range(200_000)]})
 
 
-def written(data: Any, schema: Any = None, **options: Any) -> bytes:
-    sink = bytearray()
-    with ipc.new_stream(sink, schema, **options) as writer:
-        writer.write(data)
-    return bytes(sink)
-
-
 async def joined(*arguments: Any, **options: Any) -> bytes:
     return b"".join([chunk async for chunk in aio.encode(*arguments, **options)])
 
@@ -35,7 +29,7 @@ async def joined(*arguments: Any, **options: Any) -> bytes:
 def test_the_bytes_are_those_of_the_blocking_writer(parts, options):
     if not parts:
         return
-    wanted = written(list(map(ipc.RecordBatch.from_arrow, parts)), parts[0].schema, **options)
+    wanted = ipc_bytes(list(map(ipc.RecordBatch.from_arrow, parts)), schema=parts[0].schema, **options)
 
     async def one_by_one() -> Any:
         for part in parts:
@@ -52,7 +46,7 @@ def test_the_bytes_are_those_of_the_blocking_writer(parts, options):
 
 
 def test_whatever_holds_rows_can_be_encoded():
-    wanted = written(TABLE)
+    wanted = ipc_bytes(TABLE)
     ours = ipc.open_stream(wanted).read_all()
 
     async def tables() -> Any:
@@ -65,10 +59,10 @@ def test_whatever_holds_rows_can_be_encoded():
         sources = [TABLE, ours, ours.batches, iter(ours.batches), tables(), blocking(), TABLE.to_reader()]
         for data in [*sources, ipc.open_stream(wanted), aio.open_stream(fed(wanted))]:
             assert await joined(data) == wanted
-        empty = written([], ours.schema)
+        empty = ipc_bytes([], schema=ours.schema)
         assert await joined([], ours.schema) == empty
         assert await joined(aio.open_stream(fed(empty))) == empty
-        assert await joined({"x": [1, 2]}) == written({"x": [1, 2]})
+        assert await joined({"x": [1, 2]}) == ipc_bytes({"x": [1, 2]})
         with pytest.raises(ipc.UsageError, match="nothing was written"):
             await joined([])
         with pytest.raises(ipc.UsageError, match="expected a RecordBatch"):
@@ -103,7 +97,7 @@ def test_chunks_are_bounded_and_taken_one_by_one():
         async for chunk in aio.encode(source()):
             assert type(chunk) is bytes
             sizes.append(len(chunk))
-            assert taken <= sum(sizes) // len(written(TABLE)) + 1
+            assert taken <= sum(sizes) // len(ipc_bytes(TABLE)) + 1
         assert max(sizes) < 2 * CHUNK
 
     asyncio.run(main())
@@ -129,7 +123,7 @@ def test_a_slow_sink_holds_the_writer_back():
             sink.room.set()
             await task
             assert writer.stats.num_record_batches == 1
-        assert bytes(sink) == written(TABLE)
+        assert bytes(sink) == ipc_bytes(TABLE)
 
     asyncio.run(main())
 
@@ -178,7 +172,7 @@ def test_what_is_refused_does_no_harm_and_what_is_torn_ends_it():
             await writer.write(batch)
             assert writer.schema == batch.schema
         await writer.close()
-        assert bytes(sink) == written([batch, batch])
+        assert bytes(sink) == ipc_bytes([batch, batch])
         with pytest.raises(ipc.UsageError, match="closed"):
             await writer.write(batch)
 
@@ -282,7 +276,7 @@ def test_a_sink_that_takes_a_part_gets_the_rest_again(name):
     for answer in (lambda size: min(size, 50_000), lambda size: size, lambda size: np.int64(size), lambda size: None):
         sink = answering(answer, name)
         run(sent_to(sink))
-        assert sink.taken == written(TABLE)
+        assert sink.taken == ipc_bytes(TABLE)
 
 
 @pytest.mark.parametrize("name", ["send", "write", "drain"])

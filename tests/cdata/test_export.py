@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.arrays import pyarrow_bytes
 from helpers.cdata import CArray, CDeviceArray, Consumer, CSchema, int64s, move, peek, release, take
+from helpers.processes import in_threads
 
 import arrowipc as ipc
 from arrowipc import _core, types
@@ -42,18 +44,9 @@ def nothing_stays_behind() -> Iterator[None]:
     assert counts() == before
 
 
-def written(*batches: Any) -> bytes:
-    """The stream that pyarrow makes of some batches."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()
-
-
 def read(*batches: Any, **options: Any) -> Any:
     """The first batch as ours, when pyarrow writes the given ones."""
-    return next(iter(ipc.open_stream(written(*batches), **options)))
+    return next(iter(ipc.open_stream(pyarrow_bytes(list(batches)), **options)))
 
 
 def numbers(*columns: list[int]) -> Any:
@@ -133,7 +126,7 @@ def test_pyarrow_takes_batches(rich: Any) -> None:
 
 
 def test_pyarrow_takes_streams_readers_and_tables(rich: Any) -> None:
-    data = written(rich, rich.slice(0, 0), rich.slice(1))
+    data = pyarrow_bytes([rich, rich.slice(0, 0), rich.slice(1)])
     expected = pa.Table.from_batches([rich, rich.slice(0, 0), rich.slice(1)])
     with ipc.open_stream(data) as reader:
         found = pa.RecordBatchReader.from_stream(reader).read_all()
@@ -198,7 +191,7 @@ def test_polars(plain: Any) -> None:
     pl = pytest.importorskip("polars")
     expected = pl.from_arrow(plain)
     assert pl.DataFrame(read(plain)).equals(expected)
-    with ipc.open_stream(written(plain, plain)) as reader:
+    with ipc.open_stream(pyarrow_bytes([plain, plain])) as reader:
         assert pl.DataFrame(reader).equals(pl.concat([expected, expected]))
     for name in ("i8", "s", "sv", "list", "struct"):
         column = read(plain)[name]
@@ -223,7 +216,7 @@ def test_pandas(plain: Any) -> None:
 def test_nanoarrow(rich: Any) -> None:
     na = pytest.importorskip("nanoarrow")
     small = rich.select([name for name in RICH if name not in ("ree", "lv", "llv", "sparse", "dense", "d32")])
-    stream = na.ArrayStream(ipc.open_stream(written(small, small)))
+    stream = na.ArrayStream(ipc.open_stream(pyarrow_bytes([small, small])))
     assert len(stream.read_all()) == 6
     for name in ("i8", "u64", "f64", "b", "s", "ls", "z", "list", "struct", "nested", "dict"):
         assert na.Array(read(small)[name]).to_pylist() == RICH[name].to_pylist(), name
@@ -236,7 +229,7 @@ def test_arro3(rich: Any) -> None:
     refused = ("sparse", "dense", "ree", "d32", "mdn", "fsl0", "null")
     small = rich.select([name for name in RICH if name not in refused])
     assert pa.record_batch(core.RecordBatch.from_arrow(read(small))).to_pydict() == small.to_pydict()
-    with ipc.open_stream(written(small, small)) as reader:
+    with ipc.open_stream(pyarrow_bytes([small, small])) as reader:
         table = core.Table.from_arrow(reader)
     assert table.num_rows == 6
     assert pa.array(core.Array.from_arrow(read(small)["nested"])).equals(RICH["nested"])
@@ -244,7 +237,7 @@ def test_arro3(rich: Any) -> None:
 
 def test_duckdb(plain: Any) -> None:
     duckdb = pytest.importorskip("duckdb")
-    reader = ipc.open_stream(written(plain.select(["f64", "s"])))
+    reader = ipc.open_stream(pyarrow_bytes(plain.select(["f64", "s"])))
     with duckdb.connect() as connection:
         connection.register("t", reader)
         assert connection.sql("select s from t where f64 > 2").fetchall() == [("yyy",)]
@@ -410,7 +403,7 @@ def test_slices_share_buffers_and_carry_offsets() -> None:
 def test_a_dictionary_that_never_came_is_empty() -> None:
     below = pa.struct([("s", pa.string_view()), ("l", pa.list_(pa.int8()))])
     values = pa.DictionaryArray.from_arrays(pa.array([None, None], pa.int8()), pa.array([{"s": "x"}], below))
-    data = written(pa.record_batch({"d": values}))
+    data = pyarrow_bytes(pa.record_batch({"d": values}))
     without = b"".join(m for m in messages(data) if ipc.read_message(m).kind != "DictionaryBatch")
     assert len(without) < len(data)
     (batch,) = ipc.open_stream(without)
@@ -536,19 +529,13 @@ def test_release_from_other_threads() -> None:
     before = counts()
     parents = [take_array(numbers([i], [i + 1], [i + 2])) for i in range(40)]
     parts = [move(p.children[i].contents) for p in parents for i in range(3)] + parents
-    start = threading.Barrier(4)
 
     def work(mine: list[Any]) -> None:
-        start.wait()
         for part in mine:
             release(part)
 
-    threads = [threading.Thread(target=work, args=(parts[i::4],)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    del parents, parts, threads
+    in_threads(work, [parts[i::4] for i in range(4)])
+    del parents, parts
     assert counts() == before
 
 
@@ -565,7 +552,7 @@ class Watched(bytes):
 
 
 def test_release_keeps_a_pending_exception() -> None:
-    source = Watched(written(pa.record_batch({"x": [1]})))
+    source = Watched(pyarrow_bytes(pa.record_batch({"x": [1]})))
     source.died = died = []
     batch = next(iter(ipc.open_stream(source)))
     holders = [batch.__arrow_c_stream__(), batch.__arrow_c_array__()[1], batch.__arrow_c_schema__()]
@@ -579,7 +566,7 @@ def test_release_keeps_a_pending_exception() -> None:
 
 def test_memory_outlives_reader_file_and_mapping(tmp_path: Path) -> None:
     path = tmp_path / "x.arrows"
-    path.write_bytes(written(pa.record_batch({"x": ["some", "words"], "y": [1, 2]})))
+    path.write_bytes(pyarrow_bytes(pa.record_batch({"x": ["some", "words"], "y": [1, 2]})))
     before = counts()
     with ipc.open_stream(path) as reader:
         moved = take_array(next(iter(reader)))
@@ -594,7 +581,7 @@ def test_memory_outlives_reader_file_and_mapping(tmp_path: Path) -> None:
 
 def test_the_exporter_of_a_mapping_stays_locked_and_read_only(tmp_path: Path) -> None:
     path = tmp_path / "x.arrows"
-    path.write_bytes(written(pa.record_batch({"y": [1, 2]})))
+    path.write_bytes(pyarrow_bytes(pa.record_batch({"y": [1, 2]})))
     with path.open("rb") as file:
         mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     array = pa.record_batch(next(iter(ipc.open_stream(memoryview(mapping))))).column(0)
@@ -736,7 +723,7 @@ def test_messages_are_text_that_c_can_hold(error: Exception, message: str) -> No
 
 
 def test_pyarrow_sees_the_message_of_broken_input() -> None:
-    data = written(*[pa.record_batch({"x": pa.array(range(100))})] * 3)
+    data = pyarrow_bytes([pa.record_batch({"x": pa.array(range(100))})] * 3)
     reader = pa.RecordBatchReader.from_stream(ipc.open_stream(data[:-500]))
     assert reader.read_next_batch().num_rows == 100
     with pytest.raises(pa.ArrowInvalid, match="TruncatedError") as caught:
@@ -829,7 +816,7 @@ def test_streams_are_pulled_from_any_thread() -> None:
 
 def test_readers_hand_over_what_is_left() -> None:
     batches = [pa.record_batch({"x": [i]}) for i in range(4)]
-    with ipc.open_stream(written(*batches)) as reader:
+    with ipc.open_stream(pyarrow_bytes(list(batches))) as reader:
         assert reader.read_next_batch().to_pydict() == {"x": [0]}
         assert pa.table(reader).to_pydict() == {"x": [1, 2, 3]}
 
@@ -837,5 +824,5 @@ def test_readers_hand_over_what_is_left() -> None:
 def test_dictionaries_change_between_batches() -> None:
     words = [pa.array(["a", "b"]).dictionary_encode(), pa.array(["c", "a"]).dictionary_encode()]
     batches = [pa.record_batch({"d": column}) for column in words]
-    found = list(pa.RecordBatchReader.from_stream(ipc.open_stream(written(*batches))))
+    found = list(pa.RecordBatchReader.from_stream(ipc.open_stream(pyarrow_bytes(list(batches)))))
     assert [batch.to_pydict() for batch in found] == [{"d": ["a", "b"]}, {"d": ["c", "a"]}]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import threading
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,11 +10,11 @@ from typing import Any
 
 import pytest
 from helpers import randoms
-from helpers.arrays import CASES, read_batch, written
+from helpers.arrays import CASES, pyarrow_bytes, read_batch
 from helpers.arrow_columns import COLUMNS
 from helpers.cdata import CArray, CDeviceArray, CSchema, move, peek, release, take
-from helpers.leaks import counts, more_than
-from helpers.memory import resident
+from helpers.memory import counts, more_than, resident
+from helpers.processes import in_threads
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
@@ -189,7 +188,7 @@ def test_batches_without_columns_keep_their_rows() -> None:
 def test_import_is_what_the_ipc_reader_reads(parts: list[Any]) -> None:
     if not parts:
         return
-    expected = list(ipc.open_stream(randoms.written(parts)))
+    expected = list(ipc.open_stream(pyarrow_bytes(parts)))
     for part, read in zip(parts, expected, strict=True):
         found = batch_from(part, "full")
         assert found.equals(read, nan_equal=True)
@@ -299,7 +298,7 @@ def test_our_own() -> None:
     assert schema_from(ours).equals(ours.schema, check_metadata=True)
     with stream_from(ours) as single:
         assert [len(batch) for batch in single] == [3]
-    data = written(everything, everything)
+    data = pyarrow_bytes([everything, everything])
     with stream_from(ipc.open_stream(data), "full") as stream:
         assert stream.schema.equals(ours.schema, check_metadata=True)
         assert all(batch.equals(ours) for batch in stream)
@@ -570,31 +569,20 @@ def test_what_is_imported_can_be_handed_on_and_released_by_any_thread() -> None:
     moved = [take(batch_from(TABLE.to_batches()[0]).__arrow_c_array__()[1], CArray) for _ in range(20)]
     gc.collect()
     assert live_imports() == 20
-    threads = [threading.Thread(target=release, args=(array,)) for array in moved]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(release, moved)
     assert live_imports() == 0
 
 
 def test_threads_import_and_drop_at_the_same_time() -> None:
     batch = pa.record_batch({"x": [1, 2, None], "y": ["a", "b", None]})
 
-    def work() -> None:
+    def work(_: int) -> None:
         for i in range(200):
             other = pa.record_batch({f"x{i % 11}": [i]})
-            results.append(batch_from(batch).to_pydict() == batch.to_pydict())
-            results.append(batch_from(other).to_pydict() == other.to_pydict())
+            assert batch_from(batch).to_pydict() == batch.to_pydict()
+            assert batch_from(other).to_pydict() == other.to_pydict()
 
-    results: list[bool] = []
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(results) == 1600
-    assert all(results)
+    in_threads(work, range(4))
 
 
 @pytest.mark.nosanitize

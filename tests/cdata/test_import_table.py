@@ -12,12 +12,12 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from cdata.producer import Producer, packed
 from helpers import randoms
-from helpers.arrays import CASES
+from helpers.arrays import CASES, ipc_bytes
 from helpers.arrow_columns import COLUMNS
 from helpers.cdata import CArray, CSchema, CStream
-from helpers.leaks import counts, more_than
-from helpers.producer import Producer, packed
+from helpers.memory import counts, more_than
 from hypothesis import given, settings, strategies as st
 
 import arrowipc as ipc
@@ -61,9 +61,7 @@ def same(table: Any, validate: Any = "full") -> list[ipc.RecordBatch]:
 
 def written(table: Any, **options: Any) -> Any:
     """The table, written by us and read by pyarrow."""
-    sink = bytearray()
-    with ipc.new_stream(sink, table.schema, **options) as writer:
-        writer.write(columns_from(table))
+    sink = ipc_bytes(columns_from(table), schema=table.schema, **options)
     return pa.ipc.open_stream(sink).read_all()
 
 
@@ -252,9 +250,7 @@ def test_dictionaries_inside_of_types_find_their_place() -> None:
         }
     )
     assert len(same(table)) == 4
-    sink = bytearray()
-    with ipc.new_stream(sink, table.schema) as writer:
-        writer.write(columns_from(table))
+    sink = ipc_bytes(columns_from(table), schema=table.schema)
     read = [row for batch in ipc.open_stream(sink) for row in batch.to_pylist()]
     assert read == table.to_pylist()
 
@@ -306,9 +302,7 @@ TABLE = pa.Table.from_batches([pa.record_batch({"a": [i, None], "b": ["x", str(i
 
 
 def rows(source: Any, schema: Any = None) -> list[Any]:
-    sink = bytearray()
-    with ipc.new_stream(sink, schema) as writer:
-        writer.write(source)
+    sink = ipc_bytes([source], schema=schema)
     return pa.ipc.open_stream(sink).read_all().to_pylist()
 
 

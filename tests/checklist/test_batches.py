@@ -719,22 +719,6 @@ def test_batches_date64_with_a_time_part():
     refuse_stream(data, FormatError, "date64|day", validate="strict")
 
 
-def test_batches_value_domains_at_strict():
-    time = of(Table("Time", unit=0, bitWidth=32))
-    refuse_stream(stream(time, batch(1, [(1, 0)], [b"", i32(86_400)])), FormatError, "time|day", validate="strict")
-    refuse_stream(stream(time, batch(1, [(1, 0)], [b"", i32(-1)])), FormatError, "time|day", validate="strict")
-    small = of(Table("Decimal", precision=2, scale=0, bitWidth=32))
-    refuse_stream(
-        stream(small, batch(1, [(1, 0)], [b"", i32(100)])),
-        FormatError,
-        "precision|digits",
-        validate="strict",
-    )
-    assert column(stream(small, batch(2, [(2, 0)], [b"", i32(99, -99)])), validate="strict") == [99, -99]
-    null_slot = stream(small, batch(2, [(2, 1)], [bits(1, 0), i32(99, 2**30)]))
-    assert column(null_slot, validate="strict") == [99, None]
-
-
 def test_batches_interval_values():
     day_time = stream(of(Table("Interval", unit=1)), batch(1, [(1, 0)], [b"", i32(3, -4)]))
     (value,) = column(day_time)

@@ -7,8 +7,7 @@ import struct
 import numpy as np
 import pyarrow as pa
 import pytest
-import zstandard
-from helpers import drive
+from helpers import drive, optional
 from helpers.drive import column, read_file, read_stream, refuse_stream
 from helpers.forge import (
     INT8,
@@ -34,6 +33,8 @@ from helpers.memory import forget_peak, peak
 
 import arrowipc as ipc
 from arrowipc import FormatError, LimitError
+
+zstandard = optional("zstandard")
 
 LZ4, ZSTD = 0, 1
 CODECS = {"lz4": LZ4, "zstd": ZSTD}

@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.in_process import run
-from helpers.terminal import COMMAND, environment, on_terminal
+from helpers.terminal import COMMAND, call as run, environment, on_terminal
 
 import arrowipc as ipc
 from arrowipc.types import dictionary, field, int32, int64, list_, utf8
@@ -269,7 +268,7 @@ def test_the_first_screen_of_ten_gigabytes_needs_the_first_rows_only(tmp_path, b
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from helpers.browser import browser
+    from cli.browser import browser
 
     pytest.importorskip("aiohttp")
     with browser(tmp_path_factory.mktemp("profile")) as found:

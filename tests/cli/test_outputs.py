@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pyarrow.csv as csv
 import pytest
-from helpers.in_process import run
-from helpers.terminal import shell
+from helpers.terminal import call as run, shell
 
 import arrowipc as ipc
 

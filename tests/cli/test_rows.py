@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.in_process import run
-from helpers.terminal import COMMAND, environment, shell
+from helpers.terminal import COMMAND, call as run, environment, shell
 
 import arrowipc as ipc
 from arrowipc.types import bool_, date32, decimal128, dictionary, field, float64, int32, int64, struct, timestamp, utf8

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import gc
 import struct
-import subprocess
-import sys
 
 import pyarrow as pa
 import pytest
-from helpers.arrays import CASES, read_array, read_batch, written
+from helpers.arrays import CASES, pyarrow_bytes, read_array, read_batch
 from helpers.forge import (
     INT32,
     LIST,
@@ -22,6 +20,7 @@ from helpers.forge import (
     schema,
     stream,
 )
+from helpers.processes import run_python
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
@@ -47,7 +46,7 @@ def test_a_batch_tells_its_shape():
 
 def test_columns_by_name_need_no_schema(monkeypatch):
     decoder = ipc.StreamDecoder()
-    decoder.feed(written(pa.record_batch({"a": [1], "b": [2], "c.d": [3]})))
+    decoder.feed(pyarrow_bytes(pa.record_batch({"a": [1], "b": [2], "c.d": [3]})))
     batch = decoder.next_batch()
     monkeypatch.delattr("arrowipc.schema.Schema")
     assert [batch[name].to_pylist() for name in ("c.d", "a", "b")] == [[3], [1], [2]]
@@ -145,7 +144,7 @@ def test_arrays_tell_what_pyarrow_tells(name):
 
 def read_back(array: pa.Array) -> pa.Array:
     """The array after a round trip through pyarrow's own IPC."""
-    with pa.ipc.open_stream(written(pa.record_batch([array], names=["x"]))) as reader:
+    with pa.ipc.open_stream(pyarrow_bytes(pa.record_batch([array], names=["x"]))) as reader:
         return reader.read_next_batch().column(0)
 
 
@@ -243,11 +242,11 @@ def test_what_points_into_memory_keeps_it():
 def test_values_import_only_what_they_need():
     code = (
         "import sys, arrowipc\n"
-        f"(batch,) = arrowipc.open_stream({written(SMALL)!r})\n"
+        f"(batch,) = arrowipc.open_stream({pyarrow_bytes(SMALL)!r})\n"
         "batch.to_pydict(), batch == batch, batch.column(0).buffers()\n"
         "print({'numpy', 'datetime', 'decimal', 'zoneinfo'} & {*sys.modules})"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    found = run_python(code, check=True)
     assert found.stdout == "set()\n"
 
 

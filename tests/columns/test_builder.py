@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from helpers.arrays import ipc_bytes, pyarrow_bytes
 from helpers.forge import (
     BINARY,
     INT8,
@@ -36,7 +37,7 @@ from helpers.forge import (
     stream,
     view,
 )
-from helpers.randoms import LEAVES, _nest, array_of, types, written
+from helpers.randoms import LEAVES, _nest, array_of, types
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
@@ -70,7 +71,7 @@ unencoded = comparable.filter(lambda kind: not some_type(kind, pa.types.is_dicti
 
 def read(parts: list[pa.RecordBatch], **options: Any) -> list[Any]:
     """The batches as ours."""
-    with ipc.open_stream(written(parts), **options) as reader:
+    with ipc.open_stream(pyarrow_bytes(parts), **options) as reader:
         return list(reader)
 
 
@@ -203,7 +204,7 @@ def test_equal_dictionaries_are_one() -> None:
 
 def test_a_dictionary_that_grew_by_deltas_is_one() -> None:
     parts = one_column(letters(*"ab"), letters(*"abc", of="cb"), letters(*"abcd", of="da"))
-    with ipc.open_stream(written(parts, emit_dictionary_deltas=True)) as reader:
+    with ipc.open_stream(pyarrow_bytes(parts, emit_dictionary_deltas=True)) as reader:
         ours = list(reader)
     assert rows(ours) == rows(parts)
     column = pa.record_batch(concat_batches(ours[::-1])).column(0)
@@ -341,10 +342,7 @@ def test_payloads_that_do_not_fit_one_batch_leave_no_trace() -> None:
     few, many = part.slice(0, 9), part.slice(0, 15_000)
 
     def payload(one: Any) -> bytes:
-        sink = bytearray()
-        with ipc.new_stream(sink, one.schema) as writer:
-            writer.write_batch(one)
-        return bytes(sink)
+        return ipc_bytes(one, schema=one.schema)
 
     cells = [payload(one) for one in (few, few, few, many, part, few)]
     with pytest.raises(UnsupportedError, match=r"cell 4: .*the run ends would reach 35,027"):
@@ -474,7 +472,7 @@ def test_views_that_share_bytes_do_not_multiply_them() -> None:
 @given(types, st.integers(0, 2**32), st.integers(1, 60))
 def test_damaged_bodies_give_batches_or_an_error(kind: pa.DataType, seed: int, damage: int) -> None:
     chance = random.Random(seed)
-    data = bytearray(written(one_column(*(array_of(kind, 30, chance) for _ in range(2)))))
+    data = bytearray(pyarrow_bytes(one_column(*(array_of(kind, 30, chance) for _ in range(2)))))
     for _ in range(damage):
         at = chance.randrange(len(data) // 3, len(data))
         data[at] = chance.choice([0, 1, 127, 128, 255, chance.randrange(256)])

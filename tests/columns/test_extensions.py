@@ -13,8 +13,8 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers.arrays import read_array, read_batch
-from helpers.variants import encoded, primitive
+from columns.variants import encoded, primitive
+from helpers.arrays import ipc_bytes, read_array, read_batch
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
@@ -140,9 +140,7 @@ def test_dictionary_values_are_converted_once():
 
 
 def ipc_messages(batch: ipc.RecordBatch) -> list[bytes]:
-    sink = bytearray()
-    with ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
+    sink = ipc_bytes(batch, schema=batch.schema)
     return [bytes(sink)[len(batch.schema.serialize()) :]]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from helpers import forge
-from helpers.arrays import read_batch
+from helpers.arrays import batch_of_columns
 from helpers.forge import INT32, UTF8, field, i32, stream
 from helpers.randoms import array_of, plans, types as random_types
 from hypothesis import given, strategies as st
@@ -16,10 +16,6 @@ from hypothesis import given, strategies as st
 import arrowipc as ipc
 from arrowipc import FormatError, UsageError
 from arrowipc.columns.memo_table import MemoTable
-
-
-def batch(*columns: pa.Array) -> ipc.RecordBatch:
-    return read_batch(pa.record_batch(list(columns), names=[f"c{i}" for i in range(len(columns))]))
 
 
 def distinct(values: list[Any]) -> tuple[list[int], list[Any]]:
@@ -33,7 +29,7 @@ def distinct(values: list[Any]) -> tuple[list[int], list[Any]]:
 def test_a_table_numbers_values_by_first_occurrence(plan: Any, pieces: int) -> None:
     (kind, pool), seed = plan
     chance = random.Random(seed)
-    parts = [batch(pa.array(chance.choices(pool, k=chance.randint(0, 200)), kind)) for _ in range(pieces)]
+    parts = [batch_of_columns(pa.array(chance.choices(pool, k=chance.randint(0, 200)), kind)) for _ in range(pieces)]
     table, values, snapshots = MemoTable.like(parts[0]), [], []
     for part in parts:
         cut = part.slice(chance.randint(0, part.num_rows))
@@ -50,7 +46,7 @@ def test_a_table_numbers_values_by_first_occurrence(plan: Any, pieces: int) -> N
 @given(random_types, st.integers(0, 2**32))
 def test_a_table_of_any_type_has_each_row_at_its_place(kind: pa.DataType, seed: int) -> None:
     chance = random.Random(seed)
-    rows = batch(array_of(kind, chance.randint(1, 60), chance))
+    rows = batch_of_columns(array_of(kind, chance.randint(1, 60), chance))
     table, values, places = MemoTable.like(rows), [], []
     for _ in range(3):
         cut = rows.slice(chance.randint(0, rows.num_rows), chance.randint(0, 30))
@@ -68,23 +64,23 @@ def test_a_table_of_many_values_agrees_with_pyarrow(seed: int, kind: pa.DataType
     array = array_of(kind, 3000, chance)
     if kind == pa.int64():
         array = pa.array([chance.choice([None, chance.randrange(2000)]) for _ in range(3000)], kind)
-    table = MemoTable.like(batch(array))
-    places = table.add_batch(batch(array)).tolist()
+    table = MemoTable.like(batch_of_columns(array))
+    places = table.add_batch(batch_of_columns(array)).tolist()
     encoded = array.dictionary_encode(null_encoding="encode")
     assert places == encoded.indices.to_pylist()
     assert pa.record_batch(table.batch()).column(0).equals(encoded.dictionary)
 
 
 def test_a_table_refuses_other_columns():
-    table = MemoTable.like(batch(pa.array([1])))
+    table = MemoTable.like(batch_of_columns(pa.array([1])))
     with pytest.raises(UsageError, match="other columns"):
-        table.add_batch(batch(pa.array(["a"])))
+        table.add_batch(batch_of_columns(pa.array(["a"])))
     with pytest.raises(UsageError, match="one column"):
-        MemoTable.like(batch(pa.array([1]), pa.array([1])))
+        MemoTable.like(batch_of_columns(pa.array([1]), pa.array([1])))
 
 
 def encoded(indices: list[int | None], values: list[str | None]) -> ipc.RecordBatch:
-    return batch(pa.DictionaryArray.from_arrays(pa.array(indices, pa.int8()), values))
+    return batch_of_columns(pa.DictionaryArray.from_arrays(pa.array(indices, pa.int8()), values))
 
 
 def test_a_table_of_encoded_values_looks_through_the_dictionary():

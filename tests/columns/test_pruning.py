@@ -12,17 +12,19 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from helpers import optional
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import UsageError
 from arrowipc.columns.pruning import MOST_CONDITIONS, MOST_LITERALS, MOST_NESTED, Pruner
 from arrowipc.types import decimal256, field, int64, struct
+
+pd = optional("pandas")
+pl = optional("polars")
 
 NAN = float("nan")
 UTC = dt.UTC

@@ -18,8 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from helpers import drive, forge, randoms
-from helpers.arrays import CASES, read_batch
+from helpers.arrays import CASES, pyarrow_bytes, read_batch
 from helpers.arrow_columns import COLUMNS, everything
+from helpers.mutate import overwritten
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
@@ -394,18 +395,6 @@ def test_billions_of_empty_values_take_no_time():
     assert compute_statistics(batch)["c0"] == (2**31 - 1, 0, b"", b"", True, True, None)
 
 
-def mutated(data: bytes, chance: random.Random) -> bytes:
-    changed = bytearray(data)
-    for _ in range(chance.choice([1, 1, 2, 5])):
-        at = chance.randrange(len(changed))
-        if chance.random() < 0.5:
-            changed[at] = chance.randrange(256)
-        else:
-            number = chance.choice([0, -1, 2**31 - 1, -(2**31), chance.randint(-9, 99)])
-            changed[at & ~3 : (at & ~3) + 4] = (number & 0xFFFFFFFF).to_bytes(4, "little")
-    return bytes(changed[: len(data)])
-
-
 def survive(data: bytes, level: str) -> None:
     """Statistics of whatever can be read, whole and in part, or an ArrowIpcError."""
     try:
@@ -426,19 +415,23 @@ def survive(data: bytes, level: str) -> None:
 @given(randoms.batches(most_rows=12, most_batches=2), st.integers(0, 2**32), st.sampled_from(drive.LEVELS))
 def test_mutated_streams_have_statistics_or_an_error(parts, seed, level):
     chance = random.Random(seed)
-    data = randoms.written(parts)
+    data = pyarrow_bytes(parts)
     survive(data, level)
     for _ in range(20):
-        survive(mutated(data, chance), level)
+        survive(overwritten(data, chance, most=5, cut=0), level)
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_mutated_columns_of_every_type(name):
     chance = random.Random(name)
-    messages = forge.split(randoms.written([pa.record_batch([KINDS[name]], names=["x"])]))
+    messages = forge.split(pyarrow_bytes([pa.record_batch([KINDS[name]], names=["x"])]))
     for number in range(1, len(messages)):
         for _ in range(100):
-            changed = [*messages[:number], mutated(messages[number], chance), *messages[number + 1 :]]
+            changed = [
+                *messages[:number],
+                overwritten(messages[number], chance, most=5, cut=0),
+                *messages[number + 1 :],
+            ]
             survive(b"".join(changed), "none")
 
 
@@ -606,7 +599,7 @@ def test_mutated_statistics_are_read_or_left_out(seed):
     batch = ipc.RecordBatch.from_arrow(everything())
     data = encoded_of(compute_statistics(batch), 3, batch.schema)
     for _ in range(20):
-        found = decoded(mutated(data, chance))
+        found = decoded(overwritten(data, chance, most=5, cut=0))
         assert found is None or all(isinstance(each, ColumnStatistics) for each in found.values())
 
 

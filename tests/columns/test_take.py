@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import drive, forge, randoms
-from helpers.arrays import CASES, read_batch
+from helpers.arrays import CASES, ipc_bytes, pyarrow_bytes, read_batch
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
@@ -44,7 +44,7 @@ def test_all_rows_taken_are_the_array_itself(name):
 @given(randoms.batches(), st.randoms(use_true_random=False))
 def test_all_rows_taken_are_the_batch_or_table_itself(parts, dice):
     """Of slices too; and to take twice is to take what the second time chooses of the first."""
-    batches = drive.from_bytes(randoms.written(parts)).batches
+    batches = drive.from_bytes(pyarrow_bytes(parts)).batches
     table = ipc.Table.from_batches(batches) if batches else None
     for whole in [*batches, *([table, table[1:]] if table else [])]:
         for found in (whole, whole[1:], whole[:-1]):
@@ -150,7 +150,7 @@ def test_offsets_that_are_broken_are_errors_where_they_are_taken():
 
 @given(randoms.batches(), st.randoms(use_true_random=False))
 def test_rows_of_batches_and_tables_are_those_of_lists(parts, dice):
-    batches = drive.from_bytes(randoms.written(parts)).batches
+    batches = drive.from_bytes(pyarrow_bytes(parts)).batches
     table = ipc.Table.from_batches(batches) if batches else None
     for found in [*batches, *([table] if table else [])]:
         rows, n = found.to_pylist(), found.num_rows
@@ -179,10 +179,7 @@ def test_what_is_no_index_is_refused(where):
 
 def as_bytes(batch: pa.RecordBatch, **options: object) -> bytes:
     """A file of this batch, twice."""
-    sink = bytearray()
-    with ipc.new_file(sink, **options) as writer:
-        writer.write([batch, batch])
-    return bytes(sink)
+    return ipc_bytes([batch, batch], "file", **options)
 
 
 #: Every way to take rows, of what was read from a file of two batches with `n` rows each.
@@ -226,7 +223,7 @@ def test_nothing_of_a_source_is_alive_after_take(name):
 
 @given(randoms.batches(), st.randoms(use_true_random=False))
 def test_nothing_of_random_batches_is_alive_after_take(parts, dice):
-    data = randoms.written(parts, file=True)
+    data = pyarrow_bytes(parts, kind="file")
     rows = ipc.open_file(data).read_all().to_pylist()
     if rows:
         chosen = [dice.randrange(len(rows)) for _ in range(dice.randrange(20))]

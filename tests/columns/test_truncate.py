@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from helpers.arrays import CASES, read_batch
+from helpers.arrays import CASES, pyarrow_bytes, read_batch
 from helpers.arrow_columns import COLUMNS
 from helpers.cdata import CArray, release, take
 from helpers.forge import (
@@ -39,7 +39,7 @@ from helpers.forge import (
     stream,
     view,
 )
-from helpers.randoms import array_of, types, written
+from helpers.randoms import array_of, types
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
@@ -809,7 +809,7 @@ def test_null_views_and_nulls_in_lists_may_be_wild() -> None:
 def test_damaged_bodies_give_batches_or_an_error(kind: pa.DataType, seed: int, damage: int) -> None:
     chance = random.Random(seed)
     source = pa.record_batch([array_of(kind, 30, chance)], names=["x"])
-    data = bytearray(written([source]))
+    data = bytearray(pyarrow_bytes([source]))
     for _ in range(damage):
         at = chance.randrange(len(data) // 3, len(data))
         data[at] = chance.choice([0, 1, 127, 128, 255, chance.randrange(256)])

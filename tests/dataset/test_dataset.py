@@ -10,11 +10,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-import duckdb
-import fsspec
 import pyarrow as pa
 import pytest
-from helpers.folders import mixed, put, rows, write
+from dataset.folders import mixed, put, rows, write
+from helpers import optional
 from helpers.web import Web
 
 import arrowipc as ipc
@@ -23,6 +22,9 @@ from arrowipc._core import FileMap
 from arrowipc.dataset import fragments
 from arrowipc.dataset.dataset import _in_order
 from arrowipc.errors import FormatError, NotFoundError, UsageError
+
+duckdb = optional("duckdb")
+fsspec = optional("fsspec")
 
 
 @pytest.fixture

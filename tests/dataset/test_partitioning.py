@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 
-import polars as pl
 import pyarrow.dataset as pads
 import pytest
-from helpers.folders import put
+from dataset.folders import put
+from helpers import optional
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
@@ -15,6 +15,8 @@ from arrowipc import types as at
 from arrowipc.dataset.partitioning import NULL, folder_name, key_type, keys_of
 from arrowipc.errors import UsageError
 from arrowipc.read.files import is_hidden
+
+pl = optional("polars")
 
 
 def test_keys_are_columns_as_in_polars(tmp_path):

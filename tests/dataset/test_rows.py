@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import randoms
+from helpers.arrays import pyarrow_bytes
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
@@ -123,7 +124,7 @@ def test_a_window_far_beyond_the_ends_is_clipped_or_refused(parts):
 @given(parts=randoms.batches(), as_file=st.booleans(), dice=st.randoms(use_true_random=False))
 def test_columns_of_any_type_come_as_they_are(tmp_path_factory, parts, as_file, dice):
     path = tmp_path_factory.mktemp("any") / "a.arrow"
-    path.write_bytes(randoms.written(parts, file=as_file))
+    path.write_bytes(pyarrow_bytes(parts, kind=("stream", "file")[as_file]))
     table = ipc.open(path).read_all()
     dataset = ipc.RowDataset(path, format="arrow")
     count = len(table)

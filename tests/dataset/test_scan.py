@@ -9,18 +9,19 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-import duckdb
-import polars as pl
 import pyarrow as pa
 import pyarrow.dataset
 import pytest
-from polars.testing import assert_frame_equal
+from helpers import optional
 
 import arrowipc as ipc
 from arrowipc import UsageError
 from arrowipc.columns.pruning import Pruner
 from arrowipc.dataset.scan import filter_of
 from arrowipc.types import field, int64
+
+duckdb = optional("duckdb")
+pl = optional("polars")
 
 DAY = dt.datetime(2024, 1, 1)
 ROWS, BATCHES, FILES = 20, 8, 3
@@ -109,7 +110,7 @@ def test_polars_reads_only_batches_that_rows_may_be_in(folder, name):
     frame, log = scanned(folder)
     found = frame.filter(predicate).collect()
     own = pl.scan_ipc(folder / "*.arrow").filter(predicate).collect()
-    assert_frame_equal(found, own, categorical_as_str=True)
+    optional("polars.testing").assert_frame_equal(found, own, categorical_as_str=True)
     assert len([each for each in log if isinstance(each, int)]) == batches
 
 
@@ -133,7 +134,9 @@ def test_polars_reads_only_as_many_rows_as_it_needs(folder):
         lambda frame: frame.tail(3),
     ):
         frame, log = scanned(folder)
-        assert_frame_equal(query(frame).collect(), query(own).collect(), categorical_as_str=True)
+        optional("polars.testing").assert_frame_equal(
+            query(frame).collect(), query(own).collect(), categorical_as_str=True
+        )
     frame, log = scanned(folder)
     frame.head(25).collect()
     assert [each for each in log if isinstance(each, int)] == [20, 20]
@@ -149,7 +152,9 @@ def test_queries_of_polars(folder):
         lambda frame: frame.filter(pl.col("id") % 2 == 0).select(pl.col("x").mean().round(6)),
         lambda frame: frame.join(frame.filter(pl.col("id") < 9), on="id").select("id", "word").sort("id"),
     ):
-        assert_frame_equal(query(frame).collect(), query(own).collect(), categorical_as_str=True)
+        optional("polars.testing").assert_frame_equal(
+            query(frame).collect(), query(own).collect(), categorical_as_str=True
+        )
 
 
 def test_random_predicates_give_what_polars_finds_itself(folder):
@@ -168,7 +173,9 @@ def test_random_predicates_give_what_polars_finds_itself(folder):
             parts.append(chance.choice([part, part, ~part, pl.col(name).is_null(), pl.col(name).is_in([value])]))
         predicate = reduce(chance.choice([operator.and_, operator.or_]), parts)
         understood += filter_of(predicate, schema) is not None
-        assert_frame_equal(frame.filter(predicate).collect(), own.filter(predicate), categorical_as_str=True)
+        optional("polars.testing").assert_frame_equal(
+            frame.filter(predicate).collect(), own.filter(predicate), categorical_as_str=True
+        )
     assert understood > 55
 
 
@@ -249,7 +256,7 @@ def test_duckdb_polars_and_pyarrow_agree(folder):
         .agg(pl.len().alias("n"), pl.col("id").sum().alias("s"))
         .sort("word")
     )
-    assert_frame_equal(by_duckdb, by_polars.collect(), check_dtypes=False)
+    optional("polars.testing").assert_frame_equal(by_duckdb, by_polars.collect(), check_dtypes=False)
     test = pyarrow.dataset.field("id") < 30
     own = pyarrow.dataset.dataset(folder, format="ipc").to_table(filter=test, columns=["id", "word"])
     ours = pa.table(everything.select(["id", "word"]).filter([("id", "<", 30)])).filter(test)

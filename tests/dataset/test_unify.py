@@ -6,8 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from dataset.folders import put
 from helpers import arrays
-from helpers.folders import put
 
 import arrowipc as ipc
 from arrowipc import types as at

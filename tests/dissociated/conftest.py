@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from helpers import memory_transport, peers
+from dissociated import memory_transport, peers
 
 memory_transport.register()
 

@@ -11,7 +11,8 @@ import threading
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers import arrays, peers
+from dissociated import peers
+from helpers import arrays
 
 from arrowipc import dissociated
 from arrowipc.dissociated.transports.sockets import connect_tcp

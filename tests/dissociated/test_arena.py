@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from helpers.lending import MIB, PATIENCE, NoConnection, message, packed, telling, until
+from dissociated.lent_memory import MIB, PATIENCE, NoConnection, message, packed, telling, until
 
 import arrowipc as ipc
 from arrowipc import dissociated

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers import peers
+from dissociated import peers
+from dissociated.peers import connected, serving, until
 from helpers.memory import resident
-from helpers.peers import connected, serving, until
 
 from arrowipc import dissociated
 from arrowipc.dissociated.protocol import Reason

@@ -6,8 +6,8 @@ import threading
 
 import pyarrow as pa
 import pytest
-from helpers import peers
-from helpers.lending import telling
+from dissociated import peers
+from dissociated.lent_memory import telling
 
 from arrowipc import dissociated
 from arrowipc.errors import FormatError, UsageError

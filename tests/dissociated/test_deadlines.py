@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers import peers
-from helpers.peers import connected, serving, until
-from helpers.ucx_peers import LIBRARIES, environment
+from dissociated import peers
+from dissociated.peers import connected, serving, until
+from dissociated.ucx_peers import LIBRARIES, environment
 
 from arrowipc import dissociated
 from arrowipc.dissociated.protocol import Reason, free_data_body
@@ -57,7 +57,7 @@ def test_a_client_that_asks_for_nothing_is_sent_away(kind, transport):
 SILENT_OVER_UCX = """
 import sys, time
 from helpers import peers
-from helpers.peers import connected, serving, until
+from dissociated.peers import connected, serving, until
 from dissociated.test_deadlines import connected
 from arrowipc import dissociated
 

@@ -40,7 +40,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="memfd i
 def run(name: str) -> subprocess.CompletedProcess[str]:
     where = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")]), *sys.path])
     return subprocess.run(
-        [sys.executable, "-m", "helpers.on_device", name],
+        [sys.executable, "-m", "dissociated.on_device", name],
         env={**os.environ, "PYTHONPATH": where},
         capture_output=True,
         text=True,

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers import peers
-from helpers.memory_transport import memory_pair
-from helpers.peers import serving, until, until_collected
-from helpers.rounds import rounds
-from helpers.ucx_peers import LIBRARIES, environment
+from dissociated import peers
+from dissociated.memory_transport import memory_pair
+from dissociated.peers import serving, until, until_collected
+from dissociated.ucx_peers import LIBRARIES, environment
+from helpers.processes import rounds
 from helpers.web import Web
 
 import arrowipc as ipc

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers import peers
-from helpers.memory_transport import memory_pair
+from dissociated import peers
+from dissociated.memory_transport import memory_pair
 
 from arrowipc import dissociated
 from arrowipc.dissociated.client import Client, ClientStream

@@ -9,7 +9,7 @@ import sys
 import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
-from helpers import flight_peer
+from dissociated import flight_peer
 
 import arrowipc as ipc
 from arrowipc import dissociated

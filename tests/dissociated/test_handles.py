@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import lending
-from helpers.lending import (
+from dissociated import lent_memory
+from dissociated.lent_memory import (
     MIB,
     PATIENCE,
     CopiedMemory,
@@ -96,7 +96,7 @@ def test_clients_can_neither_write_to_an_arena_nor_change_its_size(arena):
 def test_a_forked_child_has_no_writable_map_of_an_arena():
     script = (
         "import os\n"
-        "from helpers.lending import batch\n"
+        "from dissociated.lent_memory import batch\n"
         "from arrowipc.dissociated.memory.arena import Arena\n"
         "from arrowipc.dissociated.served import messages_of\n"
         "arena = Arena(least_bytes=0)\n"
@@ -113,13 +113,13 @@ def test_a_forked_child_has_no_writable_map_of_an_arena():
         "assert arena.state.blocks == 2\n"
     )
     script = script.replace(", arena)", ", Somebody())").replace("arena = ", "class Somebody: pass\narena = ")
-    subprocess.run([sys.executable, "-c", script], env=lending.environment(), check=True, timeout=PATIENCE)
+    subprocess.run([sys.executable, "-c", script], env=lent_memory.environment(), check=True, timeout=PATIENCE)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another user")
 def test_processes_of_other_users_get_no_memory():
     with dissociated.Server({"numbers": batch(0)}, "shm", transport_options=telling()) as server:
-        with lending.Process("refused", server.uri, 65534) as stranger:
+        with lent_memory.Process("refused", server.uri, 65534) as stranger:
             assert stranger.says() == "PermissionError"
         with dissociated.connect(server.uri, "numbers", timeout=PATIENCE) as reader:
             assert is_batch(reader.read_next_batch(), 0)
@@ -145,7 +145,7 @@ def test_memory_of_servers_of_other_users_is_not_touched():
     batches = [batch(0)]
     with dissociated.Server({"numbers": lambda: iter(batches)}, "shm", transport_options=telling()) as server:
         server._endpoint.listener._same_user = False
-        with lending.Process("refused", server.uri, 65534) as stranger:
+        with lent_memory.Process("refused", server.uri, 65534) as stranger:
             assert stranger.says() == "PermissionError"
 
 
@@ -293,7 +293,7 @@ def test_of_chosen_columns_only_their_buffers_are_read(layout, columns):
                 with pytest.raises(ipc.FormatError, match="no readable memory"):
                     client.read_next_batch()
             else:
-                expected = {} if columns == "nothing" else {"x": lending.values(0)["x"]}
+                expected = {} if columns == "nothing" else {"x": lent_memory.values(0)["x"]}
                 assert client.read_next_batch().to_pydict() == expected
                 # Everything is given back, whether it was read or not.
                 given = sorted(address for address, size in places if size)

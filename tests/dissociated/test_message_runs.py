@@ -7,7 +7,8 @@ import random
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers import mutate, peers
+from dissociated import peers
+from helpers import mutate
 
 import arrowipc as ipc
 from arrowipc import Limits, dissociated

@@ -9,8 +9,8 @@ import shutil
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers import peers
-from helpers.peers import until, until_collected
+from dissociated import peers
+from dissociated.peers import until, until_collected
 
 import arrowipc as ipc
 from arrowipc import dissociated, types

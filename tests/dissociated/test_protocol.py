@@ -13,7 +13,8 @@ import struct
 
 import pyarrow as pa
 import pytest
-from helpers import forge, peers
+from dissociated import peers
+from helpers import forge
 
 import arrowipc as ipc
 from arrowipc import Limits

@@ -18,10 +18,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from helpers import memory_transport, peers
-from helpers.children import environment
-from helpers.peers import serving, until
-from helpers.rounds import rounds
+from dissociated import memory_transport, peers
+from dissociated.peers import serving, until
+from helpers.processes import environment, rounds
 
 import arrowipc as ipc
 from arrowipc import dissociated

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from helpers import forge, lending
-from helpers.lending import (
+from dissociated import lent_memory
+from dissociated.lent_memory import (
     MIB,
     PATIENCE,
     CopiedMemory,
@@ -33,6 +33,7 @@ from helpers.lending import (
     telling,
     until,
 )
+from helpers import forge
 
 import arrowipc as ipc
 from arrowipc import MessageReader, dissociated
@@ -420,7 +421,7 @@ def test_d074_a_broken_message_of_freed_addresses_ends_that_client_only(arena):
             addresses = honest.read_all()
             with FreeingClient(arena, [batch(1)]) as other:
                 other.read_all()
-                other.connection.send(lending.FREE_DATA, [broken])
+                other.connection.send(lent_memory.FREE_DATA, [broken])
                 with pytest.raises(ipc.FormatError, match="8 bytes for each"):
                     other.step()
             assert arena.state.blocks == 1
@@ -614,7 +615,7 @@ def test_d088_a_client_that_does_not_read_bounds_what_the_server_holds():
         count = -1
         while count != len(made) or not made:  # until it stands still
             count = len(made)
-            lending.time.sleep(0.3)
+            lent_memory.time.sleep(0.3)
         assert len(made) * 5000 * 8 < 40 * MIB
         assert server.memory.state.size <= 4 * MIB
         connection.close()

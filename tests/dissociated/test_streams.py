@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers import arrays, forge, golden, peers
-from helpers.memory_transport import memory_pair
+from dissociated import peers
+from dissociated.memory_transport import memory_pair
+from helpers import arrays, forge, golden
 
 import arrowipc as ipc
 from arrowipc import Limits, dissociated

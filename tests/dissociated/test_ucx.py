@@ -15,8 +15,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from helpers.rounds import rounds
-from helpers.ucx_peers import LIBRARIES, PATIENCE, Peer, peer, plain
+from dissociated.ucx_peers import LIBRARIES, PATIENCE, Peer, peer, plain
+from helpers.processes import rounds
 
 from arrowipc.dissociated import DissociatedUri
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from helpers import arrays, forge, golden
+from helpers.arrays import ipc_bytes
 
 import arrowipc as ipc
 from arrowipc import FormatError, TruncatedError, UnsupportedError, UsageError
@@ -36,10 +37,6 @@ def batch_of(start: int, count: int = 5) -> ipc.RecordBatch:
         }
     )
     return arrays.read_batch(theirs)
-
-
-def plain(*values: int) -> ipc.RecordBatch:
-    return arrays.read_batch(pa.record_batch({"x": pa.array(values, pa.int64())}))
 
 
 def append(path: Path, *batches: ipc.RecordBatch, **options: object) -> None:
@@ -77,10 +74,7 @@ def test_rounds_of_appending_are_equal_to_writing_at_once(path, options):
     append(path, *batches[1:3], **options)
     append(path, **options)
     append(path, *batches[3:], **options)
-    whole = bytearray()
-    with ipc.new_file(whole, **options) as writer:
-        for batch in batches:
-            writer.write(batch)
+    whole = ipc_bytes(list(batches), "file", **options)
     assert path.read_bytes() == whole
     assert os.listdir(path.parent) == [path.name]
     table = pa.ipc.open_file(bytes(whole)).read_all()
@@ -133,19 +127,19 @@ def test_a_file_without_batches_is_continued(path):
 
 
 def test_a_v4_file_stays_one(path):
-    append(path, plain(1), metadata_version="V4")
-    append(path, plain(2))
+    append(path, arrays.batch_of(1), metadata_version="V4")
+    append(path, arrays.batch_of(2))
     data = path.read_bytes()
     for offset, head, body in ipc.open_file(path).blocks:
         assert forge.read(data[offset : offset + head + body], "version") == 3
     with pytest.raises(UsageError, match=r"the file has metadata version V4.*leave metadata_version out"):
-        append(path, plain(3), metadata_version="V5")
+        append(path, arrays.batch_of(3), metadata_version="V5")
     assert path.read_bytes() == data
 
 
 def test_legacy_files_are_continued(path):
-    append(path, plain(1), legacy=True)
-    append(path, plain(2))
+    append(path, arrays.batch_of(1), legacy=True)
+    append(path, arrays.batch_of(2))
     assert ipc.open_file(path).read_all().to_pydict() == {"x": [1, 2]}
     assert pa.ipc.open_file(path.read_bytes()).read_all().to_pydict() == {"x": [1, 2]}
 
@@ -171,10 +165,10 @@ def test_the_dictionary_of_a_file_is_written_once_and_grows_where_that_is_asked_
 
 
 def test_metadata_is_kept_or_replaced(path):
-    append(path, plain(1), metadata={"k": "1"})
-    append(path, plain(2))
+    append(path, arrays.batch_of(1), metadata={"k": "1"})
+    append(path, arrays.batch_of(2))
     assert ipc.open_file(path).metadata.pairs == ((b"k", b"1"),)
-    append(path, plain(3), metadata={"k": "2"})
+    append(path, arrays.batch_of(3), metadata={"k": "2"})
     assert ipc.open_file(path).metadata.pairs == ((b"k", b"2"),)
     with ipc.new_file(path, append=True) as writer:
         assert writer.metadata.pairs == ((b"k", b"2"),)
@@ -203,7 +197,7 @@ def refuse(path: Path, error: type[Exception], words: str, *batches: ipc.RecordB
 
 
 def test_another_schema_is_refused(path):
-    append(path, plain(1))
+    append(path, arrays.batch_of(1))
     other = arrays.read_batch(pa.record_batch({"x": pa.array([1], pa.int32())}))
     words = "column 'x' is int32 in the batch and int64 in the writer's schema"
     refuse(path, UsageError, words, other)
@@ -242,9 +236,9 @@ def test_a_footer_that_disagrees_with_the_messages_is_refused(path):
     }
     for blocks in kinds.values():
         path.write_bytes(forge.file(schema, batch, batch, blocks=blocks))
-        refuse(path, FormatError, "append to '.*x.arrow': ", plain(1))
+        refuse(path, FormatError, "append to '.*x.arrow': ", arrays.batch_of(1))
     path.write_bytes(forge.file(schema, batch, batch))
-    append(path, plain(1))
+    append(path, arrays.batch_of(1))
     assert ipc.open_file(path).read_all().to_pydict() == {"x": [7, 7, 1]}
 
 
@@ -282,7 +276,7 @@ def test_files_of_other_writers_go_on(path, name):
 @pytest.mark.parametrize("eos", [b"", forge.EOS])
 def test_files_without_batches_and_framed_schema_go_on(path, first, eos):
     path.write_bytes(forge.file(forge.schema(forge.field("x", forge.INT64)), first=first, eos=eos))
-    append(path, plain(1, 2))
+    append(path, arrays.batch_of(1, 2))
     assert ipc.open_file(path).read_all().to_pydict() == {"x": [1, 2]}
     report = ipc.validate(path, level="strict")
     assert report.ok, str(report)
@@ -291,22 +285,22 @@ def test_files_without_batches_and_framed_schema_go_on(path, first, eos):
 def test_a_footer_in_another_order_is_refused(path):
     schema, batch = forge.schema(forge.field("x", forge.INT64)), forge.batch(1, [(1, 0)], [b"", forge.i64(7)])
     path.write_bytes(forge.file(schema, batch, batch, blocks=lambda b: b[::-1]))
-    refuse(path, FormatError, "append to '.*x.arrow': footer: batch 1 .* lies before batch 0", plain(1))
+    refuse(path, FormatError, "append to '.*x.arrow': footer: batch 1 .* lies before batch 0", arrays.batch_of(1))
 
 
 def test_a_big_endian_file_is_refused(path):
     schema = forge.schema(forge.field("x", forge.int_(64)), endianness=1)
     path.write_bytes(forge.file(schema, forge.batch(1, [(1, 0)], [b"", struct.pack(">q", 7)])))
     assert ipc.open_file(path).read_all().to_pydict() == {"x": [7]}
-    refuse(path, UnsupportedError, "the file is big-endian", plain(1))
+    refuse(path, UnsupportedError, "the file is big-endian", arrays.batch_of(1))
 
 
 def test_what_is_no_path_of_a_file_is_refused(path):
     os.mkfifo(path)
     with pytest.raises(UsageError, match="not a regular file"):
-        append(path, plain(1))
+        append(path, arrays.batch_of(1))
     with pytest.raises(IsADirectoryError):
-        append(path.parent, plain(1))
+        append(path.parent, arrays.batch_of(1))
     for sink, found in (
         (bytearray(), "bytearray"),
         ("memory://x", "a URL"),
@@ -318,8 +312,8 @@ def test_what_is_no_path_of_a_file_is_refused(path):
 
 def test_a_dangling_link_becomes_a_file(path):
     path.symlink_to("there")
-    append(path, plain(1))
-    append(path, plain(2))
+    append(path, arrays.batch_of(1))
+    append(path, arrays.batch_of(2))
     assert path.is_symlink()
     assert ipc.open_file(path.parent / "there").read_all().to_pydict() == {"x": [1, 2]}
 
@@ -328,10 +322,10 @@ def test_a_dangling_link_becomes_a_file(path):
 
 
 def test_an_exception_leaves_the_file_as_it_was(path):
-    append(path, plain(1))
+    append(path, arrays.batch_of(1))
     before = path.read_bytes()
     with pytest.raises(ZeroDivisionError), ipc.new_file(path, append=True) as writer:  # noqa: PT012
-        writer.write(plain(2))
+        writer.write(arrays.batch_of(2))
         assert path.read_bytes() == before
         raise ZeroDivisionError
     assert path.read_bytes() == before
@@ -341,7 +335,7 @@ def test_an_exception_leaves_the_file_as_it_was(path):
 def test_a_file_that_becomes_shorter_while_it_is_copied_is_an_error(path):
     from arrowipc.existing import ExistingFile
 
-    append(path, plain(*range(100_000)))
+    append(path, arrays.batch_of(*range(100_000)))
     whole = path.read_bytes()
     _, existing = ExistingFile.find(path)
     path.write_bytes(whole[:300_000])
@@ -366,11 +360,11 @@ def test_a_file_that_becomes_shorter_while_it_is_copied_is_an_error(path):
 @pytest.mark.parametrize("durable", [False, True])
 def test_of_two_appenders_the_one_that_closes_last_keeps_its_rows_in_a_file_beside(path, begun, durable):
     if begun:
-        append(path, plain(0))
+        append(path, arrays.batch_of(0))
     before = len(os.listdir("/proc/self/fd"))
     first, second = (ipc.new_file(path, append=True, durable=durable) for _ in range(2))
-    first.write(plain(1))
-    second.write(plain(2))
+    first.write(arrays.batch_of(1))
+    second.write(arrays.batch_of(2))
     first.close()
     with pytest.raises(OSError, match=rf"replaced, changed or removed.*{path.name}") as error:
         second.close()
@@ -387,7 +381,7 @@ def changes(path: Path) -> dict[str, Callable[[], object]]:
     other.write_bytes(path.read_bytes())
     data = path.read_bytes()
     return {
-        "replaced by us": lambda: append(path, plain(9)),
+        "replaced by us": lambda: append(path, arrays.batch_of(9)),
         "renamed over": lambda: other.replace(path),
         "written in place": lambda: path.write_bytes(data[:-1] + b"2"),
         "longer": lambda: path.write_bytes(data + b"more"),
@@ -400,27 +394,27 @@ def changes(path: Path) -> dict[str, Callable[[], object]]:
     "change", ["replaced by us", "renamed over", "written in place", "longer", "removed", "a link elsewhere"]
 )
 def test_a_file_that_somebody_changed_meanwhile_is_not_overwritten(path, change):
-    append(path, plain(0))
+    append(path, arrays.batch_of(0))
     os.utime(path, (1, 1))  # else a change in the same instant, of the same size, could have the same time
     made = changes(path)
     writer = ipc.new_file(path, append=True)
-    writer.write(plain(1))
+    writer.write(arrays.batch_of(1))
     made[change]()
     found = path.read_bytes() if path.exists() else None
     with pytest.raises(OSError, match="it stays as it is") as error:
         writer.close()
     assert (path.read_bytes() if path.exists() else None) == found
     assert numbers(kept_by(error.value)) == [0, 1]
-    append(path.with_name("new"), plain(5))  # and the folder is not locked
+    append(path.with_name("new"), arrays.batch_of(5))  # and the folder is not locked
 
 
 def test_reading_a_file_and_linking_to_it_is_no_change(path):
-    append(path, plain(0))
+    append(path, arrays.batch_of(0))
     writer = ipc.new_file(path, append=True)
     os.link(path, path.with_name("backup"))
     assert numbers(path) == [0]
     path.chmod(0o600)
-    writer.write(plain(1))
+    writer.write(arrays.batch_of(1))
     writer.close()
     assert numbers(path) == [0, 1]
 
@@ -459,11 +453,11 @@ def test_processes_that_append_to_one_file_lose_no_row(path):
 
 
 def test_who_locks_the_folder_delays_an_appender_and_takes_no_rows(path, monkeypatch):
-    append(path, plain(0))
+    append(path, arrays.batch_of(0))
     folder = os.open(path.parent, os.O_RDONLY)
     fcntl.flock(folder, fcntl.LOCK_EX)
     writer = ipc.new_file(path, append=True)
-    writer.write(plain(1))
+    writer.write(arrays.batch_of(1))
     timer = threading.Timer(0.05, fcntl.flock, (folder, fcntl.LOCK_UN))
     timer.start()
     writer.close()
@@ -472,7 +466,7 @@ def test_who_locks_the_folder_delays_an_appender_and_takes_no_rows(path, monkeyp
     monkeypatch.setattr(atomic_file, "LONGEST_TURN", 0.02)
     fcntl.flock(folder, fcntl.LOCK_EX)
     writer = ipc.new_file(path, append=True)
-    writer.write(plain(2))
+    writer.write(arrays.batch_of(2))
     with pytest.raises(OSError, match="locked the folder") as error:
         writer.close()
     os.close(folder)
@@ -484,7 +478,7 @@ def test_nothing_stays_open(path):
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
         append(path, batch_of(5))
-        refuse(path, UsageError, "column", plain(1))
+        refuse(path, UsageError, "column", arrays.batch_of(1))
         refuse(path, UsageError, "metadata version V5", metadata_version="V4")
         refuse(path, UsageError, "level", compression_level=3)
         refuse(path, UsageError, "coalesce_rows", coalesce_rows=-1)

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import arrays, forge, randoms
+from helpers.arrays import pyarrow_bytes
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
@@ -152,7 +153,7 @@ def test_small_batches_are_joined_and_large_ones_pass():
 
 @given(randoms.batches(), st.booleans(), st.booleans(), st.sampled_from(["none", "strict"]))
 def test_a_copy_reads_as_the_original(parts, from_file, to_file, level):
-    data = randoms.written(parts, file=from_file)
+    data = pyarrow_bytes(parts, kind=("stream", "file")[from_file])
     reader = (ipc.open_file if from_file else ipc.open_stream)(data, validate=level)
     sink = bytearray()
     with (ipc.new_file if to_file else ipc.new_stream)(sink, reader.schema) as writer:
@@ -237,9 +238,9 @@ def test_a_writer_that_is_closed_or_failed_takes_nothing():
 def test_nulls_do_not_pass_into_columns_that_have_none():
     """The writer's schema promises what the reader's does not."""
     theirs = pa.schema([pa.field("x", pa.int64(), nullable=False)])
-    strict = ipc.open_stream(randoms.written([], theirs)).schema
+    strict = ipc.open_stream(pyarrow_bytes([], schema=theirs)).schema
     for values, good in (([1, 2], True), ([1, None], False)):
-        data = randoms.written([pa.record_batch({"x": pa.array(values, pa.int64())})])
+        data = pyarrow_bytes([pa.record_batch({"x": pa.array(values, pa.int64())})])
         sink = bytearray()
         with ipc.new_stream(sink, strict) as writer:
             if good:
@@ -308,7 +309,7 @@ def test_buffers_that_are_not_aligned_are_moved():
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
 def test_compressed_bodies_of_pyarrow_pass(codec):
     theirs = [pa.record_batch({"x": np.arange(k, k + 5000), "t": np.arange(k, k + 5000).astype(str)}) for k in (0, 1)]
-    data = randoms.written(theirs, compression=codec)
+    data = pyarrow_bytes(theirs, compression=codec)
     count, copied = transfer(data, compression=codec)
     assert count == 2
     assert bodies(copied) == bodies(data)
@@ -319,7 +320,7 @@ def test_dictionaries_that_change_are_passed_on_in_streams():
     def batch(words: list[str]) -> pa.RecordBatch:
         return pa.record_batch({"d": pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), pa.array(words))})
 
-    data = randoms.written([batch(["a", "b"]), batch(["c", "d"]), batch(["c", "d"]), batch(["a", "b"])])
+    data = pyarrow_bytes([batch(["a", "b"]), batch(["c", "d"]), batch(["c", "d"]), batch(["a", "b"])])
     for level in ("none", "full"):
         count, copied = transfer(data, reading={"validate": level})
         assert count == 4

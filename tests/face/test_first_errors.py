@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 from helpers import pages
+from helpers.arrays import ipc_bytes
 
 import arrowipc as ipc
 
@@ -96,9 +97,7 @@ def test_cells_of_another_kind_are_recognised():
 
 
 def test_old_streams_are_no_strangers():
-    sink = bytearray()
-    with ipc.new_stream(sink, legacy=True) as writer:
-        writer.write(TABLE)
+    sink = ipc_bytes(TABLE, legacy=True)
     assert ipc.open(sink).read_all().num_rows == 3
     with pytest.raises(ipc.FormatError, match=r"before 0\.15 begin like this: open_stream\(\)"):
         ipc.open_file(sink)

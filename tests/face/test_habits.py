@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.arrays import ipc_bytes
 
 import arrowipc as ipc
 from arrowipc import KeyValueMetadata, UnsupportedError, UsageError, types
@@ -32,17 +33,11 @@ BATCH = pa.record_batch({"x": [1, 2, None], "y": ["a", "b", "a"]})
 
 
 def stream_of(batch: Any, **options: Any) -> bytes:
-    sink = bytearray()
-    with ipc.new_stream(sink, **options) as writer:
-        writer.write(batch)
-    return bytes(sink)
+    return ipc_bytes([batch], **options)
 
 
 def file_of(batch: Any, **options: Any) -> bytes:
-    sink = bytearray()
-    with ipc.new_file(sink, **options) as writer:
-        writer.write(batch)
-    return bytes(sink)
+    return ipc_bytes([batch], "file", **options)
 
 
 # -- metadata ------------------------------------------------------------------------------------------------

@@ -12,6 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from helpers import drive, forge, golden
+from helpers.arrays import ipc_bytes
+from helpers.processes import in_threads
 from helpers.support import growing, nested, replaced
 from helpers.web import Web
 
@@ -102,9 +104,7 @@ def test_open_file_reads_a_stream_too(tmp_path):
 
 
 def test_a_file_is_opened_as_a_file():
-    sink = bytearray()
-    with ipc.new_file(sink, batch := ipc.RecordBatch.from_pydict({"x": [1]})) as writer:
-        writer.write(batch)
+    sink = ipc_bytes({"x": [1]}, "file")
     assert type(ipc.open(sink, index=True)) is ipc.RecordBatchFileReader
 
 
@@ -143,19 +143,13 @@ def test_threads_may_ask_for_batches_with_replaced_dictionaries():
     with pa.ipc.new_stream(sink, parts[0].schema) as writer:
         for part in parts:
             writer.write_batch(part)
-    reader, wrong = ipc.open(sink.getvalue(), index=True), []
+    reader = ipc.open(sink.getvalue(), index=True)
 
     def ask(seed: int) -> None:
         for i in random.Random(seed).choices(range(40), k=100):
-            if reader[i].to_pydict() != parts[i].to_pydict():
-                wrong.append(i)
+            assert reader[i].to_pydict() == parts[i].to_pydict()
 
-    threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    in_threads(ask, range(4))
 
 
 def test_copying_out_of_order_reading_and_pickling(tmp_path):

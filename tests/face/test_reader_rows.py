@@ -11,15 +11,18 @@ import weakref
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pytest
-from helpers import drive, randoms
+from helpers import drive, optional, randoms
+from helpers.arrays import pyarrow_bytes
+from helpers.processes import in_threads
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import FormatError, LimitError, Limits, UsageError
 from arrowipc.columns.take import RowReader
+
+pl = optional("polars")
 
 COLUMNS = {
     "id": pa.array(range(60)),
@@ -80,7 +83,7 @@ def test_rows_of_every_source_are_those_of_the_table(compression, tmp_path):
 def test_rows_of_random_files_are_those_of_all_that_they_hold(parts, dice):
     compression = dice.choice((None, "lz4"))
     reader = ipc.open_file(
-        randoms.written(parts, file=True, compression=compression),
+        pyarrow_bytes(parts, kind="file", compression=compression),
         limits=Limits(row_cache_bytes=dice.choice((0, 1 << 20))),
     )
     whole = reader.read_all()
@@ -395,26 +398,15 @@ def test_millions_of_rows_of_compressed_batches(tmp_path):
 def test_threads_take_at_the_same_time(cache_bytes):
     reader = ipc.open_file(written(compression="lz4"), limits=Limits(row_cache_bytes=cache_bytes))
     rows = TABLE.to_pylist()
-    wrong: list[Any] = []
 
     def work(seed: int) -> None:
         dice = random.Random(seed)
-        try:
-            for _ in range(60):
-                chosen = [dice.randrange(60) for _ in range(dice.randrange(12))]
-                if reader.take(chosen).to_pylist() != [rows[i] for i in chosen]:
-                    wrong.append(chosen)
-                if reader.row(chosen[0] if chosen else 0, columns=["id"]) != {"id": chosen[0] if chosen else 0}:
-                    wrong.append("row")
-        except Exception as error:
-            wrong.append(error)
+        for _ in range(60):
+            chosen = [dice.randrange(60) for _ in range(dice.randrange(12))]
+            assert reader.take(chosen).to_pylist() == [rows[i] for i in chosen]
+            assert reader.row(chosen[0] if chosen else 0, columns=["id"]) == {"id": chosen[0] if chosen else 0}
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    in_threads(work, range(8))
 
 
 def test_a_reader_that_is_closed_meanwhile_says_so():

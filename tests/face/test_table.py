@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from helpers.arrays import read_batch, written
+from helpers.arrays import pyarrow_bytes, read_batch
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
@@ -15,7 +15,7 @@ SECOND = pa.record_batch({"a": [3], "b": ["z"]}, schema=FIRST.schema)
 
 
 def table(*batches: pa.RecordBatch) -> Table:
-    return ipc.open_stream(written(*batches)).read_all()
+    return ipc.open_stream(pyarrow_bytes(list(batches))).read_all()
 
 
 def test_a_table_is_its_batches():

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import copy
 import pickle
-import subprocess
-import sys
 from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from helpers.flat_reader import LAYOUT
+from helpers.fbs import LAYOUT
+from helpers.processes import run_python
 from hypothesis import given
 
 import arrowipc
@@ -572,7 +571,7 @@ def test_public_names_exist() -> None:
 def test_types_and_schemas_stay_cheap_to_import() -> None:
     imports = "import arrowipc.schema, arrowipc.types"
     code = f"import sys; before = set(sys.modules); {imports}; print(*set(sys.modules) - before)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = run_python(code)
     assert done.returncode == 0, done.stderr
     assert "arrowipc.types" in done.stdout.split()
     assert not {"dataclasses", "flatbuffers", "html", "numpy"} & set(done.stdout.split())

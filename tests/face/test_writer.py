@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import io
-import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers import arrays, forge, randoms
+from helpers import arrays, forge
+from helpers.arrays import batch_of, ipc_bytes, pyarrow_bytes
+from helpers.processes import in_threads
 
 import arrowipc as ipc
 from arrowipc import FormatError, UsageError
 
 OPENERS = [ipc.new_stream, ipc.new_file]
-
-
-def batch_of(*values: Any, name: str = "x", kind: Any = None) -> ipc.RecordBatch:
-    return arrays.read_batch(pa.record_batch({name: pa.array(values, kind or pa.int64())}))
 
 
 def read(sink: bytes | bytearray) -> list[ipc.RecordBatch]:
@@ -37,9 +34,7 @@ def rows(sink: bytes | bytearray) -> list[int]:
 @pytest.mark.parametrize("how", ["write", "write_batch", "write_table", "table", "list", "iterator", "reader"])
 def test_without_a_schema_the_first_batch_says_it(opener, how):
     batch, sink = batch_of(1, 2), bytearray()
-    stream = bytearray()
-    with ipc.new_stream(stream) as writer:
-        writer.write(batch)
+    stream = ipc_bytes(batch)
     with opener(sink) as writer:
         assert writer.schema is None
         assert not sink
@@ -76,19 +71,15 @@ def test_neither_schema_nor_batch_is_an_error_that_says_what_to_do(opener):
 
 def test_an_empty_table_or_reader_gives_its_schema():
     schema = batch_of(1).schema
-    for data in (ipc.Table(schema, []), ipc.open_stream(randoms.written([], pa.schema([("x", pa.int64())])))):
-        sink = bytearray()
-        with ipc.new_stream(sink) as writer:
-            writer.write(data)
+    for data in (ipc.Table(schema, []), ipc.open_stream(pyarrow_bytes([], schema=pa.schema([("x", pa.int64())])))):
+        sink = ipc_bytes([data])
         assert ipc.open_stream(sink).schema == schema
 
 
 def test_a_schema_may_be_a_list_of_fields():
     from arrowipc.types import field, int64
 
-    sink = bytearray()
-    with ipc.new_stream(sink, [field("x", int64())]) as writer:
-        writer.write(batch_of(1))
+    sink = ipc_bytes(batch_of(1), schema=[field("x", int64())])
     assert rows(sink) == [1]
     with pytest.raises(UsageError, match=r"schema: expected a Schema, .*, found int 5"):
         ipc.new_stream(bytearray(), 5)
@@ -121,10 +112,7 @@ def test_another_schema_is_refused_with_the_column_and_the_writer_goes_on(other,
 def test_metadata_of_schemas_and_fields_may_differ():
     theirs = pa.schema([pa.field("x", pa.int64(), metadata={"a": "b"})], metadata={"c": "d"})
     other = arrays.read_batch(pa.record_batch([pa.array([2])], schema=theirs))
-    sink = bytearray()
-    with ipc.new_stream(sink) as writer:
-        writer.write(batch_of(1))
-        writer.write(other)
+    sink = ipc_bytes([batch_of(1), other])
     assert [batch.to_pydict() for batch in read(sink)] == [{"x": [1]}, {"x": [2]}]
 
 
@@ -137,7 +125,7 @@ def test_nulls_in_a_column_that_has_none_are_refused_and_the_writer_goes_on(opti
     sink = bytearray()
     good = arrays.read_batch(pa.record_batch({"n": [1, None], "x": ["a", "b"]}))
     bad = arrays.read_batch(pa.record_batch({"n": [1, None, 3], "x": ["a", None, None]}))
-    with ipc.new_stream(sink, ipc.open_stream(randoms.written([], theirs)).schema, **options) as writer:
+    with ipc.new_stream(sink, ipc.open_stream(pyarrow_bytes([], schema=theirs)).schema, **options) as writer:
         writer.write(good)
         size = len(sink)
         with pytest.raises(UsageError, match=r"column 'x' has 2 nulls .*nullable=False"):
@@ -390,11 +378,7 @@ def test_writers_in_several_threads_may_share_batches(options):
                 for batch in batches:
                     writer.write(batch.slice(i))
 
-    threads = [threading.Thread(target=write, args=(sink,)) for sink in sinks]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(write, sinks)
     alone = bytearray()
     write(alone)
     assert all(sink == alone for sink in sinks)

@@ -16,9 +16,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from helpers import arrays, forge, golden, mutate, peers, randoms, sparse_forge as sf
-from helpers.integration_json import write_json
-from helpers.variants import VARIANT, encoded
+from columns.variants import VARIANT, encoded
+from dissociated import peers
+from helpers import arrays, forge, golden, mutate, randoms
+from helpers.arrays import pyarrow_bytes
+from peers.integration_json import write_json
+from tensors import sparse_forge as sf
 
 import arrowipc as ipc
 from arrowipc import types
@@ -102,11 +105,14 @@ def _written(file: bool) -> list[bytes]:
     for parts, codec in zip(_batches(), codecs, strict=False):
         same = not any(pa.types.is_dictionary(kind) for kind in parts[0].schema.types)
         batches = parts if same or not file else parts[:1]
-        made.append(randoms.written(batches, file=file, compression=codec))
+        made.append(pyarrow_bytes(batches, kind=("stream", "file")[file], compression=codec))
     for parts in _batches()[::9]:
         made.append(
-            randoms.written(
-                parts[:1], file=file, use_legacy_format=not file, metadata_version=pa.ipc.MetadataVersion.V4
+            pyarrow_bytes(
+                parts[:1],
+                kind=("stream", "file")[file],
+                use_legacy_format=not file,
+                metadata_version=pa.ipc.MetadataVersion.V4,
             )
             if not any(pa.types.is_union(kind) for kind in parts[0].schema.types)
             else made[0]

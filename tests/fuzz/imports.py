@@ -10,8 +10,8 @@ import ctypes
 import errno
 from typing import Any
 
+from cdata.producer import Producer, StreamOf
 from helpers.cdata import CArray
-from helpers.producer import Producer, StreamOf
 
 FLAT = b"n b c C s S i I l L e f g z Z vz u U vu d:5,2 d:18,2,64 d:76,2,256 d:9,-3,32 w:0 w:5"
 TIMES = b"tdD tdm tts ttm ttu ttn tss: tsu:UTC tDs tDn tiM tiD tin"

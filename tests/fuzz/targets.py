@@ -26,10 +26,11 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from helpers import arrays, drive, looped, peers
+from columns.variants import extension_streams
+from dissociated import peers
+from helpers import arrays, drive
 from helpers.cdata import CStream
-from helpers.integration_json import differences, read_json, write_json
-from helpers.variants import extension_streams
+from peers.integration_json import differences, read_json, write_json
 
 import arrowipc as ipc
 from arrowipc import Limits, aio, types
@@ -242,7 +243,7 @@ def awaited(data: bytes, chance: random.Random) -> None:
     sizes = iter(lambda: chance.choice((0, 1, 7, 64, 5000, 1 << 17)), None)
 
     async def read_some() -> list[Any]:
-        reader = aio.open_stream(chance.choice(looped.sources(data, sizes)), **chosen)
+        reader = aio.open_stream(chance.choice(drive.sources(data, sizes)), **chosen)
         found: list[Any] = []
         try:
             while len(found) < MOST_BATCHES:
@@ -258,7 +259,7 @@ def awaited(data: bytes, chance: random.Random) -> None:
             await reader.close()
         return found
 
-    for batch in looped.run(read_some()):
+    for batch in drive.run(read_some()):
         uses.batch(batch, chosen["validate"], chance)
 
 
@@ -294,7 +295,7 @@ def awaited_file(data: bytes, chance: random.Random) -> None:
         return found
 
     with contextlib.suppress(OSError):  # what is cut short
-        for batch in looped.run(read_some()):
+        for batch in drive.run(read_some()):
             uses.batch(batch, chosen["validate"], chance)
 
 

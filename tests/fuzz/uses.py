@@ -103,6 +103,7 @@ def tensor(found: Any) -> None:
     with contextlib.suppress(ipc.UsageError):  # no dtype for it
         values = found.to_numpy()
         assert values.size == found.size
+        assert memoryview(found).nbytes == found.nbytes
         assert found.equals(found, nan_equal=True)
         assert ipc.read_tensor(found.serialize()).equals(found, nan_equal=True)
         assert found.to_numpy(copy=True).tobytes() == memoryview(found).tobytes()
@@ -118,8 +119,12 @@ def sparse(found: Any, level: str) -> None:
         size *= length
     steps = [
         lambda: found.equals(found),
+        lambda: found.is_canonical,
         lambda: found.canonical(),
         lambda: found.serialize(),
+        lambda: found == found.rename(None),
+        lambda: found.data.sum() if found.dtype.kind in "iuf" else None,
+        lambda: [array.sum() for array in found._index.arrays],
     ]
     if size <= ELEMENTS:
         steps += [lambda: found.to_dense(), lambda: found.to_coo().to_dense()]

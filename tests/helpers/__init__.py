@@ -1,1 +1,28 @@
 """What the tests share: forged input, golden expectations, drivers of every reader, random data."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+
+class Missing:
+    """Stands for a library that is not installed: a test that touches it is skipped, and says why."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("_"):
+            raise AttributeError(attribute)
+        import pytest  # programs of these helpers need none
+
+        return pytest.importorskip(self.name, exc_type=ImportError)
+
+
+def optional(name: str) -> Any:
+    """A library that few tests of a file need; the others run without it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return Missing(name)

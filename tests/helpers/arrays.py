@@ -1,4 +1,4 @@
-"""pyarrow data read back as ours, and one array of every type there is."""
+"""Streams and files that we or pyarrow write, pyarrow data read back as ours, one array of every type."""
 
 from __future__ import annotations
 
@@ -6,24 +6,71 @@ import datetime as dt
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 import arrowipc as ipc
 from arrowipc import types
 
+FORMS = ("stream", "file")
 
-def written(*batches: pa.RecordBatch) -> bytes:
-    """A stream of the batches, which share a schema."""
+
+def ipc_bytes(data: Any, kind: str = "stream", schema: ipc.Schema | None = None, **options: Any) -> bytes:
+    """A stream or file ("stream", "file") that our writer makes of a batch or table, or of a list of them."""
+    sink = bytearray()
+    with (ipc.new_file if kind == "file" else ipc.new_stream)(sink, schema, **options) as writer:
+        for each in data if isinstance(data, list) else [data]:
+            writer.write(each)
+    return bytes(sink)
+
+
+def pyarrow_bytes(data: Any, kind: str = "stream", schema: pa.Schema | None = None, **options: Any) -> bytes:
+    """A stream or file that pyarrow makes of a batch, or of a list of batches."""
+    parts = data if isinstance(data, list) else [data]
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
+    opener = pa.ipc.new_file if kind == "file" else pa.ipc.new_stream
+    schema = schema or (parts[0].schema if parts else pa.schema([]))
+    with opener(sink, schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        for part in parts:
+            writer.write_batch(part)
     return sink.getvalue().to_pybytes()
+
+
+def read_by_pyarrow(data: bytes, kind: str = "stream") -> tuple[pa.Schema, list[pa.RecordBatch]]:
+    """What pyarrow says a stream or file holds."""
+    if kind == "stream":
+        with pa.ipc.open_stream(data) as reader:
+            return reader.schema, list(reader)
+    with pa.ipc.open_file(data) as reader:
+        return reader.schema, [reader.get_batch(i) for i in range(reader.num_record_batches)]
+
+
+def batch_of(*values: Any, name: str = "x", kind: pa.DataType | None = None) -> ipc.RecordBatch:
+    """A batch of one column, of int64 where no type is given."""
+    return read_batch(pa.record_batch({name: pa.array(values, kind or pa.int64())}))
+
+
+def batch_of_columns(*columns: pa.Array) -> ipc.RecordBatch:
+    """A batch of the columns c0, c1, ..."""
+    return read_batch(pa.record_batch(list(columns), names=[f"c{i}" for i in range(len(columns))]))
+
+
+def seen_by_pyarrow(array: ipc.Array) -> pa.Array:
+    """The array as pyarrow sees it, checked to the last byte."""
+    found = pa.array(array)
+    found.validate(full=True)
+    return found
+
+
+def address(values: Any) -> int:
+    """Where the memory of an array or buffer begins."""
+    array = np.asarray(values if hasattr(values, "__array_interface__") else memoryview(values))
+    return int(array.__array_interface__["data"][0])
 
 
 def read_batch(batch: pa.RecordBatch, **options: Any) -> ipc.RecordBatch:
     """The batch, read by us."""
-    (found,) = ipc.open_stream(written(batch), **options)
+    (found,) = ipc.open_stream(pyarrow_bytes(batch), **options)
     return found
 
 

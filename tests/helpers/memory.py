@@ -1,13 +1,19 @@
-"""How much memory this process has and had, as Linux tells it.
-
-Not `ru_maxrss`: that begins with the peak of the process that started this one.
-"""
+"""What this process holds: memory, objects of ours and of producers; and interrupts wherever a signal can raise."""
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import re
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any
+
+from arrowipc import _core
+from arrowipc.cdata import export
+from arrowipc.cdata.import_array import live_imports
 
 
 def _status(name: str) -> int:
@@ -35,3 +41,59 @@ def forget_peak() -> None:
     """Let `peak` begin here; a container may not allow it."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
+
+
+def counts() -> dict[str, int]:
+    """Arrays imported and exported, sources and memory that are not released yet."""
+    return {"imports": live_imports(), "exports": export.live_exports(), **_core.live_objects()}
+
+
+def more_than(before: dict[str, int]) -> dict[str, int]:
+    """What there is more of; garbage of other tests may be collected at any time, so less says nothing."""
+    found = {name: count for name, count in counts().items() if count > before[name]}
+    if found:
+        gc.collect()
+        found = {name: count for name, count in counts().items() if count > before[name]}
+    return found
+
+
+def interrupted(operation: Callable[[], Any], *modules: ModuleType) -> Iterator[int]:
+    """Do it again and again, each time with a KeyboardInterrupt before a later instruction; yield after each time.
+
+    It ends once the operation ends before the instruction comes, so the last time is one without an interrupt.
+    """
+    files = {module.__file__ for module in modules}
+    count = 0
+    while True:
+        left = count
+
+        def trace(frame: FrameType, event: str, _: object) -> Any:
+            nonlocal left
+            if frame.f_code.co_filename not in files:
+                return None
+            frame.f_trace_opcodes = True
+            if event == "opcode":
+                left -= 1
+                if left < 0:
+                    sys.settrace(None)
+                    raise KeyboardInterrupt
+            return trace
+
+        sys.settrace(trace)
+        try:
+            operation()
+        except KeyboardInterrupt:
+            pass
+        else:
+            sys.settrace(None)
+            yield count
+            return
+        yield count
+        count += 1
+
+
+def descriptors() -> set[int]:
+    """The descriptors that this process has open, where they can be listed."""
+    import os
+
+    return {int(name) for name in os.listdir("/proc/self/fd")}

@@ -331,3 +331,13 @@ def mixed(inputs: list[bytes], seed: int, count: int) -> Iterator[bytes]:
     each, more = divmod(count, len(inputs))
     for number, data in enumerate(inputs):
         yield from mutants(data, seed, each + (number < more), inputs[(number + 1) % len(inputs)])
+
+
+def overwritten(data: bytes, chance: random.Random, most: int = 3, cut: float = 0.1) -> bytes:
+    """Some bytes or words overwritten, wherever they lie; a share of `cut` also ends early."""
+    changed = bytearray(data)
+    for _ in range(chance.randint(1, most)):
+        at, width = chance.randrange(len(changed)), chance.choice((1, 1, 4, 8))
+        word = chance.choice((0, 1, -1, 2**31 - 1, chance.getrandbits(63)))
+        changed[at : at + width] = (word % 256**width).to_bytes(width, "little")[: len(changed) - at]
+    return bytes(changed[: chance.randrange(len(changed))] if chance.random() < cut else changed)

@@ -177,17 +177,6 @@ def batches(draw: Any, most_columns: int = 4, most_rows: int = 12, most_batches:
     return [whole.slice(start, end - start) for start, end in zip([0, *cuts], [*cuts, rows], strict=True)]
 
 
-def written(parts: list[pa.RecordBatch], root: pa.Schema | None = None, *, file: bool = False, **options: Any) -> bytes:
-    """The bytes that pyarrow writes for these batches."""
-    sink = pa.BufferOutputStream()
-    root = root or (parts[0].schema if parts else pa.schema([]))
-    opener = pa.ipc.new_file if file else pa.ipc.new_stream
-    with opener(sink, root, options=pa.ipc.IpcWriteOptions(**options)) as writer:
-        for part in parts:
-            writer.write_batch(part)
-    return sink.getvalue().to_pybytes()
-
-
 LONG = "a text that is longer than twelve bytes "
 POOLS: list[tuple[pa.DataType, list[Any]]] = [
     (pa.string(), ["a", "b", "", None, "c", "dd", LONG, "e"]),

@@ -1,4 +1,4 @@
-"""What people do with arrowipc, as small deterministic operations: each can be run again, starved, or shared.
+"""What people do with arrowipc, as small deterministic operations: run again, with failing allocations, or shared.
 
 `SCENARIOS` names makers; a maker prepares the inputs and returns the operation. What the operation returns is
 compared as text by `plain`, so that two runs can be held against each other.
@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from columns.variants import extension_streams
 
 import arrowipc as ipc
 from arrowipc.columns import truncate
@@ -25,8 +26,7 @@ from arrowipc.columns.statistics import mark_of, statistics_in
 from arrowipc.dissociated.memory.address_pairs import Lease, Pairs, write_pairs
 from arrowipc.dissociated.served import messages_of
 from arrowipc.read.framing import message_of
-from helpers import arrays, arrow_columns, drive, forge, golden, rewrite
-from helpers.variants import extension_streams
+from helpers import arrays, arrow_columns, drive, forge, golden
 
 Operation = Callable[[], Any]
 SCENARIOS: dict[str, Callable[[], Operation]] = {}
@@ -96,7 +96,7 @@ def everything() -> pa.RecordBatch:
 
 @cache
 def layouts() -> pa.RecordBatch:
-    """A column per layout, few of them: what starves one allocation after the other has to come to an end."""
+    """A column per layout, few of them: what fails one allocation after the other has to come to an end."""
     names = (
         *("null", "bool", "int64", "string", "large_string", "string_view", "list", "list_view"),
         *("large_list_view", "fixed_size_list", "struct", "map", "sparse_union", "dense_union", "dictionary"),
@@ -372,7 +372,7 @@ def payloads_encoded_by_key() -> Operation:
 
 def written(form: str, **options: Any) -> Operation:
     batches = [ours(), ours().slice(3, 4)]
-    return lambda: Stored(rewrite.written(form, batches[0].schema, batches, **options))
+    return lambda: Stored(arrays.ipc_bytes(batches, form, batches[0].schema, **options))
 
 
 @scenario
@@ -401,7 +401,7 @@ def dictionaries_written() -> Operation:
 
     def write() -> Any:
         return [
-            Stored(rewrite.written("stream", batches[0].schema, batches, **options))
+            Stored(arrays.ipc_bytes(batches, "stream", batches[0].schema, **options))
             for options in ({}, {"dictionary_deltas": True}, {"unify_dictionaries": True})
         ]
 
@@ -411,7 +411,7 @@ def dictionaries_written() -> Operation:
 @scenario
 def large_bodies_written() -> Operation:
     batch = arrays.read_batch(large())
-    return lambda: len(rewrite.written("stream", batch.schema, [batch], compression="lz4"))
+    return lambda: len(arrays.ipc_bytes([batch], "stream", batch.schema, compression="lz4"))
 
 
 @scenario
@@ -602,7 +602,7 @@ def rows_repeated() -> Operation:
 @scenario
 def bounds() -> Operation:
     batch = ours()
-    with ipc.open_file(rewrite.written("file", batch.schema, [batch], statistics=True)) as reader:
+    with ipc.open_file(arrays.ipc_bytes([batch], "file", batch.schema, statistics=True)) as reader:
         metadata, schema = reader.get_batch_metadata(0), reader.schema
     return lambda: (ipc.compute_statistics(batch), statistics_in(metadata, mark_of(schema), len(batch)))
 
@@ -610,7 +610,7 @@ def bounds() -> Operation:
 @scenario
 def statistics_of_a_footer() -> Operation:
     batch = ipc.RecordBatch.from_pydict({"x": [1, None, 3], "word": ["a", "b", None]})
-    data = rewrite.written("file", batch.schema, [batch, batch], statistics=True)
+    data = arrays.ipc_bytes([batch, batch], "file", batch.schema, statistics=True)
 
     def read() -> Any:
         with ipc.open_file(data) as reader:

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 import arrowipc as ipc
 from helpers import forge
-from helpers.children import environment
+from helpers.processes import environment
 
 LIBRARIES = {
     "arrowipc": (),

@@ -1,7 +1,9 @@
-"""The command line as people use it: real processes, pipes, and a terminal of any width."""
+"""The command line as people use it: real processes, pipes, a terminal of any width; or quickly, in this process."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import pty
@@ -89,3 +91,12 @@ def on_terminal(*arguments: object, columns: int = 80, keys: bytes = b"", **chan
     code = child.wait(30)
     os.close(ours)
     return Outcome(code, shown.decode(errors="replace").replace("\r\n", "\n"), "")
+
+
+def call(*arguments: object) -> Outcome:
+    from arrowipc.cli.app import run as called
+
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = called([str(each) for each in arguments])
+    return Outcome(code, out.getvalue(), err.getvalue())

@@ -1,7 +1,7 @@
 """Every allocation fails once: MemoryError, the same works the next time, and nothing is lost.
 
-A preloaded allocator (`helpers/c/starve.c`) fails the first allocation of a scenario, the second, and so on
-until the scenario runs through; `helpers/starve.py` looks at each outcome in a process of its own.
+A preloaded allocator (`c/failing_allocations.c`) fails the first allocation of a scenario, the second, and so on until
+the scenario runs through; `failing_allocations.py` looks at each outcome in a process of its own.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 from helpers import scenarios
-from helpers.rounds import FULL, rounds
+from helpers.processes import FULL, rounds
 
-HELPERS = Path(__file__).parents[1] / "helpers"
+HERE = Path(__file__).parent
 #: Scenarios of the quick run in which the interpreter lacks memory too.
 QUICK = "strict,deltas,push,payloads decoded,fail,an lz4 stream,lent,by key,rows,built,go on"
 
@@ -35,15 +35,15 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         pytest.skip("needs a C compiler")
-    made = tmp_path_factory.mktemp("starve") / "starve.so"
-    source = HELPERS / "c" / "starve.c"
+    made = tmp_path_factory.mktemp("allocator") / "failing.so"
+    source = HERE / "c" / "failing_allocations.c"
     subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", made, source, "-lpthread"], check=True)
     return made
 
 
-def starve(library: Path, mode: str, step: int, names: str = "") -> list[dict[str, Any]]:
+def run_failing(library: Path, mode: str, step: int, names: str = "") -> list[dict[str, Any]]:
     """Run scenarios; the lines of the report, of which the last says where a process that died was."""
-    path = [str(HELPERS.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    path = [str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {
         **os.environ,
         "LD_PRELOAD": str(library),
@@ -52,7 +52,7 @@ def starve(library: Path, mode: str, step: int, names: str = "") -> list[dict[st
         # Freed memory is overwritten: what is used after that does not go unnoticed.
         "MALLOC_PERTURB_": "165",
     }
-    command = [sys.executable, "-X", "faulthandler", "-m", "helpers.starve", mode, str(step), names]
+    command = [sys.executable, "-X", "faulthandler", "-m", "hostile.failing_allocations", mode, str(step), names]
     shown = subprocess.run(command, capture_output=True, env=environment, timeout=3000)
     lines = [json.loads(line) for line in shown.stdout.splitlines()]
     assert shown.returncode == 0, (lines[-1:], shown.returncode, shown.stderr.decode()[-3000:])
@@ -69,7 +69,7 @@ def judge(lines: list[dict[str, Any]]) -> tuple[int, int]:
 
 @pytest.mark.parametrize(("mode", "some"), [("one", 12), ("rest", 3)])
 def test_every_allocation_may_fail(library: Path, mode: str, some: int) -> None:
-    count, failures = judge(starve(library, mode, rounds(some, 0)))
+    count, failures = judge(run_failing(library, mode, rounds(some, 0)))
     print(f"{mode}: {count} scenarios, {failures:,} failed allocations, no signal, nothing left behind")
     assert count == len(scenarios.SCENARIOS)
     assert failures >= count
@@ -77,12 +77,12 @@ def test_every_allocation_may_fail(library: Path, mode: str, some: int) -> None:
 
 @pytest.mark.slow
 def test_the_interpreter_may_lack_memory_too(library: Path) -> None:
-    count, failures = judge(starve(library, "any", rounds(6, 0), "" if FULL else QUICK))
+    count, failures = judge(run_failing(library, "any", rounds(6, 0), "" if FULL else QUICK))
     print(f"any: {count} scenarios, {failures:,} failed allocations")
     assert count >= (len(scenarios.SCENARIOS) - len(scenarios.FOREIGN) if FULL else 10)
 
 
 def test_the_allocator_fails_what_it_is_told_to(library: Path) -> None:
     """The control: a scenario that reads is refused as often as memory is missing."""
-    (done,) = [line for line in starve(library, "one", 0, "a strict stream") if "done" in line]
+    (done,) = [line for line in run_failing(library, "one", 0, "a strict stream") if "done" in line]
     assert done["refused"] == done["done"] > 3

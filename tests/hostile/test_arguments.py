@@ -14,15 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
-from helpers.rounds import rounds
+from helpers import optional
+from helpers.arrays import ipc_bytes
+from helpers.processes import rounds
 
 import arrowipc as ipc
 from arrowipc import tensor_columns, types
 from arrowipc.values import dictionary_encode, inference
+
+pd = optional("pandas")
+pl = optional("polars")
 
 SEED = 20_261_125
 
@@ -149,14 +152,7 @@ ROWS = ipc.RecordBatch.from_pydict({"x": [1, 2, 3], "y": ["a", None, "c"], "s": 
 TABLE = ipc.Table.from_batches([ROWS, ROWS])
 
 
-def written(open_: Any) -> bytes:
-    sink = bytearray()
-    with open_(sink) as writer:
-        writer.write(TABLE)
-    return bytes(sink)
-
-
-FILE, STREAM = written(ipc.new_file), written(ipc.new_stream)
+FILE, STREAM = ipc_bytes(TABLE, "file"), ipc_bytes(TABLE)
 DENSE = np.arange(6.0).reshape(2, 3)
 
 

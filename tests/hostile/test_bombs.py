@@ -1,7 +1,7 @@
 """Small inputs that ask for much cost little: each bomb, each entry point, each use of what comes out.
 
-A campaign (see `helpers.rounds`) takes every step at every level and prints the table, and so does
-``python -m helpers.defuse [NAME...]``.
+A campaign (see `helpers.processes`) takes every step at every level and prints the table, and so does
+``python -m hostile.measure_bombs [NAME...]``.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ import sys
 from typing import Any
 
 import pytest
-from helpers import bombs, defuse
-from helpers.children import environment
-from helpers.rounds import FULL
+from helpers.processes import FULL, environment
+from hostile import bombs, measure_bombs
 
 SECONDS = 1.0
 MIB = 256
-LEVELS = defuse.LEVELS if FULL else ("full",)
+LEVELS = measure_bombs.LEVELS if FULL else ("full",)
 #: A child takes some bombs at a time, so that little time goes into starting it.
 SHARES = 8
 
@@ -26,7 +25,7 @@ SHARES = 8
 def exploded(names: list[str], levels: tuple[str, ...]) -> dict[str, list[dict[str, Any]]]:
     """Per bomb the steps that a child took, with their outcome, processor seconds and MiB."""
     extent = "all" if FULL else "quick"
-    command = [sys.executable, "-m", "helpers.defuse", "--json", ",".join(levels), extent, *names]
+    command = [sys.executable, "-m", "hostile.measure_bombs", "--json", ",".join(levels), extent, *names]
     child = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=3600)
     found: dict[str, list[dict[str, Any]]] = {}
     lines: list[dict[str, Any]] = []
@@ -47,8 +46,8 @@ def test_bombs_stay_within_their_bounds(share):
     names = list(bombs.BOMBS)[share::SHARES]
     wrong = []
     for name, lines in exploded(names, LEVELS).items():
-        print(f"\n{defuse.row(lines)}", end="")
-        for step in defuse.paired(lines[1:]):
+        print(f"\n{measure_bombs.row(lines)}", end="")
+        for step in measure_bombs.paired(lines[1:]):
             if step["seconds"] > SECONDS or step["mib"] > MIB or step["outcome"].startswith("broken"):
                 wrong.append(f"{name}: {step}")
     assert not wrong, "\n".join(wrong)
@@ -68,12 +67,12 @@ def test_the_list_has_what_the_issue_names():
 @pytest.mark.nosanitize
 def test_the_meter_measures():
     lines: list[dict[str, Any]] = []
-    meter = defuse.Meter(lines.append)
+    meter = measure_bombs.Meter(lines.append)
     meter.run("much", lambda: len(bytearray(b"x") * (300 << 20)))
     meter.run("little", lambda: 0)
     meter.run("long", lambda: sum(range(10**7)))
     meter.run("wrong", lambda: 1 // 0)
-    much, little, long, wrong = defuse.paired(lines)
+    much, little, long, wrong = measure_bombs.paired(lines)
     assert much["mib"] >= 300 > 50 > little["mib"]
     assert long["seconds"] > 0.02 >= little["seconds"]
     assert wrong["outcome"].startswith("broken: ZeroDivisionError")

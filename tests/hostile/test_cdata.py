@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from cdata.producer import GetNext, Producer, StreamOf, packed
 from helpers.cdata import CArray, CSchema, CStream, peek
-from helpers.producer import GetNext, Producer, StreamOf, packed
 
 import arrowipc as ipc
 from arrowipc import types

@@ -18,7 +18,8 @@ import time
 
 import pyarrow as pa
 import pytest
-from helpers import arrays, drive, peers
+from dissociated import peers
+from helpers import arrays, drive
 from helpers.memory import resident
 
 import arrowipc as ipc

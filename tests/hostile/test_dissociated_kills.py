@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from helpers import lending, peers
-from helpers.lending import PATIENCE, Process, batch, is_batch, numbered, until
-from helpers.rounds import rounds
+from dissociated import lent_memory, peers
+from dissociated.lent_memory import PATIENCE, Process, batch, is_batch, numbered, until
+from helpers.processes import rounds
 
 import arrowipc as ipc
 from arrowipc import dissociated
@@ -249,8 +249,8 @@ def test_d084_a_client_that_ends_without_a_word_is_one_that_was_killed():
     )
     with shm_server() as server:
         subprocess.run(
-            [lending.sys.executable, "-c", script, str(server.uri)],
-            env=lending.environment(),
+            [lent_memory.sys.executable, "-c", script, str(server.uri)],
+            env=lent_memory.environment(),
             check=True,
             timeout=PATIENCE,
         )
@@ -267,7 +267,7 @@ def test_d087_slices_of_a_dead_server_reach_other_libraries():
     column = table.column("x").slice(ROWS - 2, 4)
     del table, reader
     gc.collect()
-    assert column.to_pylist() == [*lending.values(0, ROWS)["x"][-2:], *lending.values(1, ROWS)["x"][:2]]
+    assert column.to_pylist() == [*lent_memory.values(0, ROWS)["x"][-2:], *lent_memory.values(1, ROWS)["x"][:2]]
 
 
 def test_d087_a_server_that_stops_in_the_middle_is_waited_for_as_long_as_was_said():

@@ -17,8 +17,7 @@ import pytest
 from fuzz import corpus
 from fuzz.targets import TARGETS
 from helpers import forge, mutate
-from helpers.children import environment
-from helpers.rounds import rounds
+from helpers.processes import rounds, run_python
 
 #: Mutants per target.
 COUNT = rounds(150 if os.environ.get("ARROWIPC_SANITIZED") else 400, 20_000)
@@ -125,7 +124,7 @@ assert (board.executions, board.running) == (3, None)
 def test_memory_beyond_its_bound_is_a_finding(tmp_path):
     """In a process of its own: what others took before must not hide what this takes."""
     held = bytearray(b"x" * (400 << 20))  # a peak that the child must not take for its own
-    subprocess.run([sys.executable, "-c", GREEDY, tmp_path], env=environment(), check=True, timeout=60)
+    run_python(GREEDY, tmp_path, check=True)
     assert held
     (found,) = tmp_path.glob("*.bin")
     assert found.read_bytes() == b"\xff"

@@ -23,6 +23,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from helpers import arrays
+from helpers.arrays import ipc_bytes
+from helpers.processes import run_python
 
 import arrowipc as ipc
 
@@ -40,26 +42,10 @@ def part(number: int) -> ipc.RecordBatch:
 PARTS = [part(number) for number in range(4)]
 
 
-def written(kind: str = "stream", **options: Any) -> bytes:
-    sink = bytearray()
-    with (ipc.new_file if kind == "file" else ipc.new_stream)(sink, PARTS[0].schema, **options) as writer:
-        for each in PARTS:
-            writer.write_batch(each)
-    return bytes(sink)
+#: What the programs below begin with.
+BEGIN = "import errno, os, sys\nimport arrowipc as ipc\n"
 
-
-STREAM, FILE = written(), written("file")
-
-
-def run(code: str, *arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
-    begin = "import errno, os, sys\nimport arrowipc as ipc\n"
-    return subprocess.run(
-        [sys.executable, "-c", begin + code, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        **options,
-    )
+STREAM, FILE = ipc_bytes(PARTS), ipc_bytes(PARTS, "file")
 
 
 # -- sources that have nothing now ---------------------------------------------------------------------------
@@ -549,7 +535,7 @@ def test_a_file_that_is_cut_short_is_an_error_unless_it_is_mapped(
 ) -> None:
     path = tmp_path / ("x.arrow" if kind == "file" else "x.arrows")
     path.write_bytes(FILE if kind == "file" else STREAM)
-    shown = run(CHANGED, path, how, way)
+    shown = run_python(BEGIN + CHANGED, path, how, way)
     expected = CHANGES[how, way]
     if isinstance(expected, signal.Signals):
         assert shown.returncode == -expected, shown.stdout + shown.stderr
@@ -618,9 +604,7 @@ KINDS = ["file", "compressed", "append", "recover", "tensor"]
 
 
 def small() -> str:
-    sink = bytearray()
-    with ipc.new_stream(sink, PARTS[0].schema) as writer:
-        writer.write_batch(PARTS[0])
+    sink = ipc_bytes(PARTS[0], schema=PARTS[0].schema)
     return sink.hex()
 
 
@@ -644,7 +628,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000,) * 2)
 for kind in kinds:
     tell(kind)
 """
-    shown = run(WORK + code, old, " ".join(KINDS), small())
+    shown = run_python(BEGIN + WORK + code, old, " ".join(KINDS), small())
     assert shown.stdout.splitlines() == ["EFBIG True True 1"] * len(KINDS), shown.stderr
     assert untouched(old)
 
@@ -667,7 +651,7 @@ def test_a_full_disk_leaves_the_old_file_and_has_room_again(tmp_path: Path) -> N
         path = folder / "x"
         with ipc.new_file(path, PARTS[0].schema) as writer:
             writer.write_batch(PARTS[1])
-        shown = run(WORK + "for kind in kinds: tell(kind)", path, " ".join(KINDS), small())
+        shown = run_python(BEGIN + WORK + "for kind in kinds: tell(kind)", path, " ".join(KINDS), small())
         assert shown.stdout.splitlines() == ["ENOSPC True True 1"] * len(KINDS), shown.stderr
         assert untouched(path)
         with ipc.new_file(path, append=True) as writer:  # what failed took no room
@@ -763,7 +747,7 @@ for number, (call, after, code) in enumerate(eval(sys.argv[4]), 1):
     # Last, because it leaves the new file: renamed already, and perhaps not for ever.
     faults.sort(key=lambda fault: fault[:2] == ("fsync", 2))
     environment = {**os.environ, "LD_PRELOAD": str(failing), "FAULT_IN": str(old.parent)}
-    shown = run(WORK + code, old, kind, small(), faults, env=environment)
+    shown = run_python(BEGIN + WORK + code, old, kind, small(), faults, env=environment)
     *failed, (renamed, _) = zip(shown.stdout.splitlines(), [fault[2] for fault in faults], strict=True)
     for line, errno_ in failed:
         assert line == f"{errno.errorcode[errno_]} True True 1", shown.stderr
@@ -786,6 +770,6 @@ with ipc.new_file(path + "2", first.schema) as writer:  # another one is not con
     writer.write_batch(first.slice(0, 10))
 os.unlink(path + "2")
 """
-    shown = run(WORK + code, old, "file", small())
+    shown = run_python(BEGIN + WORK + code, old, "file", small())
     assert shown.stdout.split() == ["OSError", "UsageError", "UsageError", "None"], shown.stdout + shown.stderr
     assert untouched(old)

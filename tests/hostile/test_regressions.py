@@ -34,7 +34,7 @@ def test_the_corpus_is_complete(arrow_data):
 def survive(level: str, paths: list[Path]) -> list[tuple[str, dict]]:
     """(what was read, how it went) for every reading of a child process that must come to its end."""
     where = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")]), *sys.path])
-    command = [sys.executable, "-m", "helpers.survive", level, str(MIB), *map(str, paths)]
+    command = [sys.executable, "-m", "hostile.limited_memory", level, str(MIB), *map(str, paths)]
     child = subprocess.run(
         command, env={**os.environ, "PYTHONPATH": where}, capture_output=True, text=True, timeout=600
     )

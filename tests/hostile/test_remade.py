@@ -7,7 +7,8 @@ import pickle
 import weakref
 
 import pytest
-from helpers import children, drive, remake
+from helpers import drive, processes
+from hostile import second_init
 
 import arrowipc as ipc
 from arrowipc import types
@@ -21,7 +22,7 @@ IMMUTABLE = [
 @pytest.mark.parametrize("how", ["together", pytest.param("alone", marks=pytest.mark.slow)])
 def test_nothing_is_made_filled_or_changed_a_second_time(how):
     """``__init__`` again, ``__setstate__``, ``__class__``, attributes, ``__new__`` alone, copies, pickles."""
-    for found in children.judged("helpers.remake", how):
+    for found in processes.judged("hostile.second_init", how):
         assert "died" not in found, found
         assert not found["changed"], found
 
@@ -90,7 +91,7 @@ def test_objects_of_all_public_classes_can_be_referred_to_weakly():
 
 
 def test_caches_of_weak_references_let_go():
-    known = remake.world()
+    known = second_init.world()
     for name in ("batch", "table", "file", "reader", "writer", "schema", "Field", "Int", "Array", "message", "tensor"):
         reference = weakref.ref(known[name])
         assert reference() is known[name]

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 from helpers import memory
-from helpers.children import environment
-from helpers.liar import FOREVER, LIES, Answer, Ask, Liar, endless, head, honest, on_get, part
-from helpers.rounds import rounds
+from helpers.processes import environment, rounds
 from helpers.web import Web
+from hostile.broken_servers import FOREVER, LIES, Answer, Ask, BrokenServer, endless, head, honest, on_get, part
 
 import arrowipc as ipc
 from arrowipc import RemoteSource
@@ -58,11 +57,11 @@ def test_a_server_that_lies_costs_little_and_gives_no_wrong_values(tmp_path: Pat
             (tmp_path / f"{number}.{ending}").write_bytes(data)
     names = list(LIES)
     assert len(names) >= 40
-    with Liar(files, [LIES[name][0] for name in names]) as liar:
-        urls = {f"http://127.0.0.1:{liar.port}/{number}/x": name for number, name in enumerate(names)}
+    with BrokenServer(files, [LIES[name][0] for name in names]) as broken:
+        urls = {f"http://127.0.0.1:{broken.port}/{number}/x": name for number, name in enumerate(names)}
         # The default deadline, also in a quick run for who tells the truth: the machine may have much to do.
         jobs = [f"{30 if LIES[name][1] == 'right' else rounds(2, 30)}@{url}" for url, name in urls.items()]
-        command = [sys.executable, "-m", "helpers.liar", str(tmp_path), *jobs]
+        command = [sys.executable, "-m", "hostile.broken_servers", str(tmp_path), *jobs]
         child = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=1800)
     assert child.returncode == 0, child.stderr[-3000:]
     *lines, last = map(json.loads, child.stdout.splitlines())
@@ -83,8 +82,8 @@ def test_a_server_that_lies_costs_little_and_gives_no_wrong_values(tmp_path: Pat
     assert last["mib"] <= MIB
 
 
-def lying(files: Any, *lies: Callable[[Ask], Answer]) -> Liar:
-    return Liar(files, list(lies))
+def lying(files: Any, *lies: Callable[[Ask], Answer]) -> BrokenServer:
+    return BrokenServer(files, list(lies))
 
 
 @pytest.fixture
@@ -102,9 +101,9 @@ def test_a_range_takes_no_more_memory_than_was_asked_for(files: Any) -> None:
         on_get(lambda ask: honest(ask, endless(), Content_Length=1 << 40)),
         on_get(lambda ask: honest(ask, endless(), Content_Length=None)),
     ]
-    with lying(files, *lies) as liar:
+    with lying(files, *lies) as broken:
         for number in range(len(lies)):
-            url = f"http://127.0.0.1:{liar.port}/{number}/x.arrow"
+            url = f"http://127.0.0.1:{broken.port}/{number}/x.arrow"
             memory.forget_peak()
             before = memory.resident()
             with pytest.raises(OSError, match="asked for bytes"):
@@ -113,8 +112,8 @@ def test_a_range_takes_no_more_memory_than_was_asked_for(files: Any) -> None:
 
 
 def test_a_server_that_stalls_is_given_up_in_time_and_in_words(files: Any) -> None:
-    with lying(files, lambda ask: FOREVER) as liar:
-        url = f"http://127.0.0.1:{liar.port}/0/x.arrow"
+    with lying(files, lambda ask: FOREVER) as broken:
+        url = f"http://127.0.0.1:{broken.port}/0/x.arrow"
         for opener in (ipc.open_file, ipc.open, ipc.open_stream, ipc.recover):
             start = time.monotonic()
             with pytest.raises(TimeoutError, match=r"the server stalls: 0 bytes came in 0\.3 s") as caught:
@@ -145,8 +144,8 @@ def test_a_server_in_drops_is_given_up_in_time_in_a_busy_event_loop(files: Any) 
             yield ask.first[at : at + 1]
             yield 0.05
 
-    with lying(files, on_get(lambda ask: honest(ask, drops(ask)))) as liar:
-        url = f"http://127.0.0.1:{liar.port}/0/x.arrows"
+    with lying(files, on_get(lambda ask: honest(ask, drops(ask)))) as broken:
+        url = f"http://127.0.0.1:{broken.port}/0/x.arrows"
         get_loop().call_soon_threadsafe(block)
         try:
             # before this, all drops were read, up to where the server hangs up
@@ -162,8 +161,8 @@ def test_the_requests_of_opening_have_one_deadline(files: Any) -> None:
         yield 1.2
         yield from honest(ask)
 
-    with lying(files, on_get(late)) as liar:
-        url = f"http://127.0.0.1:{liar.port}/0/x"
+    with lying(files, on_get(late)) as broken:
+        url = f"http://127.0.0.1:{broken.port}/0/x"
         stream = RemoteSource(f"{url}.arrows", timeout=2)
         with pytest.raises(TimeoutError, match=r"the server stalls: 8 bytes came in 2 s"):
             ipc.open(stream)
@@ -187,9 +186,9 @@ def test_a_slow_link_is_not_given_up(files: Any) -> None:
 
     data = written(ipc.new_stream, 0, rows=250), written(ipc.new_file, 0, rows=250)
     assert len(data[0]) > 45_000
-    with lying({"arrows": data[:1] * 2, "arrow": data[1:] * 2}, on_get(slow)) as liar:
+    with lying({"arrows": data[:1] * 2, "arrow": data[1:] * 2}, on_get(slow)) as broken:
         for ending in ("arrows", "arrow"):
-            with ipc.open(RemoteSource(f"http://127.0.0.1:{liar.port}/0/x.{ending}", timeout=2)) as reader:
+            with ipc.open(RemoteSource(f"http://127.0.0.1:{broken.port}/0/x.{ending}", timeout=2)) as reader:
                 assert sum(batch.num_rows for batch in reader) == 1_500
 
 
@@ -214,8 +213,8 @@ def test_a_stream_that_is_written_while_it_is_read() -> None:
             yield 1.0
 
     assert len(data) > 4000
-    with lying({"arrows": (data, data)}, live) as liar:
-        source = RemoteSource(f"http://127.0.0.1:{liar.port}/0/x.arrows", timeout=3)
+    with lying({"arrows": (data, data)}, live) as broken:
+        source = RemoteSource(f"http://127.0.0.1:{broken.port}/0/x.arrows", timeout=3)
         with ipc.open_stream(source) as reader:
             assert sum(batch.num_rows for batch in reader) == 100
 
@@ -268,9 +267,9 @@ def test_what_decides_alone_whether_a_file_is_the_same() -> None:
 
 
 def test_every_request_names_the_version_that_was_seen(files: Any) -> None:
-    with lying(files, honest) as liar:
-        ipc.open_file(f"http://127.0.0.1:{liar.port}/0/x.arrow").read_all()
-        asked = [headers for _, headers in liar.seen]
+    with lying(files, honest) as broken:
+        ipc.open_file(f"http://127.0.0.1:{broken.port}/0/x.arrow").read_all()
+        asked = [headers for _, headers in broken.seen]
     assert not any("if-match" in headers for headers in asked[:2]), "both ends, side by side"
     assert len(asked) > 2
     assert [headers["if-match"] for headers in asked[2:]] == ['"one"'] * (len(asked) - 2)
@@ -339,32 +338,32 @@ def test_what_is_secret_stays_with_the_first_host(files: Any) -> None:
             lambda ask: [head(307, {"Location": place})],
             lambda ask: [head(302, {"Location": "/2/x.arrow"})],
         ]
-        with lying(files, *lies, honest) as liar:
-            url = f"http://127.0.0.1:{liar.port}"
+        with lying(files, *lies, honest) as broken:
+            url = f"http://127.0.0.1:{broken.port}"
             assert ipc.open_file(RemoteSource(f"{url}/0/x.arrow", options)).num_record_batches == 6
             assert other.seen
             assert not any(names & headers.keys() for _, headers in other.seen)
             assert ipc.open_file(RemoteSource(f"{url}/1/x.arrow", options)).num_record_batches == 6
             user = url.replace("127", "me:secret@127")
             assert ipc.open_file(f"{user}/1/x.arrow").num_record_batches == 6
-            with_user = [headers for _, headers in liar.seen if "authorization" in headers]
+            with_user = [headers for _, headers in broken.seen if "authorization" in headers]
             assert [headers["authorization"][:5] for headers in with_user][-3:] == ["basic"] * 3
             everywhere = {"client_kwargs": {"headers": {"X-Key": "abc"}}}
             with pytest.raises(OSError, match="client_kwargs"):
                 ipc.open_file(RemoteSource(f"{url}/0/x.arrow", everywhere))
-        kept = [names & headers.keys() for path, headers in liar.seen if path == "/2/x.arrow"]
+        kept = [names & headers.keys() for path, headers in broken.seen if path == "/2/x.arrow"]
         assert kept[0] == names
 
 
 def test_the_command_line_says_it_too(web: Web, files: Any) -> None:
-    with lying(files, LIES["replaced"][0], LIES["a gzip bomb"][0]) as liar:
+    with lying(files, LIES["replaced"][0], LIES["a gzip bomb"][0]) as broken:
         for number, words in ((0, "replaced"), (1, "Content-Encoding")):
             command = [
                 sys.executable,
                 "-m",
                 "arrowipc",
                 "check",
-                f"http://127.0.0.1:{liar.port}/{number}/x.arrow",
+                f"http://127.0.0.1:{broken.port}/{number}/x.arrow",
             ]
             child = subprocess.run(command, capture_output=True, text=True, timeout=60)
             assert child.returncode != 0

@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 import struct
-from contextlib import suppress
 from typing import Any
 
-import flatbuffers
 import numpy as np
 import pytest
+from fuzz import uses
+from helpers import forge
+from helpers.forge import Table
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import types as T
-
-TYPES = {"Null": 1, "Int": 2, "FloatingPoint": 3, "Utf8": 5, "Bool": 6, "List": 12, "FixedSizeBinary": 15}
-
-
-def dimensions(b: Any, shape: Any, names: Any) -> int:
-    """The vector of TensorDim tables."""
-    offsets = []
-    for i, size in enumerate(shape):
-        name = None if names is None else b.CreateString(names[i])
-        b.StartObject(2)
-        b.PrependInt64Slot(0, size, 0)
-        if name is not None:
-            b.PrependUOffsetTRelativeSlot(1, name, 0)
-        offsets.append(b.EndObject())
-    b.StartVector(4, len(offsets), 4)
-    for offset in reversed(offsets):
-        b.PrependUOffsetTRelative(offset)
-    return int(b.EndVector())
 
 
 def message(
@@ -39,49 +22,20 @@ def message(
     strides: Any = None,
     data: tuple[int, int] | None = (0, 48),
     kind: str | int | None = "FloatingPoint",
-    parameters: tuple[tuple[str, int], ...] = (("Int16", 2),),
+    parameters: dict[str, int] | None = None,
     names: Any = None,
-    body_length: int | None = None,
-    header_type: int = 4,
+    **framing: int,
 ) -> bytes:
-    """A Tensor message as Tensor.fbs says, made with nothing of ours."""
-    b = flatbuffers.Builder(0)
-    dims = None if shape is None else dimensions(b, shape, names)
-    steps = None
-    if strides is not None:
-        b.StartVector(8, len(strides), 8)
-        for stride in reversed(strides):
-            b.PrependInt64(stride)
-        steps = b.EndVector()
-    type_ = None
-    if kind is not None:
-        b.StartObject(len(parameters))
-        for slot, (how, value) in enumerate(parameters):
-            getattr(b, f"Prepend{how}Slot")(slot, value, 0)
-        type_ = b.EndObject()
-    b.StartObject(5)
-    if kind is not None:
-        b.PrependUint8Slot(0, TYPES.get(kind, kind) if isinstance(kind, str) else kind, 0)
-        b.PrependUOffsetTRelativeSlot(1, type_, 0)
-    if dims is not None:
-        b.PrependUOffsetTRelativeSlot(2, dims, 0)
-    if steps is not None:
-        b.PrependUOffsetTRelativeSlot(3, steps, 0)
-    if data is not None:
-        b.Prep(8, 16)
-        b.PrependInt64(data[1])
-        b.PrependInt64(data[0])
-        b.PrependStructSlot(4, b.Offset(), 0)
-    tensor = b.EndObject()
-    b.StartObject(5)
-    b.PrependInt64Slot(3, len(body) if body_length is None else body_length, 0)
-    b.PrependUOffsetTRelativeSlot(2, tensor, 0)
-    b.PrependUint8Slot(1, header_type, 0)
-    b.PrependInt16Slot(0, 4, 0)
-    b.Finish(b.EndObject())
-    metadata = bytes(b.Output())
-    metadata += bytes(-len(metadata) % 8)
-    return b"\xff\xff\xff\xff" + struct.pack("<i", len(metadata)) + metadata + body
+    """A Tensor message as Tensor.fbs says, made with nothing of ours; sizes of 0 are left out, as writers do."""
+    dims = None
+    if shape is not None:
+        dims = [Table("TensorDim", size=n or None, name=names and names[i]) for i, n in enumerate(shape)]
+    slots: dict[str, Any] = {"shape": dims, "strides": strides, "data": data}
+    if isinstance(kind, str):
+        slots["type"] = Table(kind, **({"precision": 2} if parameters is None else parameters))
+    elif kind is not None:
+        slots |= {"type": Table("Null"), "type_type": kind}
+    return forge.message(Table("Tensor", **slots), body=body, **framing)
 
 
 VALUES = np.arange(6.0)
@@ -133,7 +87,7 @@ def test_by_hand_names():
 
 
 def test_by_hand_booleans_take_one_byte_each():
-    tensor = ipc.read_tensor(message(b"\1\0\1\1", (2, 2), data=(0, 4), kind="Bool", parameters=()))
+    tensor = ipc.read_tensor(message(b"\1\0\1\1", (2, 2), data=(0, 4), kind="Bool", parameters={}))
     assert tensor.type == T.bool_()
     assert tensor.to_numpy().tolist() == [[True, False], [True, True]]
     assert ipc.read_tensor(tensor.serialize()) == tensor
@@ -163,16 +117,16 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     "no type": ({"kind": None}, r"lacks the required Tensor\.type"),
     "no data": ({"data": None}, r"lacks the required Tensor\.data"),
     "unknown type": ({"kind": 99}, r"Tensor\.type"),
-    "text": ({"kind": "Utf8", "parameters": ()}, r"Tensor\.type is Utf8.*fixed width"),
-    "lists": ({"kind": "List", "parameters": ()}, r"Tensor\.type is List"),
-    "nulls": ({"kind": "Null", "parameters": ()}, r"Tensor\.type is Null"),
+    "text": ({"kind": "Utf8", "parameters": {}}, r"Tensor\.type is Utf8.*fixed width"),
+    "lists": ({"kind": "List", "parameters": {}}, r"Tensor\.type is List"),
+    "nulls": ({"kind": "Null", "parameters": {}}, r"Tensor\.type is Null"),
     "odd width": (
-        {"kind": "Int", "parameters": (("Int32", 12), ("Bool", 1))},
+        {"kind": "Int", "parameters": {"bitWidth": 12, "is_signed": 1}},
         r"Tensor\.type: Int\.bitWidth",
     ),
-    "unknown precision": ({"parameters": (("Int16", 7),)}, r"Tensor\.type: FloatingPoint\.precision"),
+    "unknown precision": ({"parameters": {"precision": 7}}, r"Tensor\.type: FloatingPoint\.precision"),
     "negative width": (
-        {"kind": "FixedSizeBinary", "parameters": (("Int32", -5),)},
+        {"kind": "FixedSizeBinary", "parameters": {"byteWidth": -5}},
         r"Tensor\.type.*byteWidth",
     ),
     "too few strides": ({"strides": (8,)}, r"Tensor\.strides has 1 entries for 2 dimensions"),
@@ -241,20 +195,11 @@ def use(data: bytes) -> None:
         tensor = ipc.read_tensor(data)
     except ipc.ArrowIpcError:
         return
-    assert repr(tensor)
     try:
-        values = tensor.to_numpy()
+        tensor.to_numpy()
     except ipc.UsageError:
         assert tensor.size == 0
-        return
-    assert values.size == tensor.size
-    assert tensor.equals(tensor, nan_equal=True)
-    if tensor.nbytes <= 1 << 20:
-        assert ipc.read_tensor(tensor.serialize()).equals(tensor, nan_equal=True)
-        assert memoryview(tensor).nbytes == tensor.nbytes
-        assert tensor.to_numpy(copy=True).tobytes() == memoryview(tensor).tobytes()
-        with suppress(BufferError, RuntimeError):
-            np.from_dlpack(tensor)
+    uses.tensor(tensor)
 
 
 ORIGINALS = [

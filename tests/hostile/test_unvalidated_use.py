@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 
 import pytest
-from helpers import abuse, drive, verdicts
-from helpers.children import environment, judged
+from helpers import drive
 from helpers.forge import INT32, UTF8, batch, field, i32, schema, stream
-from helpers.rounds import rounds
+from helpers.processes import judged, rounds, run_python
+from hostile import unvalidated
+from peers import verdicts
 
 import arrowipc as ipc
 
@@ -23,10 +22,10 @@ SECONDS = 30 if SANITIZED else 3
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("kind", abuse.KINDS)
+@pytest.mark.parametrize("kind", unvalidated.KINDS)
 def test_mutants_survive_every_use(arrow_data, kind):
     count = MUTANTS * SHARES[kind] // sum(SHARES.values())
-    lines = judged("helpers.abuse", kind, str(SEED), str(count), most_deaths=20)
+    lines = judged("hostile.unvalidated", kind, str(SEED), str(count), most_deaths=20)
     read = sum(line.get("read", 0) > 0 for line in lines)
     slowest = max(line.get("seconds", 0) for line in lines)
     print(f"\n{len(lines):,} mutants of golden {kind}s at none: {read:,} read and used; slowest {slowest} s")
@@ -43,13 +42,13 @@ def test_mutants_survive_every_use(arrow_data, kind):
 
 
 def ended_by(program: str) -> int:
-    return subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True).returncode
+    return run_python(program).returncode
 
 
 @pytest.mark.nosanitize  # the sanitizer turns the signal into an exit of its own
 def test_the_page_behind_the_input_cannot_be_read():
     program = (
-        "import ctypes\nfrom helpers.abuse import Guarded\nguarded = Guarded(b'12345678')\n"
+        "import ctypes\nfrom hostile.unvalidated import Guarded\nguarded = Guarded(b'12345678')\n"
         "at = ctypes.addressof(ctypes.c_char.from_buffer(guarded._map)) + 4096\n"
         "assert ctypes.string_at(at - 8, 8) == b'12345678'\nctypes.string_at(at, {})"
     )
@@ -60,20 +59,20 @@ def test_the_page_behind_the_input_cannot_be_read():
 def test_good_bytes_are_read_in_front_of_the_page_and_used():
     rows = batch(2, [(2, 0), (2, 0)], [b"", i32(1, 2), b"", i32(0, 1, 2), b"ab"])
     data = stream(schema(field("x", INT32), field("s", UTF8)), rows)
-    guarded = abuse.Guarded(data)
-    for read in abuse.readings("stream", guarded.view):
+    guarded = unvalidated.Guarded(data)
+    for read in unvalidated.readings("stream", guarded.view):
         (found,) = read()
         assert found.column("s").to_pylist() == ["a", "b"]
-        for use in abuse.USES.values():
+        for use in unvalidated.USES.values():
             use(found)
-        abuse.use_batch(found)
-    assert abuse.abuse("stream", data) == 3
+        unvalidated.use_batch(found)
+    assert unvalidated.use_unvalidated("stream", data) == 3
 
 
 def test_broken_contents_get_as_far_as_the_uses(arrow_data):
     """Many mutants are such that only the contents are wrong, or nothing would be tested."""
     unproven = 0
-    for data in abuse.mutants("stream", SEED, 400):
+    for data in unvalidated.mutants("stream", SEED, 400):
         if verdicts.reading(drive.from_bytes, data, validate="none")[0] == "values":
             try:
                 drive.from_bytes(data, validate="full")

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.flat_reader import LAYOUT, NUMBERS, FlatReader
-from helpers.flat_schemas import FORMAT, ROOT, Choice, Layout, Record
+from helpers.fbs import FORMAT, LAYOUT, NUMBERS, ROOT, Choice, FlatReader, Layout, Record
 
 PXD = ROOT / "arrowipc" / "inline" / "fbs_layout.pxd"
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import subprocess
-import sys
 import warnings
 from decimal import Decimal
 
@@ -12,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import forge, golden
+from helpers.arrays import ipc_bytes
+from helpers.processes import run_python
 
 import arrowipc as ipc
 from arrowipc.errors import FormatError, UsageError
@@ -187,7 +187,7 @@ def seen_by(program, tmp_path, array):
     with ipc.new_stream(path) as writer:
         writer.write(pa.table({"x": array}))
     code = f"import sys, arrowipc; table = arrowipc.open(sys.argv[1]).read_all(); {program}"
-    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, timeout=120)
+    done = run_python(code, path)
     assert done.returncode <= 0, done.stderr
     return done.stdout.strip() if done.returncode == 0 else None
 
@@ -286,9 +286,7 @@ def test_columns_with_dictionaries_inside_are_encoded_too(ids):
     assert encoded.to_pydict() == {"x": rows}
     assert len(encoded.column("x").dictionary) == 2
     assert dictionary_decode(encoded).equals(batch)
-    sink = bytearray()
-    with ipc.new_stream(sink) as writer:
-        writer.write(encoded)
+    sink = ipc_bytes(encoded)
     assert pa.ipc.open_stream(bytes(sink)).read_all().to_pydict() == {"x": rows}
 
 

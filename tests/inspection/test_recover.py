@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
-from helpers import drive, forge, golden
+from helpers import drive, forge, golden, optional
+from helpers.arrays import ipc_bytes
+from helpers.mutate import overwritten
 
 import arrowipc as ipc
 from arrowipc import recover
 from arrowipc.types import field, int32, int64, list_, utf8
+
+zstandard = optional("zstandard")
 
 ROWS = 5
 BATCHES = 4
@@ -36,17 +39,8 @@ def batch_of(number: int) -> ipc.RecordBatch:
 PARTS = [batch_of(number) for number in range(BATCHES)]
 
 
-def written(kind: str, **options: Any) -> bytes:
-    sink = bytearray()
-    make = ipc.new_file if kind == "file" else ipc.new_stream
-    with make(sink, SCHEMA, **options) as writer:
-        for part in PARTS:
-            writer.write_batch(part)
-    return bytes(sink)
-
-
-FILE = written("file")
-STREAM = written("stream")
+FILE = ipc_bytes(PARTS, "file")
+STREAM = ipc_bytes(PARTS, "stream")
 BLOCKS = ipc.open_file(FILE).blocks
 #: Where batch i ends in the file, and where the schema message does.
 ENDS = [offset + head + body for offset, head, body in BLOCKS]
@@ -214,16 +208,11 @@ def test_bytes_behind_the_end_of_a_stream_are_told() -> None:
 @pytest.mark.parametrize("kind", ["file", "stream"])
 @pytest.mark.parametrize("compression", [None, "zstd"])
 def test_mutations_give_values_or_an_error(kind: str, compression: str | None) -> None:
-    data, chance = written(kind, compression=compression), random.Random(7)
+    data, chance = ipc_bytes(PARTS, kind, compression=compression), random.Random(7)
     whole = read = 0
     for _ in range(600):
-        broken = bytearray(data)
-        for _ in range(chance.randint(1, 3)):
-            broken[chance.randrange(len(broken))] = chance.randrange(256)
-        if chance.random() < 0.3:
-            del broken[chance.randrange(len(broken)) :]
         try:
-            reader = recover(bytes(broken))
+            reader = recover(overwritten(data, chance, cut=0.3))
             for batch in reader:
                 drive.use(batch)
         except ipc.ArrowIpcError:

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from helpers import arrays, forge
+from helpers.arrays import ipc_bytes
 from helpers.forge import batch, dictionary, encoding, field, i8, i32, message, schema
 
 import arrowipc as ipc
@@ -31,19 +32,11 @@ def part(number: int) -> ipc.RecordBatch:
 PARTS = [part(number) for number in range(5)]
 
 
-def written(kind: str, **options: Any) -> bytes:
-    sink = bytearray()
-    with (ipc.new_file if kind == "file" else ipc.new_stream)(sink, PARTS[0].schema, **options) as writer:
-        for each in PARTS:
-            writer.write_batch(each)
-    return bytes(sink)
-
-
 def torn(kind: str, **options: Any) -> bytes:
     """Without its end and without most of the last batch, and with the second one smashed."""
-    data = bytearray(written(kind, **options))
+    data = bytearray(ipc_bytes(PARTS, kind, **options))
     shift = 0 if kind == "file" else 8
-    blocks = ipc.open_file(written("file", **options)).blocks
+    blocks = ipc.open_file(ipc_bytes(PARTS, "file", **options)).blocks
     start = blocks[1][0] - shift
     data[start + 8 : start + 40] = b"\xaa" * 32
     return bytes(data[: blocks[4][0] - shift + 50])
@@ -61,7 +54,7 @@ def test_a_source_that_somebody_replaced_meanwhile_is_not_overwritten(tmp_path, 
     path.with_name("link").symlink_to(path)
 
     def replaced(message: Any) -> Any:
-        path.with_name("other").write_bytes(written("file"))
+        path.with_name("other").write_bytes(ipc_bytes(PARTS, "file"))
         path.with_name("other").replace(path)
         return survey(message)
 
@@ -69,7 +62,7 @@ def test_a_source_that_somebody_replaced_meanwhile_is_not_overwritten(tmp_path, 
     with pytest.raises(OSError, match="the complete new file is kept as") as error:
         recover(path, into=way(path), resync=resync, durable=False)
     assert error.value.errno == errno.ESTALE
-    assert path.read_bytes() == written("file")
+    assert path.read_bytes() == ipc_bytes(PARTS, "file")
     (kept,) = tmp_path.glob(".x.arrow.*.kept")
     assert numbers(kept) == ([0, 2, 3] if resync else [0])
 
@@ -90,7 +83,7 @@ def test_everything_that_is_left_becomes_a_complete_file(
         assert (report.num_batches, report.num_rows) == (len(expected), 1000 * len(expected))
         assert not report.complete
         # The bodies are those of the source, codec and all.
-        source = forge.split(written("stream", compression=compression))[1]
+        source = forge.split(ipc_bytes(PARTS, "stream", compression=compression))[1]
         reread = forge.split(found if found[:6] != b"ARROW1" else found[8:])[1]
         assert source[-200:] == reread[-200:]
     assert os.listdir(tmp_path) == ["x"]
@@ -188,12 +181,12 @@ def test_nothing_appears_when_there_is_nothing_or_something_fails(tmp_path: Path
             recover(STREAM, into="/dev/full", resync=resync)
     assert os.listdir(tmp_path) == []
     # A schema and no batch is a file without batches.
-    report = recover(written("stream")[: len(forge.split(STREAM)[0])], into=path)
+    report = recover(ipc_bytes(PARTS, "stream")[: len(forge.split(STREAM)[0])], into=path)
     assert report.num_batches == 0
     assert numbers(path) == []
 
 
-STREAM = written("stream")
+STREAM = ipc_bytes(PARTS, "stream")
 
 
 @pytest.mark.parametrize("format", ["file", "stream"])

@@ -14,8 +14,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from helpers import arrays, drive, forge
+from helpers.arrays import ipc_bytes
 from helpers.forge import batch, dictionary, encoding, field, i8, i32, i64, message, schema, stream
-from helpers.rounds import rounds
+from helpers.mutate import overwritten
+from helpers.processes import rounds
 
 import arrowipc as ipc
 from arrowipc import recover, types
@@ -43,15 +45,7 @@ def part(number: int) -> ipc.RecordBatch:
 PARTS = [part(number) for number in range(BATCHES)]
 
 
-def written(kind: str, parts: list[ipc.RecordBatch] = PARTS, **options: Any) -> bytes:
-    sink = bytearray()
-    with (ipc.new_file if kind == "file" else ipc.new_stream)(sink, parts[0].schema, **options) as writer:
-        for each in parts:
-            writer.write_batch(each)
-    return bytes(sink)
-
-
-FILE, STREAM = written("file"), written("stream")
+FILE, STREAM = ipc_bytes(PARTS, "file"), ipc_bytes(PARTS, "stream")
 #: Where the messages of the stream begin: the schema, the batches, the end.
 STARTS = [0, *[offset - 8 for offset, _, _ in ipc.open_file(FILE).blocks], len(STREAM) - 8]
 #: A file whose writer never came to its footer.
@@ -144,7 +138,7 @@ def test_a_body_that_claims_what_follows_does_not_swallow_it() -> None:
 def test_without_damage_nothing_is_skipped() -> None:
     for kind in ("file", "stream"):
         for options in ({}, {"compression": "zstd"}, {"alignment": 64}, {"legacy": True}):
-            numbers, report = found(written(kind, **options))
+            numbers, report = found(ipc_bytes(PARTS, kind, **options))
             assert numbers == ALL
             assert report.complete
             assert (report.lost_batches, report.lost_rows, report.lost_bytes) == (0, 0, 0)
@@ -183,15 +177,11 @@ def test_every_batch_that_no_damage_touches_comes_back() -> None:
 def test_mutations_give_values_or_an_error(compression: str | None) -> None:
     chance, read = random.Random(11), 0
     for kind in ("file", "stream"):
-        data = written(kind, compression=compression)
+        data = ipc_bytes(PARTS, kind, compression=compression)
         for _ in range(EXAMPLES // 2):
-            broken = bytearray(data)
-            for _ in range(chance.randint(1, 4)):
-                broken[chance.randrange(len(broken))] ^= 1 << chance.randrange(8)
-            if chance.random() < 0.3:
-                del broken[chance.randrange(len(broken)) :]
+            broken = overwritten(data, chance, cut=0.3)
             try:
-                reader = recover(bytes(broken), resync=True)
+                reader = recover(broken, resync=True)
             except ipc.ArrowIpcError:
                 continue
             with contextlib.suppress(ipc.ArrowIpcError):  # some names cannot be handed over
@@ -389,7 +379,7 @@ def cells(*values: bytes) -> ipc.RecordBatch:
 def test_streams_in_the_values_of_a_damaged_batch_are_not_taken_for_its_neighbours() -> None:
     inner = stream(schema(field("x", forge.UTF8)), batch(1, [(1, 0)], [b"", i32(0, 1), b"q"]))
     parts = [cells(inner, inner), cells(inner * 3), cells(inner)]
-    data = written("stream", parts)
+    data = ipc_bytes(parts, "stream")
     second = forge.split(data)[2]
     at = data.index(second)
     for broken in (

@@ -11,7 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from helpers import arrays, forge, golden
+from helpers.arrays import ipc_bytes
 from helpers.forge import batch, field, i32, i64, message, schema, stream
+from helpers.mutate import overwritten
 
 import arrowipc as ipc
 from arrowipc import validate
@@ -30,15 +32,7 @@ PARTS = [
 ]
 
 
-def written(kind: str, **options: Any) -> bytes:
-    sink = bytearray()
-    with (ipc.new_file if kind == "file" else ipc.new_stream)(sink, PARTS[0].schema, **options) as writer:
-        for each in PARTS:
-            writer.write_batch(each)
-    return bytes(sink)
-
-
-FILE, STREAM = written("file"), written("stream")
+FILE, STREAM = ipc_bytes(PARTS, "file"), ipc_bytes(PARTS, "stream")
 BLOCKS = ipc.open_file(FILE).blocks
 ONE, ROW = schema(field("x", forge.INT64)), batch(1, [(1, 0)], [b"", i64(7)])
 
@@ -54,7 +48,7 @@ ONE, ROW = schema(field("x", forge.INT64)), batch(1, [(1, 0)], [b"", i64(7)])
 )
 def test_what_we_write_is_valid(kind: str, options: dict[str, Any]) -> None:
     for level in ("full", "strict"):
-        report = validate(written(kind, **options), level=level)
+        report = validate(ipc_bytes(PARTS, kind, **options), level=level)
         assert report.ok, str(report)
         assert (report.format, report.level) == (kind, level)
         assert (report.num_batches, report.num_rows) == (4, 4 * ROWS)
@@ -283,18 +277,14 @@ def test_a_dictionary_that_is_missing_is_told_with_the_batches_that_need_it() ->
 def test_any_bytes_give_a_report() -> None:
     chance = random.Random(5)
     valid = 0
-    for data in (FILE, STREAM, written("file", compression="zstd")):
+    for data in (FILE, STREAM, ipc_bytes(PARTS, "file", compression="zstd")):
         for _ in range(150):
-            broken = bytearray(data)
-            for _ in range(chance.randint(1, 3)):
-                broken[chance.randrange(len(broken))] = chance.randrange(256)
-            if chance.random() < 0.2:
-                del broken[chance.randrange(len(broken)) :]
-            report = validate(bytes(broken))
+            broken = overwritten(data, chance, cut=0.2)
+            report = validate(broken)
             assert str(report)
             valid += report.ok
             if report.ok:
-                with ipc.open(bytes(broken)) as reader:
+                with ipc.open(broken) as reader:
                     assert sum(each.num_rows for each in reader) == report.num_rows
     assert 0 < valid < 400
 

@@ -13,7 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from helpers import forge, golden, randoms
-from helpers.rounds import rounds
+from helpers.arrays import ipc_bytes, pyarrow_bytes
+from helpers.processes import rounds
 from hypothesis import given, settings, strategies as st
 
 import arrowipc as ipc
@@ -218,9 +219,7 @@ def test_deltas_can_be_refused_and_asked_for() -> None:
     assert copied(whole) == whole
     assert copied(whole, dictionary_deltas=True) == data
     # Batches that no reader made have nothing that they came by.
-    sink = bytearray()
-    with ipc.new_stream(sink) as writer:
-        writer.write(pa.ipc.open_stream(data).read_all())
+    sink = ipc_bytes(pa.ipc.open_stream(data).read_all())
     assert kinds(bytes(sink)).count("+") == 0
 
 
@@ -279,9 +278,7 @@ def test_batches_in_another_order_keep_their_values() -> None:
     for seed in range(rounds(10, 200)):
         chance = random.Random(seed)
         order = [chance.choice(batches).slice(0, chance.randint(0, 1)) for _ in range(20)]
-        sink = bytearray()
-        with ipc.new_stream(sink, unify_dictionaries=chance.random() < 0.3) as writer:
-            writer.write(order)
+        sink = ipc_bytes(order, unify_dictionaries=chance.random() < 0.3)
         found = list(ipc.open_stream(sink, validate="strict"))
         assert [one.to_pydict() for one in found] == [one.to_pydict() for one in order]
 
@@ -353,9 +350,7 @@ def test_nested_dictionaries_in_another_order_keep_their_values() -> None:
         batches = list(ipc.open_stream(evolved(seed, 15, 5)))
         chance = random.Random(seed)
         order = [chance.choice(batches) for _ in range(20)]
-        sink = bytearray()
-        with ipc.new_stream(sink) as writer:
-            writer.write(order)
+        sink = ipc_bytes(order)
         found = list(ipc.open_stream(sink, validate="strict"))
         assert [one.to_pydict() for one in found] == [one.to_pydict() for one in order]
 
@@ -407,7 +402,7 @@ def test_a_copy_is_at_most_twice_as_large_whatever_becomes_of_its_dictionaries()
 @given(randoms.batches(), st.booleans(), st.sampled_from([None, "lz4", "zstd"]), st.booleans())
 def test_a_copy_of_any_types_is_at_most_twice_as_large(parts, file, compression, emits_deltas):
     options: dict[str, Any] = {} if file else {"emit_dictionary_deltas": emits_deltas}
-    check_size(randoms.written(parts, file=file, compression=compression, **options))
+    check_size(pyarrow_bytes(parts, kind=("stream", "file")[file], compression=compression, **options))
 
 
 @pytest.mark.campaign
@@ -451,7 +446,7 @@ def test_a_copy_of_columns_that_share_is_at_most_twice_as_large() -> None:
         columns["r"] = pa.RunEndEncodedArray.from_arrays(ends, pa.array(range(6)))
         whole = pa.record_batch(columns)
         parts = [whole.slice(k, chance.randint(0, 10)) for k in range(0, 40, 5)]
-        check_size(randoms.written(parts, emit_dictionary_deltas=chance.random() < 0.5))
+        check_size(pyarrow_bytes(parts, emit_dictionary_deltas=chance.random() < 0.5))
         # ... and where the ids are one.
         many = chance.randint(2, 300)
         root = forge.schema(*(forge.field(f"f{k}", forge.UTF8, dictionary=forge.encoding(9)) for k in range(many)))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 from helpers import randoms
+from helpers.arrays import pyarrow_bytes
 from hypothesis import assume, given, strategies as st
 
 import arrowipc as ipc
@@ -23,7 +24,7 @@ def spread(folder: Path, parts: list[pa.RecordBatch], chance: random.Random) -> 
         count = chance.randrange(len(left) + 1)
         path = folder / f"{len(paths):03}.arrow"
         schema = parts[0].schema
-        path.write_bytes(randoms.written(left[:count], schema, file=chance.random() < 0.5))
+        path.write_bytes(pyarrow_bytes(left[:count], schema=schema, kind=("stream", "file")[chance.random() < 0.5]))
         paths.append(path)
         del left[:count]
     return paths
@@ -35,7 +36,7 @@ def test_a_data_set_is_its_parts_in_order(parts, seed):
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as name:
         spread(Path(name), parts, chance)
-        whole = ipc.open_stream(randoms.written(parts)).read_all()
+        whole = ipc.open_stream(pyarrow_bytes(parts)).read_all()
         dataset = ipc.open_dataset(name, workers=chance.choice((0, 1, 3)))
         table = dataset.read_all()
         assert table.equals(whole, nan_equal=True)
@@ -69,12 +70,12 @@ def test_columns_that_only_one_file_has(first, second):
     folder = tempfile.mkdtemp()
     try:
         for name, batch in (("0", mine), ("1", theirs)):
-            (Path(folder) / f"{name}.arrow").write_bytes(randoms.written([batch], batch.schema))
+            (Path(folder) / f"{name}.arrow").write_bytes(pyarrow_bytes([batch], schema=batch.schema))
         table = ipc.open_dataset(folder).read_all()
         assert table.schema.names == [*mine.schema.names, *theirs.schema.names]
         halves = table.slice(0, mine.num_rows), table.slice(mine.num_rows)
         for batch, half, other in ((mine, *halves), (theirs, *halves[::-1])):
-            whole = ipc.open_stream(randoms.written([batch], batch.schema)).read_all()
+            whole = ipc.open_stream(pyarrow_bytes([batch], schema=batch.schema)).read_all()
             assert repr(half.select(batch.schema.names).to_pydict()) == repr(whole.to_pydict())
             assert all(value is None for name in batch.schema.names for value in other.to_pydict()[name])
     finally:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from helpers.in_process import run
-from helpers.rounds import rounds
+from helpers.processes import rounds
+from helpers.terminal import call as run
 from hypothesis import given, settings, strategies as st
 
 import arrowipc as ipc

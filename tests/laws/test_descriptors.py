@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.interrupts import descriptors, interrupted
-from helpers.rounds import rounds
+from helpers.memory import descriptors, interrupted
+from helpers.processes import rounds, run_python
 
 import arrowipc as ipc
 from arrowipc import opening
@@ -110,7 +108,7 @@ for _ in range(100):
 assert all(table["x"][-1][-1] == 19_999 for table in kept)
 """
     given = [str(paths["file, whole"]), str(paths["stream, whole"])]
-    done = subprocess.run([sys.executable, "-c", code, *given], capture_output=True, text=True, timeout=120)
+    done = run_python(code, *given)
     assert done.returncode == 0, done.stderr
 
 

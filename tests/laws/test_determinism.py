@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from helpers import arrays, digests, rewrite
+from helpers import arrays
+from laws import digests
 
 import arrowipc as ipc
 
@@ -48,7 +49,7 @@ def in_a_process_of_its_own(perturb: int) -> dict[str, str]:
     # The GNU allocator fills every block with this byte when it gives it out, and with its complement when it
     # gets it back; 0 switches that off.
     environment = {**os.environ, "PYTHONPATH": where, "MALLOC_PERTURB_": str(perturb)}
-    command = [sys.executable, "-m", "helpers.digests"]
+    command = [sys.executable, "-m", "laws.digests"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout)
@@ -97,6 +98,6 @@ def test_what_lies_beside_a_slice_leaves_no_trace(name):
         other = digests.tiled(arrays.CASES[name], 60)
         array = pa.concat_arrays([other.slice(20, before), rows, other.slice(31, after)])
         batch = arrays.read_batch(pa.record_batch({"x": array})).slice(before, len(rows))
-        found[before, after] = rewrite.written("stream", batch.schema, [batch])
+        found[before, after] = arrays.ipc_bytes([batch], "stream", batch.schema)
     alone = found[0, 0]
     assert [beside for beside, data in found.items() if data != alone] == []

@@ -7,12 +7,10 @@ What a killed writer leaves beside the destination is recovered, too: exactly th
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from helpers.rounds import rounds
+from helpers.processes import rounds, run_python
 
 KILLS = rounds(24, 100)
 
@@ -275,12 +273,7 @@ SCRIPTS = {
 
 def run(kind: str, folder: Path, rounds: int) -> dict[str, int]:
     code = HARNESS + SCRIPTS[kind] + "\nprint(json.dumps(seen))"
-    shown = subprocess.run(
-        [sys.executable, "-c", code, kind, folder, str(rounds)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    shown = run_python(code, kind, folder, rounds, timeout=300)
     assert shown.returncode == 0, shown.stderr
     seen: dict[str, int] = json.loads(shown.stdout)
     print(f"{kind}: {rounds} kills: {seen}")

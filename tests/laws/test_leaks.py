@@ -1,7 +1,7 @@
 """Leaks: however often it is done, whatever way it ends, memory stays flat and buffers go to their owners.
 
 Each case prints its bytes per operation: what malloc, Python's allocator and Arrow's pool hold more than
-before, over the number of times. A campaign (see `helpers.rounds`) does a million of the main ones.
+before, over the number of times. A campaign (see `helpers.processes`) does a million of the main ones.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ import pyarrow as pa
 import pytest
 from helpers import arrays, arrow_columns, forge, scenarios
 from helpers.cdata import CArray, peek
-from helpers.leaks import counts, more_than
-from helpers.memory import resident
-from helpers.rounds import rounds
+from helpers.memory import counts, more_than, resident
+from helpers.processes import rounds
 
 import arrowipc as ipc
 from arrowipc import types

@@ -8,6 +8,7 @@ from itertools import pairwise
 import pyarrow as pa
 import pytest
 from helpers.drive import LEVELS
+from helpers.mutate import overwritten
 
 import arrowipc as ipc
 
@@ -40,16 +41,6 @@ def pieces(data: bytes) -> list[bytes]:
     return [data[start:stop] for start, stop in pairwise(cuts)]
 
 
-def mutant(data: bytes, dice: random.Random) -> bytes:
-    changed = bytearray(data)
-    for _ in range(dice.randint(1, 3)):
-        at = dice.randrange(len(changed))
-        width = dice.choice((1, 1, 4, 8))
-        word = dice.choice((0, 1, -1, 2**31 - 1, dice.getrandbits(63)))
-        changed[at : at + width] = (word % 256**width).to_bytes(width, "little")[: len(changed) - at]
-    return bytes(changed[: dice.randrange(len(changed))]) if dice.random() < 0.1 else bytes(changed)
-
-
 @pytest.mark.parametrize("codec", [None, "lz4"])
 @pytest.mark.parametrize("level", LEVELS)
 def test_mutated_messages_give_values_or_an_arrow_ipc_error(level, codec):
@@ -59,7 +50,7 @@ def test_mutated_messages_give_values_or_an_arrow_ipc_error(level, codec):
     for _ in range(ROUNDS):
         which = dice.randrange(3)
         parts = [root, words, rows]
-        parts[which] = mutant(parts[which], dice)
+        parts[which] = overwritten(parts[which], dice)
         try:
             if which == 0:
                 repr(ipc.read_schema(ipc.read_message(parts[0])))

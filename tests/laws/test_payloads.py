@@ -10,7 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from helpers import randoms
+from helpers.arrays import pyarrow_bytes
 from helpers.drive import LEVELS
+from helpers.mutate import overwritten
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
@@ -67,7 +69,7 @@ def columns(draw: Any, *, file: bool = True) -> list[bytes | None]:
         options: dict[str, Any] = {"compression": draw(st.sampled_from([None, None, "lz4", "zstd"]))}
         if kind == "old":
             options["use_legacy_format"] = True
-        cells.append(randoms.written(chosen, parts[0].schema, file=kind == "file", **options))
+        cells.append(pyarrow_bytes(chosen, schema=parts[0].schema, kind=kind, **options))
     return cells
 
 
@@ -135,7 +137,7 @@ def test_schemas_that_fit_are_mapped_by_name(parts, chance, decode):
         return
     whole = parts[0].schema
     others = [other_versions(part, chance) for part in parts for _ in range(2)]
-    cells = [randoms.written([part]) for part in others]
+    cells = [pyarrow_bytes([part]) for part in others]
     decoded = ipc.decode_payloads(
         cells,
         schema=whole,
@@ -170,22 +172,12 @@ def samples() -> list[bytes]:
     )
     plain = batch.select(["n", "t", "l", "v", "b", "s", "u"])
     return [
-        randoms.written([plain, plain]),
-        randoms.written([batch]),
-        randoms.written([batch], compression="lz4"),
-        randoms.written([batch], file=True),
-        randoms.written([plain], use_legacy_format=True),
+        pyarrow_bytes([plain, plain]),
+        pyarrow_bytes([batch]),
+        pyarrow_bytes([batch], compression="lz4"),
+        pyarrow_bytes([batch], kind="file"),
+        pyarrow_bytes([plain], use_legacy_format=True),
     ]
-
-
-def mutant(data: bytes, dice: random.Random) -> bytes:
-    changed = bytearray(data)
-    for _ in range(dice.randint(1, 3)):
-        at = dice.randrange(len(changed))
-        width = dice.choice((1, 1, 4, 8))
-        word = dice.choice((0, 1, -1, 2**31 - 1, dice.getrandbits(63)))
-        changed[at : at + width] = (word % 256**width).to_bytes(width, "little")[: len(changed) - at]
-    return bytes(changed[: dice.randrange(len(changed))]) if dice.random() < 0.1 else bytes(changed)
 
 
 @pytest.mark.parametrize("which", range(5))
@@ -195,7 +187,7 @@ def test_broken_payloads_give_values_or_errors_and_leave_their_neighbours_alone(
     good = samples()[which]
     rows = alone(good)
     for _ in range(400):
-        bad = mutant(good, dice)
+        bad = overwritten(good, dice)
         decoded = ipc.decode_payloads([good, bad, good], validate=level, on_error="skip", columns=ALL[which])
         counts = decoded.counts.to_pylist()
         assert counts[0] == counts[2] == len(rows)

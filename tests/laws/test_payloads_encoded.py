@@ -11,9 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from helpers import randoms
-from helpers.codec_ways import without_functions
+from helpers.arrays import pyarrow_bytes
 from helpers.drive import LEVELS
+from helpers.mutate import overwritten
 from hypothesis import given, strategies as st
+from read.codec_ways import without_functions
 
 import arrowipc as ipc
 from arrowipc import codecs
@@ -44,7 +46,7 @@ def encoded(words: pa.Array, indices: list[int | None], width: Any = None, order
 
 
 def payload(_compression: str | None = None, **columns: Any) -> bytes:
-    return randoms.written([pa.record_batch(columns)], compression=_compression)
+    return pyarrow_bytes([pa.record_batch(columns)], compression=_compression)
 
 
 def use(batch: Any) -> None:
@@ -63,7 +65,7 @@ def same_both_ways(streams: list[bytes], **options: Any) -> Any:
     files = []
     for stream in streams:
         with pa.ipc.open_stream(stream) as reader:
-            files.append(randoms.written(list(reader), reader.schema, file=True))
+            files.append(pyarrow_bytes(list(reader), schema=reader.schema, kind="file"))
     theirs = ipc.decode_payloads(files, **options)
     assert theirs.num_alone == len(files)
     assert ours.batch.schema == theirs.batch.schema
@@ -185,8 +187,8 @@ def test_encoded_fields_below_others():
 @pytest.mark.parametrize("deltas", [False, True])
 def test_dictionaries_that_change_within_a_payload(deltas):
     parts = [pa.record_batch({"x": encoded(pa.array(["a", "b", "c", "d"][: 2 + i]), [1 + i, 0])}) for i in range(3)]
-    changed = randoms.written(parts, emit_dictionary_deltas=deltas)
-    cells = [changed, randoms.written(parts[::-1]), changed, changed]
+    changed = pyarrow_bytes(parts, emit_dictionary_deltas=deltas)
+    cells = [changed, pyarrow_bytes(parts[::-1]), changed, changed]
     decoded = ipc.decode_payloads(cells)
     rows = [row for cell in cells for row in alone(cell)]
     assert rows_of(decoded.batch) == rows
@@ -206,7 +208,7 @@ def test_nested_dictionaries_and_values_are_read_alone():
 
 def test_a_dictionary_that_has_not_arrived_serves_nulls_alone():
     column = encoded(pa.array(["a"]), [None, None])
-    full = randoms.written([pa.record_batch({"x": column})])
+    full = pyarrow_bytes([pa.record_batch({"x": column})])
     messages = list(ipc.MessageReader(full))
     without = b"".join(bytes(m.serialize()) for m in messages if m.kind != "DictionaryBatch")
     some = payload(x=encoded(pa.array(["a"]), [0, None]))
@@ -269,12 +271,12 @@ def test_the_dictionary_of_a_payload_that_failed_is_taken_back(level, options):
 def test_a_payload_that_fails_behind_its_first_batch_is_taken_back_too():
     words = [pa.array(["a", "b"]), pa.array(["c", "d"]), pa.array(["e", "f"])]
     parts = [pa.record_batch({"x": encoded(part, [1, 0, 1])}) for part in words]
-    good, twice = randoms.written(parts[:1]), randoms.written(parts[1:])
-    cells = [good, with_broken_batch(twice), good, randoms.written(parts[2:])]
+    good, twice = pyarrow_bytes(parts[:1]), pyarrow_bytes(parts[1:])
+    cells = [good, with_broken_batch(twice), good, pyarrow_bytes(parts[2:])]
     decoded = ipc.decode_payloads(cells, on_error="skip")
     assert dictionaries_of(decoded.batch) == [["a", "b", "e", "f"]]
     assert decoded.counts.to_pylist() == [3, 0, 3, 3]
-    same = randoms.written([parts[1], parts[1]])
+    same = pyarrow_bytes([parts[1], parts[1]])
     decoded = ipc.decode_payloads([good, with_broken_batch(same), same], on_error="skip")
     assert dictionaries_of(decoded.batch) == [["a", "b", "c", "d"]]
     assert [row[0] for row in rows_of(decoded.batch)] == ["b", "a", "b", *["d", "c", "d"] * 2]
@@ -348,7 +350,7 @@ def test_compressed_payloads_are_each_alone(level, parts, seed):
     if not parts or not parts[0].num_columns:
         return
     dice = random.Random(seed)
-    cells = [randoms.written(parts, compression=dice.choice(CODECS)) for _ in range(5)]
+    cells = [pyarrow_bytes(parts, compression=dice.choice(CODECS)) for _ in range(5)]
     decoded = ipc.decode_payloads(cells, validate=level)
     assert rows_of(decoded.batch) == [row for cell in cells for row in alone(cell)]
 
@@ -444,10 +446,10 @@ def samples() -> list[bytes]:
     )
     one = pa.record_batch({"t": texts.slice(0, 3)})
     return [
-        randoms.written([batch]),
-        randoms.written([batch], compression="lz4"),
-        randoms.written([batch], compression="zstd"),
-        randoms.written([one, one]),
+        pyarrow_bytes([batch]),
+        pyarrow_bytes([batch], compression="lz4"),
+        pyarrow_bytes([batch], compression="zstd"),
+        pyarrow_bytes([one, one]),
         payload("zstd", x=list(range(100)), s=[str(i % 9) * 5 for i in range(100)]),
     ]
 
@@ -489,16 +491,6 @@ def test_every_truncation_leaves_the_neighbours_alone(level, which):
         check_beside(good, good[:size], level)
 
 
-def mutant(data: bytes, dice: random.Random) -> bytes:
-    changed = bytearray(data)
-    for _ in range(dice.randint(1, 3)):
-        at = dice.randrange(len(changed))
-        width = dice.choice((1, 1, 4, 8))
-        word = dice.choice((0, 1, 2, -1, 2**31 - 1, dice.getrandbits(63)))
-        changed[at : at + width] = (word % 256**width).to_bytes(width, "little")[: len(changed) - at]
-    return bytes(changed)
-
-
 @pytest.mark.parametrize("dictionaries", ["unify", "decode"])
 @pytest.mark.parametrize("which", range(5))
 @pytest.mark.parametrize("level", LEVELS)
@@ -507,12 +499,12 @@ def test_mutations_give_values_or_errors_and_leave_the_neighbours_alone(level, w
     good = samples()[which]
     if dictionaries == "unify":
         for _ in range(250):
-            check_beside(good, mutant(good, dice), level)
+            check_beside(good, overwritten(good, dice), level)
         return
     rows = len(alone(good))
     for _ in range(250):
         decoded = ipc.decode_payloads(
-            [good, mutant(good, dice), good], validate=level, dictionaries="decode", on_error="skip"
+            [good, overwritten(good, dice), good], validate=level, dictionaries="decode", on_error="skip"
         )
         counts = decoded.counts.to_pylist()
         assert counts[0] == counts[2] == rows

@@ -13,8 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from helpers import memory, nests
-from helpers.children import environment
+from helpers import memory
+from helpers.arrays import ipc_bytes, pyarrow_bytes
 from helpers.forge import (
     INT8,
     INT32,
@@ -31,8 +31,9 @@ from helpers.forge import (
     schema,
     stream,
 )
-from helpers.nests import Shape
-from helpers.rounds import rounds
+from helpers.processes import environment, rounds
+from laws import nested_payloads
+from laws.nested_payloads import Shape
 
 import arrowipc as ipc
 from arrowipc import types
@@ -58,7 +59,7 @@ def grown(before: int) -> int:
 @pytest.mark.nosanitize  # measured memory and time
 @pytest.mark.campaign
 def test_any_shape_takes_256_MiB_and_2_microseconds_per_byte_at_most():
-    command = [sys.executable, "-m", "helpers.nests", str(SEED), str(rounds(15, 200))]
+    command = [sys.executable, "-m", "laws.nested_payloads", str(SEED), str(rounds(15, 200))]
     child = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=3600)
     assert child.returncode == 0, child.stderr[-2000:]
     lines = [json.loads(line) for line in child.stdout.splitlines()]
@@ -75,13 +76,13 @@ def test_any_shape_takes_256_MiB_and_2_microseconds_per_byte_at_most():
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("kind", nests.KINDS)
+@pytest.mark.parametrize("kind", nested_payloads.KINDS)
 def test_values_are_told_apart_as_when_they_are_spelled_out(kind):
     rng = random.Random(f"{SEED} {kind}")
     for number in range(rounds(3, 40)):
         depth, fan, words = rng.randint(1, 4), rng.randint(1, 3), rng.randint(2, 6)
         shape = Shape(kind, depth, fan, words, rng.randint(0, 8), 3, number, rng.choice((0, 2)), rng.random() < 0.5)
-        cells = nests.column(shape)
+        cells = nested_payloads.column(shape)
         if kind == "null" and depth == 1:
             continue  # a million nulls
         expected = values(cells)
@@ -102,7 +103,7 @@ def test_values_are_told_apart_as_when_they_are_spelled_out(kind):
 @pytest.mark.nosanitize  # measured memory
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
 def test_six_levels_of_lists_of_twelve_are_unified_by_their_numbers(on_error):
-    cells = nests.column(Shape("list", depth=6, fan=12, words=500, rows=500, cells=60))
+    cells = nested_payloads.column(Shape("list", depth=6, fan=12, words=500, rows=500, cells=60))
     assert 7 * MIB < sum(map(len, cells)) < 10 * MIB
     memory.forget_peak()
     before, start = memory.resident(), time.process_time()
@@ -115,16 +116,16 @@ def test_six_levels_of_lists_of_twelve_are_unified_by_their_numbers(on_error):
 @pytest.mark.nosanitize  # measured memory
 def test_a_file_of_unified_dictionaries_takes_no_more_than_its_batches():
     shape = Shape("list", depth=6, fan=12, words=300, rows=300, cells=8)
-    cells = nests.column(shape)
+    cells = nested_payloads.column(shape)
     memory.forget_peak()
     before, start = memory.resident(), time.process_time()
-    nests.written(cells)
+    nested_payloads.written(cells)
     assert grown(before) < 32 * MIB
     assert time.process_time() - start < 1
 
 
 def test_runs_that_expand_too_far_are_a_limit_not_a_lack_of_memory():
-    cells = nests.column(Shape("runs", depth=4, fan=200, words=100, rows=1, cells=2, seed=407716173))
+    cells = nested_payloads.column(Shape("runs", depth=4, fan=200, words=100, rows=1, cells=2, seed=407716173))
     found = ipc.decode_payloads(cells, dictionaries="decode", on_error="skip")
     assert [type(error) for _, error in found.failures] == [ipc.LimitError] * 2
 
@@ -171,7 +172,7 @@ def test_payloads_may_share_their_inner_dictionaries_differently(ids):
 
 def test_deltas_of_nested_dictionaries_keep_the_places_of_their_values():
     shape = Shape("list", depth=2, fan=40, words=3000, rows=10, cells=1, again=300, deltas=True)
-    cells = nests.column(shape)
+    cells = nested_payloads.column(shape)
     start = time.process_time()
     found = ipc.decode_payloads(cells)
     assert time.process_time() - start < 2
@@ -202,7 +203,7 @@ def test_what_is_made_of_a_refused_cell_counts_too():
 
 def views(seed: int, rows: int = 300) -> bytes:
     """Values that share their elements: lists of nearly all of them."""
-    return nests.payload(Shape("wide", depth=1, words=rows, rows=1, seed=seed), 0)
+    return nested_payloads.payload(Shape("wide", depth=1, words=rows, rows=1, seed=seed), 0)
 
 
 def test_values_that_stay_in_a_table_count_for_all_cells():
@@ -323,10 +324,7 @@ def test_a_writer_does_not_spell_out_what_is_equal_in_other_words(options):
 
 def test_dictionaries_that_are_equal_in_other_words_are_written_once():
     batches = [batch for ids in ((0, 1), (0, 0)) for batch in ipc.open_stream(shared(ids, b"aaa"))]
-    sink = bytearray()
-    with ipc.new_file(sink, batches[0].schema) as writer:
-        for each in batches:
-            writer.write_batch(each)
+    sink = ipc_bytes(list(batches), "file", batches[0].schema)
     assert [row for each in ipc.open_file(bytes(sink)) for row in each.to_pylist()] == [
         row for each in batches for row in each.to_pylist()
     ]
@@ -343,22 +341,14 @@ def words_in_structs(words: list[str], rows: list[int]) -> pa.RecordBatch:
     return pa.record_batch([pa.DictionaryArray.from_arrays(indices, outer)], ["o"])
 
 
-def written(batches: list[pa.RecordBatch], new: Any = pa.ipc.new_stream, **options: Any) -> bytes:
-    sink = pa.BufferOutputStream()
-    with new(sink, batches[0].schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
-        for each in batches:
-            writer.write_batch(each)
-    return sink.getvalue().to_pybytes()
-
-
 @pytest.mark.parametrize("long", [1, 100])
 def test_a_refused_cell_that_brought_inner_values_only_leaves_nothing(long):
     """The outer dictionary went on to refer to the inner one with the values of the refused cell."""
     first = words_in_structs(["aa", "bb"], [0, 1])
     refused = words_in_structs(["aa", "bb", "x" * 33, "secret"], [1, 0])
     last = words_in_structs(["aa", "bb", "c" * long], [0, 1, 2])
-    torn = written([refused])[:-8] + b"\xff\xff\xff\xff\x10\x00\x00\x00garbage!garbage!"
-    found = ipc.decode_payloads([written([first]), torn, written([last])], on_error="skip")
+    torn = pyarrow_bytes([refused])[:-8] + b"\xff\xff\xff\xff\x10\x00\x00\x00garbage!garbage!"
+    found = ipc.decode_payloads([pyarrow_bytes([first]), torn, pyarrow_bytes([last])], on_error="skip")
     handed = pa.record_batch(found.batch)
     handed.validate(full=True)
     assert [row["o"]["a"] for row in handed.to_pylist()] == ["aa", "bb", "aa", "bb", "c" * long]
@@ -382,7 +372,7 @@ def in_tens(count: int) -> list[pa.RecordBatch]:
 @pytest.mark.parametrize("dictionaries", ["unify", "decode"])
 def test_a_nested_dictionary_is_paid_for_once_however_many_batches_use_it(dictionaries):
     batches = in_tens(200)
-    found = ipc.decode_payloads([written(batches)], dictionaries=dictionaries)
+    found = ipc.decode_payloads([pyarrow_bytes(batches)], dictionaries=dictionaries)
     assert found.batch.to_pylist() == [row for each in batches for row in each.to_pylist()]
 
 
@@ -394,7 +384,7 @@ def test_a_nested_dictionary_is_not_paid_for_again_when_another_one_grows():
         words.append(f"w{i}")
         flat = pa.DictionaryArray.from_arrays(pa.array([i] * 10, pa.int32()), pa.array(words))
         batches.append(pa.record_batch([nested, flat], ["o", "f"]))
-    cell = written(batches, emit_dictionary_deltas=True)
+    cell = pyarrow_bytes(batches, emit_dictionary_deltas=True)
     found = ipc.decode_payloads([cell])
     assert found.batch.num_rows == 30_000
     assert pa.record_batch(found.batch)[-10:].to_pylist() == batches[-1].to_pylist()
@@ -409,7 +399,7 @@ def two_into_one(batches: int) -> tuple[bytes, ipc.Schema]:
     whole = pa.record_batch(columns, ["a", "b"])
     kind = types.dictionary(types.int32(), types.utf8()).__replace__(id=0)
     into = ipc.Schema([types.field("a", kind), types.field("b", kind)])
-    return written([whole] * batches, pa.ipc.new_file), into
+    return pyarrow_bytes([whole] * batches, "file"), into
 
 
 def test_dictionaries_that_become_one_are_numbered_once_each():
@@ -434,7 +424,7 @@ def test_a_signal_ends_a_cell_of_many_batches():
     def stop(*_: object) -> None:
         raise Enough
 
-    cell = written(in_tens(1)[:1] * 20_000)
+    cell = pyarrow_bytes(in_tens(1)[:1] * 20_000)
     before = signal.signal(signal.SIGPROF, stop)
     gc.disable()  # what is raised in a callback of the collector is lost
     try:

@@ -10,7 +10,8 @@ from contextlib import contextmanager, suppress
 
 import pyarrow as pa
 import pytest
-from helpers import drive, forge, looped, randoms
+from helpers import drive, forge, randoms
+from helpers.arrays import pyarrow_bytes
 from helpers.drive import LEVELS
 from helpers.memory import addressed
 from hypothesis import given, strategies as st
@@ -56,7 +57,7 @@ def summary(events: list) -> list[str]:
 @given(randoms.batches())
 def test_reading_gives_what_pyarrow_wrote(parts):
     for file in (False, True):
-        data = randoms.written(parts, file=file)
+        data = pyarrow_bytes(parts, kind=("stream", "file")[file])
         reading = (drive.read_file if file else drive.read_stream)(data)
         assert [pa.record_batch(batch).num_rows for batch in reading.batches] == [part.num_rows for part in parts]
         for ours, theirs in zip(reading.batches, parts, strict=True):
@@ -67,14 +68,14 @@ def test_reading_gives_what_pyarrow_wrote(parts):
 
 @given(randoms.batches(), st.sampled_from(["lz4", "zstd"]))
 def test_compressed_reading_gives_what_pyarrow_wrote(parts, codec):
-    reading = drive.read_stream(randoms.written(parts, compression=codec))
+    reading = drive.read_stream(pyarrow_bytes(parts, compression=codec))
     for ours, theirs in zip(reading.batches, parts, strict=True):
         assert pa.record_batch(ours).equals(theirs)
 
 
 @given(randoms.batches(most_rows=6))
 def test_everything_valid_can_be_used_at_every_level(parts):
-    data = randoms.written(parts)
+    data = pyarrow_bytes(parts)
     for level in LEVELS:
         for batch in drive.from_bytes(data, validate=level).batches:
             drive.use(batch)
@@ -82,7 +83,7 @@ def test_everything_valid_can_be_used_at_every_level(parts):
 
 @given(randoms.batches(), st.data())
 def test_slices_are_slices_of_the_values(parts, data):
-    for batch in drive.from_bytes(randoms.written(parts)).batches:
+    for batch in drive.from_bytes(pyarrow_bytes(parts)).batches:
         offset = data.draw(st.integers(0, batch.num_rows))
         length = data.draw(st.integers(0, batch.num_rows - offset))
         part = batch.slice(offset, length)
@@ -97,7 +98,7 @@ def test_slices_are_slices_of_the_values(parts, data):
 @given(randoms.batches(), st.integers(0, 2**32), st.sampled_from([1, 2, 8, 123, 1000]))
 def test_every_split_gives_the_same_events(parts, seed, most):
     chance = random.Random(seed)
-    data = randoms.written(parts)
+    data = pyarrow_bytes(parts)
     whole = summary(drive.events(data))
     assert summary(drive.events(data, iter(lambda: chance.randint(1, most), None))) == whole
 
@@ -105,7 +106,7 @@ def test_every_split_gives_the_same_events(parts, seed, most):
 @given(randoms.batches(most_rows=5), st.integers(0, 2**32))
 def test_filling_the_decoders_memory_gives_the_same_events(parts, seed):
     chance = random.Random(seed)
-    data = randoms.written(parts)
+    data = pyarrow_bytes(parts)
     decoder, seen, at = ipc.StreamDecoder(), [], 0
     while at < len(data):
         target = decoder.get_buffer()
@@ -121,7 +122,7 @@ def test_filling_the_decoders_memory_gives_the_same_events(parts, seed):
 
 @given(randoms.batches(most_columns=2, most_rows=4))
 def test_bytes_needed_never_asks_for_too_much(parts):
-    data = randoms.written(parts)
+    data = pyarrow_bytes(parts)
     decoder, seen, at = ipc.StreamDecoder(), [], 0
     while at < len(data):
         need = decoder.bytes_needed
@@ -136,15 +137,15 @@ def test_bytes_needed_never_asks_for_too_much(parts):
 @given(randoms.batches(), st.integers(0, 2**32), st.sampled_from([1, 2, 8, 123, 1000, 100_000]))
 def test_an_event_loop_reads_the_same_for_every_split(parts, seed, most):
     chance = random.Random(seed)
-    data = randoms.written(parts, compression=chance.choice([None, "lz4"]))
+    data = pyarrow_bytes(parts, compression=chance.choice([None, "lz4"]))
     rest = chance.randbytes(chance.choice((0, 0, 3, 20)))
     wanted = drive.from_bytes(data)
 
     async def read():
         sizes = iter(lambda: chance.randint(0, most), None)
-        return [await looped.read(source) for source in looped.sources(data + rest, sizes)]
+        return [await drive.read(source) for source in drive.sources(data + rest, sizes)]
 
-    for schema, batches in looped.run(read()):
+    for schema, batches in drive.run(read()):
         assert schema.equals(wanted.schema, check_metadata=True)
         found = drive.Reading(schema, batches)
         assert repr(found.values()) == repr(wanted.values())
@@ -154,7 +155,7 @@ def test_an_event_loop_reads_the_same_for_every_split(parts, seed, most):
 @given(randoms.batches(most_rows=5), st.integers(0, 2**32))
 def test_an_event_loop_refuses_the_same_with_the_same_words(parts, seed):
     chance = random.Random(seed)
-    data = randoms.written(parts)
+    data = pyarrow_bytes(parts)
 
     def told(driver, broken):
         try:
@@ -178,7 +179,7 @@ def boundaries(data: bytes) -> set[int]:
 
 @given(randoms.batches(most_columns=2, most_rows=3))
 def test_every_truncation_is_a_boundary_or_truncated(parts):
-    data = randoms.written(parts)
+    data = pyarrow_bytes(parts)
     clean = boundaries(data) - {0}
     for end in range(1, len(data)):
         for driver in (drive.from_bytes, drive.pushed, drive.awaited):
@@ -191,7 +192,7 @@ def test_every_truncation_is_a_boundary_or_truncated(parts):
 
 @given(randoms.batches(most_columns=2, most_rows=3))
 def test_every_truncation_of_a_file_is_refused(parts):
-    data = randoms.written(parts, file=True)
+    data = pyarrow_bytes(parts, kind="file")
     for end in range(0, len(data), 3):
         with pytest.raises(ipc.FormatError):
             drive.from_file(data[:end])
@@ -200,7 +201,7 @@ def test_every_truncation_of_a_file_is_refused(parts):
 @given(randoms.batches(), st.integers(0, 2**32))
 def test_file_stream_and_push_agree(parts, seed):
     chance = random.Random(seed)
-    data = randoms.written(parts, file=True)
+    data = pyarrow_bytes(parts, kind="file")
     file, stream = drive.from_file(data), drive.from_bytes(data[8:])
     pushed = drive.pushed(data[8:], iter(lambda: chance.randint(1, 99), None))
     assert file.schema.equals(stream.schema, check_metadata=True)
@@ -274,7 +275,7 @@ def outcome(driver: drive.Driver, data: bytes, **options) -> str:
 @given(randoms.batches(most_rows=5), st.integers(0, 2**32), st.sampled_from(LEVELS))
 def test_mutated_streams_give_values_or_an_error(parts, seed, level):
     chance = random.Random(seed)
-    data = randoms.written(parts)
+    data = pyarrow_bytes(parts)
     with bounded_memory():
         for _ in range(10):
             broken = mutate(data, chance)
@@ -285,7 +286,7 @@ def test_mutated_streams_give_values_or_an_error(parts, seed, level):
 @given(randoms.batches(most_rows=5), st.integers(0, 2**32), st.sampled_from(LEVELS))
 def test_mutated_compressed_streams_give_values_or_an_error(parts, seed, level):
     chance = random.Random(seed)
-    data = randoms.written(parts, compression=chance.choice(["lz4", "zstd"]))
+    data = pyarrow_bytes(parts, compression=chance.choice(["lz4", "zstd"]))
     with bounded_memory():
         for _ in range(5):
             outcome(drive.from_bytes, mutate(data, chance), validate=level)
@@ -294,7 +295,7 @@ def test_mutated_compressed_streams_give_values_or_an_error(parts, seed, level):
 @given(randoms.batches(most_rows=5), st.integers(0, 2**32), st.sampled_from(LEVELS))
 def test_mutated_files_give_values_or_an_error(parts, seed, level):
     chance = random.Random(seed)
-    data = randoms.written(parts, file=True)
+    data = pyarrow_bytes(parts, kind="file")
     with bounded_memory():
         for _ in range(10):
             broken = mutate(data, chance)
@@ -306,7 +307,7 @@ def test_mutated_files_give_values_or_an_error(parts, seed, level):
 def test_mutated_metadata_alone(parts, seed):
     """All damage inside one message's metadata, where the structure is."""
     chance = random.Random(seed)
-    messages = forge.split(randoms.written(parts))
+    messages = forge.split(pyarrow_bytes(parts))
     with bounded_memory():
         for _ in range(10):
             number = chance.randrange(len(messages))
@@ -324,7 +325,7 @@ def test_mutated_metadata_alone(parts, seed):
 @given(randoms.batches(most_rows=4, most_columns=3), st.integers(0, 2**32))
 def test_messages_in_any_order(parts, seed):
     chance = random.Random(seed)
-    messages = forge.split(randoms.written(parts))
+    messages = forge.split(pyarrow_bytes(parts))
     shuffled = [chance.choice(messages) for _ in range(len(messages) + 1)]
     for level in LEVELS:
         outcome(drive.from_bytes, b"".join(shuffled), validate=level)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from helpers import mutate, randoms
+from helpers.arrays import pyarrow_bytes
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
@@ -56,12 +57,12 @@ def agree(source: bytes, width: int) -> list[Any]:
 @given(randoms.batches())
 def test_whatever_the_types(parts: list[pa.RecordBatch]) -> None:
     if parts and parts[0].num_columns:
-        agree(randoms.written(parts), parts[0].num_columns)
+        agree(pyarrow_bytes(parts), parts[0].num_columns)
 
 
 @given(st.integers(0, 2**32))
 def test_whatever_the_metadata_says(seed: int) -> None:
-    source = randoms.written([FAST, FAST.slice(1)])
+    source = pyarrow_bytes([FAST, FAST.slice(1)])
     for mutant in mutate.mutants(source, seed, 20):
         try:
             names = ipc.open_stream(mutant).schema.names
@@ -71,7 +72,7 @@ def test_whatever_the_metadata_says(seed: int) -> None:
 
 
 def test_bytes_at_any_address() -> None:
-    source = randoms.written([FAST])
+    source = pyarrow_bytes([FAST])
     expected = ipc.open_stream(source).read_all().to_pydict()
     for shift in range(9):
         moved = memoryview(bytearray(shift) + source)[shift:]
@@ -83,7 +84,7 @@ def test_bytes_at_any_address() -> None:
 
 
 def test_every_word_of_the_batch_at_its_edges() -> None:
-    source = randoms.written([FAST])
+    source = pyarrow_bytes([FAST])
     for slot in mutate.slots(source):
         if slot.width == 8:
             for value in (0, 1, 3, 1 << 27, (1 << 63) - 1, 1 << 63, (1 << 64) - 1, (1 << 64) - 8):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
 
 import numpy as np
 import pytest
+from fuzz import uses
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
@@ -119,42 +119,13 @@ def test_scipy_agrees(array, index_type):
 
 # -- hostile bytes -------------------------------------------------------------------------------------------
 
-#: No use below may cost more than this many elements, whatever a shape says.
-MOST_ELEMENTS = 1 << 20
-
-
-def use(tensor: SparseTensor) -> None:
-    """Do everything that follows indices; what is wrong with them must be said, whenever it is seen."""
-    uses: list[Any] = [
-        lambda: tensor.is_canonical,
-        tensor.canonical,
-        tensor.to_coo,
-        tensor.serialize,
-        lambda: tensor == tensor.rename(None),
-        lambda: repr(tensor),
-        lambda: tensor.data.sum() if tensor.dtype.kind in "iuf" else None,
-        lambda: [array.sum() for array in tensor._index.arrays],
-    ]
-    if np.prod(np.array(tensor.shape, float)) <= MOST_ELEMENTS:
-        uses.append(tensor.to_dense)
-    if tensor.ndim >= 2:
-        uses.append(tensor.to_csf)
-    if tensor.ndim == 2 and max(tensor.shape) <= MOST_ELEMENTS:
-        uses += [tensor.to_csr, tensor.to_csc]
-        with contextlib.suppress(ImportError):
-            import scipy.sparse  # noqa: F401
-
-            uses.append(tensor.to_scipy)
-    for each in uses:
-        with contextlib.suppress(ArrowIpcError, MemoryError), np.errstate(all="ignore"):
-            each()
-
 
 def survive(data: bytes) -> None:
     for validate in ("none", "full", "strict"):
         with contextlib.suppress(ArrowIpcError):
             tensor = ipc.read_sparse_tensor(data, validate=validate)
-            use(tensor)
+            with np.errstate(all="ignore"):
+                uses.sparse(tensor, validate)
 
 
 SEEDS = [

@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import arrays, arrow_columns, drive, scenarios
-from helpers.leaks import counts, more_than
+from helpers.memory import counts, more_than
+from helpers.processes import together
 
 import arrowipc as ipc
 from arrowipc.cdata.import_array import stream_from
@@ -23,27 +24,6 @@ from arrowipc.cdata.import_array import stream_from
 THREADS = 4
 #: Buffers that kernels work on for a while without the GIL, in another order for each codec.
 ROWS = 400_000
-
-
-def together(*calls: Callable[[], Any]) -> list[Any]:
-    """Call all at once, each in a thread of its own; the results, or the exceptions."""
-    found: list[Any] = [None] * len(calls)
-    start = threading.Barrier(len(calls))
-
-    def work(i: int) -> None:
-        start.wait()
-        try:
-            found[i] = calls[i]()
-        except Exception as error:
-            found[i] = error
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(len(calls))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-        assert not thread.is_alive(), "a thread waits for ever"
-    return found
 
 
 def large(batches: int = 4) -> list[pa.RecordBatch]:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import arrays, forge, randoms
+from helpers.arrays import pyarrow_bytes
 from hypothesis import given, settings, strategies as st
 
 import arrowipc as ipc
@@ -37,7 +38,7 @@ def fit(parts: list[pa.RecordBatch], chosen: dict[str, Any]) -> dict[str, Any]:
 
 
 def ours(parts: list[pa.RecordBatch]) -> list[ipc.RecordBatch]:
-    return list(ipc.open_stream(randoms.written(parts)))
+    return list(ipc.open_stream(pyarrow_bytes(parts)))
 
 
 def write(batches: list[ipc.RecordBatch], file: bool, schema: Any = None, **chosen: Any) -> bytes:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.arrays import ipc_bytes
 
 import arrowipc as ipc
 from arrowipc import UsageError, types
@@ -116,13 +117,6 @@ def column_names(count: int) -> list[str]:
     return [f"c{i}" for i in range(count)]
 
 
-def stream_of(batch: ipc.RecordBatch, **options: Any) -> bytes:
-    sink = bytearray()
-    with ipc.new_stream(sink, batch.schema, **options) as writer:
-        writer.write(batch)
-    return bytes(sink)
-
-
 def refused(call: Callable[[], Any]) -> None:
     with pytest.raises(UsageError):
         call()
@@ -131,7 +125,7 @@ def refused(call: Callable[[], Any]) -> None:
 def with_absent(batch: ipc.RecordBatch) -> None:
     """A payload has the first column and as many others as the output, all of which are absent from it."""
     other = {"c0": [1], **{f"x{i}": [1] for i in range(len(batch.schema))}}
-    payload = stream_of(ipc.RecordBatch.from_pydict(other))
+    payload = ipc_bytes(ipc.RecordBatch.from_pydict(other))
     ipc.decode_payloads([payload], schema=batch.schema)
 
 
@@ -145,11 +139,11 @@ WAYS: dict[str, Callable[[ipc.RecordBatch], Any]] = {
     "fields": lambda batch: [batch.schema.field(name) for name in batch.schema.names],
     "indices": lambda batch: [batch.schema.get_field_index(name) for name in batch.schema.names],
     "columns": lambda batch: [batch[name] for name in batch.schema.names],
-    "codecs": lambda batch: stream_of(batch, compression=dict.fromkeys(batch.schema.names, "lz4")),
+    "codecs": lambda batch: ipc_bytes(batch, compression=dict.fromkeys(batch.schema.names, "lz4")),
     "unknown codecs": lambda batch: refused(
-        lambda: stream_of(batch, compression={f"{name}?": "lz4" for name in batch.schema.names})
+        lambda: ipc_bytes(batch, compression={f"{name}?": "lz4" for name in batch.schema.names})
     ),
-    "statistics": lambda batch: stream_of(batch, statistics=batch.schema.names),
+    "statistics": lambda batch: ipc_bytes(batch, statistics=batch.schema.names),
     "values": lambda batch: ipc.RecordBatch.from_pydict({k: [1] for k in batch.schema.names}, batch.schema),
     "repeated values": lambda batch: refused(
         lambda: ipc.RecordBatch.from_pydict({}, ipc.Schema([*batch.schema, *batch.schema]))
@@ -176,7 +170,7 @@ def test_no_look_up_by_name_grows_with_the_square(way: str) -> None:
 
 
 def test_the_payload_that_spells_a_column_otherwise_is_refused_as_before() -> None:
-    payload = stream_of(ipc.RecordBatch.from_pydict({"a": [1], "PRICE": [2], "Price": [3], "B": [4]}))
+    payload = ipc_bytes(ipc.RecordBatch.from_pydict({"a": [1], "PRICE": [2], "Price": [3], "B": [4]}))
 
     def read(*names: str) -> Any:
         root = ipc.Schema([types.field(name, types.int64()) for name in names])
@@ -230,7 +224,7 @@ TAKES_NAMES: dict[str, Callable[[Any, Any], Any]] = {
     "encode_payloads": lambda a, c: ipc.encode_payloads(ROWS.select([c, a]), group_by=[a]) and VALUES,
     "statistics": lambda a, c: {each: VALUES[each] for each in ipc.compute_statistics(ROWS, columns=[c, a])},
     "dictionary_encode": lambda a, c: dictionary_encode(ROWS.select([c, a]), [c]).to_pydict(),
-    "writer": lambda a, c: ipc.open(written({c: [3, 4], a: [1, 2]})).read_all().to_pydict(),
+    "writer": lambda a, c: ipc.open(ipc_bytes({c: [3, 4], a: [1, 2]}, "file")).read_all().to_pydict(),
 }
 VALUES = {"c": [3, 4], "a": [1, 2]}
 ROWS = ipc.RecordBatch.from_pydict({"a": [1, 2], "c": [3, 4], "g": ["x", "y"]})
@@ -240,15 +234,8 @@ def schema_of(*names: Any) -> ipc.Schema:
     return ipc.Schema([types.field(name, types.int64()) for name in names])
 
 
-def written(data: Any, **options: Any) -> bytes:
-    sink = bytearray()
-    with ipc.new_file(sink, **options) as writer:
-        writer.write(data)
-    return bytes(sink)
-
-
-FILE = written(ROWS)
-STREAM = stream_of(ROWS)
+FILE = ipc_bytes(ROWS, "file")
+STREAM = ipc_bytes(ROWS)
 
 
 @pytest.mark.parametrize("kind", [Name, Old, np.str_], ids=["StrEnum", "str and Enum", "numpy"])
@@ -261,7 +248,7 @@ def test_names_may_be_of_a_class_that_is_text(call: str, kind: type[Any]) -> Non
 
 
 def test_a_filter_and_a_data_set_take_such_names(tmp_path: Path) -> None:
-    (tmp_path / "1.arrow").write_bytes(written(ROWS, statistics=True))
+    (tmp_path / "1.arrow").write_bytes(ipc_bytes(ROWS, "file", statistics=True))
     for wanted, rows in ((2, 2), (5, 0)):
         dataset = ipc.open_dataset(tmp_path, columns=[Name.C, np.str_("a")], filter=[(Name.A, "==", wanted)])
         assert dataset.read_all().to_pydict() == {name: VALUES[name][:rows] for name in VALUES}

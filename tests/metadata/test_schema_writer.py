@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import randoms
-from helpers.flat_reader import FlatReader
+from helpers.arrays import ipc_bytes
+from helpers.fbs import FlatReader
 from hypothesis import given
 
 import arrowipc as ipc
@@ -232,14 +233,9 @@ def test_writers_number_the_dictionaries_from_0(ids: tuple[int | None, ...]) -> 
 
 def test_a_schema_that_was_read_is_written_without_what_its_stream_was() -> None:
     batch = ipc.RecordBatch.from_pydict({"a": [1, 2], "b": ["x", "y"]}, T.schema({"a": "int8", "b": "utf8"}))
-    source = bytearray()
-    with ipc.new_stream(source, batch.schema) as writer:
-        writer.write_batch(batch)
+    source = ipc_bytes(batch, schema=batch.schema)
     with ipc.open_stream(source, columns=["b"]) as reader:
-        sink = bytearray()
-        with ipc.new_stream(sink, reader.schema) as writer:
-            for each in reader:
-                writer.write_batch(each)
+        sink = ipc_bytes(list(reader), schema=reader.schema)
     assert [field["name"] for field in read_tables(bytes(sink[8:]))["header"]["fields"]] == ["b"]
     assert ipc.open_stream(sink).read_all().to_pydict() == {"b": ["x", "y"]}
 

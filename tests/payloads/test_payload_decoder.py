@@ -6,15 +6,16 @@ import gc
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pytest
-from helpers import forge
-from helpers.randoms import written
+from helpers import forge, optional
+from helpers.arrays import pyarrow_bytes
 
 import arrowipc as ipc
 from arrowipc._core import live_objects
 from arrowipc.types import dictionary, field, int16, int64, null, struct, utf8
+
+pl = optional("polars")
 
 
 def batch(**columns: Any) -> pa.RecordBatch:
@@ -22,7 +23,7 @@ def batch(**columns: Any) -> pa.RecordBatch:
 
 
 def payload(*batches: pa.RecordBatch, **columns: Any) -> bytes:
-    return written(list(batches) or [batch(**columns)])
+    return pyarrow_bytes(list(batches) or [batch(**columns)])
 
 
 def bare(part: pa.RecordBatch) -> bytes:
@@ -43,7 +44,7 @@ def decode(*cells: Any, **options: Any) -> dict[str, list[Any]]:
 
 
 def test_streams_files_and_nulls_in_one_column():
-    stored = written([batch(x=[7])], file=True)
+    stored = pyarrow_bytes([batch(x=[7])], kind="file")
     assert decode(ONE, None, stored, TWO) == {"x": [1, 2, 7, 3, None, 5]}
 
 
@@ -292,7 +293,7 @@ def test_big_endian_metadata_v4_and_compressed_payloads_join_the_others():
         forge.schema(forge.field("x", forge.int_(32)), endianness=1),
         forge.batch(2, [(2, 0)], [b"", b"\0\0\0\3\0\0\0\4"]),
     )
-    packed = written([batch(x=pa.array([5, 6], pa.int32()))], compression="zstd")
+    packed = pyarrow_bytes([batch(x=pa.array([5, 6], pa.int32()))], compression="zstd")
     assert decode(little, big, packed, old, little) == {"x": [1, 2, 3, 4, 5, 6, 7, 1, 2]}
 
 
@@ -563,8 +564,8 @@ def test_nothing_of_the_column_is_held_after_the_call():
     cells = [
         memoryview(payload(part)),
         payload(part)[:-30],
-        written([part], compression="zstd"),
-        written([part], file=True),
+        pyarrow_bytes([part], compression="zstd"),
+        pyarrow_bytes([part], kind="file"),
     ]
     decoded = ipc.decode_payloads(cells, on_error="skip")
     assert decoded.num_failed == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import array
 import itertools
 import random
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import arrays, forge, randoms
-from helpers.arrays import CASES, read_batch
+from helpers.arrays import CASES, ipc_bytes, read_batch
 from helpers.arrow_columns import COLUMNS, everything
+from helpers.processes import in_threads
 from hypothesis import given, settings, strategies as st
 
 import arrowipc as ipc
@@ -40,13 +40,6 @@ def cells(column: ipc.Array) -> list[bytes]:
     taken.validate(full=True)
     assert taken.null_count == 0
     return taken.to_pylist()
-
-
-def stream(batch: ipc.RecordBatch, **options: Any) -> bytes:
-    sink = bytearray()
-    with ipc.new_stream(sink, batch.schema, **options) as writer:
-        writer.write_batch(batch)
-    return bytes(sink)
 
 
 def ranges(offsets: list[int]) -> Iterator[tuple[int, int]]:
@@ -77,7 +70,7 @@ def test_a_cell_has_the_bytes_of_a_stream_of_its_rows(parts, cuts, options):
     for batch in (read_batch(parts[0]), ours(parts[0])):
         offsets = sorted(min(cut, batch.num_rows) for cut in cuts)
         found = cells(ipc.encode_payloads(batch, offsets, trim_dictionaries=False, **options))
-        assert found == [stream(batch.slice(*rows), **options) for rows in ranges(offsets)]
+        assert found == [ipc_bytes(batch.slice(*rows), **options) for rows in ranges(offsets)]
         trimmed = cells(ipc.encode_payloads(batch, offsets, **options))
         for cell, rows in zip(trimmed, ranges(offsets), strict=True):
             (again,) = ipc.open_stream(cell, validate="full")
@@ -101,7 +94,7 @@ def test_all_types_together_with_empty_ranges_come_back():
     found = cells(ipc.encode_payloads(batch, offsets))
     check_rows(found, batch, offsets)
     whole = cells(ipc.encode_payloads(batch, offsets, trim_dictionaries=False))
-    assert whole == [stream(batch.slice(*rows)) for rows in ranges(offsets)]
+    assert whole == [ipc_bytes(batch.slice(*rows)) for rows in ranges(offsets)]
 
 
 @pytest.mark.parametrize("options", [{}, {"compression": "zstd"}, {"alignment": 64}, {"legacy": True}])
@@ -119,7 +112,7 @@ def test_cells_of_very_different_sizes_come_back(sizes):
     offsets = np.cumsum([0, *sizes])
     found = cells(ipc.encode_payloads(batch, offsets, large=len(sizes) < 10))
     for i in {0, 1, 2, len(sizes) // 2, len(sizes) - 1}:
-        assert found[i] == stream(batch.slice(int(offsets[i]), sizes[i]))
+        assert found[i] == ipc_bytes(batch.slice(int(offsets[i]), sizes[i]))
     assert [ipc.open_stream(cell).read_all().num_rows for cell in found] == sizes
 
 
@@ -143,7 +136,7 @@ def test_schema_and_end_are_there_as_asked_for(legacy):
     def made(**options: Any) -> list[bytes]:
         return cells(ipc.encode_payloads(batch, [2, 5], legacy=legacy, **options))
 
-    whole = stream(batch.slice(2, 3), legacy=legacy)
+    whole = ipc_bytes(batch.slice(2, 3), legacy=legacy)
     assert whole.endswith(end)
     assert made() == made(with_end=True) == [whole]
     assert made(with_end=False) == [whole[: -len(end)]]
@@ -156,7 +149,7 @@ def test_bare_messages_bring_their_dictionaries():
     batch = read_batch(pa.record_batch({"w": pa.array(["a", "b", "a", "c"]).dictionary_encode()}))
     for options in ({}, {"alignment": 64}):
         found = cells(ipc.encode_payloads(batch, rows_per_payload=1, with_schema=False, **options))
-        schema = ipc.read_schema(stream(batch))
+        schema = ipc.read_schema(ipc_bytes(batch))
         for i, cell in enumerate(found):
             messages = list(ipc.MessageReader(schema.serialize() + cell))[1:]
             assert [message.kind for message in messages] == ["DictionaryBatch", "RecordBatch"]
@@ -170,7 +163,7 @@ def test_custom_metadata_of_the_batch_is_in_each_cell():
         writer.write_batch(ours(NUMBERS), custom_metadata={"k": "value", "other": ""})
     (batch,) = ipc.open_stream(sink)
     found = cells(ipc.encode_payloads(batch, rows_per_payload=4))
-    assert found == [stream(batch.slice(i, 4)) for i in (0, 4, 8)]
+    assert found == [ipc_bytes(batch.slice(i, 4)) for i in (0, 4, 8)]
     (again,) = ipc.open_stream(found[1])
     assert again.custom_metadata.pairs == ((b"k", b"value"), (b"other", b""))
 
@@ -316,7 +309,7 @@ def test_options_are_those_of_writers():
         with pytest.raises(UsageError, match=words):
             ipc.encode_payloads(ours(NUMBERS), rows_per_payload=1, **options)
     batch, chosen = ours(NUMBERS), {"t": "lz4", "*": None}
-    assert cells(ipc.encode_payloads(batch, [0, 10], compression=chosen)) == [stream(batch, compression=chosen)]
+    assert cells(ipc.encode_payloads(batch, [0, 10], compression=chosen)) == [ipc_bytes(batch, compression=chosen)]
 
 
 # -- binary and large binary ---------------------------------------------------------------------------------
@@ -445,7 +438,7 @@ def test_dictionaries_in_dictionaries_are_whole():
     for words in (lists, structs):
         batch = read_batch(pa.record_batch({"w": coded([1, 29, None, 4], words)}))
         found = cells(ipc.encode_payloads(batch, rows_per_payload=1))
-        assert found == [stream(batch.slice(i, 1)) for i in range(4)]
+        assert found == [ipc_bytes(batch.slice(i, 1)) for i in range(4)]
 
 
 def test_long_views_of_a_dictionary_are_packed():
@@ -551,7 +544,7 @@ def test_several_keys_and_keys_that_stay():
         {"v": [5]},
     ]
     kept = ipc.encode_payloads(batch, group_by=["b", "a"], keep_keys=True)
-    assert cells(kept.payloads) == [stream(batch.slice(*rows)) for rows in ranges([0, 2, 3, 4, 5])]
+    assert cells(kept.payloads) == [ipc_bytes(batch.slice(*rows)) for rows in ranges([0, 2, 3, 4, 5])]
     schema = ipc.Schema(batch.schema.fields, {"made": "here"})
     declared = ipc.encode_payloads(batch, group_by="a", schema=schema)
     found = ipc.read_schema(cells(declared.payloads)[0])
@@ -607,7 +600,7 @@ def test_a_broken_index_or_dictionary_is_named():
 
 def broken(column: pa.Array, chance: random.Random) -> ipc.RecordBatch | None:
     """A batch with words of its body, or of its dictionary's, overwritten; None where readers refuse it."""
-    data = bytearray(arrays.written(pa.record_batch([column], ["x"])))
+    data = bytearray(arrays.pyarrow_bytes(pa.record_batch([column], ["x"])))
     for message in list(ipc.MessageReader(bytes(data)))[1:]:
         body = bytes(message.body)
         at = data.find(body) if body else -1
@@ -660,15 +653,8 @@ def test_what_is_kept_in_big_endian_is_refused():
 def test_others_may_encode_the_same_batch_meanwhile():
     batch = read_batch(everything())
     expected = cells(ipc.encode_payloads(batch, rows_per_payload=1))
-    found: list[list[bytes]] = []
 
-    def work() -> None:
-        found.extend(cells(ipc.encode_payloads(batch, rows_per_payload=1)) for _ in range(20))
+    def work(_: int) -> None:
+        assert all(cells(ipc.encode_payloads(batch, rows_per_payload=1)) == expected for _ in range(20))
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 80
-    assert all(each == expected for each in found)
+    in_threads(work, range(4))

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
-from helpers import drive, forge, verdicts
-from helpers.children import judged
+from helpers import drive, forge
 from helpers.forge import INT32, UTF8, batch, field, i32, schema, stream
-from helpers.rounds import rounds
+from helpers.processes import judged, rounds
+from peers import verdicts
 
 import arrowipc as ipc
 
@@ -211,7 +211,7 @@ def table(kind: str, counts: Counter[tuple[str, str]]) -> str:
 @pytest.mark.campaign
 @pytest.mark.parametrize("kind", verdicts.KINDS)
 def test_mutants_are_judged_alike(arrow_data, kind):
-    lines = judged("helpers.verdicts", kind, str(SEED), str(MUTANTS // 2))
+    lines = judged("peers.verdicts", kind, str(SEED), str(MUTANTS // 2))
     counts = Counter(map(verdict, lines))
     print(table(kind, counts))
     assert sum(counts.values()) == MUTANTS // 2

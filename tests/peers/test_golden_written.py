@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from helpers import drive, golden, rewrite
+from helpers import arrays, drive, golden
 
 import arrowipc as ipc
 
@@ -43,7 +43,7 @@ def written(case: Path, form: str, how: str) -> bytes:
         reading = drive.from_bytes(data.stream.read_bytes())
     else:
         reading = drive.from_file(data.file.read_bytes())
-    return rewrite.written(form, reading.schema, reading.batches, **OPTIONS[how])
+    return arrays.ipc_bytes(reading.batches, form, reading.schema, **OPTIONS[how])
 
 
 @cache
@@ -60,14 +60,14 @@ def strictest(case: Path) -> str:
 def original(case: Path, form: str) -> tuple[pa.Schema, list[pa.RecordBatch]]:
     """What pyarrow reads of the golden itself, in this machine's byte order."""
     data = golden.load(case)
-    return rewrite.read_by_pyarrow((data.stream if form == "stream" else data.file).read_bytes(), form)
+    return arrays.read_by_pyarrow((data.stream if form == "stream" else data.file).read_bytes(), form)
 
 
 @each_way
 @each_case
 def test_pyarrow_reads_what_it_reads_of_the_original(case, form, how):
     schema, batches = original(case, form)
-    found_schema, found = rewrite.read_by_pyarrow(written(case, form, how), form)
+    found_schema, found = arrays.read_by_pyarrow(written(case, form, how), form)
     assert found_schema.equals(schema, check_metadata=True)
     assert len(found) == len(batches)
     for ours, theirs in zip(found, batches, strict=True):
@@ -90,7 +90,7 @@ def test_what_is_written_again_is_the_same(case):
         data = written(case, form, how)
         read = drive.from_bytes if form == "stream" else drive.from_file
         reading = read(data)
-        assert rewrite.written(form, reading.schema, reading.batches, **OPTIONS[how]) == data, (form, how)
+        assert arrays.ipc_bytes(reading.batches, form, reading.schema, **OPTIONS[how]) == data, (form, how)
 
 
 @each_case

@@ -10,9 +10,9 @@ import sys
 import pyarrow as pa
 import pytest
 from helpers import golden
-from helpers.arrays import read_batch
-from helpers.children import environment
-from helpers.integration_json import differences, main, read_json, write_json
+from helpers.arrays import ipc_bytes, read_batch
+from helpers.processes import environment
+from peers.integration_json import differences, main, read_json, write_json
 
 import arrowipc as ipc
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError
@@ -59,7 +59,7 @@ def test_the_program_converts_streams_and_files_through_pipes():
             writer.write_batch(ipc.RecordBatch.from_pydict({"x": [word]}, schema))
 
     def converted(mode, data):
-        program = [sys.executable, "-m", "helpers.integration_json", f"--mode={mode}"]
+        program = [sys.executable, "-m", "peers.integration_json", f"--mode={mode}"]
         return subprocess.run(program, input=data, env=environment(), capture_output=True, check=True).stdout
 
     file = converted("STREAM_TO_FILE", bytes(stream))
@@ -160,10 +160,7 @@ def test_compressed_documents_that_grow_too_much_are_refused():
 def test_a_replaced_dictionary_cannot_be_spelled():
     schema = ipc.Schema([field("x", dictionary(int8(), utf8()))])
     batches = [ipc.RecordBatch.from_pydict({"x": [word]}, schema) for word in "ab"]
-    sink = bytearray()
-    with ipc.new_stream(sink, schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
+    sink = ipc_bytes(list(batches), schema=schema)
     with ipc.open_stream(sink) as reader, pytest.raises(UnsupportedError, match="replaced"):
         write_json(reader.schema, reader)
 

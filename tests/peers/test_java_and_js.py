@@ -12,11 +12,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from helpers import arrays, digests, drive, golden, java, node, plainly, rewrite
+from helpers import arrays, drive, golden, java
+from laws import digests
+from peers import node, plain_json
 
 pytestmark = pytest.mark.nosanitize  # starts programs that AddressSanitizer would be loaded into
 
-FORMS = rewrite.FORMS
+FORMS = arrays.FORMS
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
     "aligned": {"alignment": 64},
@@ -43,10 +45,10 @@ class Given:
         parts = reading.batches
         if self.rows is not None:
             parts = [batch.slice(self.rows.start, self.rows.stop - self.rows.start) for batch in parts]
-        return rewrite.written(self.form, reading.schema, parts, **self.options)
+        return arrays.ipc_bytes(parts, self.form, reading.schema, **self.options)
 
     def expected(self) -> Any:
-        reading = plainly.reading(*rewrite.read_by_pyarrow(self.source()))
+        reading = plain_json.reading(*arrays.read_by_pyarrow(self.source()))
         if self.rows is not None:
             for batch in reading["batches"]:
                 batch["columns"] = [column[self.rows] for column in batch["columns"]]
@@ -56,7 +58,7 @@ class Given:
 
 def comparable(reading: Any) -> Any:
     """A reading without what pyarrow itself changes: names inside maps, metadata of extensions it knows."""
-    fields = [plainly.without_map_names(f) for f in reading["schema"]["fields"]]
+    fields = [plain_json.without_map_names(f) for f in reading["schema"]["fields"]]
     for described in fields:
         if not described["metadata"].get("ARROW:extension:metadata", "x"):
             del described["metadata"]["ARROW:extension:metadata"]
@@ -67,7 +69,7 @@ def comparable(reading: Any) -> Any:
 
 
 def one_column(name: str) -> Callable[[], bytes]:
-    return lambda: arrays.written(pa.record_batch({name: arrays.CASES[name]}))
+    return lambda: arrays.pyarrow_bytes(pa.record_batch({name: arrays.CASES[name]}))
 
 
 DECIMALS = {"decimal32", "decimal32_tens", "decimal64", "decimal64_tens"}
@@ -81,7 +83,7 @@ def wide(without: set[str] = UNCOMMON) -> bytes:
     """Two batches of all types that both implementations know."""
     columns = {name: digests.tiled(array, 41) for name, array in arrays.CASES.items() if name not in without}
     batch = pa.record_batch(columns)
-    return arrays.written(batch, batch.slice(7, 20))
+    return arrays.pyarrow_bytes([batch, batch.slice(7, 20)])
 
 
 def wide_without_unions() -> bytes:
@@ -97,7 +99,7 @@ def changing_dictionary() -> bytes:
     for words in WORDS:
         indices = pa.array([0, None, len(words) - 1, 0], pa.int8())
         batches.append(pa.record_batch({"x": pa.DictionaryArray.from_arrays(indices, pa.array(words))}))
-    return arrays.written(*batches)
+    return arrays.pyarrow_bytes(batches)
 
 
 def growing_dictionary() -> bytes:
@@ -108,13 +110,13 @@ def growing_dictionary() -> bytes:
         indices = pa.array([length - 1, None, 0], pa.int16())
         column = pa.DictionaryArray.from_arrays(indices, words.slice(0, length))
         batches.append(pa.record_batch({"n": indices, "x": column}))
-    return arrays.written(*batches)
+    return arrays.pyarrow_bytes(batches)
 
 
 def no_rows() -> bytes:
     """One batch without rows, of all types that both know."""
     columns = {name: array[:0] for name, array in arrays.CASES.items() if name not in UNCOMMON}
-    return arrays.written(pa.record_batch(columns))
+    return arrays.pyarrow_bytes(pa.record_batch(columns))
 
 
 def stream_of(case: Path) -> Callable[[], bytes]:
@@ -180,7 +182,7 @@ def paths(folder: Path) -> dict[str, Path | Exception]:
         except Exception as error:
             found[name] = error
             continue
-        found[name] = folder / f"{number}{rewrite.SUFFIXES[given.form]}"
+        found[name] = folder / f"{number}.{given.form}"
         found[name].write_bytes(data)
     return found
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers.ucx_peers import LIBRARIES, PATIENCE
+from dissociated.ucx_peers import LIBRARIES, PATIENCE
 
 import arrowipc as ipc
 from arrowipc import dissociated

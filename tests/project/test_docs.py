@@ -65,15 +65,6 @@ def test_blocks_that_do_not_run_say_what_they_need():
                 assert block.skip is None or any(need in block.skip for need in NEEDS), where
 
 
-def test_every_page_says_in_its_first_sentence_whom_it_is_for():
-    for page in pages.PAGES[1:]:
-        text = page.read_text()
-        if "{include}" in text:
-            continue  # its text is another file's
-        opening = text.split("\n\n")[1]
-        assert opening.startswith(("For ", "```")), f"{pages.name_of(page)}: {opening}"
-
-
 def test_code_fits_into_the_column_of_a_page():
     """At 1,280 px, 95 characters fit between the sidebars; longer lines would wrap."""
     for page in pages.PAGES:

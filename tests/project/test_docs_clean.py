@@ -14,7 +14,8 @@ import venv
 from pathlib import Path
 
 import pytest
-from helpers import clean_page, pages
+from helpers import pages
+from project import clean_page
 
 pytestmark = [pytest.mark.slow, pytest.mark.nosanitize]
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]

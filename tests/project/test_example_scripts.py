@@ -50,11 +50,8 @@ def test_the_dissociated_client_reads_what_the_server_serves():
     assert server.returncode == 0
 
 
-def test_every_example_is_tried_short_and_begins_with_a_sentence():
+def test_every_example_is_tried_and_short():
     names = {path.stem for path in EXAMPLES.glob("*.py")}
     assert names == set(PRINTS) | ELSEWHERE
     for path in EXAMPLES.glob("*.py"):
-        text = path.read_text()
-        assert text.count("\n") < 65, path
-        assert text.startswith('"""'), path
-        assert text.split("\n", 1)[0].endswith((".", ":")), path
+        assert path.read_text().count("\n") < 65, path

@@ -128,29 +128,23 @@ def test_it_works_with_the_standard_library_alone(what: str, tmp_path: Path) -> 
 
 
 @pytest.mark.nosanitize
-def test_data_goes_to_pyarrow_and_back_without_numpy(tmp_path: Path) -> None:
-    code = """
-        import pyarrow as pa
-        table = pa.table(ipc.open("x.arrow"))
-        assert table.to_pydict() == rows
+@pytest.mark.parametrize(
+    ("package", "made", "held"),
+    [
+        ("pyarrow", "pyarrow.table", "to_pydict()"),
+        ("polars", "polars.DataFrame", "to_dict(as_series=False)"),
+    ],
+)
+def test_data_goes_to_a_library_and_back_without_numpy(package: str, made: str, held: str, tmp_path: Path) -> None:
+    code = f"""
+        import {package}
+        data = {made}(ipc.open("x.arrow"))
+        assert data.{held} == rows
         with ipc.new_file("y.arrow") as writer:
-            writer.write(table)
+            writer.write(data)
         assert ipc.open("y.arrow").read_all().to_pydict() == rows
         """
-    run(code, tmp_path, "pyarrow")
-
-
-@pytest.mark.nosanitize
-def test_data_goes_to_polars_and_back_without_numpy(tmp_path: Path) -> None:
-    code = """
-        import polars as pl
-        frame = pl.DataFrame(ipc.open("x.arrow"))
-        assert frame.to_dict(as_series=False) == rows
-        with ipc.new_file("y.arrow") as writer:
-            writer.write(frame)
-        assert ipc.open("y.arrow").read_all().to_pydict() == rows
-        """
-    run(code, tmp_path, "polars")
+    run(code, tmp_path, package)
 
 
 @pytest.mark.nosanitize

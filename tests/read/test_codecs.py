@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import queue
-import subprocess
 import sys
 import threading
 from typing import Any
@@ -12,7 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers.codec_ways import look_again, without_functions
+from helpers.processes import in_threads, run_python
+from read.codec_ways import look_again, without_functions
 
 import arrowipc as ipc
 from arrowipc import FormatError, UnsupportedError, codecs
@@ -158,23 +158,13 @@ def test_113_threads_give_the_same_values(way, compression, rows):
 def test_readers_in_many_threads_share_the_pool(way, compression):
     columns = [np.random.default_rng(i).integers(0, 1000, 60_000) for i in range(5)]
     data = stream(compression, *columns)
-    wrong: list[BaseException | str] = []
 
-    def work() -> None:
-        try:
-            for _ in range(5):
-                for batch in ipc.open_stream(data):
-                    if any((c.to_numpy() != e).any() for c, e in zip(batch.columns, columns, strict=True)):
-                        wrong.append("other values")
-        except BaseException as error:
-            wrong.append(error)
+    def work(_: int) -> None:
+        for _ in range(5):
+            for batch in ipc.open_stream(data):
+                assert not any((c.to_numpy() != e).any() for c, e in zip(batch.columns, columns, strict=True))
 
-    threads = [threading.Thread(target=work) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    in_threads(work, range(6))
 
 
 def test_run_shared_waits_for_all_and_passes_errors_on():
@@ -260,12 +250,7 @@ except ipc.UnsupportedError as error:
 @pytest.mark.parametrize(("package", "number", "compression"), [("lz4", 0, "lz4"), ("zstandard", 1, "zstd")])
 def test_absent_packages_are_named(package, number, compression):
     code = ABSENT.format(package=package, number=number)
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        input=bytes(stream(compression, CONTENT)),
-        capture_output=True,
-        check=True,
-    )
+    done = run_python(code, input=bytes(stream(compression, CONTENT)), text=False, check=True)
     assert b"pip install 'arrowipc[compression]'" in done.stdout
     assert issubclass(UnsupportedError, NotImplementedError)
 
@@ -273,5 +258,5 @@ def test_absent_packages_are_named(package, number, compression):
 def test_codec_libraries_load_when_they_are_needed():
     heavy = {"lz4", "zstandard", "backports"}
     code = f"import sys, arrowipc; arrowipc.open_stream; print({heavy!r} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
-    assert done.stdout.strip() == b"set()"
+    done = run_python(code, check=True)
+    assert done.stdout.strip() == "set()"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import struct
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -12,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import zstandard
-from helpers.codec_ways import without_functions
+from helpers import optional
+from helpers.arrays import address
 from helpers.forge import (
     DOUBLE,
     INT8,
@@ -38,11 +37,15 @@ from helpers.forge import (
     stream,
     view,
 )
+from helpers.processes import run_python
 from hypothesis import given, strategies as st
+from read.codec_ways import without_functions
 
 import arrowipc as ipc
 from arrowipc import FormatError, LimitError, _core, codecs
 from arrowipc._core import live_objects
+
+zstandard = optional("zstandard")
 
 lz4 = pytest.importorskip("lz4.frame")
 
@@ -59,10 +62,6 @@ def read(data: Any, **options: Any) -> Any:
     with ipc.open_stream(data, **options) as reader:
         (found,) = reader
     return found
-
-
-def address(buffer: memoryview | None) -> int:
-    return 0 if buffer is None else np.frombuffer(buffer, np.uint8).__array_interface__["data"][0]
 
 
 def packed(codec: int, data: bytes, claim: int | None = None) -> bytes:
@@ -352,7 +351,7 @@ assert resident() - before < 30 << 20, "something waits"
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells how much memory is resident")
 def test_no_more_than_256_mib_wait_for_the_next_batch_and_release_unused_gives_them_back():
-    subprocess.run([sys.executable, "-c", RESIDENT], check=True)
+    run_python(RESIDENT, check=True)
 
 
 # Alignment.

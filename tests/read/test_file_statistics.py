@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import mutate
-from helpers.arrays import CASES, read_batch
+from helpers.arrays import CASES, ipc_bytes, read_batch
 from helpers.arrow_columns import COLUMNS
 
 import arrowipc as ipc
@@ -29,11 +29,7 @@ KINDS = {**CASES, **{f"column {name}": column.array for name, column in COLUMNS.
 
 
 def file_of(*batches: Any, **options: Any) -> bytearray:
-    sink = bytearray()
-    with ipc.new_file(sink, **{"statistics": True, **options}) as writer:
-        for batch in batches:
-            writer.write(batch)
-    return sink
+    return ipc_bytes(list(batches), "file", **{"statistics": True, **options})
 
 
 def entry_of(source: Any) -> bytes | None:
@@ -345,7 +341,7 @@ def test_the_limits_of_the_caller_hold_for_an_entry():
 
 def test_an_entry_says_no_more_than_a_file_has():
     """Of one batch there is one list, of an item for the batch and for each column."""
-    from helpers.bombs import BOMBS
+    from hostile.bombs import BOMBS
 
     forms = BOMBS["statistics in a footer"]()
     assert [told(data) for data in forms.values()] == [[{}], *[[None]] * (len(forms) - 1)]

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import drive, randoms
-from helpers.arrays import CASES, parts_of, read_array, read_batch
+from helpers.arrays import CASES, ipc_bytes, parts_of, pyarrow_bytes, read_array, read_batch
 from helpers.drive import LEVELS
 from hypothesis import given
 
@@ -56,17 +56,14 @@ def test_every_type_is_the_same_again(name, level):
 
 @given(randoms.batches())
 def test_every_batch_is_the_same_again(parts):
-    for batch in drive.from_bytes(randoms.written(parts)).batches:
+    for batch in drive.from_bytes(pyarrow_bytes(parts)).batches:
         again = taken_apart_and_put_together(batch, validate="strict")
         assert again.equals(batch, check_metadata=True, nan_equal=True)
         drive.export_to_pyarrow(again)
 
 
 def _written(batch):
-    sink = bytearray()
-    with ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return bytes(sink)
+    return ipc_bytes(batch, schema=batch.schema)
 
 
 def test_null_counts_may_be_left_to_be_counted():

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from helpers.codec_ways import without_functions
 from helpers.forge import INT64, batch, field, i64, schema, stream
+from read.codec_ways import without_functions
 
 import arrowipc as ipc
 from arrowipc import codecs

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from helpers import randoms
+from helpers.arrays import ipc_bytes, pyarrow_bytes
 from helpers.web import Web
 from hypothesis import given, strategies as st
 
@@ -37,24 +38,16 @@ def wide(rows: int, start: int = 0) -> ipc.RecordBatch:
     )
 
 
-def written(batches: list[ipc.RecordBatch], kind: str = "file", **options: Any) -> bytes:
-    sink = bytearray()
-    with (ipc.new_file if kind == "file" else ipc.new_stream)(sink, batches[0].schema, **options) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-    return bytes(sink)
-
-
 @pytest.fixture(scope="module")
 def large() -> bytes:
     """Three batches of 12 columns of 2 MiB."""
-    return written([wide(MIB // 4, start) for start in range(3)])
+    return ipc_bytes([wide(MIB // 4, start) for start in range(3)], "file")
 
 
 @pytest.fixture(scope="module")
 def small() -> bytes:
     """600 batches of 10 KB."""
-    return written([wide(100, start) for start in range(600)])
+    return ipc_bytes([wide(100, start) for start in range(600)], "file")
 
 
 @pytest.fixture
@@ -110,7 +103,7 @@ def test_servers_that_know_no_ranges_from_the_end_are_asked_once(web: Web, large
 
 
 def test_a_small_file_comes_whole_with_its_ends(web: Web) -> None:
-    web.files["x.arrow"] = data = written([wide(10), wide(20)])
+    web.files["x.arrow"] = data = ipc_bytes([wide(10), wide(20)], "file")
     assert len(data) < TAIL
     same(web.url("x.arrow"), data)
     assert [request.method for request in web.log] == ["GET", "GET"]
@@ -196,7 +189,7 @@ def test_dictionaries_come_together(web: Web) -> None:
         ipc.RecordBatch.from_pydict({"word": words[:end], "id": list(range(end))}, schema)
         for end in (9_000, 10_000, 20_000)
     ]
-    data = written(batches, unify_dictionaries=True)
+    data = ipc_bytes(batches, "file", unify_dictionaries=True)
     web.files["x.arrow"] = data
     same(web.url("x.arrow"), data)
     assert len(web.gets()) <= 4
@@ -212,7 +205,7 @@ def test_a_known_size_is_not_asked_for(web: Web, large: bytes) -> None:
 def test_a_large_footer_is_fetched_whole(web: Web) -> None:
     schema = ipc.Schema([field(f"a long name of a column {number}", int64()) for number in range(2_000)])
     batch = ipc.RecordBatch.from_pydict({item.name: [1] for item in schema}, schema)
-    web.files["x.arrow"] = data = written([batch])
+    web.files["x.arrow"] = data = ipc_bytes([batch], "file")
     with ipc.open_file(web.url("x.arrow")) as reader:
         assert reader.schema.equals(schema)
     assert len(web.gets()) == 3
@@ -220,7 +213,7 @@ def test_a_large_footer_is_fetched_whole(web: Web) -> None:
 
 
 def test_streams_are_read_in_order_with_one_request(web: Web, small: bytes) -> None:
-    data = written([wide(100, start) for start in range(600)], "stream")
+    data = ipc_bytes([wide(100, start) for start in range(600)])
     web.files["x.arrows"] = data
     for opener in (ipc.open_stream, ipc.open):
         web.log.clear()
@@ -270,7 +263,7 @@ def test_threads_that_wait_are_planned_together(web: Web, large: bytes) -> None:
 
 def test_many_batches_of_a_few_bytes_each(web: Web) -> None:
     """More than metadata is fetched of at once, and ranges than one plan has."""
-    web.files["x.arrow"] = data = written([wide(100, start) for start in range(6 * HEADS)])
+    web.files["x.arrow"] = data = ipc_bytes([wide(100, start) for start in range(6 * HEADS)], "file")
     for gap in (0, 400):
         same(RemoteSource(web.url("x.arrow"), gap=gap), data, columns=["c9", "c3"])
 
@@ -328,7 +321,7 @@ def test_turns_begin_anew_when_connections_are_old(monkeypatch: Any) -> None:
 def test_what_is_fetched_ahead_is_bounded_with_what_lies_between(web: Web) -> None:
     """Columns of a few bytes in batches that are not much further apart than what is read as one."""
     batch = wide(60 << 10)
-    web.files["x.arrow"] = data = written([batch] * 6)
+    web.files["x.arrow"] = data = ipc_bytes([batch] * 6, "file")
     size = sum(ipc.open_file(data).blocks[0][1:])
     with ipc.open_file(RemoteSource(web.url("x.arrow"), gap=size - (400 << 10)), columns=["c1"]) as reader:
         web.log.clear()
@@ -339,7 +332,7 @@ def test_what_is_fetched_ahead_is_bounded_with_what_lies_between(web: Web) -> No
 
 
 def test_what_was_skipped_is_not_kept(web: Web) -> None:
-    web.files["x.arrow"] = written([wide(4 << 10, start) for start in range(100)])
+    web.files["x.arrow"] = ipc_bytes([wide(4 << 10, start) for start in range(100)], "file")
     with ipc.open_file(web.url("x.arrow"), columns=["c1"]) as reader:
         reader._expect(range(100))
         blocks = reader._blocks
@@ -377,7 +370,7 @@ def test_metadata_beyond_the_limits_is_not_asked_for(web: Web, large: bytes) -> 
 @pytest.mark.parametrize("gap", [0, 100, GAP])
 @given(parts=randoms.batches(), chance=st.randoms(use_true_random=False))
 def test_any_columns_of_any_types_are_those_of_the_local_file(gap: int, parts: Any, chance: Any) -> None:
-    data = randoms.written(parts, file=True, compression=chance.choice([None, "lz4"]))
+    data = pyarrow_bytes(parts, kind="file", compression=chance.choice([None, "lz4"]))
     fsspec.filesystem("memory").pipe("/law/x.arrow", data)
     count = len(ipc.read_schema(data))
     columns = chance.sample(range(count), chance.randint(0, count))
@@ -402,7 +395,7 @@ def test_memory_and_local_urls(tmp_path: Path, small: bytes) -> None:
 @pytest.mark.parametrize("level", ["none", "full", "strict"])
 def test_levels_and_limits_are_those_of_local_files(web: Web, level: str) -> None:
     schema = ipc.Schema([field("word", utf8())])
-    data = written([ipc.RecordBatch.from_pydict({"word": ["some text", "more text"]}, schema)] * 2)
+    data = ipc_bytes([ipc.RecordBatch.from_pydict({"word": ["some text", "more text"]}, schema)] * 2, "file")
     at = data.index(b"some text")
     web.files["x.arrow"] = data[:at] + b"\xff" + data[at + 1 :]
     with ipc.open_file(web.url("x.arrow"), validate=level) as reader:
@@ -449,7 +442,7 @@ def test_recovery(web: Web, small: bytes) -> None:
 
 
 def test_mutations_give_values_or_an_error() -> None:
-    data, chance = written([wide(20, start) for start in range(4)], compression="lz4"), random.Random(3)
+    data, chance = ipc_bytes([wide(20, start) for start in range(4)], "file", compression="lz4"), random.Random(3)
     system, read = fsspec.filesystem("memory"), 0
     footer = ipc.open_file(data).blocks[-1]
     for _ in range(400):
@@ -497,7 +490,7 @@ def test_missing_files(web: Web) -> None:
 
 
 def test_servers_without_ranges(web: Web, large: bytes) -> None:
-    web.files |= {"x.arrow": large, "y.arrow": written([wide(10)]), "z.arrows": large[8:]}
+    web.files |= {"x.arrow": large, "y.arrow": ipc_bytes([wide(10)], "file"), "z.arrows": large[8:]}
     for web.fault in ("no ranges", "says no ranges"):
         web.log.clear()
         failure(lambda: ipc.open_file(web.url("x.arrow")), web.url("x.arrow"), "range", "simplecache::")
@@ -509,7 +502,7 @@ def test_servers_without_ranges(web: Web, large: bytes) -> None:
 
 
 def test_servers_that_say_no_length(web: Web) -> None:
-    data = written([wide(10), wide(20)])
+    data = ipc_bytes([wide(10), wide(20)], "file")
     web.files |= {"x.arrow": data, "z.arrows": data[8:]}
     web.fault = "no length"
     for opener in (ipc.open_file, ipc.open):
@@ -522,7 +515,7 @@ def test_servers_that_say_no_length(web: Web) -> None:
 
 
 def test_storage_options_reach_the_server(web: Web) -> None:
-    web.files["x.arrow"] = data = written([wide(10)])
+    web.files["x.arrow"] = data = ipc_bytes([wide(10)], "file")
     web.token = "Bearer abc"
     failure(lambda: ipc.open_file(web.url("x.arrow")), "401")
     options = {"headers": {"Authorization": "Bearer abc"}}
@@ -536,7 +529,7 @@ def test_storage_options_reach_the_server(web: Web) -> None:
 
 
 def test_a_source_may_be_tried_again(web: Web) -> None:
-    web.files["x.arrow"] = data = written([wide(10)])
+    web.files["x.arrow"] = data = ipc_bytes([wide(10)], "file")
     source = RemoteSource(web.url("x.arrow"))
     for _ in range(2):
         web.fault = "broken"
@@ -601,12 +594,12 @@ def quiet(call: Any) -> None:
     "name", ["x.arrow", "x.arrow?sig=hunter2", "x.arrow?part=1&X-Amz-Signature=hunter2/+hunter2=="]
 )
 def test_no_error_shows_who_asks_or_signatures_or_options(web: Web, caplog: Any, name: str) -> None:
-    data = written([wide(4000)] * 3)
+    data = ipc_bytes([wide(4000)] * 3, "file")
     web.token = BASIC
     web.files |= {
         name: data,
         "torn.arrow": data[:-1000],
-        "other.arrow": written([ipc.RecordBatch.from_pydict({"c0": ["x"]})]),
+        "other.arrow": ipc_bytes([ipc.RecordBatch.from_pydict({"c0": ["x"]})], "file"),
     }
     url, plain = (f"{begin}127.0.0.1:{web.port}/" for begin in ("http://me:hunter2@", "http://"))
     for opener in (ipc.open, ipc.open_file, recover, ipc.validate, ipc.open_dataset, ipc.read_schema):
@@ -654,9 +647,9 @@ def test_no_error_of_a_library_shows_the_options_that_it_refused() -> None:
 
 
 def test_no_command_shows_secrets(web: Web, tmp_path: Path) -> None:
-    from helpers.in_process import run
+    from helpers.terminal import call as run
 
-    data = written([wide(4000)] * 3)
+    data = ipc_bytes([wide(4000)] * 3, "file")
     web.token = BASIC
     web.files |= {f"{name}?sig=hunter2": data for name in ("x.arrow", "y.arrow")} | {
         "text?sig=hunter2": b"hello, world" * 100

@@ -255,10 +255,6 @@ def test_large_batches_are_validated_by_several_threads_with_the_same_verdict(mo
     assert calls == [4] * 32
 
 
-def test_072_binary_is_not_text():
-    holds(True, stream(schema(field("s", BINARY)), batch(1, [(1, 0)], [b"", i32(0, 2), b"\xff\xfe"])))
-
-
 # Views.
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import fsspec
 import pytest
-from helpers import java, jvm
+from helpers import java
 from helpers.arrow_columns import OLD_SPARK
 
 from arrowipc.spark.java import NO_JAVA, find_java
@@ -65,17 +65,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def python_format(spark: SparkSession) -> None:
-    """The Python data source is in the session under `helpers.python_source.FORMAT`, beside the jar."""
-    from helpers.python_source import register_python
+    """The Python data source is in the session under `helpers.spark.FORMAT`, beside the jar."""
+    from helpers.spark import register_python
 
     register_python(spark)
 
 
 @pytest.fixture(scope="session")
-def core(tmp_path_factory: pytest.TempPathFactory) -> Iterator[jvm.Core]:
+def core(tmp_path_factory: pytest.TempPathFactory) -> Iterator[java.Core]:
     """The core in the jar, in one Java process for all tests."""
     try:
-        found = jvm.Core(tmp_path_factory.mktemp("core"))
+        found = java.Core(tmp_path_factory.mktemp("core"))
     except java.Missing as error:
         pytest.skip(str(error))
     yield found

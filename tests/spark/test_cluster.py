@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from helpers.arrow_columns import file, stream
-from helpers.shipping import bare_environment, packed_environment, wheel_archive
+from helpers.spark import bare_environment, packed_environment, wheel_archive
 
 import arrowipc
 from arrowipc.spark.java import NO_JAVA, find_java

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from helpers.arrow_columns import file, stream
-from helpers.python_source import given, put, read_here
+from helpers.spark import given, put, read_here
 from pyspark.sql import types as st
 
 from arrowipc.errors import UsageError

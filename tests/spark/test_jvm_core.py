@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from helpers import golden, jvm
+from helpers import golden, java
 from helpers.arrow_columns import COLUMNS, file, stream
 from pyspark.sql import types as st
 
@@ -49,13 +49,13 @@ def saved(folder: Path, arrays: dict[str, pa.Array]) -> dict[str, tuple[Path, pa
 def told(batch: Any, schema: st.StructType | None = None, options: Any = None) -> tuple[bool, Any]:
     """What the Python side makes of a batch and of all of it but its first row."""
     try:
-        parts = [json.loads(jvm.rows(to_spark_batch(part, schema, options))) for part in (batch, batch.slice(1))]
+        parts = [json.loads(java.rows(to_spark_batch(part, schema, options))) for part in (batch, batch.slice(1))]
         return True, parts[0] + parts[1]
     except ArrowIpcError as error:
         return False, type(error).__name__.removesuffix("Error")
 
 
-def compare(core: jvm.Core, files: dict[str, tuple[Path, pa.RecordBatch]], schema: Any = None, **options: str) -> None:
+def compare(core: java.Core, files: dict[str, tuple[Path, pa.RecordBatch]], schema: Any = None, **options: str) -> None:
     given = {"schema": schema.json()} if schema is not None else {}
     answers = core.read([path for path, _ in files.values()], values="true", **given, **options)
     wrong = []
@@ -126,7 +126,7 @@ def golden_rows(path: Path, options: dict[str, str]) -> list[Any] | str | None:
             batches = [to_spark_batch(batch, schema, options).slice(0, 100) for batch in reader]
         except ArrowIpcError as error:
             return type(error).__name__.removesuffix("Error")
-    return [row for batch in batches for row in json.loads(jvm.rows(batch))] if schema.fields else None
+    return [row for batch in batches for row in json.loads(java.rows(batch))] if schema.fields else None
 
 
 def test_golden_files(core, arrow_data):

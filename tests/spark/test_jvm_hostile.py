@@ -16,8 +16,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from helpers import arrow_columns, bombs, golden, jvm, mutate
-from helpers.rounds import rounds
+from helpers import arrow_columns, golden, java, mutate
+from helpers.processes import rounds
+from hostile import bombs
 
 import arrowipc
 from arrowipc.errors import ArrowIpcError
@@ -50,14 +51,14 @@ OPENERS = {"": arrowipc.open, "file": arrowipc.open_file, "stream": arrowipc.ope
 
 
 @pytest.fixture(scope="module")
-def through_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[jvm.ThroughSpark]:
-    found = jvm.ThroughSpark(tmp_path_factory.mktemp("survivor"))
+def through_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[java.ThroughSpark]:
+    found = java.ThroughSpark(tmp_path_factory.mktemp("survivor"))
     yield found
     found.close()
 
 
 @pytest.fixture
-def reader(request: pytest.FixtureRequest) -> jvm.Reader:
+def reader(request: pytest.FixtureRequest) -> java.Reader:
     return request.getfixturevalue(request.param)
 
 
@@ -68,13 +69,13 @@ def verdict(path: Path, kind: str = "") -> tuple[list[Any], str]:
         with OPENERS[kind](path, validate="full") as opened:
             schema = to_spark_schema(opened.schema)
             for batch in opened:
-                found += json.loads(jvm.rows(to_spark_batch(batch, schema)))
+                found += json.loads(java.rows(to_spark_batch(batch, schema)))
     except ArrowIpcError as error:
         return found, f"{type(error).__name__}: {error}"
     return found, ""
 
 
-def agree(answer: jvm.Answer, error: str) -> bool:
+def agree(answer: java.Answer, error: str) -> bool:
     """Whether both read an input, or both refuse it."""
     if error:
         return not answer.ok or UNNEEDED.search(error) is not None
@@ -82,7 +83,7 @@ def agree(answer: jvm.Answer, error: str) -> bool:
 
 
 def survive(
-    reader: jvm.Reader, inputs: Iterable[tuple[str, bytes]], folder: Path, *, judged: bool = True, **options: str
+    reader: java.Reader, inputs: Iterable[tuple[str, bytes]], folder: Path, *, judged: bool = True, **options: str
 ) -> Counter[str]:
     """How often which error came; none costs much, and those are refused that the Python library refuses."""
     path, wrong, found = folder / "x.arrow", [], Counter[str]()
@@ -101,7 +102,7 @@ def survive(
     return found
 
 
-def test_inputs_that_once_broke_a_reader(core: jvm.Core, arrow_data: Path, tmp_path: Path) -> None:
+def test_inputs_that_once_broke_a_reader(core: java.Core, arrow_data: Path, tmp_path: Path) -> None:
     folders = (arrow_data / name for name in ("arrow-ipc-stream", "arrow-ipc-file"))
     inputs = [p for folder in folders for p in folder.iterdir() if p.name.startswith(("crash", "clusterfuzz"))]
     assert len(inputs) >= sum(golden.HOSTILE.values())
@@ -125,7 +126,7 @@ def originals() -> list[bytes]:
 @pytest.mark.parametrize(
     ("reader", "count"), [("core", rounds(2000, 5000)), ("through_spark", rounds(150, 3000))], indirect=["reader"]
 )
-def test_mutants(reader: jvm.Reader, tmp_path: Path, count: int) -> None:
+def test_mutants(reader: java.Reader, tmp_path: Path, count: int) -> None:
     mutants = mutate.mixed(originals(), 40, count)
     found = survive(reader, ((str(number), data) for number, data in enumerate(mutants)), tmp_path)
     assert found["Format"] > count // 2
@@ -134,8 +135,8 @@ def test_mutants(reader: jvm.Reader, tmp_path: Path, count: int) -> None:
 
 @pytest.mark.parametrize("share", range(4))
 @pytest.mark.parametrize("reader", ["core", pytest.param("through_spark", marks=pytest.mark.slow)], indirect=True)
-def test_bombs(reader: jvm.Reader, tmp_path: Path, share: int) -> None:
-    core = isinstance(reader, jvm.Core)
+def test_bombs(reader: java.Reader, tmp_path: Path, share: int) -> None:
+    core = isinstance(reader, java.Core)
     names = sorted({*bombs.BOMBS} - MANY - (set() if core else LARGE))[share::4]
     inputs = (
         (f"{name}.{form}", data)
@@ -147,7 +148,7 @@ def test_bombs(reader: jvm.Reader, tmp_path: Path, share: int) -> None:
 
 
 @pytest.mark.parametrize(("reader", "ends"), [("core", 200), ("through_spark", rounds(8, 40))], indirect=["reader"])
-def test_files_that_are_cut_anywhere(reader: jvm.Reader, tmp_path: Path, ends: int) -> None:
+def test_files_that_are_cut_anywhere(reader: java.Reader, tmp_path: Path, ends: int) -> None:
     for write in (arrow_columns.file, arrow_columns.stream):
         data = write(arrow_columns.everything(), arrow_columns.everything(), compression="zstd")
         cuts = ((f"{write.__name__} {size}", data[:size]) for size in range(1, len(data), len(data) // ends))

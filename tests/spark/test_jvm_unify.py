@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from helpers import jvm
+from helpers import java
 from helpers.arrow_columns import COLUMNS, file
 
 pytestmark = pytest.mark.spark
@@ -39,7 +39,7 @@ def put(folder: Path, arrays: dict[str, pa.Array]) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("nanoseconds", ["truncate", "long"])
-def test_what_two_files_have_together_is_read_from_each(core: jvm.Core, tmp_path: Path, nanoseconds: str) -> None:
+def test_what_two_files_have_together_is_read_from_each(core: java.Core, tmp_path: Path, nanoseconds: str) -> None:
     # The second time those columns only of which the option makes numbers, and what numbers may become.
     arrays = ARRAYS if nanoseconds == "truncate" else {k: v for k, v in ARRAYS.items() if v.type.num_fields == 0}
     paths = put(tmp_path, arrays)
@@ -66,7 +66,7 @@ VALUES: list[tuple[pa.Array, pa.Array, list[Any]]] = [
 
 
 @pytest.mark.parametrize("case", range(len(VALUES)))
-def test_values_keep_their_worth(core: jvm.Core, tmp_path: Path, case: int) -> None:
+def test_values_keep_their_worth(core: java.Core, tmp_path: Path, case: int) -> None:
     one, other, expected = VALUES[case]
     paths = put(tmp_path, {"one": one, "other": other})
     (answer,) = core.read([paths["one"]], values="true", **{"with": str(paths["other"])})
@@ -74,7 +74,7 @@ def test_values_keep_their_worth(core: jvm.Core, tmp_path: Path, case: int) -> N
     assert list(itertools.chain(*json.loads(answer.text))) == expected
 
 
-def test_names_that_differ_in_case_only(core: jvm.Core, tmp_path: Path) -> None:
+def test_names_that_differ_in_case_only(core: java.Core, tmp_path: Path) -> None:
     path = tmp_path / "a.arrow"
     path.write_bytes(file(pa.record_batch({"a": pa.array([1]), "A": pa.array([2])})))
     (answer,) = core.read([path], values="true", **{"with": str(path)})

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from helpers import children
+from helpers import processes
 from helpers.arrow_columns import file
-from helpers.rounds import rounds
+from helpers.processes import rounds
 
 from arrowipc.spark import find_jar
 
@@ -60,7 +60,7 @@ def start(code: str, out: Path) -> subprocess.Popen[bytes]:
     with open(out.with_name("log"), "ab") as log:
         return subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(SESSION) + code, str(out), str(find_jar())],
-            env={**children.environment(), "PYSPARK_PYTHON": sys.executable},
+            env={**processes.environment(), "PYSPARK_PYTHON": sys.executable},
             **{"cwd": out.parent, "stdout": subprocess.DEVNULL, "stderr": log},
         )
 

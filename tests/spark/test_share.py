@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers.children import environment
+from helpers.processes import environment
 
 from arrowipc import MessageReader, dissociated
 from arrowipc.dissociated.served import ReadyMessages

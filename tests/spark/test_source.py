@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from columns.variants import VARIANT, extension_streams
 from helpers.arrow_columns import file, stream
-from helpers.python_source import FORMAT, given, names_below, numbers, put, read_here
-from helpers.spark_errors import failure
-from helpers.variants import VARIANT, extension_streams
+from helpers.spark import FORMAT, failure, given, names_below, numbers, put, read_here
 from pyspark.sql import types as st
 
 import arrowipc

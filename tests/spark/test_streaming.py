@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from helpers.python_source import FORMAT, given as data_source, names_below, numbers, put, written
+from helpers.spark import FORMAT, given as data_source, names_below, numbers, put, written
 from hypothesis import given, settings, strategies as some
 from pyspark.sql import types as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles, ReadMaxRows

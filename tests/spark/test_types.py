@@ -9,9 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from helpers import memory, nests
+from columns.variants import extension_streams
+from helpers import memory
 from helpers.arrow_columns import COLUMNS, OLD_SPARK, Column, everything, stream
-from helpers.variants import extension_streams
+from laws import nested_payloads
 from pyspark.sql import types as st
 
 import arrowipc
@@ -352,16 +353,16 @@ def test_batches_are_split_by_rows_and_bytes() -> None:
     assert pa.Table.from_batches(split(batch, 7))["x"].to_pylist() == list(range(1000))
 
 
-@pytest.mark.parametrize("kind", sorted({*nests.KINDS} - {"union", "sparse", "null"}))
+@pytest.mark.parametrize("kind", sorted({*nested_payloads.KINDS} - {"union", "sparse", "null"}))
 def test_values_that_refer_to_dictionaries_become_plain(kind: str) -> None:
-    batch = ours(nests.payload(nests.Shape(kind, depth=3, fan=2, words=12), 0))
+    batch = ours(nested_payloads.payload(nested_payloads.Shape(kind, depth=3, fan=2, words=12), 0))
     assert to_spark_batch(batch)["x"].to_pylist() == batch.column("x").to_pylist()
 
 
 @pytest.mark.nosanitize  # measured memory
 @pytest.mark.parametrize("shape", [("list", 6, 12, 300), ("view", 4, 100, 2000)])
 def test_few_bytes_that_stand_for_many_values_are_refused(shape: tuple[Any, ...]) -> None:
-    batch = ours(nests.payload(nests.Shape(*shape), 0))
+    batch = ours(nested_payloads.payload(nested_payloads.Shape(*shape), 0))
     memory.forget_peak()
     before = memory.resident()
     with pytest.raises(LimitError, match="share so many elements"):

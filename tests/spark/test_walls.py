@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from helpers.python_source import FORMAT
+from helpers.spark import FORMAT
 
 import arrowipc
 from arrowipc.spark import from_arrow_udf, from_arrow_udtf, to_arrow

@@ -12,8 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from helpers.arrow_columns import everything
-from helpers.python_source import FORMAT, given, names_below, numbers, put, read_here, written
-from helpers.spark_errors import failure
+from helpers.spark import FORMAT, failure, given, names_below, numbers, put, read_here, written
 from helpers.twins import TYPES
 from pyspark.sql import types as st
 

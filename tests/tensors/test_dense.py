@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers import leaks
+from helpers import memory
+from helpers.arrays import address
 from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -391,10 +392,6 @@ def test_reads_from_paths_and_messages(tmp_path):
     assert tensor.to_numpy()[-1, -1, -1] == cube("f8")[-1, -1, -1]
 
 
-def address(values: Any) -> int:
-    return int(np.asarray(values).__array_interface__["data"][0])
-
-
 def test_reads_point_into_aligned_memory_and_copy_misaligned_values_once():
     data = np.zeros(4096, np.uint8)
     data = data[-address(data) % 64 :]
@@ -542,7 +539,7 @@ def test_numpy_takes_tensors_over_dlpack(dtype, layout):
 
 
 def test_capsules_that_nobody_takes_are_released():
-    before = live_dlpack(), leaks.counts()
+    before = live_dlpack(), memory.counts()
     tensor = ipc.read_tensor(bytearray(written(cube("f8"))))
     for _ in range(100):
         tensor.__dlpack__()
@@ -554,7 +551,7 @@ def test_capsules_that_nobody_takes_are_released():
     assert live_dlpack() == before[0] + 1
     del capsule
     assert live_dlpack() == before[0]
-    assert not leaks.more_than(before[1])
+    assert not memory.more_than(before[1])
 
 
 def test_dlpack_refuses_what_it_cannot_do():
@@ -637,7 +634,7 @@ def test_a_bad_cell_is_named():
 
 
 def test_nothing_stays_behind(tmp_path):
-    before = leaks.counts()
+    before = memory.counts()
     for _ in range(50):
         path = tmp_path / "x"
         ipc.write_tensor(cube("f8")[::-1], path, durable=False)
@@ -648,7 +645,7 @@ def test_nothing_stays_behind(tmp_path):
             with pytest.raises(ipc.FormatError):
                 ipc.read_tensor(path.read_bytes()[:cut])
         del tensor
-    assert not leaks.more_than(before)
+    assert not memory.more_than(before)
 
 
 def test_an_unfinished_temporary_directory_is_left_clean():

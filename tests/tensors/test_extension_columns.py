@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import drive
+from helpers.arrays import ipc_bytes
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
@@ -28,10 +29,7 @@ from arrowipc.tensors.extension_columns import (
 def stream(*columns: ipc.Array) -> bytearray:
     """What our writer makes of columns."""
     schema = ipc.Schema([column.field for column in columns])
-    sink = bytearray()
-    with ipc.new_stream(sink, schema) as writer:
-        writer.write(dict(zip(schema.names, columns, strict=True)))
-    return sink
+    return ipc_bytes(dict(zip(schema.names, columns, strict=True)), schema=schema)
 
 
 def read(data: Any) -> ipc.Array:

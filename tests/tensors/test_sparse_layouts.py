@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import copy
 import pickle
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from helpers.processes import run_python
 
 import arrowipc as ipc
 import arrowipc.types as t
@@ -322,7 +321,7 @@ def test_importing_the_package_imports_none_of_the_others():
         "arrowipc.read_sparse_tensor(arrowipc.SparseCSRMatrix.from_dense(np.eye(2)).serialize());"
         "assert not {'scipy', 'sparse', 'torch', 'numba'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    run_python(code, check=True)
 
 
 # -- SciPy ---------------------------------------------------------------------------------------------------

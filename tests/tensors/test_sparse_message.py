@@ -11,20 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.sparse_forge import (
-    BOOL,
-    FIXED_SIZE_BINARY,
-    FLOAT,
-    INT,
-    INT64,
-    UTF8,
-    Body,
-    coo,
-    csf,
-    csx,
-    message,
-    pack,
-)
+from tensors.sparse_forge import BOOL, FIXED_SIZE_BINARY, FLOAT, INT, INT64, UTF8, Body, coo, csf, csx, message, pack
 
 import arrowipc as ipc
 import arrowipc.types as t

@@ -6,14 +6,12 @@ import datetime as dt
 import gc
 import math
 import struct
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers.arrays import CASES, read_array
+from helpers.arrays import CASES, address, read_array, seen_by_pyarrow
 
-import arrowipc as ipc
 import arrowipc.types as t
 from arrowipc import UsageError
 from arrowipc._core import live_objects
@@ -21,20 +19,9 @@ from arrowipc.types import DayTime, field, schema
 from arrowipc.values.from_python import build_array, build_batch
 
 
-def exported(array: ipc.Array) -> pa.Array:
-    """The array as pyarrow sees it, checked to the last byte."""
-    found = pa.array(array)
-    found.validate(full=True)
-    return found
-
-
 def domain(kind: t.DataType) -> bool:
     """Whether pyarrow has a class for the type, and takes any number as a value of it."""
     return not isinstance(kind, (t.Time, t.Interval)) and kind != t.date64()
-
-
-def address(buffer: Any) -> int:
-    return np.frombuffer(buffer, np.uint8).__array_interface__["data"][0]
 
 
 SAME = [
@@ -62,7 +49,7 @@ def test_arrays_of_the_right_dtype_are_not_copied(dtype, kind):
         numbers = source.view(f"i{dtype.itemsize}") if dtype.kind in "mM" else source
         assert built == build_array(numbers.tolist(), kind)
         if domain(kind):
-            exported(built)
+            seen_by_pyarrow(built)
 
 
 def test_the_batch_keeps_the_memory_of_an_array():
@@ -101,7 +88,7 @@ def test_swapped_strided_and_unaligned_arrays_are_copied(dtype, kind):
         assert built == expected
         assert not np.may_share_memory(np.frombuffer(built.buffers()[1], np.uint8), source) or dtype.itemsize == 1
         if domain(kind):
-            exported(built)
+            seen_by_pyarrow(built)
 
 
 def test_not_a_time_is_null():
@@ -112,7 +99,7 @@ def test_not_a_time_is_null():
         built = build_array(values, kind)
         assert built.null_count == 1
         assert [value is None for value in built.to_pylist()] == [False, True, False]
-        assert exported(built).to_pylist() == pa.array(values).cast(exported(built).type).to_pylist()
+        assert seen_by_pyarrow(built).to_pylist() == pa.array(values).cast(seen_by_pyarrow(built).type).to_pylist()
         assert build_array(values[2:], kind).buffers()[0] is None
         with pytest.raises(UsageError, match="column 'x', row 1: is null"):
             build_batch({"x": values}, schema([field("x", kind, nullable=False)]))
@@ -130,7 +117,7 @@ def test_masked_arrays_have_nulls():
         built = build_array(np.ma.array(values, mask=mask), kind)
         plain = build_array(values, kind).to_pylist()
         assert built.to_pylist() == [None if mask[i] else plain[i] for i in range(11)]
-        exported(built)
+        seen_by_pyarrow(built)
         assert build_array(np.ma.array(values), kind).to_pylist() == plain
     garbage = np.ma.array([1, 2, 3], mask=[0, 1, 0])
     assert bytes(build_array(garbage, t.int64()).buffers()[1]) == struct.pack("3q", 1, 0, 3)

@@ -9,8 +9,6 @@ import gc
 import math
 import random
 import struct
-import subprocess
-import sys
 import textwrap
 import zoneinfo
 from concurrent.futures import ThreadPoolExecutor
@@ -18,12 +16,12 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
-from helpers.arrays import CASES, read_array, read_batch
+from helpers import optional
+from helpers.arrays import CASES, address, read_array, read_batch, seen_by_pyarrow
 from helpers.arrow_columns import COLUMNS
+from helpers.processes import run_python
 from helpers.randoms import array_of, types as any_type
 from hypothesis import given, strategies as st
 
@@ -34,15 +32,11 @@ from arrowipc._core import live_objects
 from arrowipc.types import DayTime, Dictionary, MonthDayNano, field, schema
 from arrowipc.values.from_python import build_array, build_batch
 
+pd = optional("pandas")
+pl = optional("polars")
+
 UTC = dt.UTC
 EVERY = {**CASES, **{f"column_{name}": column.array for name, column in COLUMNS.items()}}
-
-
-def exported(array: ipc.Array) -> pa.Array:
-    """The array as pyarrow sees it, checked to the last byte."""
-    found = pa.array(array)
-    found.validate(full=True)
-    return found
 
 
 def tagged(array: ipc.Array) -> list[Any]:
@@ -93,10 +87,6 @@ def has_union(kind: t.DataType) -> bool:
     return isinstance(kind, t.Union) or any(map(has_union, below))
 
 
-def address(buffer: Any) -> int:
-    return np.frombuffer(buffer, np.uint8).__array_interface__["data"][0]
-
-
 # -- the inverse of to_pylist --------------------------------------------------------------------------------
 
 
@@ -113,7 +103,7 @@ def test_values_come_back(name):
     assert built.to_pylist() == source.to_pylist()
     assert list(map(type, built.to_pylist())) == list(map(type, source.to_pylist()))
     assert built == source
-    assert exported(built).to_pylist() == EVERY[name].to_pylist()
+    assert seen_by_pyarrow(built).to_pylist() == EVERY[name].to_pylist()
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -128,7 +118,7 @@ def test_values_come_back_inside_lists_structs_and_fixed_lists(name):
         built = build_array(tagged(source), source.type)
         assert built.to_pylist() == source.to_pylist()
         assert built == source
-        assert exported(built).to_pylist() == outer.to_pylist()
+        assert seen_by_pyarrow(built).to_pylist() == outer.to_pylist()
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -137,7 +127,7 @@ def test_no_values_and_only_nulls(name):
     for values in ([], [None] * 11):
         built = build_array(values, kind)
         assert built.to_pylist() == values
-        assert exported(built).to_pylist() == values
+        assert seen_by_pyarrow(built).to_pylist() == values
 
 
 @given(any_type, st.integers(0, 12), st.integers(0, 2**32))
@@ -147,7 +137,7 @@ def test_any_array_is_built_again_from_its_values(kind, rows, seed):
     built = build_array(tagged(source), source.type)
     assert built.to_pylist() == source.to_pylist()
     assert built == source
-    exported(built)
+    seen_by_pyarrow(built)
     if not has_union(source.type):
         assert build_array(source.to_pylist(), source.type) == source
 
@@ -206,7 +196,7 @@ def test_python_values_become_what_pyarrow_makes_of_them(values, kind):
     expected = pa.array([dict(v) if isinstance(v, list) and pa.types.is_struct(kind) else v for v in values], kind)
     ours = read_array(pa.array([], kind)).type
     for given_values in (values, tuple(values)):
-        assert exported(build_array(given_values, ours)).equals(expected)
+        assert seen_by_pyarrow(build_array(given_values, ours)).equals(expected)
 
 
 def test_python_sequences_of_all_kinds():
@@ -389,7 +379,7 @@ def test_a_plain_value_goes_to_the_one_child_of_its_class():
         built = build_array(values, kind)
         assert built.to_pylist() == expected
         assert bytes(built.buffers()[0]) == bytes([0, 1, 2, 3, 4, 5, 6, 0, 5])
-        exported(built)
+        seen_by_pyarrow(built)
     words = t.sparse_union([field("a", t.string()), field("b", t.large_string())], [3, 7])
     assert build_array([(3, "x"), (7, "y"), (7, None)], words).to_pylist() == ["x", "y", None]
     for wrong, count in (("x", 2), (b"x", 0), ((5, "x"), 0)):
@@ -432,10 +422,10 @@ def test_dictionaries_inside_dictionaries():
     expected = [values[0], values[1], None, values[0], values[4]]
     assert built.to_pylist() == expected
     assert len(built.dictionary) == 3
-    exported(built)
+    seen_by_pyarrow(built)
     lists = build_array([["a", "b"], ["b"], ["a", "b"]], t.dictionary(t.int8(), t.list_(inner)))
     assert lists.dictionary.to_pylist() == [["a", "b"], ["b"]]
-    assert exported(lists).to_pylist() == [["a", "b"], ["b"], ["a", "b"]]
+    assert seen_by_pyarrow(lists).to_pylist() == [["a", "b"], ["b"], ["a", "b"]]
 
 
 def test_columns_with_one_dictionary_id_share_the_dictionary():
@@ -527,7 +517,7 @@ def test_children_that_are_not_nullable_hold_zeros_under_null_parents():
         built = build_array(values, kind)
         assert built.to_pylist() == values
         assert all(child.null_count == 0 for child in built.children)
-        exported(built)
+        seen_by_pyarrow(built)
     nulled = build_array([None, row], t.struct([field(f.name, f.type) for f in inner]))
     assert [child.null_count for child in nulled.children] == [1, 1, 1, 1, 1, 0, 0]
     with pytest.raises(UsageError, match=r"column 'l\.item', row 1: is null, and the field is not nullable"):
@@ -539,7 +529,7 @@ def test_views_spread_over_several_data_buffers(size):
     values = ["é" * (size // 2) + "x" * (size % 2), None, "y" * size, b"z".decode() * size] * 40
     built = build_array(values, t.string_view())
     assert built.to_pylist() == values
-    assert exported(built).equals(pa.array(values, pa.string_view()))
+    assert seen_by_pyarrow(built).equals(pa.array(values, pa.string_view()))
     assert (len(built.buffers()) == 2) == (size <= 12)
 
 
@@ -667,7 +657,7 @@ def test_columns_of_pandas_need_no_pyarrow():
         columns = {"a": pd.Series([1, 2]), "b": pd.Index(["x", None]), "c": pd.Categorical(["u", None])}
         print(ipc.RecordBatch.from_pydict(columns).to_pydict())
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60)
+    done = run_python(textwrap.dedent(program))
     assert done.stdout == "{'a': [1, 2], 'b': ['x', None], 'c': ['u', None]}\n", done.stderr
 
 

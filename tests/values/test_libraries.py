@@ -8,14 +8,16 @@ import sys
 from decimal import Decimal
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
+from helpers import optional
 from helpers.arrays import CASES, read_batch
 
 import arrowipc as ipc
 from arrowipc import UsageError
+
+pd = optional("pandas")
+pl = optional("polars")
 
 MOMENT = dt.datetime(2024, 2, 29, 1, 2, 3)
 ROWS = pa.record_batch(

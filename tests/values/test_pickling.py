@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import drive, randoms
-from helpers.arrays import CASES, read_batch
+from helpers.arrays import CASES, pyarrow_bytes, read_batch
 from hypothesis import HealthCheck, given, settings
 
 import arrowipc as ipc
@@ -38,7 +38,7 @@ def test_every_type_and_its_slices_are_the_same_again(name, protocol):
 
 @given(randoms.batches())
 def test_every_batch_is_the_same_again(parts):
-    batches = drive.from_bytes(randoms.written(parts)).batches
+    batches = drive.from_bytes(pyarrow_bytes(parts)).batches
     for batch in batches:
         found = again(batch)
         assert found.equals(batch, check_metadata=True, nan_equal=True)
@@ -109,7 +109,7 @@ def test_everything_travels_to_another_process_and_back(pool, name):
 @given(parts=randoms.batches())
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_batch_travels_to_another_process_and_back(pool, parts):
-    sent = drive.from_bytes(randoms.written(parts)).batches
+    sent = drive.from_bytes(pyarrow_bytes(parts)).batches
     assert same(list(pool.map(copy.copy, sent)), sent)
 
 

@@ -11,17 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
-from helpers import frames, randoms
-from helpers.arrays import CASES, read_batch, written
-from helpers.rounds import rounds
+from helpers import optional, randoms
+from helpers.arrays import CASES, pyarrow_bytes, read_batch
+from helpers.processes import rounds
 from hypothesis import Phase, given, settings
+from values import frames
 
 import arrowipc as ipc
 from arrowipc import ArrowIpcError, UnsupportedError, UsageError, types
 from arrowipc.values import to_pandas
+
+pd = optional("pandas")
 
 DAYS = pd.to_datetime(["2024-01-01", "2024-02-01"])
 PLAIN = pd.DataFrame({"a": [1, 2], "k": ["x", "y"], "t": DAYS})
@@ -136,9 +138,9 @@ def files() -> Iterator[tuple[str, bytes]]:
                 writer.write(part)
         yield name, bytes(sink)
     for name, batches in RARE.items():
-        yield f"rare: {name}", written(*batches)
+        yield f"rare: {name}", pyarrow_bytes(list(batches))
     for name, frame in NOTED.items():
-        yield f"noted: {name}", written(pa.RecordBatch.from_pandas(frame))
+        yield f"noted: {name}", pyarrow_bytes(pa.RecordBatch.from_pandas(frame))
     yield "no batch", pa.schema({"x": pa.int8(), "y": pa.string()}).serialize().to_pybytes()
 
 
@@ -174,7 +176,9 @@ def test_random_frames_are_the_same_with_and_without_pyarrow(tmp_path: Path) -> 
     @settings(max_examples=rounds(40, 3000), phases=[Phase.generate])
     @given(randoms.batches(most_columns=8))
     def write(parts: list[pa.RecordBatch]) -> None:
-        (tmp_path / str(next(numbers))).write_bytes(randoms.written(parts, parts[0].schema if parts else pa.schema([])))
+        (tmp_path / str(next(numbers))).write_bytes(
+            pyarrow_bytes(parts, schema=parts[0].schema if parts else pa.schema([]))
+        )
 
     write()
     for name, theirs in frames.frames_without_pyarrow(tmp_path).items():
@@ -202,7 +206,7 @@ def test_frames_are_those_of_pyarrow(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*CASES, *(name for name in RARE if "dictionar" in name)])
 def test_frames_of_large_batches_are_those_of_small_ones(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = parts_of(name) if name in CASES else list(ipc.open(written(*RARE[name])))
+    parts = parts_of(name) if name in CASES else list(ipc.open(pyarrow_bytes(list(RARE[name]))))
     table = ipc.Table.from_batches([*parts, *parts])
     joined = frames.described(table.to_pandas())
     monkeypatch.setattr(to_pandas, "SMALL", 0)
@@ -217,7 +221,7 @@ def test_frames_come_back_with_index_names_dtypes_and_attributes(name: str) -> N
 
 
 def frame_of(name: str) -> pd.DataFrame:
-    with ipc.open(written(*RARE[name])) as reader:
+    with ipc.open(pyarrow_bytes(list(RARE[name]))) as reader:
         frame: pd.DataFrame = reader.read_pandas()
     return frame
 
@@ -249,14 +253,14 @@ def test_columns_of_one_name_keep_their_values_and_types() -> None:
     assert list(found.columns) == ["a", "a"]
     assert [str(dtype) for dtype in found.dtypes] == ["int64", "str"]
     for options in ({}, {"types_mapper": pd.ArrowDtype}):
-        found = ipc.open(written(*RARE["names twice"])).read_pandas(**options)
+        found = ipc.open(pyarrow_bytes(list(RARE["names twice"]))).read_pandas(**options)
         assert found.iloc[:, 0].tolist() == [1, 2]
         assert found.iloc[0, 1] == "x"
 
 
 @pytest.mark.parametrize("options", [{}, {"types_mapper": {}.get}, {"strings_to_categorical": True}])
 def test_categories_keep_their_zone(options: dict[str, Any]) -> None:
-    found = ipc.open(written(*RARE["categories: timestamp[us, tz=Asia/Tokyo]"])).read_pandas(**options)
+    found = ipc.open(pyarrow_bytes(list(RARE["categories: timestamp[us, tz=Asia/Tokyo]"]))).read_pandas(**options)
     assert str(found["x"].cat.categories.dtype) == "datetime64[us, Asia/Tokyo]"
 
 

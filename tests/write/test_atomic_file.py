@@ -14,18 +14,14 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
-from helpers import arrays
-from helpers.interrupts import descriptors, interrupted
+from helpers.arrays import batch_of, ipc_bytes
+from helpers.memory import descriptors, interrupted
+from helpers.processes import run_python
 
 import arrowipc as ipc
 from arrowipc import UsageError, existing
 from arrowipc.write import atomic_file, targets
-
-
-def batch_of(*values: int) -> ipc.RecordBatch:
-    return arrays.read_batch(pa.record_batch({"x": pa.array(values, pa.int64())}))
 
 
 def write(path: object, *values: int, **options: object) -> None:
@@ -49,16 +45,6 @@ def untouched(old: Path) -> bool:
     return values(old) == [0] and os.listdir(old.parent) == [old.name]
 
 
-def run(code: str, *arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        **options,
-    )
-
-
 #: What scripts begin with: a schema, and a batch of 1 and 2.
 BEGIN = """
 import errno, os, sys
@@ -67,13 +53,6 @@ from arrowipc.types import field, int64
 (batch,) = ipc.open_stream(bytes.fromhex(sys.argv[1]))
 path = sys.argv[2]
 """
-
-
-def stream_of(*numbers: int) -> str:
-    sink = bytearray()
-    with ipc.new_stream(sink) as writer:
-        writer.write(batch_of(*numbers))
-    return sink.hex()
 
 
 # -- interrupts ----------------------------------------------------------------------------------------------
@@ -173,9 +152,9 @@ def test_a_writer_that_is_forgotten_leaves_the_old_file_and_says_so(old):
 
 def test_the_end_of_the_interpreter_leaves_the_old_file(old):
     for code in ("sys.exit(3)", "", "raise RuntimeError", "keep = [writer]; keep.append(keep); del writer"):
-        shown = run(
+        shown = run_python(
             BEGIN + "writer = ipc.new_file(path)\nwriter.write(batch)\n" + code,
-            stream_of(1, 2),
+            ipc_bytes(batch_of(1, 2)).hex(),
             old,
             env=warning(),
         )
@@ -203,7 +182,7 @@ with ipc.new_file(path + "2") as writer:
         sys.exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 """
-    shown = run(BEGIN + code, stream_of(1, 2), old)
+    shown = run_python(BEGIN + code, ipc_bytes(batch_of(1, 2)).hex(), old)
     assert shown.returncode == 0, shown.stderr
     assert values(old) == values(str(old) + "2") == [1, 2]
     assert sorted(os.listdir(old.parent)) == [old.name, old.name + "2"]
@@ -229,7 +208,7 @@ except OSError as error:
     except (ipc.UsageError, NameError) as error:
         print(error)
 """
-    shown = run(BEGIN + code, stream_of(1, 2), old, room)
+    shown = run_python(BEGIN + code, ipc_bytes(batch_of(1, 2)).hex(), old, room)
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.startswith("refused")
     if room > 1000:
@@ -249,7 +228,7 @@ except OSError as error:
     print(error.errno == errno.EFBIG, error.filename == path)
 writer.close()
 """
-    shown = run(BEGIN + code, stream_of(1, 2), old)
+    shown = run_python(BEGIN + code, ipc_bytes(batch_of(1, 2)).hex(), old)
     assert shown.stdout.strip() == "True True", shown.stderr
     assert untouched(old)
 
@@ -320,7 +299,7 @@ except PermissionError as error:
         write(old, 0)
         folder.chmod(0o555 if what == "folder" else 0o777)
         old.chmod(0o666 if what == "folder" else 0o444)
-        shown = run(BEGIN + code, stream_of(1), old)
+        shown = run_python(BEGIN + code, ipc_bytes(batch_of(1)).hex(), old)
         folder.chmod(0o755)
         assert shown.stdout.startswith("True [Errno 13] Permission denied"), shown.stderr
         assert ".tmp" not in shown.stdout
@@ -427,9 +406,9 @@ def test_a_durable_file_and_its_name_are_brought_to_the_disk(tmp_path, durable):
     subprocess.run(made, check=True)
     (tmp_path / "out").mkdir()
     path, log = tmp_path / "out/x", tmp_path / "log"
-    shown = run(
+    shown = run_python(
         BEGIN + f"with ipc.new_file(path, durable={durable}) as writer: writer.write(batch)",
-        stream_of(1),
+        ipc_bytes(batch_of(1)).hex(),
         path,
         env={**os.environ, "LD_PRELOAD": str(tmp_path / "spy.so"), "SPY_LOG": str(log)},
     )

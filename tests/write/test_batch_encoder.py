@@ -7,6 +7,7 @@ import struct
 import pyarrow as pa
 import pytest
 from helpers import arrays, forge
+from helpers.arrays import batch_of, ipc_bytes
 
 import arrowipc as ipc
 from arrowipc import UsageError
@@ -15,31 +16,11 @@ CONTINUATION, EOS, OLD_EOS = b"\xff\xff\xff\xff", b"\xff\xff\xff\xff" + bytes(4)
 PAIRS = ((b"k", b"1"), (b"k", b"2"), (b"\xff\0", b""), (b"", b"\x80"))
 
 
-def batch_of(*values: int | None) -> ipc.RecordBatch:
-    return arrays.read_batch(pa.record_batch({"x": pa.array(values, pa.int64())}))
-
-
-def stream(*batches: ipc.RecordBatch, **options: object) -> bytes:
-    sink = bytearray()
-    with ipc.new_stream(sink, batches[0].schema, **options) as writer:
-        for batch in batches:
-            writer.write(batch)
-    return bytes(sink)
-
-
-def file(*batches: ipc.RecordBatch, **options: object) -> bytes:
-    sink = bytearray()
-    with ipc.new_file(sink, batches[0].schema, **options) as writer:
-        for batch in batches:
-            writer.write(batch)
-    return bytes(sink)
-
-
 # -- framing -------------------------------------------------------------------------------------------------
 
 
 def test_a_modern_stream_has_markers_sizes_that_are_multiples_of_8_and_an_end():
-    data = stream(batch_of(1, 2), batch_of(3))
+    data = ipc_bytes([batch_of(1, 2), batch_of(3)])
     assert data[:4] == CONTINUATION
     assert data[-8:] == EOS
     parts = forge.split(data)
@@ -51,7 +32,7 @@ def test_a_modern_stream_has_markers_sizes_that_are_multiples_of_8_and_an_end():
 
 
 def test_a_legacy_stream_has_bare_sizes_and_an_end_of_4_bytes():
-    data = stream(batch_of(1, 2), legacy=True)
+    data = ipc_bytes(batch_of(1, 2), legacy=True)
     size = struct.unpack_from("<i", data)[0]
     assert 0 < size < 1000
     assert (4 + size) % 8 == 0
@@ -66,7 +47,9 @@ def test_a_legacy_stream_has_bare_sizes_and_an_end_of_4_bytes():
 @pytest.mark.parametrize("legacy", [False, True])
 @pytest.mark.parametrize("alignment", [8, 64])
 def test_a_file_is_magic_stream_footer_size_and_magic(alignment, legacy, version):
-    data = file(batch_of(1, None), batch_of(3), alignment=alignment, legacy=legacy, metadata_version=version)
+    data = ipc_bytes(
+        [batch_of(1, None), batch_of(3)], "file", alignment=alignment, legacy=legacy, metadata_version=version
+    )
     assert data[:8] == b"ARROW1\0\0"
     assert data[-6:] == b"ARROW1"
     size = struct.unpack_from("<i", data, len(data) - 10)[0]
@@ -97,7 +80,7 @@ def test_a_file_is_magic_stream_footer_size_and_magic(alignment, legacy, version
 
 
 def test_the_first_message_of_a_file_is_a_schema_at_byte_8():
-    reader = ipc.MessageReader(file(batch_of(1))[8:])
+    reader = ipc.MessageReader(ipc_bytes(batch_of(1), "file")[8:])
     assert reader.read_next_message().kind == "Schema"
 
 
@@ -114,16 +97,16 @@ def test_no_batches_are_an_empty_stream_or_file(opener):
 
 
 def test_a_batch_without_columns_keeps_its_rows():
-    (bare,) = ipc.open_stream(stream(batch_of(1, 2, 3)), columns=[])
+    (bare,) = ipc.open_stream(ipc_bytes(batch_of(1, 2, 3)), columns=[])
     for whole in (bare, bare.slice(1)):
-        for data, opener in ((stream(whole), ipc.open_stream), (file(whole), ipc.open_file)):
+        for data, opener in ((ipc_bytes(whole), ipc.open_stream), (ipc_bytes(whole, "file"), ipc.open_file)):
             assert [batch.num_rows for batch in opener(data)] == [whole.num_rows]
 
 
 def test_schema_metadata_and_field_metadata_are_written():
     theirs = pa.schema([pa.field("x", pa.int8(), metadata={"f": "1"})], metadata={"s": "2"})
     batch = arrays.read_batch(pa.record_batch([pa.array([1], pa.int8())], schema=theirs))
-    for found in (pa.ipc.open_stream(stream(batch)).schema, pa.ipc.open_file(file(batch)).schema):
+    for found in (pa.ipc.open_stream(ipc_bytes(batch)).schema, pa.ipc.open_file(ipc_bytes(batch, "file")).schema):
         assert found.equals(theirs, check_metadata=True)
 
 
@@ -131,7 +114,7 @@ def test_schema_metadata_and_field_metadata_are_written():
 
 
 def test_metadata_stands_in_the_first_message_and_in_the_footer():
-    data = file(batch_of(1), metadata=PAIRS)
+    data = ipc_bytes(batch_of(1), "file", metadata=PAIRS)
     assert ipc.open_file(data).metadata.pairs == PAIRS
     assert ipc.MessageReader(data[8:]).read_next_message().custom_metadata.pairs == PAIRS
 
@@ -204,7 +187,7 @@ def test_custom_metadata_of_a_batch_that_is_cut_goes_with_its_first_piece():
 
 def test_a_message_is_what_a_stream_holds():
     batch = batch_of(1, None, 3)
-    whole = forge.split(stream(batch))[1]
+    whole = forge.split(ipc_bytes(batch))[1]
     assert batch.serialize() == whole
     message = batch.to_message()
     assert (message.kind, message.version, message.body_length) == ("RecordBatch", "V5", 32)
@@ -271,4 +254,4 @@ def test_the_size_of_a_batch_is_what_it_takes_in_a_stream(legacy):
     batch = batch_of(1, None, 3)
     empty = bytearray()
     ipc.new_stream(empty, batch.schema, legacy=legacy).close()
-    assert ipc.get_record_batch_size(batch, legacy=legacy) == len(stream(batch, legacy=legacy)) - len(empty)
+    assert ipc.get_record_batch_size(batch, legacy=legacy) == len(ipc_bytes(batch, legacy=legacy)) - len(empty)

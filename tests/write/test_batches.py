@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import io
 
-import duckdb
-import nanoarrow as na
 import numpy as np
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
-from arro3.core import Table as Arro3Table
-from helpers.arrays import CASES, read_batch
+from helpers import optional
+from helpers.arrays import CASES, ipc_bytes, read_batch
 
 import arrowipc as ipc
 from arrowipc import UsageError
 from arrowipc.types import field, int64, list_, utf8
+
+duckdb = optional("duckdb")
+na = optional("nanoarrow")
+pd = optional("pandas")
+pl = optional("polars")
 
 TABLE = pa.table({"id": [1, 2, None, 4], "word": ["one", "two", "three", None], "list": [[1], [], None, [2, 3]]})
 
 
 def stream(data, schema=None, **options):
     """What is written for `data`, read by pyarrow."""
-    sink = bytearray()
-    with ipc.new_stream(sink, schema, **options) as writer:
-        writer.write(data)
+    sink = ipc_bytes([data], schema=schema, **options)
     return pa.ipc.open_stream(bytes(sink)).read_all()
 
 
@@ -38,7 +37,7 @@ OBJECTS = {
     "pandas": lambda: TABLE.to_pandas(types_mapper=pd.ArrowDtype),
     "duckdb": lambda: duckdb.from_arrow(TABLE),
     "nanoarrow": lambda: na.ArrayStream(TABLE),
-    "arro3": lambda: Arro3Table.from_arrow(TABLE),
+    "arro3": lambda: optional("arro3.core").Table.from_arrow(TABLE),
     "our batch": lambda: ipc.RecordBatch.from_arrow(TABLE.to_batches()[0]),
     "our table": lambda: ipc.Table.from_arrow(TABLE),
     "our struct array": lambda: ipc.Array.from_arrow(TABLE.to_struct_array().chunk(0)),
@@ -113,9 +112,7 @@ def test_what_holds_no_rows_is_refused_with_what_was_expected():
 
 def test_many_small_batches_become_one():
     rows = pa.Table.from_batches([TABLE.to_batches()[0].slice(i % 4, 1) for i in range(4000)])
-    sink = bytearray()
-    with ipc.new_stream(sink, rows.schema, coalesce_rows=4000) as writer:
-        writer.write(rows)
+    sink = ipc_bytes([rows], schema=rows.schema, coalesce_rows=4000)
     (batch,) = pa.ipc.open_stream(bytes(sink))
     assert batch.to_pylist() == rows.to_pylist()
 

@@ -6,8 +6,6 @@ import ctypes
 import gc
 import os
 import struct
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -16,9 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import forge, randoms
-from helpers.arrays import read_batch
-from helpers.codec_ways import look_again, without_functions
+from helpers.arrays import pyarrow_bytes, read_batch
+from helpers.processes import in_threads, run_python
 from hypothesis import given, settings as examples
+from read.codec_ways import look_again, without_functions
 
 import arrowipc as ipc
 from arrowipc import UsageError, _core, codecs
@@ -242,7 +241,7 @@ def test_views_with_many_data_buffers(way, codec):
 def test_108_buffers_of_every_type_come_back(codec, parts):
     compressor = Compressor(codec)
     for part in parts:
-        (batch,) = ipc.open_stream(randoms.written([part]))
+        (batch,) = ipc.open_stream(pyarrow_bytes([part]))
         for s, c in zip(compressor.stored(batch), contents(batch), strict=True):
             check(s, c, codec)
 
@@ -378,23 +377,13 @@ def test_a_frame_does_not_depend_on_the_buffers_before_it(way, codec, level):
 def test_compressors_in_many_threads_do_not_meet(way, codec):
     batches = [columns(*[mild(50_000, 10 * i + j) for j in range(6)]) for i in range(2)]
     expected = [stored_buffers(batch, codec, use_threads=False) for batch in batches]
-    wrong: list[BaseException | str] = []
 
     def work(i: int) -> None:
-        try:
-            compressor = Compressor(codec)
-            for turn in range(6):
-                if compressor.stored(batches[(i + turn) % 2]) != expected[(i + turn) % 2]:
-                    wrong.append("other bytes")
-        except BaseException as error:
-            wrong.append(error)
+        compressor = Compressor(codec)
+        for turn in range(6):
+            assert compressor.stored(batches[(i + turn) % 2]) == expected[(i + turn) % 2]
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    in_threads(work, range(6))
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -403,23 +392,17 @@ def test_one_writer_in_many_threads_refuses_or_is_right(way, codec):
     sink = bytearray()
     writer = ipc.new_stream(sink, batch.schema, compression=codec)
     written: list[int] = []
-    wrong: list[BaseException] = []
 
-    def work() -> None:
+    def work(_: int) -> None:
         for _ in range(8):
             try:
                 writer.write_batch(batch)
                 written.append(1)
-            except BaseException as error:
-                if not (isinstance(error, UsageError) and "one thread at a time" in str(error)):
-                    wrong.append(error)
+            except UsageError as error:
+                if "one thread at a time" not in str(error):
+                    raise
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    in_threads(work, range(4))
     writer.close()
     found = list(ipc.open_stream(sink))
     assert len(found) == len(written) > 0
@@ -583,7 +566,7 @@ Compressor("{other}")
 @pytest.mark.parametrize(("package", "codec", "other"), [("lz4", "lz4", "zstd"), ("zstandard", "zstd", "lz4")])
 def test_absent_packages_are_named_before_anything_is_written(package, codec, other):
     code = ABSENT.format(package=package, codec=codec, other=other)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    done = run_python(code, check=True)
     assert done.stdout.startswith("the package that compresses with ")
     assert "pip install 'arrowipc[compression]'" in done.stdout
 
@@ -591,5 +574,5 @@ def test_absent_packages_are_named_before_anything_is_written(package, codec, ot
 def test_importing_the_compressor_loads_no_codec_and_no_thread_pool():
     heavy = {"lz4", "zstandard", "concurrent.futures", "ctypes"}
     code = f"import sys, arrowipc.write.batch_encoder; print({heavy!r} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    done = run_python(code, check=True)
     assert done.stdout.strip() == "set()"

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from helpers import forge
-from helpers.arrays import read_batch
+from helpers.arrays import batch_of_columns, pyarrow_bytes
 from helpers.forge import INT8, UTF8, encoding, field, i8, i32, stream
-from helpers.randoms import LONG, plans, written
+from helpers.randoms import LONG, plans
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
@@ -29,13 +29,9 @@ def column(indices: Sequence[int | None], values: Iterable[Any], kind: pa.Dictio
     return pa.DictionaryArray.from_arrays(pa.array(indices, kind.index_type), pa.array(values, kind.value_type))
 
 
-def batch(*columns: pa.Array) -> ipc.RecordBatch:
-    return read_batch(pa.record_batch(list(columns), names=[f"c{i}" for i in range(len(columns))]))
-
-
 def words(indices: Sequence[int | None], values: Iterable[str | None]) -> ipc.RecordBatch:
     """One column of words; each batch comes from a reader of its own."""
-    return batch(column(indices, values))
+    return batch_of_columns(column(indices, values))
 
 
 Made = list[tuple[int, bool, bool, list[Any]]]
@@ -217,7 +213,7 @@ def some_batches(kind: pa.DataType, pool: list[Any], chance: random.Random) -> l
 def test_the_reader_finds_the_values_of_every_batch(options: dict[str, bool], plan: Any) -> None:
     (kind, pool), seed = plan
     parts = some_batches(kind, pool, random.Random(seed))
-    check([batch(one) for one in parts], **options)
+    check([batch_of_columns(one) for one in parts], **options)
 
 
 @pytest.mark.parametrize("options", [*STREAMS, *FILES], ids=str)
@@ -226,7 +222,7 @@ def test_the_law_holds_for_what_one_reader_reads(options: dict[str, bool], plan:
     (kind, pool), seed = plan
     chance = random.Random(seed)
     parts = [pa.record_batch([one], names=["c"]) for one in some_batches(kind, pool, chance)]
-    found = list(ipc.open_stream(written(parts, emit_dictionary_deltas=chance.random() < 0.5)))
+    found = list(ipc.open_stream(pyarrow_bytes(parts, emit_dictionary_deltas=chance.random() < 0.5)))
     check([one.slice(chance.randint(0, 2)) for one in found], **options)
 
 
@@ -278,7 +274,7 @@ def test_the_law_holds_for_nested_dictionaries(options: dict[str, bool], seed: i
         shuffled = chance.sample(range(len(inner)), len(inner))
         b = [inner[i] for i in shuffled]
         both_b = [(x, None if y is None else shuffled.index(y)) for x, y in both]
-        parts.append(batch(lists(rows, outer, inner), pairs(more, both_b, inner, b)))
+        parts.append(batch_of_columns(lists(rows, outer, inner), pairs(more, both_b, inner, b)))
     check(parts, **options)
 
 
@@ -287,7 +283,7 @@ def test_the_law_holds_for_nested_dictionaries(options: dict[str, bool], seed: i
 
 def test_the_same_dictionaries_need_nothing():
     found = [pa.record_batch([column([i % 2], ["a", "b"])], names=["c"]) for i in range(3)]
-    first, *more = ipc.open_stream(written(found))
+    first, *more = ipc.open_stream(pyarrow_bytes(found))
     for options in [*STREAMS, *FILES]:
         out = writer(first, **options)
         made, back = out.decide(first)
@@ -316,7 +312,7 @@ def test_100_nan_equals_nan_and_minus_zero_is_no_zero(kind, options):
     coded = pa.dictionary(pa.int8(), kind)
 
     def floats(*values):
-        return batch(column([0], [[v] for v in values] if nested else values, coded))
+        return batch_of_columns(column([0], [[v] for v in values] if nested else values, coded))
 
     def seen(made):
         return [(i, d, r, repr([v[0] for v in values] if nested else values)) for i, d, r, values in made]
@@ -383,9 +379,9 @@ def test_097_a_stream_replaces_other_values(options):
 
 def test_columns_are_decided_on_one_by_one():
     steps = [
-        batch(column([0], ["a"]), column([0], ["x"])),
-        batch(column([0], ["a", "b"]), column([0], ["x"])),
-        batch(column([0], ["a", "b"]), column([0], ["y"])),
+        batch_of_columns(column([0], ["a"]), column([0], ["x"])),
+        batch_of_columns(column([0], ["a", "b"]), column([0], ["x"])),
+        batch_of_columns(column([0], ["a", "b"]), column([0], ["y"])),
     ]
     assert sent(writer(steps[0], deltas=True), *steps) == [
         [whole(["a"]), whole(["x"], 1)],
@@ -397,9 +393,9 @@ def test_columns_are_decided_on_one_by_one():
 def test_a_batch_of_other_columns_is_refused():
     out = writer(words([0], ["a"]))
     with pytest.raises(UsageError, match=r"column .c0. is .* in the batch and dictionary"):
-        out.decide(batch(pa.array([1])))
+        out.decide(batch_of_columns(pa.array([1])))
     with pytest.raises(UsageError, match=r"column .c0. is .* in the batch and dictionary"):
-        out.decide(batch(column([0], [b"a"], pa.dictionary(pa.int8(), pa.binary()))))
+        out.decide(batch_of_columns(column([0], [b"a"], pa.dictionary(pa.int8(), pa.binary()))))
     assert sent(out, words([0], ["a"])) == [[whole(["a"])]]
 
 
@@ -463,7 +459,7 @@ def growing_stream(count: int, each: int) -> bytes:
         pa.record_batch([column([i * each], [f"word {k}" for k in range((i + 1) * each)], coded)], names=["c0"])
         for i in range(count)
     ]
-    return written(parts, emit_dictionary_deltas=True)
+    return pyarrow_bytes(parts, emit_dictionary_deltas=True)
 
 
 @pytest.mark.parametrize("options", [{"deltas": True}, {"deltas": True, "unify": True}], ids=str)
@@ -490,7 +486,7 @@ def test_a_batch_of_a_reader_that_renumbers_nothing_is_written_as_it_is():
 
 
 def nested(rows: Sequence[int | None], outer: Sequence[Any], inner: Sequence[Any]) -> ipc.RecordBatch:
-    return batch(lists(rows, outer, inner))
+    return batch_of_columns(lists(rows, outer, inner))
 
 
 def ids_of(out: Out, one: ipc.RecordBatch) -> list[tuple[Any, ...]]:
@@ -582,9 +578,9 @@ SHARED = ipc.types.schema(
 def test_092_columns_that_share_an_id_are_written_once():
     out = Out(SHARED, deltas=True)
     steps = [
-        batch(column([0], ["a"]), column([1], ["a", "b"])),
-        batch(column([0], ["a", "b", "c"]), column([0], ["a"])),
-        batch(column([0], ["a", "b", "c"]), column([0], ["a", "b", "c"])),
+        batch_of_columns(column([0], ["a"]), column([1], ["a", "b"])),
+        batch_of_columns(column([0], ["a", "b", "c"]), column([0], ["a"])),
+        batch_of_columns(column([0], ["a", "b", "c"]), column([0], ["a", "b", "c"])),
     ]
     assert sent(out, *steps) == [[whole(["a", "b"])], [delta(["c"])], []]
     check(steps, SHARED, deltas=True)
@@ -593,15 +589,15 @@ def test_092_columns_that_share_an_id_are_written_once():
 def test_092_two_dictionaries_for_one_id_are_refused_and_both_columns_named():
     out = Out(SHARED)
     with pytest.raises(UsageError, match=r"'c0' and 'c1'.*dictionary 0.*unify_dictionaries=True"):
-        out.decide(batch(column([0], ["a"]), column([1], ["b", "a"])))
-    assert sent(out, batch(column([0], ["a"]), column([None], []))) == [[whole(["a"])]]
+        out.decide(batch_of_columns(column([0], ["a"]), column([1], ["b", "a"])))
+    assert sent(out, batch_of_columns(column([0], ["a"]), column([None], []))) == [[whole(["a"])]]
 
 
 @pytest.mark.parametrize("options", [*STREAMS[2:], *FILES[2:]], ids=str)
 def test_092_unifying_merges_the_dictionaries_of_one_id(options):
     steps = [
-        batch(column([0, 1], ["a", "b"]), column([1, 0], ["b", "c"])),
-        batch(column([0, None], ["c"]), column([1, 0], ["d", "a"])),
+        batch_of_columns(column([0, 1], ["a", "b"]), column([1, 0], ["b", "c"])),
+        batch_of_columns(column([0, None], ["c"]), column([1, 0], ["d", "a"])),
     ]
     check(steps, SHARED, **options)
     out = Out(SHARED, unify=True)
@@ -613,7 +609,7 @@ def test_092_a_batch_may_share_what_the_writer_does_not():
     together = forge.schema(*[field(name, UTF8, dictionary=encoding(7, INT8)) for name in ("c0", "c1")])
     values = forge.dictionary(7, forge.batch(2, [(2, 0)], [b"", i32(0, 1, 2), b"ab"]))
     (shared,) = ipc.open_stream(stream(together, values, forge.batch(1, [(1, 0)] * 2, [b"", i8(0), b"", i8(1)])))
-    apart = batch(column([0], ["a"]), column([0], ["b"]))
+    apart = batch_of_columns(column([0], ["a"]), column([0], ["b"]))
     for options in (*STREAMS, *FILES):
         check([apart, shared, apart], apart.schema, **options)
         check([shared, apart, shared], apart.schema, **options)
@@ -639,9 +635,9 @@ def test_unified_dictionaries_keep_the_order_of_first_occurrence():
 
 
 def test_null_slots_of_renumbered_indices_are_zero():
-    second = batch(column([1, None, 0], ["a", "b"]), pa.array([1.5, 2.5, None]))
+    second = batch_of_columns(column([1, None, 0], ["a", "b"]), pa.array([1.5, 2.5, None]))
     out = writer(second, unify=True)
-    out.decide(batch(column([0], ["z"]), pa.array([0.5])))
+    out.decide(batch_of_columns(column([0], ["z"]), pa.array([0.5])))
     _, found = out.decide(second)
     assert list(found.column(0).buffers()[1].cast("b"))[:3] == [2, 0, 1]
     assert found.column(1).to_pylist() == [1.5, 2.5, None]
@@ -665,10 +661,10 @@ class Addresses(io.RawIOBase):
 def test_what_is_not_renumbered_goes_out_from_where_it_lies():
     numbers = pa.array([0.5] * 20_000)
     coded = column([1, None] * 10_000, ["a", "b"])
-    second = batch(coded, numbers)
+    second = batch_of_columns(coded, numbers)
     sink = Addresses()
     with ipc.new_stream(sink, second.schema, unify_dictionaries=True) as out:
-        out.write_batch(batch(column([0], ["z"]), pa.array([0.5])))
+        out.write_batch(batch_of_columns(column([0], ["z"]), pa.array([0.5])))
         out.write_batch(second)
     assert pa.py_buffer(second.column(1).buffers()[1]).address in sink.given
 
@@ -676,7 +672,7 @@ def test_what_is_not_renumbered_goes_out_from_where_it_lies():
 def in_every_nest(coded: pa.Array) -> ipc.RecordBatch:
     """Four rows per column, in which `coded`, of four rows, is the column or lies below it."""
     numbers = pa.array([1, 2, 3, 4])
-    return batch(
+    return batch_of_columns(
         coded,
         pa.StructArray.from_arrays([coded], names=["s"]),
         pa.ListArray.from_arrays(pa.array([0, 1, 1, 3, 4], pa.int32()), coded),
@@ -703,7 +699,7 @@ def test_slices_are_renumbered_where_they_lie(cut):
 
 def test_run_ends_of_encoded_values_are_renumbered():
     def runs(*values):
-        return batch(pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), column([1, 0], values)))
+        return batch_of_columns(pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), column([1, 0], values)))
 
     out = writer(runs("a", "b"), unify=True)
     out.decide(runs("z", "a"))
@@ -716,8 +712,8 @@ def test_run_ends_of_encoded_values_are_renumbered():
 def test_indices_of_every_width_are_renumbered(bits, signed):
     coded = pa.dictionary(getattr(pa, f"{'' if signed else 'u'}int{bits}")(), pa.string())
     steps = [
-        batch(column([0, 1], ["x", "y"], coded)),
-        batch(column([i % 60 for i in range(200)] + [None], [f"w{i}" for i in range(60)], coded)),
+        batch_of_columns(column([0, 1], ["x", "y"], coded)),
+        batch_of_columns(column([i % 60 for i in range(200)] + [None], [f"w{i}" for i in range(60)], coded)),
     ]
     for options in (STREAMS[3], FILES[2]):
         check(steps, **options)
@@ -728,7 +724,7 @@ def test_103_an_index_that_does_not_fit_its_type_changes_nothing(kind, most):
     coded = pa.dictionary(getattr(pa, kind)(), pa.int32())
 
     def numbers(start, count, rows):
-        return batch(column(rows, range(start, start + count), coded))
+        return batch_of_columns(column(rows, range(start, start + count), coded))
 
     for options in (*STREAMS[2:], *FILES[2:]):
         out = writer(numbers(0, 1, [0]), **options)
@@ -810,7 +806,7 @@ def test_what_a_refused_batch_has_numbered_is_numbered_again():
 
 def test_a_failure_in_a_later_column_takes_the_earlier_ones_back():
     def two(first, second):
-        return batch(column([0], first), column([0], second))
+        return batch_of_columns(column([0], first), column([0], second))
 
     out = writer(two(["a"], ["x"]), file=True, deltas=True)
     assert sent(out, two(["a"], ["x"])) == [[whole(["a"]), whole(["x"], 1)]]

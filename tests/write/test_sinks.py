@@ -25,6 +25,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import arrays
+from helpers.arrays import ipc_bytes
+from helpers.processes import run_python
 
 import arrowipc as ipc
 from arrowipc import UsageError
@@ -60,11 +62,7 @@ def big() -> ipc.RecordBatch:
 
 def reference(*batches: ipc.RecordBatch, **options: Any) -> bytes:
     """What every sink has to receive."""
-    sink = bytearray()
-    with ipc.new_stream(sink, **options) as writer:
-        for batch in batches:
-            writer.write(batch)
-    return bytes(sink)
+    return ipc_bytes(list(batches), **options)
 
 
 def write_to(sink: Any, *batches: ipc.RecordBatch, **options: Any) -> None:
@@ -309,9 +307,7 @@ def test_another_process_reads_what_was_written_to_shared_memory():
         with pytest.raises(UsageError, match="give its `buf`"):
             ipc.new_stream(room, small().schema)
         write_to(room.buf, small())
-        shown = subprocess.run(
-            [sys.executable, "-c", READ_SHARED, room.name], capture_output=True, text=True, check=True
-        )
+        shown = run_python(READ_SHARED, room.name, check=True)
         assert shown.stdout.strip() == repr(small().to_pydict())
     finally:
         room.close()

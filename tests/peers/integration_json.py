@@ -4,7 +4,7 @@ The projects of the Arrow format exchange test data in it: batches, written buff
 which buffers a type has (`roles_of`) and what they must hold (`RecordBatch.from_buffers`); this file says only
 how each buffer looks in JSON. From a checkout:
 
-    PYTHONPATH=tests python -m helpers.integration_json --mode=VALIDATE --arrow=FILE --json=DOCUMENT
+    PYTHONPATH=tests python -m peers.integration_json --mode=VALIDATE --arrow=FILE --json=DOCUMENT
 """
 
 from __future__ import annotations
@@ -579,7 +579,7 @@ def _validate(document: str, arrow: str) -> list[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Do what one mode says. The exit code is 1 where two sources differ, and where an error ends the program."""
-    parser = argparse.ArgumentParser(prog="python -m helpers.integration_json", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m peers.integration_json", description=main.__doc__)
     add = parser.add_argument
     modes = ("JSON_TO_ARROW", "ARROW_TO_JSON", "VALIDATE", "STREAM_TO_FILE", "FILE_TO_STREAM")
     add("--integration", action="store_true", help="changes nothing; Arrow's tests pass it")

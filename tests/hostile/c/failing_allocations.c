@@ -1,8 +1,8 @@
 /* An allocator that fails when it is told to: preloaded, it stands in front of the C library's.
  *
- * It looks at who calls. "Ours" is what calls from a mapping that `starve_watch` has named (the compiled modules of
+ * It looks at who calls. "Ours" is what calls from a mapping that `failing_watch` has named (the compiled modules of
  * arrowipc, with STARVE_ANY the interpreter too). What they take is counted, remembered until somebody frees it,
- * and refused where `starve_arm` says so.
+ * and refused where `failing_arm` says so.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -79,7 +79,7 @@ static void forgotten(void *address) {
     pthread_mutex_unlock(&lock);
 }
 
-EXPORTED void starve_watch(uintptr_t start, uintptr_t end, int counted) {
+EXPORTED void failing_watch(uintptr_t start, uintptr_t end, int counted) {
     if (n_ranges < MOST_RANGES) {
         ranges[n_ranges].start = start;
         ranges[n_ranges].end = end;
@@ -88,21 +88,21 @@ EXPORTED void starve_watch(uintptr_t start, uintptr_t end, int counted) {
     }
 }
 
-EXPORTED void starve_forget_ranges(void) { n_ranges = 0; }
+EXPORTED void failing_forget_ranges(void) { n_ranges = 0; }
 
-EXPORTED void starve_arm(long from, long to) {
+EXPORTED void failing_arm(long from, long to) {
     first = from;
     last = to;
     seen = 0;
     armed = 1;
 }
 
-EXPORTED long starve_disarm(void) {
+EXPORTED long failing_disarm(void) {
     armed = 0;
     return seen;
 }
 
-EXPORTED void starve_track(void) {
+EXPORTED void failing_track(void) {
     pthread_mutex_lock(&lock);
     if (!places)
         places = __libc_calloc(PLACES, sizeof *places);
@@ -112,7 +112,7 @@ EXPORTED void starve_track(void) {
     tracking = places != NULL;
 }
 
-EXPORTED long starve_live(void) { return n_live; }
+EXPORTED long failing_live(void) { return n_live; }
 
 EXPORTED void *malloc(size_t size) {
     int kind = kind_of(CALLER);

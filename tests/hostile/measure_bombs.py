@@ -1,6 +1,6 @@
 """Reads every bomb through every entry point, uses what comes out, and measures each step of that.
 
-``python -m helpers.defuse [NAME...]`` prints one line per bomb: bytes, the slowest step, the largest one, and
+``python -m hostile.measure_bombs [NAME...]`` prints one line per bomb: bytes, the slowest step, the largest one, and
 how reading ended. With ``--json`` in front it is the child of a test: a line before each step names it.
 """
 
@@ -17,9 +17,11 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from functools import partial
 from typing import Any
 
+from helpers import memory
+from hostile import bombs
+
 import arrowipc as ipc
 from arrowipc.columns.statistics import mark_of, statistics_in
-from helpers import bombs, memory
 
 LEVELS = ("none", "full", "strict")
 #: Batches of a reader that are held on to, as a loop over it does.

@@ -1,7 +1,8 @@
 """Tries to make, fill and change objects a second time, and uses what shares memory with them afterwards.
 
-``python -m helpers.remake HOW FIRST`` is a process that may die: a JSON line before each input names it, and one after
-it says what has changed, if anything has. An input is one way for all objects (``together``), or for one (``alone``).
+``python -m hostile.second_init HOW FIRST`` is a process that may die: a JSON line before each input names it, and
+one after it says what has changed, if anything has. An input is one way for all objects (``together``), or for
+one (``alone``).
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
+from helpers import drive
 
 import arrowipc as ipc
-from helpers import drive
 
 ROWS = pa.record_batch(
     {
@@ -171,7 +172,7 @@ def copy_and_pickle(thing: Any, _: World) -> None:
         tried(lambda action=action: change_attributes(action(thing), {}))
 
 
-ABUSES = (
+ATTEMPTS = (
     initialize, restore, change_class, change_attributes, delete_attributes, change_dict, use_blank, copy_and_pickle,
 )  # fmt: skip
 
@@ -207,15 +208,16 @@ def compiled() -> dict[str, type]:
 
 def main(how: str, first: int) -> None:
     known = world()
-    inputs = [(abuse, [name]) for name in known for abuse in ABUSES] + [(use_blank, [name]) for name in compiled()]
+    inputs = [(attempt, [name]) for name in known for attempt in ATTEMPTS]
+    inputs += [(use_blank, [name]) for name in compiled()]
     if how == "together":
-        inputs = [(abuse, list(known)) for abuse in ABUSES]
+        inputs = [(attempt, list(known)) for attempt in ATTEMPTS]
     sys.stderr = io.StringIO()  # what closes while it is being made again may say so there
-    for number, (abuse, names) in list(enumerate(inputs))[first:]:
-        print(json.dumps({"input": number, "what": f"{abuse.__name__} of {names}"}), flush=True)
+    for number, (attempt, names) in list(enumerate(inputs))[first:]:
+        print(json.dumps({"input": number, "what": f"{attempt.__name__} of {names}"}), flush=True)
         known = world()
         for name in names:
-            abuse(known[name] if name in known else compiled()[name], known)
+            attempt(known[name] if name in known else compiled()[name], known)
         try:
             changed = look(known)
         except Exception as error:

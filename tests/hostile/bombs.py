@@ -9,8 +9,7 @@ from functools import partial
 from typing import Any
 
 import zstandard
-
-from helpers import forge, sparse_forge
+from helpers import forge
 from helpers.forge import (
     BINARY,
     INT8,
@@ -38,6 +37,7 @@ from helpers.forge import (
     i64,
     schema,
 )
+from tensors import sparse_forge
 
 MIB = 1 << 20
 ZSTD = 1

@@ -1,6 +1,6 @@
 """Reads mutants without validation, in front of a page that nobody may read, and uses them in every way.
 
-``python -m helpers.abuse KIND SEED COUNT FIRST`` is a process that may die: a JSON line before each input
+``python -m hostile.unvalidated KIND SEED COUNT FIRST`` is a process that may die: a JSON line before each input
 names it, and one after it says how it went.
 """
 
@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from helpers import drive, mutate
+from peers import verdicts
 
 import arrowipc as ipc
 from arrowipc.columns.truncate import compact
-from helpers import drive, mutate, verdicts
 
 KINDS = ("stream", "file", "tensor")
 PROT_NONE = 0
@@ -172,7 +173,7 @@ def use_tensor(data: memoryview) -> None:
                     getattr(found, name, lambda: None)()
 
 
-def abuse(kind: str, data: bytes) -> int:
+def use_unvalidated(kind: str, data: bytes) -> int:
     """Use whatever can be read; how many readers gave something."""
     guarded, good = Guarded(data), 0
     if kind == "tensor":
@@ -195,7 +196,7 @@ def main(kind: str, seed: str, count: str, first: str) -> None:
         print(json.dumps({"input": number}), flush=True)
         start = time.process_time()
         try:
-            good, outcome = abuse(kind, data), "survived"
+            good, outcome = use_unvalidated(kind, data), "survived"
         except BaseException as error:
             import traceback
 

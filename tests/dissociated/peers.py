@@ -19,6 +19,7 @@ from typing import Any
 from unittest import mock
 
 import pyarrow as pa
+from dissociated.memory_transport import memory_pair
 
 import arrowipc as ipc
 from arrowipc import dissociated as served
@@ -28,7 +29,6 @@ from arrowipc.dissociated.connection import Connection
 from arrowipc.dissociated.link import Link
 from arrowipc.dissociated.transports.sockets import SocketConnection
 from arrowipc.read.decoders import StreamDecoder
-from helpers.memory_transport import memory_pair
 
 #: A tag (None: untagged) and the bytes of a message.
 Sent = tuple[int | None, bytes]

@@ -1,6 +1,6 @@
-"""Runs scenarios while allocations fail, in a process of its own under `c/starve.c`, and reports JSON lines.
+"""Runs scenarios while allocations fail, in a process under `c/failing_allocations.c`, and reports JSON lines.
 
-Run as ``python -m helpers.starve MODE STEP NAME,...`` with the library preloaded. MODE says what fails:
+Run as ``python -m hostile.failing_allocations MODE STEP NAME,...`` with the library preloaded. MODE says what fails:
 
 * ``one``: one allocation of our compiled modules, the first, the second, and so on until none is left;
 * ``rest``: that one and all that follow it;
@@ -23,8 +23,9 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
+from helpers import memory, scenarios
+
 import arrowipc as ipc
-from helpers import leaks, scenarios
 
 EVER = 2**62
 #: Seconds after which an attempt hangs: the process then shows where, and ends.
@@ -40,17 +41,17 @@ class Allocator:
 
     def __init__(self, everything: bool) -> None:
         self.library = ctypes.CDLL(None)
-        self.library.starve_watch.argtypes = [ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int]
-        self.library.starve_arm.argtypes = [ctypes.c_long, ctypes.c_long]
-        for name in ("starve_disarm", "starve_live"):
+        self.library.failing_watch.argtypes = [ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int]
+        self.library.failing_arm.argtypes = [ctypes.c_long, ctypes.c_long]
+        for name in ("failing_disarm", "failing_live"):
             getattr(self.library, name).restype = ctypes.c_long
         self.everything = everything
-        self.arm, self.disarm = self.library.starve_arm, self.library.starve_disarm
-        self.live = self.library.starve_live
+        self.arm, self.disarm = self.library.failing_arm, self.library.failing_disarm
+        self.live = self.library.failing_live
 
     def watch(self) -> int:
         """Tell the library where the code lies that is loaded by now; returns how many modules are ours."""
-        self.library.starve_forget_ranges()
+        self.library.failing_forget_ranges()
         ours = 0
         with open("/proc/self/maps") as maps:
             for line in maps:
@@ -58,7 +59,7 @@ class Allocator:
                 start, _, end = extent.partition("-")
                 mine = "/arrowipc/" in path and ".so" in path
                 if "x" in rights and (mine or (self.everything and any(p in path for p in INTERPRETER))):
-                    self.library.starve_watch(int(start, 16), int(end, 16), mine)
+                    self.library.failing_watch(int(start, 16), int(end, 16), mine)
                     ours += mine
         return ours
 
@@ -75,7 +76,7 @@ def fails(step: int) -> Iterator[int]:
         n += 1 if not step or n < step else max(1, n // 16)
 
 
-def starved(allocator: Allocator, operation: scenarios.Operation, first: int, last: int) -> tuple[Any, Any, int]:
+def with_failures(allocator: Allocator, operation: scenarios.Operation, first: int, last: int) -> tuple[Any, Any, int]:
     """The operation's result or its exception, and how many allocations it came to."""
     error = result = None
     allocator.arm(first, last)
@@ -110,7 +111,7 @@ def attempt(
     allocator: Allocator, operation: scenarios.Operation, first: int, last: int, expected: str
 ) -> tuple[int, bool, str | None]:
     """How many allocations there were, whether the operation was refused, and what is wrong."""
-    result, error, seen = starved(allocator, operation, first, last)
+    result, error, seen = with_failures(allocator, operation, first, last)
     failed, found = error is not None, problem(result, error, expected)
     del result, error
     found = found or (problem(operation(), None, expected) and "broken afterwards")
@@ -123,7 +124,7 @@ def attempt(
 def left_behind(allocator: Allocator, before: dict[str, int], live: int) -> str | None:
     """What is held that was not; helpers of other threads may take a moment to let go."""
     for pause in range(20):
-        more, blocks = leaks.more_than(before), allocator.live() - live
+        more, blocks = memory.more_than(before), allocator.live() - live
         if not more and blocks <= 0:
             return None
         ipc.release_unused()
@@ -138,11 +139,11 @@ def check(allocator: Allocator, name: str, operation: scenarios.Operation, mode:
     assert allocator.watch(), "none of our modules is loaded"
     gc.collect()
     gc.freeze()
-    allocator.library.starve_track()
+    allocator.library.failing_track()
     for _ in range(4):
         operation()
     ipc.release_unused()
-    before, live, n, refused = leaks.counts(), allocator.live(), 0, 0
+    before, live, n, refused = memory.counts(), allocator.live(), 0, 0
     for n in fails(step):
         tell(start=name, n=n)
         faulthandler.dump_traceback_later(PATIENCE, exit=True)
@@ -155,12 +156,12 @@ def check(allocator: Allocator, name: str, operation: scenarios.Operation, mode:
                 break
             # The first traceback through a line stays, in Cython's caches, and another line fails the next
             # time; what is lost is lost each time.
-            before, live = leaks.counts(), allocator.live()
+            before, live = memory.counts(), allocator.live()
             attempt(allocator, operation, n, last, expected)
             left = left_behind(allocator, before, live)
         if left:
             found = found or f"left behind: {left}"
-            before, live = leaks.counts(), allocator.live()
+            before, live = memory.counts(), allocator.live()
         if found is not None:
             tell(name=name, n=n, problem=found)
         if seen < n:

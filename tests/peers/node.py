@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-SOURCES = Path(__file__).parent / "node"
+SOURCES = Path(__file__).parent / "js"
 
 # One attempt within half a minute: where there is no network, a test must not wait for one.
 OPTIONS = (
@@ -45,7 +45,7 @@ class ArrowJS:
         self._command = [node, str(build / "read_arrow.js")]
 
     def read(self, paths: list[Path]) -> list[Any]:
-        """Read every path, stream or file; see helpers.plainly for the results.
+        """Read every path, stream or file; see peers.plain_json for the results.
 
         What Arrow JS refuses is ``{"error": its words}``.
         """

@@ -1,6 +1,6 @@
 """Reads hostile files in a process of its own, under a memory limit, and reports one JSON line per reading.
 
-Run as ``python -m helpers.survive LEVEL LIMIT_MIB FILE...``; the line printed *before* a reading names it,
+Run as ``python -m hostile.limited_memory LEVEL LIMIT_MIB FILE...``; the line printed *before* a reading names it,
 so that the parent knows what ended the process.
 """
 
@@ -14,9 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import arrowipc as ipc
 from helpers import drive
 from helpers.memory import addressed
+
+import arrowipc as ipc
 
 
 def messages(data: bytes, validate: str) -> None:

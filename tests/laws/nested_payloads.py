@@ -1,6 +1,6 @@
 """Payloads whose dictionaries refer to dictionaries: few bytes that stand for many values.
 
-``python -m helpers.nests SEED COUNT`` decodes and writes so many drawn columns: two lines of JSON each.
+``python -m laws.nested_payloads SEED COUNT`` decodes and writes so many drawn columns: two lines of JSON each.
 """
 
 from __future__ import annotations
@@ -15,9 +15,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-
-import arrowipc as ipc
-from helpers import defuse
 from helpers.forge import (
     INT32,
     LIST,
@@ -33,6 +30,9 @@ from helpers.forge import (
     schema,
     stream,
 )
+from hostile import measure_bombs
+
+import arrowipc as ipc
 
 #: What the values of a dictionary are; their elements name values of the dictionary below.
 KINDS = ("list", "fixed", "struct", "shared", "view", "wide", "union", "sparse", "runs", "mixed", "null")
@@ -205,17 +205,17 @@ def measured(shape: Shape) -> Iterator[dict[str, Any]]:
     """What decoding and writing a column takes: outcome, seconds of the processor, MiB."""
     cells = column(shape)
     lines: list[dict[str, Any]] = []
-    meter = defuse.Meter(lines.append)
+    meter = measure_bombs.Meter(lines.append)
     meter.run("decode", lambda: ipc.decode_payloads(cells, **shape.options) and None)
     meter.run("unify", lambda: written(cells))
-    for line in defuse.paired(lines):
+    for line in measure_bombs.paired(lines):
         yield {"shape": asdict(shape), "bytes": sum(map(len, cells)), **line}
 
 
 def main(arguments: Iterable[str]) -> None:
     seed, count = map(int, arguments)
     rng = random.Random(seed)
-    defuse.warm_up()
+    measure_bombs.warm_up()
     list(measured(Shape("list")))
     for _ in range(count):
         for line in measured(drawn(rng)):

@@ -1,4 +1,4 @@
-"""What we write of one wide set of data in many ways, as digests; ``python -m helpers.digests`` prints them.
+"""What we write of one wide set of data in many ways, as digests; ``python -m laws.digests`` prints them.
 
 Two runs that print different digests wrote something that was not in the data: memory of somebody else.
 """
@@ -11,9 +11,9 @@ from functools import cache
 from typing import Any
 
 import pyarrow as pa
+from helpers import arrays, drive
 
 import arrowipc as ipc
-from helpers import arrays, drive, rewrite
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -72,7 +72,7 @@ def ways() -> list[tuple[str, str, str]]:
     return [
         (data, form, how)
         for data in PARTS
-        for form in rewrite.FORMS
+        for form in arrays.FORMS
         for how in OPTIONS
         if not (form == "file" and "legacy" in how)
     ]
@@ -80,7 +80,7 @@ def ways() -> list[tuple[str, str, str]]:
 
 def write(data: str, form: str, how: str, **options: Any) -> bytes:
     batches = parts()[data]
-    return rewrite.written(form, batches[0].schema, batches, **OPTIONS[how], **options)
+    return arrays.ipc_bytes(batches, form, batches[0].schema, **OPTIONS[how], **options)
 
 
 def digests() -> dict[str, str]:
@@ -95,7 +95,7 @@ def leave_traces() -> None:
     batch = arrays.read_batch(pa.record_batch(columns))
     for options in OPTIONS.values():
         if not isinstance(options.get("compression"), dict):
-            drive.from_bytes(rewrite.written("stream", batch.schema, [batch, batch.slice(3)], **options))
+            drive.from_bytes(arrays.ipc_bytes([batch, batch.slice(3)], "stream", batch.schema, **options))
 
 
 if __name__ == "__main__":

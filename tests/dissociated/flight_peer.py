@@ -1,6 +1,6 @@
 """A Flight server in a process of its own, which hands out dissociated streams and serves DoGet of them.
 
-Run as ``python -m helpers.flight_peer TRANSPORT[,separate]``: prints the port and the dissociated URIs as one
+Run as ``python -m dissociated.flight_peer TRANSPORT[,separate]``: prints the port and the dissociated URIs as one
 line of JSON, and ends when its input does.
 """
 
@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from helpers import arrow_columns
 
 from arrowipc import dissociated
 from arrowipc.dissociated import flight
-from helpers import arrow_columns
 
 
 def streams() -> dict[str, Any]:
@@ -43,7 +43,7 @@ def running(how: str) -> Iterator[dict[str, Any]]:
         [str(Path(__file__).parent.parent), *filter(None, [os.environ.get("PYTHONPATH")]), *sys.path]
     )
     process = subprocess.Popen(
-        [sys.executable, "-m", "helpers.flight_peer", how],
+        [sys.executable, "-m", "dissociated.flight_peer", how],
         env={**os.environ, "PYTHONPATH": where},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

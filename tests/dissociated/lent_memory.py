@@ -1,6 +1,6 @@
 """Peers for memory that is lent: a server played by hand, and clients and servers in processes of their own.
 
-Run as ``python -m helpers.lending ROLE ...`` for the latter; they say on standard output how far they are.
+Run as ``python -m dissociated.lent_memory ROLE ...`` for the latter; they say on standard output how far they are.
 """
 
 from __future__ import annotations
@@ -304,7 +304,7 @@ class Process:
     """A process of this module, which can be asked for what it says and be killed."""
 
     def __init__(self, *arguments: object, **options: Any) -> None:
-        command = [sys.executable, "-m", "helpers.lending", *map(str, arguments)]
+        command = [sys.executable, "-m", "dissociated.lent_memory", *map(str, arguments)]
         self.process = subprocess.Popen(
             command, env=environment(), stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True, **options
         )

@@ -1,6 +1,6 @@
 """An HTTP server that lies, in every way that we know a name for; and a child process that believes it.
 
-``python -m helpers.liar DIRECTORY TIMEOUT@URL...`` reads each URL in several ways and prints a JSON line
+``python -m hostile.broken_servers DIRECTORY TIMEOUT@URL...`` reads each URL in several ways and prints a JSON line
 about each; the last line has the memory that it took. DIRECTORY holds the files that may be read from there.
 """
 
@@ -368,7 +368,7 @@ def _last(ask: Ask) -> tuple[int, int]:
     return start, end - 1
 
 
-class Liar:
+class BrokenServer:
     """A server on a free port of this machine: ``/NUMBER/...`` is answered with the lie of that number.
 
     Attributes
@@ -524,9 +524,10 @@ def believe(job: tuple[str, str, float, dict[str, list[Any]]]) -> dict[str, Any]
 
 
 def main(directory: str, *given: str) -> None:
+    from helpers import memory
+
     import arrowipc as ipc
     from arrowipc.read import http
-    from helpers import memory
 
     known = {
         ending: [rows(ipc.open(path.read_bytes())) for path in sorted(Path(directory).glob(f"*.{ending}"))]

@@ -1,7 +1,7 @@
 """A device without a GPU: memory that is mapped twice, and that no CPU may read where arrays say that it is.
 
 At the device's addresses it is mapped without any right to access it, so that a single read ends the process;
-the "driver" copies to and from it through another mapping. Run as ``python -m helpers.on_device NAME``.
+the "driver" copies to and from it through another mapping. Run as ``python -m dissociated.on_device NAME``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+from dissociated.memory_transport import memory_pair
+from helpers import arrow_columns
+from helpers.cdata import CArray, CDeviceArray, peek
 
 import arrowipc as ipc
 from arrowipc.dissociated.client import ClientStream
@@ -29,9 +32,6 @@ from arrowipc.dissociated.served import messages_of
 from arrowipc.dissociated.session import Roles, Session
 from arrowipc.events import BatchRead
 from arrowipc.read.framing import message_of
-from helpers import arrow_columns
-from helpers.cdata import CArray, CDeviceArray, peek
-from helpers.memory_transport import memory_pair
 
 CUDA, DEVICE_ID, EVENT = 2, 7, 0xE0E0
 WANT_DATA = 0x7100_0001_0000_0000

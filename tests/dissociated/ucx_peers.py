@@ -1,6 +1,6 @@
 """Processes that speak UCX with each other; each has a library and transports of its own choice.
 
-Run as ``python -m helpers.ucx_peers ROLE JSON``. Every role prints lines of JSON; a server's first line has
+Run as ``python -m dissociated.ucx_peers ROLE JSON``. Every role prints lines of JSON; a server's first line has
 its URIs, and it ends when its input is closed.
 """
 
@@ -75,7 +75,7 @@ class Peer:
 
     def __init__(self, role: str, library: str, transports: str, **given: Any) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-X", "faulthandler", "-m", "helpers.ucx_peers", role, json.dumps(given)],
+            [sys.executable, "-X", "faulthandler", "-m", "dissociated.ucx_peers", role, json.dumps(given)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -1,6 +1,6 @@
 """What every reader of ours, and pyarrow, say about the same bytes; run as a process that may die.
 
-``python -m helpers.verdicts KIND SEED COUNT FIRST`` makes COUNT mutants of the golden files of KIND ("stream"
+``python -m peers.verdicts KIND SEED COUNT FIRST`` makes COUNT mutants of the golden files of KIND ("stream"
 or "file"), judges those from FIRST on, and prints JSON lines: before each stage one that names it, so that
 the parent knows whose fault an end of the process is, and after each input one with the verdicts.
 """
@@ -14,11 +14,10 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import flatbuffers
+from helpers import drive, forge, golden, mutate
 
 import arrowipc as ipc
 from arrowipc.read.framing import message_kind
-from helpers import drive, forge, golden, mutate
 
 ROWS = 1000
 #: Of columns that cannot be handed over at all.
@@ -137,31 +136,13 @@ def _replaces(part: bytes, known: set[int]) -> bool:
 
 def _footer(metadata: bytes, blocks: dict[str, list[forge.Block]]) -> bytes:
     """A Footer table in front of the metadata of a Schema message, pointing at the table inside."""
-    builder = flatbuffers.Builder(256)
-    vectors = []
-    for kind in ("DictionaryBatch", "RecordBatch"):
-        builder.StartVector(24, len(blocks[kind]), 8)
-        for offset, size, body in reversed(blocks[kind]):
-            builder.PrependInt64(body)
-            builder.Pad(4)
-            builder.PrependInt32(size)
-            builder.PrependInt64(offset)
-        vectors.append(builder.EndVector())
-    builder.StartObject(4)
-    builder.PrependInt16Slot(0, forge.V5, 0)
-    builder.PrependUint32Slot(1, 0xFFFFFFFF, 0)  # the schema's offset, known below
-    for slot, vector in zip((2, 3), vectors, strict=True):
-        builder.PrependUOffsetTRelativeSlot(slot, vector, 0)
-    builder.Finish(builder.EndObject())
-    head = bytearray(builder.Output())
+    of_kind = {"dictionaries": blocks["DictionaryBatch"], "recordBatches": blocks["RecordBatch"]}
+    head = forge.flatbuffer(forge.Table("Footer", version=forge.V5, schema=forge.Table("Schema"), **of_kind))
     head += bytes(-len(head) % 8)
-    root = struct.unpack_from("<I", head, 0)[0]
-    vtable = root - struct.unpack_from("<i", head, root)[0]
-    slot = root + struct.unpack_from("<H", head, vtable + 6)[0]
+    place, _ = forge.locate(head, "schema", root="Footer")
     word, _ = forge.locate(metadata, "header", at=0)
-    target = word + struct.unpack_from("<I", metadata, word)[0]
-    struct.pack_into("<I", head, slot, len(head) + target - slot)
-    return bytes(head) + metadata
+    target = len(head) + word + struct.unpack_from("<I", metadata, word)[0]
+    return forge.patch(head, "schema", target - place, root="Footer") + metadata
 
 
 # -- agreement -----------------------------------------------------------------------------------------------

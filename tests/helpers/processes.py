@@ -1,0 +1,90 @@
+"""Work in threads and processes of its own; one that may die is started again behind the input that killed it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+
+def environment() -> dict[str, str]:
+    where = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")]), *sys.path]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(where)}
+
+
+def run_python(code: str, *arguments: object, **options: Any) -> subprocess.CompletedProcess[Any]:
+    """What a program prints, which may take two minutes unless `options` (of `subprocess.run`) say otherwise."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    given: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 120, "env": environment()}
+    return subprocess.run(command, **given | options)
+
+
+def together(*calls: Callable[[], Any]) -> list[Any]:
+    """Call all at once, each in a thread of its own; the results, or the exceptions."""
+    found: list[Any] = [None] * len(calls)
+    start = threading.Barrier(len(calls))
+
+    def work(i: int) -> None:
+        start.wait()
+        try:
+            found[i] = calls[i]()
+        except BaseException as error:
+            found[i] = error
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+        assert not thread.is_alive(), "a thread waits for ever"
+    return found
+
+
+def in_threads(work: Callable[[Any], Any], inputs: Iterable[Any]) -> list[Any]:
+    """What `work` gives for each input, when each has a thread of its own; an error in a thread is raised here."""
+    found = together(*[partial(work, each) for each in inputs])
+    for result in found:
+        if isinstance(result, BaseException):
+            raise result
+    return found
+
+
+def judged(module: str, *arguments: str, most_deaths: int = 200, timeout: float = 3600) -> list[dict[str, Any]]:
+    """One line per input of ``python -m MODULE ARGUMENTS FIRST``: what was printed about it, put together.
+
+    A child that ends before it is through is started again behind its last input, whose line says
+    ``died``: the number of the signal.
+    """
+    found: dict[int, dict[str, Any]] = {}
+    first, deaths = 0, 0
+    while True:
+        command = [sys.executable, "-m", module, *arguments, str(first)]
+        child = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=timeout)
+        last = None
+        for line in child.stdout.splitlines():
+            said = json.loads(line)
+            last = said.get("input", last)
+            assert last is not None, line
+            found.setdefault(last, {"input": last}).update(said)
+        if child.returncode == 0:
+            return [found[number] for number in sorted(found)]
+        deaths += 1
+        assert child.returncode < 0, child.stderr[-3000:]
+        assert last is not None, "died before the first input"
+        assert deaths <= most_deaths, child.stderr[-3000:]
+        found[last]["died"] = -child.returncode
+        first = last + 1
+
+
+FULL = os.environ.get("ARROWIPC_FULL", "0") not in ("", "0")
+
+
+def rounds(quick: int, full: int) -> int:
+    """`full` with ``ARROWIPC_FULL=1`` (``make campaign``), else `quick`."""
+    return full if FULL else quick

@@ -1,0 +1,246 @@
+"""Spark's side of tests: the Python data source, the package as executors get it, and hostile files in a small JVM."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator
+from importlib.metadata import distribution
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import fsspec
+import pyarrow as pa
+import pytest
+
+import arrowipc
+from helpers import twins
+from helpers.arrow_columns import file
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+    from arrowipc.spark import ArrowIpcDataSource
+
+__all__ = ["FORMAT", "given", "names_below", "numbers", "put", "read_here", "register_python", "written"]
+
+FORMAT = "arrowipc_python"
+
+
+def register_python(spark: SparkSession) -> None:
+    """Let ``format(FORMAT)`` be the Python data source of a session."""
+    from arrowipc.spark import ArrowIpcDataSource
+
+    # No module has this class, so it travels whole to the processes that plan.
+    attributes = {"name": classmethod(lambda cls: "arrowipc_python")}
+    spark.dataSource.register(type("PythonSource", (ArrowIpcDataSource,), attributes))
+
+
+def given(path: Any, **options: Any) -> ArrowIpcDataSource:
+    """The data source as Spark makes it: options are texts under lower-case names, several paths are JSON."""
+    from arrowipc.spark import ArrowIpcDataSource
+
+    texts = {
+        name.lower(): str(value).lower() if value in (True, False) else str(value) for name, value in options.items()
+    }
+    where = {"paths": json.dumps([*map(str, path)])} if isinstance(path, list) else {"path": str(path)}
+    return ArrowIpcDataSource({**where, **texts})
+
+
+def read_here(path: Any, schema: StructType | None = None, **options: Any) -> pa.Table:
+    """What the data source gives Spark, checked as Spark checks it, without Spark's processes."""
+    from arrowipc.spark.types import arrow_schema_of
+
+    source = given(path, **options)
+    schema = schema or source.schema()
+    reader = pickle.loads(pickle.dumps(source.reader(schema)))
+    wanted = arrow_schema_of(schema)
+    batches = []
+    for partition in reader.partitions():
+        for batch in reader.read(pickle.loads(pickle.dumps(partition))):
+            assert batch.schema.equals(wanted)
+            batches.append(batch)
+    return pa.Table.from_batches(batches, wanted)
+
+
+def numbers(*values: int) -> pa.RecordBatch:
+    return pa.record_batch({"id": pa.array(values, pa.int64())})
+
+
+def put(path: Path, *batches: pa.RecordBatch) -> Path:
+    """Write a file of some batches."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(file(*batches))
+    return path
+
+
+def written(path: Any) -> list[int]:
+    """The numbers in the files of a folder that count for a reader; none where there is no folder yet."""
+    import arrowipc
+    from arrowipc.errors import UsageError
+    from arrowipc.read.files import find_files
+
+    try:
+        found = find_files([str(path)], may_be_empty=True)
+    except UsageError:
+        return []
+    return sorted(number for each in found for number in arrowipc.open_file(each.path).read_all().to_pydict()["id"])
+
+
+def names_below(path: Any) -> list[str]:
+    """All that is below a folder, hidden or not."""
+    system, root = fsspec.url_to_fs(str(path))
+    return sorted(str(found)[len(root) + 1 :] for found in system.find(root, withdirs=True) if found != root)
+
+
+DIST = Path(__file__).resolve().parents[2] / "dist"
+#: What a Python worker imports for mapInArrow and for our data source, Spark's own Python apart.
+NEEDED = ("pyarrow", "numpy")
+#: What the driver imports besides.
+ON_THE_DRIVER = ("pandas", "python-dateutil", *(["six"] if find_spec("six") else []))
+
+
+def wheel_archive(directory: Path) -> Path:
+    """Write the wheel under a name that Spark unpacks; or what is installed, where none was built."""
+    archive = directory / "arrowipc.zip"
+    wheels = sorted(DIST.glob(f"arrowipc-{arrowipc.__version__}-*.whl"))
+    if wheels:
+        shutil.copy(wheels[-1], archive)
+        return archive
+    package = Path(arrowipc.__file__).parent
+    with zipfile.ZipFile(archive, "w") as zipped:
+        for parent, _, names in os.walk(package, followlinks=True):
+            for name in names:
+                if name.endswith((".py", ".so")):
+                    path = Path(parent, name)
+                    zipped.write(path, Path("arrowipc") / path.relative_to(package))
+        zipped.write(package.parent / "pyspark_arrowipc.py", "pyspark_arrowipc.py")
+    return archive
+
+
+def packed_environment(directory: Path) -> Path:
+    """Make a virtual environment with arrowipc and what it needs, and pack it with venv-pack."""
+    import venv_pack
+
+    environment = directory / "environment"
+    site = _new_environment(environment)
+    unused = shutil.ignore_patterns("tests", "*.h", "*.pyc")
+    for path in _parts_of(*NEEDED, *ON_THE_DRIVER):
+        if path.is_dir():
+            shutil.copytree(path, site / path.name, ignore=unused)
+        else:
+            shutil.copy(path, site / path.name)
+    with zipfile.ZipFile(wheel_archive(directory)) as zipped:
+        zipped.extractall(site)
+    packed = directory / "environment.tar.gz"
+    venv_pack.pack(prefix=str(environment), output=str(packed), compress_level=1)
+    return packed
+
+
+def bare_environment(directory: Path) -> Path:
+    """Pack an environment with all that is needed but arrowipc: links, which lead somewhere on this machine only."""
+    environment = directory / "bare"
+    site = _new_environment(environment)
+    for path in _parts_of(*NEEDED):
+        (site / path.name).symlink_to(path)
+    packed = directory / "bare.tar.gz"
+    with tarfile.open(packed, "w:gz") as archive:
+        archive.add(environment, ".")
+    return packed
+
+
+def _new_environment(path: Path) -> Path:
+    """Make an empty environment; returns where its packages go."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", path], check=True)
+    return path / "lib" / f"python{sysconfig.get_python_version()}" / "site-packages"
+
+
+def _parts_of(*names: str) -> Iterator[Path]:
+    """The folders and modules of installed distributions."""
+    for name in names:
+        files = distribution(name).files
+        assert files is not None
+        root = Path(str(distribution(name).locate_file("")))
+        tops = {file.parts[0] for file in files} - {"..", "__pycache__"}
+        yield from (root / top for top in sorted(tops) if (root / top).is_dir() or top.endswith(".py"))
+
+
+#: Spark gives a Python process that plans ten seconds to start, which no setting changes. A busy machine needs more.
+STARTED_TOO_LATE = "Python worker failed to connect back"
+
+
+def failure(action: Callable[[], object]) -> str:
+    """Return the message of the error that `action` must raise."""
+    from pyspark.errors import PySparkException
+
+    for _ in range(10):
+        with pytest.raises(PySparkException) as caught:
+            action()
+        if STARTED_TOO_LATE not in str(caught.value):
+            break
+    return str(caught.value)
+
+
+OURS = "org.arrowipc.spark.ArrowIpcException"
+
+
+def causes(error: Any) -> list[str]:
+    """The classes of a Java exception and of what caused it."""
+    java = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
+    found = []
+    while java is not None and len(found) < 20:
+        found.append(java.getClass().getName())
+        java = java.getCause()
+    return found
+
+
+def attempt(spark: Any, path: str, rows: str = "") -> str:
+    try:
+        frame = spark.read.format("arrowipc").load(path)
+        (frame.limit(int(rows)) if rows else frame).write.format("noop").mode("overwrite").save()
+    except Exception as error:
+        chain, text = causes(error), str(error)
+        ours = next((each for each in chain if each.startswith(OURS)), None)
+        memory = "OutOfMemoryError" in text or any("OutOfMemory" in each for each in chain)
+        condition = getattr(error, "getCondition", lambda: None)()
+        found = "out of memory" if memory else ours.partition("$")[2] if ours else f"{chain[-1:]} {condition}"
+        return f"error {found}: {' '.join(text.split())[:9000]}"
+    return "ok"
+
+
+def used(process: int) -> int:
+    """Milliseconds of the processors, which are as many on a machine that has much else to do."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) * 1000 // os.sysconf("SC_CLK_TCK")
+
+
+def main(jar: str, folder: str) -> None:
+    spark = twins.session("local[1]", jar, Path(folder), spark__driver__memory="1g")
+    spark.sparkContext.setLogLevel("OFF")
+    process = spark._jvm.java.lang.ProcessHandle.current().pid()
+    for number, line in enumerate(sys.stdin):
+        path, *options = line.rstrip("\n").split("\t")
+        spark.conf.set("spark.sql.codegen.wholeStage", str(number % 2 == 0))
+        spark.conf.set("spark.sql.codegen.factoryMode", ("FALLBACK", "NO_CODEGEN")[number % 2])
+        start = used(process)
+        answer = attempt(spark, path, **dict(option.split("=") for option in options))
+        status = Path(f"/proc/{process}/status").read_text()
+        if "VmHWM:" not in status:
+            sys.exit(f"the JVM ended: {answer}")
+        peak = status.partition("VmHWM:")[2].split()[0]
+        print(used(process) - start, peak, answer, flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    main(*sys.argv[1:])
