@@ -31,9 +31,10 @@ from arrowipc.cli.terminal import (
     say_line,
     say_note,
     say_written,
+    where_option,
     width,
 )
-from arrowipc.cli.where import columns_tested, filters_of, matcher, where_option
+from arrowipc.dataset.filters import columns_tested, from_text, rows_passing
 from arrowipc.values.preview import NULL, shorten, type_text, value_text
 
 #: Widest cell of a table.
@@ -108,19 +109,18 @@ def _matching(file: str, columns: str | None, conditions: Sequence[str], most: i
         if file == "-":
             data = _again(file)
             found = stack.enter_context(ipc.open(data, columns=chosen, index=True))
-            filters = filters_of(conditions, (whole := stack.enter_context(ipc.open(data))).schema)
+            filters = from_text(conditions, (whole := stack.enter_context(ipc.open(data))).schema)
             tested = stack.enter_context(ipc.open(data, columns=columns_tested(filters, whole.schema)))
         else:
             dataset = ipc.open_dataset(file)
-            filters = filters_of(conditions, dataset.schema)
+            filters = from_text(conditions, dataset.schema)
             dataset = _pruned(dataset, filters)
             tested = dataset.select(columns_tested(filters, dataset.schema))
             found = dataset if chosen is None else dataset.select(chosen)
-        matches = matcher(filters)
         numbers, start, count = [np.zeros(0, np.int64)], 0, 0
         with Progress("looking") as progress:
             for batch in tested if most != 0 else ():
-                numbers.append(matches(batch) + start)
+                numbers.append(rows_passing(filters, batch) + start)
                 start, count = start + len(batch), count + len(numbers[-1])
                 progress.advance(batch.nbytes)
                 if most is not None and count >= most:

@@ -48,6 +48,7 @@ __all__ = [
     "say_note",
     "say_written",
     "size_text",
+    "where_option",
     "width",
 ]
 
@@ -66,7 +67,16 @@ column_option: Callable[[_Command], _Command] = click.option(
     "-c",
     "--columns",
     metavar="A,B",
-    help="Only these columns, in this order: names or dotted paths, with commas in between.",
+    help="Columns to keep, in this order: names or dotted paths, separated by commas.",
+)
+
+where_option: Callable[[_Command], _Command] = click.option(
+    "--where",
+    "conditions",
+    multiple=True,
+    metavar="CONDITION",
+    help="Keep rows that match: 'x >= 3', 'city in Oslo,Rome', 'x is null'. With several, all must match. Batches and "
+    "files that cannot have a match, by their statistics and folders, are not read.",
 )
 
 
