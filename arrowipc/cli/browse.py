@@ -1,4 +1,4 @@
-"""`browse`: a look into a source, in a browser or a terminal."""
+"""`browse`: a source as one HTML page, or as a summary in a terminal."""
 
 from __future__ import annotations
 
@@ -18,42 +18,34 @@ from arrowipc.values.preview import size_text
 
 @click.command()
 @FILE
-@click.option("-o", "--output", metavar="PAGE", type=click.Path(), help="Write the page there: a name with .html.")
-@click.option("--force", is_flag=True, help="Overwrite what is there already.")
-@click.option("--terminal", is_flag=True, help="Here, in a pager; so it is anyway where the output is a pipe.")
-@click.option("--serve", is_flag=True, help="Serve the page until Ctrl-C and print its address; open no browser.")
+@click.option("-o", "--output", metavar="PAGE", type=click.Path(), help="Write an HTML page; the name ends with .html.")
+@click.option("--force", is_flag=True, help="Overwrite existing output.")
 @json_option
-def browse(file: str, output: str | None, force: bool, terminal: bool, serve: bool, as_json: bool) -> None:
-    """Look into FILE: its layout, batches, columns with statistics, rows and faults.
+def browse(file: str, output: str | None, force: bool, as_json: bool) -> None:
+    """Show rows, columns with statistics, batches, layout and errors of FILE.
 
-    A browser opens with one page, which asks this command for what is to be seen next, until Ctrl-C: only this
-    machine can reach it, and only who has its address. With -o the page is written instead, below 3 MB, with the
-    first and the last rows, batches and messages. Statistics and faults need all values: live, beyond 64 MiB,
-    they wait until they are asked for.
+    With -o, they are written to an HTML page of at most 3 MB that needs no other file, with the first and the last
+    rows, batches and messages. Without -o, a summary is printed, in a pager if the output is a terminal.
 
-    JSON: {"overview", "rows", "layout", "message", "batches", "statistics", "faults"}: what a page holds.
+    JSON: {"overview", "rows", "layout", "message", "batches", "statistics", "faults"}: the contents of a page.
     """
     if output is not None:
         if not output.lower().endswith((".html", ".htm")):
-            raise click.UsageError(f"the page is HTML: {output!r} does not end with .html")
+            raise click.UsageError(f"{output}: the page is HTML; use a name that ends with .html")
         refuse_overwriting(output, force, [file])
     from arrowipc.inspection.recover import whole
 
     with about(file):
         name = "standard input" if file == "-" else os.path.basename(showable(file)) or showable(file)
         found = Browsed(name, whole(source(file), True))
-        if as_json or output is not None:
-            document = found.document()
-            if output is not None:
-                with about(output, True), target(output) as written:
-                    written.write(page_of(document).encode())
-            say_json(document) if as_json else say_note(f"written: {output}")
-        elif terminal or not (serve or sys.stdout.isatty()):
+        if output is None and not as_json:
             _say(found)
-        else:
-            from arrowipc.cli.browse_server import served
-
-            served(found, open_browser=not serve)
+            return
+        document = found.document()
+        if output is not None:
+            with about(output, True), target(output) as written:
+                written.write(page_of(document).encode())
+        say_json(document) if as_json else say_note(f"written: {output}")
 
 
 def _say(found: Browsed) -> None:
@@ -83,7 +75,7 @@ def _say_parts(found: Browsed) -> None:
     say_line()
     _say_strip(found, layout["pieces"], width())
     for error in filter(None, (found.error, layout["error"])):
-        say_line(f"fault: {error}; `arrowipc check` finds all", fg="red")
+        say_line(f"error: {error}; `arrowipc check` lists all", fg="red")
     if len(found.schema):
         say_line()
         say_table(found.schema, found.rows_by_number.slice(0, 10).batches, width())

@@ -75,7 +75,7 @@ def _batches(stream: io.FileIO, decoder: StreamDecoder) -> Iterator[Any]:
     while True:
         data = stream.read(PIECE) or b""
         if not read and data.startswith(MAGIC):
-            raise click.UsageError("-f follows a stream that grows: this is a file, which is complete when it is there")
+            raise click.UsageError("-f follows a stream that grows, and this is a file, which is complete")
         started = decoder.schema is not None
         read += len(data)
         decoder.feed(data, not data and not grows)
@@ -91,5 +91,5 @@ def _batches(stream: io.FileIO, decoder: StreamDecoder) -> Iterator[Any]:
             if started:
                 yield None
             if os.fstat(stream.fileno()).st_size < read:
-                raise TruncatedError("the stream was cut short while it was followed")
+                raise TruncatedError("the stream was truncated while it was followed")
             time.sleep(PAUSE)

@@ -58,9 +58,7 @@ PIPE_WIDTH = 120
 #: The type is for shells, which complete names of files.
 FILE = click.argument("file", metavar="FILE", type=click.Path())
 
-json_option: Callable[[_Command], _Command] = click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON, for programs."
-)
+json_option: Callable[[_Command], _Command] = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 column_option: Callable[[_Command], _Command] = click.option(
