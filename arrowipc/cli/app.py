@@ -24,7 +24,7 @@ COMMANDS = {
     "count": ("rows", "count the rows"),
     "stat": ("stat", "show bytes, nulls, minimum, maximum and number of distinct values of each column"),
     "messages": ("look", "list all messages: offset, kind and size"),
-    "browse": ("browse", "write an HTML page of rows, columns, batches, layout and errors, or show it here"),
+    "browse": ("browse", "write an HTML page of rows, columns, batches, layout and errors"),
     "check": ("check", "find all errors in a file or a stream"),
     "diff": ("diff", "compare two sources"),
     "convert": ("convert", "convert to another format, codec, framing or batch size"),

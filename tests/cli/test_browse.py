@@ -1,4 +1,4 @@
-"""`browse`: one page, in a real browser; and the summary in a terminal."""
+"""`browse`: one page, in a real browser."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from helpers.in_process import run
-from helpers.terminal import on_terminal
 
 import arrowipc as ipc
 from arrowipc.types import dictionary, field, int32, int64, list_, utf8
@@ -236,18 +235,3 @@ class TestInABrowser:
         page.press("1")
         shows(page, "Rows")
         assert page.run("panel.querySelector('tbody td').innerText") == "0"
-
-
-# -- in a terminal -------------------------------------------------------------------------------------------
-
-
-def test_the_view_in_a_terminal_or_a_pipe_has_the_same(data):
-    text = run("browse", data / "a.arrow").out
-    assert "2,000 rows, 4 columns, 4 batches, 6 messages" in text
-    assert re.search(r"^[ASdF#e]+$", text, re.MULTILINE)
-    assert re.search(r"^  # RecordBatch +4 ", text, re.MULTILINE)
-    assert "Dictionary" in text
-    assert "int64" in text
-    assert "cut short" in run("browse", data / "torn.arrow").out
-    shown = on_terminal("browse", data / "a.arrow", columns=60, PAGER="cat").out
-    assert "2,000 rows" in shown
