@@ -168,11 +168,11 @@ def from_text(conditions: Iterable[str], schema: Schema) -> list[Condition]:
 def _condition_of(text: str, schema: Schema) -> Condition:
     found = _NULL.fullmatch(text) or _COMPARED.fullmatch(text) or _CHOSEN.fullmatch(text)
     if found is None:
-        raise UsageError(f"{text!r} is not a condition; examples: 'x >= 3', 'city in Oslo,Rome', 'x is null'")
+        raise UsageError(f"--where {text!r}: not a condition; examples: 'x >= 3', 'city in Oslo,Rome', 'x is null'")
     name = found["quoted"] or found["name"]
     fields = fields_at(tuple(schema), name)
     if not fields:
-        raise UsageError(f"{text!r}: there is no column {name!r}; there are {', '.join(schema.names[:20])}")
+        raise UsageError(f"--where {text!r}: there is no column {name!r}; there are {', '.join(schema.names[:20])}")
     kind = fields[0].type
     kind = kind.value_type if isinstance(kind, types.Dictionary) else kind
     operator = " ".join(found["operator"].lower().split())
@@ -184,7 +184,7 @@ def _condition_of(text: str, schema: Schema) -> Condition:
             return name, operator, [_value_of(each.strip(), kind) for each in values]
         return name, "==" if operator == "=" else operator, _value_of(found["value"].strip(), kind)
     except (ValueError, ArithmeticError):
-        raise UsageError(f"{text!r}: column {name!r} is of type {kind}, and the value is not") from None
+        raise UsageError(f"--where {text!r}: column {name!r} is of type {kind}, and the value is not") from None
 
 
 def _value_of(text: str, kind: Any) -> Any:
@@ -238,7 +238,7 @@ def rows_passing(conditions: list[Condition], batch: RecordBatch) -> Any:
         import pyarrow as pa
         import pyarrow.compute as pc
     except ImportError:
-        raise UnsupportedError("filtering rows needs pyarrow: python -m pip install pyarrow") from None
+        raise UnsupportedError("--where needs pyarrow: python -m pip install pyarrow") from None
     found = np.ones(len(batch), bool)
     for condition in conditions if len(batch) else ():
         path, operator, *literals = condition
@@ -248,7 +248,7 @@ def rows_passing(conditions: list[Condition], batch: RecordBatch) -> Any:
             one = _test(_plain(pc.struct_field(array, members) if members else array), operator, *literals)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             shown = " ".join(map(str, condition))
-            raise UnsupportedError(f"{shown!r}: pyarrow cannot compare this: {error}") from None
+            raise UnsupportedError(f"--where {shown!r}: pyarrow cannot compare this: {error}") from None
         found &= pc.fill_null(one, False).to_numpy(zero_copy_only=False)
     return np.flatnonzero(found)
 
