@@ -11,7 +11,7 @@ import click
 
 import arrowipc as ipc
 from arrowipc.arguments import printable
-from arrowipc.cli.sources import Failure, looks_arrow
+from arrowipc.cli.sources import Failure, for_shell, looks_arrow
 from arrowipc.errors import ArrowIpcError, UnsupportedError, UsageError, showable
 
 __all__ = ["run"]
@@ -19,36 +19,32 @@ __all__ = ["run"]
 #: Command -> the module that holds it, and what the list of commands says of it.
 COMMANDS = {
     "schema": ("look", "show columns, types, nullability, dictionaries and metadata"),
-    "head": ("rows", "show the first rows, as a table"),
+    "head": ("rows", "show the first rows, rows by number or random rows, as a table"),
     "tail": ("rows", "show the last rows"),
-    "take": ("rows", "show rows by number"),
-    "sample": ("rows", "show random rows"),
     "count": ("rows", "count the rows"),
-    "stat": ("stat", "show bytes, nulls, minimum, maximum and distinct values of each column"),
+    "stat": ("stat", "show bytes, nulls, minimum, maximum and number of distinct values of each column"),
     "messages": ("look", "list all messages: offset, kind and size"),
-    "browse": ("browse", "look at rows, columns, batches, layout and faults, in a browser or here"),
-    "check": ("check", "find everything that is wrong with a file or a stream"),
+    "browse": ("browse", "write an HTML page of rows, columns, batches, layout and errors"),
+    "check": ("check", "find all errors in a file or a stream"),
     "diff": ("diff", "compare two sources"),
     "convert": ("convert", "convert to another format, codec, framing or batch size"),
-    "split": ("parts", "split one source into several: by rows, bytes or a column"),
-    "merge": ("parts", "merge several sources and folders, also with different schemas"),
-    "cat": ("convert", "concatenate sources of one schema"),
+    "cat": ("convert", "concatenate sources, with --merge also of different schemas"),
     "recover": ("recover", "recover the intact batches of a damaged or unfinished file"),
     "serve": ("network", "serve files to other processes (Dissociated IPC)"),
     "fetch": ("network", "write a served stream to a file"),
 }
 
 EPILOG = """FILE is an Arrow IPC file or stream (the command finds out which), a URL, or - for
-standard input; head, tail, take, sample, count and merge also take folders. Each command has --help and
---json. NO_COLOR switches colours off.
+standard input; head, tail, count and cat --merge also take folders. Each command has --help and --json.
+NO_COLOR switches colours off.
 
 \b
 Exit codes:
     0  fine
-    1  the data is bad, or differs
+    1  the data are invalid, or differ
     2  the command line is wrong
     3  a file or the network cannot be read or written, or memory ran out
-    4  the data may be good, but a package is not installed
+    4  a package is not installed
   130  interrupted
   141  the reader of the output closed the pipe
 """
@@ -58,11 +54,11 @@ ADVICE = (
     ("TruncatedError", "`arrowipc recover {path} -o NEW.arrow` writes the intact batches to a new file."),
     (
         "LimitError",
-        "If you trust its source, read it with arrowipc.open(..., limits=...) in Python.",
+        "The data ask for more memory than is safe for unknown data. Other limits can be set in Python only.",
     ),
     (
         "FormatError",
-        "`arrowipc check {path}` lists everything that is wrong, `arrowipc recover` saves the intact batches.",
+        "`arrowipc check {path}` lists all errors, `arrowipc recover` saves the intact batches.",
     ),
 )
 
@@ -159,7 +155,7 @@ def _failed(error: Exception, path: str | None) -> int:
     """Say what went wrong, where and what can be done; returns the exit code."""
     before = "" if path is None else f"{'standard input' if path == '-' else showable(path)}: "
     if isinstance(error, ArrowIpcError):
-        _say(before + str(error))
+        _say(before + for_shell(str(error)))
         for name, words in ADVICE:
             if path is not None and looks_arrow(path) and any(name == kind.__name__ for kind in type(error).__mro__):
                 click.echo(printable(words.format(path="FILE" if path == "-" else path)), err=True)

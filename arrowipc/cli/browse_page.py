@@ -1,12 +1,7 @@
-"""What `browse` shows of a source, and its page: each part is looked at when somebody asks.
-
-The page is one file without anything from elsewhere. Live, a server of this machine hands it parts on demand, to who
-knows the token in its address; with ``-o`` the parts lie in the page, as many as its size allows.
-"""
+"""What `browse` shows of a source, and its page: one file that loads nothing, with what its size allows."""
 
 from __future__ import annotations
 
-import threading
 from base64 import b64encode
 from collections.abc import Callable
 from functools import cached_property
@@ -23,15 +18,13 @@ if TYPE_CHECKING:
     from arrowipc.cli.layout import Anatomy
     from arrowipc.limits import Limits
 
-__all__ = ["PARTS", "Browsed", "page_of"]
+__all__ = ["Browsed", "page_of"]
 
-#: Of one answer, and of each end in a page of its own: rows, columns of rows, batches; columns that are listed.
+#: Of each end in a page: rows, columns of rows, batches; columns that are listed.
 ROWS, WIDE, BATCHES, COLUMNS = 100, 40, 100, 2000
 #: Characters of a value.
 CELL = 200
-#: What is computed without being asked for: statistics and faults of sources up to so many bytes.
-SMALL = 64 << 20
-#: Messages at each end whose parts lie in a page of its own.
+#: Messages at each end whose parts are in a page.
 MESSAGES = 8
 
 
@@ -49,7 +42,6 @@ class Browsed:
         self.buffer: memoryview = memoryview(data).cast("B")
         self.size: int = len(self.buffer)
         self._options: dict[str, Any] = {"validate": "none", "limits": limits}
-        self._lock = threading.Lock()
         self.error: str | None = None
         self._saved: Any = None
         try:
@@ -73,7 +65,7 @@ class Browsed:
         with Progress("reading", self.size) as progress:
             return anatomy_of(self.buffer, progress.advance)
 
-    # -- what is shown: each of these is a part that a page may ask for --
+    # -- the parts of a page --
 
     def overview(self) -> dict[str, Any]:
         """What is known at once, without a look at more than the beginning and the end."""
@@ -91,31 +83,17 @@ class Browsed:
             "batches": count,
             "num_columns": len(self.schema),
             "columns": columns,
-            "small": self.size <= SMALL,
             "error": self.error,
         }
 
-    def rows(self, start: int = 0, column: int = 0, first: bool = False) -> dict[str, Any]:
-        """Some rows of some columns; `first`: those of the first batch, without counting the others."""
-        fields = range(min(column, len(self.schema)), min(column + WIDE, len(self.schema)))
-        with self._lock:
-            total = None
-            if first and self._saved is None:
-                found = self._first()
-            else:
-                total = self.rows_by_number.num_rows if self._saved else self.rows_by_number.count_rows()
-                start = max(min(start, total - 1), 0)
-                found = self.rows_by_number.slice(start, ROWS).batches
-            cells = [
-                [_cell(batch.column(i), row) for i in fields] for batch in found for row in range(min(len(batch), ROWS))
-            ]
-        return {"start": start, "column": column, "total": total, "rows": cells}
-
-    def _first(self) -> list[Any]:
-        if isinstance(self._reader, ipc.RecordBatchFileReader):
-            return [self._reader.get_batch(0).slice(0, ROWS)] if self._reader.num_record_batches else []
-        with ipc.open_stream(self.buffer, **self._options) as reader:
-            return [batch.slice(0, ROWS) for batch, _ in zip(reader, range(1), strict=False)]
+    def rows(self, start: int = 0) -> dict[str, Any]:
+        """Some rows of the first columns."""
+        fields = range(min(WIDE, len(self.schema)))
+        total = self.rows_by_number.num_rows if self._saved else self.rows_by_number.count_rows()
+        start = max(min(start, total - 1), 0)
+        found = self.rows_by_number.slice(start, ROWS).batches
+        cells = [[_cell(batch.column(i), row) for i in fields] for batch in found for row in range(len(batch))]
+        return {"start": start, "total": total, "rows": cells}
 
     def layout(self) -> dict[str, Any]:
         """The whole source as pieces."""
@@ -166,12 +144,8 @@ class Browsed:
         except (ArrowIpcError, OSError, MemoryError, IndexError) as error:
             return {"error": printable(str(error) or type(error).__name__)}
 
-    def first_screen(self) -> dict[str, Any]:
-        """All that a live page begins with."""
-        return {"overview": self.overview(), "rows": [self.tried(self.rows, first=True)]}
-
     def document(self) -> dict[str, Any]:
-        """All that a page of its own holds."""
+        """All that a page holds."""
         layout = self.tried(self.layout)
         last = layout.get("messages", 0)
         ends = sorted({*range(min(MESSAGES, last)), *range(max(last - MESSAGES, 0), last)})
@@ -188,17 +162,6 @@ class Browsed:
             "statistics": self.tried(self.statistics),
             "faults": self.tried(self.faults),
         }
-
-
-#: What a page may ask for, and the numbers that it may say with it.
-PARTS: dict[str, tuple[str, ...]] = {
-    "rows": ("start", "column"),
-    "layout": (),
-    "message": ("start",),
-    "batches": ("start",),
-    "statistics": (),
-    "faults": (),
-}
 
 
 def _cell(column: Any, row: int) -> str | None:

@@ -10,39 +10,38 @@ import click
 import arrowipc as ipc
 from arrowipc.arguments import printable
 from arrowipc.cli.foreign import FORMATS, format_of
-from arrowipc.cli.sources import about, source
+from arrowipc.cli.sources import about, again, for_shell
 from arrowipc.cli.terminal import FILE, Progress, counted, json_option, say_json, say_line
 from arrowipc.errors import ArrowIpcError, UnsupportedError, showable
 
 #: What each level proves, in the order of rising strictness.
 LEVELS = {
-    "structure": "every message opens, and its buffers are large enough",
-    "full": "every value is safe to use",
-    "strict": "every value also lies in its type's domain; the footer lists all batches in their order",
+    "structure": "messages can be decoded, and their buffers are large enough",
+    "full": "all values are safe to use",
+    "strict": "all values are in the range of their types; the footer lists all batches in order",
 }
 
-#: Things that are wrong which are printed without --all.
+#: Errors that are printed without --all.
 SHOWN = 20
 
 
 @click.command()
 @FILE
-@click.option("--all", "everything", is_flag=True, help=f"Print more than {SHOWN} faults.")
-@click.option("--strict", is_flag=True, help="Exit with 1 also for what only the level strict refuses.")
+@click.option("--all", "everything", is_flag=True, help=f"Print all errors, not only the first {SHOWN}.")
+@click.option("--strict", is_flag=True, help="Also exit with 1 if only the level strict finds errors.")
 @json_option
 def check(file: str, everything: bool, strict: bool, as_json: bool) -> None:
-    """Check all of FILE, also after the first damage, and report what is wrong with it.
+    """Check all of FILE, also after the first error, and list its errors.
 
-    There are three levels: structure, full (safe to read), strict (values in their types' domains). After them come
-    valid things that other readers may reject, and columns that some misread. Exits with 1 if the data are not
-    safe to read.
+    There are three levels: structure, full (safe to read), strict (values in the range of their types). Notes about
+    valid data that other readers may reject follow. Exits with 1 if the data are not safe to read.
 
     JSON: {"verdict": "good" | "questionable" | "bad", "format", "levels": {"structure", "full", "strict"},
     "batches", "rows", "bytes", "bad_batches", "bad_rows", "bad_bytes", "damage": [{"reason", "offset",
     "length", "message", "column", "rows"}], "remarks": [{"code", "words", "offset", "times"}]}.
     """
     with about(file):
-        data = _again(source(file))
+        data = again(file)
         with Progress("checking"):
             report = checked(data)
     if as_json:
@@ -51,13 +50,6 @@ def check(file: str, everything: bool, strict: bool, as_json: bool) -> None:
         _say(file, report, everything)
     if report["verdict"] == "bad" or (strict and report["verdict"] == "questionable"):
         raise click.exceptions.Exit(1)
-
-
-def _again(data: Any) -> Any:
-    """A source that can be read more than once: a pipe is copied to the disk."""
-    from arrowipc.inspection.recover import whole
-
-    return data if isinstance(data, (str, memoryview)) else whole(data, True)
 
 
 def checked(data: Any) -> dict[str, Any]:
@@ -106,19 +98,19 @@ def _say(file: str, report: dict[str, Any], everything: bool) -> None:
     if report["format"] is None and report["damage"]:
         _say_foreign(file, name, report["damage"][0]["reason"])
         return
-    thing = ("tensor", "tensors") if report["format"] == "tensors" else ("batch", "batches")
-    good = f"{counted(report['batches'], *thing)}, {counted(report['rows'], 'row')}"
+    noun, plural = ("tensor", "tensors") if report["format"] == "tensors" else ("batch", "batches")
+    valid = counted(report["batches"], f"valid {noun}", f"valid {plural}")
     say_line(f"{name}: {kinds[report['format']]}", bold=True)
     for level, words in LEVELS.items():
         passed = report["levels"][level]
         mark = click.style("ok ", fg="green") if passed else click.style("bad", fg="red")
         say_line(f"  {mark}  {level:<9}  {words}")
-    say_line(f"  good are {good}, {counted(report['bytes'], 'byte')}")
+    say_line(f"  {valid}, {counted(report['rows'], 'row')}, {counted(report['bytes'], 'byte')}")
     damage = report["damage"]
     for each in damage if everything else damage[:SHOWN]:
-        say_line("  " + click.style("bad", fg="red") + f"  {_place(each)}{printable(each['reason'])}")
+        say_line("  " + click.style("bad", fg="red") + f"  {_place(each)}{printable(for_shell(each['reason']))}")
     if len(damage) > SHOWN and not everything:
-        say_line(f"       and {len(damage) - SHOWN:,} more: --all prints them", dim=True)
+        say_line(f"       and {len(damage) - SHOWN:,} more: use --all to print them", dim=True)
     for each in report["remarks"]:
         times = f" ({each['times']:,} times)" if each["times"] > 1 else ""
         place = "" if each["offset"] is None else f"byte {each['offset']:,}: "
@@ -128,10 +120,10 @@ def _say(file: str, report: dict[str, Any], everything: bool) -> None:
 
 def _say_foreign(file: str, name: str, reason: str) -> None:
     """Say the one thing that there is to say of what is no Arrow data."""
-    words = printable(reason.removeprefix("message 1: "))
+    words = printable(for_shell(reason.removeprefix("message 1: ")))
     say_line(f"{name}: {words if words.startswith('this is') else 'not Arrow IPC data: ' + words}", bold=True)
     if format_of(file) in FORMATS:
-        say_line(f"`arrowipc convert {name} {os.path.splitext(name)[0]}.arrow` makes Arrow data of it", dim=True)
+        say_line(f"`arrowipc convert {name} {os.path.splitext(name)[0]}.arrow` converts it to Arrow", dim=True)
 
 
 def _place(damage: dict[str, Any]) -> str:
@@ -145,11 +137,11 @@ def _place(damage: dict[str, Any]) -> str:
 
 def _say_verdict(report: dict[str, Any]) -> None:
     if report["verdict"] == "bad":
-        hope = "; `arrowipc recover` saves what is good" if report["rows"] else ""
-        say_line(f"bad: do not rely on this {report['format'] or 'source'}{hope}", fg="red", bold=True)
+        hope = "; `arrowipc recover` saves the valid batches" if report["rows"] else ""
+        say_line(f"bad: this {report['format'] or 'source'} is not safe to read{hope}", fg="red", bold=True)
     elif report["verdict"] == "questionable":
-        say_line("questionable: safe to read, but some of it is not as the format wants it", fg="yellow", bold=True)
+        say_line("questionable: safe to read, but not valid by the specification", fg="yellow", bold=True)
     elif report["remarks"]:
-        say_line("good: valid; some other readers may stumble over what is noted above", fg="green", bold=True)
+        say_line("good: valid; some other readers may reject what the notes say", fg="green", bold=True)
     else:
-        say_line("good: valid, and every reader can be expected to take it", fg="green", bold=True)
+        say_line("good: valid, and portable to other readers", fg="green", bold=True)

@@ -35,22 +35,16 @@ from arrowipc.errors import UsageError
 @click.command()
 @click.argument("source", metavar="SOURCE", type=click.Path())
 @click.argument("target", metavar="[TARGET]", required=False, type=click.Path())
-@click.option("--from", "origin", type=click.Choice(FORMATS), help="Format of SOURCE; default: by its content or name.")
-@click.option("--batch-rows", type=click.IntRange(1), metavar="N", help="Cut and join batches to N rows.")
-@click.option("--dictionary", metavar="A,B", help="Encode these columns as dictionaries; *: all text columns.")
-@click.option("--no-dictionary", is_flag=True, help="Write plain values in place of all dictionaries.")
-@click.option("--unify", is_flag=True, help="One dictionary per column for all batches.")
+@click.option("--from", "origin", type=click.Choice(FORMATS), help="Format of SOURCE; default: by content or name.")
+@click.option("--batch-rows", type=click.IntRange(1), metavar="N", help="Rows per batch.")
+@click.option("--dictionary", metavar="A,B", help="Columns to encode as dictionaries; * = all text columns.")
+@click.option("--no-dictionary", is_flag=True, help="Decode all dictionaries to plain values.")
+@click.option("--unify", is_flag=True, help="Write one dictionary per column for all batches.")
 @click.option("--v4", is_flag=True, help="Write metadata version V4, for readers older than Arrow 1.0.")
-@click.option("--alignment", type=click.Choice(["8", "64"]), default="8", show_default=True, help="Of bodies.")
-@click.option("--statistics", is_flag=True, help="Note bounds and nulls of columns in the metadata of batches.")
 @click.option(
-    "--engine",
-    type=click.Choice(["local", "spark"]),
-    default="local",
-    show_default=True,
-    help="spark: SOURCE and TARGET are directories, which many machines convert.",
+    "--alignment", type=click.Choice(["8", "64"]), default="8", show_default=True, help="Alignment of buffers in bytes."
 )
-@click.option("--master", metavar="URL", help="With --engine spark: where Spark runs; default: local[*].")
+@click.option("--statistics", is_flag=True, help="Write minimum, maximum and null count of columns with each batch.")
 @column_option
 @compression_options
 @json_option
@@ -62,7 +56,7 @@ def convert(
 
     The formats are the Arrow IPC file, stream and legacy stream (the framing from before Arrow 0.15), and,
     where pyarrow is installed, Parquet, CSV and NDJSON. One batch is in memory at a time. TARGET appears when
-    it is complete, and replaces nothing without --force.
+    it is complete. It replaces an existing file only with --force.
 
     \b
     Examples:
@@ -73,15 +67,8 @@ def convert(
     JSON (on stderr where the output goes to standard output): {"rows", "batches", "written", "format"}.
     """
     if target is not None and output != "-":
-        raise UsageError("the output is named twice: as TARGET and after -o")
+        raise UsageError("give the output once, as TARGET or with -o")
     path = target if target is not None else output
-    if options.pop("engine") == "spark":
-        from arrowipc.cli.on_spark import convert_on_spark
-
-        convert_on_spark(source, path, columns_of(columns), options | {"kind": kind, "force": force})
-        return
-    if options.pop("master"):
-        raise UsageError("--master belongs to --engine spark")
     as_json = options.pop("as_json")
     kind = checked_output(path, kind, force, [source])
     with ExitStack() as stack:
@@ -98,12 +85,14 @@ def convert(
 
 @click.command()
 @click.argument("sources", metavar="FILE...", nargs=-1, required=True, type=click.Path())
+@click.option("--merge", is_flag=True, help="Match columns by name, and convert types to one that holds both.")
 @column_option
 @compression_options
 @json_option
-@output_options(ARROW)
+@output_options()
 def cat(
     sources: tuple[str, ...],
+    merge: bool,
     kind: str | None,
     output: str,
     force: bool,
@@ -113,25 +102,43 @@ def cat(
 ) -> None:
     """Concatenate the batches of several sources.
 
-    Their schemas must be equal (`merge` takes others). Dictionaries that differ are merged in a file; in a stream
+    Their schemas must be equal, unless you give --merge. Dictionaries that differ are merged in a file; in a stream
     they are replaced, or grow by deltas, as they do in the sources.
 
+    With --merge, a FILE may also be a folder or a pattern. A column that a file lacks is null there, and folders named
+    KEY=VALUE become columns.
+
     \b
-    Example:
+    Examples:
       arrowipc cat monday.arrow tuesday.arrow | arrowipc head -
+      arrowipc cat --merge by-vendor -o taxi.arrow
 
     JSON (on stderr where the output goes to standard output): {"rows", "batches", "written", "format"}.
     """
-    if sources.count("-") > 1:
-        raise UsageError("standard input can be read only once, and - is given twice")
-    kind = checked_output(output, kind, force, sources, ARROW)
     chosen = columns_of(columns)
-    sizes = [size_of(path) for path in sources]
+    files = sources
+    if merge:
+        if "-" in sources:
+            raise UsageError("--merge reads files by name, and - is standard input")
+        with about(sources[0] if len(sources) == 1 else "cat --merge"):
+            dataset = ipc.open_dataset(list(sources) if len(sources) > 1 else sources[0])
+        files = tuple(dataset.files)
+    elif sources.count("-") > 1:
+        raise UsageError("standard input can be read only once, and - is given twice")
+    kind = checked_output(output, kind, force, files)
+    sizes = [size_of(path) for path in files]
     size = None if None in sizes else sum(filter(None, sizes))
-    with opened(sources[0], columns=chosen) as first, Progress("writing", size, output) as progress:
-        batches = _chained(sources, first, chosen, options)
+    with ExitStack() as stack:
+        progress = stack.enter_context(Progress("writing", size, output))
+        if merge:
+            dataset = dataset if chosen is None else dataset.select(chosen)
+            schema = dataset.schema
+            batches: Batches = ((None, batch) for batch in dataset)
+        else:
+            first = stack.enter_context(opened(sources[0], columns=chosen))
+            schema, batches = first.schema, _chained(sources, first, chosen, options)
         with about(output, True):
-            rows, count = write_batches(output, kind, first.schema, batches, progress, options)
+            rows, count = write_batches(output, kind, schema, batches, progress, options)
     say_written(output, kind, rows, count, as_json)
 
 
@@ -153,7 +160,7 @@ def _chained(sources: tuple[str, ...], first: Any, columns: list[str] | None, op
     for path in sources[1:]:
         with opened(path, columns=columns) as reader:
             if reader.schema != first.schema:
-                words = f"its schema is not that of {sources[0]}: `arrowipc diff` shows how they differ"
+                words = f"its schema differs from that of {sources[0]}: see `arrowipc diff`, or use --merge"
                 raise Failure(path, UsageError(words))
             yield from named_batches(path, stored_batches(reader, options))
 
@@ -164,7 +171,7 @@ def _prepared(stored: Batches, schema: ipc.Schema, options: dict[str, Any]) -> B
 
     encode, rows, plain = columns_of(options["dictionary"]), options["batch_rows"], options["no_dictionary"]
     if encode and plain:
-        raise UsageError("--dictionary and --no-dictionary contradict each other")
+        raise UsageError("--dictionary and --no-dictionary exclude each other")
     if not encode and not rows and not plain:
         return stored
     batches: Iterator[Any] = (batch for _, batch in stored)

@@ -37,9 +37,9 @@ from arrowipc.values.preview import shorten, value_text
     type=click.IntRange(1),
     default=10,
     show_default=True,
-    help="Print so many.",
+    help="Maximum differences to print.",
 )
-@click.option("--metadata", is_flag=True, help="Metadata of schemas and fields counts, too.")
+@click.option("--metadata", is_flag=True, help="Compare metadata of schemas and fields, too.")
 @column_option
 @json_option
 def diff(left: str, right: str, most: int, metadata: bool, columns: str | None, as_json: bool) -> None:
@@ -52,7 +52,7 @@ def diff(left: str, right: str, most: int, metadata: bool, columns: str | None, 
     [{"row", "column", "left", "right"}], "complete"}; complete: these are all differences.
     """
     if left == right == "-":
-        raise UsageError("standard input can be read once only: give a file for one of the two")
+        raise UsageError("standard input can be read only once; use a file for one of the two")
     chosen = columns_of(columns)
     with (
         opened(left, columns=chosen) as one,
@@ -221,4 +221,4 @@ def _say(
     if len(schema) > 100:
         say_line(f"and {len(schema) - 100:,} more differences of the schemas")
     if not complete:
-        say_line("and more: -n prints more of them", dim=True)
+        say_line("and more: use -n to print them", dim=True)

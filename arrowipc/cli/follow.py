@@ -14,7 +14,7 @@ import click
 
 from arrowipc.cli.sources import TERMINAL, about, size_of
 from arrowipc.cli.terminal import Progress, columns_of
-from arrowipc.cli.where import filters_of, matcher
+from arrowipc.dataset.filters import from_text, rows_passing
 from arrowipc.errors import TruncatedError
 from arrowipc.read.decoders import MAGIC, StreamDecoder
 
@@ -35,7 +35,7 @@ def follow(file: str, rows: int, columns: str | None, conditions: Sequence[str],
         batches = _batches(stream, StreamDecoder(None if conditions else chosen))
         schema = next(batches)
         if conditions:
-            batches = _chosen(batches, matcher(filters_of(conditions, schema)), chosen)
+            batches = _chosen(batches, from_text(conditions, schema), chosen)
             schema = schema if chosen is None else schema.__replace__(fields=[schema.field(name) for name in chosen])
         last: deque[Any] = deque()
         with Progress("reading", size_of(file)) as progress:
@@ -63,9 +63,9 @@ def _opened(file: str) -> io.FileIO:
     return found
 
 
-def _chosen(batches: Iterator[Any], matches: Callable[[Any], Any], columns: list[str] | None) -> Iterator[Any]:
+def _chosen(batches: Iterator[Any], conditions: Any, columns: list[str] | None) -> Iterator[Any]:
     for batch in batches:
-        found = None if batch is None else batch.take(matches(batch))
+        found = None if batch is None else batch.take(rows_passing(conditions, batch))
         yield found if found is None or columns is None else found.select(columns)
 
 
@@ -75,7 +75,7 @@ def _batches(stream: io.FileIO, decoder: StreamDecoder) -> Iterator[Any]:
     while True:
         data = stream.read(PIECE) or b""
         if not read and data.startswith(MAGIC):
-            raise click.UsageError("-f follows a stream that grows: this is a file, which is complete when it is there")
+            raise click.UsageError("-f follows a stream that grows, and this is a file, which is complete")
         started = decoder.schema is not None
         read += len(data)
         decoder.feed(data, not data and not grows)
@@ -91,5 +91,5 @@ def _batches(stream: io.FileIO, decoder: StreamDecoder) -> Iterator[Any]:
             if started:
                 yield None
             if os.fstat(stream.fileno()).st_size < read:
-                raise TruncatedError("the stream was cut short while it was followed")
+                raise TruncatedError("the stream was truncated while it was followed")
             time.sleep(PAUSE)

@@ -34,7 +34,7 @@ TREE_FIELDS = 1000
 
 @click.command()
 @FILE
-@click.option("--all", "everything", is_flag=True, help=f"Also the fields after the first {TREE_FIELDS:,}.")
+@click.option("--all", "everything", is_flag=True, help=f"Show all fields, not only the first {TREE_FIELDS:,}.")
 @json_option
 def schema(file: str, everything: bool, as_json: bool) -> None:
     """Print the schema of FILE as a tree.
@@ -63,7 +63,7 @@ def schema(file: str, everything: bool, as_json: bool) -> None:
     for i, field in enumerate(shown):
         _say_field(field, "", i == len(shown) - 1)
     if len(shown) < len(found):
-        say_line(f"... and {counted(len(found) - len(shown), 'more column')}: --all shows them", dim=True)
+        say_line(f"... and {counted(len(found) - len(shown), 'more column')}: use --all to show them", dim=True)
     for title, pairs in (("schema metadata", found.metadata.pairs), ("file metadata", own)):
         if pairs:
             say_line(title, bold=True)
@@ -146,9 +146,9 @@ HEADER = f"{'#':>6} {'offset':>14} {'kind':<15} {'metadata':>9} {'body':>14} {'r
 @FILE
 @json_option
 def messages(file: str, as_json: bool) -> None:
-    """List the messages of FILE: where they are, what they are, how large.
+    """List the messages of FILE with offset, kind and size.
 
-    Of a file these are the ones that its footer lists, behind its schema. Nothing is decoded.
+    Of a file, these are its schema and the messages that its footer lists. Nothing is decoded.
 
     JSON: one line per message: {"index", "offset", "kind", "version", "metadata_length", "body_length",
     "rows", "codec", "dictionary_id", "is_delta", "nodes", "buffers", "custom_metadata"}.

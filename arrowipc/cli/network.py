@@ -31,23 +31,23 @@ from arrowipc.errors import UsageError
     type=click.Choice(["tcp", "unix", "shm", "ucx"]),
     default="tcp",
     show_default=True,
-    help="How streams travel; shm: shared memory of this machine.",
+    help="Transport; shm = shared memory of this machine.",
 )
-@click.option("--address", metavar="ADDRESS", help="HOST:PORT or a socket's path; default: one that is free.")
+@click.option("--address", metavar="ADDRESS", help="HOST:PORT or the path of a Unix socket; default: a free one.")
 @column_option
 @json_option
 def serve(files: tuple[str, ...], transport: str, address: str | None, columns: str | None, as_json: bool) -> None:
-    """Serve FILEs under their names until interrupted (Ctrl-C).
+    """Serve FILEs under their names until Ctrl-C.
 
-    Prints the URI that `arrowipc fetch` takes. Who can reach the address can read the files: there is no
-    password and no encryption.
+    Prints the URI for `arrowipc fetch`. Everybody who can reach the address can read the files: there is no password
+    and no encryption.
 
     JSON: one line: {"uri", "names"}.
     """
     from arrowipc.dissociated.files import serve_files
 
     if "-" in files:
-        raise UsageError("standard input cannot be served: it can be read once only")
+        raise UsageError("standard input cannot be served: it can be read only once")
     chosen = columns_of(columns)
     done = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -77,11 +77,11 @@ def serve(files: tuple[str, ...], transport: str, address: str | None, columns: 
     type=click.Choice(["none", "lz4", "zstd"]),
     default="none",
     show_default=True,
-    help="Of what is written.",
+    help="Codec of the output.",
 )
 @json_option
 def fetch(uri: str, name: str, output: str, kind: str | None, force: bool, compression: str, as_json: bool) -> None:
-    """Write the stream NAME that a server at URI offers into a file.
+    """Write the stream NAME of the server at URI to a file.
 
     JSON (on stderr where the output goes to standard output): {"rows", "batches", "written", "format"}.
     """

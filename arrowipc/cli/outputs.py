@@ -1,4 +1,4 @@
-"""What commands write: in which format, and never over what is there already unless they are told to."""
+"""What commands write: in which format, and over an existing file only with --force."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ Batches = Iterator[tuple[Any, Any]]
 
 
 def output_options(
-    kinds: Sequence[str] = KINDS, default: str | None = "-", words: str = "Where it goes; default: standard output."
+    kinds: Sequence[str] = KINDS, default: str | None = "-", words: str = "Output file; default: standard output."
 ) -> Callable[[Any], Any]:
     """Add what all commands have that write one file: `output`, `kind` and `force`."""
     known = ", ".join([ending for ending, kind in ENDINGS.items() if kind in kinds])
 
     def add(command: Any) -> Any:
-        to = f"Format of what is written; default: by its name ({known}), a stream through a pipe."
+        to = f"Output format; default: by the name ({known}), a stream through a pipe."
         for option in (
-            click.option("--force", is_flag=True, help="Overwrite what is there already."),
+            click.option("--force", is_flag=True, help="Overwrite existing output."),
             click.option("--to", "kind", type=click.Choice(kinds), help=to),
             click.option("-o", "--output", metavar="FILE", default=default, help=words, type=click.Path()),
         ):
@@ -61,9 +61,9 @@ def output_options(
 
 def compression_options(command: Any) -> Any:
     """Add `compression` and `level`, as `write_batches` takes them."""
-    kept = "Codec of what is written; keep: that of the source's first batch."
+    kept = "Codec of the output; keep = that of the source's first batch."
     codecs = click.Choice(["keep", "none", "lz4", "zstd"])
-    level = click.option("--level", type=int, metavar="N", help="Of the codec.")
+    level = click.option("--level", type=int, metavar="N", help="Compression level.")
     return click.option("--compression", type=codecs, default="keep", show_default=True, help=kept)(level(command))
 
 
@@ -81,8 +81,8 @@ def checked_output(
         kind = format_of(path)
         if kind not in kinds:
             names = ", ".join([ending for ending, known in ENDINGS.items() if known in kinds])
-            found = "the name does not say the format" if kind is None else f"{kind} cannot be written here"
-            raise click.UsageError(f"{path}: {found}: give --to FORMAT, or a name that ends with one of {names}")
+            found = "unknown format" if kind is None else f"this command cannot write {kind}"
+            raise click.UsageError(f"{path}: {found}; use --to FORMAT, or a name that ends with one of {names}")
     refuse_overwriting(path, force, sources)
     return kind or "stream"
 
@@ -98,9 +98,9 @@ def refuse_overwriting(path: str, force: bool, sources: Iterable[str]) -> None:
     place = _place(path, 1)
     if place is not None and any(place in (each, _place(each, 0)) for each in sources):
         name = "standard output" if path == "-" else path
-        raise click.UsageError(f"{name} is the source itself, which would be lost: give another name")
+        raise click.UsageError(f"{name} is the source itself; use another name")
     if not force and path != "-" and place is not None:
-        raise click.UsageError(f"{path} exists already: --force overwrites it")
+        raise click.UsageError(f"{path} exists; use --force to overwrite")
 
 
 def _place(path: str, descriptor: int) -> object:
@@ -194,7 +194,6 @@ def batch_writer(path: str, kind: str, schema: ipc.Schema, options: dict[str, An
         "metadata_version": "V4" if options.get("v4") else "V5",
         "unify_dictionaries": options.get("unify") or kind == "file",
         "statistics": options.get("statistics", False),
-        "coalesce_rows": options.get("coalesce_rows", 0),
     }
     if kind == "file":
         return ipc.new_file(sink(path), schema, **made)

@@ -17,23 +17,23 @@ SHOWN = 20
 
 @click.command()
 @FILE
-@click.option("--resync", is_flag=True, help="Look for intact messages after damage, too.")
+@click.option("--resync", is_flag=True, help="Also look for intact messages after damage.")
 @click.option(
     "--compression",
     type=click.Choice(["keep", "none", "lz4", "zstd"]),
     default="keep",
     show_default=True,
-    help="Of what is written.",
+    help="Codec of the output.",
 )
-@output_options(("file", "stream"), None, "Write it there; without this it is only counted.")
+@output_options(("file", "stream"), None, "Output file. Without it, rows are only counted.")
 @json_option
 def recover(
     file: str, output: str | None, resync: bool, kind: str | None, force: bool, compression: str, as_json: bool
 ) -> None:
     """Recover the intact batches of a truncated, damaged or unfinished FILE.
 
-    What is written appears when it is complete. Exits with 0 where rows were found, also if others are lost: that is
-    printed, on stderr where they go to standard output.
+    The output appears when it is complete. Exits with 0 if rows were found, also if others are lost. The report goes to
+    stderr if the rows go to standard output.
 
     JSON: {"complete", "format", "batches", "rows", "bytes", "lost_batches", "lost_rows", "lost_bytes",
     "error", "offset", "skipped": [{"reason", "offset", "length", "message", "column", "rows"}], "written"}.
@@ -68,7 +68,7 @@ def _say(report: ipc.Recovery, output: str | None, as_json: bool) -> None:
     if output not in (None, "-"):
         lines.append(f"written: {output}")
     elif output is None:
-        lines.append("nothing was written: -o FILE saves it")
+        lines.append("nothing was written; use -o FILE to save the rows")
     for line in lines:
         say_note(line) if to_stderr else say_line(printable(line))
 

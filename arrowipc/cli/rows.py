@@ -1,4 +1,4 @@
-"""`head`, `tail`, `take`, `sample` and `count`: rows of a source, by where they lie in it."""
+"""`head`, `tail` and `count`: rows of a source, by number, by chance or by what they hold."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import click
@@ -15,7 +16,7 @@ import arrowipc as ipc
 from arrowipc.arguments import printable
 from arrowipc.cli.follow import follow
 from arrowipc.cli.outputs import checked_output, named_batches, output_options, write_batches
-from arrowipc.cli.sources import about, source
+from arrowipc.cli.sources import about, again, source
 from arrowipc.cli.terminal import (
     FILE,
     Progress,
@@ -31,9 +32,10 @@ from arrowipc.cli.terminal import (
     say_line,
     say_note,
     say_written,
+    where_option,
     width,
 )
-from arrowipc.cli.where import columns_tested, filters_of, matcher, where_option
+from arrowipc.dataset.filters import columns_tested, from_text, rows_passing
 from arrowipc.values.preview import NULL, shorten, type_text, value_text
 
 #: Widest cell of a table.
@@ -48,8 +50,9 @@ PIECE = 10_000
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-def _count_option(words: str) -> Callable[[_Command], _Command]:
-    return click.option("-n", "--rows", type=click.IntRange(0), default=10, show_default=True, help=words)
+_count_option = click.option(
+    "-n", "--rows", type=click.IntRange(0), default=10, show_default=True, help="Number of rows."
+)
 
 
 def _table_options(command: _Command) -> _Command:
@@ -60,9 +63,9 @@ def _table_options(command: _Command) -> _Command:
         "wide",
         type=click.IntRange(0),
         metavar="N",
-        help="Characters of a line; 0: as many as all columns need.",
+        help="Line width; 0 = unlimited.",
     )
-    writing = output_options(default=None, words="Write the rows there, in place of a table.")
+    writing = output_options(default=None, words="Write the rows to FILE instead of printing a table.")
     made: _Command = wide(column_option(json_option(writing(command))))
     return made
 
@@ -74,8 +77,8 @@ def _table_options(command: _Command) -> _Command:
 def _rows(file: str, columns: str | None, *, anywhere: bool = True) -> Iterator[Any]:
     """Open a file, a stream, a folder or a pattern for its rows; errors name it.
 
-    `anywhere`: also for `take`, `slice` and `count_rows`, for which a stream is looked through, and one that comes
-    through a pipe is copied to the disk.
+    `anywhere`: also for `take`, `slice` and `count_rows`, for which a stream is scanned, and one that comes through a
+    pipe is copied to the disk.
     """
     chosen = columns_of(columns)
     if file != "-" and (os.path.isdir(file) or is_pattern(file)):
@@ -83,21 +86,13 @@ def _rows(file: str, columns: str | None, *, anywhere: bool = True) -> Iterator[
             dataset = ipc.open_dataset(file)
             yield dataset if chosen is None else dataset.select(chosen)
         return
-    with about(file), ipc.open(_again(file) if anywhere else source(file), columns=chosen, index=anywhere) as reader:
+    with about(file), ipc.open(again(file) if anywhere else source(file), columns=chosen, index=anywhere) as reader:
         yield reader
-
-
-def _again(file: str) -> Any:
-    """A source that can be read at any place, and more than once: a pipe is copied to the disk."""
-    from arrowipc.inspection.recover import whole
-
-    found = source(file)
-    return whole(found, True) if hasattr(found, "readinto") else found
 
 
 @contextmanager
 def _matching(file: str, columns: str | None, conditions: Sequence[str], most: int | None = None) -> Iterator[Any]:
-    """Open a source as `_rows` does, and find the numbers of the rows that meet conditions: the first `most`, or all.
+    """Open a source as `_rows` does, and find the numbers of the rows that match: the first `most`, or all.
 
     Only the columns that conditions are about are read for that, of the batches that may hold such rows.
     """
@@ -106,21 +101,20 @@ def _matching(file: str, columns: str | None, conditions: Sequence[str], most: i
     chosen = columns_of(columns)
     with about(file), ExitStack() as stack:
         if file == "-":
-            data = _again(file)
+            data = again(file)
             found = stack.enter_context(ipc.open(data, columns=chosen, index=True))
-            filters = filters_of(conditions, (whole := stack.enter_context(ipc.open(data))).schema)
+            filters = from_text(conditions, (whole := stack.enter_context(ipc.open(data))).schema)
             tested = stack.enter_context(ipc.open(data, columns=columns_tested(filters, whole.schema)))
         else:
             dataset = ipc.open_dataset(file)
-            filters = filters_of(conditions, dataset.schema)
+            filters = from_text(conditions, dataset.schema)
             dataset = _pruned(dataset, filters)
             tested = dataset.select(columns_tested(filters, dataset.schema))
             found = dataset if chosen is None else dataset.select(chosen)
-        matches = matcher(filters)
         numbers, start, count = [np.zeros(0, np.int64)], 0, 0
         with Progress("looking") as progress:
             for batch in tested if most != 0 else ():
-                numbers.append(matches(batch) + start)
+                numbers.append(rows_passing(filters, batch) + start)
                 start, count = start + len(batch), count + len(numbers[-1])
                 progress.advance(batch.nbytes)
                 if most is not None and count >= most:
@@ -134,12 +128,35 @@ def is_pattern(path: str) -> bool:
 
 
 def _pruned(dataset: Any, filters: Any) -> Any:
-    """Leave out what cannot hold what is looked for, and say how much that is."""
+    """Leave out batches and files without a match, and say how many rows they have."""
     left = dataset.filter(filters)
     rows, kept = dataset.count_rows(), left.count_rows()
     if kept < rows:
-        say_note(f"--where: {rows - kept:,} of {counted(rows, 'row')} are in batches and files that need not be read")
+        say_note(f"--where: skipped {rows - kept:,} of {counted(rows, 'row')}, by statistics and names of folders")
     return left
+
+
+@contextmanager
+def _chosen(
+    file: str,
+    columns: str | None,
+    conditions: Sequence[str],
+    pick: Callable[[int], Sequence[int]],
+    most: int | None = None,
+) -> Iterator[tuple[Any, Iterator[Any]]]:
+    """Give the schema, and the batches of the rows that `pick` chooses.
+
+    It is called with the number of rows that match all conditions (of these, at most `most`), and returns which of
+    them it wants, by number.
+    """
+    with _matching(file, columns, conditions, most) if conditions else _rows(file, columns) as opened:
+        found, numbers = opened if conditions else (opened, None)
+        places = pick(found.count_rows() if numbers is None else len(numbers))
+        if numbers is None and isinstance(places, range):
+            yield found.schema, iter(found.slice(places.start, len(places)).batches)
+            return
+        rows = places if numbers is None else [int(numbers[i]) for i in places]
+        yield found.schema, (found.take(rows[start : start + PIECE]) for start in range(0, len(rows), PIECE))
 
 
 # -- commands ------------------------------------------------------------------------------------------------
@@ -147,32 +164,65 @@ def _pruned(dataset: Any, filters: Any) -> Any:
 
 @click.command()
 @FILE
-@_count_option("How many.")
+@_count_option
 @click.option("--offset", type=click.IntRange(0), default=0, metavar="N", help="Rows to skip first.")
+@click.option(
+    "--take",
+    "numbers",
+    metavar="LIST",
+    help="Print these rows instead: numbers and ranges such as 5,17-20, from 0, in any order; -1 is the last row.",
+)
+@click.option("--sample", "samples", is_flag=True, help="Print random rows instead, each at most once, in their order.")
+@click.option("--seed", type=int, help="Seed of --sample; the same seed gives the same rows.")
 @where_option
 @_table_options
-def head(file: str, rows: int, offset: int, conditions: tuple[str, ...], columns: str | None, **printing: Any) -> None:
-    """Print the first rows of FILE as a table.
+def head(
+    file: str,
+    rows: int,
+    offset: int,
+    numbers: str | None,
+    samples: bool,
+    seed: int | None,
+    conditions: tuple[str, ...],
+    columns: str | None,
+    **printing: Any,
+) -> None:
+    """Print the first rows of FILE as a table, or the rows that --take, --sample and --where choose.
 
     FILE may also be a folder, or a pattern in quotes, of files and streams. Columns that do not fit are named below
-    the table; long values are cut.
+    the table; long values are cut. Only the batches that hold the rows are decoded.
+
+    \b
+    Examples:
+      arrowipc head taxi.arrow --take 5,17-20
+      arrowipc head taxi.arrow -n 1000 --sample -o some.arrow
+      arrowipc head taxi.arrow --where 'fare > 100' -c vendor,fare
 
     JSON: one line per row, an object by column name (pairs of name and value where two columns share one).
     """
-    if conditions:
-        with _matching(file, columns, conditions, offset + rows) as (found, numbers):
-            _show_taken(file, found, numbers[offset:], **printing)
+    if numbers is not None and samples:
+        raise click.UsageError("--take and --sample exclude each other")
+    most = None
+    pick: Callable[[int], Sequence[int]]
+    if numbers is not None:
+        pick = partial(_numbers, numbers)
+    elif samples:
+        pick = partial(_sample, rows, random.SystemRandom().randrange(1 << 32) if seed is None else seed)
+    elif not conditions and (not offset or file == "-"):
+        with _rows(file, columns, anywhere=False) as found:  # read as it comes, also through a pipe
+            _show(file, found.schema, _between(found, offset, rows), **printing)
         return
-    with _rows(file, columns, anywhere=bool(offset) and file != "-") as found:
-        far = offset and file != "-"  # what comes through a pipe is read as it comes
-        batches = iter(found.slice(offset, rows).batches) if far else _between(found, offset, rows)
-        _show(file, found.schema, batches, **printing)
+    else:
+        most = offset + rows
+        pick = lambda total: range(min(offset, total), min(offset + rows, total))  # noqa: E731
+    with _chosen(file, columns, conditions, pick, most) as (schema, batches):
+        _show(file, schema, batches, **printing)
 
 
 @click.command()
 @FILE
-@_count_option("How many.")
-@click.option("-f", "--follow", "follows", is_flag=True, help="Go on with the rows that are appended to a stream.")
+@_count_option
+@click.option("-f", "--follow", "follows", is_flag=True, help="Follow appended rows.")
 @where_option
 @_table_options
 def tail(
@@ -180,73 +230,18 @@ def tail(
 ) -> None:
     """Print the last rows of FILE as a table; FILE as for `head`.
 
-    With -f, FILE is a stream that grows, or one that comes through a pipe: its rows are printed as they come, until
+    With -f, FILE is a stream that grows, or one that comes through a pipe. Its rows are printed as they arrive, until
     it ends or Ctrl-C.
 
     JSON: as `head` prints it.
     """
     if follows:
         if printing["output"] is not None:
-            raise click.UsageError("-f prints rows as they come: leave -o out")
+            raise click.UsageError("-f prints rows as they arrive: omit -o")
         follow(file, rows, columns, conditions, _Shown(file, printing))
         return
-    if conditions:
-        with _matching(file, columns, conditions) as (found, numbers):
-            _show_taken(file, found, numbers[max(len(numbers) - rows, 0) :], **printing)
-        return
-    with _rows(file, columns) as found:
-        batches = found.slice(max(found.count_rows() - rows, 0), rows).batches
-        _show(file, found.schema, iter(batches), **printing)
-
-
-@click.command()
-@FILE
-@click.option(
-    "--rows",
-    "numbers",
-    required=True,
-    metavar="LIST",
-    help="Numbers and ranges, such as 5,17-20: from 0, both ends included, in any order; -1 is the last row.",
-)
-@_table_options
-def take(file: str, numbers: str, columns: str | None, **printing: Any) -> None:
-    """Print some rows of FILE as a table, in the order in which they are named; FILE as for `head`.
-
-    Only the batches that hold them are decoded.
-
-    JSON: as `head` prints it.
-    """
-    with _rows(file, columns) as found:
-        _show_taken(file, found, _numbers(numbers, found.count_rows()), **printing)
-
-
-@click.command()
-@FILE
-@_count_option("How many.")
-@click.option("--seed", type=int, help="Seed; the same seed gives the same rows.")
-@where_option
-@_table_options
-def sample(
-    file: str,
-    rows: int,
-    seed: int | None,
-    conditions: tuple[str, ...],
-    columns: str | None,
-    **printing: Any,
-) -> None:
-    """Print random rows of FILE, each at most once, as a table; FILE as for `head`.
-
-    Every row is as likely as any other. They come in the order that they have in FILE.
-
-    JSON: as `head` prints it.
-    """
-    if seed is None:
-        seed = random.SystemRandom().randrange(1 << 32)
-    with _matching(file, columns, conditions) if conditions else _rows(file, columns) as opened:
-        found, numbers = opened if conditions else (opened, range(opened.count_rows()))
-        chosen = sorted(random.Random(seed).sample(range(len(numbers)), min(rows, len(numbers))))
-        say_note(f"{len(chosen):,} of {counted(len(numbers), 'row')}, --seed {seed}")
-        _show_taken(file, found, [int(numbers[i]) for i in chosen], **printing)
+    with _chosen(file, columns, conditions, lambda total: range(max(total - rows, 0), total)) as (schema, batches):
+        _show(file, schema, batches, **printing)
 
 
 @click.command()
@@ -254,7 +249,7 @@ def sample(
 @where_option
 @json_option
 def count(file: str, conditions: tuple[str, ...], as_json: bool) -> None:
-    """Print how many rows FILE has; FILE as for `head`. Without --where, no values are read.
+    """Print the number of rows of FILE; FILE as for `head`. Without --where, no values are read.
 
     JSON: {"rows"}.
     """
@@ -276,16 +271,23 @@ def _numbers(text: str, total: int) -> Sequence[int]:
     for part in text.split(","):
         match = re.fullmatch(r"\s*(-?\d+)(?:\s*-\s*(\d+))?\s*", part)
         if match is None:
-            raise click.UsageError(f"--rows: expected numbers and ranges, such as 5,17-20, found {part!r}")
+            raise click.UsageError(f"--take: expected numbers and ranges, such as 5,17-20, found {part!r}")
         first = int(match[1])
         last = first if match[2] is None else int(match[2])
         for row in (first, last):
             if not -total <= row < total:
-                raise click.UsageError(f"--rows: row {row} is out of range: there are {counted(total, 'row')}, from 0")
+                raise click.UsageError(f"--take: row {row} is out of range: there are {counted(total, 'row')}, from 0")
         if last < first:
-            raise click.UsageError(f"--rows: the range {part.strip()!r} ends before it begins")
+            raise click.UsageError(f"--take: the range {part.strip()!r} ends before it begins")
         found += range(first, last + 1)
     return found
+
+
+def _sample(rows: int, seed: int, total: int) -> Sequence[int]:
+    """Random rows, each as likely as any other, rising."""
+    chosen = sorted(random.Random(seed).sample(range(total), min(rows, total)))
+    say_note(f"{len(chosen):,} of {counted(total, 'row')}, --seed {seed}")
+    return chosen
 
 
 def _between(batches: Any, offset: int, rows: int) -> Iterator[Any]:
@@ -299,11 +301,6 @@ def _between(batches: Any, offset: int, rows: int) -> Iterator[Any]:
 
 
 # -- printing ------------------------------------------------------------------------------------------------
-
-
-def _show_taken(file: str, found: Any, rows: Sequence[int], **printing: Any) -> None:
-    pieces = (found.take(rows[start : start + PIECE]) for start in range(0, len(rows), PIECE))
-    _show(file, found.schema, pieces, **printing)
 
 
 class _Shown:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from codecs import getincrementaldecoder
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ __all__ = [
     "TERMINAL",
     "Failure",
     "about",
+    "again",
+    "for_shell",
     "looks_arrow",
     "opened",
     "require",
@@ -31,8 +34,17 @@ __all__ = [
     "target",
 ]
 
-TERMINAL = "standard input is a terminal: give a file, or pipe data in"
+TERMINAL = "standard input is a terminal; give a file, or pipe data in"
 MAGIC = b"ARROW1"
+#: What errors of the library tell programs to call -> what helps in a shell.
+_IN_A_SHELL = {
+    r"arrowipc\.recover\(\)": "`arrowipc recover`",
+    r", or hand over the file object that \S+ gives": "",
+    r": hand over one of its members, .*": ": extract it first",
+    r", for example [\w.]+\(\)": "",
+    r"pyarrow\.feather\.read_table\(\) and write the table with new_file\(\)": "pyarrow.feather",
+    r": read it with numpy\.load\(\)": "",
+}
 
 
 class Failure(Exception):
@@ -42,6 +54,13 @@ class Failure(Exception):
         super().__init__(str(error))
         self.path = path
         self.error = error
+
+
+def for_shell(words: str) -> str:
+    """Words of an error of the library, naming commands instead of functions."""
+    for pattern, replacement in _IN_A_SHELL.items():
+        words = re.sub(pattern, replacement, words)
+    return words
 
 
 @contextmanager
@@ -85,6 +104,14 @@ def source(path: str) -> Any:
     return whole(peeked, True)
 
 
+def again(path: str) -> Any:
+    """As `source`, for reading at any place and more than once: a pipe is copied to the disk."""
+    from arrowipc.inspection.recover import whole
+
+    found = source(path)
+    return found if isinstance(found, (str, memoryview)) else whole(found, True)
+
+
 def looks_arrow(path: str) -> bool:
     """Whether a path leads to a regular file that begins as Arrow data do."""
     try:
@@ -117,7 +144,7 @@ def sink(path: str, terminal: bool = False) -> Any:
     if path != "-":
         return path if "://" in path else KnownPath(path)
     if not terminal and sys.stdout.isatty():
-        raise click.UsageError("the output is binary: give a file, or send it on with > or |")
+        raise click.UsageError("the output is binary; give a file, or redirect it with > or |")
     sys.stdout.flush()
     return io.FileIO(1, "wb", closefd=False)
 

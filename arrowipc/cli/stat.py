@@ -245,16 +245,16 @@ def _parts(data: Any) -> Iterator[tuple[Any, Any, Any, int]]:
 
 @click.command()
 @FILE
-@click.option("--all", "everything", is_flag=True, help=f"Also the columns after the first {SHOWN}.")
+@click.option("--all", "everything", is_flag=True, help=f"Show all columns, not only the first {SHOWN}.")
 @json_option
 def stat(file: str, everything: bool, as_json: bool) -> None:
-    """Print what each column of FILE holds.
+    """Print statistics of each column of FILE.
 
-    Nulls, the least and the greatest value, distinct values (exact up to 4,096; beyond, marked ~ and mostly
-    within 2 %), bytes without compression, bytes as stored, the dictionary's part of these, and the column's
-    share of all bytes. An estimate never exceeds the values that are not null, and is the same in every run.
-    Of texts and bytes only the first 64 bytes count for the least and the greatest. One batch is in memory at a
-    time. What is too wide for a table comes in lines.
+    These are nulls, minimum, maximum, number of distinct values, bytes without compression (raw), bytes as stored,
+    bytes of dictionaries, and the column's share of all bytes. Up to 4,096 distinct values are counted exactly; a
+    larger number is an estimate, marked ~ and mostly within 2 %, the same in every run. Minimum and maximum of text
+    and binary columns are cut to 64 bytes. One batch is in memory at a time. If a table would be too wide, each column
+    is printed as lines.
 
     JSON: {"rows", "batches", "messages", "bytes", "metadata_bytes", "columns": [{"name", "type", "nulls",
     "min", "max", "distinct", "distinct_is_exact", "raw_bytes", "stored_bytes", "dictionary_bytes",
@@ -274,7 +274,7 @@ def stat(file: str, everything: bool, as_json: bool) -> None:
     if found.columns:
         _say_table(found, found.columns if everything else found.columns[:SHOWN])
     if len(found.columns) > SHOWN and not everything:
-        say_line(f"... and {len(found.columns) - SHOWN:,} more columns: --all shows them", dim=True)
+        say_line(f"... and {len(found.columns) - SHOWN:,} more columns: use --all to show them", dim=True)
 
 
 #: Titles of the table.

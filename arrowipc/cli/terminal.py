@@ -48,6 +48,7 @@ __all__ = [
     "say_note",
     "say_written",
     "size_text",
+    "where_option",
     "width",
 ]
 
@@ -57,16 +58,23 @@ PIPE_WIDTH = 120
 #: The type is for shells, which complete names of files.
 FILE = click.argument("file", metavar="FILE", type=click.Path())
 
-json_option: Callable[[_Command], _Command] = click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON, for programs."
-)
+json_option: Callable[[_Command], _Command] = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 column_option: Callable[[_Command], _Command] = click.option(
     "-c",
     "--columns",
     metavar="A,B",
-    help="Only these columns, in this order: names or dotted paths, with commas in between.",
+    help="Columns to keep, in this order: names or dotted paths, separated by commas.",
+)
+
+where_option: Callable[[_Command], _Command] = click.option(
+    "--where",
+    "conditions",
+    multiple=True,
+    metavar="CONDITION",
+    help="Keep rows that match: 'x >= 3', 'city in Oslo,Rome', 'x is null'. With several, all must match. Batches and "
+    "files that cannot have a match, by their statistics and folders, are not read.",
 )
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     #: Asked with what is known of a column: see `_facts`.
     ColumnTest: TypeAlias = Callable[[bool, bool, Any, Any], bool]
 
-__all__ = ["OPERATORS", "OPPOSITE", "Domain", "Pruner", "bounds_of", "domain_of", "fields_at"]
+__all__ = ["OPERATORS", "Pruner", "fields_at"]
 
 #: Conditions within conditions, conditions, and literals of a filter: more is a mistake, or malice.
 MOST_NESTED, MOST_CONDITIONS, MOST_LITERALS = 64, 10_000, 1_000_000
@@ -108,8 +108,6 @@ class Pruner:
     strict : bool, default True
         False: conditions about columns that are not there, or cannot be compared with the literal, rule nothing
         out. For the files of a data set, whose schemas may differ.
-    domain : callable, optional
-        Of the path of a column, in place of `schema`: what its values compare as.
 
     Raises
     ------
@@ -128,24 +126,12 @@ class Pruner:
     True
     """
 
-    def __init__(
-        self,
-        filter: Any,
-        schema: Schema | None,
-        *,
-        strict: bool = True,
-        domain: Callable[[str], Domain | None] | None = None,
-    ) -> None:
-        self._arguments = filter, schema, strict
-        self._fields = () if schema is None else tuple(schema)
+    def __init__(self, filter: Any, schema: Schema, *, strict: bool = True) -> None:
+        self._fields = tuple(schema)
         self._strict = strict
-        self._domain = domain or self._domain_of
         self._left = [MOST_CONDITIONS, MOST_LITERALS]
         self._paths: dict[str, Domain | None] = {}
         self._test = self._compiled([] if filter is None else filter, False, 0)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _pruner, self._arguments
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -219,7 +205,7 @@ class Pruner:
             count = "no" if "null" in op else "one"
             raise UsageError(f"filter: column {column!r}: {op} takes {count} literal, found {str(part[2:])[:100]}")
         if column not in self._paths:
-            self._paths[column] = self._domain(column)
+            self._paths[column] = self._domain_of(column)
         domain = self._paths[column]
         if domain is None:
             return lambda statistics, keys: True
@@ -288,10 +274,6 @@ class Pruner:
             f"filter: {several} called {path!r}; there are {', '.join(map(repr, names[:20]))}"
             f"{', ...' if len(names) > 20 else ''} (a member of a struct by its dotted path)"
         )
-
-
-def _pruner(filter: Any, schema: Schema, strict: bool) -> Pruner:
-    return Pruner(filter, schema, strict=strict)
 
 
 def _among(literals: list[Any], negated: bool, op: str) -> ColumnTest:

@@ -14,15 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-__all__ = ["MOST_KEYS", "NULL", "folder_name", "key_type", "key_value", "keys_of"]
+__all__ = ["MOST_KEYS", "NULL", "key_type", "key_value", "keys_of"]
 
 #: The name of a folder for a null.
 NULL = "__HIVE_DEFAULT_PARTITION__"
 #: Folders with a key in one path.
 MOST_KEYS = 64
 
-#: What Spark's names of folders do not have as it is.
-_ESCAPED = {ord(char): f"%{ord(char):02X}" for char in [*map(chr, range(0x20)), *"\"#%'*/:=?\\\x7f{[]^"]}
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
@@ -63,23 +61,6 @@ def keys_of(path: str, below: str) -> dict[str, str | None]:
             raise UsageError(f"{path!r}: the key {name!r} cannot be encoded as UTF-8") from None
         found[name] = None if text == NULL else text
     return found
-
-
-def folder_name(name: str, text: str | None) -> str:
-    """The name of a folder for a key and the text of its value, as Spark spells it; no text and None are null.
-
-    Where readers would take that name for one to be ignored, some of it is escaped.
-
-    Raises
-    ------
-    UsageError
-        There is no name that gives this key and value back.
-    """
-    if not name or text == NULL:
-        raise UsageError(f"folders can have no name for {'a key without a name' if not name else f'the text {NULL!r}'}")
-    folder = f"{name.translate(_ESCAPED)}={text.translate(_ESCAPED) if text else NULL}"
-    folder = f"%2E{folder[1:]}" if folder.startswith(".") else folder
-    return f"{folder[:-1]}%5F" if folder.endswith("._COPYING_") else folder
 
 
 def key_type(texts: Iterable[str | None]) -> at.DataType:

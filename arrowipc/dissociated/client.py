@@ -18,7 +18,7 @@ from arrowipc.errors import ArrowIpcError, FormatError, UsageError
 from arrowipc.events import BatchRead, SchemaRead
 from arrowipc.limits import Limits
 from arrowipc.read.decoders import StreamDecoder
-from arrowipc.read.framing import message_kind, message_of
+from arrowipc.read.framing import message_of
 from arrowipc.reader import BatchReader
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ class ClientStream:
         if arrival.body_type != BodyType.PAIRS:
             self.num_bodies_sent += bool(arrival.body)
             return message_of(arrival.metadata, arrival.body, self._limits)
-        pairs = Pairs(arrival.body, message_kind(arrival.metadata, self._limits)[1])
+        pairs = Pairs(arrival.body, arrival.body_length)
         if self._memory is None:
             raise FormatError(
                 f"message {arrival.number}: its body is said to lie in memory of the server, and the URI "

@@ -1,7 +1,6 @@
 """Arrow Flight as the control plane: where a dissociated stream is to be had, and DoGet where none is.
 
-The one module outside of `arrowipc.spark` that needs pyarrow, and only inside of its functions: Flight is
-gRPC, and pyarrow is where Python has it.
+It needs pyarrow, and only inside of its functions: Flight is gRPC, and pyarrow is where Python has it.
 """
 
 from __future__ import annotations

@@ -287,6 +287,8 @@ class Arrival(NamedTuple):
     metadata: Any
     body_type: BodyType
     body: Any
+    #: What the metadata says of it.
+    body_length: int = 0
 
 
 class Incoming:
@@ -323,7 +325,7 @@ class Incoming:
         #: Whether all of the next message is there, to be taken.
         self.is_ready: bool = False
         self._metadata: dict[int, Any] = {}
-        self._has_body: dict[int, bool] = {}
+        self._body_lengths: dict[int, int | None] = {}  # by the metadata; None: the message has no body
         self._bodies: dict[int, tuple[BodyType, Any]] = {}
 
     def receive_metadata(self, data: Any) -> None:
@@ -341,18 +343,17 @@ class Incoming:
         if number in self._metadata:
             raise FormatError(f"metadata of message {number} arrived twice")
         self._check_place(number, "metadata", len(self._metadata))
-        kind = self._kind(number, received.metadata)
+        self._body_lengths[number] = self._body_length(number, received.metadata)
         self._metadata[number] = received.metadata
-        self._has_body[number] = kind in WITH_BODY
         self.waiting_bytes += len(received.metadata)
         if number == self.next:
             self._look()
         return None
 
-    def _kind(self, number: int, metadata: Any) -> str:
-        """What kind of message this is, if a stream may have one of it there."""
+    def _body_length(self, number: int, metadata: Any) -> int | None:
+        """How long the body of a message is, None: it has none. Checks that a stream may have such a message there."""
         try:
-            kind, _ = message_kind(metadata, self.limits)
+            kind, length = message_kind(metadata, self.limits)
         except ArrowIpcError as error:
             error.args = (f"metadata of message {number}: {error}",)
             raise
@@ -365,7 +366,7 @@ class Incoming:
             raise FormatError(
                 f"message {number} is a {kind} message, which does not belong in a stream of record batches"
             )
-        return kind
+        return length if kind in WITH_BODY else None
 
     def receive_body(self, tag: int, body: Any) -> int:
         """Take in a tagged message; returns its number.
@@ -379,7 +380,7 @@ class Incoming:
         if number in self._bodies:
             raise FormatError(f"the body of message {number} arrived twice")
         self._check_place(number, "body", len(self._bodies))
-        if number in self._metadata and not self._has_body[number]:
+        if number in self._metadata and self._body_lengths[number] is None:
             raise FormatError(f"message {number} is the schema, and a body arrived for it")
         self._bodies[number] = (body_type, body)
         self.waiting_bytes += len(body)
@@ -434,10 +435,12 @@ class Incoming:
 
     # -- what is there --
 
+    def _lacks_body(self, number: int) -> bool:
+        return self._body_lengths[number] is not None and number not in self._bodies
+
     def _look(self) -> None:
         number = self.next
-        has_body = self._has_body.get(number)
-        self.is_ready = has_body is not None and (not has_body or number in self._bodies)
+        self.is_ready = number in self._metadata and not self._lacks_body(number)
 
     def take(self) -> Arrival | None:
         """Return the next message if all of it is there, else None."""
@@ -446,7 +449,8 @@ class Incoming:
         number = self.next
         metadata = self._metadata.pop(number)
         body_type, body = BodyType.PACKED, None
-        if self._has_body.pop(number):
+        length = self._body_lengths.pop(number)
+        if length is not None:
             body_type, body = self._bodies.pop(number)
             self.waiting_bytes -= len(body)
         elif number in self._bodies:
@@ -456,7 +460,7 @@ class Incoming:
         self.is_ready = False
         if self._metadata:
             self._look()
-        return Arrival(number, metadata, body_type, body)
+        return Arrival(number, metadata, body_type, body, length or 0)
 
     @property
     def is_clear(self) -> bool:
@@ -495,7 +499,7 @@ class Incoming:
     def wanted_body(self) -> int | None:
         """The number of the next message without its body, for transports that ask for one by its tag."""
         for number in self._metadata:  # in order of arrival, which is that of the numbers almost always
-            if self._has_body[number] and number not in self._bodies:
+            if self._lacks_body(number):
                 return number
         return None
 
@@ -529,7 +533,7 @@ class Incoming:
         if not has_schema and what != "data":
             why = REFUSED if reason is None else words_of(reason)
             raise FormatError(f"the server closed the connection without sending a schema: {why}")
-        while number in self._metadata and (what == "metadata" or not self._has_body[number] or number in self._bodies):
+        while number in self._metadata and (what == "metadata" or not self._lacks_body(number)):
             number = (number + 1) % NUMBERS
         missing = "metadata" if number not in self._metadata else "body"
         if what == "data" and missing == "metadata":

@@ -56,18 +56,14 @@ class Server(Service):
     max_clients : int
         Simultaneous connections. A further client replaces one that has not sent a request yet, else the one
         that was idle longest (see `idle_timeout`); otherwise it is disconnected.
-    timeout : float, optional
-        Seconds after which a client that takes nothing of what waits for it is left alone. By default a slow
-        one may be as slow as it likes: what it has not taken is bounded by `max_held`.
     request_timeout : float or None, default 30
-        Seconds that a client has from its connection to its first request.
-    message_timeout : float or None, default 30
-        Seconds that a message of a client may take to arrive, from its first byte to its last.
+        Seconds that a client has from its connection to its first request, and that each of its later messages may
+        take to arrive, from the first byte to the last. A client that is later is disconnected.
     idle_timeout : float or None, default 30
-        Seconds without any sign of a client (nothing asked for, taken or given back) after which it may have
-        to make room for another one where there are `max_clients`: first those that want nothing, then those
-        that hold memory, which stays readable for them, and last those that take nothing of a stream. None:
-        a client that has asked never has to. If there is room, a client may be idle for any time.
+        Seconds without any sign of a client (nothing asked for, taken or given back) after which another client
+        may replace it where there are `max_clients`, or where `max_held` is in use. Memory that it holds stays
+        readable for it. None: a client that has asked is never replaced. If there is room, a client may be idle
+        for any time.
     limits : Limits, optional
         On what clients send.
     on_error : callable, optional

@@ -16,7 +16,7 @@ from arrowipc.dissociated import schemes
 from arrowipc.dissociated.connection import seconds
 from arrowipc.dissociated.protocol import Reason, ident_of
 from arrowipc.dissociated.served import check_made, source_of
-from arrowipc.dissociated.session import MOST_ASKED, ROOM_INTERVAL, Books, Roles, Session, Timeouts
+from arrowipc.dissociated.session import MOST_ASKED, ROOM_INTERVAL, Books, Roles, Session
 from arrowipc.dissociated.uri import DissociatedUri, new_tag
 from arrowipc.errors import ArrowIpcError, UsageError
 from arrowipc.limits import Limits
@@ -28,9 +28,7 @@ __all__ = ["Service"]
 
 #: Seconds after an error of `accept`: out of file descriptors, for one, is not over at once.
 ACCEPT_PAUSE = 0.2
-#: `Session.idleness` of a client that has not asked for anything yet, and how many seconds its request may be
-#: on its way before others matter more.
-NEVER_ASKED = 3
+#: Seconds after which a client that has not asked for anything may have to make room for another one.
 GRACE = 0.25
 #: What one client may have of all that clients may hold.
 MOST_FOR_ONE = 16
@@ -66,9 +64,7 @@ class Service:
         *,
         max_held: int = 1 << 30,
         max_clients: int = 1000,
-        timeout: float | None = None,
         request_timeout: float | None = 30.0,
-        message_timeout: float | None = 30.0,
         idle_timeout: float | None = 30.0,
         limits: Limits | None = None,
         on_error: Callable[[BaseException], object] | None = None,
@@ -91,11 +87,7 @@ class Service:
         self.options = options
         self._max_clients = check_integer("max_clients", max_clients, 1, 1 << 31)
         self._max_held = check_integer("max_held", max_held, self._max_clients << 10, 1 << 62)
-        self._timeouts = Timeouts(
-            seconds("timeout", timeout),
-            seconds("request_timeout", request_timeout),
-            seconds("message_timeout", message_timeout),
-        )
+        self._request_timeout = seconds("request_timeout", request_timeout)
         self._idle_timeout = seconds("idle_timeout", idle_timeout)
         self._books = Books()
         self._next_look = 0.0  # when clients that wait for room may look again for one that makes some
@@ -173,7 +165,7 @@ class Service:
             self._roles,
             self.memory,
             self.options,
-            self._timeouts,
+            self._request_timeout,
             max_unsent=-(-self._max_held // MOST_FOR_ONE),
             max_asked=min(MOST_ASKED, self._max_held // self._max_clients),
             has_room=self._has_room,
@@ -193,10 +185,13 @@ class Service:
         return self._make_room([each for each in self._present() if each.held])
 
     def _make_room(self, sessions: list[Session]) -> bool:
-        """Send away the client that has been idle for the longest; False: none has been for long enough."""
+        """Disconnect the client that has been idle for the longest; False: none has been for long enough.
+
+        Clients that never asked for anything come first.
+        """
         most = math.inf if self._idle_timeout is None else self._idle_timeout
         found = [(idleness, each) for each in sessions if (idleness := each.idleness) is not None]
-        found = [each for each in found if each[0][1] >= (GRACE if each[0][0] == NEVER_ASKED else most)]
+        found = [each for each in found if each[0][1] >= (GRACE if each[0][0] else most)]
         if not found:
             return False
         (_, idle), longest = max(found, key=itemgetter(0))

@@ -8,7 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from arrowipc.columns.array import RecordBatch
 from arrowipc.dissociated.connection import Connection, Deadline, Frame, OfferedMemory, Placed
@@ -29,7 +29,7 @@ from arrowipc.table import Table
 if TYPE_CHECKING:
     from arrowipc.read.framing import Message
 
-__all__ = ["Books", "Roles", "Session", "Timeouts"]
+__all__ = ["Books", "Roles", "Session"]
 
 #: Streams that a client may ask for before the first one has ended, and bytes of their names together.
 MOST_REQUESTS = 64
@@ -41,20 +41,6 @@ AT_HAND = (RecordBatch, Table, list, tuple, Prepared)
 SMALL = 1 << 15
 #: Messages of a client that are taken in one step, so that one who never stops does not keep the driver busy.
 MOST_AT_ONCE = 1 << 12
-
-
-class Timeouts(NamedTuple):
-    """Seconds that a client has; None: as many as it likes."""
-
-    #: To take some of what waits for it; after each piece the time begins anew.
-    taking: float | None = None
-    #: For its first request, from its connection on.
-    request: float | None = None
-    #: For all of a message that has begun to arrive.
-    message: float | None = None
-
-
-PATIENT = Timeouts()
 
 
 class Roles:
@@ -120,7 +106,8 @@ class Session:
         None: bodies are always sent.
     options : mapping
         Of `messages_of`.
-    timeouts : Timeouts
+    request_timeout : float or None
+        Seconds that the client has for its first request, and for each message that has begun to arrive.
     max_unsent : int
         Bytes that may wait for the client before the next message is made.
     max_asked : int
@@ -143,7 +130,7 @@ class Session:
         roles: Roles,
         memory: OfferedMemory | None = None,
         options: Mapping[str, Any] | None = None,
-        timeouts: Timeouts = PATIENT,
+        request_timeout: float | None = None,
         max_unsent: int = 64 << 20,
         max_asked: int = MOST_ASKED,
         has_room: Callable[[Session], bool] = lambda _: True,
@@ -168,11 +155,10 @@ class Session:
         self._queue: deque[tuple[str, bytes]] = deque()
         self._refused = False  # it asked for a stream that nobody knows
         self._unsent = 0  # when `patience` looked last
-        self._timeouts = timeouts
-        self._taking = Deadline(None)
-        self._request = Deadline(timeouts.request)
-        self._message: Deadline | None = None  # of a message of which a part has come
+        self._request_timeout = request_timeout
+        self._deadline = Deadline(request_timeout)  # of the first request, then of a message of which a part has come
         self._asked = False
+        self._is_arriving = False  # a part of a message has come
         self._is_waiting = False  # the driver waits, so that another one may dismiss the client
         self._moved = False  # the client did something
         self._since = time.monotonic()  # when it did something last
@@ -258,10 +244,10 @@ class Session:
         except ArrowIpcError as error:
             self.reason = Reason.TOO_MUCH if isinstance(error, LimitError) else Reason.NOT_UNDERSTOOD
             raise
-        if not connection.arriving:
-            self._message = None
-        elif came or self._message is None:
-            self._message = Deadline(self._timeouts.message)
+        is_arriving = connection.arriving > 0
+        if self._asked and (came or is_arriving != self._is_arriving):
+            self._deadline = Deadline(self._request_timeout if is_arriving else None)
+        self._is_arriving = is_arriving
 
     # -- waiting --
 
@@ -276,33 +262,26 @@ class Session:
         unsent = self.connection.unsent
         if unsent != self._unsent:
             self._unsent = unsent
-            self._taking = Deadline(self._timeouts.taking if unsent else None)
             self._moved = True
         if self._moved:
             self._moved = False
             self._since = time.monotonic()
-        deadline, what = self._taking, "to take the {0:,} bytes that wait for it"
-        if not self._asked:
-            deadline, what = self._request, "to ask for a stream{1}"
-        if self._message is not None and self._message.left < deadline.left:
-            deadline, what = self._message, "to send the rest of a message"
         self._is_waiting = True
         strange = f", and its {self.ignored} messages had other tags than our URI" if self.ignored else ""
-        missing = f"{self.connection.name} {what.format(unsent, strange)}"
-        deadline.check(missing)
-        return deadline, missing
+        what = "to send the rest of a message" if self._is_arriving else f"to ask for a stream{strange}"
+        missing = f"{self.connection.name} {what}"
+        self._deadline.check(missing)
+        return self._deadline, missing
 
     @property
-    def idleness(self) -> tuple[int, float] | None:
-        """How little a client would miss, and for how many seconds it did nothing; None: it is being served.
+    def idleness(self) -> tuple[bool, float] | None:
+        """Whether the client never asked for anything, and for how many seconds it did nothing.
 
-        First those that never asked (3), then those that want nothing (2), also where they hold memory (1),
-        and last those that take nothing of what was made for them (0).
+        None: the client is being served.
         """
         if not self._is_waiting or self.is_dismissed or self.is_short:
             return None
-        rank = 3 if not self._asked else 0 if self.is_busy or self._unsent else 1 if self.leases else 2
-        return rank, time.monotonic() - self._since
+        return not self._asked, time.monotonic() - self._since
 
     def dismiss(self) -> None:
         """Let the next step be the last, from any thread: the client makes room for another one."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from arrowipc.arguments import Immutable, filled
-
 if TYPE_CHECKING:
-    from typing import Literal, Self
+    from typing import Literal
 
     from arrowipc.errors import FormatError
 
@@ -58,7 +56,7 @@ class Damage(NamedTuple):
         return f"byte {self.offset:,}{end}{rows}: {self.reason}"
 
 
-class Recovery(Immutable):
+class Recovery(NamedTuple):
     """What a `RecoveryReader` kept and lost; complete when all its batches were read.
 
     Parameters
@@ -93,45 +91,16 @@ class Recovery(Immutable):
     (0, True)
     """
 
-    __slots__ = __match_args__ = (
-        "format",
-        "num_batches",
-        "num_rows",
-        "num_bytes",
-        "lost_batches",
-        "lost_rows",
-        "lost_bytes",
-        "error",
-        "offset",
-        "skipped",
-    )
-
     format: Literal["file", "stream"]
-    num_batches: int
-    num_rows: int
-    num_bytes: int
-    lost_batches: int | None
-    lost_rows: int | None
-    lost_bytes: int | None
-    error: FormatError | None
-    offset: int | None
-    skipped: tuple[Damage, ...]
-
-    def __new__(
-        cls,
-        format: Literal["file", "stream"],
-        num_batches: int = 0,
-        num_rows: int = 0,
-        num_bytes: int = 0,
-        lost_batches: int | None = 0,
-        lost_rows: int | None = 0,
-        lost_bytes: int | None = 0,
-        error: FormatError | None = None,
-        offset: int | None = None,
-        skipped: tuple[Damage, ...] = (),
-    ) -> Self:
-        values = locals()
-        return filled(cls, *[values[name] for name in cls.__match_args__])
+    num_batches: int = 0
+    num_rows: int = 0
+    num_bytes: int = 0
+    lost_batches: int | None = 0
+    lost_rows: int | None = 0
+    lost_bytes: int | None = 0
+    error: FormatError | None = None
+    offset: int | None = None
+    skipped: tuple[Damage, ...] = ()
 
     @property
     def complete(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc import types
@@ -36,54 +36,6 @@ __all__ = ["Remark", "interoperability"]
 WASTED_VIEWS = 1 << 16
 ROWS_32 = 2**31 - 1
 OFFSETS = (types.Utf8, types.Binary, types.List, types.Map, types.LargeUtf8, types.LargeBinary, types.LargeList)
-
-
-class Misreading(NamedTuple):
-    """Columns that a library gives other values for, without an error, when it was tried."""
-
-    code: str
-    #: The library, and the version that was tried.
-    consumer: str
-    #: Whether it is such a column: its type, and whether that is the type of a dictionary's values.
-    concerns: Callable[[types.DataType, bool], bool]
-    #: What becomes of it, and what helps.
-    words: str
-
-
-def _narrow(kind: types.DataType) -> bool:
-    return isinstance(kind, types.Decimal) and kind.bit_width < 128
-
-
-#: Tried with capsules of pyarrow's too: it is not our export. A test tries again.
-MISREADINGS = (
-    Misreading(
-        "misread-polars-decimals",
-        "polars 2.1.0",
-        lambda kind, encoded: _narrow(kind) and not encoded,
-        "reads decimals of 32 and 64 bits as if they were wider: cast them to decimal128 first",
-    ),
-    Misreading(
-        "misread-nanoarrow-decimals",
-        "nanoarrow 0.9.0",
-        lambda kind, encoded: isinstance(kind, types.Decimal) and not _narrow(kind),
-        "makes huge Python values of negative decimals: convert with another library",
-    ),
-    Misreading(
-        "misread-nanoarrow-views",
-        "nanoarrow 0.9.0",
-        lambda kind, encoded: isinstance(kind, (types.Utf8View, types.BinaryView)),
-        "crashes when it makes Python values of views: cast them to string or binary first",
-    ),
-    Misreading(
-        "misread-duckdb-nanoseconds",
-        "duckdb 2.0.0",
-        lambda kind, encoded: kind in (types.Duration("ns"), types.Interval("month_day_nano")),
-        "cuts durations and intervals to microseconds: keep integers where nanoseconds matter",
-    ),
-)
-
-#: Columns that a remark names.
-NAMED = 5
 
 
 class Remark(NamedTuple):
@@ -250,14 +202,6 @@ class _Habits:
         if ids != list(range(len(ids))):
             self.note("dictionary-ids", "dictionary ids are not 0, 1, 2, ...: some readers keep them in a list")
 
-        kinds = list(_types(schema.fields))
-        for each in MISREADINGS:
-            columns = [path for path, kind, encoded in kinds if each.concerns(kind, encoded)]
-            if columns:
-                more = f" and {len(columns) - NAMED:,} more" if len(columns) > NAMED else ""
-                named = ", ".join(map(repr, columns[:NAMED])) + more
-                self.note(each.code, f"{each.consumer} misreads {named}: it {each.words}")
-
     def _dictionary(self, found: BatchOutline, again: bool, offset: int) -> None:
         if found.is_delta:
             self.note("dictionary-delta", "a dictionary grows by a delta: some readers cannot take it", offset)
@@ -287,17 +231,6 @@ class _Habits:
             size = sum([buffer.raw_length or 0 for buffer in node.buffers[2:]])
             if size > WASTED_VIEWS and size > 1024 * max(node.length, 1):
                 self.note("wide-views", "a view column with far more data than rows: a slice that kept it all?", at)
-
-
-def _types(fields: Iterable[types.Field], prefix: str = "") -> Iterator[tuple[str, types.DataType, bool]]:
-    """Yield the dotted path and type of every column and all below, of dictionaries that of their values."""
-    for field in fields:
-        path, kind = prefix + field.name, field.type
-        encoded = isinstance(kind, types.Dictionary)
-        if isinstance(kind, types.Dictionary):
-            kind = kind.value_type
-        yield path, kind, encoded
-        yield from _types(kind.children, f"{path}.")
 
 
 def _padding(body: memoryview, buffers: list[tuple[int, int]]) -> Iterator[bool]:

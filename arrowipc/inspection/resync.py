@@ -153,7 +153,7 @@ class Search:
         if self._outline is None or self._at < self._size or report.error is None:
             return report
         lost = max(self._outline.batches - ledger.num_batches, 0)
-        return report.__replace__(lost_batches=lost, lost_rows=0 if lost == 0 else report.lost_rows)
+        return report._replace(lost_batches=lost, lost_rows=0 if lost == 0 else report.lost_rows)
 
     def __iter__(self) -> Iterator[tuple[Message, RecordBatch]]:
         while self._at < self._size:

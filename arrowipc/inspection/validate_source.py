@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc._core import Source
-from arrowipc.arguments import Immutable, check_choice, filled, printable
+from arrowipc.arguments import check_choice, printable
 from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError
 from arrowipc.inspection.damage import Damage, Ledger, counted
 from arrowipc.inspection.portability import Remark, schema_remarks
@@ -17,7 +17,7 @@ from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader
 from arrowipc.tensors.message import leading_padding
 
 if TYPE_CHECKING:
-    from typing import Literal, Self
+    from typing import Literal
 
     from arrowipc.limits import Limits
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Validation", "validate"]
 
 
-class Validation(Immutable):
+class Validation(NamedTuple):
     """What `validate` found: what is good, what is bad, and each thing that is wrong.
 
     Parameters
@@ -56,45 +56,16 @@ class Validation(Immutable):
     arrowipc.errors.FormatError: ...the input ends inside the body...
     """
 
-    __slots__ = __match_args__ = (
-        "format",
-        "level",
-        "num_batches",
-        "num_rows",
-        "num_bytes",
-        "bad_batches",
-        "bad_rows",
-        "bad_bytes",
-        "damage",
-        "remarks",
-    )
-
     format: Literal["file", "stream", "tensors"] | None
     level: Literal["full", "strict"]
-    num_batches: int
-    num_rows: int
-    num_bytes: int
-    bad_batches: int | None
-    bad_rows: int | None
-    bad_bytes: int | None
-    damage: tuple[Damage, ...]
-    remarks: tuple[Remark, ...]
-
-    def __new__(
-        cls,
-        format: Literal["file", "stream", "tensors"] | None,
-        level: Literal["full", "strict"],
-        num_batches: int = 0,
-        num_rows: int = 0,
-        num_bytes: int = 0,
-        bad_batches: int | None = 0,
-        bad_rows: int | None = 0,
-        bad_bytes: int | None = 0,
-        damage: tuple[Damage, ...] = (),
-        remarks: tuple[Remark, ...] = (),
-    ) -> Self:
-        values = locals()
-        return filled(cls, *[values[name] for name in cls.__match_args__])
+    num_batches: int = 0
+    num_rows: int = 0
+    num_bytes: int = 0
+    bad_batches: int | None = 0
+    bad_rows: int | None = 0
+    bad_bytes: int | None = 0
+    damage: tuple[Damage, ...] = ()
+    remarks: tuple[Remark, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -115,7 +86,7 @@ class Validation(Immutable):
             notes = [f"  byte {each.offset:,}: {each.words}" for each in self.remarks]
             return "\n".join([f"a valid {what} ({self.level}): {good}", *notes])
         bad = counted({thing: self.bad_batches, "row": self.bad_rows, "byte": self.bad_bytes})
-        first = f"not a valid {what} ({self.level}): good are {good}; bad are {bad}"
+        first = f"not a valid {what} ({self.level}): valid: {good}; invalid: {bad}"
         return "\n".join([first, *[f"  {printable(str(each))}" for each in self.damage]])
 
     def __repr__(self) -> str:

@@ -170,7 +170,7 @@ def _type_of_values(values: list[Any], level: int) -> DataType:
             raise UsageError("the keys of a struct are text: say types.map_(...) for other keys")
         return types.struct([field_of(key, _type_of_values(part, level + 1)) for key, part in parts.items()])
     names = " and ".join(sorted(kind.__qualname__ for kind in kinds))
-    raise UsageError(f"values of {names} have no type in common: say which type they have")
+    raise UsageError(f"mixed {names}: pass a schema")
 
 
 def _known(kind: type) -> Any:
@@ -195,7 +195,7 @@ def _type_of_scalars(dtypes: list[Any]) -> DataType:
         return _type_of_array(np.empty(0, np.result_type(*set(dtypes))))
     except TypeError:
         names = " and ".join(sorted(map(str, set(dtypes))))
-        raise UsageError(f"values of {names} have no type in common: say which type they have") from None
+        raise UsageError(f"mixed {names}: pass a schema") from None
 
 
 def _type_of_datetimes(values: list[datetime.datetime]) -> DataType:

@@ -78,7 +78,7 @@ COMMANDS = [
     ["diff", "{}", "{plain}", "--metadata"],
     ["browse", "{}", "-o", "{new}.html"],
     ["browse", "{torn}", "-o", "{new}.html"],
-    ["browse", "{}"],
+    ["browse", "{}", "--json"],
     ["convert", "{}", "{new}.arrow"],
     ["cat", "{}", "{}", "-o", "{new}.arrow"],
     ["head", "{torn}"],

@@ -29,7 +29,7 @@ WRITERS = (
     ["convert", "{source}", "{target}"],
     ["cat", "{source}", "-o", "{target}"],
     ["recover", "{source}", "-o", "{target}"],
-    ["take", "{source}", "--rows", "0-19", "-o", "{target}"],
+    ["head", "{source}", "--take", "0-19", "-o", "{target}"],
     ["head", "{source}", "-n", "20", "-o", "{target}"],
 )
 
@@ -45,7 +45,7 @@ class TestEveryCommandThatWrites:
         target.write_bytes(b"mine")
         code, words = self.said(command, data / "a.arrow", target)
         assert (code, target.read_bytes()) == (2, b"mine")
-        assert f"{target} exists already: --force overwrites it" in words
+        assert f"{target} exists; use --force to overwrite" in words
         assert self.said(command, data / "a.arrow", target, "--force")[0] == 0
         assert ipc.open(target).read_all().to_pydict() == ROWS
 
@@ -53,7 +53,7 @@ class TestEveryCommandThatWrites:
         for name in ("notes.txt", "out.json", "out.xlsx", "out.parq", "out"):
             code, words = self.said(command, data / "a.arrow", data / name)
             assert code == 2
-            assert "the name does not say the format: give --to FORMAT" in words
+            assert "unknown format; use --to FORMAT" in words
             assert not (data / name).exists()
         assert self.said(command, data / "a.arrow", data / "out", "--to", "stream")[0] == 0
         assert ipc.open_stream(data / "out").read_all().to_pydict() == ROWS
@@ -81,10 +81,10 @@ class TestEveryCommandThatWrites:
 
 
 def test_what_a_command_cannot_write_it_says_at_once(data):
-    for command in (["recover", data / "a.arrow"], ["cat", data / "a.arrow"]):
+    for command in (["recover", data / "a.arrow"],):
         done = run(*command, "-o", data / "x.csv")
         assert done.code == 2
-        assert "csv cannot be written here" in done.err
+        assert "this command cannot write csv" in done.err
 
 
 def test_redirections_do_not_destroy_a_source_either(data):
@@ -101,9 +101,9 @@ def test_a_url_is_a_target_like_another(data):
     target = data / "b.arrow"
     assert run("convert", data / "a.arrow", target.as_uri()).code == 0
     refused = run("convert", data / "a.arrow", target.as_uri())
-    assert (refused.code, "exists already" in refused.err) == (2, True)
+    assert (refused.code, "exists; use --force" in refused.err) == (2, True)
     assert run("convert", data / "a.arrow", "memory://x/b.arrow").code == 0
-    assert "exists already" in run("convert", data / "a.arrow", "memory://x/b.arrow").err
+    assert "exists; use --force" in run("convert", data / "a.arrow", "memory://x/b.arrow").err
     assert "source itself" in run("convert", "memory://x/b.arrow", "memory://x/b.arrow", "--force").err
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import io
 import json
 import os
 import subprocess
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ import pytest
 from helpers.terminal import COMMAND, call as run, environment, shell
 
 import arrowipc as ipc
-from arrowipc.types import bool_, date32, decimal128, dictionary, field, float64, int32, int64, struct, timestamp, utf8
+from arrowipc.types import field, int32, int64, utf8
 
 pytest.importorskip("click")
 pytest.importorskip("rich")
@@ -63,11 +61,11 @@ def test_rows_of_files_streams_folders_and_patterns(data, name):
     assert ids("head", path, "-n", 3, "--offset", 500) == []
     assert ids("tail", path, "-n", 12) == list(range(count - 12, count))
     assert ids("tail", path, "-n", 500) == list(range(count))
-    assert ids("take", path, "--rows", "35, 7-9,-1,7") == [35, 7, 8, 9, count - 1, 7]
-    chosen = ids("sample", path, "-n", 10, "--seed", 4)
-    assert chosen == ids("sample", path, "-n", 10, "--seed", 4) == sorted(set(chosen))
+    assert ids("head", path, "--take", "35, 7-9,-1,7") == [35, 7, 8, 9, count - 1, 7]
+    chosen = ids("head", path, "--sample", "-n", 10, "--seed", 4)
+    assert chosen == ids("head", path, "--sample", "-n", 10, "--seed", 4) == sorted(set(chosen))
     assert len(chosen) == 10
-    assert ids("sample", path, "-n", 500) == list(range(count))
+    assert ids("head", path, "--sample", "-n", 500) == list(range(count))
 
 
 @pytest.mark.parametrize("name", ["a.arrow", "a.arrows"])
@@ -82,24 +80,24 @@ def test_rows_of_standard_input(data, name, how):
     for command, options, expected in (
         ("head", "-n 2 --offset 11", ["word 11", "word 12"]),
         ("tail", "-n 2", ["word 38", "word 39"]),
-        ("take", "--rows 5,-2", ["word 5", "word 38"]),
-        ("sample", "-n 40", [f"word {i}" for i in range(40)]),
+        ("head", "--take 5,-2", ["word 5", "word 38"]),
+        ("head", "--sample -n 40", [f"word {i}" for i in range(40)]),
     ):
         lines = said(command, options + " -c word").splitlines()[2:]
         assert [line.strip() for line in lines] == expected
 
 
 def test_a_table_of_taken_rows_and_of_none(data):
-    found = run("take", data / "a.arrow", "--rows", "17-18", "-c", "word,id")
+    found = run("head", data / "a.arrow", "--take", "17-18", "-c", "word,id")
     assert found.out.split() == ["word", "id", "string", "int64", "word", "17", "17", "word", "18", "18"]
     assert run("head", data / "a.arrow", "-n", 0).code == 0
     assert run("tail", data / "a.arrow", "-n", 0).code == 0
 
 
 def test_a_sample_says_how_to_get_it_again(data):
-    found = run("sample", data / "a.arrow", "-n", 3, "--json")
+    found = run("head", "--sample", data / "a.arrow", "-n", 3, "--json")
     assert found.err.startswith("3 of 40 rows, --seed ")
-    assert ids("sample", data / "a.arrow", "-n", 3, "--seed", found.err.split()[-1]) == [
+    assert ids("head", "--sample", data / "a.arrow", "-n", 3, "--seed", found.err.split()[-1]) == [
         row["id"] for row in found.lines
     ]
 
@@ -107,15 +105,15 @@ def test_a_sample_says_how_to_get_it_again(data):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["take", "a.arrow"], "Missing option '--rows'"),
-        (["take", "a.arrow", "--rows", "a"], "such as 5,17-20, found 'a'"),
-        (["take", "a.arrow", "--rows", ""], "such as 5,17-20"),
-        (["take", "a.arrow", "--rows", "40"], "row 40 is out of range: there are 40 rows, from 0"),
-        (["take", "a.arrow", "--rows", "0-99999999999999"], "out of range"),
-        (["take", "a.arrow", "--rows", "-41"], "row -41 is out of range"),
-        (["take", "a.arrow", "--rows", "7-5"], "ends before it begins"),
+        (["head", "a.arrow", "--take", "1", "--sample"], "exclude each other"),
+        (["head", "a.arrow", "--take", "a"], "such as 5,17-20, found 'a'"),
+        (["head", "a.arrow", "--take", ""], "such as 5,17-20"),
+        (["head", "a.arrow", "--take", "40"], "row 40 is out of range: there are 40 rows, from 0"),
+        (["head", "a.arrow", "--take", "0-99999999999999"], "out of range"),
+        (["head", "a.arrow", "--take", "-41"], "row -41 is out of range"),
+        (["head", "a.arrow", "--take", "7-5"], "ends before it begins"),
         (["head", "a.arrow", "--offset", "-1"], "--offset"),
-        (["head", "a.arrow", "--where", "id"], "expected such as 'x >= 3'"),
+        (["head", "a.arrow", "--where", "id"], "examples: 'x >= 3'"),
         (["head", "a.arrow", "--where", "nothing > 3"], "no column 'nothing'; there are id, word"),
         (["head", "a.arrow", "--where", "id > word"], "'id' is of type int64"),
     ],
@@ -139,19 +137,19 @@ def test_a_folder_without_arrow_files_says_so(tmp_path):
 def test_conditions_find_exactly_the_rows_that_meet_them(data, name, monkeypatch):
     path, count = data / name if name != "-" else "-", 80 if "days" in name else 40
     if name == "-":
-        monkeypatch.setattr("arrowipc.cli.rows.source", lambda _: io.BytesIO((data / "a.arrows").read_bytes()))
+        monkeypatch.setattr("arrowipc.cli.sources.source", lambda _: io.BytesIO((data / "a.arrows").read_bytes()))
 
     assert ids("head", path, "-n", 500, "--where", "id >= 12", "--where", "id < 25") == list(range(12, 25))
     assert ids("head", path, "-n", 3, "--where", "id = 25") == [25]
     assert ids("tail", path, "-n", 1, "--where", "id in 3,4") == [4]
     assert ids("head", path, "-n", 2, "--offset", 9, "--where", "word != 'x'", "--where", "id>9") == [19, 20]
-    assert ids("sample", path, "-n", 30, "--where", "id < 5", "-c", "id") == list(range(5))
+    assert ids("head", path, "--sample", "-n", 30, "--where", "id < 5", "-c", "id") == list(range(5))
     assert ids("head", path, "--where", "id is null") == []
     assert len(ids("tail", path, "-n", 500, "--where", "id not in 5,6")) == count - 2
     if name != "-":
         counted = run("count", path, "--where", "id >= 12", "--where", "id < 25")
         assert counted.out == "13\n"
-        assert counted.err == f"--where: {count - 20} of {count} rows are in batches and files that need not be read\n"
+        assert counted.err == f"--where: skipped {count - 20} of {count} rows, by statistics and names of folders\n"
 
 
 def test_only_the_columns_of_conditions_are_read_until_rows_are_found(data, monkeypatch):
@@ -164,186 +162,18 @@ def test_only_the_columns_of_conditions_are_read_until_rows_are_found(data, monk
     assert ["id"] in seen
 
 
-ENGINES = ("pyarrow", "polars")
-VALUES: dict[str, tuple[Any, list[Any], dict[str, list[int]]]] = {
-    "whole": (int32(), [1, None, 3, -2], {"> 0": [0, 2], "!= 3": [0, 3], "< 4294967296": [0, 2, 3], "in 1,3": [0, 2]}),
-    "real": (float64(), [1.5, None, -0.0, 2.0], {"= 0": [2], "not in 1.5": [2, 3], "is null": [1]}),
-    "text": (utf8(), ["a", None, "", "z"], {">= a": [0, 3], "is not null": [0, 2, 3], "= ''": [2]}),
-    "coded": (dictionary(int32(), utf8()), ["a", "b", None, "a"], {"= a": [0, 3], "not in a": [1]}),
-    "day": (date32(), [dt.date(2024, 1, 1), None, dt.date(2024, 2, 1), dt.date(1999, 1, 1)], {"> 2023-12-31": [0, 2]}),
-    "at": (
-        timestamp("us", "Europe/Oslo"),
-        [dt.datetime(2024, 1, 1, tzinfo=dt.UTC), None, dt.datetime(2024, 1, 2, tzinfo=dt.UTC), None],
-        {"<= 2024-01-01": [0], "> 2024-01-01T12:00": [2]},
-    ),
-    "fee": (decimal128(5, 2), [Decimal("1.25"), None, Decimal("3.00"), Decimal("-1.00")], {"> 1.2499": [0, 2]}),
-    "ok": (bool_(), [True, None, False, True], {"= true": [0, 3], "!= true": [2]}),
-    "place": (struct([field("x", int32())]), [{"x": 1}, None, {"x": None}, {"x": 5}], {".x >= 1": [0, 3]}),
-}
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("name", VALUES)
-def test_every_library_finds_the_same_rows(engine, name, monkeypatch):
-    from arrowipc.cli import where
-
-    pytest.importorskip(engine)
-    monkeypatch.setattr(where, "find_spec", lambda module: module == engine)
-    kind, values, cases = VALUES[name]
-    schema = ipc.Schema([field(name, kind)])
-    batch = ipc.RecordBatch.from_pydict({name: values}, schema)
-    for text, expected in cases.items():
-        matches = where.matcher(where.filters_of([f"{name}{'' if text[0] == '.' else ' '}{text}"], schema))
-        assert matches(batch).tolist() == expected, text
-        assert matches(batch.slice(0, 0)).tolist() == []
-
-
-def test_without_a_library_that_compares_the_command_says_which_it_wants(data, monkeypatch):
-    monkeypatch.setattr("arrowipc.cli.where.find_spec", lambda module: None)
-    found = run("count", data / "a.arrow", "--where", "id > 3")
-    assert found.code == 4
-    assert "by pyarrow or polars" in found.err
-    assert "pip install" in found.err
-
-
-def test_conditions_are_read_as_the_types_of_their_columns_say():
-    from arrowipc.cli.where import filters_of
-
-    schema = ipc.Schema(
-        [
-            field("n", int32()),
-            field("a b", float64()),
-            field("t", timestamp("us")),
-            field("day", date32()),
-            field("zoned", timestamp("ns", "Europe/Oslo")),
-            field("place", struct([field("a", struct([field("b", int32())]))])),
-            field("ok", bool_()),
-            field("fee", decimal128(5, 2)),
-            field("kind", dictionary(int32(), utf8())),
-            field("within", utf8()),
-        ]
-    )
-    for text, expected in {
-        "n>=3": ("n", ">=", 3),
-        " n != -3 ": ("n", "!=", -3),
-        "n == 3": ("n", "==", 3),
-        '"a b" < 1e3': ("a b", "<", 1000.0),
-        "a b < 1": ("a b", "<", 1.0),
-        "t>=2024-01-01": ("t", ">=", dt.datetime(2024, 1, 1)),
-        "zoned < 2024-01-01": ("zoned", "<", dt.datetime(2024, 1, 1, tzinfo=dt.UTC)),
-        "place.a.b > 3": ("place.a.b", ">", 3),
-        "t <= 2024-01-01T10:30": ("t", "<=", dt.datetime(2024, 1, 1, 10, 30)),
-        "day = 2024-02-29": ("day", "==", dt.date(2024, 2, 29)),
-        "ok = TRUE": ("ok", "==", True),
-        "fee > 1.25": ("fee", ">", Decimal("1.25")),
-        "kind in a, 'b c' ,\"d,e\"": ("kind", "in", ["a", "b c", "d,e"]),
-        "kind IN (x)": ("kind", "in", ["x"]),
-        "kind not in x,y": ("kind", "not in", ["x", "y"]),
-        "within = x>=y": ("within", "==", "x>=y"),
-        "within in within": ("within", "in", ["within"]),
-        "n is null": ("n", "is_null"),
-        '"a b" IS NOT NULL': ("a b", "is_not_null"),
-        "kind = ' x '": ("kind", "==", " x "),
-    }.items():
-        assert filters_of([text], schema) == [expected], text
-
-
-# -- parts, and what grows -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["a.arrow", "a.arrows"])
-@pytest.mark.parametrize("kind", ["file", "stream"])
-def test_parts_hold_the_rows_in_order_and_as_many_as_asked(data, tmp_path, name, kind):
-    done = run("split", data / name, tmp_path / "s", "--rows", 15, "--to", kind, "--json")
-    assert (done.code, done.err) == (0, "")
-    assert done.json == {"rows": 40, "parts": 3, "written": str(tmp_path / "s"), "format": kind}
-    ending = {"file": "arrow", "stream": "arrows"}[kind]
-    assert sorted(each.name for each in (tmp_path / "s").iterdir()) == [f"a-0000{i}.{ending}" for i in range(3)]
-    assert [len(ids("head", tmp_path / "s" / f"a-0000{i}.{ending}", "-n", 99)) for i in range(3)] == [15, 15, 10]
-    assert ids("head", tmp_path / "s", "-n", 99) == list(range(40))
-
-
-def test_parts_of_bytes_are_about_that_large(tmp_path):
-    with ipc.new_file(tmp_path / "a.arrow") as writer:
-        for start in range(0, 90_000, 30_000):
-            writer.write({"id": list(range(start, start + 30_000))})
-    assert run("split", tmp_path / "a.arrow", tmp_path / "s", "--bytes", "100kB").code == 0
-    sizes = [each.stat().st_size for each in sorted((tmp_path / "s").iterdir())]
-    assert len(sizes) == 8
-    assert max(sizes) < 102_000
-    assert min(sizes[:-1]) > 90_000
-    assert ids("head", tmp_path / "s", "-n", 100_000) == list(range(90_000))
-    for wrong in ("0", "x", "1TB", "-5"):
-        assert "--bytes: expected a size" in run("split", tmp_path / "a.arrow", tmp_path / "t", "--bytes", wrong).err
-
-
-def test_parts_by_a_column_lie_in_folders_that_datasets_read(tmp_path):
-    values = ["Oslo", "a/b=c", "", None, "Oslo", "東京", ".."]
-    with ipc.new_file(tmp_path / "a.arrow", ipc.Schema([field("city", utf8()), field("id", int64())])) as writer:
-        writer.write({"city": values, "id": list(range(7))})
-    assert run("split", tmp_path / "a.arrow", tmp_path / "s", "--by", "city").code == 0
-    for path in (tmp_path / "s").rglob("*"):
-        assert path.resolve().is_relative_to(tmp_path / "s")
-    found = ipc.open_dataset(tmp_path / "s").read_all().to_pylist()
-    assert sorted(found, key=lambda row: row["id"]) == [
-        {"id": i, "city": value or None} for i, value in enumerate(values)
-    ]
-    assert run("merge", tmp_path / "s", "-o", tmp_path / "m.arrow").code == 0
-    assert sorted(ids("head", tmp_path / "m.arrow")) == list(range(7))
-    for column, words in (("id", None), ("none", "found 'none'")):
-        done = run("split", tmp_path / "a.arrow", tmp_path / column, "--by", column)
-        assert (done.code, words or "") == (0 if words is None else 2, words if words and words in done.err else "")
-
-
-@pytest.mark.parametrize("name", [".hidden", "_x", "{a}", "a=b/c", "..", "%2E", "é 名", "x._COPYING_"])
-def test_parts_by_a_column_of_any_name_are_found_again(tmp_path, name):
-    path, folder = tmp_path / "._{part}.arrow", tmp_path / "{s}"
-    values = [1, 2, None]
-    with ipc.new_file(path) as writer:
-        writer.write({name: values, "id": [1, 2, 3]})
-    assert run("split", str(path), str(folder), "--by", name).code == 0
-    found = sorted(ipc.open_dataset(folder).read_all().to_pylist(), key=lambda row: row["id"])
-    assert found == [{"id": i, name: value} for i, value in enumerate(values, 1)]
-    assert run("split", str(path), str(folder / "more"), "--rows", "2").code == 0
-    assert ipc.open_dataset(folder / "more").count_rows() == 3
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "words"),
-    [
-        ("", "a", "a key without a name"),
-        ("x", "__HIVE_DEFAULT_PARTITION__", "for the text"),
-        ("x", "a" * 300, "too long"),
-    ],
-)
-def test_parts_by_what_has_no_name_are_refused(tmp_path, name, value, words):
-    with ipc.new_file(tmp_path / "a.arrow") as writer:
-        writer.write({name: [value], "id": [1]})
-    done = run("split", str(tmp_path / "a.arrow"), str(tmp_path / "s"), "--by", name)
-    assert (done.code in (2, 3), words in done.err) == (True, True), done.err
-
-
-def test_split_needs_one_way_and_keeps_what_is_there(data, tmp_path):
-    assert "one of --rows, --bytes and --by" in run("split", data / "a.arrow", tmp_path / "s").err
-    assert run("split", data / "a.arrow", tmp_path / "s", "--rows", 3, "--by", "id").code == 2
-    (tmp_path / "mine").write_text("mine")
-    done = run("split", data / "a.arrow", tmp_path, "--rows", 30)
-    assert (done.code, "not empty: --force" in done.err) == (2, True)
-    assert run("split", data / "a.arrow", tmp_path, "--rows", 30, "--force").code == 0
-    assert (tmp_path / "mine").read_text() == "mine"
-    itself = run("split", tmp_path / "a-00000.arrow", tmp_path, "--rows", 99, "--force")  # a-00000-00000.arrow
-    assert itself.code == 0
+# -- many sources, and what grows -----------------------------------------------------------------------------------
 
 
 def test_files_of_several_schemas_become_one(data, tmp_path):
     with ipc.new_stream(tmp_path / "b.arrows", ipc.Schema([field("id", int32()), field("more", utf8())])) as writer:
         writer.write({"id": [-1], "more": ["x"]})
-    done = run("merge", data / "a.arrow", tmp_path / "b.arrows", "-o", tmp_path / "m.arrow")
+    done = run("cat", "--merge", data / "a.arrow", tmp_path / "b.arrows", "-o", tmp_path / "m.arrow")
     assert (done.code, done.err) == (0, f"{tmp_path}/m.arrow: 41 rows in 5 batches\n")
     rows = ipc.open(tmp_path / "m.arrow").read_all().to_pylist()
     assert rows[0] == {"id": 0, "word": "word 0", "more": None}
     assert rows[-1] == {"id": -1, "word": None, "more": "x"}
-    refused = run("merge", tmp_path, "-o", tmp_path / "b.arrows", "--force")
+    refused = run("cat", "--merge", tmp_path, "-o", tmp_path / "b.arrows", "--force")
     assert (refused.code, "source itself" in refused.err) == (2, True)
 
 
@@ -381,7 +211,7 @@ def test_a_stream_that_is_cut_short_while_it_is_followed_is_an_error(tmp_path):
         assert tail.stdout is not None
         tail.stdout.readline()
         os.truncate(path, 10)
-        assert "cut short while it was followed" in tail.communicate(timeout=30)[1]
+        assert "truncated while it was followed" in tail.communicate(timeout=30)[1]
         assert tail.returncode == 1
 
 
@@ -392,6 +222,6 @@ def test_shells_complete_commands_options_and_files(kind):
 
     assert "_ARROWIPC_COMPLETE" in said(_ARROWIPC_COMPLETE=f"{kind}_source")
     if kind == "bash":
-        assert "plain,split" in said(_ARROWIPC_COMPLETE="bash_complete", COMP_WORDS="arrowipc sp", COMP_CWORD="1")
+        assert "plain,stat" in said(_ARROWIPC_COMPLETE="bash_complete", COMP_WORDS="arrowipc st", COMP_CWORD="1")
         assert "--follow" in said(_ARROWIPC_COMPLETE="bash_complete", COMP_WORDS="arrowipc tail --fo", COMP_CWORD="2")
         assert "file," in said(_ARROWIPC_COMPLETE="bash_complete", COMP_WORDS="arrowipc tail x", COMP_CWORD="2")

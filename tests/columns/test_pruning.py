@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import math
 import operator
-import pickle
 import random
 from decimal import Decimal
 from functools import reduce
@@ -153,7 +152,6 @@ def test_every_batch_with_a_row_that_passes_is_kept(seed):
         COUNTED["kept" if kept else "left out"] += 1
         assert kept or not passes(whole, theirs), filter_
         assert kept or not passes_in_polars(frame, polars), filter_
-        assert pickle.loads(pickle.dumps(pruner)).keeps(known) is kept
         assert kept <= Pruner(filter_, batch.schema, strict=False).keeps(known)
 
 

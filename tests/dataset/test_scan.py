@@ -17,7 +17,7 @@ from helpers import optional
 import arrowipc as ipc
 from arrowipc import UsageError
 from arrowipc.columns.pruning import Pruner
-from arrowipc.dataset.scan import filter_of
+from arrowipc.dataset.filters import from_polars
 from arrowipc.types import field, int64
 
 duckdb = optional("duckdb")
@@ -172,7 +172,7 @@ def test_random_predicates_give_what_polars_finds_itself(folder):
             part = compare(pl.col(name), value)
             parts.append(chance.choice([part, part, ~part, pl.col(name).is_null(), pl.col(name).is_in([value])]))
         predicate = reduce(chance.choice([operator.and_, operator.or_]), parts)
-        understood += filter_of(predicate, schema) is not None
+        understood += from_polars(predicate, schema) is not None
         optional("polars.testing").assert_frame_equal(
             frame.filter(predicate).collect(), own.filter(predicate), categorical_as_str=True
         )
@@ -200,7 +200,7 @@ def test_literals_of_all_kinds_are_understood():
         (col("f") < 0.5, ("f", "<", 0.5)),
         (~col("b").is_in([b"x"]), ("not", ("b", "in", [b"x"]))),
     ):
-        assert filter_of(predicate, schema) == expected
+        assert from_polars(predicate, schema) == expected
         Pruner(expected, schema)
     for unknown in (
         col("b").map_elements(lambda value: True, return_dtype=pl.Boolean),
@@ -209,7 +209,7 @@ def test_literals_of_all_kinds_are_understood():
         col("f").abs() > 1,
         ~((col("f") > 1) & (col("f").abs() > 1)),
     ):
-        assert filter_of(unknown, schema) is None
+        assert from_polars(unknown, schema) is None
 
 
 def test_paths_with_options(folder):

@@ -66,7 +66,7 @@ def main(how: str) -> None:
     """Serve until the input ends."""
     transport, _, separate = how.partition(",")
     with (
-        dissociated.Server(streams(), transport, timeout=30) as server,
+        dissociated.Server(streams(), transport) as server,
         flight.FlightServer(server, separate=bool(separate)) as front,
     ):
         print(json.dumps({"port": front.port, "uris": flight.locations(server)}), flush=True)

@@ -243,7 +243,7 @@ def test_a_server_that_is_closed_truncates_what_is_being_read(transport):
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_d088_a_slow_consumer_holds_the_server_back_and_is_left_alone_in_the_end(transport):
+def test_d088_a_slow_consumer_holds_the_server_back(transport):
     made = 0
 
     def counted():
@@ -253,15 +253,15 @@ def test_d088_a_slow_consumer_holds_the_server_back_and_is_left_alone_in_the_end
             yield batch
 
     async def main():
-        async with dissociated.AsyncServer({"t": counted}, transport, max_held=16 << 20, timeout=0.3) as server:
+        async with dissociated.AsyncServer({"t": counted}, transport, max_held=16 << 20) as server:
             async with await dissociated.connect_async(server.uri, "t", timeout=SECONDS) as reader:
-                while not server.errors:
-                    await asyncio.sleep(0.05)
+                before = -1
+                while made > before:
+                    before = made
+                    await asyncio.sleep(0.3)
                 assert made <= 70
-                with pytest.raises(TruncatedError):
-                    async for _ in reader:
-                        pass
-            assert peers.kinds(server) == ["TimeoutError"]
+                assert (await anext(reader)).num_rows == 1 << 15
+            assert server.errors == []
 
     run(main)
 

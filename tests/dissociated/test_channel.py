@@ -23,7 +23,7 @@ BOTH = {"numbers": NUMBERS, "words": WORDS}
 
 def served(transport="tcp", streams=None, **options):
     given = BOTH if streams is None else streams
-    return dissociated.Server(given, transport, timeout=SECONDS, transport_options=telling(transport), **options)
+    return dissociated.Server(given, transport, transport_options=telling(transport), **options)
 
 
 def values(reader) -> dict:

@@ -27,7 +27,7 @@ from arrowipc.dissociated.link import Link
 from arrowipc.dissociated.memory.address_pairs import Lease, write_pairs
 from arrowipc.dissociated.protocol import free_data_body
 from arrowipc.dissociated.session import Roles, Session
-from arrowipc.dissociated.transports.sockets import connect_tcp, connect_unix
+from arrowipc.dissociated.transports.sockets import connect_unix
 from arrowipc.dissociated.uri import new_tag
 from arrowipc.errors import FormatError, TruncatedError, UsageError
 from arrowipc.read.decoders import StreamDecoder
@@ -159,39 +159,6 @@ def test_nobody_who_listens_is_an_os_error():
     ):
         with pytest.raises(OSError, match=r"refused|No such file|no server listens"):
             dissociated.connect(f"{text}?want_data=1", timeout=SECONDS)
-
-
-@pytest.mark.parametrize("transport", ["memory", "tcp", "unix"])
-def test_a_client_that_takes_nothing_is_left_alone(transport):
-    source = Source(100)
-    with (
-        dissociated.Server({"t": source}, transport, max_held=16 * MIB, timeout=0.4) as server,
-        dissociated.connect(server.uri, "t", timeout=SECONDS) as reader,
-    ):
-        assert source.closed.wait(SECONDS)
-        with pytest.raises(TruncatedError, match="the connection was lost before the"):
-            list(reader)
-    ((kind, words),) = peers.said(server)
-    assert kind == "TimeoutError"
-    assert "to take the " in words
-
-
-def talk_on(connection, source: Source) -> None:
-    while True:
-        connection.send(5, [bytes(100)])
-        connection.push()
-        source.closed.wait(0.01)
-
-
-def test_a_client_that_only_talks_is_left_alone_too():
-    source = Source(100)
-    with dissociated.Server({"t": source}, "tcp", max_held=16 * MIB, timeout=0.4) as server:
-        connection = connect_tcp(server.uri.host, server.uri.port)
-        with connection:
-            connection.send(server.uri.want_data, [b"t"])
-            with pytest.raises(ConnectionError):
-                talk_on(connection, source)
-    assert peers.kinds(server) == ["TimeoutError"]
 
 
 # -- ends ----------------------------------------------------------------------------------------------------
@@ -519,7 +486,7 @@ def test_after_an_error_no_lease_keeps_the_connection():
 SERVE = """
 import sys, numpy as np, pyarrow as pa
 from arrowipc import dissociated
-from helpers import peers
+from dissociated import peers
 
 def endless():
     number = 0

@@ -33,7 +33,7 @@ def paths(tmp_path):
 @pytest.mark.parametrize("transport", ["tcp", "unix"])
 @pytest.mark.parametrize("ending", ["arrow", "arrows"])
 def test_fetched_files_hold_what_was_served(paths, tmp_path, transport, ending):
-    with serve_files(paths, transport, timeout=20) as server:
+    with serve_files(paths, transport) as server:
         for path in paths:
             target = tmp_path / f"fetched.{ending}"
             done = fetch(server.uri, path.name, target, timeout=20)
@@ -48,7 +48,7 @@ def test_fetched_files_hold_what_was_served(paths, tmp_path, transport, ending):
 def test_files_are_opened_anew_for_each_request(tmp_path):
     path, target = tmp_path / "x.arrow", tmp_path / "fetched"
     path.write_bytes(arrow_columns.file(pa.record_batch({"x": [1]})))
-    with serve_files([path], timeout=20) as server:
+    with serve_files([path]) as server:
         assert fetch(server.uri, "x.arrow", target, timeout=20).num_rows == 1
         path.write_bytes(arrow_columns.file(pa.record_batch({"y": ["a", "b", "c"]})))
         assert fetch(server.uri, b"x.arrow", target, timeout=20).num_rows == 3
@@ -81,7 +81,7 @@ def test_a_stream_from_another_process_arrives_in_a_file(paths, tmp_path):
 
 def test_options_reach_readers_and_writers(paths, tmp_path):
     seen = []
-    with serve_files(paths, read_options={"columns": [0]}, compression="lz4", timeout=20) as server:
+    with serve_files(paths, read_options={"columns": [0]}, compression="lz4") as server:
         fetch(
             server.uri,
             "everything.arrow",
@@ -97,7 +97,7 @@ def test_options_reach_readers_and_writers(paths, tmp_path):
 
 
 def test_a_bytearray_can_be_the_target(paths):
-    with serve_files(paths, timeout=20) as server:
+    with serve_files(paths) as server:
         fetch(server.uri, "empty.arrow", sink := bytearray(), timeout=20)
     assert ipc.open_file(sink).read_all().num_rows == 0
 
@@ -110,7 +110,7 @@ def test_what_goes_wrong_leaves_the_old_file(tmp_path):
         yield pa.record_batch({"x": [1]})
         raise OSError("the source broke")
 
-    with dissociated.Server({"x": batches}, "tcp", timeout=20) as server:
+    with dissociated.Server({"x": batches}, "tcp") as server:
         with pytest.raises(ipc.TruncatedError):
             fetch(server.uri, "x", target, timeout=20)
         with pytest.raises(ipc.FormatError):

@@ -45,7 +45,7 @@ from arrowipc.dissociated.session import Roles
 from arrowipc.dissociated.uri import new_tag
 from arrowipc.errors import FormatError, LimitError, TruncatedError, UsageError
 from arrowipc.read.decoders import StreamDecoder
-from arrowipc.read.framing import message_of
+from arrowipc.read.framing import message_kind, message_of
 
 STREAM = peers.written(peers.numbers(3, batches=2))
 PARTS = peers.parts_of(STREAM)
@@ -403,7 +403,7 @@ def test_d071_bodies_are_matched_by_the_lowest_32_bits():
     incoming = begun()
     incoming.receive_metadata(peers.metadata(1, BATCH)[1])
     assert incoming.receive_body(1 << 56 | 1, b"pairs") == 1
-    assert incoming.take() == Arrival(1, BATCH, BodyType.PAIRS, b"pairs")
+    assert incoming.take() == Arrival(1, BATCH, BodyType.PAIRS, b"pairs", message_kind(BATCH)[1])
 
 
 # -- bounds --------------------------------------------------------------------------------------------------

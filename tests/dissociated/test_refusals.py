@@ -589,7 +589,7 @@ import os, sys, time
 import arrowipc.dissociated.transports.shared, arrowipc.dissociated.transports.sockets
 import arrowipc.dissociated.flight, arrowipc.table, pyarrow as pa
 from arrowipc import dissociated
-from helpers import memory_transport, peers
+from dissociated import memory_transport, peers
 
 streams = {"n": peers.numbers(100_000)}
 # Once as ourselves: whatever this imports may lie where the other user cannot read.

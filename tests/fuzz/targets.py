@@ -410,9 +410,8 @@ def browse(data: bytes, chance: random.Random) -> None:
     found = Browsed("x", data, FEW)
     for _ in range(3):
         start = chance.choice((0, 1, 5, 10**6, 10**18 - 1))
-        parts = [found.tried(found.rows, start=start, column=chance.choice((0, 1, 10**6))), found.first_screen()]
-        parts += [found.tried(found.layout)]
-        parts += [found.tried(part, start=start) for part in (found.message, found.batches)]
+        parts = [found.overview(), found.tried(found.layout)]
+        parts += [found.tried(part, start=start) for part in (found.rows, found.message, found.batches)]
         text = json_text(parts)
         assert text.isprintable()
         assert len(text) < 4_000_000

@@ -359,14 +359,14 @@ def test_d090_a_server_survives_any_client(transport, driver):
 def running(driver: str, streams, transport: str):
     """A server with threads, or one in an event loop of another thread."""
     if driver == "threads":
-        with dissociated.Server(streams, transport, timeout=SECONDS) as server:
+        with dissociated.Server(streams, transport) as server:
             yield server
         return
     started, ended = threading.Event(), threading.Event()
     found: list[dissociated.AsyncServer] = []
 
     async def main() -> None:
-        async with dissociated.AsyncServer(streams, transport, timeout=SECONDS) as server:
+        async with dissociated.AsyncServer(streams, transport) as server:
             found.append(server)
             started.set()
             while not ended.is_set():

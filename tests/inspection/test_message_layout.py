@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import warnings
-from decimal import Decimal
-
 import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import forge, golden
 from helpers.arrays import ipc_bytes
-from helpers.processes import run_python
 
 import arrowipc as ipc
 from arrowipc.errors import FormatError, UsageError
 from arrowipc.inspection.message_layout import dictionary_fields, locate_messages, nodes_of, outline_of
-from arrowipc.inspection.portability import MISREADINGS, interoperability
+from arrowipc.inspection.portability import interoperability
 from arrowipc.types import (
     Dictionary,
-    decimal32,
     dictionary,
     field,
     float64,
@@ -134,110 +128,6 @@ def test_dirty_padding_is_told_where_it_is():
     (remark,) = interoperability(data)
     located = list(locate_messages(data))[1]
     assert (remark.code, remark.offset, remark.times) == ("dirty-padding", located.offset, 1)
-
-
-def decimals(kind, count=300):
-    return pa.array([Decimal(number * 7 - 1000) / 100 for number in range(count)], kind)
-
-
-def below(array):
-    """Places below a column, each with the path that the remark names."""
-    ends = pa.array(range(0, len(array) + 1, 3), pa.int32())
-    twice = pa.array([0, 0], pa.int8())
-    lists = pa.ListArray.from_arrays(ends, array)
-    return {
-        "x": array,
-        "x.s": pa.StructArray.from_arrays([array], ["s"]),
-        "x.item": lists,
-        "x.entries.value": pa.MapArray.from_arrays(ends, pa.array(range(len(array))), array),
-        "x.item of a dictionary": pa.DictionaryArray.from_arrays(twice, lists),
-    }
-
-
-NARROW = {"decimal32": decimals(pa.decimal32(7, 2)), "decimal64": decimals(pa.decimal64(15, 2))}
-TIMES = pa.array([(1, 2, 1500)] * 3, pa.month_day_nano_interval())
-#: Code of the remark -> columns that are misread, and how to see it: the program prints what it is given.
-TRIED = {
-    "misread-polars-decimals": (
-        [case for array in NARROW.values() for case in below(array).items()],
-        "import polars; print(polars.DataFrame(table)['x'].to_list())",
-    ),
-    "misread-nanoarrow-decimals": (
-        [("x", decimals(pa.decimal128(9, 2))), ("x.s", below(decimals(pa.decimal256(9, 2)))["x.s"])],
-        "import nanoarrow; print([row['x'] for row in nanoarrow.Array(table).iter_py()])",
-    ),
-    "misread-nanoarrow-views": (
-        [
-            ("x", pa.array(["a", "b"], pa.string_view())),
-            ("x", pa.array([b"a text of more than twelve bytes"], pa.binary_view())),
-            ("x.item", pa.array([["a"]], pa.list_(pa.string_view()))),
-        ],
-        "import nanoarrow; print([row['x'] for row in nanoarrow.Array(table).iter_py()])",
-    ),
-    "misread-duckdb-nanoseconds": (
-        [("x", TIMES), ("x.s", pa.StructArray.from_arrays([TIMES], ["s"]))],
-        "import duckdb; print(duckdb.from_arrow(table).to_arrow_table().to_pydict()['x'])",
-    ),
-}
-
-
-def seen_by(program, tmp_path, array):
-    """What a library makes of a column; None if it crashes. In a process of its own: some read too far."""
-    path = tmp_path / "column.arrows"
-    with ipc.new_stream(path) as writer:
-        writer.write(pa.table({"x": array}))
-    code = f"import sys, arrowipc; table = arrowipc.open(sys.argv[1]).read_all(); {program}"
-    done = run_python(code, path)
-    assert done.returncode <= 0, done.stderr
-    return done.stdout.strip() if done.returncode == 0 else None
-
-
-@pytest.mark.nosanitize
-@pytest.mark.parametrize(("code", "number"), [(code, i) for code in TRIED for i in range(len(TRIED[code][0]))])
-def test_columns_that_a_library_misreads_are_named(code, number, tmp_path):
-    columns, program = TRIED[code]
-    place, array = columns[number]
-    (known,) = [each for each in MISREADINGS if each.code == code]
-    data = written(schema=ipc.Table.from_arrow(pa.table({"x": array})).schema, words=())
-    (remark,) = [each for each in interoperability(data) if each.code == code]
-    assert f"{known.consumer} misreads {place.partition(' ')[0]!r}: " in remark.words
-    name, version = known.consumer.split()
-    pytest.importorskip(name)
-    misread = seen_by(program, tmp_path, array) != str(array.to_pylist())
-    installed = importlib.metadata.version(name)
-    if installed == version:
-        assert misread
-    elif not misread:
-        words = f"another version: {known.consumer} misread {place}, {installed} does not: amend the table"
-        warnings.warn(words, stacklevel=1)
-
-
-@pytest.mark.nosanitize
-@pytest.mark.parametrize(
-    ("code", "array"),
-    [
-        ("misread-polars-decimals", NARROW["decimal32"].cast(pa.decimal128(7, 2))),
-        (
-            "misread-polars-decimals",
-            pa.DictionaryArray.from_arrays(pa.array([5, 0, None, 299], pa.int16()), NARROW["decimal64"]),
-        ),
-        ("misread-nanoarrow-views", pa.array(["a", None, "a text of more than twelve bytes"])),
-        ("misread-duckdb-nanoseconds", pa.array([(1, 2, 3000)], pa.month_day_nano_interval())),
-    ],
-)
-def test_what_helps_against_a_misreading_helps(code, array, tmp_path):
-    pytest.importorskip(code.split("-")[1])
-    assert seen_by(TRIED[code][1], tmp_path, array) == str(array.to_pylist())
-    if code != "misread-duckdb-nanoseconds":  # that looks at types, not at values
-        schema = ipc.Table.from_arrow(pa.table({"x": array})).schema
-        assert code not in codes(written(schema=schema, words=()))
-
-
-def test_a_remark_names_a_few_of_many_columns():
-    schema = ipc.Schema([field(f"x{i}", decimal32(5, 2)) for i in range(8)])
-    (remark,) = interoperability(schema.serialize())
-    assert "'x3', 'x4' and 3 more: " in remark.words
-    assert "x5" not in remark.words
 
 
 @pytest.mark.parametrize("case", CASES, ids=ids)

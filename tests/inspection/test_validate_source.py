@@ -123,7 +123,7 @@ def test_what_where_which_column_and_how_many_rows() -> None:
         assert (report.bad_batches, report.bad_rows) == (1, ROWS)
         text = str(report)
         assert text.startswith("not a valid ")
-        assert "good are 3 batches, 15 rows" in text
+        assert "valid: 3 batches, 15 rows" in text
         assert f"byte {found.offset:,}..{found.offset + found.length:,} (5 rows): " in text
 
 

@@ -660,19 +660,17 @@ def test_no_command_shows_secrets(web: Web, tmp_path: Path) -> None:
     for command in (
         *(
             [each, where]
-            for each in ("head", "check", "messages", "schema", "count", "browse")
+            for each in ("head", "check", "messages", "schema", "count")
             for where in (first, text, missing)
         ),
         ["diff", first, second],
         ["diff", first, missing],
         ["convert", first, "memory://a:hunter2@b/x.arrow"],
         ["convert", first, "memory://a:hunter2@b/x.arrow", "--json"],
-        ["split", first, tmp_path / "s", "--rows", "5000"],
+        ["cat", "--merge", first, second, "-o", tmp_path / "s.arrow"],
         ["convert", first, first],
         ["head", first, "-c", "nix"],
         ["browse", first, "--json"],
     ):
         found = run(*command)
         assert SECRET not in found.out + found.err, command
-    assert [path.name for path in (tmp_path / "s").iterdir() if SECRET in path.name] == []
-    assert len([*(tmp_path / "s").iterdir()]) == 3

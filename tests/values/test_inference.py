@@ -108,7 +108,7 @@ def test_arrays_keep_their_type() -> None:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ([1, "a"], "int and str have no type in common"),
+        ([1, "a"], "mixed int and str: pass a schema"),
         ([True, 2], "bool and int"),
         ([object()], "object have no Arrow type of their own"),
         ([1j], "complex"),

@@ -163,6 +163,7 @@ cdef class Pairs:
 
     cdef Source source
     cdef readonly int64_t count
+    cdef readonly int64_t body_length   # by the metadata; -1: not known
     cdef readonly uint64_t total        # bytes of all pairs
     cdef readonly uint64_t start        # the lowest address of a pair that is no padding, 0: there is none
     cdef readonly uint64_t end          # one past the highest byte
@@ -182,6 +183,7 @@ cdef class Pairs:
                               f"it says {count:,}")
         self.source = source
         self.count = <int64_t> count
+        self.body_length = body_length
         self.low = self.high = 0
         for i in range(self.count):
             address = self.address(i)

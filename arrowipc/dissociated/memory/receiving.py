@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from arrowipc._core import aligned_buffer
 from arrowipc.errors import FormatError, LimitError
 from arrowipc.limits import Limits
-from arrowipc.read.framing import message_kind
 
 if TYPE_CHECKING:
     from arrowipc.dissociated.connection import Reads
@@ -80,9 +79,8 @@ def copied(
     LimitError
         There is no room.
     """
-    _, claimed = message_kind(metadata, limits)
-    if pairs.total >= claimed + ALIGNMENT:
-        raise FormatError(f"the pairs have {pairs.total:,} bytes, and the body {claimed:,}")
+    if pairs.total >= pairs.body_length + ALIGNMENT:
+        raise FormatError(f"the pairs have {pairs.total:,} bytes, and the body {pairs.body_length:,}")
     places, moved, at = [], [], 0
     for address, length in pairs.places:
         moved.append(ALIGNMENT + at if address else 0)  # address 0 is no place: those are zeros

@@ -1,0 +1,286 @@
+"""Filters that people write elsewhere, as filters of `columns/pruning`: predicates of polars, texts after `--where`.
+
+A filter decides which batches are read. Of these, polars filters the rows of a lazy frame, and `rows_passing` those
+of the command line.
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import json
+import re
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from arrowipc import types
+from arrowipc.columns.pruning import Pruner, fields_at
+from arrowipc.errors import ArrowIpcError, UnsupportedError, UsageError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from arrowipc.columns.array import RecordBatch
+    from arrowipc.schema import Schema
+
+    #: A column (a name or a dotted path), an operator, and the value where it has one.
+    Condition = tuple[Any, ...]
+
+__all__ = ["columns_tested", "from_polars", "from_text", "rows_passing"]
+
+# -- polars --------------------------------------------------------------------------------------------------
+
+OPERATORS = {"Eq": "==", "NotEq": "!=", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">="}
+SWAPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+BETWEEN = {"Both": (">=", "<="), "Left": (">=", "<"), "Right": (">", "<="), "None": (">", "<")}
+#: Per microsecond.
+UNITS = {"Nanoseconds": 1000, "Microseconds": 1, "Milliseconds": 1}
+EPOCH = dt.datetime(1970, 1, 1)
+
+
+def from_polars(predicate: pl.Expr, schema: Schema) -> Any:
+    """The filter for `Pruner` that all rows pass which pass a predicate of polars; None: nothing is ruled out."""
+    try:
+        return _filter(json.loads(predicate.meta.serialize(format="json")), schema, False)
+    except (ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError, ArrowIpcError):
+        return None  # an expression of a form that we do not know
+    except Exception as error:  # what polars itself cannot spell as JSON, such as functions of Python
+        if type(error).__module__.partition(".")[0] != "polars":
+            raise
+        return None
+
+
+def _filter(node: Any, schema: Schema, whole: bool) -> Any:
+    """A node of an expression as a filter, None where it may let anything pass; `whole`: and where that is not all."""
+    match node:
+        case {"BinaryExpr": {"left": left, "op": "And" | "Or" as op, "right": right}}:
+            both = [_filter(left, schema, whole), _filter(right, schema, whole)]
+            known = [each for each in both if each is not None]
+            if len(known) == 2:
+                return (op.lower(), *known)
+            return known[0] if op == "And" and known and not whole else None
+        case {"Function": {"input": [child], "function": {"Boolean": "Not"}}}:
+            inner = _filter(child, schema, True)
+            return None if inner is None else ("not", inner)
+    try:
+        test = _condition(node)
+        (path, *_) = Pruner(test, schema).columns  # polars compares more than we do
+    except (ValueError, KeyError, TypeError, IndexError, OverflowError, ArrowIpcError):
+        return None
+    # Categories may have an order of their own.
+    ordered = any(part[1] in SWAPPED for part in (test[1:] if test[0] == "and" else [test]))
+    coded = [field for field in schema if f"{path}.".startswith(f"{field.name}.") and "dictionary" in str(field.type)]
+    return None if ordered and coded else test
+
+
+def _condition(node: Any) -> Any:
+    match node:
+        case {"Column": name}:
+            return name, "==", True
+        case {"BinaryExpr": {"left": left, "op": op, "right": right}}:
+            operator = OPERATORS[op]
+            if "Literal" in left:
+                left, right, operator = right, left, SWAPPED.get(operator, operator)
+            return _path(left), operator, _literal(right)
+        case {"Function": {"input": [column], "function": {"Boolean": "IsNull" | "IsNotNull" as kind}}}:
+            return _path(column), "is_null" if kind == "IsNull" else "is_not_null"
+        case {"Function": {"input": [column, values], "function": {"Boolean": {"IsIn": _}}}}:
+            return _path(column), "in", _literals(values)
+        case {"Function": {"input": [column, low, high], "function": {"Boolean": {"IsBetween": {"closed": ends}}}}}:
+            above, below = BETWEEN[ends]
+            return "and", (_path(column), above, _literal(low)), (_path(column), below, _literal(high))
+        case {"Function": {"input": [column, prefix], "function": {"StringExpr": "StartsWith"}}}:
+            return _path(column), "starts_with", _literal(prefix)
+    raise ValueError("another kind of expression")
+
+
+def _path(node: Any) -> str:
+    match node:
+        case {"Column": str(name)}:
+            return name
+        case {"Function": {"input": [inner], "function": {"StructExpr": {"FieldByName": str(name)}}}}:
+            return f"{_path(inner)}.{name}"
+    raise ValueError("not a column")
+
+
+def _literal(node: Any) -> Any:
+    ((kind, value),) = (node["Literal"].get("Scalar") or node["Literal"]["Dyn"]).items()
+    match kind:
+        case "String" | "Boolean":
+            return value
+        case "Binary":
+            return bytes(value)
+        case "Date":
+            return (EPOCH + dt.timedelta(days=value)).date()
+        case "Time" if value % 1000 == 0:
+            return (EPOCH + dt.timedelta(microseconds=value // 1000)).time()
+        case "Duration":
+            return _span(*value)
+        case "Datetime":
+            number, unit, zone = value
+            moment = EPOCH + _span(number, unit)
+            return moment if zone is None else moment.replace(tzinfo=dt.UTC)
+    if kind.startswith(("Int", "UInt", "Float")):
+        return value
+    raise ValueError("another kind of literal")
+
+
+def _span(number: int, unit: str) -> dt.timedelta:
+    if number % UNITS[unit]:
+        raise ValueError("nanoseconds")
+    return (
+        dt.timedelta(milliseconds=number)
+        if unit == "Milliseconds"
+        else dt.timedelta(microseconds=number // UNITS[unit])
+    )
+
+
+def _literals(node: Any) -> list[Any]:
+    """The values of a list, which polars spells as an IPC stream."""
+    from arrowipc.opening import open_stream
+
+    table = open_stream(bytes(node["Literal"]["Scalar"]["List"])).read_all()
+    (column,) = table.to_pydict().values()
+    return column
+
+
+# -- texts ---------------------------------------------------------------------------------------------------
+
+_NAME = r'\s*(?:"(?P<quoted>[^"]+)"|(?P<name>[^<>=!"\s][^<>=!"]*?))\s*'
+_COMPARED = re.compile(_NAME + r"(?P<operator>==?|!=|<=|>=|<|>)(?P<value>.*)", re.DOTALL)
+_CHOSEN = re.compile(_NAME + r"(?<=[\s\"])(?P<operator>(?:not\s+)?in)\s(?P<value>.*)", re.DOTALL | re.IGNORECASE)
+_NULL = re.compile(_NAME + r"(?<=[\s\"])is\s+(?P<operator>(?:not\s+)?null)\s*", re.DOTALL | re.IGNORECASE)
+_NULLS = {"null": "is_null", "not null": "is_not_null"}
+
+
+def from_text(conditions: Iterable[str], schema: Schema) -> list[Condition]:
+    """Conditions such as 'x >= 3', 'city in Oslo,Rome' and 'x is null', whose values have the types of their columns.
+
+    Raises
+    ------
+    UsageError
+        A text is no condition, there is no such column, or a value is not of the column's type.
+    """
+    return [_condition_of(text, schema) for text in conditions]
+
+
+def _condition_of(text: str, schema: Schema) -> Condition:
+    found = _NULL.fullmatch(text) or _COMPARED.fullmatch(text) or _CHOSEN.fullmatch(text)
+    if found is None:
+        raise UsageError(f"--where {text!r}: not a condition; examples: 'x >= 3', 'city in Oslo,Rome', 'x is null'")
+    name = found["quoted"] or found["name"]
+    fields = fields_at(tuple(schema), name)
+    if not fields:
+        raise UsageError(f"--where {text!r}: there is no column {name!r}; there are {', '.join(schema.names[:20])}")
+    kind = fields[0].type
+    kind = kind.value_type if isinstance(kind, types.Dictionary) else kind
+    operator = " ".join(found["operator"].lower().split())
+    if operator in _NULLS:
+        return name, _NULLS[operator]
+    try:
+        if operator.endswith("in"):
+            values = next(csv.reader([found["value"].strip().strip("()")], skipinitialspace=True), [])
+            return name, operator, [_value_of(each.strip(), kind) for each in values]
+        return name, "==" if operator == "=" else operator, _value_of(found["value"].strip(), kind)
+    except (ValueError, ArithmeticError):
+        raise UsageError(f"--where {text!r}: column {name!r} is of type {kind}, and the value is not") from None
+
+
+def _value_of(text: str, kind: Any) -> Any:
+    """Read a value of a type; a text may stand in quotes. Times without an offset are UTC where the type has a zone."""
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
+        text = text[1:-1]
+    if isinstance(kind, types.Bool):
+        return ["false", "true"].index(text.lower()) == 1
+    if isinstance(kind, types.Timestamp):
+        at = dt.datetime.fromisoformat(text)
+        return at.replace(tzinfo=dt.UTC) if kind.timezone is not None and at.tzinfo is None else at
+    for many, read in _READ:
+        if isinstance(kind, many):
+            return read(text)
+    return text
+
+
+#: Types whose values are not texts, and what reads them.
+_READ: tuple[tuple[Any, Any], ...] = (
+    (types.Int, int),
+    (types.FloatingPoint, float),
+    (types.Decimal, Decimal),
+    (types.Date, dt.date.fromisoformat),
+    (types.Time, dt.time.fromisoformat),
+    ((types.Binary, types.LargeBinary, types.BinaryView, types.FixedSizeBinary), str.encode),
+)
+
+
+# -- rows ----------------------------------------------------------------------------------------------------
+
+
+def columns_tested(conditions: Iterable[Condition], schema: Schema) -> list[str]:
+    """Names of the columns that conditions are about, each once."""
+    names = set(schema.names)
+    return list(dict.fromkeys([path if path in names else path.split(".")[0] for path, *_ in conditions]))
+
+
+def rows_passing(conditions: list[Condition], batch: RecordBatch) -> Any:
+    """The numbers of the rows of a batch that meet all conditions, rising, as a NumPy array.
+
+    As in SQL, nothing but ``is_null`` is true of a null.
+
+    Raises
+    ------
+    UnsupportedError
+        pyarrow is not installed, or cannot compare a value with its column.
+    """
+    import numpy as np
+
+    try:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+    except ImportError:
+        raise UnsupportedError("--where needs pyarrow: python -m pip install pyarrow") from None
+    found = np.ones(len(batch), bool)
+    for condition in conditions if len(batch) else ():
+        path, operator, *literals = condition
+        column, *members = (path,) if path in batch.schema.names else path.split(".")
+        try:
+            array = pa.array(batch.column(column))
+            one = _test(_plain(pc.struct_field(array, members) if members else array), operator, *literals)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            shown = " ".join(map(str, condition))
+            raise UnsupportedError(f"--where {shown!r}: pyarrow cannot compare this: {error}") from None
+        found &= pc.fill_null(one, False).to_numpy(zero_copy_only=False)
+    return np.flatnonzero(found)
+
+
+def _plain(array: Any) -> Any:
+    """The values of an array without dictionaries, runs and views, which pyarrow does not compare."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    array = array.dictionary_decode() if isinstance(array, pa.DictionaryArray) else array
+    array = pc.run_end_decode(array) if pa.types.is_run_end_encoded(array.type) else array
+    views = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+    return array.cast(views[array.type]) if array.type in views else array
+
+
+def _test(array: Any, operator: str, value: Any = None) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    def literal(each: Any) -> Any:
+        try:
+            return pa.scalar(each, array.type)
+        except (pa.ArrowException, OverflowError):  # of more digits than the column has
+            return pa.scalar(each)
+
+    tests = {"==": pc.equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater}
+    tests[">="] = pc.greater_equal
+    if operator in tests:
+        return tests[operator](array, literal(value))
+    if operator in ("is_null", "is_not_null"):
+        return pc.is_null(array) if operator == "is_null" else pc.is_valid(array)
+    found = pc.and_(pc.is_valid(array), False)
+    for each in value:
+        found = pc.or_(found, pc.equal(array, literal(each)))
+    return pc.and_(pc.is_valid(array), pc.invert(found)) if operator == "not in" else found

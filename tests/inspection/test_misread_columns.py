@@ -1,0 +1,112 @@
+"""Columns that other libraries misread: each row of the table in docs/guides/hand-over.md, reproduced."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import subprocess
+import sys
+import warnings
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import arrowipc as ipc
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs/guides/hand-over.md").read_text()
+
+
+def decimals(kind, count=300):
+    return pa.array([Decimal(number * 7 - 1000) / 100 for number in range(count)], kind)
+
+
+def below(array):
+    """A column, and columns that have it below them."""
+    ends = pa.array(range(0, len(array) + 1, 3), pa.int32())
+    twice = pa.array([0, 0], pa.int8())
+    lists = pa.ListArray.from_arrays(ends, array)
+    return [
+        array,
+        pa.StructArray.from_arrays([array], ["s"]),
+        lists,
+        pa.MapArray.from_arrays(ends, pa.array(range(len(array))), array),
+        pa.DictionaryArray.from_arrays(twice, lists),
+    ]
+
+
+NARROW = {"decimal32": decimals(pa.decimal32(7, 2)), "decimal64": decimals(pa.decimal64(15, 2))}
+TIMES = pa.array([(1, 2, 1500)] * 3, pa.month_day_nano_interval())
+BY_NANOARROW = "import nanoarrow; print([row['x'] for row in nanoarrow.Array(table).iter_py()])"
+#: What is misread -> the library and the version that was tried, columns, and a program that prints what it is given.
+TRIED = {
+    "narrow decimals": (
+        "polars 2.1.0",
+        [each for array in NARROW.values() for each in below(array)],
+        "import polars; print(polars.DataFrame(table)['x'].to_list())",
+    ),
+    "negative decimals": (
+        "nanoarrow 0.9.0",
+        [decimals(pa.decimal128(9, 2)), pa.StructArray.from_arrays([decimals(pa.decimal256(9, 2))], ["s"])],
+        BY_NANOARROW,
+    ),
+    "views": (
+        "nanoarrow 0.9.0",
+        [
+            pa.array(["a", "b"], pa.string_view()),
+            pa.array([b"a text of more than twelve bytes"], pa.binary_view()),
+            pa.array([["a"]], pa.list_(pa.string_view())),
+        ],
+        BY_NANOARROW,
+    ),
+    "nanoseconds": (
+        "duckdb 2.0.0",
+        [TIMES, pa.StructArray.from_arrays([TIMES], ["s"])],
+        "import duckdb; print(duckdb.from_arrow(table).to_arrow_table().to_pydict()['x'])",
+    ),
+}
+
+
+def seen_by(program, tmp_path, array):
+    """What a library makes of a column; None if it crashes. In a process of its own: some read too far."""
+    path = tmp_path / "column.arrows"
+    with ipc.new_stream(path) as writer:
+        writer.write(pa.table({"x": array}))
+    code = f"import sys, arrowipc; table = arrowipc.open(sys.argv[1]).read_all(); {program}"
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, timeout=120)
+    assert done.returncode <= 0, done.stderr
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+@pytest.mark.nosanitize
+@pytest.mark.parametrize(("case", "number"), [(case, i) for case in TRIED for i in range(len(TRIED[case][1]))])
+def test_columns_are_misread_as_the_page_says(case, number, tmp_path):
+    consumer, columns, program = TRIED[case]
+    assert f"| {consumer} |" in PAGE
+    name, version = consumer.split()
+    pytest.importorskip(name)
+    misread = seen_by(program, tmp_path, columns[number]) != str(columns[number].to_pylist())
+    installed = importlib.metadata.version(name)
+    if installed == version:
+        assert misread
+    elif not misread:
+        warnings.warn(f"{consumer} misread {case}, {installed} does not: amend the page", stacklevel=1)
+
+
+@pytest.mark.nosanitize
+@pytest.mark.parametrize(
+    ("case", "array"),
+    [
+        ("narrow decimals", NARROW["decimal32"].cast(pa.decimal128(7, 2))),
+        (
+            "narrow decimals",
+            pa.DictionaryArray.from_arrays(pa.array([5, 0, None, 299], pa.int16()), NARROW["decimal64"]),
+        ),
+        ("views", pa.array(["a", None, "a text of more than twelve bytes"])),
+        ("nanoseconds", pa.array([(1, 2, 3000)], pa.month_day_nano_interval())),
+    ],
+)
+def test_what_the_page_says_helps(case, array, tmp_path):
+    consumer, _, program = TRIED[case]
+    pytest.importorskip(consumer.split()[0])
+    assert seen_by(program, tmp_path, array) == str(array.to_pylist())
