@@ -3,7 +3,7 @@
 #
 #   PYTHON=python3.12   the interpreter for the virtual environment
 #   VENV=.venv          where that environment is
-#   ARGS="..."          passed on to the job (make run), pytest (make test, sanitize, coverage) or benchmarks (make bench)
+#   ARGS="..."          passed on to the job (make run) or pytest (make test, sanitize, coverage, bench)
 #   SIDE_BY_SIDE=2      processes that the tests are spread over (make test, sanitize); 0: all in one
 #   SECONDS=60          how long make fuzz takes; TARGET="stream file": not all targets; GUIDED=1: led by coverage
 #   V=1                 show what pip and the compiler say
@@ -95,15 +95,15 @@ dev: $(DEV) ## install the checkout itself: compiled modules beside the sources,
 .PHONY: test
 test: $(TEST) java ## build the wheel, install it, and run the tests against it (all but `make slow`)
 	@echo 'tests of the installed wheel'
-	@$(INSTALLED) $(WITH_SPARK) $(PY) -m pytest $(SPREAD) -m 'not (bench or slow)' $(ARGS)
+	@$(INSTALLED) $(WITH_SPARK) $(PY) -m pytest $(SPREAD) -m 'not slow' $(ARGS)
 
 .PHONY: slow
 slow: $(TEST) java ## run the tests that take long: clusters, micro-batches, whole jobs, benchmarks, gigabytes, compiled peers
-	@$(INSTALLED) $(WITH_SPARK) $(PY) -m pytest $(SPREAD) -m 'slow and not bench' $(ARGS)
+	@$(INSTALLED) $(WITH_SPARK) $(PY) -m pytest $(SPREAD) -m slow $(or $(ARGS),tests benchmarks)
 
 .PHONY: golden
 golden: $(TEST) java ## run the tests that read Arrow's own test data: make golden ARROW_TEST_DATA=arrow-testing/data
-	@$(INSTALLED) $(WITH_SPARK) $(PY) -m pytest $(SPREAD) -m 'not (bench or slow)' $(ARGS) \
+	@$(INSTALLED) $(WITH_SPARK) $(PY) -m pytest $(SPREAD) -m 'not slow' $(ARGS) \
 	  $$(grep -rlw golden tests --include='test_*.py')
 
 .PHONY: campaign
@@ -127,7 +127,7 @@ types: $(TEST) ## check types (mypy --strict), and the stubs against the compile
 sanitize: $(SANITIZED) $(TEST) ## run the tests on a build with AddressSanitizer and UBSan
 	@echo 'tests under AddressSanitizer and UBSan'
 	@$(INSTALLED) PYTHONPATH="$$PWD/$(SANITIZED_SITE)" $(SANITIZERS) \
-	  $(PY) -m pytest $(SPREAD) --capture=sys -m 'not (bench or slow or spark or nosanitize)' $(ARGS)
+	  $(PY) -m pytest $(SPREAD) --capture=sys -m 'not (slow or spark or nosanitize)' $(ARGS)
 
 # On the sanitizer build where it is there, else on the installed wheel; findings lie in build/fuzz/findings.
 FUZZED_SITE = $(if $(GUIDED),$(GUIDING_SITE),$(if $(wildcard $(SANITIZED)),$(SANITIZED_SITE)))
@@ -138,7 +138,7 @@ fuzz: $(if $(GUIDED),$(GUIDING)) $(TEST) ## feed broken bytes to every way in: m
 
 .PHONY: coverage
 coverage: $(TEST) java ## run the tests and report which lines of the Python part they reach
-	@$(INSTALLED) $(WITH_SPARK) $(PY) -m pytest -m 'not bench' -q --cov --cov-report=term $(ARGS)
+	@$(INSTALLED) $(WITH_SPARK) $(PY) -m pytest --benchmark-skip -q --cov --cov-report=term $(ARGS)
 
 .PHONY: docs
 docs: $(DOCS) ## build the documentation into build/docs (Sphinx), warnings are errors
@@ -149,17 +149,19 @@ docs: $(DOCS) ## build the documentation into build/docs (Sphinx), warnings are 
 support: $(TEST) ## try again what the libraries read and write, and write the tables of README and docs/support.md
 	@$(INSTALLED) PYTHONPATH=tests $(PY) -m helpers.support
 
-# All of it takes about 50 minutes on two processors that nobody else uses; ARGS="NAME ..." asks some questions only.
-MEASURED := build/benchmarks.json
+# Each file in a process of its own: what one leaves in the allocator made another a quarter slower. All of it takes more
+# than an hour on two processors that nobody else uses.
+MEASURED := build/benchmarks
 .PHONY: bench
-bench: $(DEV) java ## compare speed with pyarrow, nanoarrow, polars and arro3: make bench ARGS="--quick"
-	@mkdir -p build
-	@$(WITH_SPARK) $(PY) -m benchmarks $(if $(ARGS),$(ARGS),--json $(MEASURED))
-
-.PHONY: charts
-charts: ## write the README's speed table, the charts and benchmarks/RESULTS.md from what make bench measured
-	@test -f $(MEASURED) || { echo 'nothing is measured yet: run make bench, without ARGS' >&2; exit 1; }
-	@$(PY) -m benchmarks --publish $(MEASURED)
+bench: $(DEV) java ## compare speed with other libraries, write README's table and benchmarks/RESULTS.md; with ARGS only measure
+ifneq ($(ARGS),)
+	@$(WITH_SPARK) $(PY) -m pytest $(ARGS)
+else
+	@rm -rf $(MEASURED) && mkdir -p $(MEASURED)
+	@for file in benchmarks/test_*.py; do $(WITH_SPARK) $(PY) -m pytest -q --benchmark-max-time=8 \
+	  --benchmark-json=$(MEASURED)/$$(basename $$file .py).json $$file; done
+	@PYTHONPATH=benchmarks $(PY) -m measuring.report $(MEASURED)/*.json
+endif
 
 .PHONY: clean
 clean: ## remove what was built, and caches; the virtual environment stays

@@ -1,0 +1,57 @@
+"""Benchmarks under pytest-benchmark: ``pytest benchmarks`` measures, with ``--benchmark-disable`` it only tests."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from measuring import race as racing
+
+#: Libraries would use as many threads as each thinks right; the comparison is made for a machine of two processors.
+PROCESSORS = 2
+PACKAGES = (
+    "arrowipc pyarrow nanoarrow polars arro3-core arro3-io numpy zstandard backports.zstd lz4 datasets torch pyspark"
+)
+
+
+def pytest_configure(config: Any) -> None:
+    racing.QUICK = config.getoption("benchmark_disable") or config.getoption("collectonly")
+    if not racing.QUICK and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:PROCESSORS])
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.nosanitize)  # other libraries, and their thread pools
+
+
+def pytest_benchmark_update_machine_info(config: Any, machine_info: dict[str, Any]) -> None:
+    found = {each.metadata["name"]: each.version for each in importlib.metadata.distributions()}
+    machine_info["versions"] = {name: found[name] for name in PACKAGES.split() if name in found}
+    machine_info["cores"] = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+@pytest.fixture(scope="session")
+def heat() -> dict[str, Any]:
+    """The rounds of the group that is measured."""
+    return {}
+
+
+@pytest.fixture
+def race(request: pytest.FixtureRequest, peer: str, benchmark: Any, heat: dict[str, Any]) -> racing.Race:
+    """Measures the contenders of a case (`measuring.race.Race`)."""
+    return racing.Race(request, peer, benchmark, heat)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """An empty folder that goes with the case: some files have a gigabyte."""
+    yield tmp_path
+    shutil.rmtree(tmp_path)

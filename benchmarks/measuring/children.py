@@ -1,0 +1,56 @@
+"""Measures in interpreters of their own: how long statements take in a fresh one, how much memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import arrowipc
+from measuring.race import Run
+
+#: What a child defines that measures memory: `begin()` is what it has when its input is complete, `peak()`
+#: the most that it has had since.
+MEMORY = """
+import re
+def kib(name):
+    with open("/proc/self/status") as status:
+        return int(re.search(rf"{name}:\\s+(\\d+) kB", status.read())[1])
+def begin():
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")  # begin a new peak: that of getrusage has the peak of our parent in it
+    return kib("VmRSS") * 1024
+def peak():
+    return kib("VmHWM") * 1024
+"""
+
+
+def search_path() -> list[str]:
+    """Return what has to be on the path besides what every interpreter has: where arrowipc is, at the end."""
+    before = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    home = str(Path(arrowipc.__file__).resolve().parent.parent)
+    return before if home in before or "site-packages" in home else [*before, home]
+
+
+def printed(code: str) -> float:
+    """Return the number that a fresh interpreter prints when it runs `code`."""
+    # The child finds packages where we found them: an environment variable may have brought us ours.
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in search_path() if path)}
+    variables.pop("PYTHONDONTWRITEBYTECODE", None)  # installed packages come compiled
+    command = [sys.executable, "-c", code]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True, env=variables).stdout)
+
+
+def seconds(statement: str, setup: str = "pass") -> Run:
+    """Return a run that returns the seconds of `statement` in a fresh interpreter, behind `setup`."""
+    clock = "from time import perf_counter\nstart = perf_counter()"
+    code = "\n".join((setup, clock, statement, "print(perf_counter() - start)"))
+    return lambda: printed(code)
+
+
+def peak(code: str, **names: Any) -> float:
+    """Return the bytes that `code` takes above its ``before = begin()``; `names` are set first."""
+    given = "\n".join(f"{name} = {value!r}" for name, value in names.items())
+    return printed("\n".join((given, MEMORY, code, "print(peak() - before)")))

@@ -1,0 +1,191 @@
+"""Writes benchmarks/RESULTS.md, README's speed table and its chart from what pytest-benchmark measured (JSON files)."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+GOALS: dict[str, dict[str, str]] = tomllib.loads((ROOT / "benchmarks/goals.toml").read_text())
+FRONT: list[str] = GOALS.pop("front")  # type: ignore[assignment]
+CHART = FRONT[:5]
+#: Where README's part begins and ends, and where its picture lies for pages outside of the repository.
+BEGIN, END = "<!-- speed:begin -->", "<!-- speed:end -->"
+PICTURE = "benchmarks/charts/reading.svg"
+ADDRESS = f"https://raw.githubusercontent.com/arrowipc/arrowipc/main/{PICTURE}"
+COLOURS = {"arrowipc": "#1f6feb", "pyarrow": "#d9822b", "nanoarrow": "#8957c9", "polars": "#2f9e6e", "arro3": "#c2486b"}
+INTRODUCTION = """# Results of the benchmarks
+
+`make bench` renews this page. Each question shows its worst case: the shape in which arrowipc does worst beside the
+baseline, which is pyarrow where no other is named. Times are medians per unit; "times as fast" is the median ratio of
+interleaved rounds in one process; the goal is 1x where no other is named; k is the exponent by which the cost per unit
+grows with the size. `pytest benchmarks/test_x.py` shows all cases and peers of a question, its file what they do.
+"""
+
+
+@dataclass
+class Question:
+    """A row: what was asked, and case -> peer -> (figure, times as fast as the baseline, x of a curve)."""
+
+    words: str
+    unit: str
+    baseline: str
+    cases: dict[str, dict[str, tuple[float, float, Any]]] = field(default_factory=dict)
+    curves: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    raw: str = ""
+
+    def worst(self) -> str:
+        """Return the case in which ours is worst."""
+        able = [case for case, peers in self.cases.items() if "arrowipc" in peers]
+        return min(able, key=lambda case: self.cases[case]["arrowipc"][1])
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the cells of the worst case below `HEADER`."""
+        peers, case = self.cases[self.worst()], self.worst()
+        base = amount(peers[self.baseline][0], self.unit) if self.baseline in peers else ""
+        ours, ratio, _ = peers["arrowipc"]
+        per = "" if self.unit == "bytes" else f", per {self.unit}"
+        name = "" if self.baseline == "pyarrow" else f" ({self.baseline})"
+        exponents = [exponent(points) for points in self.curves.values() if len(points) > 1]
+        growth = f", k {max(exponents):.2f}" if exponents and "k" in goal(self.raw) else ""
+        return (self.words + per, case, base + name, amount(ours, self.unit), f"{digits(ratio)}x{growth}")
+
+
+HEADER = ("question", "worst case", "pyarrow", "arrowipc", "times as fast")
+
+
+def goal(words: str) -> str:
+    """Return what a question should reach, if it is more than being as fast as the baseline."""
+    return GOALS.get(words, {}).get("goal", "")
+
+
+def exponent(points: list[tuple[float, float]]) -> float:
+    """Return the slope of a line through the logarithms."""
+    return statistics.linear_regression([math.log(x) for x, _ in points], [math.log(y) for _, y in points]).slope
+
+
+def digits(value: float) -> str:
+    """Return a number with three digits."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.{max(0, 2 - math.floor(math.log10(value)))}f}"
+
+
+def amount(value: float, unit: str) -> str:
+    """Return what was measured, in its unit."""
+    if unit == "bytes":
+        return f"{digits(value / 2**20)} MiB"
+    for name, seconds in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9)):
+        if value >= seconds or name == "ns":
+            return f"{digits(value / seconds)} {name}"
+    raise AssertionError
+
+
+def questions(runs: Iterable[dict[str, Any]]) -> list[Question]:
+    """Return the rows of what pytest-benchmark wrote."""
+    found: dict[str, Question] = {}
+    for each in (each for run in runs for each in run["benchmarks"]):
+        about, median = each["extra_info"], each["stats"]["median"]
+        if "question" not in about:
+            continue
+        words = about["question"]
+        row = found.setdefault(words, Question(words, about["unit"], about["baseline"], raw=about["words"]))
+        row.cases.setdefault(about["case"], {})[about["peer"]] = (median, about["ratio"], about.get("x"))
+        if "curve" in about and about["peer"] == "arrowipc":
+            row.curves.setdefault(str(about["curve"]), []).append((about["x"], median))
+    return [row for row in found.values() if any("arrowipc" in peers for peers in row.cases.values())]
+
+
+def grid(header: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+    """Yield the lines of a table."""
+    for number, cells in enumerate([list(header), *map(list, rows)]):
+        yield f"| {' | '.join(cell.replace('|', ' ') for cell in cells)} |"
+        if number == 0:
+            yield "|---" * len(cells) + "|"
+
+
+def machine(run: dict[str, Any]) -> str:
+    """Return what the figures depend on besides the code."""
+    info = run["machine_info"]
+    versions = ", ".join(f"{name} {version}" for name, version in info["versions"].items())
+    where = f"{info['cpu'].get('brand_raw', 'unknown processor')}, {info['cores']} cores, {info['system']}"
+    return f"Measured on {run['datetime'][:10]}: {where}; Python {info['python_version']}, {versions}."
+
+
+def page(runs: list[dict[str, Any]], note: str = "") -> str:
+    """Return the text of benchmarks/RESULTS.md."""
+    rows = questions(runs)
+    table = grid((*HEADER, "goal"), ((*row.cells(), goal(row.raw)) for row in rows))
+    why = [
+        f"* {words.replace('{codec}', 'lz4 and zstd')}: {told['why']}."
+        for words, told in GOALS.items()
+        if "why" in told
+    ]
+    parts = [
+        INTRODUCTION,
+        *([note, ""] if note else []),
+        *table,
+        "",
+        "What stops the questions that miss their goal:",
+        "",
+    ]
+    return "\n".join([*parts, *why, "", machine(runs[0]), ""])
+
+
+def front(runs: list[dict[str, Any]]) -> str:
+    """Return README's part."""
+    rows = {row.words: row for row in questions(runs) if row.words in FRONT}
+    info = runs[0]["machine_info"]
+    where = f"{info['cpu'].get('brand_raw', 'unknown processor')}, {info['cores']} cores"
+    said = f"Measured with pyarrow {info['versions']['pyarrow']} on {where}."
+    picture = f"![time per unit, by library]({ADDRESS})"
+    table = grid(HEADER, (rows[words].cells() for words in FRONT if words in rows))
+    return "\n".join([BEGIN, *table, "", said, "", picture, END])
+
+
+def chart(runs: list[dict[str, Any]]) -> str:
+    """Return the worst cases of the questions about reading as SVG: a bar for each library."""
+    import altair as alt
+    import vl_convert
+
+    bars = [
+        {"question": f"{row.words}: {row.worst()}", "library": peer, "seconds": found[0], "text": amount(found[0], "")}
+        for row in questions(runs)
+        if row.words in CHART
+        for peer, found in row.cases[row.worst()].items()
+        if peer in COLOURS
+    ]
+    names = [name for name in COLOURS if any(bar["library"] == name for bar in bars)]
+    seconds = [bar["seconds"] for bar in bars]
+    scale = alt.Scale(type="log", domain=[min(seconds) / 3, max(seconds)], nice=False)
+    x = alt.X("seconds:Q", scale=scale, title="seconds per unit")
+    base = alt.Chart().encode(x, alt.Y("library:N", sort=names, title=None))
+    colour = alt.Color("library:N", scale=alt.Scale(domain=names, range=[COLOURS[name] for name in names]), legend=None)
+    layers = alt.layer(
+        base.mark_bar().encode(colour, alt.X2Datum(min(seconds) / 3)),
+        base.mark_text(align="left", dx=4).encode(text="text:N"),
+        data=alt.InlineData(values=bars),
+    )
+    drawn = layers.properties(width=600, height=18 * len(names)).facet(
+        alt.Facet("question:N", sort=None, header=alt.Header(title=None, labelAnchor="start")), columns=1
+    )
+    return str(vl_convert.vegalite_to_svg(drawn.configure(background="white").to_dict()))
+
+
+def main(paths: list[str]) -> None:
+    """Write the page, README's part and the chart."""
+    runs = [json.loads(Path(path).read_text()) for path in paths]
+    (ROOT / "benchmarks/RESULTS.md").write_text(page(runs))
+    readme = ROOT / "README.md"
+    before, _, rest = readme.read_text().partition(BEGIN)
+    readme.write_text(before + front(runs) + rest.partition(END)[2])
+    (ROOT / PICTURE).write_text(chart(runs) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

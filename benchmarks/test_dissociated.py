@@ -1,0 +1,189 @@
+"""How fast do bodies get from one process to another, beside Flight's DoGet and plain sockets?
+
+Each server is a process of its own (`measuring/bodies.py`). Bodies of 64 MiB: one stream of several, from the
+connection to the last batch, in memory that nobody has used before; a plain socket's goes to memory that is used again
+and again, or (fresh) to a new one. Bodies of 1 KiB: one that is asked for over a connection that stands, and a stream
+of many; "connecting" opens one. Transports that this machine lacks skip.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.flight as fl
+import pytest
+from measuring.bodies import REQUEST
+from measuring.race import Run, Runs, question, size
+from measuring.writes import warm
+
+import arrowipc
+from arrowipc import dissociated
+
+BODY, MANY = size(1 << 26, 1 << 16), size(6, 2)
+#: What UCX may use where it shares memory; seconds after which something is wrong.
+SHARED, PATIENCE = "tcp,posix,sysv,cma", 60.0
+#: Way of large bodies -> which of Flight's transports is beside it, what UCX may use, options of the transport.
+WAYS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "unix": ("unix", "", {}),
+    "ucx over shm that clients map": ("unix", SHARED, {"memory": 4 * BODY}),
+    "shm": ("unix", "", {}),
+    "tcp": ("tcp", "", {}),
+    "ucx over tcp": ("tcp", "tcp", {}),
+    "ucx over shm": ("unix", SHARED, {"error_mode": "none"}),
+}
+
+
+def require(transport: str) -> None:
+    """Skip where this machine lacks a transport."""
+    try:
+        dissociated.Server({}, transport, None if transport != "unix" else f"{tempfile.mkdtemp()}/unix").close()
+    except (arrowipc.ArrowIpcError, OSError) as error:
+        pytest.skip(f"{transport}: {error}")
+
+
+@contextlib.contextmanager
+def started(kind: str, transport: str, size: int, lanes: str = "", **options: Any) -> Iterator[Any]:
+    """Start a server in a process of its own; yields where it is."""
+    script = str(Path(__file__).with_name("measuring") / "bodies.py")
+    run = "import runpy, sys; sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name='__main__')"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    environment |= {"UCX_TLS": lanes} if lanes else {}
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-c", run, script, kind, transport, str(size), folder, json.dumps(options)]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment, cwd=folder) as process:
+            try:
+                yield json.loads(process.stdout.readline())
+            finally:
+                process.stdin.close()
+                try:
+                    process.wait(PATIENCE)
+                finally:
+                    process.kill()
+
+
+# -- the clients: each reads `count` bodies and returns the rows that came --
+
+
+def by_arrowipc(uri: str, count: int, validate: Any = "full") -> int:
+    with dissociated.connect(uri, str(count), timeout=PATIENCE, validate=validate) as reader:
+        return sum(map(len, reader))
+
+
+def over(channel: Any, count: int) -> int:
+    return sum(map(len, channel.read(str(count))))
+
+
+def by_flight(client: Any, count: int) -> int:
+    return sum(len(chunk.data) for chunk in client.do_get(fl.Ticket(str(count).encode())))
+
+
+def connected(where: Any) -> socket.socket:
+    if isinstance(where, str):
+        sock = socket.socket(socket.AF_UNIX)
+        sock.connect(where)
+        return sock
+    sock = socket.create_connection(tuple(where))
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
+def by_socket(sock: socket.socket, size: int, count: int, room: Callable[[], Any]) -> int:
+    """Only move bytes, each body into what `room` returns."""
+    sock.sendall(REQUEST.pack(count))
+    for _ in range(count):
+        view = memoryview(room())
+        while len(view):
+            view = view[sock.recv_into(view) :]
+    return size // 8 * count
+
+
+def copying(size: int, count: int) -> Run:
+    """Return what copies as much in one process."""
+    source, target = (np.frombuffer(warm(size), np.uint8) for _ in range(2))
+
+    def run() -> int:
+        for _ in range(count):
+            np.copyto(target, source)
+        return size // 8 * count
+
+    return run
+
+
+@contextlib.contextmanager
+def large(way: str) -> Iterator[Runs]:
+    peer, lanes, options = WAYS[way]
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        started("arrowipc", way.partition(" ")[0], BODY, lanes, **options) as ours,
+        started("plain", peer, BODY) as plain,
+        started("flight", peer, BODY) as theirs,
+        connected(plain) as sock,
+        fl.connect(theirs) as client,
+    ):
+        if lanes:
+            patch.setenv("UCX_TLS", lanes)
+        used = warm(BODY)
+        yield {
+            "pyarrow": partial(by_flight, client, MANY),
+            "arrowipc": partial(by_arrowipc, ours, MANY),
+            "not validated": partial(by_arrowipc, ours, MANY, "none"),
+            "plain socket": partial(by_socket, sock, BODY, MANY, lambda: used),
+            "plain socket fresh": partial(by_socket, sock, BODY, MANY, lambda: np.empty(BODY, np.uint8)),
+            "memcpy": copying(BODY, MANY),
+        }
+
+
+@question(
+    "Dissociated IPC: bodies of 64 MiB, beside DoGet",
+    "pyarrow, arrowipc, not validated, plain socket, plain socket fresh, memcpy",
+    unit="batch",
+    per=MANY,
+)
+@pytest.mark.parametrize("way", list(WAYS)[: size(6, 3)])
+def test_large_bodies(way: str) -> Runs:
+    require(way.partition(" ")[0])
+    return large(way)
+
+
+@contextlib.contextmanager
+def small(transport: str, count: int) -> Iterator[Runs]:
+    body, peer = 1 << 10, "tcp" if transport == "tcp" else "unix"
+    with (
+        started("arrowipc", transport, body) as ours,
+        started("plain", peer, body) as plain,
+        started("flight", peer, body) as theirs,
+        connected(plain) as sock,
+        fl.connect(theirs) as client,
+        dissociated.Channel(ours, timeout=PATIENCE) as channel,
+    ):
+        used = bytearray(body)
+        yield {
+            "pyarrow": partial(by_flight, client, count),
+            "arrowipc": partial(over, channel, count),
+            "connecting": partial(by_arrowipc, ours, count),
+            "plain socket": partial(by_socket, sock, body, count, lambda: used),
+        }
+
+
+SMALL = "pyarrow, arrowipc, connecting, plain socket"
+TRANSPORTS = ("unix", "tcp", "shm")[: size(3, 1)]
+
+
+@question("Dissociated IPC: bodies of 1 KiB, beside DoGet", SMALL, unit="batch", per="count")
+@pytest.mark.parametrize("count", [1, size(2000, 20)])
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_small_bodies(transport: str, count: int) -> Runs:
+    require(transport)
+    return small(transport, count)

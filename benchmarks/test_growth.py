@@ -1,0 +1,134 @@
+"""How does the cost per unit grow with the size: columns, batches, dictionaries, levels of nesting, fields by name?
+
+Streams in memory are read, structure checked, or written to memory that has been written to before, with a known schema
+and with a new one each time. "pyarrow" and "copied" (the same bytes) show how much of k is the caches'. By name: fields
+are looked up, the last one first, or columns projected, of schemas that nobody has seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count as numbers
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from measuring import data
+from measuring.race import Runs, question, size
+from measuring.writes import warm
+
+import arrowipc
+
+ROWS = 10
+POINTS = {
+    "columns": (10, 100, 1_000, 10_000),
+    "batches": (20, 200, 2_000, 20_000),
+    "dictionaries": (1, 10, 100, 1_000, 10_000),
+    "levels": (1, 4, 15, 60),
+}
+CASES = [(what, size(n, i + 2)) for what, points in POINTS.items() for i, n in enumerate(points)]
+FIELDS = [size(n, i + 2) for i, n in enumerate((10, 100, 1_000, 10_000, 60_000))]
+
+
+def input_of(what: str, n: int) -> tuple[pa.RecordBatch, int]:
+    """Return a batch, and how many of them there are."""
+    if what == "dictionaries":  # a column each, with a word of its own
+        indices = pa.array(np.zeros(ROWS, np.int32))
+        columns = [pa.DictionaryArray.from_arrays(indices, pa.array([f"word {i}"])) for i in range(n)]
+        return pa.record_batch(columns, [f"c{i}" for i in range(n)]), 1
+    if what == "levels":  # lists and structs in turn around int64
+        array: pa.Array = pa.array(np.arange(ROWS))
+        for level in range(n):
+            if level % 2:
+                array = pa.StructArray.from_arrays([array], ["s"])
+            else:
+                array = pa.ListArray.from_arrays(pa.array(np.arange(ROWS + 1, dtype=np.int32)), array)
+        return pa.record_batch([array], ["x"]), 1
+    return (data.plain_batch(10, ROWS), n) if what == "batches" else (data.plain_batch(n, ROWS), 1)
+
+
+@question("read more and more units", "pyarrow, arrowipc, arrowipc full", unit="unit", per="n", curve=True)
+@pytest.mark.parametrize(("what", "n"), CASES)
+def test_read(what: str, n: int) -> Runs:
+    batch, count = input_of(what, n)
+    source = data.stream([batch] * count)
+
+    def read(batches: Any) -> int:
+        return sum(each.num_rows for each in batches)
+
+    return {
+        "pyarrow": lambda: read(pa.ipc.open_stream(source)),
+        "arrowipc": lambda: read(arrowipc.open_stream(source, validate="none")),
+        "arrowipc full": lambda: read(arrowipc.open_stream(source)),
+    }
+
+
+@question("write more and more units", "pyarrow, arrowipc, copied", unit="unit", per="n", curve=True)
+@pytest.mark.parametrize(("what", "n"), CASES)
+@pytest.mark.parametrize("schema", ["a known schema", "a new schema each time"])
+def test_write(schema: str, what: str, n: int) -> Runs:
+    theirs, count = input_of(what, n)
+    (ours,) = arrowipc.open_stream(data.stream([theirs]))
+    message, turn = bytes(theirs.serialize()), numbers()
+    target = warm((len(message) + len(data.stream([theirs]))) * (count + 1) + 4096)
+    buffer = pa.py_buffer(target)
+    renewed = schema != "a known schema"
+
+    def write(open_writer: Callable[[], Any], batch: Any) -> int:
+        with open_writer() as writer:
+            for _ in range(count):
+                writer.write_batch(batch)
+        return count
+
+    def by_pyarrow() -> int:
+        batch = theirs.replace_schema_metadata({"n": str(next(turn))}) if renewed else theirs
+        return write(lambda: pa.ipc.new_stream(pa.FixedSizeBufferWriter(buffer), batch.schema), batch)
+
+    def by_arrowipc() -> int:
+        new = arrowipc.Schema(ours.schema.fields, {"n": str(next(turn))}) if renewed else ours.schema
+        return write(lambda: arrowipc.new_stream(target, new), ours)
+
+    def copied() -> int:
+        for at in range(0, count * len(message), len(message)):
+            target[at : at + len(message)] = message
+        return count
+
+    return {"pyarrow": by_pyarrow, "arrowipc": by_arrowipc, "copied": copied}
+
+
+def unseen(columns: int) -> Callable[[], bytearray]:
+    """Return what gives a stream of one batch of so many columns, of another schema each time."""
+    source = data.stream([data.plain_batch(columns, 1).replace_schema_metadata({"run": "00000000"})])
+    at, turn = source.index(b"00000000"), numbers(1)
+
+    def following() -> bytearray:
+        given = bytearray(source)  # those of before stay as they are: somebody may still read them
+        given[at : at + 8] = b"%08d" % next(turn)
+        return given
+
+    return following
+
+
+@question("fields by name in a new schema", "pyarrow, arrowipc", unit="field", per="n", curve=True)
+@pytest.mark.parametrize("n", FIELDS)
+@pytest.mark.parametrize("how", ["look up", "project"])
+def test_by_name(how: str, n: int) -> Runs:
+    source, names = unseen(n), [f"c{i}" for i in range(1, n)][::-1]
+
+    def lookups(open_stream: Callable[[Any], Any]) -> int:
+        found = open_stream(source()).schema
+        return sum(len(found.field(name).name) for name in names)
+
+    def by_pyarrow() -> int:
+        given = source()
+        schema = pa.ipc.open_stream(given).schema
+        options = pa.ipc.IpcReadOptions(included_fields=[schema.get_field_index(name) for name in names])
+        return sum(each.num_columns for each in pa.ipc.open_stream(given, options=options))
+
+    def by_arrowipc() -> int:
+        return sum(each.num_columns for each in arrowipc.open_stream(source(), columns=names, validate="none"))
+
+    if how == "look up":
+        return {"pyarrow": lambda: lookups(pa.ipc.open_stream), "arrowipc": lambda: lookups(arrowipc.open_stream)}
+    return {"pyarrow": by_pyarrow, "arrowipc": by_arrowipc}

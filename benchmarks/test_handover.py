@@ -1,0 +1,68 @@
+"""What does it cost to read with arrowipc and hand every batch over to another library?
+
+pyarrow reads without a handover; "pyarrow via C stream" hands its own reader to itself in the same way; "batches that
+are there" were read beforehand; "one by one" is ``pa.record_batch(batch)``. In polars a stream ends as one DataFrame.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from measuring import data, peers
+from measuring.race import Runs, question, size
+
+import arrowipc
+
+
+def drained(reader: Any) -> int:
+    """Take all batches of a reader through the C stream interface."""
+    rows = 0
+    for batch in pa.RecordBatchReader.from_stream(reader):
+        rows += batch.num_rows
+    return rows
+
+
+def one_by_one(source: bytes) -> int:
+    """Take each batch through the C data interface."""
+    rows = 0
+    for batch in arrowipc.open_stream(source, validate="none"):
+        rows += pa.record_batch(batch).num_rows
+    return rows
+
+
+@question(
+    "hand every batch over to pyarrow",
+    "pyarrow, arrowipc, arrowipc full, arrowipc one by one, pyarrow via C stream, batches that are there",
+    unit="batch",
+)
+@pytest.mark.parametrize("shape", data.SHAPES)
+def test_to_pyarrow(shape: str) -> Runs:
+    count = size(2_000, 2)
+    source = data.stream([data.shaped(shape, size(100, 3))] * count)
+    there = arrowipc.Table.from_batches(list(arrowipc.open_stream(source, validate="none")))
+    return {
+        "pyarrow": lambda: peers.rows_by_pyarrow(source),
+        "arrowipc": lambda: drained(arrowipc.open_stream(source, validate="none")),
+        "arrowipc full": lambda: drained(arrowipc.open_stream(source)),
+        "arrowipc one by one": lambda: one_by_one(source),
+        "pyarrow via C stream": lambda: drained(pa.ipc.open_stream(source)),
+        "batches that are there": lambda: drained(there),
+    }, count
+
+
+@question("a stream as one polars DataFrame", "pyarrow, arrowipc, arrowipc full, polars", unit="batch")
+@pytest.mark.parametrize("shape", [*data.SHAPES, "everyday"])
+def test_to_polars(shape: str) -> Runs:
+    polars = pytest.importorskip("polars")
+    count = size(100, 2)
+    rows = size(10_000, 3)
+    batch = data.shaped(shape, rows)
+    source = data.stream([batch] * count)
+    return {
+        "pyarrow": lambda: polars.from_arrow(pa.ipc.open_stream(source).read_all()).height,
+        "arrowipc": lambda: polars.DataFrame(arrowipc.open_stream(source, validate="none")).height,
+        "arrowipc full": lambda: polars.DataFrame(arrowipc.open_stream(source)).height,
+        "polars": lambda: peers.rows_by_polars(source),
+    }, count

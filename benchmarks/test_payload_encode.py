@@ -1,0 +1,149 @@
+"""How fast do the rows of a batch become payloads: a binary column whose cells are streams of a few rows?
+
+pyarrow writes all streams into one sink, and the column is made of its buffer and of the places where payloads end,
+without copying: a sink for each payload, and ``pa.array``, would take a third more. nanoarrow and arro3 write a stream
+per slice to a ``BytesIO``, and make no column. Dictionaries are written whole by pyarrow; arrowipc writes what the
+payload uses, and the whole one where the case says so.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from measuring import data, peers
+from measuring.race import Run, Runs, question, size, sizes
+from measuring.writes import by_arro3, by_nanoarrow
+
+import arrowipc
+
+#: Rows of a payload.
+ROWS = 10
+MOST = size(20_000, 6)
+ENCODERS = "pyarrow, arrowipc, nanoarrow, arro3"
+
+
+def by_pyarrow(batch: pa.RecordBatch, offsets: list[int], bare: bool = False, codec: str | None = None) -> Any:
+    """Write a stream, or only the message, per slice."""
+    options = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)
+    sink = pa.BufferOutputStream()
+    ends = [0]
+    for start, stop in pairwise(offsets):
+        rows = batch.slice(start, stop - start)
+        if bare:
+            sink.write(rows.serialize())
+        else:
+            with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
+                writer.write_batch(rows)
+        ends.append(sink.tell())
+    places = pa.py_buffer(np.array(ends, np.int32))
+    return pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, places, sink.getvalue()])
+
+
+def each(write: Callable[[Any, Any], None], slices: list[Any]) -> int:
+    """Write a stream per slice."""
+    for rows in slices:
+        write(io.BytesIO(), [rows])
+    return len(slices)
+
+
+def by_others(batch: pa.RecordBatch, offsets: list[int]) -> Runs:
+    """Return those of the others that can write streams of slices."""
+    spans = list(pairwise(offsets))
+    slices = [peers.nanoarrow.c_array(batch.slice(a, b - a)) for a, b in spans]
+    (whole,) = peers.arro3_io.read_ipc_stream(io.BytesIO(data.stream([batch])))
+    parts = [whole.slice(a, b - a) for a, b in spans]
+    return {"nanoarrow": partial(each, by_nanoarrow, slices), "arro3": partial(each, by_arro3, parts)}
+
+
+def proven(make: Callable[[], Any], batch: pa.RecordBatch, offsets: list[int], bare: bool = False) -> Run:
+    """Return a run that makes the column; a few cells of the first one are read back by pyarrow."""
+    seen = False
+
+    def run() -> int:
+        nonlocal seen
+        made = make()
+        if not seen:
+            column = pa.array(made)
+            for i in {0, len(column) // 2, len(column) - 1}:
+                cell = column[i].as_buffer()
+                rows = pa.ipc.read_record_batch(cell, batch.schema) if bare else pa.ipc.open_stream(cell).read_all()
+                expected = batch.slice(offsets[i], offsets[i + 1] - offsets[i])
+                if rows.to_pylist() != expected.to_pylist():
+                    raise ValueError(f"payload {i} has other rows than those that were written")
+            seen = True
+        return len(made)
+
+    return run
+
+
+def encoders(batch: pa.RecordBatch, rows: int = ROWS, bare: bool = False, others: bool = False, **ours: Any) -> Runs:
+    """Return those who make payloads of so many rows; `ours` are options of `encode_payloads`."""
+    offsets = [*range(0, batch.num_rows, rows), batch.num_rows]
+    (given,) = arrowipc.open_stream(data.stream([batch]))
+    options = {"rows_per_payload": rows, "with_schema": not bare, "use_threads": False, **ours}
+    makers = {
+        "pyarrow": partial(by_pyarrow, batch, offsets, bare, ours.get("compression")),
+        "arrowipc": partial(arrowipc.encode_payloads, given, **options),
+    }
+    found = {name: proven(make, batch, offsets, bare) for name, make in makers.items()}
+    return found | (by_others(batch, offsets) if others else {})
+
+
+@question("encode a payload column: 10 rows each", ENCODERS, unit="payload", per="count", curve=True)
+@pytest.mark.parametrize("count", sizes(2, 20, 200, 2_000, 20_000))
+def test_more_payloads(count: int) -> Runs:
+    mixed = data.mixed_batch(count * ROWS)
+    return encoders(mixed, others=True)
+
+
+@question("encode payloads of four shapes", "pyarrow, arrowipc", unit="payload", per=MOST)
+@pytest.mark.parametrize("shape", data.SHAPES)
+def test_shapes(shape: str) -> Runs:
+    return encoders(data.shaped(shape, MOST * ROWS))
+
+
+@question("encode bare messages, payloads of 1 row and of 1,000", "pyarrow, arrowipc", unit="payload")
+@pytest.mark.parametrize("kind", ["bare messages", "1 row", "1000 rows"])
+def test_other_sizes(kind: str) -> Runs:
+    rows, count = {"1 row": (1, MOST), "1000 rows": (1000, size(200, 2))}.get(kind, (ROWS, MOST))
+    return encoders(data.mixed_batch(count * rows), rows, kind == "bare messages"), count
+
+
+@question("encode by key: payloads of 1 to 19 rows", "pyarrow, arrowipc", unit="payload")
+def test_by_key() -> Runs:
+    batch = data.mixed_batch(MOST * ROWS)
+    lengths = np.random.default_rng(11).integers(1, 2 * ROWS, batch.num_rows)
+    keys = np.repeat(np.arange(len(lengths)), lengths)[: batch.num_rows]
+    offsets = [0, *(np.flatnonzero(np.diff(keys)) + 1).tolist(), batch.num_rows]
+    (ours,) = arrowipc.open_stream(data.stream([batch.append_column("key", pa.array(keys))]))
+    return {
+        "pyarrow": proven(lambda: by_pyarrow(batch, offsets), batch, offsets),
+        "arrowipc": proven(
+            lambda: arrowipc.encode_payloads(ours, group_by="key", use_threads=False).payloads, batch, offsets
+        ),
+    }, len(offsets) - 1
+
+
+@question("encode payloads with dictionaries", "pyarrow, arrowipc", unit="payload")
+@pytest.mark.parametrize("how", ["trimmed", "whole"])
+@pytest.mark.parametrize("words", [size(20, 3), size(1_000, 40)])
+def test_dictionaries(words: int, how: str) -> Runs:
+    count = size(2_000, 6)
+    indices = pa.array(np.random.default_rng(5).integers(0, words, count * ROWS, dtype=np.int32))
+    column = pa.DictionaryArray.from_arrays(indices, [f"word {i}" for i in range(words)])
+    batch = pa.record_batch([column], ["word"])
+    return encoders(batch, trim_dictionaries=how == "trimmed"), count
+
+
+@question("encode compressed payloads", "pyarrow, arrowipc", unit="payload")
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_compressed(codec: str) -> Runs:
+    count = size(5_000, 6)
+    return encoders(data.mixed_batch(count * ROWS), compression=codec), count

@@ -1,0 +1,143 @@
+"""What does it cost to read a few columns of a file over HTTP, where each request takes 20 ms, or 1 % of its batches?
+
+The server is another process, with connections that stay open. Columns: five of 1,000, of all 20 batches (306 MB) or of
+two. Pruning: rows of 500 batches, of which a filter matches five that lie together, are counted: by a full read, by
+``open_dataset(source).filter(...)``, which looks at the footer's statistics, by the same by hand, and by polars.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from measuring import data
+from measuring.late_server import Server
+from measuring.race import Runs, question, size
+
+import arrowipc
+from arrowipc.columns.pruning import Pruner
+
+fsspec = pytest.importorskip("fsspec")
+pytest.importorskip("aiohttp")
+pl = pytest.importorskip("polars")
+
+#: Seconds before an answer.
+LATENCY = 0.02
+
+
+def readers(url: str, columns: list[int], numbers: Any) -> Runs:
+    """Return what reads some columns of some batches, and counts their rows."""
+    options, system = pa.ipc.IpcReadOptions(included_fields=columns), fsspec.filesystem("http")
+
+    def of_pyarrow(source: Any) -> int:
+        reader = pa.ipc.open_file(source, options=options)
+        return sum(reader.get_batch(i).num_rows for i in numbers)
+
+    def opened() -> int:
+        with system.open(url) as file:
+            return of_pyarrow(pa.PythonFile(file, "r"))
+
+    def ours(**given: Any) -> int:
+        with arrowipc.open_file(arrowipc.RemoteSource(url, given), columns=columns) as reader:
+            if len(numbers) == reader.num_record_batches:
+                return reader.read_all().num_rows
+            return sum(batch.num_rows for batch in reader.get_batches(numbers))
+
+    return {
+        "pyarrow": opened,
+        "pyarrow downloaded": lambda: of_pyarrow(pa.BufferReader(system.cat_file(url))),
+        "arrowipc": ours,
+        "arrowipc new connections": lambda: ours(skip_instance_cache=True),
+    }
+
+
+@question(
+    "5 of 1000 columns of a file over HTTP, 20 ms a request: {which}",
+    "pyarrow, pyarrow downloaded, arrowipc, arrowipc new connections",
+    unit="file",
+)
+@pytest.mark.parametrize("which", ["all batches", "2 of 20 batches"])
+@pytest.mark.parametrize("shape", data.SHAPES)
+def test_columns(shape: str, which: str) -> Iterator[Runs]:
+    columns, count = size(1000, 50), size(20, 5)
+    rows = max(size(306_000_000, 10_000) // count // (data.shaped(shape, 100, columns).nbytes // 100), 1)
+    numbers = range(count) if which == "all batches" else [count // 5, count // 2]
+    wanted = [i * columns // 5 + (2 * i + 1) % 10 for i in range(5)]  # of each kind in a mix of ten
+    with tempfile.TemporaryDirectory() as folder, Server(folder, LATENCY) as server:
+        Path(folder, "x.arrow").write_bytes(data.file([data.shaped(shape, rows, columns)] * count))
+        yield readers(f"{server.url}/x.arrow", wanted, numbers)
+
+
+def write(path: str, count: int, rows: int, codec: Any) -> None:
+    """Write batches whose times and ids rise."""
+    random, words = np.random.default_rng(3), pa.array([f"word number {i}" for i in range(1000)])
+    with arrowipc.new_file(path, statistics=True, compression=codec, durable=False) as writer:
+        for number in range(count):
+            ids = np.arange(number * rows, (number + 1) * rows)
+            text = words.take(pa.array(random.integers(0, 1000, rows)))
+            times = pa.array(ids * 1000, pa.timestamp("us"))
+            writer.write(pa.record_batch({"t": times, "id": ids, "x": random.random(rows), "word": text}))
+
+
+def queries(source: str, low: int, high: int, local: bool) -> Runs:
+    """Return those that count the rows of a path or a URL whose ids lie between two."""
+    terms = [("id", ">=", low), ("id", "<", high)]
+
+    def matching(batch: arrowipc.RecordBatch) -> int:
+        ids = batch["id"].to_numpy()
+        return int(np.count_nonzero((ids >= low) & (ids < high)))
+
+    def full() -> int:
+        with arrowipc.open_file(source) as reader:
+            return sum(map(matching, reader))
+
+    def pruned() -> int:
+        with arrowipc.open_file(source) as reader:
+            pruner = Pruner(terms, reader.schema)
+            found = arrowipc.file_statistics(reader, pruner.columns)
+            return sum(matching(reader.get_batch(i)) for i, known in enumerate(found) if pruner.keeps(known))
+
+    def data_set() -> int:
+        return sum(map(matching, arrowipc.open_dataset(source).filter(terms)))
+
+    found: Runs = {"full read": full, "arrowipc": data_set, "reader and Pruner": pruned}
+    if local:
+        test = pl.col("id").is_between(low, high, closed="left")
+        for name, scan in (("scan_polars", arrowipc.scan_polars), ("polars", pl.scan_ipc)):
+            found[name] = lambda scan=scan: scan(source).filter(test).select(pl.len()).collect().item()
+    return found
+
+
+@contextlib.contextmanager
+def pruning(where: str, sent: bool = False) -> Iterator[Runs]:
+    """Yield what reads all but one row of a hundredth of the batches; `sent`: what tells the bytes sent for it."""
+    count, rows = size(500, 100), size(1 << 16, 16)
+    low, high = count // 2 * rows + 1, count // 2 * rows + count // 100 * rows
+    with tempfile.TemporaryDirectory() as folder, Server(folder, LATENCY) as server:
+        path = str(Path(folder, "x.arrow"))
+        write(path, count, rows, None if where == "mapped" else "lz4")
+        remote = where == "over HTTP"
+        runs = queries(f"{server.url}/x.arrow" if remote else path, low, high, not remote)
+        yield {name: lambda run=run: server.sent(run) for name, run in runs.items()} if sent else runs
+
+
+PRUNERS = "full read, arrowipc, reader and Pruner, scan_polars, polars"
+
+
+@question("read 1 % of the batches, by statistics", PRUNERS, unit="query", baseline="full read")
+@pytest.mark.parametrize("where", ["mapped", "mapped, lz4", "over HTTP"])
+def test_pruning(where: str) -> Runs:
+    return pruning(where)
+
+
+@question(
+    "bytes sent for 1 % of the batches", "full read, arrowipc, reader and Pruner", unit="bytes", baseline="full read"
+)
+def test_bytes_sent() -> Runs:
+    return pruning("over HTTP", sent=True)

@@ -1,0 +1,200 @@
+"""How fast do rows come out of Arrow files at random, one by one, in batches, and in a DataLoader?
+
+500,000 rows of a number, a float, a text and a list of eight numbers, 1,000 to a batch where nothing else is said, in
+one stream in the page cache, as Hugging Face caches them; opened before, other rows each time. "in batches" is the way
+that datasets recommends for speed. arrowipc has ``format="numpy"`` in a DataLoader and torch's ``default_convert`` in
+the loop; "tensors" has it as ``collate_fn``, so that workers send tensors; "python" is the default of both. What a
+worker has for itself is counted beyond a worker that reads nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as pads
+import pytest
+from measuring import data, peers
+from measuring.children import printed
+from measuring.race import Runs, question, size, sizes
+
+import arrowipc
+
+datasets = pytest.importorskip("datasets")
+torch_data = pytest.importorskip("torch.utils.data")
+
+ROWS, BATCHES = size(500_000, 600), size(500, 6)
+#: Rows of an epoch, which datasets takes a second or more for, and of a batch of it.
+EPOCH, BATCH = size(100_000, 300), 256
+READERS = "pyarrow, datasets, arrowipc, polars"
+
+
+@contextlib.contextmanager
+def stream_of(rows: int, number: int, **options: Any) -> Iterator[str]:
+    """Yield the path of a stream of so many rows, in so many batches."""
+    chance = np.random.default_rng(3)
+    words = np.array(data.WORDS, dtype=object)[chance.integers(0, len(data.WORDS), rows)]
+    tokens = pa.FixedSizeListArray.from_arrays(pa.array(chance.integers(0, 50_000, rows * 8)), 8)
+    columns = {
+        "id": pa.array(np.arange(rows, dtype=np.int64)),
+        "x": pa.array(chance.random(rows)),
+        "text": pa.array([f"{word} {i}" for i, word in enumerate(words)], pa.string()),
+        "tokens": tokens.cast(pa.list_(pa.int64())),
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "rows.arrows")
+        path.write_bytes(data.stream(pa.table(columns).to_batches(-(-rows // number)), **options))
+        yield str(path)
+
+
+def by_pyarrow(path: str) -> Any:
+    with pa.memory_map(path) as source:
+        return pa.ipc.open_stream(source).read_all()
+
+
+def chosen(rows: int, count: int) -> Callable[[], list[int]]:
+    """Return what gives other rows each time, the same ones to every contender."""
+    chance = np.random.default_rng(5)
+    return itertools.cycle([chance.integers(0, rows, count).tolist() for _ in range(50)]).__next__
+
+
+def asked(readers: dict[str, Callable[[list[int]], Any]], rows: int, count: int) -> Runs:
+    """Return runs that read other rows each time."""
+    following = {name: chosen(rows, count) for name in readers}
+    return {name: lambda n=name, read=read: read(following[n]()) for name, read in readers.items()}
+
+
+def takers(path: str, form: str, rows: int, seen: bool = False) -> dict[str, Callable[[list[int]], Any]]:
+    """Return those who make a dict of lists, or a batch; `seen`: ours has taken every row once, as pyarrow's table."""
+    theirs, table, reader = datasets.Dataset.from_file(path), by_pyarrow(path), arrowipc.open(path, index=True)
+    for start in range(0, rows if seen else 0, 4096):
+        reader.take(range(start, min(start + 4096, rows)))
+    frame = peers.polars.read_ipc_stream(path)
+    if form != "lists":
+        arrow = theirs.with_format("arrow")
+        found = {"pyarrow": table.take, "datasets": arrow.__getitem__, "arrowipc": reader.take}
+        return {name: lambda at, take=take: take(at).num_rows for name, take in found.items()} | {
+            "polars": lambda at: frame[at].height
+        }
+    return {
+        "pyarrow": lambda at: table.take(at).to_pydict(),
+        "datasets": theirs.__getitem__,
+        "arrowipc": lambda at: reader.take(at).to_pydict(),
+        "polars": lambda at: frame[at].to_dict(as_series=False),
+    }
+
+
+@question("one random row as a dict", READERS + ", reader", unit="row", baseline="datasets")
+def test_one_row() -> Iterator[Runs]:
+    with stream_of(ROWS, BATCHES) as path:
+        theirs, table, ours = datasets.Dataset.from_file(path), by_pyarrow(path), arrowipc.RowDataset(path)
+        reader, frame = arrowipc.open(path, index=True), peers.polars.read_ipc_stream(path)
+        found = {
+            "datasets": lambda at: theirs[at[0]],
+            "pyarrow": lambda at: table.slice(at[0], 1).to_pylist()[0],
+            "arrowipc": lambda at: ours[at[0]],
+            "reader": lambda at: reader.row(at[0]),
+            "polars": lambda at: frame.row(at[0], named=True),
+        }
+        rows = [read([ROWS // 2]) for read in found.values()]
+        assert all(row == rows[0] for row in rows)
+        yield asked(found, ROWS, 1)
+
+
+@question("random rows as {form}", READERS, unit="row", per="count")
+@pytest.mark.parametrize("count", [32, 1024])
+@pytest.mark.parametrize("form", ["lists", "a batch", "a batch of LZ4"])
+def test_rows(form: str, count: int) -> Iterator[Runs]:
+    """pyarrow, datasets and polars have LZ4 decompressed beforehand."""
+    with stream_of(ROWS, BATCHES, compression="lz4" if "LZ4" in form else None) as path:
+        yield asked(takers(path, form, ROWS), ROWS, count)
+
+
+@question("random rows of more and more batches", READERS, unit="row", per="count", curve=True, x="number")
+@pytest.mark.parametrize("number", sizes(10, 10, 100, 1000, 10_000, 100_000))
+@pytest.mark.parametrize("count", [1, 32, 1024])
+def test_more_batches(count: int, number: int) -> Iterator[Runs]:
+    with stream_of(ROWS, number) as path:
+        yield asked(takers(path, "lists", ROWS, seen=True), ROWS, count)
+
+
+def epoch(rows: Any, workers: int, whole: bool = False, after: Any = None, **options: Any) -> float:
+    """Return the seconds of one epoch; `after` is what the loop itself does with a batch."""
+    if whole:
+        sampler = torch_data.BatchSampler(torch_data.RandomSampler(rows), BATCH, False)
+        options |= {"sampler": sampler, "batch_size": None}
+    else:
+        options |= {"shuffle": True, "batch_size": BATCH}
+    loader = torch_data.DataLoader(rows, num_workers=workers, persistent_workers=workers > 0, **options)
+    for _ in range(2 if workers else 1):  # with workers the second one counts, when they have started
+        start = time.perf_counter()
+        found = sum([len((batch if after is None else after(batch))["id"]) for batch in loader])
+        taken = time.perf_counter() - start
+    assert found == EPOCH
+    return taken
+
+
+def itself(value: Any) -> Any:
+    return value
+
+
+LOADERS = "datasets, datasets torch, datasets in batches, arrowipc, arrowipc python, arrowipc tensors"
+
+
+@question("a shuffled epoch in a DataLoader", LOADERS, unit="row", baseline="datasets", per=EPOCH, timed=True)
+@pytest.mark.parametrize("workers", [0, 2])
+def test_loaders(workers: int) -> Iterator[Runs]:
+    with stream_of(EPOCH, -(-EPOCH // 1000)) as path:
+        theirs, arrays = datasets.Dataset.from_file(path), arrowipc.RowDataset(path, format="numpy")
+        convert = torch_data.default_convert
+        yield {
+            "datasets": partial(epoch, theirs, workers),
+            "datasets torch": partial(epoch, theirs.with_format("torch"), workers),
+            "datasets in batches": partial(epoch, theirs.with_format("torch"), workers, whole=True),
+            "arrowipc python": partial(epoch, arrowipc.RowDataset(path), workers),
+            "arrowipc tensors": partial(epoch, arrays, workers, collate_fn=convert),
+            "arrowipc": partial(epoch, arrays, workers, collate_fn=itself, after=convert),
+        }
+
+
+@question("private memory of a worker", "datasets, arrowipc", unit="bytes", baseline="datasets")
+@pytest.mark.parametrize("context", ["fork", "spawn"][: size(2, 1)])
+def test_worker_memory(context: str) -> Iterator[Runs]:
+    path_of_module = str(Path(__file__).parent)
+    with stream_of(ROWS, BATCHES) as path:
+
+        def measured(kind: str) -> float:
+            code = f"import sys; sys.path.append({path_of_module!r}); from measuring.loader_worker import used\n"
+            return printed(f"{code}if __name__ == '__main__': print(used({kind!r}, {path!r}, {context!r}))")
+
+        alone = measured("nothing")
+        yield {name: lambda name=name: measured(name) - alone for name in ("datasets", "arrowipc")}
+
+
+@question("a folder of many files: count, first batch", "polars, pyarrow, arrowipc", unit="call", baseline="polars")
+def test_folder(folder: Path) -> Runs:
+    polars = peers.polars
+    for i in range(size(10_000, 20)):
+        Path(folder, f"part-{i:05}.arrow").write_bytes(data.file([data.plain_batch(4, 10)]))
+
+    def by_arrowipc() -> tuple[int, int]:
+        found = arrowipc.open_dataset(folder)
+        return found.count_rows(), next(iter(found)).num_rows
+
+    def by_dataset() -> tuple[int, int]:
+        found = pads.dataset(folder, format="arrow")
+        return found.count_rows(), next(found.to_batches()).num_rows
+
+    def by_polars() -> tuple[int, int]:
+        found = polars.scan_ipc(f"{folder}/*.arrow")
+        return int(found.select(polars.len()).collect().item()), found.head(10).collect().height
+
+    return {"polars": by_polars, "pyarrow": by_dataset, "arrowipc": by_arrowipc}

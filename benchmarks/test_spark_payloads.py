@@ -1,0 +1,170 @@
+"""How long does Spark take to decode a column of payloads, and how long without decoding?
+
+Each cell is a stream of ten rows (then 1 to 1,000) of a timestamp, a number, a text, a double and a bool, with none,
+one or ten columns kept beside it. The column is in Spark's cache; two tasks at a time send it to Python workers, which
+send rows back to a sink that drops them. pyarrow opens each cell as a stream and joins the tables; arrowipc is
+``decode_payload_batches`` in ``mapInArrow``, ``decode_payloads``, or the column function ``from_arrow``; no decode
+sends the same number of rows, made once, again and again: the ceiling for any decoder. Needs PySpark and Java.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from measuring import data
+from measuring.race import Runs, question, size
+from measuring.sessions import spark_session
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("default:PySpark does not yet fully support pandas"),
+]
+spark = spark_session()
+
+OUTPUT_ROWS, DISTINCT, SOME = 10_000, 10_000, size(400_000, 50)
+PEERS = "no decode, arrowipc, pyarrow"
+DDL = "at timestamp, number int, word string, value double, flag boolean"
+Batches = Iterable[Any]
+
+
+def different_payloads(count: int, rows: int) -> list[bytes]:
+    """Return streams of so many rows each."""
+    random, batches = np.random.default_rng(1), []
+    for number in range(count):
+        at = 1_700_000_000_000_000 + 1_000_000 * (rows * number + np.arange(rows))
+        columns = {
+            "at": pa.array(at, pa.timestamp("us", "UTC")),
+            "number": pa.array(random.integers(0, 1 << 30, rows), pa.int32()),
+            "word": pa.array([f"word {each}" for each in random.integers(0, 1000, rows)]),
+            "value": pa.array(random.random(rows)),
+            "flag": pa.array(random.random(rows) < 0.5),
+        }
+        batches.append(pa.record_batch(columns))
+    return [data.stream([batch]) for batch in batches]
+
+
+def by_pyarrow(batches: Batches) -> Iterator[Any]:
+    """Open each cell of the last column as a stream, and repeat the columns before it."""
+    for batch in batches:
+        tables = [pa.ipc.open_stream(cell.as_buffer()).read_all() for cell in batch.columns[-1]]
+        rows = pa.concat_tables(tables).combine_chunks()
+        parents = np.repeat(np.arange(len(tables)), [table.num_rows for table in tables])
+        for number, name in enumerate(batch.schema.names[:-1]):
+            rows = rows.add_column(number, name, batch.column(number).take(pa.array(parents)))
+        yield from rows.to_batches(max_chunksize=OUTPUT_ROWS)
+
+
+def by_arrowipc(schema: Any, batches: Batches) -> Iterator[Any]:
+    from arrowipc.spark import decode_payload_batches
+
+    return decode_payload_batches(batches, "payload", schema)
+
+
+def without_decoding(rows: Any, each: int, batches: Batches) -> Iterator[Any]:
+    """Send as many rows as the cells hold, which are there already."""
+    for batch in batches:
+        left = each * batch.num_rows
+        while left:
+            some = rows.slice(0, min(left, OUTPUT_ROWS))
+            left -= some.num_rows
+            yield some
+
+
+class Job:
+    """A column of `count` payloads of `each` rows in Spark's cache, and rows that are ready to be sent."""
+
+    def __init__(self, spark: Any, count: int, each: int) -> None:
+        from pyspark import cloudpickle
+
+        # The workers cannot import the benchmarks: what they run is sent to them whole.
+        cloudpickle.register_pickle_by_value(sys.modules[__name__])
+        payloads = different_payloads(min(count, max(DISTINCT // each, 1)), each)
+        self.count, self.each = count, each
+        tables = [pa.ipc.open_stream(payload).read_all() for payload in payloads]
+        tables *= -(-OUTPUT_ROWS // (each * len(tables)))
+        self.rows = pa.concat_tables(tables).combine_chunks().to_batches()[0].slice(0, OUTPUT_ROWS)
+        column = pa.record_batch({"payload": pa.array(payloads, pa.binary())})
+
+        def make(batches: Batches) -> Iterator[Any]:
+            for batch in batches:
+                yield column.take(pa.array(batch["id"].to_numpy() % column.num_rows))
+
+        self.cells = spark.range(0, count, 1, 2).mapInArrow(make, "payload binary").cache()
+        assert self.cells.count() == count
+
+    def by_data_frame(self, keep: list[str]) -> Runs:
+        """Return runs over the payloads and columns to keep: by our functions, by pyarrow, and without decoding."""
+        from pyspark.sql import functions as F
+        from pyspark.sql.types import StructType
+
+        from arrowipc.spark import decode_payloads, from_arrow
+
+        key = F.monotonically_increasing_id() % 100
+        kept = [(key if number % 2 else F.concat(F.lit("key "), key)).alias(name) for number, name in enumerate(keep)]
+        cells = self.cells.select(*kept, "payload")
+        output = ", ".join([*(f"{name} {kind}" for name, kind in cells.dtypes[:-1]), DDL])
+        ready, wanted = self.rows, StructType.fromDDL(DDL)
+        for number, name in enumerate(keep):
+            values = pa.array(np.arange(ready.num_rows) % 100)
+            column = values if number % 2 else pa.array([f"key {value}" for value in values.to_pylist()])
+            ready = ready.add_column(number, name, column)
+
+        frames = {
+            "no decode": lambda: cells.mapInArrow(partial(without_decoding, ready, self.each), output),
+            "pyarrow": lambda: cells.mapInArrow(by_pyarrow, output),
+            "mapInArrow": lambda: cells.mapInArrow(partial(by_arrowipc, wanted), output),
+            "decode_payloads": lambda: decode_payloads(cells, "payload", DDL, keep=keep),
+            "from_arrow": lambda: cells.select(*keep, F.inline(from_arrow("payload", DDL))),
+        }
+        checked: set[str] = set()
+
+        def run(name: str) -> int:
+            frame = frames[name]()
+            if name not in checked:
+                assert frame.count() == self.each * self.count
+                checked.add(name)
+            frame.write.format("noop").mode("overwrite").save()
+            return self.count
+
+        return {name: partial(run, name) for name in frames}
+
+
+@pytest.fixture(scope="module")
+def jobs(spark: Any) -> Iterator[Callable[[int, int], Job]]:
+    """What gives the job of so many payloads of so many rows; the one before leaves Spark's cache."""
+    made: dict[tuple[int, int], Job] = {}
+
+    def job(count: int, each: int) -> Job:
+        if (count, each) not in made:
+            for other in made.values():
+                other.cells.unpersist()
+            made.clear()
+            made[count, each] = Job(spark, count, each)
+        return made[count, each]
+
+    return job
+
+
+@question(
+    "Spark: decode payloads in `mapInArrow`, beside {beside}", PEERS, unit="payload", baseline="{beside}", per=SOME
+)
+@pytest.mark.parametrize("beside", ["pyarrow", "no decode"])
+def test_map(jobs: Any, beside: str) -> Runs:
+    runs = jobs(SOME, 10).by_data_frame([])
+    return {beside: runs[beside], "arrowipc": runs["mapInArrow"]}
+
+
+@question("Spark: `{function}`, beside no decoding", PEERS, unit="payload", baseline="no decode")
+@pytest.mark.parametrize("rows", [1, 10, 100, 1000])
+@pytest.mark.parametrize("kept", [0, 1, 10])
+@pytest.mark.parametrize("function", ["decode_payloads", "from_arrow"])
+def test_functions(jobs: Any, function: str, kept: int, rows: int) -> tuple[Runs, int]:
+    count = min(size(1_000_000, 1_000) // rows, size(40_000, 50))
+    runs = jobs(count, rows).by_data_frame([f"kept{number}" for number in range(kept)])
+    return {"no decode": runs["no decode"], "arrowipc": runs[function], "pyarrow": runs["pyarrow"]}, count

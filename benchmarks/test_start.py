@@ -1,0 +1,67 @@
+"""How long does the import take, how long until a first file is read, and how much is installed?
+
+Measured in fresh interpreters that take turns, each telling how long the statements took by its own clock, with the
+files in the page cache. ``import arrowipc`` loads names when they are used, so the second question is what a user waits
+for: from the import until a small file is read to Python values.
+
+Installed size: what pip writes for the package itself, with the ``.pyc`` files that it makes, without dependencies. A
+checkout's sources and other caches are not counted.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import marshal
+from functools import partial
+from pathlib import Path
+
+import pytest
+from measuring import children, data
+from measuring.race import Runs, question
+
+#: Package -> what is imported, and how it reads the file at `path` to Python values.
+PACKAGES = {
+    "pyarrow": ("pyarrow", "import pyarrow.ipc; pyarrow.ipc.open_file(path).read_all().to_pydict()"),
+    "arrowipc": ("arrowipc", "import arrowipc; arrowipc.open(path).read_all().to_pydict()"),
+    "polars": ("polars", "import polars; polars.read_ipc(path).to_dict(as_series=False)"),
+    "arro3": (
+        "arro3.io",
+        "import arro3.io; [column.to_pylist() for column in arro3.io.read_ipc(path).read_all().columns]",
+    ),
+}
+FOLDERS = {"arro3": ("arro3.core", "arro3.io")}
+#: What a wheel of ours holds.
+SUFFIXES = (".py", ".pyi", ".so", ".pyd", ".jar", ".html", "py.typed")
+INSTALLED = [name for name in PACKAGES if importlib.util.find_spec(name) is not None]
+
+
+@question("`import`, a new process", PACKAGES, unit="process", timed=True)
+def test_import() -> Runs:
+    return {name: children.seconds(f"import {PACKAGES[name][0]}") for name in INSTALLED}
+
+
+@question("`import` and read a first small file, a new process", PACKAGES, unit="process", timed=True)
+@pytest.mark.parametrize("shape", [*data.SHAPES, "everyday"])
+def test_first_file(folder: Path, shape: str) -> Runs:
+    path = Path(folder, "first.arrow")
+    path.write_bytes(data.file([data.shaped(shape, 10)]))
+    return {name: children.seconds(PACKAGES[name][1], f"path = {str(path)!r}") for name in INSTALLED}
+
+
+@question("installed size, with the `.pyc` files that pip makes", PACKAGES, unit="bytes")
+def test_installed() -> Runs:
+    return {name: partial(installed, name) for name in INSTALLED}
+
+
+def installed(name: str) -> int:
+    """Return the bytes of a package's own files, and of the ``.pyc`` files that pip makes of them."""
+    folders = [Path(importlib.util.find_spec(module).origin).parent for module in FOLDERS.get(name, (name,))]
+    if name == "polars":  # its compiled code is in packages of their own
+        folders += folders[0].parent.glob("_polars_runtime*")
+    files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+    if name != "arrowipc":
+        return sum(path.stat().st_size for path in files)
+    # Our checkout also holds sources and what a build leaves behind, and has no .pyc files but of what was imported.
+    files = [path for path in files if "__pycache__" not in path.parts and path.name.endswith(SUFFIXES)]
+    code = [compile(path.read_bytes(), path, "exec") for path in files if path.suffix == ".py"]
+    return sum(path.stat().st_size for path in files) + sum(16 + len(marshal.dumps(each)) for each in code)

@@ -1,0 +1,86 @@
+"""How fast are batches read and fully validated: small ones, large ones, and all of a mapped file?
+
+Validated is that values are safe to use: offsets, UTF-8, null counts; by pyarrow with ``batch.validate(full=True)``.
+arro3 always validates, and copies the bytes; polars checks UTF-8; nanoarrow has no full validation in Python. A mapped
+file becomes a pyarrow table: there pyarrow validates nothing and touches few pages, "pyarrow validated" does as we do.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from measuring import data, peers
+from measuring.race import Runs, question, size
+
+import arrowipc
+
+READERS = "pyarrow, arrowipc, polars, arro3"
+
+
+def rows_by_pyarrow(source: bytes) -> int:
+    rows = 0
+    for batch in pa.ipc.open_stream(source):
+        batch.validate(full=True)
+        rows += batch.num_rows
+    return rows
+
+
+def readers(shape: str, rows: int, count: int) -> Runs:
+    source = data.stream([data.shaped(shape, rows)] * count)
+    return {
+        "pyarrow": lambda: rows_by_pyarrow(source),
+        "arrowipc": lambda: peers.rows_by_arrowipc(source),
+        **peers.others(source, without=("nanoarrow",)),
+    }
+
+
+@question("read batches of 10 columns x 100 rows, validated", READERS, unit="batch", per="count")
+@pytest.mark.parametrize("count", [size(20, 2), size(2_000, 3), size(20_000, 4)])
+@pytest.mark.parametrize("shape", [*data.SHAPES, *data.EVERYDAY])
+def test_small_batches(shape: str, count: int) -> Runs:
+    return readers(shape, size(100, 3), count)
+
+
+@question("read large batches of 10 columns, validated", READERS, unit="batch")
+@pytest.mark.parametrize("rows", [size(100_000, 50), size(2_000_000, 60)])
+@pytest.mark.parametrize("shape", [*data.SHAPES, *data.EVERYDAY])
+def test_large_batches(shape: str, rows: int) -> Runs:
+    return readers(shape, rows, 1)
+
+
+def by_pyarrow(path: Path, validate: bool = False) -> int:
+    """Map, read all, close."""
+    with pa.memory_map(str(path)) as file:
+        table = pa.ipc.open_file(file).read_all()
+        if validate:
+            table.validate(full=True)
+        return int(table.num_rows)
+
+
+def by_arrowipc(path: Path, **options: Any) -> int:
+    """Map, read all, close."""
+    with arrowipc.open_file(path, **options) as reader:
+        return int(pa.table(reader).num_rows)
+
+
+@question(
+    "a mapped file as a validated pyarrow table, pyarrow's own not validated",
+    "pyarrow, arrowipc, arrowipc unvalidated, pyarrow validated",
+    unit="table",
+)
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("shape", [*data.SHAPES, "everyday"])
+def test_mapped_table(folder: Path, shape: str, threads: int) -> Runs:
+    path = Path(folder, "file.arrow")
+    with path.open("wb", buffering=0) as file:  # pages as large as one write makes them
+        file.write(data.file([data.shaped(shape, size(200_000, 50))]))
+    return {
+        "pyarrow": partial(by_pyarrow, path),
+        "arrowipc": partial(by_arrowipc, path, use_threads=threads > 1),
+        "arrowipc unvalidated": partial(by_arrowipc, path, validate="none"),
+        "pyarrow validated": partial(by_pyarrow, path, validate=True),
+    }
