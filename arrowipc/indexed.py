@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from arrowipc.options import ReadOptions, read_options, with_keywords
 from arrowipc.read.decoders import IndexedDecoder, StreamDecoder
 from arrowipc.read.framing import StreamIndex
-from arrowipc.read.remote import RemoteBlocks, RemoteSource
-from arrowipc.reader import RecordBatchFileReader, options_of
+from arrowipc.read.remote import RemoteBlocks
+from arrowipc.reader import RecordBatchFileReader
 
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Unpack
 
-    from arrowipc.limits import Limits
-    from arrowipc.reader import Columns, Validate
+    from arrowipc.options import ReadKeywords
 
 __all__ = ["IndexedStreamReader"]
 
@@ -44,27 +44,15 @@ class IndexedStreamReader(RecordBatchFileReader):
     __slots__ = ()
     _decoder: IndexedDecoder
 
-    def __init__(
-        self,
-        source: Any,
-        columns: Columns = None,
-        validate: Validate = "full",
-        limits: Limits | None = None,
-        use_threads: bool = True,
-        ensure_native_endian: bool = True,
-        memory_map: bool = True,
-        *,
-        options: Any = None,
-    ) -> None:
-        if options is not None:
-            columns, use_threads, ensure_native_endian = options_of(options, columns, use_threads, ensure_native_endian)
-        if isinstance(source, (str, RemoteSource)) or hasattr(source, "__fspath__"):
-            self._opened = source, columns, validate, limits, use_threads, ensure_native_endian, memory_map
-        self._begin(source, memory_map, limits, b"")
+    @with_keywords(ReadOptions)
+    def __init__(self, source: Any, **keywords: Unpack[ReadKeywords]) -> None:
+        options = read_options(keywords)
+        self._remember(options, source)
+        self._begin(source, options, b"")
         try:
-            stream = StreamDecoder(columns, validate, limits, use_threads, ensure_native_endian)
+            stream = StreamDecoder(**options.decoding())
             schema = self._read_schema(stream)
-            self._decoder = IndexedDecoder(self._walk(StreamIndex(schema, self._size(), limits)), stream)
+            self._decoder = IndexedDecoder(self._walk(StreamIndex(schema, self._size(), options.limits)), stream)
         except BaseException:
             self.close()
             raise

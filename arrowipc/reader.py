@@ -8,6 +8,7 @@ from _thread import RLock
 from arrowipc._core import Source, aligned_buffer
 from arrowipc.arguments import check_integer, columns_of, integer_of, items_of
 from arrowipc.errors import ArrowIpcError, FormatError, NotFoundError, UsageError
+from arrowipc.options import ReadOptions, read_options, with_keywords
 from arrowipc.read.decoders import TAIL_SIZE, FileDecoder, IndexedDecoder, StreamDecoder, footer_range
 from arrowipc.read.file_objects import Remote, SharedFile, end_of, is_remote, read_at
 from arrowipc.read.sources import can_seek, locate_source, open_source, pump, spooled
@@ -16,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
-    from typing import Any, Literal, NoReturn, Self, SupportsIndex, TypeAlias
+    from typing import Any, NoReturn, Self, SupportsIndex, Unpack
 
     import numpy as np
     import numpy.typing as npt
@@ -26,16 +27,15 @@ if TYPE_CHECKING:
     from arrowipc.columns.take import RowReader
     from arrowipc.events import ReadStats, RecordBatchWithMetadata
     from arrowipc.limits import Limits
+    from arrowipc.options import Columns, ReadKeywords
     from arrowipc.read.framing import Message
     from arrowipc.read.remote import RemoteBlocks, RemoteSource
     from arrowipc.schema import Schema
     from arrowipc.table import Table
 
-    Columns: TypeAlias = Iterable[str | int] | str | int | None
-    Validate: TypeAlias = Literal["none", "full", "strict"]
+__all__ = ["BatchReader", "RecordBatchFileReader", "RecordBatchStreamReader"]
 
-__all__ = ["BatchReader", "RecordBatchFileReader", "RecordBatchStreamReader", "options_of"]
-
+_new = object.__new__
 #: Selections of columns whose readers, with the batches of their last rows, are kept beside a reader of rows.
 MOST_PARTS = 4
 
@@ -57,7 +57,7 @@ class BatchReader:
     _closed: bool
     _file: Any
     _owned: bool
-    _opened: tuple[Any, ...]  # what __init__ was given, where that was a path or a URL
+    _opened: tuple[tuple[Any, ...], dict[str, Any]]  # what __init__ was given, where that was a path or a URL
 
     @property
     def schema(self) -> Schema:
@@ -78,10 +78,15 @@ class BatchReader:
         """Another reader of the same path or URL, with the same options, at its beginning."""
         if not hasattr(self, "_opened"):
             raise TypeError(f"cannot pickle a {type(self).__name__} that was not opened from a path or URL")
-        source, *options = self._opened
+        (source, *others), keywords = self._opened
         if not is_remote(source) and "://" not in (path := os.fspath(source)):
             source = os.path.abspath(path)  # another process may be elsewhere
-        return type(self), (source, *options)
+        return opened_again, (type(self), (source, *others), keywords)
+
+    def _remember(self, options: ReadOptions, source: Any, *others: Any) -> None:
+        """Keep what a pickle needs: other sources than paths and URLs have none."""
+        if isinstance(source, (str, Remote)) or hasattr(source, "__fspath__"):
+            self._opened = (source, *others), {**options.decoding(), "memory_map": options.memory_map}
 
     def iter_batches_with_custom_metadata(self) -> Iterator[RecordBatchWithMetadata]:
         """Iterate over the batches that are left, each with the custom metadata of its message."""
@@ -128,6 +133,11 @@ class BatchReader:
         return export_stream(self.schema, iter(self), requested_schema)
 
 
+def opened_again(kind: type[BatchReader], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> BatchReader:
+    """Return the reader that a pickle describes."""
+    return kind(*arguments, **keywords)
+
+
 class RecordBatchStreamReader(BatchReader):
     """Reads the batches of an Arrow IPC stream; made by `open_stream`.
 
@@ -137,25 +147,13 @@ class RecordBatchStreamReader(BatchReader):
 
     __slots__ = ("_decoder",)
 
-    def __init__(
-        self,
-        source: Any,
-        columns: Columns = None,
-        validate: Validate = "full",
-        limits: Limits | None = None,
-        use_threads: bool = True,
-        ensure_native_endian: bool = True,
-        memory_map: bool = True,
-        *,
-        options: Any = None,
-    ) -> None:
-        if options is not None:
-            columns, use_threads, ensure_native_endian = options_of(options, columns, use_threads, ensure_native_endian)
+    @with_keywords(ReadOptions)
+    def __init__(self, source: Any, **keywords: Unpack[ReadKeywords]) -> None:
+        options = read_options(keywords)
         self._closed = False
-        self._decoder = decoder = StreamDecoder(columns, validate, limits, use_threads, ensure_native_endian)
-        if isinstance(source, (str, Remote)) or hasattr(source, "__fspath__"):
-            self._opened = source, columns, validate, limits, use_threads, ensure_native_endian, memory_map
-        buffer, self._file, self._owned = open_source(source, memory_map)
+        self._remember(options, source)
+        self._decoder = decoder = StreamDecoder(**options.decoding())
+        buffer, self._file, self._owned = open_source(source, options.memory_map)
         if self._file is None:
             decoder.feed(buffer, True)
         try:
@@ -237,12 +235,21 @@ class RecordBatchStreamReader(BatchReader):
         if not self._closed:
             self._closed = True
             self._decoder.release()
-            if self._owned:
+            if self._file is not None and self._owned:
                 self._file.close()
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"batches read: {self.stats.num_record_batches}"
         return f"<RecordBatchStreamReader: {state}>\n{self.schema}"
+
+
+def reader_of(decoder: StreamDecoder) -> RecordBatchStreamReader:
+    """Make a reader of a decoder that has all its input and has read its schema: `__init__` in fewer calls."""
+    reader: RecordBatchStreamReader = _new(RecordBatchStreamReader)
+    reader._closed = False
+    reader._file = None
+    reader._decoder = decoder
+    return reader
 
 
 # -- files ---------------------------------------------------------------------------------------------------
@@ -293,25 +300,11 @@ class RecordBatchFileReader(BatchReader):
     _blocks: RemoteBlocks | None
     _remote: RemoteSource | None
 
-    def __init__(
-        self,
-        source: Any,
-        footer_offset: int | None = None,
-        columns: Columns = None,
-        validate: Validate = "full",
-        limits: Limits | None = None,
-        use_threads: bool = True,
-        ensure_native_endian: bool = True,
-        memory_map: bool = True,
-        *,
-        options: Any = None,
-    ) -> None:
-        if options is not None:
-            columns, use_threads, ensure_native_endian = options_of(options, columns, use_threads, ensure_native_endian)
-        if isinstance(source, (str, Remote)) or hasattr(source, "__fspath__"):
-            given = columns, validate, limits, use_threads, ensure_native_endian, memory_map
-            self._opened = source, footer_offset, *given
-        self._begin(source, memory_map, limits, b"ARROW1")
+    @with_keywords(ReadOptions)
+    def __init__(self, source: Any, footer_offset: int | None = None, **keywords: Unpack[ReadKeywords]) -> None:
+        options = read_options(keywords)
+        self._remember(options, source, footer_offset)
+        self._begin(source, options, b"ARROW1")
         try:
             size = self._size()
             if footer_offset is not None:  # other bytes follow
@@ -321,11 +314,7 @@ class RecordBatchFileReader(BatchReader):
             self._decoder = FileDecoder(
                 self._bytes(start, length) if self._source is None else self._source.part(start, length),
                 start,
-                columns=columns,
-                validate=validate,
-                limits=limits,
-                use_threads=use_threads,
-                ensure_native_endian=ensure_native_endian,
+                **options.decoding(),
             )
             for start, stop in self._decoder.unlisted:
                 self._decoder.check_unlisted(start, self._bytes(start, stop - start))
@@ -337,10 +326,10 @@ class RecordBatchFileReader(BatchReader):
 
             self._blocks = RemoteBlocks(self._remote, self._decoder)
 
-    def _begin(self, source: Any, memory_map: bool, limits: Limits | None, magic: bytes) -> None:
+    def _begin(self, source: Any, options: ReadOptions, magic: bytes) -> None:
         """Open the source; a pipe, whose end has to be known, is read to it if it begins with `magic`."""
         self._closed = self._loaded = False
-        self._reading, self._parts, self._rows, self._limits = [], {}, None, limits
+        self._reading, self._parts, self._rows, self._limits = [], {}, None, options.limits
         try:
             self._lock = RLock()  # of what is done with `read.decoders`, `_core` and the dictionaries
         except RuntimeError as error:  # "can't allocate lock"
@@ -350,9 +339,9 @@ class RecordBatchFileReader(BatchReader):
         if is_remote(source):
             self._remote, self._file, self._owned = source, None, False
             return
-        buffer, self._file, self._owned = open_source(source, memory_map)
+        buffer, self._file, self._owned = open_source(source, options.memory_map)
         if self._file is not None and not can_seek(self._file):
-            buffer = self._spool(limits, magic)
+            buffer = self._spool(options.limits, magic)
         elif self._owned and hasattr(os, "preadv"):
             self._file = SharedFile(self._file)
         self._source = Source(buffer) if self._file is None else None
@@ -787,12 +776,3 @@ def stated_lengths(metadata: KeyValueMetadata, count: int) -> list[int] | None:
     except (ValueError, TypeError, LookupError, RecursionError):
         pass
     return None
-
-
-def options_of(options: Any, columns: Columns, use_threads: bool, native: bool) -> tuple[Columns, bool, bool]:
-    """What the options of pyarrow ask for; keywords of ours beside them have to be the default."""
-    if columns is not None or not use_threads or not native:
-        raise UsageError("options: columns, use_threads and ensure_native_endian come from it, do not give them too")
-    from arrowipc.arguments import read_keywords
-
-    return read_keywords(options)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from arrowipc.columns.pruning import Pruner
     from arrowipc.columns.take import RowReader
     from arrowipc.dataset.fragments import Lengths
-    from arrowipc.reader import Columns, Validate
+    from arrowipc.options import Columns, Validate
 
     T = TypeVar("T")
     #: What to do, and whether a thread that does it ahead is worth its price.

@@ -15,6 +15,7 @@ from arrowipc.events import BatchRead
 from arrowipc.inspection.damage import Damage, Ledger, Recovery, bare
 from arrowipc.inspection.resync import Outline, Search, take_dictionaries
 from arrowipc.limits import RecoveryLimits
+from arrowipc.options import ReadOptions, read_options, with_keywords
 from arrowipc.read.decoders import MAGIC, TAIL_SIZE, StreamDecoder, footer_range
 from arrowipc.read.file_objects import end_of, position_of, read_up_to, seek_to
 from arrowipc.read.framing import Framer, Message, find_schema, survey
@@ -24,11 +25,10 @@ from arrowipc.reader import BatchReader, RecordBatchFileReader
 from arrowipc.write.atomic_file import KnownPath
 
 if TYPE_CHECKING:
-    from typing import Literal
+    from typing import Literal, Unpack
 
     from arrowipc.arguments import KeyValueMetadata
-    from arrowipc.limits import Limits
-    from arrowipc.reader import Columns, Validate
+    from arrowipc.options import ReadKeywords
     from arrowipc.schema import Schema
 
     Format = Literal["file", "stream"] | None
@@ -90,12 +90,7 @@ def recover(
     *,
     into: None = None,
     resync: bool = False,
-    columns: Columns = None,
-    validate: Validate = "full",
-    limits: Limits | None = None,
-    use_threads: bool = True,
-    ensure_native_endian: bool = True,
-    memory_map: bool = True,
+    **keywords: Unpack[ReadKeywords],
 ) -> RecoveryReader: ...
 @overload
 def recover(
@@ -106,13 +101,9 @@ def recover(
     format: Format = None,
     compression: Codec = "keep",
     durable: bool = True,
-    columns: Columns = None,
-    validate: Validate = "full",
-    limits: Limits | None = None,
-    use_threads: bool = True,
-    ensure_native_endian: bool = True,
-    memory_map: bool = True,
+    **keywords: Unpack[ReadKeywords],
 ) -> Recovery: ...
+@with_keywords(ReadOptions)
 def recover(
     source: Any,
     *,
@@ -121,12 +112,7 @@ def recover(
     format: Format = None,
     compression: Codec = "keep",
     durable: bool = True,
-    columns: Columns = None,
-    validate: Validate = "full",
-    limits: Limits | None = None,
-    use_threads: bool = True,
-    ensure_native_endian: bool = True,
-    memory_map: bool = True,
+    **keywords: Unpack[ReadKeywords],
 ) -> RecoveryReader | Recovery:
     """Read the intact batches of a truncated, damaged or unfinished file or stream, or write them to a new file.
 
@@ -154,8 +140,8 @@ def recover(
         Of what is written. "keep": the codec of the first batch; bodies then go out as they came in.
     durable : bool, default True
         As for `new_file`.
-    columns, validate, limits, use_threads, ensure_native_endian, memory_map
-        As for `open_stream`. At ``validate="none"`` damage inside values may pass for values.
+    **keywords
+        Those of `arrowipc.options.ReadOptions`.
 
     Returns
     -------
@@ -192,14 +178,10 @@ def recover(
     >>> report.num_rows, report.skipped[0].length, ipc.open(whole).read_all().num_rows
     (4, 8, 4)
     """
-    options = {
-        "columns": columns,
-        "validate": validate,
-        "limits": RecoveryLimits(limits),
-        "use_threads": use_threads,
-        "ensure_native_endian": ensure_native_endian,
-    }
-    if resync and validate == "none":
+    given = read_options(keywords)
+    options = {**given.decoding(), "limits": RecoveryLimits(given.limits)}
+    memory_map = given.memory_map
+    if resync and given.validate == "none":
         raise UsageError('resync=True takes bytes for messages only if they are valid: validate="full"')
     if format not in (None, "file", "stream"):
         raise UsageError(f'format must be "file", "stream" or None, found {format!r}')
