@@ -213,7 +213,7 @@ class Dataset:
                 continue
             numbers = range(reader.num_record_batches) if numbers is None else numbers
             if is_url(fragment.path):
-                reader._expect(numbers)  # several at once
+                reader.expect(numbers)  # several at once
             worth = fragment.size is None or fragment.size > SMALL
             for i in numbers:
                 yield partial(self._decode, fragment, reader, plan, i), worth
