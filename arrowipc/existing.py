@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from arrowipc._core import Source
 from arrowipc.errors import FormatError, TruncatedError, UnsupportedError, UsageError
+from arrowipc.read.file_objects import read_at
 from arrowipc.read.framing import find_schema
 from arrowipc.reader import RecordBatchFileReader
 from arrowipc.write.atomic_file import KnownPath, NewFile, named
@@ -75,7 +76,7 @@ class ExistingFile:
     def _examine(self) -> None:
         # Strict: blocks that overlap are refused. No value is looked at; the byte order is shown as it is.
         reader = RecordBatchFileReader(self._file, validate="strict", ensure_native_endian=False)
-        decoder = reader._decoder
+        decoder = reader.decoder
         self.schema: Schema = reader.schema
         self.metadata: KeyValueMetadata = reader.metadata
         if self.schema.endianness != "little":
@@ -86,7 +87,9 @@ class ExistingFile:
         count = decoder.num_dictionaries if batches else 0
         dictionaries = [decoder.block(i, dictionary=True) for i in range(count)]
         first = min([offset for offset, _, _ in batches + dictionaries], default=decoder.messages_end)
-        at, start, message = find_schema(Source(reader._bytes(0, first)), first)
+        beginning = bytearray(first)
+        read_at(self._file, 0, memoryview(beginning))
+        at, start, message = find_schema(Source(beginning), first)
         # Without batches, only the end-of-stream marker may stand between.
         if message is None and at != first and (batches or at != first - 8):
             raise FormatError(f"expected the Schema message at byte 8, or a message that the footer lists at byte {at}")

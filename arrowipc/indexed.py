@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from arrowipc.options import ReadOptions, read_options, with_keywords
 from arrowipc.read.decoders import IndexedDecoder, StreamDecoder
 from arrowipc.read.framing import StreamIndex
-from arrowipc.read.remote import RemoteBlocks, RemoteSource
-from arrowipc.reader import RecordBatchFileReader, options_of
+from arrowipc.read.remote import RemoteBlocks
+from arrowipc.reader import RecordBatchFileReader
 
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Unpack
 
-    from arrowipc.limits import Limits
-    from arrowipc.reader import Columns, Validate
+    from arrowipc.options import ReadKeywords
 
 __all__ = ["IndexedStreamReader"]
 
@@ -42,40 +42,28 @@ class IndexedStreamReader(RecordBatchFileReader):
     """
 
     __slots__ = ()
-    _decoder: IndexedDecoder
+    decoder: IndexedDecoder
 
-    def __init__(
-        self,
-        source: Any,
-        columns: Columns = None,
-        validate: Validate = "full",
-        limits: Limits | None = None,
-        use_threads: bool = True,
-        ensure_native_endian: bool = True,
-        memory_map: bool = True,
-        *,
-        options: Any = None,
-    ) -> None:
-        if options is not None:
-            columns, use_threads, ensure_native_endian = options_of(options, columns, use_threads, ensure_native_endian)
-        if isinstance(source, (str, RemoteSource)) or hasattr(source, "__fspath__"):
-            self._opened = source, columns, validate, limits, use_threads, ensure_native_endian, memory_map
-        self._begin(source, memory_map, limits, b"")
+    @with_keywords(ReadOptions)
+    def __init__(self, source: Any, **keywords: Unpack[ReadKeywords]) -> None:
+        options = read_options(keywords)
+        self._remember(options, source)
+        self._begin(source, options, b"")
         try:
-            stream = StreamDecoder(columns, validate, limits, use_threads, ensure_native_endian)
+            stream = StreamDecoder(**options.decoding())
             schema = self._read_schema(stream)
-            self._decoder = IndexedDecoder(self._walk(StreamIndex(schema, self._size(), limits)), stream)
+            self.decoder = IndexedDecoder(self._walk(StreamIndex(schema, self._size(), options.limits)), stream)
         except BaseException:
             self.close()
             raise
         if self._remote is not None:
-            self._blocks = RemoteBlocks(self._remote, self._decoder)
+            self._blocks = RemoteBlocks(self._remote, self.decoder)
 
     def _read_schema(self, stream: StreamDecoder) -> int:
         """Let `stream` read the schema, and say where the messages behind it begin."""
         at, size = 0, self._size()
-        if self._source is not None:
-            stream.feed(self._source.part(0, size), True)
+        if self.source is not None:
+            stream.feed(self.source.part(0, size), True)
         while not stream.read_schema():
             piece = self._bytes(at, min(max(stream.bytes_needed, NEAR), size - at))
             at += len(piece)
@@ -86,8 +74,8 @@ class IndexedStreamReader(RecordBatchFileReader):
         """Let `index` know all messages from where it is to the end of the stream."""
         near = NEAR if self._remote is None else self._remote.gap
         while not index.complete:
-            if self._source is not None:
-                index.scan(self._source, 0)
+            if self.source is not None:
+                index.scan(self.source, 0)
             else:
                 start, length = index.wanted(near)
                 index.scan(self._bytes(start, length), start)
@@ -96,19 +84,19 @@ class IndexedStreamReader(RecordBatchFileReader):
     # -- what differs from files --
 
     def _dictionaries_at(self, i: int) -> tuple[Any, ...]:
-        if not self._decoder.needs_dictionaries:
+        if not self.decoder.needs_dictionaries:
             return ()
         found: tuple[Any, ...] = self._alone(self._read_dictionaries_at, i)
         return found
 
     def _read_dictionaries_at(self, i: int) -> tuple[Any, ...]:
-        for number in self._decoder.missing(i):
-            self._decoder.load_dictionary(number, *self._dictionary(number))
-        return self._decoder.dictionaries_at(i)
+        for number in self.decoder.missing(i):
+            self.decoder.load_dictionary(number, *self._dictionary(number))
+        return self.decoder.dictionaries_at(i)
 
-    def _load_dictionaries(self) -> None:
+    def load_dictionaries(self) -> None:
         """Nothing: each batch asks for its own."""
 
     def _lengths(self) -> memoryview[int]:
         self._check_open()
-        return self._decoder.lengths
+        return self.decoder.lengths

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from arrowipc.columns.array import RecordBatch
     from arrowipc.limits import Limits
-    from arrowipc.reader import Columns, Validate
+    from arrowipc.options import Columns, Validate
 
 __all__ = ["MessageReader", "read_message", "read_record_batch"]
 

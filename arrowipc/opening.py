@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from arrowipc.arguments import check_choice
 from arrowipc.errors import FormatError
+from arrowipc.options import ReadOptions, with_keywords
 from arrowipc.read.decoders import schema_of, stream_of
 from arrowipc.read.framing import Message
 from arrowipc.read.sources import begins_stream, locate_source, look_at
-from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader, options_of
+from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader, reader_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Unpack
 
     from arrowipc.limits import Limits
-    from arrowipc.reader import Columns, Validate
+    from arrowipc.options import Columns, ReadKeywords, Validate
     from arrowipc.schema import Schema
 
 __all__ = ["open", "open_file", "open_stream", "read_schema"]
 
-_new = object.__new__
 
-
+# Its keywords are spelled out, and a test compares them with the definition: of small streams there are many, and
+# ``**keywords`` would take half as long as reading one.
+@with_keywords(ReadOptions)
 def open_stream(
     source: Any,
     *,
@@ -41,24 +43,8 @@ def open_stream(
         A path is mapped into memory; a URL is opened with fsspec, `RemoteSource` adds options such as
         credentials and a `timeout` (30 s without a byte) to it. A file object or a socket is
         read message by message and never past the end of the stream.
-    columns : sequence of str or int, optional
-        Names, indices or dotted paths to read, in this order; other columns are never touched.
-    validate : {"full", "none", "strict"}
-        "full" checks that every value is safe to use, "none" only the structure (access from
-        Python still checks), "strict" also that values are in their types' ranges.
-    limits : Limits, optional
-        Bounds on what the bytes may ask for.
-    use_threads : bool, default True
-        Decompress and validate large bodies with several threads.
-    ensure_native_endian : bool, default True
-        Convert big-endian bodies; False leaves their buffers as stored and the schema says "big".
-    memory_map : bool, default True
-        Map a path; False reads it like a file object. Nobody may cut a mapped file short while it is in use:
-        touching what is gone, also in batches that were read before, ends the process (SIGBUS) and cannot be
-        caught. Replacing it by another file, as our writers do, is fine. With False, it is a TruncatedError.
-    options : pyarrow.ipc.IpcReadOptions, optional
-        In place of `columns`, `use_threads` and `ensure_native_endian`. Buffers are always aligned for the values of
-        their types; an `ensure_alignment` of 64 bytes is an UnsupportedError.
+    **keywords
+        Those of `arrowipc.options.ReadOptions`.
 
     Returns
     -------
@@ -88,29 +74,22 @@ def open_stream(
     >>> reader.read_pandas().shape, reader.close()
     ((4, 1), None)
     """
-    if options is not None:
-        columns, use_threads, ensure_native_endian = options_of(options, columns, use_threads, ensure_native_endian)
-    if type(source) is bytes:  # what __init__ would do, in fewer calls: of small streams there are many
-        reader: RecordBatchStreamReader = _new(RecordBatchStreamReader)
-        reader._closed = reader._owned = False
-        reader._file = None
-        reader._decoder = stream_of(source, columns, validate, limits, use_threads, ensure_native_endian)
-        return reader
-    return RecordBatchStreamReader(source, columns, validate, limits, use_threads, ensure_native_endian, memory_map)
+    if type(source) is bytes and options is None:
+        return reader_of(stream_of(source, columns, validate, limits, use_threads, ensure_native_endian))
+    return RecordBatchStreamReader(
+        source,
+        columns=columns,
+        validate=validate,
+        limits=limits,
+        use_threads=use_threads,
+        ensure_native_endian=ensure_native_endian,
+        memory_map=memory_map,
+        options=options,
+    )
 
 
-def open_file(
-    source: Any,
-    footer_offset: int | None = None,
-    *,
-    columns: Columns = None,
-    validate: Validate = "full",
-    limits: Limits | None = None,
-    use_threads: bool = True,
-    ensure_native_endian: bool = True,
-    memory_map: bool = True,
-    options: Any = None,
-) -> RecordBatchFileReader:
+@with_keywords(ReadOptions)
+def open_file(source: Any, footer_offset: int | None = None, **keywords: Unpack[ReadKeywords]) -> RecordBatchFileReader:
     """Open an Arrow IPC file, or a stream whose messages are indexed for it, for random access.
 
     Parameters
@@ -121,25 +100,8 @@ def open_file(
         socket) is read to its end first, into memory or, beyond ``Limits.spool_bytes``, a temporary file.
     footer_offset : int, optional
         Where the file ends, if other bytes follow it.
-    columns : sequence of str or int, optional
-        Names, indices or dotted paths to read, in this order; other columns are never touched.
-    validate : {"full", "none", "strict"}
-        "full" checks that every value is safe to use, "none" only the structure (access from
-        Python still checks), "strict" also that values are in their types' ranges and that the footer
-        lists all batches in their order.
-    limits : Limits, optional
-        Bounds on what the bytes may ask for.
-    use_threads : bool, default True
-        Decompress and validate large bodies with several threads.
-    ensure_native_endian : bool, default True
-        Convert big-endian bodies; False leaves their buffers as stored and the schema says "big".
-    memory_map : bool, default True
-        Map a path; False reads it like a file object. Nobody may cut a mapped file short while it is in use:
-        touching what is gone, also in batches that were read before, ends the process (SIGBUS) and cannot be
-        caught. Replacing it by another file, as our writers do, is fine. With False, it is a TruncatedError.
-    options : pyarrow.ipc.IpcReadOptions, optional
-        In place of `columns`, `use_threads` and `ensure_native_endian`. Buffers are always aligned for the values of
-        their types; an `ensure_alignment` of 64 bytes is an UnsupportedError.
+    **keywords
+        Those of `arrowipc.options.ReadOptions`.
 
     Returns
     -------
@@ -172,30 +134,19 @@ def open_file(
     >>> reader.read_pandas().shape, reader.close()
     ((2, 1), None)
     """
-    if options is not None:
-        columns, use_threads, ensure_native_endian = options_of(options, columns, use_threads, ensure_native_endian)
-    given = columns, validate, limits, use_threads, ensure_native_endian, memory_map
     try:
-        return RecordBatchFileReader(source, footer_offset, *given)
+        return RecordBatchFileReader(source, footer_offset, **keywords)
     except FormatError:
         if footer_offset is not None or not begins_stream(source):
             raise
     from arrowipc.indexed import IndexedStreamReader
 
-    return IndexedStreamReader(source, *given)
+    return IndexedStreamReader(source, **keywords)
 
 
+@with_keywords(ReadOptions)
 def open(
-    source: Any,
-    *,
-    columns: Columns = None,
-    validate: Validate = "full",
-    limits: Limits | None = None,
-    use_threads: bool = True,
-    ensure_native_endian: bool = True,
-    memory_map: bool = True,
-    options: Any = None,
-    index: bool = False,
+    source: Any, *, index: bool = False, **keywords: Unpack[ReadKeywords]
 ) -> RecordBatchFileReader | RecordBatchStreamReader:
     """Open an Arrow IPC file or stream, whichever the first bytes say it is.
 
@@ -203,27 +154,11 @@ def open(
     ----------
     source : path, URL, RemoteSource, bytes-like, binary file object or socket
         As for `open_file` and `open_stream`, pipes included: their first bytes tell what they are.
-    columns : sequence of str or int, optional
-        Names, indices or dotted paths to read, in this order; other columns are never touched.
-    validate : {"full", "none", "strict"}
-        "full" checks that every value is safe to use, "none" only the structure (access from
-        Python still checks), "strict" also that values are in their types' ranges.
-    limits : Limits, optional
-        Bounds on what the bytes may ask for.
-    use_threads : bool, default True
-        Decompress and validate large bodies with several threads.
-    ensure_native_endian : bool, default True
-        Convert big-endian bodies; False leaves their buffers as stored and the schema says "big".
-    memory_map : bool, default True
-        Map a path; False reads it like a file object. Nobody may cut a mapped file short while it is in use:
-        touching what is gone, also in batches that were read before, ends the process (SIGBUS) and cannot be
-        caught. Replacing it by another file, as our writers do, is fine. With False, it is a TruncatedError.
-    options : pyarrow.ipc.IpcReadOptions, optional
-        In place of `columns`, `use_threads` and `ensure_native_endian`. Buffers are always aligned for the values of
-        their types; an `ensure_alignment` of 64 bytes is an UnsupportedError.
     index : bool, default False
         Open a stream for random access, too: the metadata of its messages is read once, bodies are skipped,
         and the reader has all methods of a file reader; see `IndexedStreamReader`.
+    **keywords
+        Those of `arrowipc.options.ReadOptions`.
 
     Returns
     -------
@@ -251,14 +186,14 @@ def open(
     """
     if index:
         check_choice("index", index, (False, True))
-    given = {**locals()}
-    source, first = look_at(locate_source(given.pop("source")))
-    if given.pop("index") and first != b"ARROW1":
+    source, first = look_at(locate_source(source))
+    if first == b"ARROW1":
+        return RecordBatchFileReader(source, **keywords)
+    if index:
         from arrowipc.indexed import IndexedStreamReader
 
-        return IndexedStreamReader(source, **given)
-    opener = RecordBatchFileReader if first == b"ARROW1" else RecordBatchStreamReader
-    return opener(source, **given)
+        return IndexedStreamReader(source, **keywords)
+    return RecordBatchStreamReader(source, **keywords)
 
 
 def read_schema(source: Any, *, limits: Limits | None = None) -> Schema:

@@ -8,6 +8,7 @@ from _thread import RLock
 from arrowipc._core import Source, aligned_buffer
 from arrowipc.arguments import check_integer, columns_of, integer_of, items_of
 from arrowipc.errors import ArrowIpcError, FormatError, NotFoundError, UsageError
+from arrowipc.options import ReadOptions, read_options, with_keywords
 from arrowipc.read.decoders import TAIL_SIZE, FileDecoder, IndexedDecoder, StreamDecoder, footer_range
 from arrowipc.read.file_objects import Remote, SharedFile, end_of, is_remote, read_at
 from arrowipc.read.sources import can_seek, locate_source, open_source, pump, spooled
@@ -16,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
-    from typing import Any, Literal, NoReturn, Self, SupportsIndex, TypeAlias
+    from typing import Any, NoReturn, Self, SupportsIndex, Unpack
 
     import numpy as np
     import numpy.typing as npt
@@ -26,16 +27,15 @@ if TYPE_CHECKING:
     from arrowipc.columns.take import RowReader
     from arrowipc.events import ReadStats, RecordBatchWithMetadata
     from arrowipc.limits import Limits
+    from arrowipc.options import Columns, ReadKeywords
     from arrowipc.read.framing import Message
     from arrowipc.read.remote import RemoteBlocks, RemoteSource
     from arrowipc.schema import Schema
     from arrowipc.table import Table
 
-    Columns: TypeAlias = Iterable[str | int] | str | int | None
-    Validate: TypeAlias = Literal["none", "full", "strict"]
+__all__ = ["BatchReader", "RecordBatchFileReader", "RecordBatchStreamReader"]
 
-__all__ = ["BatchReader", "RecordBatchFileReader", "RecordBatchStreamReader", "options_of"]
-
+_new = object.__new__
 #: Selections of columns whose readers, with the batches of their last rows, are kept beside a reader of rows.
 MOST_PARTS = 4
 
@@ -57,7 +57,7 @@ class BatchReader:
     _closed: bool
     _file: Any
     _owned: bool
-    _opened: tuple[Any, ...]  # what __init__ was given, where that was a path or a URL
+    _opened: tuple[tuple[Any, ...], dict[str, Any]]  # what __init__ was given, where that was a path or a URL
 
     @property
     def schema(self) -> Schema:
@@ -78,10 +78,15 @@ class BatchReader:
         """Another reader of the same path or URL, with the same options, at its beginning."""
         if not hasattr(self, "_opened"):
             raise TypeError(f"cannot pickle a {type(self).__name__} that was not opened from a path or URL")
-        source, *options = self._opened
+        (source, *others), keywords = self._opened
         if not is_remote(source) and "://" not in (path := os.fspath(source)):
             source = os.path.abspath(path)  # another process may be elsewhere
-        return type(self), (source, *options)
+        return opened_again, (type(self), (source, *others), keywords)
+
+    def _remember(self, options: ReadOptions, source: Any, *others: Any) -> None:
+        """Keep what a pickle needs: other sources than paths and URLs have none."""
+        if isinstance(source, (str, Remote)) or hasattr(source, "__fspath__"):
+            self._opened = (source, *others), {**options.decoding(), "memory_map": options.memory_map}
 
     def iter_batches_with_custom_metadata(self) -> Iterator[RecordBatchWithMetadata]:
         """Iterate over the batches that are left, each with the custom metadata of its message."""
@@ -128,6 +133,11 @@ class BatchReader:
         return export_stream(self.schema, iter(self), requested_schema)
 
 
+def opened_again(kind: type[BatchReader], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> BatchReader:
+    """Return the reader that a pickle describes."""
+    return kind(*arguments, **keywords)
+
+
 class RecordBatchStreamReader(BatchReader):
     """Reads the batches of an Arrow IPC stream; made by `open_stream`.
 
@@ -135,27 +145,15 @@ class RecordBatchStreamReader(BatchReader):
     aligned memory of their own, when the source is a file object) and keep it alive.
     """
 
-    __slots__ = ("_decoder",)
+    __slots__ = ("decoder",)
 
-    def __init__(
-        self,
-        source: Any,
-        columns: Columns = None,
-        validate: Validate = "full",
-        limits: Limits | None = None,
-        use_threads: bool = True,
-        ensure_native_endian: bool = True,
-        memory_map: bool = True,
-        *,
-        options: Any = None,
-    ) -> None:
-        if options is not None:
-            columns, use_threads, ensure_native_endian = options_of(options, columns, use_threads, ensure_native_endian)
+    @with_keywords(ReadOptions)
+    def __init__(self, source: Any, **keywords: Unpack[ReadKeywords]) -> None:
+        options = read_options(keywords)
         self._closed = False
-        self._decoder = decoder = StreamDecoder(columns, validate, limits, use_threads, ensure_native_endian)
-        if isinstance(source, (str, Remote)) or hasattr(source, "__fspath__"):
-            self._opened = source, columns, validate, limits, use_threads, ensure_native_endian, memory_map
-        buffer, self._file, self._owned = open_source(source, memory_map)
+        self._remember(options, source)
+        self.decoder = decoder = StreamDecoder(**options.decoding())
+        buffer, self._file, self._owned = open_source(source, options.memory_map)
         if self._file is None:
             decoder.feed(buffer, True)
         try:
@@ -168,7 +166,7 @@ class RecordBatchStreamReader(BatchReader):
     @property
     def schema(self) -> Schema:
         """Schema: of the batches that are read, after projection."""
-        schema = self._decoder.schema
+        schema = self.decoder.schema
         assert schema is not None  # __init__ read it
         return schema
 
@@ -177,23 +175,23 @@ class RecordBatchStreamReader(BatchReader):
         """ReadStats: messages, batches and dictionaries read so far."""
         from arrowipc.events import ReadStats
 
-        return ReadStats(*self._decoder.stats)
+        return ReadStats(*self.decoder.stats)
 
     @property
     def bytes_consumed(self) -> int:
         """int: bytes of the source that were read; after the end, where a next stream would begin."""
-        return self._decoder.bytes_consumed
+        return self.decoder.bytes_consumed
 
     def __iter__(self) -> Iterator[RecordBatch]:
         self._check_open()
         # With all input at hand there is nothing to do between batches, and no Python frame is needed.
-        return self._decoder.batches() if self._file is None else self
+        return self.decoder.batches() if self._file is None else self
 
-    def _stored(self) -> Iterator[tuple[Message, Any]]:
+    def stored(self) -> Iterator[tuple[Message, Any]]:
         """Yield what is left as messages, with what `arrowipc.copy` must know of each."""
         self._check_open()
         while True:
-            found = self._decoder.next_stored()
+            found = self.decoder.next_stored()
             if found is not None:
                 yield found
             elif not self._more():
@@ -201,10 +199,10 @@ class RecordBatchStreamReader(BatchReader):
 
     def _more(self) -> bool:
         """Bring more input, or say that the stream is over."""
-        if self._decoder.at_end:
+        if self.decoder.at_end:
             return False
         self._check_open()
-        pump(self._decoder, self._file)
+        pump(self.decoder, self._file)
         return True
 
     def read_next_batch(self) -> RecordBatch:
@@ -220,7 +218,7 @@ class RecordBatchStreamReader(BatchReader):
         if self._closed:
             self._check_open()
         while True:
-            batch = self._decoder.next_batch()
+            batch = self.decoder.next_batch()
             if batch is not None:
                 return batch
             if not self._more():
@@ -236,13 +234,22 @@ class RecordBatchStreamReader(BatchReader):
         """Let go of the source; batches that were read stay valid."""
         if not self._closed:
             self._closed = True
-            self._decoder.release()
-            if self._owned:
+            self.decoder.release()
+            if self._file is not None and self._owned:
                 self._file.close()
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"batches read: {self.stats.num_record_batches}"
         return f"<RecordBatchStreamReader: {state}>\n{self.schema}"
+
+
+def reader_of(decoder: StreamDecoder) -> RecordBatchStreamReader:
+    """Make a reader of a decoder that has all its input and has read its schema: `__init__` in fewer calls."""
+    reader: RecordBatchStreamReader = _new(RecordBatchStreamReader)
+    reader._closed = False
+    reader._file = None
+    reader.decoder = decoder
+    return reader
 
 
 # -- files ---------------------------------------------------------------------------------------------------
@@ -272,90 +279,76 @@ class RecordBatchFileReader(BatchReader):
 
     __slots__ = (
         "_blocks",
-        "_decoder",
         "_failure",
-        "_limits",
         "_loaded",
         "_lock",
         "_parts",
         "_reading",
         "_remote",
         "_rows",
-        "_source",
+        "decoder",
+        "limits",
+        "source",
     )
 
-    _decoder: FileDecoder | IndexedDecoder
+    # What the rest of the package needs of a reader, to copy, recover, check and prune: these three, and `expect`,
+    # `stored`, `described`, `batch_bytes`, `batch_head`, `index_of`, `load_dictionaries`.
+    decoder: FileDecoder | IndexedDecoder
+    limits: Limits | None
+    source: Source | None  # where all bytes are in memory
+
     _failure: ArrowIpcError | None
-    _limits: Limits | None
     _parts: dict[tuple[str | int, ...], RecordBatchFileReader]  # readers of the same source, of some columns each
     _reading: list[bool]  # True while somebody reads; these readers share it
     _rows: RowReader | None
     _blocks: RemoteBlocks | None
     _remote: RemoteSource | None
 
-    def __init__(
-        self,
-        source: Any,
-        footer_offset: int | None = None,
-        columns: Columns = None,
-        validate: Validate = "full",
-        limits: Limits | None = None,
-        use_threads: bool = True,
-        ensure_native_endian: bool = True,
-        memory_map: bool = True,
-        *,
-        options: Any = None,
-    ) -> None:
-        if options is not None:
-            columns, use_threads, ensure_native_endian = options_of(options, columns, use_threads, ensure_native_endian)
-        if isinstance(source, (str, Remote)) or hasattr(source, "__fspath__"):
-            given = columns, validate, limits, use_threads, ensure_native_endian, memory_map
-            self._opened = source, footer_offset, *given
-        self._begin(source, memory_map, limits, b"ARROW1")
+    @with_keywords(ReadOptions)
+    def __init__(self, source: Any, footer_offset: int | None = None, **keywords: Unpack[ReadKeywords]) -> None:
+        options = read_options(keywords)
+        self._remember(options, source, footer_offset)
+        self._begin(source, options, b"ARROW1")
         try:
             size = self._size()
             if footer_offset is not None:  # other bytes follow
                 size = check_integer("footer_offset", footer_offset, 0, size)
             tail = self._bytes(max(size - TAIL_SIZE, 0), min(size, TAIL_SIZE))
             start, length = footer_range(bytes(self._bytes(0, min(size, 8))), bytes(tail), size)
-            self._decoder = FileDecoder(
-                self._bytes(start, length) if self._source is None else self._source.part(start, length),
+            self.decoder = FileDecoder(
+                self._bytes(start, length) if self.source is None else self.source.part(start, length),
                 start,
-                columns=columns,
-                validate=validate,
-                limits=limits,
-                use_threads=use_threads,
-                ensure_native_endian=ensure_native_endian,
+                **options.decoding(),
             )
-            for start, stop in self._decoder.unlisted:
-                self._decoder.check_unlisted(start, self._bytes(start, stop - start))
+            for start, stop in self.decoder.unlisted:
+                self.decoder.check_unlisted(start, self._bytes(start, stop - start))
         except BaseException:
             self.close()
             raise
         if self._remote is not None:
             from arrowipc.read.remote import RemoteBlocks
 
-            self._blocks = RemoteBlocks(self._remote, self._decoder)
+            self._blocks = RemoteBlocks(self._remote, self.decoder)
 
-    def _begin(self, source: Any, memory_map: bool, limits: Limits | None, magic: bytes) -> None:
+    def _begin(self, source: Any, options: ReadOptions, magic: bytes) -> None:
         """Open the source; a pipe, whose end has to be known, is read to it if it begins with `magic`."""
         self._closed = self._loaded = False
-        self._reading, self._parts, self._rows, self._limits = [], {}, None, limits
+        self._reading, self._parts, self._rows, self.limits = [], {}, None, options.limits
         try:
             self._lock = RLock()  # of what is done with `read.decoders`, `_core` and the dictionaries
         except RuntimeError as error:  # "can't allocate lock"
             raise MemoryError(str(error)) from None
-        self._blocks = self._remote = self._source = self._failure = None
+        self._blocks = self._remote = self.source = self._failure = None
         source = locate_source(source)
         if is_remote(source):
             self._remote, self._file, self._owned = source, None, False
             return
-        buffer, self._file, self._owned = open_source(source, memory_map)
+        buffer, self._file, self._owned = open_source(source, options.memory_map)
         if self._file is not None and not can_seek(self._file):
-            buffer = self._spool(limits, magic)
+            buffer = self._spool(options.limits, magic)
         elif self._owned and hasattr(os, "preadv"):
             self._file = SharedFile(self._file)
-        self._source = Source(buffer) if self._file is None else None
+        self.source = Source(buffer) if self._file is None else None
 
     def _spool(self, limits: Limits | None, magic: bytes) -> Any:
         """Bring all of a pipe here, where its end can be looked at first."""
@@ -370,13 +363,13 @@ class RecordBatchFileReader(BatchReader):
             self._owned = False
 
     def _size(self) -> int:
-        if self._source is not None:
-            return len(self._source)
+        if self.source is not None:
+            return len(self.source)
         return self._remote.size if self._remote is not None else end_of(self._file)
 
     def _bytes(self, start: int, length: int) -> bytes | bytearray:
-        if self._source is not None:
-            return self._source.bytes(start, length)
+        if self.source is not None:
+            return self.source.bytes(start, length)
         if self._remote is not None:
             return self._remote.read(start, length)
         data = bytearray(length)
@@ -386,29 +379,29 @@ class RecordBatchFileReader(BatchReader):
     @property
     def schema(self) -> Schema:
         """Schema: the footer's, after projection."""
-        return self._decoder.schema
+        return self.decoder.schema
 
     @property
     def metadata(self) -> KeyValueMetadata:
         """KeyValueMetadata: the footer's custom metadata."""
-        return self._decoder.metadata
+        return self.decoder.metadata
 
     @property
     def num_record_batches(self) -> int:
         """int: batches that the footer lists."""
-        return self._decoder.num_record_batches
+        return self.decoder.num_record_batches
 
     @property
     def blocks(self) -> list[tuple[int, int, int]]:
         """Positions of the batches in the file, in bytes: (offset, metadata_length, body_length) of each."""
-        return [self._decoder.block(i) for i in range(self.num_record_batches)]
+        return [self.decoder.block(i) for i in range(self.num_record_batches)]
 
     @property
     def stats(self) -> ReadStats:
         """ReadStats: messages, batches and dictionaries read so far; the footer's schema counts as a message."""
         from arrowipc.events import ReadStats
 
-        messages, *others = self._decoder.stats
+        messages, *others = self.decoder.stats
         return ReadStats(messages + 1, *others)
 
     def __len__(self) -> int:
@@ -416,11 +409,11 @@ class RecordBatchFileReader(BatchReader):
 
     def __iter__(self) -> Iterator[RecordBatch]:
         numbers = range(self.num_record_batches)
-        self._expect(numbers)
+        self.expect(numbers)
         for i in numbers:
             yield self.get_batch(i)
 
-    def _expect(self, numbers: Iterable[int]) -> None:
+    def expect(self, numbers: Iterable[int]) -> None:
         """Say which batches will be asked for, in this order: a remote file sends several at once."""
         with self._lock:
             if self._blocks is not None:
@@ -441,12 +434,12 @@ class RecordBatchFileReader(BatchReader):
         """
         if self._closed:
             self._check_open()
-        i = self._index(i)
+        i = self.index_of(i)
         dictionaries = None if self._loaded else self._dictionaries_at(i)
-        source = self._source
+        source = self.source
         if source is not None:
-            return self._decoder.batch(i, source, self._decoder.block(i)[0], dictionaries)
-        return self._decoder.batch(i, *self._fetch(i), dictionaries)
+            return self.decoder.batch(i, source, self.decoder.block(i)[0], dictionaries)
+        return self.decoder.batch(i, *self._fetch(i), dictionaries)
 
     def get_batches(self, indices: Iterable[int]) -> Iterator[RecordBatch]:
         """Iterate over some batches, in the order of `indices`; of a remote file, several are fetched at once.
@@ -459,19 +452,18 @@ class RecordBatchFileReader(BatchReader):
             The bytes of a batch cannot be decoded.
         """
         self._check_open()
-        numbers = [self._index(i) for i in items_of("indices", indices)]
-        self._expect(numbers)
+        numbers = [self.index_of(i) for i in items_of("indices", indices)]
+        self.expect(numbers)
         return map(self.get_batch, numbers)
 
-    def _stored(self) -> Iterator[tuple[Message, Any]]:
+    def stored(self) -> Iterator[tuple[Message, Any]]:
         """Yield the batches as messages, with what `arrowipc.copy` must know of each."""
         self._check_open()
-        self._expect(range(self.num_record_batches))
+        self.expect(range(self.num_record_batches))
         for i in range(self.num_record_batches):
             dictionaries = self._dictionaries_at(i)
-            source = self._source
-            held, at = (source, self._decoder.block(i)[0]) if source is not None else self._fetch(i)
-            yield self._decoder.stored(i, held, at, dictionaries)
+            held, at = self.batch_bytes(i)
+            yield self.decoder.stored(i, held, at, dictionaries)
             held = None  # its memory is for the next one
 
     get_record_batch = get_batch
@@ -491,14 +483,20 @@ class RecordBatchFileReader(BatchReader):
             The message cannot be decoded; others may still be read.
         """
         self._check_open()
-        i = self._index(i)
-        return self._decoder.batch_metadata(i, *self._head(i))
+        i = self.index_of(i)
+        return self.decoder.batch_metadata(i, *self.batch_head(i))
 
-    def _described(self, i: int) -> tuple[KeyValueMetadata, int]:
-        """The custom metadata and the rows of batch `i`, from its message alone."""
+    def batch_bytes(self, i: int) -> tuple[Any, int]:
+        """Return what holds batch `i`, and where it begins in that."""
         self._check_open()
-        head = self._head(i)
-        return self._decoder.batch_metadata(i, *head), self._decoder.num_rows(i, *head)
+        source = self.source
+        return (source, self.decoder.block(i)[0]) if source is not None else self._fetch(i)
+
+    def described(self, i: int) -> tuple[KeyValueMetadata, int]:
+        """Return the custom metadata and the rows of batch `i`, from its message alone."""
+        self._check_open()
+        head = self.batch_head(i)
+        return self.decoder.batch_metadata(i, *head), self.decoder.num_rows(i, *head)
 
     def count_rows(self) -> int:
         """Return the rows of all batches, from their metadata alone: no body is touched."""
@@ -516,15 +514,15 @@ class RecordBatchFileReader(BatchReader):
 
     def _lengths(self) -> memoryview[int]:
         self._check_open()
-        if self._source is not None:
-            return memoryview(self._decoder.read_lengths(self._source)).cast("q")
+        if self.source is not None:
+            return memoryview(self.decoder.read_lengths(self.source)).cast("q")
         from array import array
 
         lengths = stated_lengths(self.metadata, self.num_record_batches)
         if lengths is None:
             numbers = range(self.num_record_batches)
-            self._expect(numbers)
-            lengths = [self._decoder.num_rows(i, *self._head(i)) for i in numbers]
+            self.expect(numbers)
+            lengths = [self.decoder.num_rows(i, *self.batch_head(i)) for i in numbers]
         return memoryview(array("q", lengths))
 
     # -- rows, counted through all batches --
@@ -602,9 +600,9 @@ class RecordBatchFileReader(BatchReader):
             from arrowipc.limits import Limits
 
             lengths, reader = self._lengths(), proxy(self)  # no circle: what is dropped lets go of the source at once
-            cache_bytes = (self._limits or Limits()).row_cache_bytes
+            cache_bytes = (self.limits or Limits()).row_cache_bytes
             if self.num_record_batches:
-                load, expect = lambda i: reader.get_batch(i), lambda numbers: reader._expect(numbers)
+                load, expect = lambda i: reader.get_batch(i), lambda numbers: reader.expect(numbers)
                 self._rows = RowReader(lengths, load, cache_bytes=cache_bytes, expect=expect)
             else:
                 from arrowipc.values.from_python import empty_batch
@@ -629,22 +627,22 @@ class RecordBatchFileReader(BatchReader):
 
     def _select(self, columns: tuple[str | int, ...]) -> RecordBatchFileReader:
         part = object.__new__(type(self))
-        for name in ("_closed", "_file", "_limits", "_lock", "_reading", "_remote", "_source"):
+        for name in ("_closed", "_file", "limits", "_lock", "_reading", "_remote", "source"):
             setattr(part, name, getattr(self, name))
         part._owned = part._loaded = False
         part._failure = part._rows = part._blocks = None
         part._parts = {}
-        part._decoder = self._decoder.select(columns)
+        part.decoder = self.decoder.select(columns)
         if self._remote is not None:
             from arrowipc.read.remote import RemoteBlocks
 
-            part._blocks = RemoteBlocks(self._remote, part._decoder)
+            part._blocks = RemoteBlocks(self._remote, part.decoder)
         return part
 
-    def _head(self, i: int) -> tuple[Any, int]:
-        """The metadata of a batch: the bytes that hold it, and where it begins in them."""
-        offset, length, _ = self._decoder.block(i)
-        source = self._source
+    def batch_head(self, i: int) -> tuple[Any, int]:
+        """Return what holds the metadata of batch `i`, and where they begin in that."""
+        offset, length, _ = self.decoder.block(i)
+        source = self.source
         if source is not None:
             return source, offset
         return self._alone(self._read_head, i, offset, length), 0
@@ -668,7 +666,8 @@ class RecordBatchFileReader(BatchReader):
             finally:
                 self._reading.clear()
 
-    def _index(self, i: int) -> int:
+    def index_of(self, i: int) -> int:
+        """Return the number of batch `i` from the beginning; negative ones count from the end."""
         count = self.num_record_batches
         if not -count <= integer_of("the number of a batch", i) < count:
             raise NotFoundError(f"record batch {i} is out of range: there are {count}")
@@ -677,10 +676,11 @@ class RecordBatchFileReader(BatchReader):
     def _dictionaries_at(self, i: int) -> tuple[Any, ...] | None:
         """Load what batch `i` needs; the dictionaries that it sees, None where those are the same for all batches."""
         if not self._loaded:
-            self._load_dictionaries()
+            self.load_dictionaries()
         return None
 
-    def _load_dictionaries(self) -> None:
+    def load_dictionaries(self) -> None:
+        """Read all dictionaries now, which the first batch would do otherwise."""
         self._alone(self._read_dictionaries)
 
     def _read_dictionaries(self) -> None:
@@ -692,8 +692,8 @@ class RecordBatchFileReader(BatchReader):
             if self._blocks is not None:
                 self._blocks.run(self._blocks.load_dictionaries())
             else:
-                for i in range(self._decoder.num_dictionaries):
-                    self._decoder.load_dictionary(i, *self._dictionary(i))
+                for i in range(self.decoder.num_dictionaries):
+                    self.decoder.load_dictionary(i, *self._dictionary(i))
         except ArrowIpcError as error:
             # Every batch would try again; without its traceback, which would keep the source open.
             self._failure = type(error)(*error.args)
@@ -702,9 +702,9 @@ class RecordBatchFileReader(BatchReader):
 
     def _dictionary(self, i: int) -> tuple[Any, int]:
         """The bytes that hold a dictionary batch, and where it begins in them."""
-        offset, metadata_length, body_length = self._decoder.block(i, dictionary=True)
-        if self._source is not None:
-            return self._source, offset
+        offset, metadata_length, body_length = self.decoder.block(i, dictionary=True)
+        if self.source is not None:
+            return self.source, offset
         if self._remote is not None:
             return self._remote.read(offset, metadata_length + body_length), 0
         at = -metadata_length % 64
@@ -728,15 +728,15 @@ class RecordBatchFileReader(BatchReader):
     def _read_block(self, i: int, file: Any) -> tuple[Any, int]:
         if self._blocks is not None:
             return self._blocks.run(self._blocks.batch(i))
-        offset, metadata_length, body_length = self._decoder.block(i)
+        offset, metadata_length, body_length = self.decoder.block(i)
         at = -metadata_length % 64  # so that the body is aligned to 64 bytes
         block = aligned_buffer(at + metadata_length + body_length)
         view = memoryview(block)[at:]
-        if self._decoder.reads_all:
+        if self.decoder.reads_all:
             read_at(file, offset, view)
         else:
             read_at(file, offset, view[:metadata_length])
-            for start, end in self._decoder.body_ranges(i, view[:metadata_length]):
+            for start, end in self.decoder.body_ranges(i, view[:metadata_length]):
                 read_at(
                     file,
                     offset + metadata_length + start,
@@ -749,7 +749,7 @@ class RecordBatchFileReader(BatchReader):
         if not self._closed:
             self._closed = True
             with self._lock:
-                self._source = self._blocks = self._remote = self._rows = None
+                self.source = self._blocks = self._remote = self._rows = None
                 for part in self._parts.values():
                     part.close()
                 self._parts.clear()
@@ -766,9 +766,9 @@ class RecordBatchFileReader(BatchReader):
 
         blocks = []
         for dictionary in (True, False):
-            for i in range(self._decoder.num_dictionaries if dictionary else self.num_record_batches):
+            for i in range(self.decoder.num_dictionaries if dictionary else self.num_record_batches):
                 try:
-                    offset, head, body = self._decoder.block(i, dictionary=dictionary)
+                    offset, head, body = self.decoder.block(i, dictionary=dictionary)
                 except FormatError:
                     continue  # a picture need not be complete
                 blocks.append((offset, offset + head + body, dictionary))
@@ -787,12 +787,3 @@ def stated_lengths(metadata: KeyValueMetadata, count: int) -> list[int] | None:
     except (ValueError, TypeError, LookupError, RecursionError):
         pass
     return None
-
-
-def options_of(options: Any, columns: Columns, use_threads: bool, native: bool) -> tuple[Columns, bool, bool]:
-    """What the options of pyarrow ask for; keywords of ours beside them have to be the default."""
-    if columns is not None or not use_threads or not native:
-        raise UsageError("options: columns, use_threads and ensure_native_endian come from it, do not give them too")
-    from arrowipc.arguments import read_keywords
-
-    return read_keywords(options)

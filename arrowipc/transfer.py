@@ -58,8 +58,8 @@ def copy(reader: Any, writer: RecordBatchStreamWriter | RecordBatchFileWriter) -
         return 0
     writer.expect(reader.schema)
     untouched = 0
-    decode: Callable[[Message], RecordBatch] = reader._decoder.decode
-    for message, columns in reader._stored():
+    decode: Callable[[Message], RecordBatch] = reader.decoder.decode
+    for message, columns in reader.stored():
         if writer.write_stored(message, columns):
             untouched += 1
         else:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-
-from arrowipc.arguments import check_integer, metadata_of, write_keywords
+from arrowipc.arguments import check_integer, metadata_of
 from arrowipc.columns.array import RecordBatch
 from arrowipc.errors import UsageError
 from arrowipc.existing import ExistingFile
+from arrowipc.options import MessageOptions, WriteOptions, with_keywords, write_options
 from arrowipc.schema import Schema
 from arrowipc.write.batch_writer import BatchWriter, EncodeOptions, Sink, batch_size, check_schema
 from arrowipc.write.batches import as_schema, batches_of
@@ -15,17 +14,14 @@ from arrowipc.write.targets import open_sink
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from types import TracebackType
-    from typing import Any, Literal, Self, TypeAlias
+    from typing import Any, Self, Unpack
 
     from arrowipc.arguments import KeyValueMetadata, MetadataLike
     from arrowipc.columns.statistics import Annotator
     from arrowipc.events import WriteStats
-
-    Codec: TypeAlias = Literal["lz4", "zstd"] | None
-    Compression: TypeAlias = Codec | Mapping[str, Codec]
-    #: What is written: dictionary_deltas, unify_dictionaries, coalesce_rows, allow_64bit, statistics.
-    Rules: TypeAlias = tuple[bool | None, bool, int, bool, Annotator | None]
+    from arrowipc.options import MessageKeywords, WriteKeywords
 
 __all__ = [
     "RecordBatchFileWriter",
@@ -48,18 +44,36 @@ class _Writer(BatchWriter):
         self,
         sink: Sink,
         schema: Schema | None,
-        encode_options: EncodeOptions,
-        rules: Rules,
+        options: WriteOptions,
         is_file: bool = False,
         metadata: tuple[tuple[bytes, bytes], ...] = (),
         existing: ExistingFile | None = None,
     ) -> None:
         try:
-            if is_file and rules[-1] is not None:
+            annotator = _annotator(options.statistics)
+            if is_file and annotator is not None:
                 from arrowipc.write.file_statistics import FileStatistics
 
-                rules[-1].file = FileStatistics()
-            super().__init__(sink, encode_options, is_file, *rules, metadata)
+                annotator.file = FileStatistics()
+            super().__init__(
+                sink,
+                EncodeOptions(
+                    options.compression,
+                    options.compression_level,
+                    options.min_space_savings,
+                    options.alignment,
+                    options.legacy,
+                    options.metadata_version,
+                    options.use_threads,
+                ),
+                is_file,
+                options.dictionary_deltas,
+                options.unify_dictionaries,
+                options.coalesce_rows,
+                options.allow_64bit,
+                annotator,
+                metadata,
+            )
             if existing is not None:
                 self.resume(existing)
             elif schema is not None:
@@ -160,32 +174,6 @@ def _annotator(columns: bool | Iterable[str]) -> Annotator | None:
     return Annotator(columns)
 
 
-def _understood(
-    compression: Compression = None,
-    compression_level: int | None = None,
-    min_space_savings: float | None = None,
-    alignment: int = 8,
-    legacy: bool | None = None,
-    metadata_version: Literal["V5", "V4"] | None = None,
-    use_threads: bool = True,
-    dictionary_deltas: bool | None = None,
-    unify_dictionaries: bool = False,
-    coalesce_rows: int = 0,
-    allow_64bit: bool = False,
-    statistics: bool | Iterable[str] = False,
-    durable: bool = True,
-    options: Any = None,
-) -> tuple[EncodeOptions, Rules, bool]:
-    """What the keywords of `new_stream` ask for."""
-    if options is not None:
-        return _understood(**{**locals(), "options": None, **write_keywords(options)})
-    encode_options = EncodeOptions(
-        compression, compression_level, min_space_savings, alignment, legacy, metadata_version, use_threads
-    )
-    rules = dictionary_deltas, unify_dictionaries, coalesce_rows, allow_64bit, _annotator(statistics)
-    return encode_options, rules, durable
-
-
 class RecordBatchStreamWriter(_Writer):
     """Writes an Arrow IPC stream; made by `new_stream`, which says what its parameters are.
 
@@ -195,10 +183,11 @@ class RecordBatchStreamWriter(_Writer):
 
     __slots__ = ()
 
-    def __init__(self, sink: Any, schema: Any = None, **options: Any) -> None:
-        encode_options, rules, durable = _understood(**options)
+    @with_keywords(WriteOptions)
+    def __init__(self, sink: Any, schema: Any = None, **keywords: Unpack[WriteKeywords]) -> None:
+        options = write_options(keywords)
         known = None if schema is None else as_schema(schema)
-        self._start(open_sink(sink, durable), known, encode_options, rules)
+        self._start(open_sink(sink, options.durable), known, options)
 
 
 class RecordBatchFileWriter(_Writer):
@@ -209,41 +198,46 @@ class RecordBatchFileWriter(_Writer):
 
     __slots__ = ()
 
+    @with_keywords(WriteOptions)
     def __init__(
-        self, sink: Any, schema: Any = None, *, metadata: MetadataLike = None, append: bool = False, **options: Any
+        self,
+        sink: Any,
+        schema: Any = None,
+        *,
+        metadata: MetadataLike = None,
+        append: bool = False,
+        **keywords: Unpack[WriteKeywords],
     ) -> None:
+        options = write_options(keywords)
+        pairs = metadata_of(metadata).pairs
         if append:
             sink, existing = ExistingFile.find(sink)
             if existing is not None:
                 with existing:
-                    self._continue(existing, schema, options, metadata_of(metadata).pairs)
+                    self._continue(existing, schema, options, pairs)
                 return
-        encode_options, rules, durable = _understood(**options)
         known = None if schema is None else as_schema(schema)
-        pairs = metadata_of(metadata).pairs
-        self._start(open_sink(sink, durable), known, encode_options, rules, True, pairs)
+        self._start(open_sink(sink, options.durable), known, options, True, pairs)
 
     def _continue(
-        self, existing: ExistingFile, schema: Any, options: dict[str, Any], metadata: tuple[tuple[bytes, bytes], ...]
+        self, existing: ExistingFile, schema: Any, options: WriteOptions, metadata: tuple[tuple[bytes, bytes], ...]
     ) -> None:
-        """Begin behind the batches of a file, if the rules fit what is there."""
-        version = options.get("metadata_version") or existing.version
-        if version != existing.version:
+        """Begin behind the batches of a file, if the options fit what is there."""
+        if (options.metadata_version or existing.version) != existing.version:
             raise UsageError(
                 f"append: the file has metadata version {existing.version}, its messages cannot have another one: "
                 "leave metadata_version out"
             )
-        encode_options, rules, durable = _understood(**{**options, "metadata_version": version})
-        dictionary_deltas, unify_dictionaries, *_ = rules
-        if existing.last_batch is not None and unify_dictionaries and not dictionary_deltas:
+        if existing.last_batch is not None and options.unify_dictionaries and not options.dictionary_deltas:
             raise UsageError(
                 "append: the dictionaries of the file are written already and cannot be merged with others: with "
                 "dictionary_deltas=True they can grow"
             )
+        options = WriteOptions({**vars(options), "options": None, "metadata_version": existing.version})
         if schema is not None:
             check_schema(existing.schema, as_schema(schema))
         pairs = metadata or existing.metadata.pairs
-        self._start(existing.copied(durable), None, encode_options, rules, True, pairs, existing)
+        self._start(existing.copied(options.durable), None, options, True, pairs, existing)
 
     @property
     def metadata(self) -> KeyValueMetadata:
@@ -256,25 +250,8 @@ class RecordBatchFileWriter(_Writer):
         self.file_metadata: tuple[tuple[bytes, bytes], ...] = metadata_of(value).pairs
 
 
-def new_stream(
-    sink: Any,
-    schema: Any = None,
-    *,
-    compression: Compression = None,
-    compression_level: int | None = None,
-    min_space_savings: float | None = None,
-    alignment: Literal[8, 64] = 8,
-    legacy: bool | None = None,
-    metadata_version: Literal["V5", "V4"] | None = None,
-    dictionary_deltas: bool | None = None,
-    unify_dictionaries: bool = False,
-    coalesce_rows: int = 0,
-    allow_64bit: bool = False,
-    statistics: bool | Iterable[str] = False,
-    durable: bool = True,
-    use_threads: bool = True,
-    options: Any = None,
-) -> RecordBatchStreamWriter:
+@with_keywords(WriteOptions)
+def new_stream(sink: Any, schema: Any = None, **keywords: Unpack[WriteKeywords]) -> RecordBatchStreamWriter:
     """Begin an Arrow IPC stream.
 
     Parameters
@@ -285,39 +262,8 @@ def new_stream(
         writable memory (memoryview, shared memory, mmap) is filled from the start; a map, from its position.
     schema : Schema, or an object with ``__arrow_c_schema__``, optional
         Default: that of the first thing that is written.
-    compression : {None, "lz4", "zstd"}, pyarrow.Codec or dict
-        Codec of the buffers, in upper case too; "uncompressed" is None. A dict chooses per column name, ``"*"`` means
-        all others: ``{"payload": None, "*": "zstd"}``. Buffers that would grow are stored raw.
-    compression_level : int, optional
-        Of the codec.
-    min_space_savings : float, optional
-        Buffers that compression makes smaller by less than this share (0 to 1) are stored raw.
-    alignment : {8, 64}
-        Of bodies, counted from the start, and of the buffers in them.
-    legacy : bool, optional
-        Write the framing from before Arrow 0.15. Default: whether the environment variable
-        ``ARROW_PRE_0_15_IPC_FORMAT`` is 1, as in pyarrow.
-    metadata_version : {"V5", "V4"}, optional
-        V4 is for readers older than Arrow 1.0. Default: V4 if ``ARROW_PRE_1_0_METADATA_VERSION`` is 1, else V5.
-    dictionary_deltas : bool, optional
-        Write a dictionary that only grew as a delta (True), or whole (False): n times as it grows, n times
-        as large. Some readers cannot take deltas. Default: dictionaries that a reader got as deltas are
-        written as deltas, so that copies are as large as their sources; all others whole.
-    unify_dictionaries : bool, default False
-        Merge the dictionaries that batches bring, and rewrite the indices.
-    coalesce_rows : int, default 0
-        Batches of fewer rows (without metadata of their own) are joined until they have as many together.
-    allow_64bit : bool, default False
-        Write batches of more than 2**31 - 1 rows, or with longer lists, which some readers cannot read.
-    statistics : bool or names of columns, default False
-        Note the minimum, the maximum and the nulls of each column in the metadata of its batch, and of all batches in
-        the footer of a file, where readers can see whether they need the rest; see `arrowipc.file_statistics`.
-    durable : bool, default True
-        For paths: the file is on the disk, and known under its name there, when `close` returns.
-    use_threads : bool, default True
-        Compress large bodies with several threads.
-    options : pyarrow.ipc.IpcWriteOptions, optional
-        Takes the place of the keywords that it knows.
+    **keywords
+        Those of `arrowipc.options.WriteOptions`.
 
     Returns
     -------
@@ -347,47 +293,17 @@ def new_stream(
     >>> writer.write_table(table), writer.write_batch(table.combine()), writer.close()
     (None, None, None)
     """
-    encode_options, rules, durable = _understood(
-        compression,
-        compression_level,
-        min_space_savings,
-        alignment,
-        legacy,
-        metadata_version,
-        use_threads,
-        dictionary_deltas,
-        unify_dictionaries,
-        coalesce_rows,
-        allow_64bit,
-        statistics,
-        durable,
-        options,
-    )
-    writer = RecordBatchStreamWriter.__new__(RecordBatchStreamWriter)  # small streams are many: no keywords for it
-    writer._start(open_sink(sink, durable), None if schema is None else as_schema(schema), encode_options, rules)
-    return writer
+    return RecordBatchStreamWriter(sink, schema, **keywords)
 
 
+@with_keywords(WriteOptions)
 def new_file(
     sink: Any,
     schema: Any = None,
     *,
     metadata: MetadataLike = None,
     append: bool = False,
-    compression: Compression = None,
-    compression_level: int | None = None,
-    min_space_savings: float | None = None,
-    alignment: Literal[8, 64] = 8,
-    legacy: bool | None = None,
-    metadata_version: Literal["V5", "V4"] | None = None,
-    dictionary_deltas: bool | None = None,
-    unify_dictionaries: bool = False,
-    coalesce_rows: int = 0,
-    allow_64bit: bool = False,
-    statistics: bool | Iterable[str] = False,
-    durable: bool = True,
-    use_threads: bool = True,
-    options: Any = None,
+    **keywords: Unpack[WriteKeywords],
 ) -> RecordBatchFileWriter:
     """Begin an Arrow IPC file.
 
@@ -406,16 +322,8 @@ def new_file(
         file (by the kernel, and not at all where the file system shares blocks), which takes the old one's
         place when the writer is closed: until then, and after a crash, the old file is there as it was. If it is no
         longer the file that was opened, closing raises an OSError (ESTALE), and both are kept: the error says where.
-    dictionary_deltas : bool, optional
-        A file has one dictionary per column; with True it can grow, for readers that take deltas. By default
-        it cannot: the source's deltas need this or `unify_dictionaries`.
-    unify_dictionaries : bool, default False
-        Merge the dictionaries that batches bring, and rewrite the indices. The one dictionary is written when
-        the file is closed.
-    compression, compression_level, min_space_savings, alignment, legacy, metadata_version, coalesce_rows
-        As for `new_stream`.
-    allow_64bit, statistics, durable, use_threads, options
-        As for `new_stream`.
+    **keywords
+        Those of `arrowipc.options.WriteOptions`.
 
     Returns
     -------
@@ -440,20 +348,11 @@ def new_file(
     ...     reader.num_record_batches, reader.metadata, reader[-1].to_pydict()
     (2, KeyValueMetadata({b'made by': b'hand'}), {'x': [3]})
     """
-    return RecordBatchFileWriter(**locals())
+    return RecordBatchFileWriter(sink, schema, metadata=metadata, append=append, **keywords)
 
 
-def get_record_batch_size(
-    batch: Any,
-    *,
-    compression: Compression = None,
-    compression_level: int | None = None,
-    min_space_savings: float | None = None,
-    alignment: Literal[8, 64] = 8,
-    legacy: bool = False,
-    metadata_version: Literal["V5", "V4"] = "V5",
-    use_threads: bool = True,
-) -> int:
+@with_keywords(MessageOptions)
+def get_record_batch_size(batch: Any, **keywords: Unpack[MessageKeywords]) -> int:
     """Return the bytes of the encapsulated message that a batch becomes: prefix, metadata and body.
 
     Dictionaries have messages of their own, which do not count here.
@@ -461,8 +360,8 @@ def get_record_batch_size(
     Parameters
     ----------
     batch : RecordBatch, or an object with ``__arrow_c_array__`` or ``__arrow_c_stream__``
-    compression, compression_level, min_space_savings, alignment, legacy, metadata_version, use_threads
-        As for `new_stream`.
+    **keywords
+        Those of `arrowipc.options.MessageOptions`.
 
     Examples
     --------
@@ -472,13 +371,4 @@ def get_record_batch_size(
     >>> ipc.get_record_batch_size(batch) == len(batch.serialize())
     True
     """
-    return batch_size(
-        batch,
-        compression=compression,
-        compression_level=compression_level,
-        min_space_savings=min_space_savings,
-        alignment=alignment,
-        legacy=legacy,
-        metadata_version=metadata_version,
-        use_threads=use_threads,
-    )
+    return batch_size(batch, **vars(MessageOptions(keywords)))

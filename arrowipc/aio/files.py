@@ -11,6 +11,7 @@ from arrowipc.aio.off_loop import LARGE, look, off_loop
 from arrowipc.aio.streams import AsyncReader
 from arrowipc.arguments import described
 from arrowipc.errors import UsageError
+from arrowipc.options import DecodeOptions, with_keywords
 from arrowipc.read.decoders import TAIL_SIZE, FileDecoder, footer_range
 from arrowipc.read.http import Refused, Turns, fetch_all, together
 from arrowipc.read.remote import WINDOW, RemoteBlocks, RemoteSource
@@ -18,14 +19,13 @@ from arrowipc.read.replaced import replaced, version_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
-    from typing import TypeVar
+    from typing import TypeVar, Unpack
 
     from arrowipc.arguments import KeyValueMetadata
     from arrowipc.columns.array import RecordBatch
     from arrowipc.events import ReadStats
-    from arrowipc.limits import Limits
+    from arrowipc.options import DecodeKeywords
     from arrowipc.read.remote import Steps
-    from arrowipc.reader import Columns, Validate
 
     Result = TypeVar("Result")
 
@@ -152,7 +152,7 @@ class AsyncFileReader(AsyncReader):
     Any number of tasks may ask. Batches are decoded in other threads.
     """
 
-    def __init__(self, source: RemoteSource, prefetch: int, options: dict[str, Any]) -> None:
+    def __init__(self, source: RemoteSource, prefetch: int, options: DecodeOptions) -> None:
         if prefetch < 0:
             raise UsageError(f"prefetch: expected a number of batches from 0, found {prefetch}")
         self._source, self._prefetch, self._options = source, prefetch, options
@@ -168,7 +168,7 @@ class AsyncFileReader(AsyncReader):
         head = yield from source.reading(0, min(size, 8))
         start, length = footer_range(head, tail, size)
         footer = yield from source.reading(start, length)
-        decoder = FileDecoder(footer, start, **self._options)
+        decoder = FileDecoder(footer, start, **self._options.decoding())
         for at, stop in decoder.unlisted:
             decoder.check_unlisted(at, (yield from source.reading(at, stop - at)))
         return decoder
@@ -280,16 +280,13 @@ class AsyncFileReader(AsyncReader):
             await asyncio.wait(self._tasks)
 
 
+@with_keywords(DecodeOptions)
 def open_file(
     source: Any,
     path: str | None = None,
     *,
-    columns: Columns = None,
-    validate: Validate = "full",
-    limits: Limits | None = None,
-    use_threads: bool = True,
-    ensure_native_endian: bool = True,
     prefetch: int = 4,
+    **keywords: Unpack[DecodeKeywords],
 ) -> AsyncFileReader:
     """Open an Arrow IPC file at a URL or in an object store.
 
@@ -302,18 +299,10 @@ def open_file(
         `RemoteSource` adds options such as credentials to a URL.
     path : str, optional
         Where the file is in a file system or store.
-    columns : sequence of str or int, optional
-        Names, indices or dotted paths to read, in this order; other columns are never fetched.
-    validate : {"full", "none", "strict"}
-        As for `arrowipc.open_file`.
-    limits : Limits, optional
-        Bounds on what the bytes may ask for.
-    use_threads : bool, default True
-        Decompress and validate large bodies with several threads.
-    ensure_native_endian : bool, default True
-        Convert big-endian bodies.
     prefetch : int, default 4
         Batches that ``async for`` reads ahead of the one that it gives; one where they have more than 8 MiB.
+    **keywords
+        Those of `arrowipc.options.DecodeOptions`.
 
     Returns
     -------
@@ -336,11 +325,4 @@ def open_file(
     ...         return [batch.num_rows async for batch in reader]
     >>> asyncio.run(main())  # doctest: +SKIP
     """
-    options = {
-        "columns": columns,
-        "validate": validate,
-        "limits": limits,
-        "use_threads": use_threads,
-        "ensure_native_endian": ensure_native_endian,
-    }
-    return AsyncFileReader(_located(source, path), prefetch, options)
+    return AsyncFileReader(_located(source, path), prefetch, DecodeOptions(keywords))

@@ -9,19 +9,19 @@ from arrowipc.aio.chunks import Incoming
 from arrowipc.aio.off_loop import LARGE, start, turns
 from arrowipc.errors import UsageError
 from arrowipc.events import BatchRead
+from arrowipc.options import DecodeOptions, with_keywords
 from arrowipc.read.decoders import StreamDecoder
 from arrowipc.read.framing import Framer, survey
 from arrowipc.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator
-    from typing import Self
+    from typing import Self, Unpack
 
     from arrowipc.columns.array import RecordBatch
     from arrowipc.events import ReadStats
-    from arrowipc.limits import Limits
+    from arrowipc.options import DecodeKeywords
     from arrowipc.read.framing import Message
-    from arrowipc.reader import Columns, Validate
     from arrowipc.schema import Schema
 
 #: What decoding a message costs at least, in bytes of a body.
@@ -99,17 +99,9 @@ class AsyncStreamReader(AsyncReader):
     the source can be read again after that (asyncio's and anyio's streams can, generators cannot).
     """
 
-    def __init__(
-        self,
-        source: Any,
-        columns: Columns = None,
-        validate: Validate = "full",
-        limits: Limits | None = None,
-        use_threads: bool = True,
-        ensure_native_endian: bool = True,
-    ) -> None:
-        self._decoder = StreamDecoder(columns, validate, limits, use_threads, ensure_native_endian)
-        self._framer = Framer(limits)
+    def __init__(self, source: Any, options: DecodeOptions) -> None:
+        self._decoder = StreamDecoder(**options.decoding())
+        self._framer = Framer(options.limits)
         self._incoming = Incoming(source, self._framer)
         self._job: asyncio.Future[Any] | None = None
         self._reading = False
@@ -227,15 +219,8 @@ def _size(message: Message) -> int:
     return max(message.body_length, message.metadata.nbytes, 0 if found is None else found[2])
 
 
-def open_stream(
-    source: Any,
-    *,
-    columns: Columns = None,
-    validate: Validate = "full",
-    limits: Limits | None = None,
-    use_threads: bool = True,
-    ensure_native_endian: bool = True,
-) -> AsyncStreamReader:
+@with_keywords(DecodeOptions)
+def open_stream(source: Any, **keywords: Unpack[DecodeKeywords]) -> AsyncStreamReader:
     """Open an Arrow IPC stream whose bytes an event loop brings.
 
     ``async for`` over the result gives the batches; ``await`` it, or enter it with ``async with``, to have the schema
@@ -246,16 +231,8 @@ def open_stream(
     source : asyncio.StreamReader, async iterator of bytes, anyio stream, or an object with an async ``read``
         Also a request or response of httpx, aiohttp or Starlette. A source that can read a given number of bytes is
         left at the end of the stream and never closed; a generator is closed.
-    columns : sequence of str or int, optional
-        Names, indices or dotted paths to read, in this order.
-    validate : {"full", "none", "strict"}
-        As for `arrowipc.open_stream`.
-    limits : Limits, optional
-        Bounds on what the bytes may ask for.
-    use_threads : bool, default True
-        Decompress and validate large bodies with several threads.
-    ensure_native_endian : bool, default True
-        Convert big-endian bodies.
+    **keywords
+        Those of `arrowipc.options.DecodeOptions`.
 
     Returns
     -------
@@ -283,4 +260,4 @@ def open_stream(
     >>> asyncio.run(main())
     ['x'] [{'x': [1, 2]}]
     """
-    return AsyncStreamReader(source, columns, validate, limits, use_threads, ensure_native_endian)
+    return AsyncStreamReader(source, DecodeOptions(keywords))

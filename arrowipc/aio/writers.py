@@ -12,15 +12,17 @@ from arrowipc.aio.off_loop import LARGE, off_loop, turns
 from arrowipc.aio.streams import AsyncReader
 from arrowipc.columns.array import RecordBatch
 from arrowipc.errors import UsageError
+from arrowipc.options import WriteOptions, with_keywords
 from arrowipc.write.batch_writer import MessageSink
 from arrowipc.write.batches import batches_of
 from arrowipc.writer import RecordBatchStreamWriter, new_stream as new_blocking_stream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator
-    from typing import Self
+    from typing import Self, Unpack
 
     from arrowipc.events import WriteStats
+    from arrowipc.options import WriteKeywords
     from arrowipc.read.framing import Message
     from arrowipc.schema import Schema
 
@@ -49,12 +51,13 @@ def _chunks_of(messages: list[Message]) -> Iterator[bytes]:
 class _Encoding:
     """One stream as chunks: what a writer makes of batches, and where it makes it."""
 
-    def __init__(self, schema: Any, options: dict[str, Any]) -> None:
+    def __init__(self, schema: Any, keywords: WriteKeywords) -> None:
         self._sink = MessageSink()
         # Whatever the environment says of old framing: the sink takes messages, not bytes.
-        self.writer: RecordBatchStreamWriter = new_blocking_stream(self._sink, schema, **{"legacy": False, **options})
+        framed: WriteKeywords = {"legacy": False, **keywords}
+        self.writer: RecordBatchStreamWriter = new_blocking_stream(self._sink, schema, **framed)
         # With an option, such as a codec, a little data may be a lot of work.
-        self._most_inline = 0 if any(options.values()) else LARGE
+        self._most_inline = 0 if any(keywords.values()) else LARGE
 
     async def encode(self, batch: RecordBatch) -> Iterator[bytes]:
         """Encode a batch; returns what is to be sent now."""
@@ -93,7 +96,8 @@ class _Encoding:
                 yield another
 
 
-def encode(data: Any, schema: Any = None, **options: Any) -> AsyncGenerator[bytes, None]:
+@with_keywords(WriteOptions)
+def encode(data: Any, schema: Any = None, **keywords: Unpack[WriteKeywords]) -> AsyncGenerator[bytes, None]:
     """Encode batches as an Arrow IPC stream: the body of a ``StreamingResponse``, or of a request.
 
     One batch is encoded at a time, when the one before it was taken.
@@ -104,8 +108,8 @@ def encode(data: Any, schema: Any = None, **options: Any) -> AsyncGenerator[byte
         Batches, tables or objects of other libraries. A blocking iterable, such as a reader, is iterated in threads.
     schema : Schema, or an object with ``__arrow_c_schema__``, optional
         Default: that of the first batch; an empty stream needs it.
-    **options
-        As for `arrowipc.new_stream`: compression, dictionary_deltas and so on.
+    **keywords
+        Those of `arrowipc.options.WriteOptions`.
 
     Returns
     -------
@@ -129,7 +133,7 @@ def encode(data: Any, schema: Any = None, **options: Any) -> AsyncGenerator[byte
     >>> ipc.open_stream(asyncio.run(main())).read_all().to_pydict()
     {'x': [0, 1, 2]}
     """
-    return _encoded(_Encoding(schema, options), data)
+    return _encoded(_Encoding(schema, keywords), data)
 
 
 async def _encoded(encoding: _Encoding, data: Any) -> AsyncGenerator[bytes, None]:
@@ -150,9 +154,9 @@ class AsyncStreamWriter:
     incomplete, and the writer refuses further batches. The sink stays open.
     """
 
-    def __init__(self, sink: Any, schema: Any, options: dict[str, Any]) -> None:
+    def __init__(self, sink: Any, schema: Any, keywords: WriteKeywords) -> None:
         self._send = sender(sink)
-        self._encoding = _Encoding(schema, options)
+        self._encoding = _Encoding(schema, keywords)
         self._failure: str | None = None
         self._writing = False
 
@@ -232,7 +236,8 @@ class AsyncStreamWriter:
             self._failure = f"the with block was left by {kind.__name__}"
 
 
-def new_stream(sink: Any, schema: Any = None, **options: Any) -> AsyncStreamWriter:
+@with_keywords(WriteOptions)
+def new_stream(sink: Any, schema: Any = None, **keywords: Unpack[WriteKeywords]) -> AsyncStreamWriter:
     """Begin an Arrow IPC stream into a sink of an event loop.
 
     Parameters
@@ -241,8 +246,8 @@ def new_stream(sink: Any, schema: Any = None, **options: Any) -> AsyncStreamWrit
         Never has to hold more than it says: each piece of 64 KiB waits for its ``drain``, ``send`` or ``write``.
     schema : Schema, or an object with ``__arrow_c_schema__``, optional
         Default: that of the first thing that is written.
-    **options
-        As for `arrowipc.new_stream`: compression, dictionary_deltas and so on.
+    **keywords
+        Those of `arrowipc.options.WriteOptions`.
 
     Returns
     -------
@@ -267,4 +272,4 @@ def new_stream(sink: Any, schema: Any = None, **options: Any) -> AsyncStreamWrit
     >>> ipc.open_stream(sink).read_all().to_pydict()
     {'x': [1, 2]}
     """
-    return AsyncStreamWriter(sink, schema, options)
+    return AsyncStreamWriter(sink, schema, keywords)

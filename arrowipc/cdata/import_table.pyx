@@ -5,6 +5,7 @@ as objects of its own, before they are exported. The chunks of a column are ther
 together here: one array of each column's stream where the chunks are equally long, slices of them elsewhere.
 """
 
+cimport cython
 from libc.stdint cimport INT64_MAX, int32_t, int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport strcmp
@@ -23,8 +24,13 @@ from arrowipc.errors import FormatError, UsageError
 # -- chunks --------------------------------------------------------------------------------------------------
 
 
+@cython.final
 cdef class ChunkOwner:
     """The next chunks of some of the columns, moved here from their producers."""
+
+    cdef ArrowArray* arrays             # one per column; release NULL: that column needed none
+    cdef ArrowArray** columns           # pointers to them
+    cdef int32_t count
 
     def __cinit__(self, int32_t count):
         cdef int32_t i
@@ -127,6 +133,7 @@ cdef int check_type(Plan plan, int32_t column, const ArrowSchema* known, BatchSt
 # -- batches -------------------------------------------------------------------------------------------------
 
 
+@cython.final
 cdef class ColumnStream:
     """The batches of another library's table, not copied; :func:`columns_from` makes it.
 
@@ -137,6 +144,20 @@ cdef class ColumnStream:
     Errors of producers are those of :class:`arrowipc.cdata.import_array.BatchStream`. Any error ends the stream, and
     later calls repeat it. Two threads must not take from it at a time.
     """
+
+    cdef Plan plan
+    cdef list streams                   # BatchStream per column
+    cdef ArrowArrayStream** producers   # the stream in each
+    cdef list pieces                    # Columns per column: the chunk in use; None: there is none
+    cdef list plans                     # Plan per column, once a piece needed it
+    cdef Dictionaries known             # of the last batch of equal chunks
+    cdef int64_t* left                  # elements of the piece that are still to come
+    cdef int64_t rows                   # that were handed out
+    cdef int32_t count
+    cdef int level
+    cdef bint busy                      # a thread waits for the producers
+    cdef bint closed
+    cdef tuple failure                  # (type, arguments) of the error that ended it
 
     def __init__(self):
         raise UsageError("streams of columns are made of a table: use columns_from")

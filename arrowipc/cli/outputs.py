@@ -139,7 +139,7 @@ def stored_batches(reader: Any, options: dict[str, Any]) -> Batches:
         for batch in reader:
             yield None, batch
         return
-    for message, batch in reader._stored():
+    for message, batch in reader.stored():
         if "codec" not in options:
             found = outline_of(message)
             options["codec"] = None if found is None else found.codec

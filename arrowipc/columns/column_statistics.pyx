@@ -46,6 +46,35 @@ cdef enum:
     MAX_NESTING = 256       # dictionaries within dictionaries
     SPARSE = 4              # a dictionary of so many values per row is not worth a pass over all of them
 
+cdef enum Kind:
+    # What the bounds of a column are.
+    KIND_NONE = 0           # lists, maps, structs, unions, intervals, nulls: only nulls are counted
+    KIND_BOOL
+    KIND_SIGNED             # `low`, `high`; dates, times and small decimals too
+    KIND_UNSIGNED           # `low`, `high`, whose bits are those of unsigned numbers
+    KIND_HALF               # `low`, `high`: 16-bit numbers as integers that sort as they do
+    KIND_FLOAT              # `least`, `most`
+    KIND_WIDE               # decimals of 16 and 32 bytes: where they lie
+    KIND_TEXT               # where the bytes lie, and how many they are
+    KIND_BYTES
+
+cdef struct Bounds:
+    int kind                # Kind
+    int64_t nulls           # -1: not known
+    bint found              # a value that is neither null nor NaN
+    bint unknown            # values were left out
+    bint nan                # there is a NaN
+    int64_t low
+    int64_t high
+    double least
+    double most
+    const uint8_t* first    # KIND_WIDE, KIND_TEXT, KIND_BYTES; in the memory of the column or its dictionary
+    const uint8_t* last
+    int64_t first_size
+    int64_t last_size
+    uint64_t first_head     # their first 8 bytes as a number that sorts as they do
+    uint64_t last_head
+
 
 # -- which rows count ----------------------------------------------------------------------------------------
 
@@ -652,6 +681,10 @@ cdef class Collector:
     columns : sequence of str, optional
         Names of top-level columns; default all.
     """
+
+    cdef readonly object columns        # None: all; else names of top-level columns
+    cdef Plan plan                      # of the last batch
+    cdef list paths                     # dotted path per field of `plan`; None: not wanted, or not unique
 
     def __init__(self, columns=None):
         self.columns = None if columns is None else frozenset(columns)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from arrowipc.columns.pruning import Pruner
     from arrowipc.columns.take import RowReader
     from arrowipc.dataset.fragments import Lengths
-    from arrowipc.reader import Columns, Validate
+    from arrowipc.options import Columns, Validate
 
     T = TypeVar("T")
     #: What to do, and whether a thread that does it ahead is worth its price.
@@ -213,7 +213,7 @@ class Dataset:
                 continue
             numbers = range(reader.num_record_batches) if numbers is None else numbers
             if is_url(fragment.path):
-                reader._expect(numbers)  # several at once
+                reader.expect(numbers)  # several at once
             worth = fragment.size is None or fragment.size > SMALL
             for i in numbers:
                 yield partial(self._decode, fragment, reader, plan, i), worth

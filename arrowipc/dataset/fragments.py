@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from arrowipc.columns.array import RecordBatch
     from arrowipc.limits import Limits
-    from arrowipc.reader import Columns, Validate
+    from arrowipc.options import Columns, Validate
     from arrowipc.schema import Schema
 
     #: Rows of each batch of a file.

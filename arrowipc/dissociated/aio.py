@@ -16,15 +16,15 @@ from arrowipc.dissociated.protocol import STRICT, Dialect, Reason
 from arrowipc.dissociated.service import ACCEPT_PAUSE, Service, close_endpoint
 from arrowipc.errors import ArrowIpcError, FormatError, UsageError
 from arrowipc.events import SchemaRead
+from arrowipc.options import DecodeOptions, with_keywords
 from arrowipc.read.decoders import StreamDecoder
 
 if TYPE_CHECKING:
-    from typing import Self
+    from typing import Self, Unpack
 
     from arrowipc.columns.array import RecordBatch
     from arrowipc.dissociated.session import Session
-    from arrowipc.limits import Limits
-    from arrowipc.reader import Columns, Validate
+    from arrowipc.options import DecodeKeywords
 
 __all__ = ["AsyncClient", "AsyncServer", "connect_async"]
 
@@ -160,17 +160,14 @@ class AsyncClient(AsyncReader):
             self._stream.close()
 
 
+@with_keywords(DecodeOptions)
 async def connect_async(
     uri: Any,
     ident: str | bytes = b"",
     *,
-    columns: Columns = None,
-    validate: Validate = "full",
-    limits: Limits | None = None,
-    use_threads: bool = True,
-    ensure_native_endian: bool = True,
     timeout: float | None = None,
     dialect: Dialect = STRICT,
+    **keywords: Unpack[DecodeKeywords],
 ) -> AsyncClient:
     """Ask a server for a stream; the parameters and errors are those of `arrowipc.dissociated.connect`.
 
@@ -179,11 +176,12 @@ async def connect_async(
     AsyncClient
         Its schema is known.
     """
-    check_options(limits, timeout, dialect)
-    decoder = StreamDecoder(columns, validate, limits, use_threads, ensure_native_endian)
+    options = DecodeOptions(keywords)
+    check_options(options.limits, timeout, dialect)
+    decoder = StreamDecoder(**options.decoding())
     # In a thread: names are looked up there, and connections made.
     opening = asyncio.get_running_loop().run_in_executor(
-        None, open_client_stream, uri, ident, decoder, limits, timeout, dialect
+        None, open_client_stream, uri, ident, decoder, options.limits, timeout, dialect
     )
     try:
         stream = await asyncio.shield(opening)

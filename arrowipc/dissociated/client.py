@@ -17,16 +17,17 @@ from arrowipc.dissociated.uri import DissociatedUri
 from arrowipc.errors import ArrowIpcError, FormatError, UsageError
 from arrowipc.events import BatchRead, SchemaRead
 from arrowipc.limits import Limits
+from arrowipc.options import DecodeOptions, with_keywords
 from arrowipc.read.decoders import StreamDecoder
 from arrowipc.read.framing import message_of
 from arrowipc.reader import BatchReader
 
 if TYPE_CHECKING:
-    from typing import Self
+    from typing import Self, Unpack
 
     from arrowipc.columns.array import RecordBatch
+    from arrowipc.options import DecodeKeywords
     from arrowipc.read.framing import Message
-    from arrowipc.reader import Columns, Validate
     from arrowipc.schema import Schema
 
 __all__ = ["Channel", "Client", "ClientStream", "connect"]
@@ -341,17 +342,14 @@ def _uris(uri: Any) -> list[DissociatedUri]:
     return uris
 
 
+@with_keywords(DecodeOptions)
 def connect(
     uri: Any,
     ident: str | bytes = b"",
     *,
-    columns: Columns = None,
-    validate: Validate = "full",
-    limits: Limits | None = None,
-    use_threads: bool = True,
-    ensure_native_endian: bool = True,
     timeout: float | None = None,
     dialect: Dialect = STRICT,
+    **keywords: Unpack[DecodeKeywords],
 ) -> Client:
     """Ask a server for a stream.
 
@@ -361,12 +359,12 @@ def connect(
         Of the server; a pair: of the metadata and of the data.
     ident : str or bytes
         Which stream: whatever the server understands, for example the ticket of a Flight endpoint.
-    columns, validate, limits, use_threads, ensure_native_endian
-        As in `arrowipc.open_stream`.
     timeout : float, optional
         Seconds to wait for the server whenever nothing has arrived.
     dialect : Dialect
         What is accepted besides the text of the specification.
+    **keywords
+        Those of `arrowipc.options.DecodeOptions`.
 
     Returns
     -------
@@ -385,9 +383,10 @@ def connect(
         No server listens at the address. `ConnectionRefusedError`: or the server is full. `PermissionError`: it
         belongs to another user, and one of the two shares memory with processes of its own user only.
     """
-    check_options(limits, timeout, dialect)
-    decoder = StreamDecoder(columns, validate, limits, use_threads, ensure_native_endian)
-    return Client(open_client_stream(uri, ident, decoder, limits, timeout, dialect), timeout)
+    options = DecodeOptions(keywords)
+    check_options(options.limits, timeout, dialect)
+    decoder = StreamDecoder(**options.decoding())
+    return Client(open_client_stream(uri, ident, decoder, options.limits, timeout, dialect), timeout)
 
 
 class Channel:
@@ -429,21 +428,15 @@ class Channel:
         self._idle: list[Link] = []
         self._closed = False
 
-    def read(
-        self,
-        ident: str | bytes = b"",
-        *,
-        columns: Columns = None,
-        validate: Validate = "full",
-        use_threads: bool = True,
-        ensure_native_endian: bool = True,
-    ) -> Client:
-        """Ask for a stream; parameters, result and errors are those of `connect`."""
+    @with_keywords(DecodeOptions)
+    def read(self, ident: str | bytes = b"", **keywords: Unpack[DecodeKeywords]) -> Client:
+        """Ask for a stream; parameters, result and errors are those of `connect`, limits by default the channel's."""
         if self._closed:
             raise UsageError("the channel is closed")
-        decoder = StreamDecoder(columns, validate, self._limits, use_threads, ensure_native_endian)
+        options = DecodeOptions({"limits": self._limits, **keywords})
+        decoder = StreamDecoder(**options.decoding())
         link = self._ask(ident_of(ident))
-        return Client(ClientStream(link, decoder, self._limits, self._dialect, keep=self._put_back), self._timeout)
+        return Client(ClientStream(link, decoder, options.limits, self._dialect, keep=self._put_back), self._timeout)
 
     def _ask(self, ident: bytes) -> Link:
         """Ask for a stream over a connection that waits for the next one, else over a new one."""

@@ -123,8 +123,8 @@ class _Habits:
     def look_at_file(self, view: memoryview, limits: Limits | None) -> Schema | None:
         """Look at all but the messages; returns the schema if there is no message of it."""
         reader = RecordBatchFileReader(view, limits=limits)
-        self._footer_version = reader._decoder.version
-        end = reader._decoder.messages_end
+        self._footer_version = reader.decoder.version
+        end = reader.decoder.messages_end
         start, stop, message = find_schema(Source(view), end, limits)
         for each in schema_remarks(start, stop, message):
             self.note(each.code, each.words, each.offset)

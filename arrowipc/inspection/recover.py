@@ -15,6 +15,7 @@ from arrowipc.events import BatchRead
 from arrowipc.inspection.damage import Damage, Ledger, Recovery, bare
 from arrowipc.inspection.resync import Outline, Search, take_dictionaries
 from arrowipc.limits import RecoveryLimits
+from arrowipc.options import ReadOptions, read_options, with_keywords
 from arrowipc.read.decoders import MAGIC, TAIL_SIZE, StreamDecoder, footer_range
 from arrowipc.read.file_objects import end_of, position_of, read_up_to, seek_to
 from arrowipc.read.framing import Framer, Message, find_schema, survey
@@ -24,11 +25,10 @@ from arrowipc.reader import BatchReader, RecordBatchFileReader
 from arrowipc.write.atomic_file import KnownPath
 
 if TYPE_CHECKING:
-    from typing import Literal
+    from typing import Literal, Unpack
 
     from arrowipc.arguments import KeyValueMetadata
-    from arrowipc.limits import Limits
-    from arrowipc.reader import Columns, Validate
+    from arrowipc.options import ReadKeywords
     from arrowipc.schema import Schema
 
     Format = Literal["file", "stream"] | None
@@ -65,10 +65,10 @@ class RecoveryReader(BatchReader):
         return self._batches.report if not self._closed else self._report
 
     def __iter__(self) -> Iterator[RecordBatch]:
-        for _, batch in self._stored():
+        for _, batch in self.stored():
             yield batch
 
-    def _stored(self) -> Found:
+    def stored(self) -> Found:
         """Yield the batches with their messages, as `arrowipc.copy` wants them."""
         self._check_open()
         return iter(self._batches)
@@ -90,12 +90,7 @@ def recover(
     *,
     into: None = None,
     resync: bool = False,
-    columns: Columns = None,
-    validate: Validate = "full",
-    limits: Limits | None = None,
-    use_threads: bool = True,
-    ensure_native_endian: bool = True,
-    memory_map: bool = True,
+    **keywords: Unpack[ReadKeywords],
 ) -> RecoveryReader: ...
 @overload
 def recover(
@@ -106,13 +101,9 @@ def recover(
     format: Format = None,
     compression: Codec = "keep",
     durable: bool = True,
-    columns: Columns = None,
-    validate: Validate = "full",
-    limits: Limits | None = None,
-    use_threads: bool = True,
-    ensure_native_endian: bool = True,
-    memory_map: bool = True,
+    **keywords: Unpack[ReadKeywords],
 ) -> Recovery: ...
+@with_keywords(ReadOptions)
 def recover(
     source: Any,
     *,
@@ -121,12 +112,7 @@ def recover(
     format: Format = None,
     compression: Codec = "keep",
     durable: bool = True,
-    columns: Columns = None,
-    validate: Validate = "full",
-    limits: Limits | None = None,
-    use_threads: bool = True,
-    ensure_native_endian: bool = True,
-    memory_map: bool = True,
+    **keywords: Unpack[ReadKeywords],
 ) -> RecoveryReader | Recovery:
     """Read the intact batches of a truncated, damaged or unfinished file or stream, or write them to a new file.
 
@@ -154,8 +140,8 @@ def recover(
         Of what is written. "keep": the codec of the first batch; bodies then go out as they came in.
     durable : bool, default True
         As for `new_file`.
-    columns, validate, limits, use_threads, ensure_native_endian, memory_map
-        As for `open_stream`. At ``validate="none"`` damage inside values may pass for values.
+    **keywords
+        Those of `arrowipc.options.ReadOptions`.
 
     Returns
     -------
@@ -192,14 +178,10 @@ def recover(
     >>> report.num_rows, report.skipped[0].length, ipc.open(whole).read_all().num_rows
     (4, 8, 4)
     """
-    options = {
-        "columns": columns,
-        "validate": validate,
-        "limits": RecoveryLimits(limits),
-        "use_threads": use_threads,
-        "ensure_native_endian": ensure_native_endian,
-    }
-    if resync and validate == "none":
+    given = read_options(keywords)
+    options = {**given.decoding(), "limits": RecoveryLimits(given.limits)}
+    memory_map = given.memory_map
+    if resync and given.validate == "none":
         raise UsageError('resync=True takes bytes for messages only if they are valid: validate="full"')
     if format not in (None, "file", "stream"):
         raise UsageError(f'format must be "file", "stream" or None, found {format!r}')
@@ -232,7 +214,7 @@ def _open_blocks(
         reader = RecordBatchFileReader(source, memory_map=memory_map, **options)
         # A delta that is lost would shift all that come later: either all dictionaries are read, or the
         # batches in front of the damage are.
-        reader._load_dictionaries()
+        reader.load_dictionaries()
         return ByBlocks(reader), None, None
     except FormatError as error:
         count = None
@@ -255,7 +237,7 @@ def _searched(source: Any, memory_map: bool, options: dict[str, Any]) -> ByBlock
             reader = RecordBatchFileReader(buffer, **options)
             outline, right = _outline(reader, buffer)
             if right:
-                reader._load_dictionaries()
+                reader.load_dictionaries()
                 return ByBlocks(reader)
         except FormatError as error:
             damage = bare(error)
@@ -266,8 +248,8 @@ def _outline(reader: RecordBatchFileReader, buffer: Any) -> tuple[Outline | None
     """What a footer says, None if of another file; and whether its blocks are where it says, most of them."""
     count = reader.num_record_batches
     batches, dictionaries = blocks_of(reader, False), blocks_of(reader, True)
-    start = reader._decoder.messages_end
-    complete = len(batches) == count and len(dictionaries) == reader._decoder.num_dictionaries
+    start = reader.decoder.messages_end
+    complete = len(batches) == count and len(dictionaries) == reader.decoder.num_dictionaries
     end = max([stop for _, stop in batches + dictionaries], default=start)
     if complete and start - end > 64 + len(HEAD):
         return None, False  # of the last of several files, whose blocks count from its own beginning
@@ -281,9 +263,9 @@ def _outline(reader: RecordBatchFileReader, buffer: Any) -> tuple[Outline | None
 def blocks_of(reader: RecordBatchFileReader, dictionaries: bool) -> list[tuple[int, int]]:
     """Where messages begin and end as the footer says; without the blocks that cannot be."""
     found = []
-    for number in range(reader._decoder.num_dictionaries if dictionaries else reader.num_record_batches):
+    for number in range(reader.decoder.num_dictionaries if dictionaries else reader.num_record_batches):
         with suppress(FormatError):
-            offset, head, body = reader._decoder.block(number, dictionary=dictionaries)
+            offset, head, body = reader.decoder.block(number, dictionary=dictionaries)
             found.append((offset, offset + head + body))
     return found
 
@@ -291,7 +273,7 @@ def blocks_of(reader: RecordBatchFileReader, dictionaries: bool) -> list[tuple[i
 def _heads(reader: RecordBatchFileReader, number: int) -> bool:
     """Whether the metadata of a batch is where the footer says."""
     try:
-        reader._decoder.num_rows(number, *reader._head(number))
+        reader.decoder.num_rows(number, *reader.batch_head(number))
     except FormatError:
         return False
     return True
@@ -319,7 +301,7 @@ def _write_out(reader: RecoveryReader, into: Any, format: str, compression: Code
     """Write all batches, with their bodies as they came where nothing speaks against it."""
     from arrowipc.writer import new_file, new_stream
 
-    stored = reader._stored()
+    stored = reader.stored()
     first = next(stored, None)
     codec: Any = compression
     if compression == "keep":
@@ -389,13 +371,13 @@ class ByBlocks:
     """The batches that a whole footer lists, each for itself."""
 
     def __init__(self, reader: RecordBatchFileReader) -> None:
-        reader._decoder.add_up()
+        reader.decoder.add_up()
         self._reader = reader
         self.ledger: Ledger = Ledger("file")
         self.schema: Schema = reader.schema
         self.metadata: KeyValueMetadata = reader.metadata
         numbers = range(reader.num_record_batches)
-        reader._expect(numbers)
+        reader.expect(numbers)
         self._numbers = iter(numbers)
 
     @property
@@ -403,13 +385,11 @@ class ByBlocks:
         return self.ledger.report
 
     def __iter__(self) -> Found:
-        reader, decoder = self._reader, self._reader._decoder
+        reader, decoder = self._reader, self._reader.decoder
         for i in self._numbers:
-            reader._check_open()
             try:
-                offset, head, body = decoder.block(i)
-                at = reader._fetch(i) if reader._source is None else (reader._source, offset)
-                message, columns = decoder.stored(i, *at)
+                _, head, body = decoder.block(i)
+                message, columns = decoder.stored(i, *reader.batch_bytes(i))
                 batch = columns if isinstance(columns, RecordBatch) else decoder.decode(message)
             except FormatError as error:
                 self._lose(i, error)
@@ -420,9 +400,9 @@ class ByBlocks:
     def _lose(self, i: int, error: FormatError) -> None:
         offset = size = rows = None
         try:
-            offset, head, body = self._reader._decoder.block(i)
+            offset, head, body = self._reader.decoder.block(i)
             size = head + body
-            rows = self._reader._decoder.num_rows(i, *self._reader._head(i))
+            rows = self._reader.decoder.num_rows(i, *self._reader.batch_head(i))
         except FormatError:
             pass  # the damage may lie in the block's own numbers, or in the metadata
         self.ledger.skip(Damage(str(error), offset, size, i, error.column, rows), error, 1)

@@ -172,7 +172,7 @@ def _check_file(buffer: Any, options: Options, remarks: list[Remark]) -> Ledger:
     except (FormatError, UnsupportedError) as error:
         return _found(buffer, options, "file", error)
     ledger = blocks.ledger
-    decoder, source = reader._decoder, reader._source
+    decoder, source = reader.decoder, reader.source
     for number in range(decoder.num_dictionaries):
         place: tuple[int | None, int | None] = None, None
         try:
@@ -209,7 +209,7 @@ def _note(
 
 def _compare(reader: RecordBatchFileReader, ledger: Ledger, limits: Limits | None, remarks: list[Remark]) -> None:
     """Go through the messages from the beginning, and compare them with the footer's blocks."""
-    source, end = reader._source, reader._decoder.messages_end
+    source, end = reader.source, reader.decoder.messages_end
     assert source is not None
     listed: dict[int, tuple[str, int]] = {}
     twice, before, unlisted = [], [], []
@@ -252,9 +252,9 @@ def _compare(reader: RecordBatchFileReader, ledger: Ledger, limits: Limits | Non
 
 def _compare_schema(reader: RecordBatchFileReader, ledger: Ledger, limits: Limits | None, remarks: list[Remark]) -> int:
     """Compare the first message with the footer's schema; returns where it ends."""
-    source = reader._source
+    source = reader.source
     assert source is not None
-    at, stop, message = find_schema(source, reader._decoder.messages_end, limits)
+    at, stop, message = find_schema(source, reader.decoder.messages_end, limits)
     remarks += schema_remarks(at, stop, message)
     try:
         if (

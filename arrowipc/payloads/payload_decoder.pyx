@@ -6,6 +6,7 @@ What it does not know (other schemas, deltas, nested dictionaries, other byte or
 decoded alone, by the decoder that readers have, which also says what is wrong; then the loop goes on.
 """
 
+cimport cython
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free
@@ -22,15 +23,16 @@ from arrowipc.inline.loads cimport loose_i64, prefetch
 from arrowipc.inline.plan cimport FIELD_NULLABLE, LEVEL_STRICT, ColumnsData, Envelope, Extent, LimitsData, Node
 from arrowipc.metadata.schema_reader cimport plan_schema, plans_equal, project, python_plan, read_plan, schemas_equal
 from arrowipc.payloads.cells cimport Cell, Cells, cells_from, raise_cell_fault
-from arrowipc.payloads.dictionaries cimport LoopDictionaries, new_loop, new_output
+from arrowipc.payloads.dictionaries cimport LoopDictionaries, OutputDictionaries, new_loop, new_output
 from arrowipc.payloads.schema_mapping cimport (
-    SchemaMapping, body_allowance, find_mapping, may_make, new_made, piece_bytes, plain_schema, raise_mapping_fault,
+    Made, SchemaMapping, body_allowance, find_mapping, may_make, new_made, piece_bytes, plain_schema,
+    raise_mapping_fault,
 )
 from arrowipc.read.decoders cimport (
     DECODE_BY_DECODER, DECODE_CODEC, DECODE_ROOM, DECODED, Dictionary, FileDecoder, StreamDecoder,
     TakenDictionary, decode_batch_into,
 )
-from arrowipc.read.decompress cimport new_inflater
+from arrowipc.read.decompress cimport Inflater, Scratch, new_inflater
 from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, CutMessage, Message, cut_message
 
 from arrowipc.arguments import check_choice, check_text, described
@@ -153,7 +155,61 @@ cdef inline bint is_data(int kind) noexcept nogil:
 # -- the loop ------------------------------------------------------------------------------------------------
 
 
+cdef enum Stopped:
+    # Why the loop stops, beside what `Decoded` says; DECODED: the payload, or all cells, are done.
+    STOPPED_SCHEMA = 16     # the payload is not of the schema at hand
+    STOPPED_FULL            # the output would exceed what the caller asked for
+    STOPPED_BROKEN          # the column itself is broken
+
+
+cdef class DecodedPayloads
+cdef class PayloadReader(StreamDecoder)
+
+
+@cython.final
 cdef class PayloadDecoder:
+    """One call of `decode_payloads`."""
+
+    # What was asked for
+    cdef LimitsData limits
+    cdef object limits_object
+    cdef object validate
+    cdef int level
+    cdef object columns
+    cdef object on_error
+    cdef bint decode                # dictionaries become plain values
+    cdef bint use_threads
+    cdef object index_name          # of the parent index, None: not wanted
+    cdef int64_t max_rows           # INT64_MAX: any
+    cdef int64_t max_bytes
+    cdef bint strict                # nobody said which columns are wanted: a new one is an error
+    cdef Plan given                 # the schema that was given, of bare messages; None
+    # The output
+    cdef Plan out                   # None: no payload yet that tells
+    cdef ColumnsBuilder builder
+    cdef OutputDictionaries dictionaries
+    cdef SchemaMapping blank                  # for rows of nulls; None: none was needed yet
+    cdef list mappings                        # the last ones in use
+    cdef SchemaMapping mapping                # of the payload before
+    cdef int64_t pending                      # rows of nulls that came before any schema
+    # Progress
+    cdef int64_t start
+    cdef int64_t at                 # the cell at hand
+    cdef int64_t payloads           # that were appended
+    cdef int64_t rows               # of the output, with those that are pending
+    cdef Made made
+    cdef int64_t held               # bytes of the output's dictionaries
+    cdef int64_t wanted             # of DECODE_ROOM and DECODE_CODEC
+    cdef Inflater inflater
+    cdef Scratch inflated           # the body at hand, where it was compressed
+    cdef int64_t expected           # cells, as far as is known
+    cdef Memory counts              # int64 per cell
+    cdef int64_t num_null
+    cdef int64_t num_failed
+    cdef int64_t num_alone
+    cdef list failures
+    cdef object full                # the error that says that the output takes no more
+
     def __dealloc__(self):
         free(self.inflated.data)
 
@@ -652,7 +708,14 @@ cdef class PayloadDecoder:
         return out
 
 
+@cython.final
 cdef class PayloadReader(StreamDecoder):
+    """The messages of one payload, whatever they are."""
+
+    cdef PayloadDecoder target
+    cdef SchemaMapping mapping
+    cdef int64_t size               # bytes of the payload
+
     cdef int begin(self) except -1:
         """Take in a schema message: what is read of it is what the output wants."""
         if self.envelope.body_length:
@@ -743,6 +806,7 @@ cdef object nullable_schema(object schema):
                   schema.endianness, schema.features)
 
 
+@cython.final
 cdef class DecodedPayloads:
     """What :func:`decode_payloads` made of some cells.
 
@@ -774,6 +838,17 @@ cdef class DecodedPayloads:
     >>> decoded.batch.to_pydict(), decoded.counts.to_pylist()
     ({'x': [1, 2, 1, 2], 'parent_index': [0, 0, 3, 3]}, [2, 0, 0, 2])
     """
+
+    cdef object __weakref__
+    cdef readonly RecordBatch batch
+    cdef readonly Array counts
+    cdef readonly int64_t start
+    cdef readonly int64_t next
+    cdef readonly int64_t num_null
+    cdef readonly int64_t num_failed
+    cdef readonly int64_t num_alone
+    cdef readonly tuple failures
+    cdef bint indexed           # the batch's last column is the parent index
 
     def __init__(self):
         raise UsageError("decoded payloads are made by decode_payloads()")

@@ -1,11 +1,12 @@
 from collections.abc import Iterable, Iterator
-from typing import Literal, Self, final
+from typing import Literal, Self, Unpack, final
 
 from arrowipc._core import Columns, Memory, ReadableBuffer, Source
 from arrowipc.arguments import KeyValueMetadata
 from arrowipc.columns.array import RecordBatch
 from arrowipc.events import BatchRead, DictionaryRead, EndOfStream, SchemaRead
 from arrowipc.limits import Limits
+from arrowipc.options import DecodeKeywords
 from arrowipc.read.framing import Framer, Message, StreamIndex
 from arrowipc.schema import Schema
 
@@ -124,12 +125,7 @@ class FileDecoder(BlockDecoder):
         self,
         footer: ReadableBuffer | FileDecoder,
         start: int = 0,
-        *,
-        columns: Iterable[str | int] | str | int | None = None,
-        validate: Literal["none", "full", "strict"] = "full",
-        limits: Limits | None = None,
-        use_threads: bool = True,
-        ensure_native_endian: bool = True,
+        **keywords: Unpack[DecodeKeywords],
     ) -> None: ...
     unlisted: list[tuple[int, int]]
     def check_unlisted(self, start: int, data: ReadableBuffer) -> None: ...

@@ -91,23 +91,23 @@ def file_statistics(
     ...     [(found["id"].min, found["id"].max) for found in ipc.file_statistics(reader)]
     [(0, 9), (10, 19)]
     """
-    if not hasattr(reader, "_described"):
+    if not hasattr(reader, "described"):
         raise UsageError(f"file_statistics: expected a reader of a file, found {type(reader).__name__}")
     count = reader.num_record_batches
     numbers = range(count) if batches is None else _numbers(reader, batches)
     wanted = None if columns is None else set(names_of(columns))
     try:
-        schema = reader._decoder.stored_schema
+        schema = reader.decoder.stored_schema
     except UnsupportedError:
         return [None for _ in numbers]  # it has a column that we do not write: no writer of ours computed statistics
     texts = [value for key, value in reader.metadata.pairs if key == STATISTICS_KEY]
     if len(texts) == 1 and count:
-        block = struct.pack("<qi4xq", *reader._decoder.block(count - 1))
+        block = struct.pack("<qi4xq", *reader.decoder.block(count - 1))
         paths = {number: path for path, (number, _) in schema_paths(schema).items()}
-        found = decode_entry(texts[0], count, block, paths, wanted, numbers, reader._limits)
+        found = decode_entry(texts[0], count, block, paths, wanted, numbers, reader.limits)
         if found is not None:
             return found
-    reader._expect(numbers)
+    reader.expect(numbers)
     mark = mark_of(schema)
     return [_of_batch(reader, number, mark, wanted) for number in numbers]
 
@@ -117,12 +117,12 @@ def _numbers(reader: Any, batches: Iterable[int]) -> list[int]:
         given = [operator.index(number) for number in batches]
     except TypeError as error:
         raise UsageError(f"file_statistics(batches=): expected numbers of batches: {error}") from None
-    return [reader._index(number) for number in given]
+    return [reader.index_of(number) for number in given]
 
 
 def _of_batch(reader: Any, number: int, mark: int, wanted: set[str] | None) -> dict[str, ColumnStatistics] | None:
     try:
-        metadata, rows = reader._described(number)
+        metadata, rows = reader.described(number)
         found = statistics_in(metadata, mark, rows)
     except FormatError:
         return None  # it is reported when it is read

@@ -96,12 +96,29 @@ cdef str listed_names(list names):
 # -- fields --------------------------------------------------------------------------------------------------
 
 
+cdef class Builder(Converter)
+
+
 cdef class Values:
     """The values of one dictionary while they are being collected."""
+
+    cdef Builder builder
+    cdef dict seen              # key of a value -> its index
+    cdef list items             # the values, in the order of their first use
+    cdef Columns columns        # once they are built, or those of an array that was given
+    cdef bint filled            # an index was needed where there is no value
+    cdef int users              # fields that use it, over all levels
+    cdef int height             # dictionaries inside dictionaries below it
 
 
 cdef class Builder(Converter):
     """Columns of one plan while they are being built."""
+
+    cdef dict dictionaries      # id -> Values, shared by all plans of one call
+    cdef dict names             # of the children of structs, by field
+    cdef dict places            # field -> name -> ordinals of its children, where rows come as pairs
+    cdef set repeating          # structs that have two children of one name
+    cdef dict kinds             # DataType of fields, by field
 
     def __init__(self, Plan plan, dict dictionaries):
         cdef DictionaryPlan dictionary

@@ -147,7 +147,7 @@ def test_legacy_files_are_continued(path):
 def test_the_dictionary_of_a_file_is_written_once_and_grows_where_that_is_asked_for(path):
     append(path, batch_of(0))
     append(path, batch_of(5))
-    assert ipc.open_file(path)._decoder.num_dictionaries == 1
+    assert ipc.open_file(path).decoder.num_dictionaries == 1
     words = pa.array(["a", "b", "c", "d"])
     theirs = pa.record_batch(batch_of(10))
     grown = arrays.read_batch(

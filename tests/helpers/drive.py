@@ -193,8 +193,8 @@ def indexed(data: bytes, **options: Any) -> Reading:
         again = {i: reader.get_batch(i) for i in numbers}
         assert reader.count_rows() == sum(found.rows())
         if "columns" not in options:  # those that no batch needs too
-            for i in range(reader._decoder.num_dictionaries):
-                reader._decoder.load_dictionary(i, *reader._dictionary(i))
+            for i in range(reader.decoder.num_dictionaries):
+                reader.decoder.load_dictionary(i, *reader._dictionary(i))
     if options.get("validate", "full") != "none":
         assert repr(Reading(found.schema, [again[i] for i in sorted(again)]).values()) == repr(found.values())
     return found

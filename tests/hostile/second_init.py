@@ -75,7 +75,7 @@ def world() -> World:
         "schema": batch.schema,
         "plan": batch.schema._plan,
         "sink": stream.sink,
-        "file decoder": file._decoder,
+        "file decoder": file.decoder,
     }
     kinds = {}
     for array in walk(batch.columns):

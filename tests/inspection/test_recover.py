@@ -191,7 +191,7 @@ def dictionary_file() -> tuple[bytes, list[list[str]]]:
 def test_a_lost_delta_never_shifts_the_later_ones() -> None:
     data, values = dictionary_file()
     assert [batch["word"].to_pylist() for batch in recover(data)] == values
-    decoder = ipc.open_file(data)._decoder
+    decoder = ipc.open_file(data).decoder
     offset, head, _ = decoder.block(1, dictionary=True)
     reader = recover(data[: offset + 8] + b"\xff" * (head - 8) + data[offset + head :])
     assert [batch["word"].to_pylist() for batch in reader] == values[:1]
@@ -336,7 +336,7 @@ def test_dictionaries_behind_the_batches_are_found(name: str, resync: bool, tmp_
     data = (golden.WRITERS / f"{name}.arrow").read_bytes()
     with ipc.open_file(data) as reader:
         rows = [batch.to_pylist() for batch in reader]
-        offset, head, body = reader._decoder.block(0, dictionary=True)
+        offset, head, body = reader.decoder.block(0, dictionary=True)
     for cut in (offset + head + body, len(data) - 1):
         with recover(data[:cut], resync=resync) as reader:
             assert [batch.to_pylist() for batch in reader] == rows

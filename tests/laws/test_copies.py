@@ -363,7 +363,7 @@ FOOTER = 64
 
 def codec_of(data: Any) -> Any:
     with ipc.open(data) as reader:
-        first = next(reader._stored(), None)
+        first = next(reader.stored(), None)
         known = None if first is None else survey(first[0])
     return None if known is None else CODECS.get(known[3])
 

@@ -295,7 +295,7 @@ def test_a_second_thread_is_turned_away_while_the_first_one_waits_for_input(stre
     def meddle() -> list[str]:
         assert inside.wait(60)
         found = []
-        for call in (reader.read_next_batch, reader.read_all, reader._decoder.next_event):
+        for call in (reader.read_next_batch, reader.read_all, reader.decoder.next_event):
             with pytest.raises(ipc.UsageError, match="another thread") as caught:
                 call()
             found.append(str(caught.value))

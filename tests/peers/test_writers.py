@@ -144,8 +144,8 @@ def recovers(path: Path, by_footer_alone: bool) -> None:
     assert ipc.recover(data, into=io.BytesIO()).complete
     if path.suffix == ".arrow":
         reader = ipc.open_file(data)
-        blocks, end = reader.blocks, reader._decoder.messages_end
-        dictionaries = [sum(reader._decoder.block(i, dictionary=True)) for i in range(reader._decoder.num_dictionaries)]
+        blocks, end = reader.blocks, reader.decoder.messages_end
+        dictionaries = [sum(reader.decoder.block(i, dictionary=True)) for i in range(reader.decoder.num_dictionaries)]
         first = min([offset for offset, _, _ in blocks], default=end)
         for cut in {end, len(data) - 1, *range(first, len(data), max(1, len(data) // 12))}:
             if by_footer_alone:

@@ -29,11 +29,15 @@ def test_examples(name: str) -> None:
 
 
 #: Methods that other rooms of the package call, and nobody else.
+STORED = {"batch_bytes", "batch_head", "described", "expect", "index_of", "load_dictionaries", "stored"}
 WRITERS = {"abandon", "begin", "check", "expect", "resume", "write_rows", "write_stored"}
 MACHINERY = {
     "RemoteSource": {"asking_size", "call", "fetching", "reading", "sizing"},
     "StreamDecoder": {"decode", "decode_next", "fits", "go_on", "next_stored", "stretches_read"}
     | {"buffer_updated", "get_buffer", "interrupt", "next_message", "pump", "release"},
+    "IndexedStreamReader": STORED,
+    "RecordBatchFileReader": STORED,
+    "RecordBatchStreamReader": {"stored"},
     "RecordBatchFileWriter": WRITERS,
     "RecordBatchStreamWriter": WRITERS,
 }

@@ -163,7 +163,7 @@ def test_what_is_expected_may_have_holes(web: Web, small: bytes) -> None:
     wanted = ipc.open_file(small)
     with ipc.open_file(web.url("x.arrow")) as reader:
         numbers = [0, 3, 4, 400, 599]
-        reader._expect(numbers)
+        reader.expect(numbers)
         web.log.clear()
         for number in [*numbers, 5, 3]:
             assert reader.get_batch(number).equals(wanted.get_batch(number))
@@ -334,7 +334,7 @@ def test_what_is_fetched_ahead_is_bounded_with_what_lies_between(web: Web) -> No
 def test_what_was_skipped_is_not_kept(web: Web) -> None:
     web.files["x.arrow"] = ipc_bytes([wide(4 << 10, start) for start in range(100)], "file")
     with ipc.open_file(web.url("x.arrow"), columns=["c1"]) as reader:
-        reader._expect(range(100))
+        reader.expect(range(100))
         blocks = reader._blocks
         assert blocks is not None
         for i in (0, 30, 60, 90, 5):
@@ -418,7 +418,7 @@ def test_damage_is_told_of_the_batch_it_is_in(web: Web, large: bytes, small: byt
         web.files["x.arrow"] = data[: offset + 8] + b"\xff" * (head - 8) + data[offset + head :]
         wanted = ipc.open_file(data, columns=columns)
         with ipc.open_file(web.url("x.arrow"), columns=columns) as reader:
-            reader._expect(range(len(reader)))
+            reader.expect(range(len(reader)))
             for i in range(min(len(reader), 8)):
                 if i == number:
                     with pytest.raises(ipc.FormatError, match=f"record batch {number}"):

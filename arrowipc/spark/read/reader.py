@@ -173,6 +173,6 @@ def _batches(reader: Any, piece: Slice) -> Iterator[tuple[int, Any]]:
         return
     stop = piece.stop
     numbers = [i for i, (at, _, _) in enumerate(reader.blocks) if stop is None or piece.start <= at < stop]
-    reader._expect(numbers)
+    reader.expect(numbers)
     for number in numbers:
         yield number, reader.get_batch(number)

@@ -1,0 +1,290 @@
+"""The keywords of readers and writers, each defined once: its type, its default, what it means, what it may be."""
+
+from __future__ import annotations
+
+from sys import version_info
+from types import FunctionType
+
+from arrowipc.arguments import read_keywords, write_keywords
+from arrowipc.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Any, ClassVar, Literal, TypeAlias, TypedDict, TypeVar
+
+    from arrowipc.limits import Limits
+
+    F = TypeVar("F", bound=Callable[..., Any])
+
+    Columns: TypeAlias = Iterable[str | int] | str | int | None
+    Validate: TypeAlias = Literal["none", "full", "strict"]
+    Codec: TypeAlias = Literal["lz4", "zstd"] | None
+    Compression: TypeAlias = Codec | Mapping[str, Codec]
+
+    # What functions with ``**keywords`` take, for editors and type checkers; a test compares them with the classes
+    # below. They do not exist at run time: importing typing takes longer than opening a stream.
+
+    class DecodeKeywords(TypedDict, total=False):
+        """Those of `DecodeOptions`."""
+
+        columns: Columns
+        validate: Validate
+        limits: Limits | None
+        use_threads: bool
+        ensure_native_endian: bool
+
+    class ReadKeywords(DecodeKeywords, total=False):
+        """Those of `ReadOptions`."""
+
+        memory_map: bool
+        options: Any
+
+    class MessageKeywords(TypedDict, total=False):
+        """Those of `MessageOptions`."""
+
+        compression: Compression
+        compression_level: int | None
+        min_space_savings: float | None
+        alignment: Literal[8, 64]
+        legacy: bool | None
+        metadata_version: Literal["V5", "V4"] | None
+        use_threads: bool
+
+    class WriteKeywords(MessageKeywords, total=False):
+        """Those of `WriteOptions`."""
+
+        dictionary_deltas: bool | None
+        unify_dictionaries: bool
+        coalesce_rows: int
+        allow_64bit: bool
+        statistics: bool | Iterable[str]
+        durable: bool
+        options: Any
+
+
+#: How far docstrings of classes and functions are indented; since Python 3.13 the compiler strips that.
+MARGIN = "" if version_info >= (3, 13) else "    "
+
+
+class Options:
+    """What a caller's keywords ask for, as attributes; nothing changes them.
+
+    The annotations of a class are its keywords, its attributes their defaults, and its docstring says what they mean.
+    `with_keywords` shows all that where people ask for it.
+    """
+
+    #: Keyword -> its type, and its default.
+    types: ClassVar[dict[str, Any]] = {}
+    defaults: ClassVar[dict[str, Any]] = {}
+
+    def __init_subclass__(cls) -> None:
+        cls.types = {**cls.types, **cls.__annotations__}
+        cls.defaults = {name: getattr(cls, name) for name in cls.types}
+
+    def __init__(self, keywords: Mapping[str, Any]) -> None:
+        self.__dict__.update(self.defaults)
+        self.__dict__.update(keywords)
+        if len(self.__dict__) > len(self.defaults):
+            from difflib import get_close_matches
+
+            name = next(name for name in keywords if name not in self.defaults)
+            near = get_close_matches(name, self.defaults, 1)
+            advice = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(self.defaults)}"
+            raise TypeError(f"got an unexpected keyword argument {name!r}: {advice}")
+
+    @classmethod
+    def documentation(cls) -> dict[str, str]:
+        """Keyword -> its entry in a section of parameters, of lines without margin."""
+        found: dict[str, str] = {}
+        name = ""
+        for base in reversed(cls.__mro__[:-2]):  # without `Options` and `object`
+            for line in (base.__doc__ or "").splitlines()[2:]:
+                text = line.removeprefix(MARGIN)
+                if " : " in text and not text.startswith(" "):
+                    name = text.partition(" : ")[0]
+                    found[name] = ""
+                found[name] += f"{text}\n" if text.strip() else ""
+        return found
+
+
+def with_keywords(kind: type[Options]) -> Callable[[F], F]:
+    """Decorate a function that takes the keywords of `kind` as ``**keywords``.
+
+    Its docstring gets an entry for each of them in place of that of ``**keywords``, and its signature, for `help` and
+    notebooks, names them.
+    """
+
+    def decorate(function: F) -> F:
+        if function.__doc__:
+            before, _, after = function.__doc__.partition(f"{MARGIN}**keywords\n")
+            after = after.partition("\n")[2]  # without the one line that says whose they are
+            entries = "".join(kind.documentation().values())
+            function.__doc__ = before + "".join([MARGIN + line for line in entries.splitlines(True)]) + after
+        code = function.__code__
+        if not code.co_flags & 0x08:  # CO_VARKEYWORDS: it spells them out
+            return function
+        own = code.co_argcount + code.co_kwonlyargcount
+        names = (*code.co_varnames[:own], *kind.defaults, *code.co_varnames[own + 1 :])
+        # `inspect.signature` looks at this function, which nobody calls; making a Signature would import `inspect`.
+        shown = FunctionType(
+            code.replace(
+                co_kwonlyargcount=code.co_kwonlyargcount + len(kind.defaults),
+                co_varnames=names,
+                co_nlocals=len(names),
+                co_flags=code.co_flags & ~0x08,
+            ),
+            {},
+            code.co_name,
+            function.__defaults__,
+            function.__closure__,
+        )
+        shown.__kwdefaults__ = {**(function.__kwdefaults__ or {}), **kind.defaults}
+        shown.__annotations__ = function.__annotations__ = {**function.__annotations__, **kind.types}
+        function.__wrapped__ = shown  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+class DecodeOptions(Options):
+    """How messages are decoded.
+
+    columns : sequence of str or int, optional
+        Names, indices or dotted paths to read, in this order; other columns are never touched.
+    validate : {"full", "none", "strict"}
+        "full" checks that every value is safe to use, "none" only the structure (access from Python still checks),
+        "strict" also that values are in their types' ranges and that the footer of a file lists all batches in their
+        order.
+    limits : Limits, optional
+        Bounds on what the bytes may ask for.
+    use_threads : bool, default True
+        Decompress and validate large bodies with several threads.
+    ensure_native_endian : bool, default True
+        Convert big-endian bodies; False leaves their buffers as stored and the schema says "big".
+    """
+
+    columns: Columns = None
+    validate: Validate = "full"
+    limits: Limits | None = None
+    use_threads: bool = True
+    ensure_native_endian: bool = True
+
+    def decoding(self) -> dict[str, Any]:
+        """Return the keywords of a decoder."""
+        return {name: getattr(self, name) for name in DecodeOptions.defaults}
+
+
+class ReadOptions(DecodeOptions):
+    """How a source is read.
+
+    memory_map : bool, default True
+        Map a path; False reads it like a file object. Nobody may cut a mapped file short while it is in use:
+        touching what is gone, also in batches that were read before, ends the process (SIGBUS) and cannot be
+        caught. Replacing it by another file, as our writers do, is fine. With False, it is a TruncatedError.
+    options : pyarrow.ipc.IpcReadOptions, optional
+        In place of `columns`, `use_threads` and `ensure_native_endian`. Buffers are always aligned for the values of
+        their types; an `ensure_alignment` of 64 bytes is an UnsupportedError.
+    """
+
+    memory_map: bool = True
+    options: Any = None
+
+    def __init__(self, keywords: Mapping[str, Any]) -> None:
+        super().__init__(keywords)
+        if self.options is not None:
+            if self.columns is not None or not self.use_threads or not self.ensure_native_endian:
+                raise UsageError(
+                    "options: columns, use_threads and ensure_native_endian come from it, do not give them too"
+                )
+            self.columns, self.use_threads, self.ensure_native_endian = read_keywords(self.options)
+            self.options = None
+
+
+class MessageOptions(Options):
+    """How a message is stored.
+
+    compression : {None, "lz4", "zstd"}, pyarrow.Codec or dict
+        Codec of the buffers, in upper case too; "uncompressed" is None. A dict chooses per column name, ``"*"`` means
+        all others: ``{"payload": None, "*": "zstd"}``. Buffers that would grow are stored raw.
+    compression_level : int, optional
+        Of the codec.
+    min_space_savings : float, optional
+        Buffers that compression makes smaller by less than this share (0 to 1) are stored raw.
+    alignment : {8, 64}
+        Of bodies, counted from the start, and of the buffers in them.
+    legacy : bool, default False
+        Use the framing from before Arrow 0.15.
+    metadata_version : {"V5", "V4"}
+        V4 is for readers older than Arrow 1.0.
+    use_threads : bool, default True
+        Compress large bodies with several threads.
+    """
+
+    compression: Compression = None
+    compression_level: int | None = None
+    min_space_savings: float | None = None
+    alignment: Literal[8, 64] = 8
+    legacy: bool | None = False
+    metadata_version: Literal["V5", "V4"] | None = "V5"
+    use_threads: bool = True
+
+
+class WriteOptions(MessageOptions):
+    """How a stream or a file is written.
+
+    legacy : bool, optional
+        Write the framing from before Arrow 0.15. Default: whether the environment variable
+        ``ARROW_PRE_0_15_IPC_FORMAT`` is 1, as in pyarrow.
+    metadata_version : {"V5", "V4"}, optional
+        V4 is for readers older than Arrow 1.0. Default: V4 if ``ARROW_PRE_1_0_METADATA_VERSION`` is 1, else V5.
+    dictionary_deltas : bool, optional
+        Write a dictionary that only grew as a delta (True), or whole (False): n times as it grows, n times
+        as large. Some readers cannot take deltas. Default: dictionaries that a reader got as deltas are
+        written as deltas, so that copies are as large as their sources; all others whole. A file has one dictionary
+        per column, which can grow only with True: there the source's deltas need this or `unify_dictionaries`.
+    unify_dictionaries : bool, default False
+        Merge the dictionaries that batches bring, and rewrite the indices. The one dictionary of a file is written
+        when the file is closed.
+    coalesce_rows : int, default 0
+        Batches of fewer rows (without metadata of their own) are joined until they have as many together.
+    allow_64bit : bool, default False
+        Write batches of more than 2**31 - 1 rows, or with longer lists, which some readers cannot read.
+    statistics : bool or names of columns, default False
+        Note the minimum, the maximum and the nulls of each column in the metadata of its batch, and of all batches in
+        the footer of a file, where readers can see whether they need the rest; see `arrowipc.file_statistics`.
+    durable : bool, default True
+        For paths: the file is on the disk, and known under its name there, when `close` returns.
+    options : pyarrow.ipc.IpcWriteOptions, optional
+        Takes the place of the keywords that it knows.
+    """
+
+    legacy: bool | None = None
+    metadata_version: Literal["V5", "V4"] | None = None
+    dictionary_deltas: bool | None = None
+    unify_dictionaries: bool = False
+    coalesce_rows: int = 0
+    allow_64bit: bool = False
+    statistics: bool | Iterable[str] = False
+    durable: bool = True
+    options: Any = None
+
+    def __init__(self, keywords: Mapping[str, Any]) -> None:
+        super().__init__(keywords)
+        if self.options is not None:
+            self.__dict__.update(write_keywords(self.options))
+
+
+# Those of most calls; nothing changes options.
+_READ_AS_USUAL = ReadOptions({})
+_WRITE_AS_USUAL = WriteOptions({})
+
+
+def read_options(keywords: Mapping[str, Any]) -> ReadOptions:
+    """Return what the keywords of a reader ask for."""
+    return ReadOptions(keywords) if keywords else _READ_AS_USUAL
+
+
+def write_options(keywords: Mapping[str, Any]) -> WriteOptions:
+    """Return what the keywords of a writer ask for."""
+    return WriteOptions(keywords) if keywords else _WRITE_AS_USUAL

@@ -1,0 +1,111 @@
+"""The keywords of readers and writers are defined in `arrowipc.options`: nobody who takes them says anything else."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import arrowipc as ipc
+from arrowipc import options
+from arrowipc.dissociated import Channel, connect, connect_async
+from arrowipc.read.decoders import FileDecoder
+
+PACKAGE = Path(ipc.__file__).parent
+#: Who takes the keywords of which class, besides own ones.
+TAKEN: dict[Any, type[options.Options]] = {
+    **dict.fromkeys((ipc.open, ipc.open_file, ipc.open_stream, ipc.recover), options.ReadOptions),
+    **dict.fromkeys((ipc.aio.open_file, ipc.aio.open_stream, connect), options.DecodeOptions),
+    **dict.fromkeys((ipc.new_stream, ipc.new_file, ipc.aio.new_stream, ipc.aio.encode), options.WriteOptions),
+    ipc.get_record_batch_size: options.MessageOptions,
+}
+#: The same of those that refer to another one for what these mean.
+REFERRING: dict[Any, type[options.Options]] = {
+    ipc.RecordBatchFileReader: options.ReadOptions,
+    ipc.RecordBatchStreamReader: options.ReadOptions,
+    ipc.IndexedStreamReader: options.ReadOptions,
+    ipc.RecordBatchFileWriter: options.WriteOptions,
+    ipc.RecordBatchStreamWriter: options.WriteOptions,
+    Channel.read: options.DecodeOptions,
+    connect_async: options.DecodeOptions,
+    ipc.StreamDecoder: options.DecodeOptions,
+    ipc.encode_payloads: options.MessageOptions,
+}
+
+
+def fields(tree: ast.AST) -> dict[str, dict[str, str]]:
+    """The annotated names of all classes in a tree."""
+    return {
+        each.name: {
+            line.target.id: ast.unparse(line.annotation)
+            for line in each.body
+            if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)
+        }
+        for each in ast.walk(tree)
+        if isinstance(each, ast.ClassDef)
+    }
+
+
+def test_type_checkers_see_what_the_classes_say():
+    seen = fields(ast.parse((PACKAGE / "options.py").read_text()))
+    for name in ("Decode", "Read", "Message"):
+        assert seen[f"{name}Keywords"] == seen[f"{name}Options"]
+    told_before = seen["MessageOptions"].keys()  # with other defaults
+    assert seen["WriteKeywords"].keys() == seen["WriteOptions"].keys() - told_before
+    assert seen["WriteKeywords"].items() <= seen["WriteOptions"].items()
+
+
+@pytest.mark.parametrize("function", [*TAKEN, *REFERRING], ids=lambda each: f"{each.__module__}.{each.__qualname__}")
+def test_signatures_name_every_keyword_with_its_default(function):
+    kind = (TAKEN | REFERRING)[function]
+    found = inspect.signature(function).parameters
+    assert {name: found[name].default for name in kind.defaults} == kind.defaults
+    assert not any(each.kind is each.VAR_KEYWORD for each in found.values())
+    if isinstance(function, type) or not hasattr(function, "__annotations__") or function is ipc.encode_payloads:
+        return
+    assert {name: str(found[name].annotation) for name in kind.types} == kind.types
+
+
+@pytest.mark.parametrize("function", TAKEN, ids=lambda each: f"{each.__module__}.{each.__qualname__}")
+def test_help_says_what_every_keyword_means(function):
+    text = inspect.getdoc(function)
+    for name, entry in TAKEN[function].documentation().items():
+        assert entry.startswith(f"{name} : ")
+        assert entry in text
+    assert "**keywords" not in text
+
+
+def test_stubs_of_compiled_modules_agree():
+    stub = {
+        each.name: each
+        for each in ast.walk(ast.parse((PACKAGE / "read/decoders.pyi").read_text()))
+        if isinstance(each, ast.ClassDef)
+    }
+    begin = stub["StreamDecoder"].body[0]
+    assert isinstance(begin, ast.FunctionDef)
+    names = [each.arg for each in begin.args.args[1:]]
+    values = [ast.literal_eval(each) for each in begin.args.defaults]
+    assert dict(zip(names, values, strict=True)) == options.DecodeOptions.defaults
+    assert FileDecoder.__doc__.count(", ".join(options.DecodeOptions.types)) == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "near"),
+    [
+        (lambda: ipc.open(b"", colums=["x"]), "columns"),
+        (lambda: ipc.aio.open_stream(b"", use_thread=True), "use_threads"),
+        (lambda: ipc.new_stream(bytearray(), alignement=8), "alignment"),
+        (lambda: ipc.get_record_batch_size(None, compresion=None), "compression"),
+    ],
+)
+def test_a_mistyped_keyword_is_answered_with_the_right_one(call, near):
+    with pytest.raises(TypeError, match=f"unexpected keyword argument .*: did you mean '{near}'"):
+        call()
+
+
+def test_a_keyword_of_others_is_refused():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'memory_map': there are columns, "):
+        ipc.aio.open_stream(b"", memory_map=True)
