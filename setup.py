@@ -52,6 +52,7 @@ EXCEPTIONS = {
     "arrowipc.payloads.cells": "-Os",
     "arrowipc.payloads.schema_mapping": "-Os",
     "arrowipc.read.decoders": "-O2",
+    "arrowipc.read.decoding": "-O2",
     "arrowipc.read.decompress": "-O2",
     "arrowipc.tensors.dense": "-Os",
     "arrowipc.tensors.message": "-Os",

@@ -238,13 +238,13 @@ cdef class Builder:
             memcpy(plan.d.fields, self.fields, self.n_fields * sizeof(FieldPlan))
         if self.n_unions:
             memcpy(plan.d.codes, self.codes, 128 * self.n_unions)
-        plan.d.settles = True
+        plan.d.measurable = True
         for i in range(self.n_fields):
             if plan.d.fields[i].parent < 0:
                 plan.d.columns[column] = i
                 column += 1
             plan.d.alignment = max(plan.d.alignment, alignment_of(&plan.d.fields[i]))
-            plan.d.settles &= sizes_of(plan.d.fields, i, &plan.d.sizes[i])
+            plan.d.measurable &= sizes_of(plan.d.fields, i, &plan.d.sizes[i])
         plan.d.n_buffers = plan.d.source_buffers = self.n_buffers
         plan.d.n_views = plan.d.source_views = self.n_views
         plan.d.n_bitmaps = plan.d.source_bitmaps = self.n_bitmaps

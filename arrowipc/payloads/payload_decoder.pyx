@@ -26,10 +26,8 @@ from arrowipc.payloads.dictionaries cimport LoopDictionaries, new_loop, new_outp
 from arrowipc.payloads.schema_mapping cimport (
     SchemaMapping, body_allowance, find_mapping, may_make, new_made, piece_bytes, plain_schema, raise_mapping_fault,
 )
-from arrowipc.read.decoders cimport (
-    DECODE_BY_DECODER, DECODE_CODEC, DECODE_ROOM, DECODED, Dictionary, FileDecoder, StreamDecoder,
-    TakenDictionary, decode_batch_into,
-)
+from arrowipc.read.decoders cimport Dictionary, FileDecoder, StreamDecoder, TakenDictionary
+from arrowipc.read.decoding cimport DECODE_BY_DECODER, DECODE_CODEC, DECODE_ROOM, DECODED, decode_batch_into
 from arrowipc.read.decompress cimport new_inflater
 from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, CutMessage, Message, cut_message
 

@@ -1,4 +1,4 @@
-# What turns messages into batches: the one place where walk, body, validation and dictionaries meet.
+# What turns messages into batches, and keeps the dictionaries that they need.
 cimport cython
 from libc.stdint cimport int64_t, uint8_t
 
@@ -6,8 +6,7 @@ from arrowipc._core cimport Columns, DictionaryPlan, Plan, Source
 from arrowipc.columns.array cimport RecordBatch
 from arrowipc.columns.builder cimport ColumnsBuilder
 from arrowipc.inline.flatbuf cimport Table, Vector
-from arrowipc.inline.plan cimport ColumnsData, Envelope, LimitsData
-from arrowipc.read.decompress cimport Inflater, Scratch
+from arrowipc.inline.plan cimport Envelope, LimitsData
 from arrowipc.read.framing cimport Framer, Message, StreamIndex
 
 cdef class Dictionary:
@@ -58,8 +57,6 @@ cdef class Decoder:
     cdef Columns stored(self, Message message, tuple dictionaries=*)
     cdef int dictionary(self, const Envelope* message, const uint8_t* body, object body_owner, bint replaceable,
                         TakenDictionary* taken) except -1
-    cdef int fill(self, Columns out, const Table* table, const Envelope* message, const uint8_t* body,
-                  object body_owner, Plan plan, tuple dictionaries) except -1
     cdef bint needs_dictionary(self, const Envelope* message) except -1
     cdef int grow(self, Dictionary entry, Columns piece, int64_t id) except -1
     cdef int widen_bounds(self, Dictionary entry, Columns piece) except -1
@@ -68,28 +65,6 @@ cdef class Decoder:
     cdef Columns values_of(self, DictionaryPlan wanted)
 
 
-cdef enum Decoded:
-    # How decoding without Python ends.
-    DECODED = 0
-    DECODE_ROOM         # it needs room for `wanted` data buffers of views
-    DECODE_CODEC        # nobody has looked for codec `wanted` yet
-    DECODE_BY_DECODER   # this is for a `Decoder`: it is broken, too much, or unusual
-
-cdef struct BatchTarget:
-    # Columns of one plan into which one batch after the other is decoded.
-    ColumnsData* d
-    int64_t* prefix     # plan.source_views + 1 entries, for the walk
-    int64_t room        # data buffers of views that `d` has extents for
-    int codec           # of the last batch, -1: its body was raw
-
-
-# Decode a RecordBatch table, that of a DictionaryBatch too, into `into`: located, decompressed to `inflated` (to
-# `allowance` bytes at most, whatever `limits` say), sizes checked, and proven at `level` with dictionaries of those
-# `lengths`, as `check_columns` takes them. What `Decoder` does with a batch that is raw or compressed, in native byte
-# order, without custom metadata; anything else is DECODE_BY_DECODER, which says what is wrong where something is.
-cdef int decode_batch_into(BatchTarget* into, const Table* table, const Envelope* message, const uint8_t* body,
-                           int level, const int64_t* lengths, Inflater inflater, Scratch* inflated,
-                           const LimitsData* limits, int64_t allowance, int64_t* wanted) noexcept nogil
 # Refuse a dictionary of so many values and bytes, `all_bytes` with all the others, that may not be kept.
 cdef int check_dictionary(int64_t id, int64_t length, int64_t nbytes, int64_t all_bytes,
                           const LimitsData* limits) except -1

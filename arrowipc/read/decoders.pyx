@@ -6,8 +6,8 @@ Every reader (stream, file, single messages) holds one `Decoder` and hands it wh
 from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
 
 from arrowipc._core cimport (
-    Columns, DictionaryPlan, Memory, Plan, Source, check_counts, check_sizes, count_variadic, level_of,
-    limits_data, locate, open_batch, open_message, raise_fault, read_pairs, settle, walk,
+    Columns, DictionaryPlan, Memory, Plan, Source, level_of, limits_data, open_batch, open_message, raise_fault,
+    read_pairs,
 )
 from arrowipc.columns.array cimport BatchProducer, RecordBatch
 from arrowipc.columns.builder cimport ColumnsBuilder, DeltaOrigin, begin_deltas
@@ -17,22 +17,17 @@ from arrowipc.inline.fault cimport (
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, Vector, fb_field, fb_i16, fb_i64, fb_root, fb_table, fb_u8, fb_vector
 from arrowipc.inline.loads cimport inside, load_i32, load_i64, prefetch, too_many_values
-from arrowipc.inline.plan cimport FIELD_ENCODED, LEVEL_STRICT, BatchHeader, ColumnsData, Envelope, LimitsData
+from arrowipc.inline.plan cimport FIELD_ENCODED, LEVEL_NONE, LEVEL_STRICT, BatchHeader, Envelope, LimitsData
 from arrowipc.metadata.schema_reader cimport message_plan, plan_schema, project, read_plan, unshared
-from arrowipc.read.decompress cimport INFLATED, INFLATE_LATER, Inflater, Scratch, align, normalise
+from arrowipc.read.decoding cimport decode_columns, locate, locate_batch
 from arrowipc.read.framing cimport (
     FRAME_END, FRAME_MESSAGE, FRAME_MORE, Framer, Message, StreamIndex, kind_name, take_message,
 )
-from arrowipc.read.validate cimport check_columns, check_extents, index_range, place_of, validate
+from arrowipc.read.validate cimport index_range
 
 from arrowipc.arguments import metadata_of, without_descriptions
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError, UsageError
 from arrowipc.read.framing import find_message
-
-# Arrow 0.17 announced compression in Message.custom_metadata, before RecordBatch.compression existed.
-cdef bytes EXPERIMENTAL_KEY = b"ARROW:experimental_compression"
-cdef dict EXPERIMENTAL_CODECS = {b"lz4": CompressionType_LZ4_FRAME, b"zstd": CompressionType_ZSTD}
-
 
 cdef Decoder new_decoder(object columns, object validate, object limits, bint use_threads,
                          bint ensure_native_endian):
@@ -127,32 +122,6 @@ cdef class Decoder:
         out.entries, out.needed, out.current = {}, dictionaries_of(out.plan), None if self.known else ()
         return out
 
-    cdef int fill(self, Columns out, const Table* table, const Envelope* message, const uint8_t* body,
-                  object body_owner, Plan plan, tuple dictionaries) except -1:
-        """Everything that a RecordBatch table goes through, for batches and dictionaries alike.
-
-        The same as `decode_batch_into`, but for columns that are kept: their tables and bytes are their own, and
-        large bodies are decompressed by threads.
-        """
-        cdef BatchHeader header
-        cdef Fault fault
-        cdef bint has_pairs = fb_field(&message.root, Message_custom_metadata, 4) != 0
-        cdef bint old = has_pairs and message.version == MetadataVersion_V4
-        cdef int settled = locate_batch(out, plan, table, message, body, &self.limits, &header, not old)
-        if old:
-            header.codec = experimental_codec(message, header.codec)
-        if self.level >= LEVEL_STRICT and check_extents(&header, message.body_length, &fault) < 0:
-            raise_fault(&fault, None, place_of(plan, &header, message.version, fault.at) if fault.at >= 0 else None)
-        out.owner = body_owner
-        if settled == 0:
-            normalise(out, header.codec, &self.limits, self.use_threads)
-        elif settled > 1:
-            align(out)
-        out.dictionaries = dictionaries
-        if self.level:
-            validate(out, self.level, self.use_threads)
-        return 0
-
     # -- batches --
 
     cdef RecordBatch batch(self, const Envelope* message, const uint8_t* body, object body_owner):
@@ -163,7 +132,8 @@ cdef class Decoder:
     cdef RecordBatch batch_with(self, const Envelope* message, const uint8_t* body, object body_owner,
                                 tuple dictionaries):
         cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
-        self.fill(out, &message.header, message, body, body_owner, self.plan, dictionaries)
+        decode_columns(out, self.plan, &message.header, message, body, body_owner, dictionaries, self.level,
+                       &self.limits, self.use_threads)
         if fb_field(&message.root, Message_custom_metadata, 4):
             # Whatever is done with the batch, nothing goes along that may describe other rows then.
             out.metadata_pairs = without_descriptions(read_pairs(&message.root, Message_custom_metadata))
@@ -185,8 +155,8 @@ cdef class Decoder:
         if self.level:
             return self.batch_with(&message.envelope, message.body_bytes, message.body_owner, dictionaries)
         out = Columns.__new__(Columns)
-        locate_batch(out, self.plan, &message.envelope.header, &message.envelope, message.body_bytes, &self.limits,
-                     &header, False)
+        locate_batch(out, self.plan, &message.envelope.header, &message.envelope, message.body_bytes, LEVEL_NONE,
+                     &self.limits, &header)
         out.owner = message.body_owner
         out.dictionaries = dictionaries
         self.num_record_batches += 1
@@ -233,7 +203,8 @@ cdef class Decoder:
             return 0
         piece = Columns.__new__(Columns)
         # Nested indices are checked when the dictionaries below have arrived, in whatever order: `values_of`.
-        self.fill(piece, &data, message, body, body_owner, plan.values, None)
+        decode_columns(piece, plan.values, &data, message, body, body_owner, None, self.level, &self.limits,
+                       self.use_threads)
         piece.dictionaries = (None,) * len(plan.values.dictionaries) if plan.values.dictionaries else ()
         if not delta:
             self.dictionary_bytes -= entry.nbytes if entry is not None else 0
@@ -338,60 +309,6 @@ cdef class Decoder:
         return out
 
 
-cdef inline int locate_batch(Columns out, Plan plan, const Table* table, const Envelope* message, const uint8_t* body,
-                             const LimitsData* limits, BatchHeader* header, bint ready) except -1:
-    """Open a RecordBatch table; `out`, which is new, points into the body as it is stored; `ready`: see `locate`."""
-    cdef Fault fault
-    if open_batch(table, header, &fault) < 0:
-        raise_fault(&fault)
-    return locate(out, plan, header, body, message.body_length, message.version, limits, ready)
-
-
-cdef int decode_batch_into(BatchTarget* into, const Table* table, const Envelope* message, const uint8_t* body,
-                           int level, const int64_t* lengths, Inflater inflater, Scratch* inflated,
-                           const LimitsData* limits, int64_t allowance, int64_t* wanted) noexcept nogil:
-    cdef ColumnsData* d = into.d
-    cdef int64_t* prefix = into.prefix if d.plan.source_views else NULL
-    cdef int64_t variadic = 0
-    cdef BatchHeader header
-    cdef LimitsData bounded
-    cdef Fault fault
-    cdef int found
-    # Custom metadata may name a codec.
-    if (d.plan.stored_big or fb_field(&message.root, Message_custom_metadata, 4) != 0
-            or open_batch(table, &header, &fault) < 0
-            or check_counts(d.plan, &header, message.version, prefix, limits, &fault) < 0):
-        return DECODE_BY_DECODER
-    if prefix != NULL:
-        variadic = count_variadic(d.plan, prefix)
-        if variadic > into.room:
-            wanted[0] = variadic
-            return DECODE_ROOM
-    d.n_extents = <int32_t> (d.plan.n_buffers + variadic)
-    d.length = header.length
-    into.codec = header.codec
-    if settle(d, &header, body, message.body_length, limits):
-        if level and (check_columns(d, lengths, level, &fault) < 0 or (
-                level >= LEVEL_STRICT and check_extents(&header, message.body_length, &fault) < 0)):
-            return DECODE_BY_DECODER
-        return DECODED
-    if (walk(d, &header, body, message.body_length, message.version == MetadataVersion_V4, prefix, limits, &fault) < 0
-            or (level >= LEVEL_STRICT and check_extents(&header, message.body_length, &fault) < 0)):
-        return DECODE_BY_DECODER
-    if header.codec >= 0:
-        bounded = limits[0]
-        bounded.decompressed_bytes = allowance
-        found = inflater.inflate(d, header.codec, &bounded, inflated)
-        if found == INFLATE_LATER:
-            wanted[0] = header.codec
-            return DECODE_CODEC
-        if found != INFLATED:
-            return DECODE_BY_DECODER
-    if check_sizes(d, &fault) < 0 or (level and check_columns(d, lengths, level, &fault) < 0):
-        return DECODE_BY_DECODER
-    return DECODED
-
-
 cdef int check_dictionary(int64_t id, int64_t length, int64_t nbytes, int64_t all_bytes,
                           const LimitsData* limits) except -1:
     """Whether a dictionary of so many values and bytes may be kept; `all_bytes`: with all the others."""
@@ -401,16 +318,6 @@ cdef int check_dictionary(int64_t id, int64_t length, int64_t nbytes, int64_t al
     if too_many_values(length, nbytes):
         raise LimitError(f"dictionary {id} claims {length:,} values in {nbytes:,} bytes")
     return 0
-
-
-cdef int experimental_codec(const Envelope* message, int codec) except -2:
-    for key, value in read_pairs(&message.root, Message_custom_metadata):
-        if key == EXPERIMENTAL_KEY:
-            found = EXPERIMENTAL_CODECS.get(value.lower())
-            if found is None:
-                raise UnsupportedError(f"unknown {EXPERIMENTAL_KEY.decode()} {value!r}: expected lz4 or zstd")
-            return found
-    return codec
 
 
 # -- single messages -----------------------------------------------------------------------------------------
@@ -490,7 +397,8 @@ cdef bint find_extents(Columns out, Plan plan, Message message, const LimitsData
     if open_batch(&message.envelope.header, &header, &fault) < 0:
         return False
     try:
-        locate(out, plan, &header, message.body_bytes, message.envelope.body_length, message.envelope.version, limits)
+        locate(out, plan, &header, message.body_bytes, message.envelope.body_length, message.envelope.version,
+               LEVEL_NONE, limits)
     except FormatError:
         return False
     return True
@@ -1173,8 +1081,8 @@ cdef class BlockDecoder:
         try:
             self.open_block(block, held, 0, MessageHeader_RecordBatch, False, &envelope)
             # Any base will do: the extents are turned back into offsets and never followed.
-            locate_batch(columns, self.decoder.plan, &envelope.header, &envelope, held.data, &self.limits, &header,
-                         False)
+            locate_batch(columns, self.decoder.plan, &envelope.header, &envelope, held.data, LEVEL_NONE, &self.limits,
+                         &header)
         except ArrowIpcError as error:
             raise self._placed(error, "record batch", index, block.offset)
         joined = []
