@@ -54,6 +54,8 @@ EXCEPTIONS = {
     "arrowipc.read.decoders": "-O2",
     "arrowipc.read.decoding": "-O2",
     "arrowipc.read.decompress": "-O2",
+    "arrowipc.read.file_decoder": "-O2",
+    "arrowipc.read.stream_decoder": "-O2",
     "arrowipc.tensors.dense": "-Os",
     "arrowipc.tensors.message": "-Os",
     "arrowipc.tensors.sparse_message": "-Os",

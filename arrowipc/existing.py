@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from arrowipc._core import Source
 from arrowipc.errors import FormatError, TruncatedError, UnsupportedError, UsageError
-from arrowipc.read.framing import find_schema
+from arrowipc.read.message_index import find_schema
 from arrowipc.reader import RecordBatchFileReader
 from arrowipc.write.atomic_file import KnownPath, NewFile, named
 from arrowipc.write.batch_writer import DescriptorSink

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from arrowipc.read.decoders import IndexedDecoder, StreamDecoder
-from arrowipc.read.framing import StreamIndex
+from arrowipc.read.file_decoder import IndexedDecoder
+from arrowipc.read.message_index import StreamIndex
 from arrowipc.read.remote import RemoteBlocks, RemoteSource
+from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.reader import RecordBatchFileReader, options_of
 
 if TYPE_CHECKING:

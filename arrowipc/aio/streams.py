@@ -9,8 +9,8 @@ from arrowipc.aio.chunks import Incoming
 from arrowipc.aio.off_loop import LARGE, start, turns
 from arrowipc.errors import UsageError
 from arrowipc.events import BatchRead
-from arrowipc.read.decoders import StreamDecoder
 from arrowipc.read.framing import Framer, survey
+from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.table import Table
 
 if TYPE_CHECKING:

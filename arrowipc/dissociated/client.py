@@ -17,8 +17,8 @@ from arrowipc.dissociated.uri import DissociatedUri
 from arrowipc.errors import ArrowIpcError, FormatError, UsageError
 from arrowipc.events import BatchRead, SchemaRead
 from arrowipc.limits import Limits
-from arrowipc.read.decoders import StreamDecoder
 from arrowipc.read.framing import message_kind, message_of
+from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.reader import BatchReader
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from arrowipc.payloads.dictionaries cimport LoopDictionaries, OutputDictionaries
 from arrowipc.payloads.schema_mapping cimport Made, SchemaMapping
 from arrowipc.read.framing cimport CutMessage
 from arrowipc.read.decompress cimport Inflater, Scratch
-from arrowipc.read.decoders cimport StreamDecoder
+from arrowipc.read.stream_decoder cimport StreamDecoder
 
 # An array of int64 without nulls over memory of our own.
 cdef Array int64_array(Memory memory, int64_t count)

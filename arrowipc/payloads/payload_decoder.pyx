@@ -26,7 +26,9 @@ from arrowipc.payloads.dictionaries cimport LoopDictionaries, new_loop, new_outp
 from arrowipc.payloads.schema_mapping cimport (
     SchemaMapping, body_allowance, find_mapping, may_make, new_made, piece_bytes, plain_schema, raise_mapping_fault,
 )
-from arrowipc.read.decoders cimport Dictionary, FileDecoder, StreamDecoder, TakenDictionary
+from arrowipc.read.decoders cimport Dictionary, TakenDictionary
+from arrowipc.read.file_decoder cimport FileDecoder
+from arrowipc.read.stream_decoder cimport StreamDecoder
 from arrowipc.read.decoding cimport DECODE_BY_DECODER, DECODE_CODEC, DECODE_ROOM, DECODED, decode_batch_into
 from arrowipc.read.decompress cimport new_inflater
 from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, CutMessage, Message, cut_message
@@ -34,7 +36,7 @@ from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, CutMessage, Message
 from arrowipc.arguments import check_choice, check_text, described
 from arrowipc.columns.unifier import IndicesFull
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError, UsageError
-from arrowipc.read.decoders import TAIL_SIZE, footer_range
+from arrowipc.read.file_decoder import TAIL_SIZE, footer_range
 
 __all__ = ["DecodedPayloads", "decode_payloads", "repeat"]
 

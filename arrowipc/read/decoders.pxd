@@ -2,12 +2,12 @@
 cimport cython
 from libc.stdint cimport int64_t, uint8_t
 
-from arrowipc._core cimport Columns, DictionaryPlan, Plan, Source
+from arrowipc._core cimport Columns, DictionaryPlan, Plan
 from arrowipc.columns.array cimport RecordBatch
 from arrowipc.columns.builder cimport ColumnsBuilder
-from arrowipc.inline.flatbuf cimport Table, Vector
 from arrowipc.inline.plan cimport Envelope, LimitsData
-from arrowipc.read.framing cimport Framer, Message, StreamIndex
+from arrowipc.read.framing cimport Message
+
 
 cdef class Dictionary:
     """One dictionary id as it stands: its values so far."""
@@ -70,71 +70,3 @@ cdef int check_dictionary(int64_t id, int64_t length, int64_t nbytes, int64_t al
                           const LimitsData* limits) except -1
 cdef Decoder new_decoder(object columns, object validate, object limits, bint use_threads,
                          bint ensure_native_endian)
-
-
-cdef class StreamDecoder(Framer):
-    cdef object __weakref__
-    cdef Decoder decoder        # has a schema once the stream's first message arrived
-    cdef bint opened
-    cdef bint ended             # EndOfStream was reported
-
-    cdef bint reach_schema(self) except -1
-    cdef bint reach_batch(self) except -1
-    cdef RecordBatch read_batch(self)
-    cdef int begin(self) except -1
-    cdef object take_event(self)
-    cdef object event(self)
-    cdef int check_order(self, int kind) except -1
-    cdef int check_end(self, int found) except -1
-
-
-cdef struct Block:
-    # Where a message lies in a file (struct Block of File.fbs).
-    int64_t offset
-    int64_t metadata_length     # with prefix and padding
-    int64_t body_length
-
-
-cdef class Footer:
-    """The footer of a file, opened where it lies: a block is read and checked when it is used.
-
-    Or what stands for one where a stream has an index.
-    """
-    cdef object source
-    cdef str name                       # what errors call it
-    cdef readonly int version           # MetadataVersion
-    cdef Plan plan
-    cdef readonly tuple metadata        # Footer.custom_metadata
-    cdef Vector dictionaries            # Block structs
-    cdef Vector batches
-    cdef int64_t end                    # where the footer begins in the file, and so where messages end
-    cdef int64_t uses                   # of blocks whose message was opened
-    cdef bint is_added_up               # the blocks are no more bytes than a file can have
-
-    cdef Block block(self, int64_t index, bint dictionary) except *
-
-
-cdef class BlockDecoder:
-    cdef Footer footer
-    cdef Decoder decoder
-    cdef LimitsData limits
-
-    cpdef add_up(self)
-    cdef int open_block(self, Block block, Source source, int64_t at, int kind, bint with_body,
-                        Envelope* out) except -1
-
-
-cdef class FileDecoder(BlockDecoder):
-    cdef readonly list unlisted         # at "strict": (start, stop) of bytes in front of the footer that no block lists
-
-
-cdef class IndexedDecoder(BlockDecoder):
-    cdef StreamIndex index
-    cdef dict messages          # id of a dictionary -> the numbers of its DictionaryBatch messages, rising
-    cdef dict kept              # number of such a message -> the Dictionary as that message left it
-    cdef int64_t kept_bytes
-    cdef int64_t epoch          # DictionaryBatch messages in front of the batch that was decoded last; -1: none was
-    cdef tuple at_epoch         # the dictionaries that it saw
-
-    cdef list ends(self, int64_t i)
-    cdef int make_kept_room(self) except -1

@@ -19,7 +19,7 @@ from helpers.web import Web
 
 import arrowipc as ipc
 from arrowipc import RemoteSource
-from arrowipc.read.replaced import replaced
+from arrowipc.read.file_objects import replaced
 from arrowipc.types import field, int64
 
 fsspec = pytest.importorskip("fsspec")
