@@ -34,10 +34,10 @@ _COMPILED = """
     columns.memo_table columns.take columns.truncate columns.unifier dissociated.memory.address_pairs
     dissociated.memory.device_bodies dissociated.transports.message_runs dissociated.transports.ucx_worker
     metadata.schema_reader metadata.schema_tables payloads.cells payloads.dictionaries payloads.dictionary_gc
-    payloads.payload_decoder payloads.payload_encoder payloads.schema_mapping read.decoders read.decompress
-    read.framing read.validate tensors.dense tensors.message tensors.sparse_index tensors.sparse_message
-    tensors.strided_copy values.converters values.from_python write.batch_encoder write.batch_writer
-    write.dictionary_writer
+    payloads.payload_decoder payloads.payload_encoder payloads.schema_mapping read.decoders read.decoding
+    read.decompress read.file_decoder read.framing read.message_index read.stream_decoder read.validate tensors.dense
+    tensors.message tensors.sparse_index tensors.sparse_message tensors.strided_copy values.converters
+    values.from_python write.batch_encoder write.batch_writer write.dictionary_writer
 """
 
 
@@ -108,7 +108,7 @@ _HOMES = {
     "Message": "arrowipc.read.framing",
     "IndexedStreamReader": "arrowipc.indexed",
     "release_unused": "arrowipc._core",
-    "StreamDecoder": "arrowipc.read.decoders",
+    "StreamDecoder": "arrowipc.read.stream_decoder",
     **dict.fromkeys(("Array", "RecordBatch"), "arrowipc.columns.array"),
     "Table": "arrowipc.table",
     "concat_batches": "arrowipc.columns.builder",

@@ -51,10 +51,10 @@ from arrowipc.payloads.payload_decoder import (
     repeat as repeat,
 )
 from arrowipc.payloads.payload_encoder import GroupedPayloads as GroupedPayloads, encode_payloads as encode_payloads
-from arrowipc.read.decoders import StreamDecoder as StreamDecoder
 from arrowipc.read.file_statistics import file_statistics as file_statistics
 from arrowipc.read.framing import Message as Message
 from arrowipc.read.remote import RemoteSource as RemoteSource
+from arrowipc.read.stream_decoder import StreamDecoder as StreamDecoder
 from arrowipc.reader import (
     RecordBatchFileReader as RecordBatchFileReader,
     RecordBatchStreamReader as RecordBatchStreamReader,

@@ -139,18 +139,19 @@ cdef object window(const uint8_t* data, int64_t size, object owner)
 cdef str field_name(Plan plan, int32_t field)
 cdef str field_path(Plan plan, int32_t field)
 
-# The walk without the allocation, for kernels that use the same `d` again and again: `check_counts` (which fills
-# `prefix`: source_views + 1 entries, NULL without views), room for `count_variadic` more extents, `walk`.
+cdef enum Walked:
+    # What the walk leaves behind.
+    WALK_BROKEN = -1    # `fault` says what is wrong
+    WALK_STORED         # extents as they are stored: compressed, or of any size, byte order and address
+    WALK_MEASURED       # ... of a raw body, as `check_sizes` leaves them, at multiples of 8
+    WALK_UNALIGNED      # ... at other addresses
+
+# Whether the message's vectors have the lengths that the plan asks for; fills `prefix` (source_views + 1 entries,
+# NULL without views). Then the columns need room for `count_variadic` extents beside those of the plan.
 cdef int check_counts(const PlanData* plan, const BatchHeader* header, int version, int64_t* prefix,
                       const LimitsData* limits, Fault* fault) noexcept nogil
 cdef int64_t count_variadic(const PlanData* plan, const int64_t* prefix) noexcept nogil
-cdef int walk(ColumnsData* d, const BatchHeader* header, const uint8_t* body, int64_t body_length, bint v4,
+# Then the walk, which returns Walked.
+cdef int walk(ColumnsData* d, const BatchHeader* header, const uint8_t* body, int64_t body_length, int version,
               const int64_t* prefix, const LimitsData* limits, Fault* fault) noexcept nogil
-# The walk and `check_sizes` in one pass over a raw body, where nothing is unusual: 0 (contents undefined, and nothing
-# is said about the batch), or 1 + the lowest three bits of the addresses of all buffers.
-cdef int settle(ColumnsData* d, const BatchHeader* header, const uint8_t* body, int64_t body_length,
-                const LimitsData* limits) noexcept nogil
-# `ready`: by `settle` if possible; returns what it did.
-cdef int locate(Columns out, Plan plan, const BatchHeader* header, const uint8_t* body, int64_t body_length,
-                int version, const LimitsData* limits, bint ready=*) except -1
 cdef int check_sizes(const ColumnsData* d, Fault* fault) noexcept nogil

@@ -36,7 +36,7 @@ cdef enum:
     KEPT = 1 << 17              # from this size on a block is worth keeping; malloc is good at smaller ones
     SLOTS = 32                  # two batches of payload columns, a block per buffer
     IDLE_BYTES = 1 << 28        # at most 256 MiB wait for the next batch
-    SETTLED_ROWS = 1 << 27      # fields of that many elements are for the walk
+    MEASURED_ROWS = 1 << 27     # fields of that many elements are not walked and measured in one pass
     MOST_MAPS = 1 << 14         # a quarter of the 65,530 that Linux gives a process: malloc needs some too
 
 cdef uint8_t* idle[SLOTS]
@@ -944,9 +944,80 @@ cdef inline int64_t place_nodes(const uint8_t* entry, int64_t count, Node* out) 
     return wrong
 
 
-cdef int walk(ColumnsData* d, const BatchHeader* header, const uint8_t* body, int64_t body_length, bint v4,
-              const int64_t* prefix, const LimitsData* limits, Fault* fault) noexcept nogil:
-    """Nodes and extents of every planned field; counts are proven already, so the indices stay inside.
+cdef inline uint64_t measure_buffer(const uint8_t* entry, const uint8_t* body, int64_t body_length, uint64_t need,
+                                    uint64_t wanted, Extent* out, uint64_t* addresses) noexcept nogil:
+    """A Buffer struct that holds `need` bytes at least -> Extent; `wanted`: all bits set, or 0: it stays empty."""
+    cdef uint64_t offset = load_u64(entry + Buffer_offset), size = load_u64(entry + Buffer_length)
+    cdef uint64_t room = <uint64_t> body_length - offset, address
+    address = (<uint64_t> <uintptr_t> body + offset if size else 0) & wanted
+    addresses[0] |= address
+    out.data = <const uint8_t*> <uintptr_t> address
+    out.size = <int64_t> (size & wanted)
+    # As in `place`: negative where it leaves the body. An empty one may do so, and `walk_stored` takes it.
+    return size | offset | room | (room - size) | ((size - need) & wanted)
+
+
+cdef inline int walk_measured(ColumnsData* d, const BatchHeader* header, const uint8_t* body, int64_t body_length,
+                              const LimitsData* limits) noexcept nogil:
+    """Nodes and extents of a raw body, and what `check_sizes` does, in one pass over 16 bytes per field.
+
+    WALK_STORED: something is unusual; then contents are undefined, and nothing is said about the batch.
+    """
+    cdef const FieldSizes* field = d.plan.sizes
+    cdef const FieldSizes* end = field + d.plan.n_fields
+    cdef const uint8_t* entry = header.buffers.data
+    cdef const uint8_t* source = header.nodes.data
+    cdef Extent* extent = d.extents
+    cdef Node* node = d.nodes
+    cdef uint64_t rows = <uint64_t> d.length, most = rows, wrong = 0, uneven = 0, addresses = 0, all_bytes = 0
+    cdef uint64_t length, nulls, size
+    if not (d.plan.measurable and d.plan.whole) or d.plan.stored_big or header.codec >= 0:
+        return WALK_STORED
+    while field != end:
+        length = load_u64(source + FieldNode_length)
+        nulls = load_u64(source + FieldNode_null_count)
+        source += FieldNode_SIZE
+        node.length = <int64_t> length
+        node.null_count = <int64_t> nulls
+        node.offset = 0
+        if field.parent < 0:
+            uneven |= length ^ rows
+        else:
+            most |= length
+            wrong |= length - <uint64_t> d.nodes[field.parent].length * <uint64_t> field.times
+        size = load_u64(entry + Buffer_length)
+        extent.data = NULL
+        extent.size = 0
+        if nulls | size:
+            # Negative too: nulls that are not counted (-1). A bitmap beside null_count 0 says nothing; without it every
+            # kernel takes its short way.
+            wrong |= nulls | (length - nulls) | measure_buffer(
+                entry, body, body_length, (length + 7) >> 3, <uint64_t> 0 - <uint64_t> (nulls != 0), extent, &addresses)
+            all_bytes += size
+        if field.n_buffers > 1:
+            size = ((length + <uint64_t> field.more) * <uint64_t> field.bits + 7) >> 3
+            wrong |= measure_buffer(entry + Buffer_SIZE, body, body_length, size, ~(<uint64_t> 0), extent + 1,
+                                    &addresses)
+            all_bytes += <uint64_t> extent[1].size
+            if field.n_buffers > 2:
+                wrong |= measure_buffer(entry + 2 * Buffer_SIZE, body, body_length, 0, ~(<uint64_t> 0), extent + 2,
+                                        &addresses)
+                all_bytes += <uint64_t> extent[2].size
+        entry += field.n_buffers * Buffer_SIZE
+        extent += field.n_buffers
+        node += 1
+        field += 1
+    # Lengths and widths this small made no product above that overflows.
+    if <int64_t> wrong < 0 or uneven or most >= MEASURED_ROWS:
+        return WALK_STORED
+    if <int64_t> all_bytes > body_length and <int64_t> all_bytes - body_length > limits.overlap_bytes:
+        return WALK_STORED
+    return WALK_UNALIGNED if addresses & 7 else WALK_MEASURED
+
+
+cdef int walk_stored(ColumnsData* d, const BatchHeader* header, const uint8_t* body, int64_t body_length, bint v4,
+                     const int64_t* prefix, const LimitsData* limits, Fault* fault) noexcept nogil:
+    """Nodes and extents of any layouts, as they are stored.
 
     The loops have no exits: violations gather in a sign bit, and `explain` names the first one afterwards.
     """
@@ -984,10 +1055,11 @@ cdef int walk(ColumnsData* d, const BatchHeader* header, const uint8_t* body, in
                 next_variadic += count
             field += 1
     if (wrong < 0 or (v4 and plan.n_unions)) and explain(d, header, body_length, v4, prefix, fault) < 0:
-        return -1
+        return WALK_BROKEN
     if total > body_length and total - body_length > limits.overlap_bytes:
-        return fail_count(fault, FAULT_OVERLAP, -1, total, body_length)
-    return 0
+        fail_count(fault, FAULT_OVERLAP, -1, total, body_length)
+        return WALK_BROKEN
+    return WALK_STORED
 
 
 cdef int explain(const ColumnsData* d, const BatchHeader* header, int64_t body_length, bint v4,
@@ -1016,98 +1088,13 @@ cdef int explain(const ColumnsData* d, const BatchHeader* header, int64_t body_l
     return 0
 
 
-cdef inline uint64_t settle_buffer(const uint8_t* entry, const uint8_t* body, int64_t body_length, uint64_t need,
-                                   uint64_t wanted, Extent* out, uint64_t* addresses) noexcept nogil:
-    """A Buffer struct that holds `need` bytes at least -> Extent; `wanted`: all bits set, or 0: it stays empty."""
-    cdef uint64_t offset = load_u64(entry + Buffer_offset), size = load_u64(entry + Buffer_length)
-    cdef uint64_t room = <uint64_t> body_length - offset, address
-    address = (<uint64_t> <uintptr_t> body + offset if size else 0) & wanted
-    addresses[0] |= address
-    out.data = <const uint8_t*> <uintptr_t> address
-    out.size = <int64_t> (size & wanted)
-    # As in `place`: negative where it leaves the body. An empty one may do so, and then the walk says that it is fine.
-    return size | offset | room | (room - size) | ((size - need) & wanted)
-
-
-cdef int settle(ColumnsData* d, const BatchHeader* header, const uint8_t* body, int64_t body_length,
-                const LimitsData* limits) noexcept nogil:
-    cdef const FieldSizes* field = d.plan.sizes
-    cdef const FieldSizes* end = field + d.plan.n_fields
-    cdef const uint8_t* entry = header.buffers.data
-    cdef const uint8_t* source = header.nodes.data
-    cdef Extent* extent = d.extents
-    cdef Node* node = d.nodes
-    cdef uint64_t rows = <uint64_t> d.length, most = rows, wrong = 0, uneven = 0, addresses = 0, all_bytes = 0
-    cdef uint64_t length, nulls, size
-    if not (d.plan.settles and d.plan.whole) or d.plan.stored_big or header.codec >= 0:
-        return 0
-    while field != end:
-        length = load_u64(source + FieldNode_length)
-        nulls = load_u64(source + FieldNode_null_count)
-        source += FieldNode_SIZE
-        node.length = <int64_t> length
-        node.null_count = <int64_t> nulls
-        node.offset = 0
-        if field.parent < 0:
-            uneven |= length ^ rows
-        else:
-            most |= length
-            wrong |= length - <uint64_t> d.nodes[field.parent].length * <uint64_t> field.times
-        size = load_u64(entry + Buffer_length)
-        extent.data = NULL
-        extent.size = 0
-        if nulls | size:
-            # Negative too: nulls that are not counted (-1). A bitmap beside null_count 0 says nothing; without it every
-            # kernel takes its short way.
-            wrong |= nulls | (length - nulls) | settle_buffer(
-                entry, body, body_length, (length + 7) >> 3, <uint64_t> 0 - <uint64_t> (nulls != 0), extent, &addresses)
-            all_bytes += size
-        if field.n_buffers > 1:
-            size = ((length + <uint64_t> field.more) * <uint64_t> field.bits + 7) >> 3
-            wrong |= settle_buffer(entry + Buffer_SIZE, body, body_length, size, ~(<uint64_t> 0), extent + 1,
-                                   &addresses)
-            all_bytes += <uint64_t> extent[1].size
-            if field.n_buffers > 2:
-                wrong |= settle_buffer(entry + 2 * Buffer_SIZE, body, body_length, 0, ~(<uint64_t> 0), extent + 2,
-                                       &addresses)
-                all_bytes += <uint64_t> extent[2].size
-        entry += field.n_buffers * Buffer_SIZE
-        extent += field.n_buffers
-        node += 1
-        field += 1
-    # Lengths and widths this small made no product above that overflows.
-    if <int64_t> wrong < 0 or uneven or most >= SETTLED_ROWS:
-        return 0
-    if <int64_t> all_bytes > body_length and <int64_t> all_bytes - body_length > limits.overlap_bytes:
-        return 0
-    return 1 + (addresses & 7)
-
-
-cdef int locate(Columns out, Plan plan, const BatchHeader* header, const uint8_t* body, int64_t body_length,
-                int version, const LimitsData* limits, bint ready=False) except -1:
-    """Walk a message: allocate `out` and point its extents into the body (as stored: compressed, big-endian)."""
-    cdef Fault fault
-    cdef int64_t* prefix = NULL
-    cdef int found, settled = 0
-    if plan.d.source_views:
-        prefix = <int64_t*> malloc((plan.d.source_views + 1) * sizeof(int64_t))
-        if prefix == NULL:
-            raise MemoryError()
-    try:
-        found = check_counts(&plan.d, header, version, prefix, limits, &fault)
-        if found == 0:
-            out.allocate(plan, count_variadic(&plan.d, prefix))
-            out.d.length = header.length
-            if ready:
-                settled = settle(&out.d, header, body, body_length, limits)
-                if settled:
-                    return settled
-            found = walk(&out.d, header, body, body_length, version == MetadataVersion_V4, prefix, limits, &fault)
-    finally:
-        free(prefix)
-    if found < 0:
-        raise_fault(&fault, plan)
-    return settled
+cdef int walk(ColumnsData* d, const BatchHeader* header, const uint8_t* body, int64_t body_length, int version,
+              const int64_t* prefix, const LimitsData* limits, Fault* fault) noexcept nogil:
+    """Nodes and extents of every planned field; counts are proven already, so the indices stay inside."""
+    cdef int found = walk_measured(d, header, body, body_length, limits)
+    if found != WALK_STORED:
+        return found
+    return walk_stored(d, header, body, body_length, version == MetadataVersion_V4, prefix, limits, fault)
 
 
 cdef inline int need(const Extent* extent, int64_t elements, int64_t width, int32_t field, int32_t buffer,

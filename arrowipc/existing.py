@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from arrowipc._core import Source
 from arrowipc.errors import FormatError, TruncatedError, UnsupportedError, UsageError
 from arrowipc.read.file_objects import read_at
-from arrowipc.read.framing import find_schema
+from arrowipc.read.message_index import find_schema
 from arrowipc.reader import RecordBatchFileReader
 from arrowipc.write.atomic_file import KnownPath, NewFile, named
 from arrowipc.write.batch_writer import DescriptorSink

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from arrowipc.options import ReadOptions, read_options, with_keywords
-from arrowipc.read.decoders import IndexedDecoder, StreamDecoder
-from arrowipc.read.framing import StreamIndex
+from arrowipc.read.file_decoder import IndexedDecoder
+from arrowipc.read.message_index import StreamIndex
 from arrowipc.read.remote import RemoteBlocks
+from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.reader import RecordBatchFileReader
 
 if TYPE_CHECKING:

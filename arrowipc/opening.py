@@ -5,9 +5,10 @@ from __future__ import annotations
 from arrowipc.arguments import check_choice
 from arrowipc.errors import FormatError
 from arrowipc.options import ReadOptions, with_keywords
-from arrowipc.read.decoders import schema_of, stream_of
+from arrowipc.read.decoders import schema_of
 from arrowipc.read.framing import Message
 from arrowipc.read.sources import begins_stream, locate_source, look_at
+from arrowipc.read.stream_decoder import stream_of
 from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader, reader_of
 
 TYPE_CHECKING = False

@@ -9,9 +9,10 @@ from arrowipc._core import Source, aligned_buffer
 from arrowipc.arguments import check_integer, columns_of, integer_of, items_of
 from arrowipc.errors import ArrowIpcError, FormatError, NotFoundError, UsageError
 from arrowipc.options import ReadOptions, read_options, with_keywords
-from arrowipc.read.decoders import TAIL_SIZE, FileDecoder, IndexedDecoder, StreamDecoder, footer_range
+from arrowipc.read.file_decoder import TAIL_SIZE, FileDecoder, IndexedDecoder, footer_range
 from arrowipc.read.file_objects import Remote, SharedFile, end_of, is_remote, read_at
 from arrowipc.read.sources import can_seek, locate_source, open_source, pump, spooled
+from arrowipc.read.stream_decoder import StreamDecoder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

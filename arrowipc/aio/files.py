@@ -12,10 +12,10 @@ from arrowipc.aio.streams import AsyncReader
 from arrowipc.arguments import described
 from arrowipc.errors import UsageError
 from arrowipc.options import DecodeOptions, with_keywords
-from arrowipc.read.decoders import TAIL_SIZE, FileDecoder, footer_range
+from arrowipc.read.file_decoder import TAIL_SIZE, FileDecoder, footer_range
+from arrowipc.read.file_objects import replaced, version_of
 from arrowipc.read.http import Refused, Turns, fetch_all, together
 from arrowipc.read.remote import WINDOW, RemoteBlocks, RemoteSource
-from arrowipc.read.replaced import replaced, version_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence

@@ -10,8 +10,8 @@ from arrowipc.aio.off_loop import LARGE, start, turns
 from arrowipc.errors import UsageError
 from arrowipc.events import BatchRead
 from arrowipc.options import DecodeOptions, with_keywords
-from arrowipc.read.decoders import StreamDecoder
 from arrowipc.read.framing import Framer, survey
+from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.table import Table
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from arrowipc.cli.sources import TERMINAL, about, size_of
 from arrowipc.cli.terminal import Progress, columns_of
 from arrowipc.dataset.filters import from_text, rows_passing
 from arrowipc.errors import TruncatedError
-from arrowipc.read.decoders import MAGIC, StreamDecoder
+from arrowipc.read.file_decoder import MAGIC
+from arrowipc.read.stream_decoder import StreamDecoder
 
 __all__ = ["follow"]
 

@@ -96,7 +96,7 @@ def anatomy_of(buffer: Any, advance: Callable[[int], None] = lambda _: None) -> 
 
 def _frame_of(buffer: Any) -> Iterator[Piece]:
     """What a file has around its messages."""
-    from arrowipc.read.decoders import MAGIC, TAIL_SIZE, footer_range
+    from arrowipc.read.file_decoder import MAGIC, TAIL_SIZE, footer_range
 
     view = memoryview(buffer).cast("B")
     if view[: len(MAGIC)] != MAGIC:
@@ -146,7 +146,7 @@ def message_of(buffer: Any, anatomy: Anatomy, number: int) -> dict[str, Any]:
     from arrowipc._core import Source
     from arrowipc.errors import FormatError
     from arrowipc.inspection.message_layout import Located, dictionary_fields, nodes_of, outline_of
-    from arrowipc.read.framing import find_message
+    from arrowipc.read.message_index import find_message
 
     start = anatomy.offsets[number]
     source = Source(memoryview(buffer).cast("B"))

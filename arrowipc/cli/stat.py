@@ -223,8 +223,8 @@ def _parts(data: Any) -> Iterator[tuple[Any, Any, Any, int]]:
     """
     from arrowipc.events import BatchRead
     from arrowipc.inspection.message_layout import locate_messages
-    from arrowipc.read.decoders import StreamDecoder
     from arrowipc.read.sources import first_bytes
+    from arrowipc.read.stream_decoder import StreamDecoder
 
     if first_bytes(data) == b"ARROW1":
         with ipc.open_file(data) as reader:

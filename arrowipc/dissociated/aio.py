@@ -17,7 +17,7 @@ from arrowipc.dissociated.service import ACCEPT_PAUSE, Service, close_endpoint
 from arrowipc.errors import ArrowIpcError, FormatError, UsageError
 from arrowipc.events import SchemaRead
 from arrowipc.options import DecodeOptions, with_keywords
-from arrowipc.read.decoders import StreamDecoder
+from arrowipc.read.stream_decoder import StreamDecoder
 
 if TYPE_CHECKING:
     from typing import Self, Unpack

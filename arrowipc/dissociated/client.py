@@ -18,8 +18,8 @@ from arrowipc.errors import ArrowIpcError, FormatError, UsageError
 from arrowipc.events import BatchRead, SchemaRead
 from arrowipc.limits import Limits
 from arrowipc.options import DecodeOptions, with_keywords
-from arrowipc.read.decoders import StreamDecoder
 from arrowipc.read.framing import message_of
+from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.reader import BatchReader
 
 if TYPE_CHECKING:

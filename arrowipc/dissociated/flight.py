@@ -19,7 +19,7 @@ from arrowipc.dissociated.server import Server
 from arrowipc.dissociated.uri import DissociatedUri
 from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError, UsageError
 from arrowipc.events import BatchRead, SchemaRead
-from arrowipc.read.decoders import StreamDecoder
+from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.reader import BatchReader
 
 if TYPE_CHECKING:

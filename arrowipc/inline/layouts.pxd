@@ -12,7 +12,7 @@ from arrowipc.inline.plan cimport (
 )
 
 cdef enum:
-    MOST_BITS = 1 << 27     # of an element, and elements of a fixed-size list: `settle` multiplies with them
+    MOST_BITS = 1 << 27     # of an element, and elements of a fixed-size list: `walk_measured` multiplies with them
 
 cdef enum BufferKind:
     BUFFER_NONE = 0
@@ -122,7 +122,7 @@ cdef inline int alignment_of(const FieldPlan* f) noexcept nogil:
 
 
 cdef inline bint sizes_of(const FieldPlan* fields, int32_t i, FieldSizes* out) noexcept nogil:
-    """What `settle` has to know of field `i`; False: its layout, or its place in its parent, is not for it."""
+    """What `walk_measured` has to know of field `i`; False: its layout, or its place in its parent, is not for it."""
     cdef const FieldPlan* f = &fields[i]
     cdef const LayoutSpec* spec = &LAYOUTS[f.layout]
     cdef int64_t width = width_of(f, 1) if spec.n_buffers > 1 else 0

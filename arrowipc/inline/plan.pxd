@@ -73,7 +73,8 @@ cdef inline bint v4_bitmap(const FieldPlan* field) noexcept nogil:
 
 
 cdef struct FieldSizes:
-    # What a field's length says about its buffers and about its children, for `settle`: most layouts, in few bytes.
+    # What a field's length says about its buffers and about its children, for `walk_measured`: most layouts, in few
+    # bytes.
     int32_t bits            # of an element of buffer 1
     int32_t parent          # as in FieldPlan
     int32_t times           # elements that it must have for each one of its parent
@@ -82,7 +83,7 @@ cdef struct FieldSizes:
 
 cdef struct PlanData:
     FieldPlan* fields
-    FieldSizes* sizes       # n_fields; only if `settles`
+    FieldSizes* sizes       # n_fields; only if `measurable`
     int32_t n_fields
     int32_t n_columns       # top-level fields
     int32_t n_buffers       # extents without variadic ones
@@ -96,7 +97,7 @@ cdef struct PlanData:
     int32_t source_bitmaps
     int32_t n_bitmaps       # fields with one more buffer in metadata V4
     int32_t alignment       # most that any buffer of the plan needs, 1..8
-    bint settles            # all fields have layouts that `settle` knows
+    bint measurable         # the lengths of nodes say how large all buffers are at least
     bint whole              # nothing is projected away: fields and buffers lie as in the message
     bint stored_big         # bodies arrive in big-endian
     bint keep_stored        # ... and are left so (ensure_native_endian=False)

@@ -14,8 +14,9 @@ from arrowipc._core import Source
 from arrowipc.errors import FormatError
 from arrowipc.inspection.recover import CODECS, whole
 from arrowipc.messages import MessageReader
-from arrowipc.read.decoders import MAGIC
-from arrowipc.read.framing import Message, find_message, find_schema, outline
+from arrowipc.read.file_decoder import MAGIC
+from arrowipc.read.framing import Message, outline
+from arrowipc.read.message_index import find_message, find_schema
 from arrowipc.read.sources import first_bytes, locate_source
 from arrowipc.reader import RecordBatchFileReader
 

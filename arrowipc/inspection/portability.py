@@ -21,9 +21,11 @@ from arrowipc.inspection.message_layout import (
 )
 from arrowipc.inspection.recover import whole
 from arrowipc.inspection.resync import END
-from arrowipc.read.decoders import MAGIC, StreamDecoder
-from arrowipc.read.framing import Message, find_schema
+from arrowipc.read.file_decoder import MAGIC
+from arrowipc.read.framing import Message
+from arrowipc.read.message_index import find_schema
 from arrowipc.read.sources import first_bytes, locate_source
+from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.reader import RecordBatchFileReader
 
 if TYPE_CHECKING:

@@ -16,11 +16,13 @@ from arrowipc.inspection.damage import Damage, Ledger, Recovery, bare
 from arrowipc.inspection.resync import Outline, Search, take_dictionaries
 from arrowipc.limits import RecoveryLimits
 from arrowipc.options import ReadOptions, read_options, with_keywords
-from arrowipc.read.decoders import MAGIC, TAIL_SIZE, StreamDecoder, footer_range
+from arrowipc.read.file_decoder import MAGIC, TAIL_SIZE, footer_range
 from arrowipc.read.file_objects import end_of, position_of, read_up_to, seek_to
-from arrowipc.read.framing import Framer, Message, find_schema, survey
+from arrowipc.read.framing import Framer, Message, survey
+from arrowipc.read.message_index import find_schema
 from arrowipc.read.remote import RemoteSource
 from arrowipc.read.sources import can_seek, file_path, first_bytes, locate_source, on_disk, open_source, pump
+from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.reader import BatchReader, RecordBatchFileReader
 from arrowipc.write.atomic_file import KnownPath
 

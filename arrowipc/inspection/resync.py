@@ -21,8 +21,10 @@ from arrowipc.errors import FormatError, UnsupportedError, UsageError
 from arrowipc.events import BatchRead
 from arrowipc.inspection.damage import Damage, Ledger
 from arrowipc.limits import Limits
-from arrowipc.read.decoders import MAGIC, StreamDecoder
-from arrowipc.read.framing import Framer, find_message, find_schema, message_of, survey
+from arrowipc.read.file_decoder import MAGIC
+from arrowipc.read.framing import Framer, message_of, survey
+from arrowipc.read.message_index import find_message, find_schema
+from arrowipc.read.stream_decoder import StreamDecoder
 
 if TYPE_CHECKING:
     from arrowipc.columns.array import RecordBatch

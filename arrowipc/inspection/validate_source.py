@@ -11,8 +11,9 @@ from arrowipc.inspection.damage import Damage, Ledger, counted
 from arrowipc.inspection.portability import Remark, schema_remarks
 from arrowipc.inspection.recover import ByBlocks, blocks_of, whole
 from arrowipc.inspection.resync import END, Search
-from arrowipc.read.decoders import MAGIC, schema_of
-from arrowipc.read.framing import find_message, find_schema
+from arrowipc.read.decoders import schema_of
+from arrowipc.read.file_decoder import MAGIC
+from arrowipc.read.message_index import find_message, find_schema
 from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader
 from arrowipc.tensors.message import leading_padding
 

@@ -171,7 +171,7 @@ cdef int read_type(const Table* type, int kind, FieldPlan* f, Fault* fault) noex
 # -- flattening ----------------------------------------------------------------------------------------------
 
 
-cdef class Builder:
+cdef class PlanBuilder:
     # A plan while its fields are being added, in pre-order.
     cdef FieldPlan* fields
     cdef int8_t* codes
@@ -238,13 +238,13 @@ cdef class Builder:
             memcpy(plan.d.fields, self.fields, self.n_fields * sizeof(FieldPlan))
         if self.n_unions:
             memcpy(plan.d.codes, self.codes, 128 * self.n_unions)
-        plan.d.settles = True
+        plan.d.measurable = True
         for i in range(self.n_fields):
             if plan.d.fields[i].parent < 0:
                 plan.d.columns[column] = i
                 column += 1
             plan.d.alignment = max(plan.d.alignment, alignment_of(&plan.d.fields[i]))
-            plan.d.settles &= sizes_of(plan.d.fields, i, &plan.d.sizes[i])
+            plan.d.measurable &= sizes_of(plan.d.fields, i, &plan.d.sizes[i])
         plan.d.n_buffers = plan.d.source_buffers = self.n_buffers
         plan.d.n_views = plan.d.source_views = self.n_views
         plan.d.n_bitmaps = plan.d.source_bitmaps = self.n_bitmaps
@@ -266,7 +266,7 @@ cdef str text_of(const Table* field):
 
 
 cdef class SchemaReader:
-    # Turns Field tables into Builder entries; one object per Schema table.
+    # Turns Field tables into PlanBuilder entries; one object per Schema table.
     cdef object owner           # keeps `base` alive
     cdef const uint8_t* base
     cdef int64_t size
@@ -275,7 +275,7 @@ cdef class SchemaReader:
     cdef int64_t max_depth
     cdef dict values            # dictionary id -> DictionaryPlan, over all levels
 
-    cdef int fault(self, Fault* fault, const Table* field, Builder out, int32_t parent) except -1:
+    cdef int fault(self, Fault* fault, const Table* field, PlanBuilder out, int32_t parent) except -1:
         """Raise a fault that concerns the Field table `field` (NULL: the Schema), naming the path to it."""
         cdef Table above
         parts = []
@@ -288,7 +288,7 @@ cdef class SchemaReader:
         parts.reverse()
         return raise_fault(fault, None, f"field {'.'.join(parts)!r}" if parts else None)
 
-    cdef int columns(self, const Table* schema, Builder out) except -1:
+    cdef int columns(self, const Table* schema, PlanBuilder out) except -1:
         cdef Vector fields
         cdef Table field
         cdef Fault fault
@@ -308,7 +308,7 @@ cdef class SchemaReader:
             self.fault(&fault, NULL, out, -1)
         return 0
 
-    cdef int field(self, const Table* table, Builder out, int32_t parent, int64_t depth, bint as_values) except -1:
+    cdef int field(self, const Table* table, PlanBuilder out, int32_t parent, int64_t depth, bint as_values) except -1:
         """Add a Field table and everything below it; `as_values`: the value type of its dictionary instead."""
         cdef FieldPlan model
         cdef FieldPlan* f
@@ -386,12 +386,12 @@ cdef class SchemaReader:
         model.table = <uint32_t> table.pos
         return read_type(type, kind, model, fault)
 
-    cdef int encoded_field(self, const Table* table, const Table* encoding, FieldPlan* model, Builder out,
+    cdef int encoded_field(self, const Table* table, const Table* encoding, FieldPlan* model, PlanBuilder out,
                            int32_t parent, int64_t depth) except -1:
         """A dictionary-encoded field: its indices go into `out`, its values get a plan of their own."""
         cdef DictionaryPlan dictionary = DictionaryPlan.__new__(DictionaryPlan)
         cdef FieldPlan indices = blank()
-        cdef Builder values = Builder()
+        cdef PlanBuilder values = PlanBuilder()
         cdef Table type
         cdef Fault fault
         cdef int ordered, kind, found
@@ -559,7 +559,7 @@ cdef uint64_t mark_of(const uint8_t* metadata, int64_t size) noexcept nogil:
 
 cdef Plan flatten(const uint8_t* metadata, int64_t size, object owner, int64_t schema_table, int64_t max_depth):
     cdef SchemaReader reader = SchemaReader.__new__(SchemaReader)
-    cdef Builder builder = Builder.__new__(Builder)
+    cdef PlanBuilder builder = PlanBuilder.__new__(PlanBuilder)
     cdef Table schema
     cdef Fault fault
     cdef Plan plan
@@ -617,7 +617,7 @@ cdef int mark_order(Plan plan, bint big) except -1:
 
 cdef Plan project(Plan whole, object columns):
     """The plan of some columns: names, indices or dotted paths into structs and lists, in the order given."""
-    cdef Builder out
+    cdef PlanBuilder out
     cdef int32_t column, first, i
     cdef Plan plan
     if columns is None:
@@ -628,7 +628,7 @@ cdef Plan project(Plan whole, object columns):
         wanted.append(choose(whole, item, chosen))
         # There may be many names: a signal must not have to wait for the last one.
         PyErr_CheckSignals()
-    out = Builder()
+    out = PlanBuilder()
     placed = {} if len(wanted) > len(chosen) else None      # None: none is asked for again
     for column in wanted:
         PyErr_CheckSignals()
@@ -644,7 +644,7 @@ cdef Plan project(Plan whole, object columns):
     return plan
 
 
-cdef Plan finish_part(Plan whole, Builder out):
+cdef Plan finish_part(Plan whole, PlanBuilder out):
     """The plan of some fields of `whole`, for its messages."""
     cdef Plan plan = out.finish(whole.metadata, whole.metadata_size, whole.metadata_owner, whole.schema_table)
     plan.d.source_nodes = whole.d.source_nodes
@@ -657,7 +657,7 @@ cdef Plan finish_part(Plan whole, Builder out):
 
 
 cdef Plan arrange(Plan whole, list fields):
-    cdef Builder out = Builder()
+    cdef PlanBuilder out = PlanBuilder()
     for field, below in fields:
         place_field(whole, field, below, out, -1)
     return finish_part(whole, out)
@@ -762,7 +762,7 @@ cdef list find_path(Plan whole, int32_t parent, str name):
     return None
 
 
-cdef int copy_field(Plan whole, int32_t field, dict below, Builder out, int32_t parent) except -1:
+cdef int copy_field(Plan whole, int32_t field, dict below, PlanBuilder out, int32_t parent) except -1:
     """Copy a field and the chosen part of what is below it (None: all) from plan to plan."""
     cdef list chosen = None
     if below is not None:
@@ -771,7 +771,7 @@ cdef int copy_field(Plan whole, int32_t field, dict below, Builder out, int32_t 
     return place_field(whole, field, chosen, out, parent)
 
 
-cdef int place_field(Plan whole, int32_t field, object below, Builder out, int32_t parent) except -1:
+cdef int place_field(Plan whole, int32_t field, object below, PlanBuilder out, int32_t parent) except -1:
     """The same for pairs of a child and what is chosen below it: a dict for `copy_field`, a list for this."""
     cdef FieldPlan model = whole.d.fields[field]
     cdef FieldPlan* f

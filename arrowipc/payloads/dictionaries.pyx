@@ -33,7 +33,8 @@ from arrowipc.payloads.schema_mapping cimport (
     HOW_DECODED, HOW_ENCODED, HOW_TRANSPOSED, EncodedField, SchemaMapping, find_mapping, piece_bytes, plain_schema,
     raise_mapping_fault, set_values,
 )
-from arrowipc.read.decoders cimport DECODE_BY_DECODER, DECODE_ROOM, DECODED, decode_batch_into
+from arrowipc.read.decoders cimport dictionaries_of
+from arrowipc.read.decoding cimport DECODE_BY_DECODER, DECODE_ROOM, DECODED, decode_batch_into
 from arrowipc.read.decompress cimport Inflater
 from arrowipc.read.framing cimport CutMessage
 
@@ -625,16 +626,6 @@ cdef class LoopDictionaries:
         return i
 
 
-cdef int collect(list dictionaries, list out) except -1:
-    """Every dictionary that a schema has, at any depth, each once."""
-    cdef DictionaryPlan dictionary, one
-    for dictionary in dictionaries:
-        if dictionary.id not in [one.id for one in out]:
-            out.append(dictionary)
-            collect(dictionary.values.dictionaries, out)
-    return 0
-
-
 cdef bint is_plain(SchemaMapping mapping, OutputDictionaries output):
     """Whether all dictionaries that take part hold values without anything below them."""
     cdef DictionaryPlan dictionary
@@ -654,11 +645,12 @@ cdef bint is_plain(SchemaMapping mapping, OutputDictionaries output):
 
 cdef LoopDictionaries new_loop(SchemaMapping mapping, OutputDictionaries output):
     cdef LoopDictionaries loop
-    cdef list known = list(mapping.plan.dictionaries)
+    cdef dict known = {dictionary.id: dictionary for dictionary in mapping.plan.dictionaries}
     if not is_plain(mapping, output):
         return None
-    collect(mapping.whole.dictionaries, known)
+    for id, dictionary in dictionaries_of(mapping.whole).items():
+        known.setdefault(id, dictionary)
     loop = LoopDictionaries.__new__(LoopDictionaries)
     loop.output = output
-    loop.prepare(mapping, known)
+    loop.prepare(mapping, list(known.values()))
     return loop

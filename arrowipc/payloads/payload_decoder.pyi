@@ -6,7 +6,7 @@ from typing import Any, Literal, final
 from arrowipc.columns.array import Array, RecordBatch
 from arrowipc.errors import ArrowIpcError
 from arrowipc.limits import Limits
-from arrowipc.read.decoders import StreamDecoder
+from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.schema import Schema
 
 __all__ = ["DecodedPayloads", "decode_payloads", "repeat"]

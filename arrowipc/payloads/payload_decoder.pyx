@@ -28,17 +28,17 @@ from arrowipc.payloads.schema_mapping cimport (
     Made, SchemaMapping, body_allowance, find_mapping, may_make, new_made, piece_bytes, plain_schema,
     raise_mapping_fault,
 )
-from arrowipc.read.decoders cimport (
-    DECODE_BY_DECODER, DECODE_CODEC, DECODE_ROOM, DECODED, Dictionary, FileDecoder, StreamDecoder,
-    TakenDictionary, decode_batch_into,
-)
+from arrowipc.read.decoders cimport Dictionary, TakenDictionary
+from arrowipc.read.file_decoder cimport FileDecoder
+from arrowipc.read.stream_decoder cimport StreamDecoder
+from arrowipc.read.decoding cimport DECODE_BY_DECODER, DECODE_CODEC, DECODE_ROOM, DECODED, decode_batch_into
 from arrowipc.read.decompress cimport Inflater, Scratch, new_inflater
 from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, CutMessage, Message, cut_message
 
 from arrowipc.arguments import check_choice, check_text, described
 from arrowipc.columns.unifier import IndicesFull
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError, UsageError
-from arrowipc.read.decoders import TAIL_SIZE, footer_range
+from arrowipc.read.file_decoder import TAIL_SIZE, footer_range
 
 __all__ = ["DecodedPayloads", "decode_payloads", "repeat"]
 

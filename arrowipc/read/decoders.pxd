@@ -1,14 +1,13 @@
-# What turns messages into batches: the one place where walk, body, validation and dictionaries meet.
+# What turns messages into batches, and keeps the dictionaries that they need.
 cimport cython
 from libc.stdint cimport int64_t, uint8_t
 
-from arrowipc._core cimport Columns, DictionaryPlan, Plan, Source
+from arrowipc._core cimport Columns, DictionaryPlan, Plan
 from arrowipc.columns.array cimport RecordBatch
 from arrowipc.columns.builder cimport ColumnsBuilder
-from arrowipc.inline.flatbuf cimport Table, Vector
-from arrowipc.inline.plan cimport ColumnsData, Envelope, LimitsData
-from arrowipc.read.decompress cimport Inflater, Scratch
-from arrowipc.read.framing cimport Framer, Message, StreamIndex
+from arrowipc.inline.plan cimport Envelope, LimitsData
+from arrowipc.read.framing cimport Message
+
 
 cdef class Dictionary:
     """One dictionary id as it stands: its values so far."""
@@ -58,8 +57,6 @@ cdef class Decoder:
     cdef Columns stored(self, Message message, tuple dictionaries=*)
     cdef int dictionary(self, const Envelope* message, const uint8_t* body, object body_owner, bint replaceable,
                         TakenDictionary* taken) except -1
-    cdef int fill(self, Columns out, const Table* table, const Envelope* message, const uint8_t* body,
-                  object body_owner, Plan plan, tuple dictionaries) except -1
     cdef bint needs_dictionary(self, const Envelope* message) except -1
     cdef int grow(self, Dictionary entry, Columns piece, int64_t id) except -1
     cdef int widen_bounds(self, Dictionary entry, Columns piece) except -1
@@ -68,98 +65,10 @@ cdef class Decoder:
     cdef Columns values_of(self, DictionaryPlan wanted)
 
 
-cdef enum Decoded:
-    # How decoding without Python ends.
-    DECODED = 0
-    DECODE_ROOM         # it needs room for `wanted` data buffers of views
-    DECODE_CODEC        # nobody has looked for codec `wanted` yet
-    DECODE_BY_DECODER   # this is for a `Decoder`: it is broken, too much, or unusual
-
-cdef struct BatchTarget:
-    # Columns of one plan into which one batch after the other is decoded.
-    ColumnsData* d
-    int64_t* prefix     # plan.source_views + 1 entries, for the walk
-    int64_t room        # data buffers of views that `d` has extents for
-    int codec           # of the last batch, -1: its body was raw
-
-
-# Decode a RecordBatch table, that of a DictionaryBatch too, into `into`: located, decompressed to `inflated` (to
-# `allowance` bytes at most, whatever `limits` say), sizes checked, and proven at `level` with dictionaries of those
-# `lengths`, as `check_columns` takes them. What `Decoder` does with a batch that is raw or compressed, in native byte
-# order, without custom metadata; anything else is DECODE_BY_DECODER, which says what is wrong where something is.
-cdef int decode_batch_into(BatchTarget* into, const Table* table, const Envelope* message, const uint8_t* body,
-                           int level, const int64_t* lengths, Inflater inflater, Scratch* inflated,
-                           const LimitsData* limits, int64_t allowance, int64_t* wanted) noexcept nogil
 # Refuse a dictionary of so many values and bytes, `all_bytes` with all the others, that may not be kept.
 cdef int check_dictionary(int64_t id, int64_t length, int64_t nbytes, int64_t all_bytes,
                           const LimitsData* limits) except -1
+# Every dictionary that a plan needs, at any depth, by id; kept with the plan.
+cdef dict dictionaries_of(Plan plan)
 cdef Decoder new_decoder(object columns, object validate, object limits, bint use_threads,
                          bint ensure_native_endian)
-
-
-cdef class StreamDecoder(Framer):
-    cdef object __weakref__
-    cdef Decoder decoder        # has a schema once the stream's first message arrived
-    cdef bint opened
-    cdef bint ended             # EndOfStream was reported
-
-    cdef bint reach_schema(self) except -1
-    cdef bint reach_batch(self) except -1
-    cdef RecordBatch read_batch(self)
-    cdef int begin(self) except -1
-    cdef object take_event(self)
-    cdef object event(self)
-    cdef int check_order(self, int kind) except -1
-    cdef int check_end(self, int found) except -1
-
-
-cdef struct Block:
-    # Where a message lies in a file (struct Block of File.fbs).
-    int64_t offset
-    int64_t metadata_length     # with prefix and padding
-    int64_t body_length
-
-
-cdef class Footer:
-    """The footer of a file, opened where it lies: a block is read and checked when it is used.
-
-    Or what stands for one where a stream has an index.
-    """
-    cdef object source
-    cdef str name                       # what errors call it
-    cdef readonly int version           # MetadataVersion
-    cdef Plan plan
-    cdef readonly tuple metadata        # Footer.custom_metadata
-    cdef Vector dictionaries            # Block structs
-    cdef Vector batches
-    cdef int64_t end                    # where the footer begins in the file, and so where messages end
-    cdef int64_t uses                   # of blocks whose message was opened
-    cdef bint is_added_up               # the blocks are no more bytes than a file can have
-
-    cdef Block block(self, int64_t index, bint dictionary) except *
-
-
-cdef class BlockDecoder:
-    cdef Footer footer
-    cdef Decoder decoder
-    cdef LimitsData limits
-
-    cpdef add_up(self)
-    cdef int open_block(self, Block block, Source source, int64_t at, int kind, bint with_body,
-                        Envelope* out) except -1
-
-
-cdef class FileDecoder(BlockDecoder):
-    cdef readonly list unlisted         # at "strict": (start, stop) of bytes in front of the footer that no block lists
-
-
-cdef class IndexedDecoder(BlockDecoder):
-    cdef StreamIndex index
-    cdef dict messages          # id of a dictionary -> the numbers of its DictionaryBatch messages, rising
-    cdef dict kept              # number of such a message -> the Dictionary as that message left it
-    cdef int64_t kept_bytes
-    cdef int64_t epoch          # DictionaryBatch messages in front of the batch that was decoded last; -1: none was
-    cdef tuple at_epoch         # the dictionaries that it saw
-
-    cdef list ends(self, int64_t i)
-    cdef int make_kept_room(self) except -1

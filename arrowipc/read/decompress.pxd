@@ -1,7 +1,7 @@
-# From the extents that `locate` found to columns that kernels can read.
+# From the extents that the walk found to columns that kernels can read.
 #
 # The order of the steps, which `normalise` keeps:
-#   locate (core) -> decompress -> check_sizes (core) -> swap_bytes -> align -> validate
+#   walk (core) -> decompress -> check_sizes (core) -> swap_bytes -> align -> validate
 # Dictionaries' values are Columns too and take the same way. A step that makes new memory chains it to
 # `columns.owner`; after decompression the compressed body is let go of unless a buffer in it was stored raw.
 cimport cython
@@ -125,7 +125,7 @@ cdef Columns native_copy(Columns columns)
 
 
 cdef inline int normalise(Columns columns, int codec, const LimitsData* limits, bint use_threads) except -1:
-    """Everything between `locate` and `validate`; a raw, little-endian, aligned batch passes untouched."""
+    """Everything between the walk and `validate`; a raw, little-endian, aligned batch passes untouched."""
     cdef Fault fault
     cdef const ColumnsData* d = &columns.d
     cdef uintptr_t address = 0

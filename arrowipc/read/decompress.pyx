@@ -602,7 +602,7 @@ cdef inline int words_of(const FieldPlan* plan, int32_t buffer) noexcept nogil:
     return SWAP_8 if spec.width == 8 else SWAP_4 if spec.width == 4 else SWAP_NONE
 
 
-cdef inline uintptr_t alignment_of(int words) noexcept nogil:
+cdef inline uintptr_t words_alignment(int words) noexcept nogil:
     """Bytes that consumers want an address of such words to be a multiple of."""
     if words == SWAP_NONE:
         return 1
@@ -656,7 +656,7 @@ cdef int align(Columns columns) except -1:
 cdef inline bint needs_copy(const Extent* extent, int words, bint swap) noexcept nogil:
     if extent.size == 0 or words == SWAP_NONE:
         return False
-    return swap or (<uintptr_t> extent.data & (alignment_of(words) - 1)) != 0
+    return swap or (<uintptr_t> extent.data & (words_alignment(words) - 1)) != 0
 
 
 cdef int rewrite(Columns columns, bint swap) except -1:

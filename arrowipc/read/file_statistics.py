@@ -42,7 +42,7 @@ from arrowipc.columns.statistics import (
 )
 from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError, UsageError
 from arrowipc.limits import Limits
-from arrowipc.read.decoders import StreamDecoder
+from arrowipc.read.stream_decoder import StreamDecoder
 
 if TYPE_CHECKING:
     from arrowipc.columns.array import Array, RecordBatch

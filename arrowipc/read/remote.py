@@ -17,8 +17,7 @@ from itertools import islice
 from arrowipc._core import aligned_buffer, copy_into
 from arrowipc.arguments import check_text
 from arrowipc.errors import ArrowIpcError, UsageError, showable
-from arrowipc.read.file_objects import FileObjectError, Remote, end_of, take
-from arrowipc.read.replaced import replaced, version_of
+from arrowipc.read.file_objects import FileObjectError, Remote, end_of, replaced, take, version_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias, TypeVar
 
     from arrowipc._core import Memory
-    from arrowipc.read.decoders import BlockDecoder
+    from arrowipc.read.file_decoder import BlockDecoder
     from arrowipc.read.http import HttpFile
 
     Range = tuple[int, int]

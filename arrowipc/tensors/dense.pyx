@@ -445,7 +445,7 @@ cdef Tensor open_tensor(const Table* header, const uint8_t* body, int64_t body_l
         return tensor
     tensor.data = body + data.offset
     tensor.owner = owner
-    if <uintptr_t> tensor.data & (alignment_of(&element) - 1):
+    if <uintptr_t> tensor.data & (element_alignment(&element) - 1):
         memory = Memory(needed)
         memcpy(memory.data, tensor.data, needed)
         memory.size = needed
@@ -454,7 +454,7 @@ cdef Tensor open_tensor(const Table* header, const uint8_t* body, int64_t body_l
     return tensor
 
 
-cdef inline int64_t alignment_of(const FieldPlan* element) noexcept nogil:
+cdef inline int64_t element_alignment(const FieldPlan* element) noexcept nogil:
     if element.layout == LAYOUT_BOOL or element.type == Type_FixedSizeBinary:
         return 1
     return min(element.width, 8)

@@ -16,7 +16,7 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport (
-    Columns, DictionaryPlan, Plan, Recent, Source, field_name, field_path, identity, level_of, limits_data, locate,
+    Columns, DictionaryPlan, Plan, Recent, Source, field_name, field_path, identity, level_of, limits_data,
 )
 from arrowipc.cdata.import_array cimport import_array
 from arrowipc.columns.array cimport (
@@ -36,10 +36,11 @@ from arrowipc.inline.loads cimport bitmap_bytes, get_bit, load_i64
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_NULLABLE, FIELD_SIGNED, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST,
     LAYOUT_LIST32, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW,
-    BatchHeader, Extent, FieldPlan, LimitsData, ViewRange,
+    LEVEL_NONE, BatchHeader, Extent, FieldPlan, LimitsData, ViewRange,
 )
 from arrowipc.metadata.schema_reader cimport children_of, message_plan, plan_field, python_plan
 from arrowipc.read.decoders cimport check_dictionary
+from arrowipc.read.decoding cimport locate
 from arrowipc.read.decompress cimport normalise
 from arrowipc.read.validate cimport validate
 from arrowipc.values.converters cimport IS_NULL, STORED, Converter, is_numpy, item, whole
@@ -1126,7 +1127,7 @@ def from_buffers(schema, length, nodes, buffers, variadic, dictionaries, custom_
     header.buffers.count = len(places)
     header.variadic.data = header.buffers.data + Buffer_SIZE * header.buffers.count
     header.variadic.count = len(variadic)
-    locate(out, plan, &header, NULL, INT64_MAX, MetadataVersion_V5, &bounds)
+    locate(out, plan, &header, NULL, INT64_MAX, MetadataVersion_V5, LEVEL_NONE, &bounds)
     out.owner = owners
     out.dictionaries = given_dictionaries(plan, dictionaries, &bounds)
     normalise(out, -1, &bounds, False)

@@ -37,8 +37,8 @@ from arrowipc.dissociated.served import messages_of
 from arrowipc.dissociated.session import Roles, Session
 from arrowipc.dissociated.transports.shared import open_peer_memory
 from arrowipc.dissociated.transports.sockets import SocketConnection
-from arrowipc.read.decoders import StreamDecoder
 from arrowipc.read.framing import Message
+from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.types import field, int64, utf8
 
 #: Seconds that anything may take here.

@@ -28,7 +28,7 @@ from arrowipc.dissociated.client import Client, ClientStream
 from arrowipc.dissociated.connection import Connection
 from arrowipc.dissociated.link import Link
 from arrowipc.dissociated.transports.sockets import SocketConnection
-from arrowipc.read.decoders import StreamDecoder
+from arrowipc.read.stream_decoder import StreamDecoder
 
 #: A tag (None: untagged) and the bytes of a message.
 Sent = tuple[int | None, bytes]

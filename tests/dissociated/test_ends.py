@@ -30,7 +30,7 @@ from arrowipc.dissociated.session import Roles, Session
 from arrowipc.dissociated.transports.sockets import connect_unix
 from arrowipc.dissociated.uri import new_tag
 from arrowipc.errors import FormatError, TruncatedError, UsageError
-from arrowipc.read.decoders import StreamDecoder
+from arrowipc.read.stream_decoder import StreamDecoder
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 

@@ -44,8 +44,8 @@ from arrowipc.dissociated.protocol import (
 from arrowipc.dissociated.session import Roles
 from arrowipc.dissociated.uri import new_tag
 from arrowipc.errors import FormatError, LimitError, TruncatedError, UsageError
-from arrowipc.read.decoders import StreamDecoder
 from arrowipc.read.framing import message_kind, message_of
+from arrowipc.read.stream_decoder import StreamDecoder
 
 STREAM = peers.written(peers.numbers(3, batches=2))
 PARTS = peers.parts_of(STREAM)

@@ -27,8 +27,8 @@ from arrowipc.dissociated.session import Roles, Session
 from arrowipc.dissociated.transports.sockets import HEADER, STAGE, connect_tcp, connect_unix
 from arrowipc.dissociated.uri import new_tag
 from arrowipc.errors import FormatError, LimitError, TruncatedError, UnsupportedError, UsageError
-from arrowipc.read.decoders import StreamDecoder
 from arrowipc.read.framing import message_of
+from arrowipc.read.stream_decoder import StreamDecoder
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 

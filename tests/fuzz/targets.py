@@ -48,11 +48,12 @@ from arrowipc.dissociated.transports.message_runs import read_run, write_run
 from arrowipc.dissociated.transports.sockets import SocketConnection
 from arrowipc.inspection.message_layout import locate_messages, nodes_of, outline_of
 from arrowipc.inspection.portability import interoperability
-from arrowipc.read.decoders import StreamDecoder, schema_of
+from arrowipc.read.decoders import schema_of
 from arrowipc.read.file_statistics import decode_entry
 from arrowipc.read.files import find_files
 from arrowipc.read.framing import message_of
 from arrowipc.read.spark_log import LOG, local_log
+from arrowipc.read.stream_decoder import StreamDecoder
 from fuzz import corpus, uses
 from fuzz.imports import Hostile
 

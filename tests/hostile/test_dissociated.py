@@ -31,8 +31,8 @@ from arrowipc.dissociated.protocol import Dialect, Incoming, parse_free_data, pa
 from arrowipc.dissociated.served import MAKING
 from arrowipc.dissociated.service import Service
 from arrowipc.errors import ArrowIpcError
-from arrowipc.read.decoders import StreamDecoder
 from arrowipc.read.framing import message_kind, message_of
+from arrowipc.read.stream_decoder import StreamDecoder
 
 SECONDS = peers.SECONDS
 #: What every peer may make happen.

@@ -23,8 +23,8 @@ import arrowipc as ipc
 from arrowipc import dissociated
 from arrowipc.dissociated.served import messages_of
 from arrowipc.dissociated.uri import new_tag
-from arrowipc.read.decoders import StreamDecoder
 from arrowipc.read.framing import message_of
+from arrowipc.read.stream_decoder import StreamDecoder
 
 pytestmark = [
     pytest.mark.slow,

@@ -28,7 +28,7 @@ from arrowipc.inline.plan cimport (
 )
 from arrowipc.metadata.schema_reader cimport plan_schema
 from arrowipc.read.framing cimport Message, new_message
-from arrowipc.read.decoders cimport StreamDecoder
+from arrowipc.read.stream_decoder cimport StreamDecoder
 from arrowipc.write.batch_encoder cimport Encoder
 
 from arrowipc.cdata.export import check_keywords, export_schema

@@ -1,4 +1,4 @@
-"""Batches whose sizes are settled in one pass are what the walk and the check of sizes make of them."""
+"""Batches that are walked and measured in one pass are what two passes make of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 
-#: Layouts that are settled in one pass.
+#: Layouts that are walked and measured in one pass.
 FAST = pa.record_batch(
     {
         "numbers": pa.array([1, None, 3], pa.int32()),
@@ -48,10 +48,10 @@ def outcome(source: bytes, columns: list[int] | None) -> list[Any]:
 
 
 def agree(source: bytes, width: int) -> list[Any]:
-    """Read all columns, and the same ones by name, which takes the walk."""
-    settled, walked = outcome(source, None), outcome(source, list(range(width)))
-    assert settled == walked
-    return settled
+    """Read all columns, and the same ones by name, which takes two passes."""
+    measured, walked = outcome(source, None), outcome(source, list(range(width)))
+    assert measured == walked
+    return measured
 
 
 @given(randoms.batches())

@@ -1,0 +1,60 @@
+# The decoders of messages that blocks point at.
+from libc.stdint cimport int64_t
+
+from arrowipc._core cimport Plan, Source
+from arrowipc.inline.flatbuf cimport Vector
+from arrowipc.inline.plan cimport Envelope, LimitsData
+from arrowipc.read.decoders cimport Decoder, Dictionary
+from arrowipc.read.message_index cimport StreamIndex
+
+
+cdef struct Block:
+    # Where a message lies in a file (struct Block of File.fbs).
+    int64_t offset
+    int64_t metadata_length     # with prefix and padding
+    int64_t body_length
+
+
+cdef class Footer:
+    """The footer of a file, opened where it lies: a block is read and checked when it is used.
+
+    Or what stands for one where a stream has an index.
+    """
+    cdef object source
+    cdef str name                       # what errors call it
+    cdef readonly int version           # MetadataVersion
+    cdef Plan plan
+    cdef readonly tuple metadata        # Footer.custom_metadata
+    cdef Vector dictionaries            # Block structs
+    cdef Vector batches
+    cdef int64_t end                    # where the footer begins in the file, and so where messages end
+    cdef int64_t uses                   # of blocks whose message was opened
+    cdef bint is_added_up               # the blocks are no more bytes than a file can have
+
+    cdef Block block(self, int64_t index, bint dictionary) except *
+
+
+cdef class BlockDecoder:
+    cdef Footer footer
+    cdef Decoder decoder
+    cdef LimitsData limits
+
+    cpdef add_up(self)
+    cdef int open_block(self, Block block, Source source, int64_t at, int kind, bint with_body,
+                        Envelope* out) except -1
+
+
+cdef class FileDecoder(BlockDecoder):
+    cdef readonly list unlisted         # at "strict": (start, stop) of bytes in front of the footer that no block lists
+
+
+cdef class IndexedDecoder(BlockDecoder):
+    cdef StreamIndex index
+    cdef dict messages          # id of a dictionary -> the numbers of its DictionaryBatch messages, rising
+    cdef dict kept              # number of such a message -> the Dictionary as that message left it
+    cdef int64_t kept_bytes
+    cdef int64_t epoch          # DictionaryBatch messages in front of the batch that was decoded last; -1: none was
+    cdef tuple at_epoch         # the dictionaries that it saw
+
+    cdef list ends(self, int64_t i)
+    cdef int make_kept_room(self) except -1

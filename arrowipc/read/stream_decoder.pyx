@@ -1,0 +1,402 @@
+"""The decoder of streams: a schema, then dictionaries and batches in any order, then the end; sans I/O.
+
+Columnar format, "IPC Streaming Format". Pull readers, push users and asyncio all turn this one machine.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uintptr_t
+
+from arrowipc._core cimport Columns, Plan, Source, open_batch
+from arrowipc.columns.array cimport BatchProducer, RecordBatch
+from arrowipc.inline.fault cimport Fault
+from arrowipc.inline.fbs_layout cimport *
+from arrowipc.inline.loads cimport inside
+from arrowipc.inline.plan cimport LEVEL_NONE, BatchHeader, LimitsData
+from arrowipc.metadata.schema_reader cimport plan_schema, read_plan
+from arrowipc.read.decoders cimport TakenDictionary, new_decoder
+from arrowipc.read.decoding cimport locate
+from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, FRAME_MORE, Framer, Message, take_message
+
+from arrowipc.errors import FormatError, UsageError
+
+# The order of a stream. Rows: what came so far; columns: the next message. None: fine; text: why not.
+cdef dict FIRST = {
+    MessageHeader_Schema: None,
+    MessageHeader_DictionaryBatch: "a stream begins with a Schema message, found a DictionaryBatch (no schema yet)",
+    MessageHeader_RecordBatch: "a stream begins with a Schema message, found a RecordBatch (no schema yet); for "
+                               "bare batches whose schema is known use read_record_batch(message, schema)",
+    MessageHeader_Tensor: "this is a Tensor message, not a stream of record batches: read it with "
+                          "read_tensor()",
+    MessageHeader_SparseTensor: "this is a SparseTensor message, not a stream of record batches: read it "
+                                "with read_sparse_tensor()",
+}
+cdef dict LATER = {
+    MessageHeader_Schema: "a second Schema message: a stream has one; a new stream begins after an end-of-stream "
+                          "marker",
+    MessageHeader_DictionaryBatch: None,
+    MessageHeader_RecordBatch: None,
+    MessageHeader_Tensor: "a Tensor message inside a stream of record batches",
+    MessageHeader_SparseTensor: "a SparseTensor message inside a stream of record batches",
+}
+
+
+# The classes of events, once one is needed.
+cdef object SchemaRead = None
+cdef object DictionaryRead = None
+cdef object BatchRead = None
+cdef object EndOfStream = None
+
+
+cdef int load_events() except -1:
+    global SchemaRead, DictionaryRead, BatchRead, EndOfStream
+    if EndOfStream is None:
+        from arrowipc.events import BatchRead, DictionaryRead, EndOfStream, SchemaRead
+    return 0
+
+
+cdef bint find_extents(Columns out, Plan plan, Message message, const LimitsData* limits) except -1:
+    """Where a RecordBatch message says that its buffers lie; False: its metadata is not what the schema asks for."""
+    cdef BatchHeader header
+    cdef Fault fault
+    if open_batch(&message.envelope.header, &header, &fault) < 0:
+        return False
+    try:
+        locate(out, plan, &header, message.body_bytes, message.envelope.body_length, message.envelope.version,
+               LEVEL_NONE, limits)
+    except FormatError:
+        return False
+    return True
+
+
+cdef class StreamDecoder(Framer):
+    """StreamDecoder(columns=None, validate="full", limits=None, use_threads=True, ensure_native_endian=True)\n--\n\n
+    Decodes an Arrow IPC stream that arrives in chunks of any size; does no I/O of its own.
+
+    Parameters
+    ----------
+    columns : sequence of str or int, optional
+        Names, indices or dotted paths to read; the others are skipped without being touched.
+    validate : {"full", "none", "strict"}
+        What is proven about every batch.
+    limits : Limits, optional
+        Bounds on what the input may ask for.
+    use_threads : bool, default True
+        Decompress and validate large bodies with several threads.
+    ensure_native_endian : bool, default True
+        Convert big-endian bodies; False leaves their buffers as stored.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from arrowipc import StreamDecoder
+    >>> sink = pa.BufferOutputStream()
+    >>> with pa.ipc.new_stream(sink, pa.schema([("x", pa.int8())])) as writer:
+    ...     writer.write_batch(pa.record_batch([pa.array([1, 2], pa.int8())], ["x"]))
+    >>> decoder = StreamDecoder()
+    >>> decoder.bytes_needed
+    4
+    >>> decoder.feed(sink.getvalue())
+    >>> [type(event).__name__ for event in decoder]
+    ['SchemaRead', 'BatchRead', 'EndOfStream']
+    >>> decoder.finish()
+    >>> decoder, part = StreamDecoder(), memoryview(sink.getvalue())
+    >>> decoder.feed(part)
+    >>> decoder.read_schema(), decoder.next_batch().num_rows, list(decoder.batches()), decoder.next_event()
+    (True, 2, [], EndOfStream(...))
+    """
+
+    def __init__(self, columns=None, validate="full", limits=None, use_threads=True, ensure_native_endian=True):
+        if self.decoder is not None:
+            raise UsageError("a decoder begins once: make another one")
+        self.decoder = new_decoder(columns, validate, limits, use_threads, ensure_native_endian)
+        self.limits = self.decoder.limits
+        self.failure = None
+
+    cdef int begin(self) except -1:
+        """Take in the schema message."""
+        cdef Plan plan
+        if self.envelope.body_length:
+            raise FormatError(f"a Schema message has no body, this one has {self.envelope.body_length} bytes")
+        plan = read_plan(self.metadata, self.metadata_size, self.envelope.header.pos, &self.limits,
+                         self.metadata_owner, self.decoder.columns is not None)
+        self.decoder.open(plan)
+        self.opened = True
+        return 0
+
+    cdef bint reach_batch(self) except -1:
+        """Go to the next RecordBatch message, taking in what comes before it; False: more input, or the end."""
+        cdef int found, kind
+        cdef TakenDictionary taken
+        while True:
+            found = self.advance()
+            if found != FRAME_MESSAGE:
+                self.check_end(found)
+                return False
+            kind = self.envelope.kind
+            if self.opened and kind == MessageHeader_RecordBatch:
+                return True
+            self.check_order(kind)
+            if kind == MessageHeader_Schema:
+                self.begin()
+            else:
+                self.decoder.dictionary(&self.envelope, self.body, self.body_owner, True, &taken)
+
+    cdef RecordBatch read_batch(self):
+        """The next batch; None: more input is needed, or the end."""
+        self.occupy()
+        try:
+            if self.reach_batch():
+                return self.decoder.batch(&self.envelope, self.body, self.body_owner)
+            return None
+        except BaseException as error:
+            self.poison(error)
+            raise
+        finally:
+            self.vacate()
+
+    def next_stored(self):
+        """Return the next RecordBatch message and what a writer must know of it, or None; see `arrowipc.copy`."""
+        cdef Message message
+        self.occupy()
+        try:
+            if not self.reach_batch():
+                return None
+            message = take_message(self)
+            return message, self.decoder.stored(message)
+        except BaseException as error:
+            self.poison(error)
+            raise
+        finally:
+            self.vacate()
+
+    def decode(self, Message message not None):
+        """Decode a message that `next_stored` returned last."""
+        return self.decoder.batch(&message.envelope, message.body_bytes, message.body_owner)
+
+    cdef object take_event(self):
+        cdef int found = self.advance()
+        if found != FRAME_MESSAGE:
+            self.check_end(found)
+            if found == FRAME_MORE or self.ended:
+                return None
+            self.ended = True
+            load_events()
+            return EndOfStream(self.bytes_consumed, self.end_marker)
+        return self.event()
+
+    cdef object event(self):
+        """Decode the message at hand, and say what it was."""
+        cdef int kind = self.envelope.kind
+        cdef TakenDictionary taken
+        load_events()
+        self.check_order(kind)
+        if kind == MessageHeader_Schema:
+            self.begin()
+            return SchemaRead(plan_schema(self.decoder.plan))
+        if kind == MessageHeader_RecordBatch:
+            return BatchRead(self.decoder.batch(&self.envelope, self.body, self.body_owner))
+        self.decoder.dictionary(&self.envelope, self.body, self.body_owner, True, &taken)
+        return DictionaryRead(taken.id, taken.is_delta, taken.length)
+
+    def decode_next(self, Message message not None):
+        """Decode a message that came by itself, as the next one of this stream; returns its event.
+
+        For transports that deliver whole messages (Dissociated IPC): whoever calls this does not `feed`.
+
+        Raises
+        ------
+        FormatError
+            The bytes break the format; every later call raises UsageError.
+        """
+        self.occupy()
+        try:
+            message.join()
+            self.number = self.num_messages + 1
+            self.envelope = message.envelope
+            self.kind_known = True
+            self.metadata = message.metadata_bytes
+            self.metadata_size = message.metadata_size
+            self.metadata_owner = message.metadata_owner
+            self.body = message.body_bytes
+            self.body_owner = message.body_owner
+            self.num_messages += 1
+            event = self.event()
+            # Only what was decoded may keep the message: its memory goes back to somebody who waits for it.
+            self.body = NULL
+            self.metadata_owner = self.body_owner = None
+            return event
+        except BaseException as error:
+            self.poison(error)
+            raise
+        finally:
+            self.vacate()
+
+    def stretches_read(self, Message message not None, memory):
+        """Return what `decode_next` will read of a message whose body lies in `memory`, which may still be empty.
+
+        Returns
+        -------
+        list of (int, int) or None
+            Start and end in `memory`; None: all of it, or that cannot be told.
+        """
+        cdef Source held = Source(memory)
+        cdef Columns columns = Columns.__new__(Columns)
+        cdef uintptr_t start = <uintptr_t> held.data
+        cdef int64_t from_start = <int64_t> (<uintptr_t> message.body_bytes - start)
+        cdef int32_t i
+        if (not self.opened or self.decoder.plan.d.whole or message.pieces is not None
+                or not inside(from_start, message.envelope.body_length, held.size)):
+            return None
+        if message.envelope.kind == MessageHeader_DictionaryBatch:
+            return None if self.decoder.needs_dictionary(&message.envelope) else []
+        if message.envelope.kind != MessageHeader_RecordBatch or not find_extents(
+                columns, self.decoder.plan, message, &self.limits):
+            return None
+        return [(<uintptr_t> columns.d.extents[i].data - start,
+                 <uintptr_t> columns.d.extents[i].data - start + columns.d.extents[i].size)
+                for i in range(columns.d.n_extents) if columns.d.extents[i].size]
+
+    def fits(self, Message message not None):
+        """Whether the metadata of a RecordBatch message has the nodes and buffers that the schema asks for."""
+        if message.envelope.kind != MessageHeader_RecordBatch or not self.opened:
+            return False
+        return find_extents(Columns.__new__(Columns), self.decoder.plan, message, &self.limits)
+
+    def go_on(self, bint forget):
+        """Take messages again after a FormatError of `decode_next`.
+
+        `forget`: without the dictionaries so far. A batch that needs one is refused until it came again, and so
+        is a delta.
+        """
+        if self.decoder is None:
+            raise UsageError(f"this decoder cannot be used: {self.failure}")
+        self.failure = None
+        if forget:
+            self.decoder.forget()
+
+    cdef int check_order(self, int kind) except -1:
+        if (kind == MessageHeader_Schema) != self.opened and kind <= MessageHeader_RecordBatch:
+            return 0
+        reason = (LATER if self.opened else FIRST).get(kind)
+        if reason is not None:
+            raise FormatError(reason)
+        return 0
+
+    cdef int check_end(self, int found) except -1:
+        if found == FRAME_END and not self.opened:
+            raise FormatError("no schema: the input is empty" if self.bytes_consumed == 0
+                              else "no schema: the stream ends before its Schema message")
+        return 0
+
+    def next_event(self):
+        """Return the next event, or None when more input is needed or everything was reported.
+
+        Returns
+        -------
+        SchemaRead, DictionaryRead, BatchRead, EndOfStream or None
+
+        Raises
+        ------
+        FormatError
+            The bytes break the format; every later call raises UsageError.
+        """
+        self.occupy()
+        try:
+            return self.take_event()
+        except BaseException as error:
+            self.poison(error)
+            raise
+        finally:
+            self.vacate()
+
+    def next_batch(self):
+        """Return the next record batch without reporting what comes before it; None as in `next_event`."""
+        return self.read_batch()
+
+    def batches(self):
+        """Return an iterator over the batches of a decoder that was fed all its input."""
+        return DecodedBatches(self)
+
+    def __iter__(self):
+        return iter(self.next_event, None)
+
+    def finish(self):
+        """Say that the input is over; events that are still unread can be taken as before.
+
+        Raises
+        ------
+        TruncatedError
+            The input stops inside a message.
+        FormatError
+            It stops before a schema.
+        """
+        Framer.finish(self)
+        if self.bytes_needed:
+            self.read_schema()
+
+    def read_schema(self):
+        """Take in the stream's first message if it is there; returns whether the schema is known."""
+        return self.reach_schema()
+
+    cdef bint reach_schema(self) except -1:
+        self.occupy()
+        try:
+            if not self.opened:
+                found = self.advance()
+                self.check_end(found)
+                if found == FRAME_MESSAGE:
+                    self.check_order(self.envelope.kind)
+                    self.begin()
+            return self.opened
+        except BaseException as error:
+            self.poison(error)
+            raise
+        finally:
+            self.vacate()
+
+    @property
+    def schema(self):
+        """arrowipc.Schema: what is read, after projection; None before the schema message arrived."""
+        if not self.opened:
+            return None
+        return plan_schema(self.decoder.plan)
+
+    @property
+    def stats(self):
+        """tuple of int: messages, record batches, dictionary batches, deltas, replaced dictionaries."""
+        if self.decoder is None:
+            return 0, 0, 0, 0, 0
+        return (self.num_messages, self.decoder.num_record_batches, self.decoder.num_dictionary_batches,
+                self.decoder.num_dictionary_deltas, self.decoder.num_replaced_dictionaries)
+
+
+def stream_of(data, columns, validate, limits, use_threads, ensure_native_endian):
+    """Return a `StreamDecoder` that was fed all its input and has read its schema: one call for a small stream."""
+    cdef StreamDecoder stream = StreamDecoder.__new__(StreamDecoder)
+    stream.decoder = new_decoder(columns, validate, limits, use_threads, ensure_native_endian)
+    stream.limits = stream.decoder.limits
+    stream.failure = None
+    stream.chunk = Source(data)
+    stream.last = True
+    stream.reach_schema()
+    return stream
+
+
+cdef class DecodedBatches(BatchProducer):
+    """The batches of a decoder that needs no more input, for loops and for the C stream interface."""
+
+    cdef StreamDecoder decoder
+
+    def __cinit__(self, StreamDecoder decoder not None):
+        self.decoder = decoder
+
+    cdef Columns next(self):
+        return self.decoder.read_batch()
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        batch = self.next()
+        if batch is None:
+            raise StopIteration
+        return batch
