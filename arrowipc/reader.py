@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from arrowipc.arguments import Extensions, KeyValueMetadata
     from arrowipc.columns.array import RecordBatch
-    from arrowipc.columns.take import RowReader
+    from arrowipc.columns.row_reader import RowReader
     from arrowipc.events import ReadStats, RecordBatchWithMetadata
     from arrowipc.limits import Limits
     from arrowipc.read.framing import Message
@@ -598,7 +598,7 @@ class RecordBatchFileReader(BatchReader):
         if self._closed or self._rows is None:
             from weakref import proxy
 
-            from arrowipc.columns.take import RowReader
+            from arrowipc.columns.row_reader import RowReader
             from arrowipc.limits import Limits
 
             lengths, reader = self._lengths(), proxy(self)  # no circle: what is dropped lets go of the source at once

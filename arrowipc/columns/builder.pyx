@@ -356,7 +356,7 @@ cdef bint buffers_begin(const ColumnsData* longer, const ColumnsData* shorter) n
     Stricter than equal values: children may hold elements that nobody refers to, and views lie as they like.
     """
     cdef int32_t i
-    if longer.length < shorter.length or not same_shape(longer.plan, shorter.plan):
+    if longer.length < shorter.length or not same_layout(longer.plan, shorter.plan):
         return False
     for i in range(longer.plan.n_fields):
         if not field_begins(longer, shorter, i):
@@ -879,17 +879,14 @@ cdef int append_layout(ColumnsBuilder g, const Append* job, int32_t f) noexcept 
     return 0
 
 
-cdef int append_fields(ColumnsBuilder g, const Append* job) noexcept nogil:
+cdef int append_elements(ColumnsBuilder g, const Append* job, int32_t f, int64_t first, int64_t count) noexcept nogil:
     cdef const PlanData* p = g.p
     cdef int64_t length
-    cdef int32_t i, f = 0
+    cdef int32_t end = p.fields[f].end
     cdef int layout
-    for i in range(p.n_columns):
-        if set_span(job.piece, p.columns[i], 0, job.piece.length, g.spans, job.fault) < 0:
-            return -1
-    if add_overflows(g.length, job.piece.length, &length):
-        return full(job, -1, INT64_MAX, INT64_MAX, b"rows")
-    while f < p.n_fields:
+    if set_span(job.piece, f, first, count, g.spans, job.fault) < 0:
+        return -1
+    while f < end:
         if g.spans[f].count == 0:
             # Nothing below it either, or (run ends) its parent has done the work.
             f = p.fields[f].end
@@ -905,14 +902,25 @@ cdef int append_fields(ColumnsBuilder g, const Append* job) noexcept nogil:
             return -1
         g.nodes[f].length = length
         f += 1
-    g.length += job.piece.length
+    return 0
+
+
+cdef int append_columns(ColumnsBuilder g, const Append* job) noexcept nogil:
+    cdef int64_t length
+    cdef int32_t i
+    if add_overflows(g.length, job.piece.length, &length):
+        return full(job, -1, INT64_MAX, INT64_MAX, b"rows")
+    for i in range(g.p.n_columns):
+        if append_elements(g, job, g.p.columns[i], 0, job.piece.length) < 0:
+            return -1
+    g.length = length
     return 0
 
 
 # -- plans ---------------------------------------------------------------------------------------------------
 
 
-cdef bint same_shape(const PlanData* a, const PlanData* b) noexcept nogil:
+cdef bint same_layout(const PlanData* a, const PlanData* b) noexcept nogil:
     """Whether columns of one plan can be appended to columns of the other."""
     cdef const FieldPlan* x
     cdef const FieldPlan* y
@@ -1010,7 +1018,7 @@ cdef class ColumnsBuilder(BuilderMemory):
         job.shifts = shifts
         job.owner = owner
         job.fault = fault
-        return append_fields(self, &job)
+        return append_columns(self, &job)
 
     cdef int append(self, Columns piece, const int64_t* shifts=NULL) except -1:
         """Append all rows of `piece` and take over its dictionaries; what may lack memory comes first.
@@ -1032,7 +1040,7 @@ cdef class ColumnsBuilder(BuilderMemory):
 
     cdef int match(self, Plan plan) except -1:
         """Refuse pieces of a plan that has another shape."""
-        if plan is not self.plan and not same_shape(self.p, &plan.d):
+        if plan is not self.plan and not same_layout(self.p, &plan.d):
             raise UsageError("the columns to append have another type than the columns so far, or share "
                              "their dictionaries differently")
         self.matched = plan
@@ -1145,7 +1153,7 @@ cdef int concat_into(Columns out, tuple pieces, bint lend=True) except -1:
             job.piece = piece[i]
             job.shifts = <const int64_t*> shifts.data + i * n if n else NULL
             job.owner = owner[i] if lend else NULL
-            found = append_fields(builder, &job)
+            found = append_columns(builder, &job)
             if found < 0:
                 break
     if found < 0:
