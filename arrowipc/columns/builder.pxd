@@ -194,9 +194,6 @@ cdef class ColumnsBuilder(BuilderMemory):
     cdef tuple adopted(self, tuple dictionaries)
 
 
-# Append elements of one field of the piece; `measure` lets room for them be made before.
-cdef int append_elements(ColumnsBuilder g, const Append* job, int32_t f, int64_t first, int64_t count) noexcept nogil
-cdef void measure(BuilderMemory g, const ColumnsData* d, int32_t f, int64_t at, int64_t count) noexcept nogil
 cdef int raise_append_fault(const Fault* fault, Plan plan, object where=*) except -1
 # `lend`: large data buffers of views stay those of the pieces; else everything is copied, but for dictionaries.
 cdef int concat_into(Columns out, tuple pieces, bint lend=*) except -1

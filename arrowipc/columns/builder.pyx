@@ -11,13 +11,13 @@ in which the bits behind the snapshot's length change. No reader gives those bit
 cimport cython
 from cpython.list cimport PyList_GET_ITEM
 from cpython.ref cimport PyObject
-from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, int8_t, uint64_t, uint8_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, int8_t, uint8_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from arrowipc._core cimport Columns, Memory, Plan, field_name, raise_fault
 from arrowipc.columns.array cimport RecordBatch, as_batch
-from arrowipc.inline.bits cimport SLACK, append_bits, append_ones, largest, load_int, ones, store_int
+from arrowipc.inline.bits cimport SLACK, append_bits, append_ones, largest, load_int, ones, shift_offsets, store_int
 from arrowipc.inline.element cimport find_run
 from arrowipc.inline.fault cimport (
     FAULT_BUFFER_SMALL, FAULT_INDEX, FAULT_LIST_VIEW, FAULT_MEMORY, FAULT_OFFSET, FAULT_RUN_END,
@@ -28,7 +28,7 @@ from arrowipc.inline.layouts cimport (
     width_of,
 )
 from arrowipc.inline.loads cimport (
-    add_overflows, bitmap_bytes, count_bits, get_bit, inside, load_i32, load_u32, loose_i32, loose_i64, mul_overflows,
+    add_overflows, bitmap_bytes, count_bits, get_bit, inside, load_i32, load_u32, mul_overflows,
 )
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_SIGNED, FIELD_UTF8, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_LIST32,
@@ -499,12 +499,8 @@ cdef int append_offsets(ColumnsBuilder g, const Append* job, int32_t f, int32_t 
     `out`: what the span's offsets enclose.
     """
     cdef int32_t buffer = g.p.fields[f].first_buffer + 1
-    cdef int64_t start = g.spans[f].start, count = g.spans[f].count, i, first, last, shift
+    cdef int64_t start = g.spans[f].start, count = g.spans[f].count, first, last
     cdef const uint8_t* offsets = job.piece.extents[buffer].data
-    cdef const loose_i32* from32
-    cdef const loose_i64* from64
-    cdef loose_i32* to32
-    cdef loose_i64* to64
     cdef bint fresh = g.sizes[buffer] == 0
     if (need(job, f, 1, start + count + 1, width, buffer - 1) < 0
             or reserve(g, buffer, (count + fresh) * width, job.fault) < 0):
@@ -520,18 +516,8 @@ cdef int append_offsets(ColumnsBuilder g, const Append* job, int32_t f, int32_t 
     if fresh:
         memset(g.blocks[buffer].data, 0, width)
         g.sizes[buffer] = width
-    # The offsets between the two are not checked: those that are wrong stay so. Unsigned, because they may wrap.
-    shift = base - first
-    if width == 4:
-        from32 = <const loose_i32*> offsets + start + 1
-        to32 = <loose_i32*> (g.blocks[buffer].data + g.sizes[buffer])
-        for i in range(count):
-            to32[i] = <int32_t> (from32[i] + shift)
-    else:
-        from64 = <const loose_i64*> offsets + start + 1
-        to64 = <loose_i64*> (g.blocks[buffer].data + g.sizes[buffer])
-        for i in range(count):
-            to64[i] = <int64_t> (<uint64_t> from64[i] + <uint64_t> shift)
+    # The offsets between the two are not checked.
+    shift_offsets(g.blocks[buffer].data + g.sizes[buffer], offsets + (start + 1) * width, count, width, base - first)
     g.sizes[buffer] += count * width
     out.start = first
     out.count = last - first

@@ -1,8 +1,9 @@
 """Rows in any order and number, in memory of their own.
 
-Every column takes one of two ways. Where the rows are a few runs, a `ColumnsBuilder` appends run by run. Else `gather`
-copies element by element, whichever of several batches has each. What is below lists and unions are rows again, which
-take either way. Rows that come several times beside payloads are written as often as they come.
+Rows are known by their numbers or by the runs that they are (`Rows`). Each field of each column takes the way that is
+faster for it: where runs are long enough, it is copied run by run, else element by element, whichever of several
+batches has each. What is below lists and unions are rows again, which take either way. Rows that come several times
+beside payloads are written as often as they come.
 
 Nothing here trusts contents: what has to be followed (offsets of lists and text, type codes, run ends) is checked, what
 is only copied is not.
@@ -16,26 +17,22 @@ from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport Columns, Memory, Plan, Source
 from arrowipc.columns.array cimport RecordBatch
-from arrowipc.columns.builder cimport (
-    FAULT_FULL, Append, ColumnsBuilder, SnapshotOwner, append_elements, begins_with, concat_into, measure,
-    raise_append_fault,
-)
+from arrowipc.columns.builder cimport FAULT_FULL, SnapshotOwner, begins_with, concat_into, raise_append_fault
 from arrowipc.columns.elements cimport check_native
 from arrowipc.inline.bits cimport SLACK, largest, store_int
 from arrowipc.inline.element cimport validity
 from arrowipc.inline.fault cimport Fault, fail
 from arrowipc.inline.gather cimport (
-    AHEAD, Lists, Piece, Rows, Run, check_list_views, check_views, copy_texts, fitting_views, gather_bits,
-    gather_codes, gather_data, gather_members, gather_offsets, gather_runs, gather_words, home_of, list_end, list_runs,
-    move_views, repeat_bits, repeat_data, repeat_offsets, repeat_words, spread_lists,
+    AHEAD, Lists, Piece, Rows, Run, check_list_views, check_views, copy_bits, copy_runs, copy_texts, count_runs,
+    first_code, fitting_views, gather_bits, gather_codes, gather_data, gather_members, gather_offsets, gather_runs,
+    gather_words, home_of, line_up, list_runs, move_lists, move_views, repeat_bits, repeat_data, repeat_offsets,
+    repeat_words, run_offsets, spread_lists, spread_runs, write_runs,
 )
-from arrowipc.inline.layouts cimport (
-    BUFFER_BITS, BUFFER_FIXED, BUFFER_OFFSETS, LAYOUTS, LayoutSpec, has_offsets, is_list_view, width_of,
-)
+from arrowipc.inline.layouts cimport BUFFER_BITS, BUFFER_OFFSETS, LAYOUTS, LayoutSpec, has_offsets, width_of
 from arrowipc.inline.loads cimport add_overflows, bitmap_bytes, count_bits, loose_i64, mul_overflows, prefetch, round_up
 from arrowipc.inline.plan cimport (
     LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE,
-    LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, Node, PlanData, ViewRange, copy_tables,
+    LAYOUT_STRUCT, LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, Node, ViewRange, copy_tables,
 )
 from arrowipc.inline.room cimport Room, make_room
 from arrowipc.metadata.schema_reader cimport own_metadata, same_shape
@@ -47,27 +44,14 @@ cdef extern from "Python.h":
     long long PyLong_AsLongLongAndOverflow(object number, int* overflow) except? -1
 
 cdef enum:
-    LONG = 12                   # elements of a run, on average, from which on a builder is faster
-    LONG_OF_NUMBERS = 40        # ... for values of one width
+    SHORT = 3                   # elements of a run, on average, from which on runs are copied instead of elements
+    LONG = 24                   # ... of bits and numbers
     MOST_ELEMENTS = 1 << 24     # of lists in work, by their numbers, which take 12 bytes each
     BLOCK = 1 << 10             # indices that are looked at together
     SMALL = 1 << 12             # bytes of a buffer that shares its block with others
 
 
 # -- rows, field by field ------------------------------------------------------------------------------------
-
-
-cdef bint appends_exactly(const PlanData* plan, int32_t f) noexcept nogil:
-    """Whether a builder copies the elements of a run and no others, whatever the values of a field are.
-
-    Of views, list views and dense unions it may copy everything that a run has between its first and its last element.
-    """
-    cdef int32_t i
-    for i in range(f, plan.fields[f].end):
-        if (plan.fields[i].layout == LAYOUT_VIEW or plan.fields[i].layout == LAYOUT_DENSE
-                or is_list_view(plan.fields[i].layout)):
-            return False
-    return True
 
 
 cdef inline int64_t first_of(Plan plan, const Piece* piece, int32_t f) noexcept nogil:
@@ -91,11 +75,10 @@ cdef class Taker:
     cdef bint shares        # data buffers of views, and children of list views, are those of the one piece
     cdef Piece* pieces      # that have the rows
     cdef int64_t n_pieces
-    cdef Rows rows          # those of `gather`
+    cdef Rows* rows         # those of `gather`
+    cdef Memory runs        # where their runs go that are not known yet
     cdef int32_t root       # the field whose elements they count: a column, or below a list, union or runs
     cdef int64_t elements   # of lists in work
-    cdef ColumnsBuilder builder     # None: nothing was appended
-    cdef list built         # the fields that it has
     cdef Room pool          # Extents of the data buffers that views point at
     cdef int32_t n_pool
     cdef uint8_t* block     # where the next small buffers go
@@ -146,81 +129,73 @@ cdef class Taker:
 
     # -- which way --
 
-    cdef int measure_runs(self, Lists* lists, Memory memory) except -1:
-        """Find the runs of lists, in `memory`, if they are to be appended; `n_runs` is their number."""
-        lists.runs = NULL
-        if not self.nulls and lists.n_runs and (lists.total >= LONG * lists.n_runs
-                                                or lists.total > MOST_ELEMENTS - self.elements):
-            memory.reserve(lists.n_runs * sizeof(Run))
-            lists.runs = <const Run*> memory.data
+    cdef bint by_run(self, int64_t length) except -1:
+        """Whether the runs of the rows are copied: those of `length`, on average, are worth it. They are known then."""
+        cdef Rows* rows = self.rows
+        if rows.n_runs == 0 or (rows.numbers != NULL and rows.count < length * rows.n_runs):
+            return False
+        if rows.runs == NULL:
+            self.runs.reserve(rows.n_runs * sizeof(Run))
+            rows.runs = <const Run*> self.runs.data
             with nogil:
-                list_runs(<Run*> memory.data, lists)
-        return 0
+                write_runs(<Run*> self.runs.data, rows.numbers, rows.homes, rows.count)
+        return True
 
-    cdef bint appends(self, int32_t f, const Lists* lists) noexcept:
-        """Whether field `f` is appended run by run."""
-        cdef int layout = self.plan.d.fields[f].layout
-        if lists.runs == NULL:
-            return False
-        if (layout == LAYOUT_FIXED or layout == LAYOUT_BOOL) and lists.total < LONG_OF_NUMBERS * lists.n_runs:
-            return False
-        return lists.n_runs == 1 and not self.shares or appends_exactly(&self.plan.d, f)
-
-    cdef int take(self, int32_t f, const Lists* lists) except -1:
+    cdef int take_elements(self, int32_t f, const Lists* lists) except -1:
         """Field `f`, of which `lists` hold the elements; they count from its own first one."""
-        cdef Rows above = self.rows
-        cdef int32_t root = self.root
-        cdef Memory numbers, homes
-        self.root = f
-        if self.appends(f, lists):
-            self.append(f, lists.runs, lists.n_runs)
-        elif lists.ends == NULL and lists.size == 1:
-            self.rows = Rows(lists.starts, lists.homes, lists.count)
-            self.gather(f)
-        else:
-            if lists.total > self.left:
-                raise too_many()
-            numbers, homes = Memory(lists.total * 8), Memory(lists.total * 4 if lists.homes != NULL else 0)
+        cdef Memory runs = Memory(), numbers, homes
+        cdef Rows rows = Rows(NULL, NULL, lists.total, NULL, 0)
+        if lists.ends != NULL or not self.nulls:
             with nogil:
-                spread_lists(<int64_t*> numbers.data, <int32_t*> homes.data, lists)
-            self.rows = Rows(<const int64_t*> numbers.data, <const int32_t*> homes.data, lists.total)
-            self.elements += lists.total
-            self.gather(f)
-            self.elements -= lists.total
-        self.rows, self.root = above, root
+                rows.n_runs = list_runs(NULL, lists)
+        if lists.ends == NULL and lists.size == 1:
+            rows.numbers, rows.homes = lists.starts, lists.homes
+            return self.take_field(f, &rows, runs)
+        if rows.n_runs and (lists.total >= SHORT * rows.n_runs or lists.total > MOST_ELEMENTS - self.elements):
+            runs.reserve(rows.n_runs * sizeof(Run))
+            rows.runs = <const Run*> runs.data
+            with nogil:
+                list_runs(<Run*> runs.data, lists)
+            return self.take_field(f, &rows, runs)
+        if lists.total > self.left:
+            raise too_many()
+        numbers, homes = Memory(lists.total * 8), Memory(lists.total * 4 if lists.homes != NULL else 0)
+        with nogil:
+            spread_lists(<int64_t*> numbers.data, <int32_t*> homes.data, lists)
+        rows = Rows(<const int64_t*> numbers.data, <const int32_t*> homes.data, lists.total, NULL, 0)
+        self.elements += lists.total
+        self.take_field(f, &rows, runs)
+        self.elements -= lists.total
         return 0
 
-    cdef int take_elements(self, int32_t f, Lists* lists) except -1:
-        """Field `f` below a list: as `take`, and finds the runs of `lists`."""
-        cdef Memory runs = Memory()
-        with nogil:
-            lists.n_runs = list_runs(NULL, lists)
-        self.measure_runs(lists, runs)
-        return self.take(f, lists)
+    cdef int take_field(self, int32_t f, Rows* rows, Memory runs) except -1:
+        """Field `f` of rows, which count from its own first element."""
+        cdef Rows* above = self.rows
+        cdef Memory runs_above = self.runs
+        cdef int32_t root = self.root
+        self.rows, self.runs, self.root = rows, runs, f
+        self.gather(f)
+        self.rows, self.runs, self.root = above, runs_above, root
+        return 0
 
-    cdef int append(self, int32_t f, const Run* runs, int64_t n) except -1:
-        """Runs of elements of field `f` one behind the other, by the builder."""
-        cdef Append job
-        cdef Fault fault
-        cdef const Piece* piece
-        cdef int64_t k
-        cdef int found = 0
-        if self.builder is None:
-            self.builder, self.built = ColumnsBuilder(self.plan), []
-        self.built.append(f)
-        job.shifts, job.owner, job.fault = NULL, NULL, &fault
+    cdef int gather_by_number(self, int32_t f) except -1:
+        """Field `f`, whose elements are looked at one by one."""
+        cdef Rows* rows = self.rows
+        cdef Memory numbers, homes
+        if rows.numbers != NULL:
+            return self.gather_one_by_one(f)
+        if rows.count > self.left:
+            raise too_many()
+        numbers, homes = Memory(rows.count * 8), Memory(rows.count * 4 if self.n_pieces > 1 else 0)
+        rows.numbers = <const int64_t*> numbers.data
+        rows.homes = <const int32_t*> homes.data if self.n_pieces > 1 else NULL
         with nogil:
-            for k in range(n):
-                piece = &self.pieces[runs[k].home]
-                measure(self.builder, piece.d, f, runs[k].start - first_of(self.plan, piece, f), runs[k].count)
-            for k in range(n):
-                piece = &self.pieces[runs[k].home]
-                job.piece = piece.d
-                found = append_elements(self.builder, &job, f, runs[k].start - first_of(self.plan, piece, f),
-                                        runs[k].count)
-                if found < 0:
-                    break
-        return self.fault(&fault) if found < 0 else 0
+            spread_runs(<int64_t*> numbers.data, <int32_t*> rows.homes, rows.runs, rows.n_runs)
+        self.elements += rows.count
+        self.gather_one_by_one(f)
+        self.elements -= rows.count
+        rows.numbers, rows.homes = NULL, NULL
+        return 0
 
     # -- one by one --
 
@@ -293,25 +268,30 @@ cdef class Taker:
             self.d.nodes[f].null_count = n
         elif kind == BUFFER_BITS:
             self.put_bits(buffer + 1, False)
-        elif field.layout == LAYOUT_VIEW:
-            self.gather_views(f)
-        elif is_list_view(field.layout):
-            self.gather_list_views(f, <int32_t> width_of(field, 1))
-        elif field.layout == LAYOUT_DENSE:
-            self.gather_dense(f)
-        elif kind == BUFFER_FIXED:
+        elif field.layout == LAYOUT_VIEW and self.shares or field.layout == LAYOUT_FIXED:
             self.gather_fixed(buffer + 1, width_of(field, 1))
         elif kind == BUFFER_OFFSETS:
             self.gather_spans(f, <int32_t> width_of(field, 1))
         elif field.layout == LAYOUT_FIXED_LIST:
             self.gather_fixed_list(f)
-        elif field.layout == LAYOUT_RUN_END:
-            self.gather_run_ends(f)
-        else:
-            if field.layout == LAYOUT_SPARSE:
-                self.gather_type_codes(f, NULL)
+        elif field.layout == LAYOUT_STRUCT:
             self.gather_children(f)
+        elif field.layout == LAYOUT_SPARSE:
+            self.gather_sparse(f)
+        else:
+            self.gather_by_number(f)
         return 0
+
+    cdef int gather_one_by_one(self, int32_t f) except -1:
+        """What is behind the validity of layouts whose elements have to be looked at."""
+        cdef const FieldPlan* field = &self.plan.d.fields[f]
+        if field.layout == LAYOUT_VIEW:
+            return self.gather_views(f)
+        if field.layout == LAYOUT_DENSE:
+            return self.gather_dense(f)
+        if field.layout == LAYOUT_RUN_END:
+            return self.gather_run_ends(f)
+        return self.gather_list_views(f, <int32_t> width_of(field, 1))
 
     cdef int gather_children(self, int32_t f) except -1:
         cdef int32_t child = f + 1
@@ -325,7 +305,7 @@ cdef class Taker:
         cdef int64_t n = self.rows.count, i
         cdef uint8_t* out
         self.put(buffer, NULL, 0)
-        if self.nulls:
+        if self.nulls and self.rows.numbers != NULL:
             with nogil:
                 for i in range(n):
                     nulls |= self.rows.numbers[i] < 0
@@ -338,29 +318,43 @@ cdef class Taker:
 
     cdef uint8_t* put_bits(self, int32_t buffer, bint valid) except NULL:
         cdef uint8_t* out = self.room(bitmap_bytes(self.rows.count), 1)
+        cdef bint by_run = self.by_run(LONG)
         with nogil:
-            gather_bits(out, valid, self.pieces, &self.rows)
+            if by_run:
+                copy_bits(out, valid, self.pieces, self.rows.runs, self.rows.n_runs)
+            else:
+                gather_bits(out, valid, self.pieces, self.rows)
         self.put(buffer, out, bitmap_bytes(self.rows.count))
         return out
 
-    cdef int gather_fixed(self, int32_t buffer, int64_t width) except -1:
+    cdef uint8_t* gather_fixed(self, int32_t buffer, int64_t width) except NULL:
+        """Values of `width` bytes."""
         cdef uint8_t* out = self.room(self.rows.count, width)
+        cdef bint by_run = self.by_run(LONG if width <= 8 else SHORT)
         with nogil:
-            gather_words(out, width, self.pieces, &self.rows)
-        return self.put(buffer, out, self.rows.count * width)
+            if by_run:
+                copy_runs(out, width, False, self.pieces, self.rows.runs, self.rows.n_runs)
+            else:
+                gather_words(out, width, self.pieces, self.rows)
+        self.put(buffer, out, self.rows.count * width)
+        return out
 
     cdef int gather_spans(self, int32_t f, int32_t width) except -1:
         """Text and binary, and lists."""
         cdef const FieldPlan* field = &self.plan.d.fields[f]
         cdef bint is_list = LAYOUTS[field.layout].n_children == 1
         cdef uint8_t* offsets = self.room(self.rows.count + 1, width)
-        cdef Memory memory = Memory(self.rows.count * 8)
-        cdef int64_t* starts = <int64_t*> memory.data
+        cdef Memory memory = Memory()
+        cdef int64_t* starts
         cdef int64_t total
         cdef Fault fault
         cdef Lists lists
+        if self.by_run(SHORT):
+            return self.copy_spans(f, width, offsets)
+        memory.reserve(self.rows.count * 8)
+        starts = <int64_t*> memory.data
         with nogil:
-            total = gather_offsets(offsets, starts, width, self.pieces, &self.rows, f, &fault)
+            total = gather_offsets(offsets, starts, width, self.pieces, self.rows, f, &fault)
         self.check_total(f, width, total, &fault)
         self.put(field.first_buffer + 1, offsets, (self.rows.count + 1) * width)
         if not is_list:
@@ -369,8 +363,29 @@ cdef class Taker:
             self.d.nodes[f + 1] = Node(total, 0, 0)
             self.put(field[1].first_buffer, NULL, 0)
             return self.gather_bytes(field[1].first_buffer + 1, field[1].width, offsets, starts, width, total)
-        lists = Lists(starts, offsets + width, self.rows.homes, self.rows.count, 0, width, total, 0, NULL)
+        lists = Lists(starts, offsets + width, self.rows.homes, self.rows.count, 0, width, total)
         return self.take_elements(f + 1, &lists)
+
+    cdef int copy_spans(self, int32_t f, int32_t width, uint8_t* offsets) except -1:
+        """Text and binary, and lists, of runs: what is between the offsets of a run lies together too."""
+        cdef int32_t buffer = self.plan.d.fields[f].first_buffer + 1
+        cdef int64_t n = self.rows.n_runs, total
+        cdef Memory memory = Memory(n * sizeof(Run))
+        cdef const Run* spans = <const Run*> memory.data
+        cdef Fault fault
+        cdef Rows rows
+        cdef uint8_t* out
+        with nogil:
+            total = run_offsets(offsets, <Run*> memory.data, width, self.pieces, self.rows, f, &fault)
+        self.check_total(f, width, total, &fault)
+        self.put(buffer, offsets, (self.rows.count + 1) * width)
+        if LAYOUTS[self.plan.d.fields[f].layout].n_children == 1:
+            rows = Rows(NULL, NULL, total, spans, n)
+            return self.take_field(f + 1, &rows, memory)
+        out = self.room(total, 1)
+        with nogil:
+            copy_runs(out, 1, True, self.pieces, spans, n)
+        return self.put(buffer + 1, out, total)
 
     cdef int check_total(self, int32_t f, int32_t width, int64_t total, const Fault* fault) except -1:
         """Raise what the negative `total` stands for that `gather_offsets` returned."""
@@ -383,7 +398,7 @@ cdef class Taker:
         """What is between offsets, `total` values of `unit` bytes."""
         cdef uint8_t* out = self.room(total, unit)
         with nogil:
-            gather_data(out, unit, offsets, starts, width, self.pieces, &self.rows)
+            gather_data(out, unit, offsets, starts, width, self.pieces, self.rows)
         return self.put(buffer, out, total * unit)
 
     cdef int gather_fixed_list(self, int32_t f) except -1:
@@ -392,7 +407,9 @@ cdef class Taker:
         cdef int64_t size = self.plan.d.fields[f].width, n = self.rows.count, total, k
         cdef Memory memory
         cdef int64_t* starts
+        cdef Run* spans
         cdef Lists lists
+        cdef Rows rows
         if mul_overflows(n, size, &total):
             raise LimitError("the rows asked for hold more elements than can be counted")
         if self.has_numbers(f):
@@ -400,7 +417,17 @@ cdef class Taker:
                 self.pieces[k].values = self.pieces[k].data
             self.d.nodes[f + 1] = Node(total, 0, 0)
             self.put(child.first_buffer, NULL, 0)
-            return self.gather_fixed(child.first_buffer + 1, size * child.width)
+            self.gather_fixed(child.first_buffer + 1, size * child.width)
+            return 0
+        if self.by_run(SHORT):
+            memory = Memory(self.rows.n_runs * sizeof(Run))
+            spans = <Run*> memory.data
+            for k in range(self.rows.n_runs):
+                spans[k] = self.rows.runs[k]
+                spans[k].start = (spans[k].start + self.pieces[spans[k].home].shift) * size
+                spans[k].count *= size
+            rows = Rows(NULL, NULL, total, spans, self.rows.n_runs)
+            return self.take_field(f + 1, &rows, memory)
         memory = Memory(n * 8)
         starts = <int64_t*> memory.data
         with nogil:
@@ -408,69 +435,65 @@ cdef class Taker:
                 starts[k] = -1
                 if self.rows.numbers[k] >= 0:
                     starts[k] = (self.rows.numbers[k] + home_of(self.pieces, self.rows.homes, k).shift) * size
-        lists = Lists(starts, NULL, self.rows.homes, n, size, 0, total, 0, NULL)
+        lists = Lists(starts, NULL, self.rows.homes, n, size, 0, total)
         return self.take_elements(f + 1, &lists)
 
     cdef int gather_list_views(self, int32_t f, int32_t width) except -1:
         """List views and their elements, or all between the first and the last one where these are less."""
         cdef int32_t buffer = self.plan.d.fields[f].first_buffer + 1
-        cdef int64_t n = self.rows.count, k
+        cdef int64_t n = self.rows.count, total = 0, there = 0, k
         cdef uint8_t* offsets = self.room(n, width)
         cdef uint8_t* sizes = self.room(n, width)
-        cdef Memory starts = Memory(n * 8), ends = Memory(n * 8), parts = Memory(self.n_pieces * sizeof(Run))
-        cdef int64_t* start = <int64_t*> starts.data
-        cdef int64_t* end = <int64_t*> ends.data
-        cdef Run* part = <Run*> parts.data
+        cdef Memory memory = Memory(self.n_pieces * sizeof(Run))
+        cdef Run* parts = <Run*> memory.data
         cdef Fault fault
-        cdef Lists lists
+        cdef Rows rows
         cdef int found
-        memset(part, 0, self.n_pieces * sizeof(Run))
+        for k in range(self.n_pieces):
+            parts[k] = Run(0, 0, <int32_t> k)
         with nogil:
-            found = check_list_views(sizes, start, end, part, width, self.pieces, &self.rows, f, &fault)
+            # A loop for each width: a constant is no comparison in it.
+            if width == 4:
+                found = check_list_views(offsets, sizes, parts, &total, 4, self.pieces, self.rows, f, &fault)
+            else:
+                found = check_list_views(offsets, sizes, parts, &total, 8, self.pieces, self.rows, f, &fault)
         if found < 0:
             self.fault(&fault)
         self.put(buffer, offsets, n * width)
         self.put(buffer + 1, sizes, n * width)
         if self.shares:
-            with nogil:
-                for k in range(n):
-                    store_int(offsets, k, width, start[k])
             return self.share(f + 1, self.pieces.d)
-        lists = Lists(start, <const uint8_t*> end, self.rows.homes, n, 0, 8, end[n - 1] if n else 0, 0, NULL)
-        return self.take_parts(f, &lists, part, offsets, width)
-
-    cdef int take_parts(self, int32_t f, Lists* lists, const Run* parts, uint8_t* offsets, int32_t width) except -1:
-        """The elements of list views, and the offsets to them; `parts` are those that `check_list_views` found."""
-        cdef Memory starts = Memory(self.n_pieces * 8), ends = Memory(self.n_pieces * 8)
-        cdef Memory homes = Memory(self.n_pieces * 4), begins = Memory(self.n_pieces * 8)
-        cdef int64_t there = 0, end = 0, last = 0, offset, k
-        cdef const int64_t* begin = <const int64_t*> begins.data
-        cdef const int64_t* list_starts = lists.starts
-        cdef bint shared
-        cdef const int32_t* home = lists.homes
         for k in range(self.n_pieces):
-            (<int64_t*> starts.data)[k] = parts[k].start
-            (<int32_t*> homes.data)[k] = <int32_t> k
-            (<int64_t*> begins.data)[k] = there - parts[k].start
+            self.pieces[k].base = there - parts[k].start
             there += parts[k].count
-            (<int64_t*> ends.data)[k] = there
         # To copy all of one piece takes less time than to copy half of it one by one.
-        shared = lists.total > there >> (self.n_pieces == 1)
-        if (there if shared else lists.total) > largest(width, True):
+        if total <= there >> (self.n_pieces == 1):
+            return self.own_elements(f, width, offsets, sizes, total)
+        if there > largest(width, True):
             return self.full(f, largest(width, True), b"offsets")
         with nogil:
-            for k in range(lists.count):
-                end = list_end(lists, k)
-                offset = last
-                if shared:
-                    # Empty lists begin nowhere.
-                    offset = list_starts[k] + begin[home[k] if home != NULL else 0] if end > last else 0
-                store_int(offsets, k, width, offset)
-                last = end
-        if shared:
-            lists[0] = Lists(<const int64_t*> starts.data, ends.data, <const int32_t*> homes.data, self.n_pieces, 0, 8,
-                             there, 0, NULL)
-        return self.take_elements(f + 1, lists)
+            move_lists(offsets, sizes, width, self.pieces, self.rows)
+        rows = Rows(NULL, NULL, there, parts, self.n_pieces)
+        return self.take_field(f + 1, &rows, memory)
+
+    cdef int own_elements(self, int32_t f, int32_t width, uint8_t* offsets, const uint8_t* sizes,
+                          int64_t total) except -1:
+        """The elements of list views, those of one list after the other."""
+        cdef const FieldPlan* child = &self.plan.d.fields[f + 1]
+        cdef int64_t n = self.rows.count
+        cdef Memory starts = Memory(n * 8), ends = Memory((n + 1) * 8)
+        cdef Lists lists
+        if total > largest(width, True):
+            return self.full(f, largest(width, True), b"offsets")
+        with nogil:
+            line_up(<int64_t*> starts.data, <int64_t*> ends.data, offsets, sizes, width, n)
+        if self.has_numbers(f):
+            self.d.nodes[f + 1] = Node(total, 0, 0)
+            self.put(child.first_buffer, NULL, 0)
+            return self.gather_bytes(child.first_buffer + 1, child.width, ends.data, <const int64_t*> starts.data, 8,
+                                     total)
+        lists = Lists(<const int64_t*> starts.data, ends.data + 8, self.rows.homes, n, 0, 8, total)
+        return self.take_elements(f + 1, &lists)
 
     # -- several times --
 
@@ -540,16 +563,24 @@ cdef class Taker:
                 self.d.extents[k] = d.extents[k]
         return 0
 
+    cdef int gather_sparse(self, int32_t f) except -1:
+        cdef const int8_t* ordinals = self.plan.d.codes + 128 * self.plan.d.fields[f].codes
+        cdef uint8_t* codes = self.gather_fixed(self.plan.d.fields[f].first_buffer, 1)
+        cdef int64_t i
+        if self.nulls and self.rows.numbers != NULL:
+            for i in range(self.rows.count):
+                if self.rows.numbers[i] < 0:
+                    codes[i] = <uint8_t> first_code(ordinals)
+        return self.gather_children(f)
+
     cdef uint8_t* gather_type_codes(self, int32_t f, int64_t* counts) except NULL:
-        """The type codes of a union; `counts`, if not NULL: of the elements per child."""
-        cdef int64_t unused[128]
+        """The type codes of a dense union, and `counts` of the elements per child."""
         cdef const int8_t* ordinals = self.plan.d.codes + 128 * self.plan.d.fields[f].codes
         cdef uint8_t* out = self.room(self.rows.count, 1)
         cdef Fault fault
         cdef int found
         with nogil:
-            found = gather_codes(out, counts if counts != NULL else unused, ordinals, self.pieces, &self.rows, f,
-                                 &fault)
+            found = gather_codes(out, counts, ordinals, self.pieces, self.rows, f, &fault)
         if found < 0:
             self.fault(&fault)
         self.put(self.plan.d.fields[f].first_buffer, out, self.rows.count)
@@ -580,12 +611,12 @@ cdef class Taker:
             k += 1
         with nogil:
             found = gather_members(offsets, number, home, begins, codes, self.plan.d.codes + 128 * field.codes,
-                                   children, self.pieces, &self.rows, f, &fault)
+                                   children, self.pieces, self.rows, f, &fault)
         if found < 0:
             self.fault(&fault)
         self.put(field.first_buffer + 1, offsets, 4 * n)
         for k in range(field.n_children):
-            lists = Lists(number + begins[k], NULL, NULL, counts[k], 1, 0, counts[k], 0, NULL)
+            lists = Lists(number + begins[k], NULL, NULL, counts[k], 1, 0, counts[k])
             if home != NULL:
                 lists.homes = home + begins[k]
             self.take_elements(children[k], &lists)
@@ -605,7 +636,7 @@ cdef class Taker:
             self.full(f, largest(width, True), b"run ends")
         with nogil:
             count = gather_runs(<int64_t*> begins.data, <int64_t*> numbers.data, <int32_t*> homes.data, self.pieces,
-                                &self.rows, f, &fault)
+                                self.rows, f, &fault)
         if count < 0:
             self.fault(&fault)
         out = self.room(count, width)
@@ -614,7 +645,7 @@ cdef class Taker:
         self.d.nodes[f + 1] = Node(count, 0, 0)
         self.put(buffer, NULL, 0)
         self.put(buffer + 1, out, count * width)
-        lists = Lists(<const int64_t*> numbers.data, NULL, <const int32_t*> homes.data, count, 1, 0, count, 0, NULL)
+        lists = Lists(<const int64_t*> numbers.data, NULL, <const int32_t*> homes.data, count, 1, 0, count)
         return self.take_elements(values, &lists)
 
     cdef int gather_views(self, int32_t f) except -1:
@@ -627,11 +658,9 @@ cdef class Taker:
         cdef uint8_t* text
         cdef Fault fault
         cdef int found
-        if self.shares:
-            return self.gather_fixed(buffer, 16)
         views = self.room(n, 16)
         with nogil:
-            found = check_views(views, &used, self.pieces, &self.rows, f, &fault)
+            found = check_views(views, &used, self.pieces, self.rows, f, &fault)
         if found < 0:
             self.fault(&fault)
         self.put(buffer, views, 16 * n)
@@ -653,7 +682,7 @@ cdef class Taker:
                         memcpy(text, extents[i].data, extents[i].size)
                     self.add_pool(Extent(text, extents[i].size))
             with nogil:
-                move_views(views, self.pieces, &self.rows)
+                move_views(views, self.pieces, self.rows)
         made.count = self.n_pool - made.first
         return 0
 
@@ -666,7 +695,7 @@ cdef class Taker:
             if size:
                 text = self.room(size, 1)
                 with nogil:
-                    copy_texts(text, views, done, end, self.n_pool - first, self.pieces, &self.rows)
+                    copy_texts(text, views, done, end, self.n_pool - first, self.pieces, self.rows)
                 self.add_pool(Extent(text, size))
             done = end
         return 0
@@ -683,23 +712,7 @@ cdef class Taker:
     # -- all of it --
 
     cdef int finish(self, Columns out) except -1:
-        """Give `out`, whose columns were taken, what the builder made, the data buffers of views and its memory."""
-        cdef Columns built
-        cdef ViewRange* made
-        cdef const ViewRange* view
-        cdef int32_t f, i, k
-        if self.builder is not None:
-            built = self.builder.snapshot()
-            self.kept.append(built.owner)
-            for f in self.built:
-                self.share(f, &built.d)
-                for i in range(f, self.plan.d.fields[f].end):
-                    if self.plan.d.fields[i].view < 0:
-                        continue
-                    made, view = &self.d.views[self.plan.d.fields[i].view], &built.d.views[self.plan.d.fields[i].view]
-                    made[0] = ViewRange(self.n_pool, view.count)
-                    for k in range(view.count):
-                        self.add_pool(built.d.extents[view.first + k])
+        """Give `out`, whose columns were taken, the data buffers of views and its memory."""
         if self.n_pool:
             self.place_pool(out)
         out.owner = tuple(self.kept)
@@ -753,13 +766,12 @@ cdef int add_piece(Taker taker, Columns source, int64_t first) except -1:
 cdef int take_columns(Taker taker, Columns out, const int64_t* numbers, const int32_t* homes, int64_t n,
                       int64_t n_runs) except -1:
     """All columns of rows, which are `n_runs` runs."""
-    cdef Lists rows = Lists(numbers, NULL, homes, n, 1, 0, n, n_runs, NULL)
+    cdef Rows rows = Rows(numbers, homes, n, NULL, n_runs)
     cdef Memory runs = Memory()
     cdef int32_t i
     out.d.length = n
-    taker.measure_runs(&rows, runs)
     for i in range(taker.plan.d.n_columns):
-        taker.take(taker.plan.d.columns[i], &rows)
+        taker.take_field(taker.plan.d.columns[i], &rows, runs)
     return taker.finish(out)
 
 
@@ -995,7 +1007,7 @@ cdef RecordBatch repeat_rows(RecordBatch source, object counts, int64_t first, s
     cdef int64_t* times = <int64_t*> copy.data
     cdef const FieldPlan* field
     cdef Taker taker
-    cdef Lists rows = Lists(NULL, NULL, NULL, 0, 1, 0, 0, 0, NULL)
+    cdef Rows rows = Rows(NULL, NULL, 0, NULL, 0)
     check_native(source, "repeating rows")
     for i in range(n_times):
         # Read once: the caller's memory may change meanwhile.
@@ -1014,13 +1026,12 @@ cdef RecordBatch repeat_rows(RecordBatch source, object counts, int64_t first, s
                          or has_offsets(field.layout) and taker.has_numbers(source.plan.d.columns[i])):
             taker.repeat(source.plan.d.columns[i], first, times, n_times, n)
             continue
-        if rows.starts == NULL:
+        if rows.numbers == NULL:
             numbers.reserve(n * 8)
             spread_counts(<int64_t*> numbers.data, times, n_times, first)
-            rows.starts, rows.count, rows.total = <const int64_t*> numbers.data, n, n
-            rows.n_runs = list_runs(NULL, &rows)
-            taker.measure_runs(&rows, runs)
-        taker.take(source.plan.d.columns[i], &rows)
+            rows.numbers, rows.count = <const int64_t*> numbers.data, n
+            rows.n_runs = count_runs(rows.numbers, NULL, n)
+        taker.take_field(source.plan.d.columns[i], &rows, runs)
     taker.finish(out)
     return out
 

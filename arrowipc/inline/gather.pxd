@@ -6,13 +6,13 @@
 from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy, memset
 
-from arrowipc.inline.bits cimport append_ones, largest, load_int, store_int
+from arrowipc.inline.bits cimport append_bits, append_ones, largest, load_int, shift_offsets, store_int
 from arrowipc.inline.element cimport find_run, next_run, run_end
 from arrowipc.inline.fault cimport (
     FAULT_LIST_VIEW, FAULT_OFFSET, FAULT_TYPE_CODE, FAULT_UNION_OFFSET, FAULT_VIEW, Fault, fail,
 )
 from arrowipc.inline.loads cimport (
-    add_overflows, get_bit, inside, load_i32, load_i64, loose_i32, loose_i64, mul_overflows, prefetch,
+    add_overflows, get_bit, inside, load_i32, load_i64, loose_i16, loose_i32, loose_i64, mul_overflows, prefetch,
 )
 from arrowipc.inline.plan cimport ColumnsData, Extent, Node
 
@@ -27,22 +27,24 @@ cdef struct Piece:
     const uint8_t* values       # or bits, offsets, views, type codes
     const uint8_t* data         # what the offsets point into; sizes of list views; of views the Extents of their data
     int64_t limit               # elements, or Extents, that it has
-    int64_t base                # where these Extents go
+    int64_t base                # what is added to a view's index, or a list view's offset, of this piece
 
 cdef enum:
     AHEAD = 16                  # rows, and pieces, that are asked for before they are looked at
 
-cdef struct Rows:
-    # Rows that exist, counted through all pieces.
-    const int64_t* numbers      # negative: a row of nulls, which only the rows of one piece can be
-    const int32_t* homes        # the piece that has each; NULL: there is one piece
-    int64_t count
-
 cdef struct Run:
-    # Elements of a piece that follow each other.
+    # Elements of a piece that follow each other; none is a row of nulls.
     int64_t start
     int64_t count
     int32_t home
+
+cdef struct Rows:
+    # Rows, counted through all pieces, by their numbers or by the runs that they are, or by both.
+    const int64_t* numbers      # negative: a row of nulls, which only the rows of one piece can be; NULL: not known
+    const int32_t* homes        # the piece that has each; NULL: there is one piece, or `numbers` are not known
+    int64_t count
+    const Run* runs             # NULL: not written yet
+    int64_t n_runs              # 0: rows of nulls may be among them, or each is for itself
 
 cdef struct Lists:
     # The elements of one list after the other, each of which lies together.
@@ -53,8 +55,6 @@ cdef struct Lists:
     int64_t size
     int32_t width
     int64_t total               # elements
-    int64_t n_runs              # elements that follow each other across lists are one run
-    const Run* runs             # NULL: they are so short that elements are copied one by one
 
 
 cdef inline int64_t list_end(const Lists* lists, int64_t i) noexcept nogil:
@@ -108,10 +108,15 @@ cdef inline int64_t list_runs(Run* out, const Lists* lists) noexcept nogil:
     return used
 
 
+cdef inline int64_t write_runs(Run* out, const int64_t* numbers, const int32_t* homes, int64_t n) noexcept nogil:
+    """The runs of rows; NULL: only their number."""
+    cdef Lists rows = Lists(numbers, NULL, homes, n, 1, 0, n)
+    return list_runs(out, &rows)
+
+
 cdef inline int64_t count_runs(const int64_t* numbers, const int32_t* homes, int64_t n) noexcept nogil:
     """How many runs rows are."""
-    cdef Lists rows = Lists(numbers, NULL, homes, n, 1, 0, n, 0, NULL)
-    return list_runs(NULL, &rows)
+    return write_runs(NULL, numbers, homes, n)
 
 
 cdef inline void spread_lists(int64_t* numbers, int32_t* homes, const Lists* lists) noexcept nogil:
@@ -126,6 +131,18 @@ cdef inline void spread_lists(int64_t* numbers, int32_t* homes, const Lists* lis
             for k in range(at, end):
                 homes[k] = lists.homes[i]
         at = end
+
+
+cdef inline void spread_runs(int64_t* numbers, int32_t* homes, const Run* runs, int64_t n) noexcept nogil:
+    """Rows by their numbers, and, where `homes` is not NULL, the piece that has each."""
+    cdef int64_t at = 0, i, k
+    for i in range(n):
+        for k in range(runs[i].count):
+            numbers[at + k] = runs[i].start + k
+        if homes != NULL:
+            for k in range(at, at + runs[i].count):
+                homes[k] = runs[i].home
+        at += runs[i].count
 
 
 cdef inline const Piece* home_of(const Piece* pieces, const int32_t* homes, int64_t i) noexcept nogil:
@@ -167,6 +184,12 @@ cdef inline void flat_words(uint8_t* out, const uint8_t* values, int64_t width, 
     elif width == 4:
         for i in range(n):
             (<loose_i32*> out)[i] = (<const loose_i32*> values)[numbers[i]] if numbers[i] >= 0 else 0
+    elif width == 2:
+        for i in range(n):
+            (<loose_i16*> out)[i] = (<const loose_i16*> values)[numbers[i]] if numbers[i] >= 0 else 0
+    elif width == 1:
+        for i in range(n):
+            out[i] = values[numbers[i]] if numbers[i] >= 0 else 0
     elif width == 16:
         for i in range(n):
             if numbers[i] >= 0:
@@ -179,6 +202,20 @@ cdef inline void flat_words(uint8_t* out, const uint8_t* values, int64_t width, 
                 memcpy(out + i * width, values + numbers[i] * width, width)
             else:
                 memset(out + i * width, 0, width)
+
+
+cdef inline void copy_runs(uint8_t* out, int64_t width, bint data, const Piece* pieces, const Run* runs,
+                           int64_t n) noexcept nogil:
+    """Runs of values of `width` bytes, or (`data`) of what offsets point into."""
+    cdef const Piece* piece
+    cdef const uint8_t* values
+    cdef int64_t i
+    for i in range(n):
+        piece = pieces + runs[i].home
+        values = piece.data if data else piece.values + piece.shift * width
+        if runs[i].count:
+            memcpy(out, values + runs[i].start * width, runs[i].count * width)
+            out += runs[i].count * width
 
 
 cdef inline void gather_words(uint8_t* out, int64_t width, const Piece* pieces, const Rows* rows) noexcept nogil:
@@ -200,6 +237,21 @@ cdef inline void gather_words(uint8_t* out, int64_t width, const Piece* pieces, 
             (<loose_i32*> out)[i] = load_i32(value)
         else:
             memcpy(out + i * width, value, width)
+
+
+cdef inline void copy_bits(uint8_t* out, bint valid, const Piece* pieces, const Run* runs, int64_t n) noexcept nogil:
+    """Runs of bits of values, or of their validity."""
+    cdef const Piece* piece
+    cdef const uint8_t* bits
+    cdef int64_t at = 0, i
+    for i in range(n):
+        piece = pieces + runs[i].home
+        bits = piece.bits if valid else piece.values
+        if bits != NULL:
+            append_bits(out, at, bits, runs[i].start + piece.shift, runs[i].count)
+        else:
+            append_ones(out, at, runs[i].count)
+        at += runs[i].count
 
 
 cdef inline void gather_bits(uint8_t* out, bint valid, const Piece* pieces, const Rows* rows) noexcept nogil:
@@ -228,7 +280,10 @@ cdef inline int64_t gather_offsets(uint8_t* out, int64_t* starts, int32_t width,
     """
     cdef const int64_t* numbers = rows.numbers
     cdef const int32_t* homes = rows.homes
-    cdef const Piece* piece
+    cdef const Piece* piece = pieces
+    # Of one piece: what is written here cannot change them, which a compiler does not know of a struct.
+    cdef const uint8_t* offsets = piece.values
+    cdef int64_t shift = piece.shift, limit = piece.limit
     cdef int64_t first, last, end = 0, most = largest(width, True), i
     store_int(out, 0, width, 0)
     for i in range(rows.count):
@@ -236,15 +291,15 @@ cdef inline int64_t gather_offsets(uint8_t* out, int64_t* starts, int32_t width,
             starts[i] = 0
             store_int(out, i + 1, width, end)
             continue
-        piece = home_of(pieces, homes, i)
-        first = load_int(piece.values, numbers[i] + piece.shift, width)
-        last = load_int(piece.values, numbers[i] + piece.shift + 1, width)
+        if homes != NULL:
+            piece = pieces + homes[i]
+            offsets, shift, limit = piece.values, piece.shift, piece.limit
+        first = load_int(offsets, numbers[i] + shift, width)
+        last = load_int(offsets, numbers[i] + shift + 1, width)
         if first < 0 or first > last:
-            return fail(fault, FAULT_OFFSET, f, 1, numbers[i] + piece.shift - piece.d.nodes[f].offset, first, last,
-                        NULL)
-        if last > piece.limit:
-            return fail(fault, FAULT_OFFSET, f, 1, numbers[i] + piece.shift - piece.d.nodes[f].offset + 1, last,
-                        piece.limit, NULL)
+            return fail(fault, FAULT_OFFSET, f, 1, numbers[i] + shift - piece.d.nodes[f].offset, first, last, NULL)
+        if last > limit:
+            return fail(fault, FAULT_OFFSET, f, 1, numbers[i] + shift - piece.d.nodes[f].offset + 1, last, limit, NULL)
         if last - first > most - end:
             return -2
         starts[i] = first
@@ -253,21 +308,55 @@ cdef inline int64_t gather_offsets(uint8_t* out, int64_t* starts, int32_t width,
     return end
 
 
+cdef inline int64_t run_offsets(uint8_t* out, Run* spans, int32_t width, const Piece* pieces, const Rows* rows,
+                                int32_t f, Fault* fault) noexcept nogil:
+    """What `gather_offsets` does, for runs: `spans` are the bytes or elements of each.
+
+    The offsets inside a run are not checked: nothing here follows them.
+    """
+    cdef const Piece* piece
+    cdef const uint8_t* offsets
+    cdef int64_t first, last, start, count, end = 0, most = largest(width, True), i
+    store_int(out, 0, width, 0)
+    out += width
+    for i in range(rows.n_runs):
+        spans[i] = Run(0, 0, rows.runs[i].home)
+        if rows.runs[i].count == 0:
+            continue
+        piece = pieces + rows.runs[i].home
+        start, count = rows.runs[i].start + piece.shift, rows.runs[i].count
+        offsets = piece.values + start * width
+        first, last = load_int(offsets, 0, width), load_int(offsets, count, width)
+        if first < 0 or first > last:
+            return fail(fault, FAULT_OFFSET, f, 1, start - piece.d.nodes[f].offset, first, last, NULL)
+        if last > piece.limit:
+            return fail(fault, FAULT_OFFSET, f, 1, start - piece.d.nodes[f].offset + count, last, piece.limit, NULL)
+        if last - first > most - end:
+            return -2
+        shift_offsets(out, offsets + width, count, width, end - first)
+        out += count * width
+        spans[i].start, spans[i].count = first, last - first
+        end += last - first
+    return end
+
+
 cdef inline void gather_data(uint8_t* out, int64_t unit, const uint8_t* offsets, const int64_t* starts, int32_t width,
                              const Piece* pieces, const Rows* rows) noexcept nogil:
     """What lies between the offsets, which `gather_offsets` has made, in elements of `unit` bytes."""
     cdef const int32_t* homes = rows.homes
-    cdef const Piece* piece
+    cdef const uint8_t* whole = pieces.data
     cdef const uint8_t* data
-    cdef int64_t n = rows.count, total = load_int(offsets, n, width) * unit, at = 0, end, size, i
+    cdef int64_t n = rows.count, limit = pieces.limit
+    cdef int64_t total = load_int(offsets, n, width) * unit, at = 0, end, size, i
     for i in range(n):
         if i + AHEAD < n:
-            prefetch(home_of(pieces, homes, i + AHEAD).data + starts[i + AHEAD] * unit)
-        piece = home_of(pieces, homes, i)
-        data = piece.data + starts[i] * unit
+            prefetch((whole if homes == NULL else pieces[homes[i + AHEAD]].data) + starts[i + AHEAD] * unit)
+        if homes != NULL:
+            whole, limit = pieces[homes[i]].data, pieces[homes[i]].limit
+        data = whole + starts[i] * unit
         end = load_int(offsets, i + 1, width) * unit
         size = end - at
-        if size <= 16 and total - at >= 16 and (piece.limit - starts[i]) * unit >= 16:
+        if size <= 16 and total - at >= 16 and (limit - starts[i]) * unit >= 16:
             # As many bytes for all, without a guess at their number: the next elements overwrite those too many.
             (<loose_i64*> (out + at))[0] = load_i64(data)
             (<loose_i64*> (out + at))[1] = load_i64(data + 8)
@@ -348,18 +437,28 @@ cdef inline void move_views(uint8_t* views, const Piece* pieces, const Rows* row
             store_int(views, 4 * i + 2, 4, load_i32(views + 16 * i + 8) + home_of(pieces, rows.homes, i).base)
 
 
-cdef inline int check_list_views(uint8_t* sizes, int64_t* starts, int64_t* ends, Run* parts, int32_t width,
+cdef inline void add_part(Run* part, int64_t low, int64_t high) noexcept nogil:
+    """Let a part reach from `low` to `high` at least."""
+    if part.count:
+        low, high = min(low, part.start), max(high, part.start + part.count)
+    if low < high:
+        part.start, part.count = low, high - low
+
+
+cdef inline int check_list_views(uint8_t* offsets, uint8_t* sizes, Run* parts, int64_t* total, int32_t width,
                                  const Piece* pieces, const Rows* rows, int32_t f, Fault* fault) noexcept nogil:
-    """Sizes of list views and where they start, both 0 where null; how many elements there are up to the end of each.
+    """List views, which point into their pieces still, empty ones where null; `total`: how many elements they have.
 
     `parts`: per piece the elements from the first to the last one that any of its lists has.
     """
-    cdef const Piece* piece
-    cdef Run* part
-    cdef int64_t at, start, size, end = 0, i
+    cdef const Piece* piece = pieces
+    cdef const Piece* last = pieces
+    cdef int64_t at, start, size, end = 0, low = INT64_MAX, high = 0, i
     for i in range(rows.count):
         piece = home_of(pieces, rows.homes, i)
-        part = parts + (piece - pieces)
+        if piece != last:
+            add_part(parts + (last - pieces), low, high)
+            last, low, high = piece, INT64_MAX, 0
         at = rows.numbers[i] + piece.shift
         start = size = 0
         if rows.numbers[i] >= 0 and (piece.bits == NULL or get_bit(piece.bits, at)):
@@ -368,27 +467,51 @@ cdef inline int check_list_views(uint8_t* sizes, int64_t* starts, int64_t* ends,
             start = load_int(piece.values, at, width)
             if not inside(start, size, piece.limit):
                 return fail(fault, FAULT_LIST_VIEW, f, 1, at, start, piece.limit, b"offset")
-            if part.count == 0:
-                part[0] = Run(start, size, <int32_t> (piece - pieces))
-            else:
-                part.count = max(part.start + part.count, start + size) - min(part.start, start)
-                part.start = min(part.start, start)
+            low, high = min(low, start), max(high, start + size)
             if add_overflows(end, size, &end):
                 end = INT64_MAX
+        store_int(offsets, i, width, start)
         store_int(sizes, i, width, size)
-        starts[i] = start
-        ends[i] = end
+    add_part(parts + (last - pieces), low, high)
+    total[0] = end
     return 0
+
+
+cdef inline void move_lists(uint8_t* offsets, const uint8_t* sizes, int32_t width, const Piece* pieces,
+                            const Rows* rows) noexcept nogil:
+    """Let list views point at the parts of their pieces, which lie one behind the other now; empty ones stay at 0."""
+    cdef int64_t i
+    for i in range(rows.count):
+        if load_int(sizes, i, width):
+            store_int(offsets, i, width, load_int(offsets, i, width) + home_of(pieces, rows.homes, i).base)
+
+
+cdef inline void line_up(int64_t* starts, int64_t* ends, uint8_t* offsets, const uint8_t* sizes, int32_t width,
+                         int64_t n) noexcept nogil:
+    """Let list views lie one behind the other: where each began, and how many elements are before and behind it."""
+    cdef int64_t end = 0, i
+    ends[0] = 0
+    for i in range(n):
+        starts[i] = load_int(offsets, i, width)
+        store_int(offsets, i, width, end)
+        end += load_int(sizes, i, width)
+        ends[i + 1] = end
+
+
+cdef inline int first_code(const int8_t* ordinals) noexcept nogil:
+    """The type code of a union's first child, which stands for nulls."""
+    cdef int first = 0
+    while first < 127 and ordinals[first] != 0:
+        first += 1
+    return first
 
 
 cdef inline int gather_codes(uint8_t* out, int64_t* counts, const int8_t* ordinals, const Piece* pieces,
                              const Rows* rows, int32_t f, Fault* fault) noexcept nogil:
     """Type codes, those of the first child where null, and how many elements of each child there are."""
     cdef const Piece* piece
-    cdef int first = 0, code
+    cdef int first = first_code(ordinals), code
     cdef int64_t i
-    while first < 127 and ordinals[first] != 0:
-        first += 1
     memset(counts, 0, 128 * sizeof(int64_t))
     for i in range(rows.count):
         piece = home_of(pieces, rows.homes, i)
