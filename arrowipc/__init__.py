@@ -31,11 +31,11 @@ __version__ = "0.1.0"
 _COMPILED = """
     _core cdata.export cdata.import_array cdata.import_table columns.array columns.builder
     columns.column_statistics columns.elements columns.equal columns.group_runs
-    columns.memo_table columns.row_reader columns.take columns.truncate columns.unifier dissociated.memory.address_pairs
+    columns.memo_table columns.take columns.truncate columns.unifier dissociated.memory.address_pairs
     dissociated.memory.device_bodies dissociated.transports.message_runs dissociated.transports.ucx_worker
     metadata.schema_reader metadata.schema_tables payloads.cells payloads.dictionaries payloads.dictionary_gc
     payloads.payload_decoder payloads.payload_encoder payloads.schema_mapping read.decoders read.decompress
-    read.framing read.validate tensors.dense tensors.message tensors.sparse_index tensors.sparse_message
+    read.framing read.row_reader read.validate tensors.dense tensors.message tensors.sparse_index tensors.sparse_message
     tensors.strided_copy values.converters values.from_python write.batch_encoder write.batch_writer
     write.dictionary_writer
 """

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from arrowipc.arguments import Extensions
     from arrowipc.columns.array import RecordBatch
     from arrowipc.columns.pruning import Pruner
-    from arrowipc.columns.row_reader import RowReader
     from arrowipc.dataset.fragments import Lengths
+    from arrowipc.read.row_reader import RowReader
     from arrowipc.reader import Columns, Validate
 
     T = TypeVar("T")
@@ -294,7 +294,7 @@ class Dataset:
     def _reader(self) -> RowReader:
         """What finds rows by their number; made once."""
         if self._rows is None:
-            from arrowipc.columns.row_reader import RowReader
+            from arrowipc.read.row_reader import RowReader
 
             where, lengths = self._located()
             # Without a circle: when nobody has the data set any more, its files are closed.

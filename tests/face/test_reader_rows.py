@@ -19,7 +19,7 @@ from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import FormatError, LimitError, Limits, UsageError
-from arrowipc.columns.row_reader import RowReader
+from arrowipc.read.row_reader import RowReader
 
 COLUMNS = {
     "id": pa.array(range(60)),

@@ -1,7 +1,7 @@
 """Rows are those that a list would give, whatever the layout and however the rows lie: in runs or one by one.
 
-`take` has two ways, loops that copy run by run and loops that copy element by element, and chooses for each field by the
-length of the runs. So every layout is taken by indices of both kinds, and by all that lie between.
+`take` has two ways, loops that copy run by run and loops that copy element by element, and chooses for each field by
+the length of the runs. So every layout is taken by indices of both kinds, and by all that lie between.
 """
 
 from __future__ import annotations
