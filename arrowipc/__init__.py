@@ -35,8 +35,8 @@ _COMPILED = """
     dissociated.memory.device_bodies dissociated.transports.message_runs dissociated.transports.ucx_worker
     metadata.schema_reader metadata.schema_tables payloads.cells payloads.dictionaries payloads.dictionary_gc
     payloads.payload_decoder payloads.payload_encoder payloads.schema_mapping read.decoders read.decoding
-    read.decompress read.file_decoder read.framing read.message_index read.stream_decoder read.validate tensors.dense
-    tensors.message tensors.sparse_index tensors.sparse_message tensors.strided_copy values.converters
+    read.decompress read.file_decoder read.framing read.message_index read.row_reader read.stream_decoder read.validate
+    tensors.dense tensors.message tensors.sparse_index tensors.sparse_message tensors.strided_copy values.converters
     values.from_python write.batch_encoder write.batch_writer write.dictionary_writer
 """
 

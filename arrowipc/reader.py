@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
     from arrowipc.arguments import Extensions, KeyValueMetadata
     from arrowipc.columns.array import RecordBatch
-    from arrowipc.columns.take import RowReader
     from arrowipc.events import ReadStats, RecordBatchWithMetadata
     from arrowipc.limits import Limits
     from arrowipc.options import Columns, ReadKeywords
     from arrowipc.read.framing import Message
     from arrowipc.read.remote import RemoteBlocks, RemoteSource
+    from arrowipc.read.row_reader import RowReader
     from arrowipc.schema import Schema
     from arrowipc.table import Table
 
@@ -597,8 +597,8 @@ class RecordBatchFileReader(BatchReader):
         if self._closed or self._rows is None:
             from weakref import proxy
 
-            from arrowipc.columns.take import RowReader
             from arrowipc.limits import Limits
+            from arrowipc.read.row_reader import RowReader
 
             lengths, reader = self._lengths(), proxy(self)  # no circle: what is dropped lets go of the source at once
             cache_bytes = (self.limits or Limits()).row_cache_bytes

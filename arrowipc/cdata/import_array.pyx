@@ -22,7 +22,7 @@ from arrowipc.inline.fault cimport FAULT_BUFFER_SMALL, FAULT_OFFSET, Fault, fail
 from arrowipc.inline.layouts cimport BUFFER_BITS, BUFFER_OFFSETS, LAYOUTS, LayoutSpec, is_binary, width_of
 from arrowipc.inline.loads cimport add_overflows, bitmap_bytes, count_bits, load_i32, load_i64, mul_overflows, round_up
 from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_VAR32, LAYOUT_VIEW, LEVEL_NONE, Extent, FieldPlan,
+    FIELD_ENCODED, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_VIEW, LEVEL_NONE, Extent, FieldPlan,
     LimitsData, Node, ViewRange,
 )
 from arrowipc.metadata.schema_reader cimport plan_schema, python_plan
@@ -503,44 +503,6 @@ cdef int fill_buffers(Columns out, int32_t f, const ArrowArray* array, int64_t n
     return take_variadic(out, f, array, next) if layout == LAYOUT_VIEW else 0
 
 
-cdef inline bint fill_plain(const FieldPlan* field, const ArrowArray* array, int64_t start, int64_t length, Node* node,
-                            Extent* extents) noexcept nogil:
-    """A column of numbers or text in which nothing is to be counted or refused, in one step, as `fill` would.
-
-    False: it is something else, or not sound; `survey` and `fill` see to it.
-    """
-    cdef int64_t reach, last = 0
-    cdef const uint8_t* values
-    if ((field.layout != LAYOUT_FIXED and field.layout != LAYOUT_VAR32) or field.flags & FIELD_ENCODED
-            or array.release == NULL or array.dictionary != NULL or array.n_children != 0
-            or array.n_buffers != field.n_buffers or array.buffers == NULL
-            or array.length > INT32_MAX or not 0 <= array.offset <= INT32_MAX or start > INT32_MAX
-            or length == 0 or start + length > array.length
-            or not 0 <= array.null_count <= array.length or (array.null_count and length != array.length)):
-        return False
-    # No sum or product overflows: a width is an int32, and `reach` three of them.
-    reach = array.offset + start + length
-    values = <const uint8_t*> array.buffers[1]
-    extents[1].data = values
-    extents[1].size = reach * field.width if field.layout == LAYOUT_FIXED else 4 * reach + 4
-    if values == NULL or extents[1].size == 0 or (array.null_count and array.buffers[0] == NULL):
-        return False
-    if field.layout == LAYOUT_VAR32:
-        last = load_i32(values + 4 * reach)
-        if load_i32(values + 4 * (reach - length)) < 0 or last < load_i32(values + 4 * (reach - length)):
-            return False
-        if last and array.buffers[2] == NULL:
-            return False
-        extents[2].data = <const uint8_t*> array.buffers[2] if last else NULL
-        extents[2].size = last
-    extents[0].data = <const uint8_t*> array.buffers[0] if array.null_count else NULL
-    extents[0].size = bitmap_bytes(reach) if array.null_count else 0
-    node.length = length
-    node.null_count = array.null_count
-    node.offset = array.offset + start
-    return True
-
-
 cdef int fill(Columns out, int32_t f, const ArrowArray* array, int64_t start, int64_t length, int32_t* next,
               Dictionaries known, int level) except -1:
     """Elements [start, start + length) of an array, which it has, as field `f`, and all that is below it."""
@@ -655,23 +617,17 @@ cdef int load(Columns out, Plan plan, const ArrowArray* array, bint whole, objec
 
 cdef int load_columns(Columns out, Plan plan, ArrowArray** columns, int64_t start, int64_t length, object owner,
                       int level, Dictionaries known) except -1:
-    cdef const FieldPlan* field
     cdef int64_t variadic = 0
-    cdef int32_t i, f, next = plan.d.n_buffers
+    cdef int32_t i, next = plan.d.n_buffers
     cdef bint views = plan.d.n_views > 0
     # Only views have buffers that must be counted first; without them each column is surveyed when its turn comes.
     for i in range(plan.d.n_columns if views else 0):
         survey_column(plan, i, columns[i], start + length, &variadic)
     known = begin(out, plan, variadic, length, owner, known)
     for i in range(plan.d.n_columns):
-        f = plan.d.columns[i]
-        field = &plan.d.fields[f]
-        if columns[i] != NULL and fill_plain(field, columns[i], start, length, &out.d.nodes[f],
-                                             &out.d.extents[field.first_buffer]):
-            continue
         if not views:
             survey_column(plan, i, columns[i], start + length, &variadic)
-        fill(out, f, columns[i], start, length, &next, known, level)
+        fill(out, plan.d.columns[i], columns[i], start, length, &next, known, level)
     return complete(out, known, level)
 
 

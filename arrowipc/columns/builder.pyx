@@ -11,13 +11,13 @@ in which the bits behind the snapshot's length change. No reader gives those bit
 cimport cython
 from cpython.list cimport PyList_GET_ITEM
 from cpython.ref cimport PyObject
-from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, int8_t, uint64_t, uint8_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, int8_t, uint8_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from arrowipc._core cimport Columns, Memory, Plan, field_name, raise_fault
 from arrowipc.columns.array cimport RecordBatch, as_batch
-from arrowipc.inline.bits cimport SLACK, append_bits, append_ones, largest, load_int, ones, store_int
+from arrowipc.inline.bits cimport SLACK, append_bits, append_ones, largest, load_int, ones, shift_offsets, store_int
 from arrowipc.inline.element cimport find_run
 from arrowipc.inline.fault cimport (
     FAULT_BUFFER_SMALL, FAULT_INDEX, FAULT_LIST_VIEW, FAULT_MEMORY, FAULT_OFFSET, FAULT_RUN_END,
@@ -28,7 +28,7 @@ from arrowipc.inline.layouts cimport (
     width_of,
 )
 from arrowipc.inline.loads cimport (
-    add_overflows, bitmap_bytes, count_bits, get_bit, inside, load_i32, load_u32, loose_i32, loose_i64, mul_overflows,
+    add_overflows, bitmap_bytes, count_bits, get_bit, inside, load_i32, load_u32, mul_overflows,
 )
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_SIGNED, FIELD_UTF8, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_LIST32,
@@ -356,7 +356,7 @@ cdef bint buffers_begin(const ColumnsData* longer, const ColumnsData* shorter) n
     Stricter than equal values: children may hold elements that nobody refers to, and views lie as they like.
     """
     cdef int32_t i
-    if longer.length < shorter.length or not same_shape(longer.plan, shorter.plan):
+    if longer.length < shorter.length or not same_layout(longer.plan, shorter.plan):
         return False
     for i in range(longer.plan.n_fields):
         if not field_begins(longer, shorter, i):
@@ -499,12 +499,8 @@ cdef int append_offsets(ColumnsBuilder g, const Append* job, int32_t f, int32_t 
     `out`: what the span's offsets enclose.
     """
     cdef int32_t buffer = g.p.fields[f].first_buffer + 1
-    cdef int64_t start = g.spans[f].start, count = g.spans[f].count, i, first, last, shift
+    cdef int64_t start = g.spans[f].start, count = g.spans[f].count, first, last
     cdef const uint8_t* offsets = job.piece.extents[buffer].data
-    cdef const loose_i32* from32
-    cdef const loose_i64* from64
-    cdef loose_i32* to32
-    cdef loose_i64* to64
     cdef bint fresh = g.sizes[buffer] == 0
     if (need(job, f, 1, start + count + 1, width, buffer - 1) < 0
             or reserve(g, buffer, (count + fresh) * width, job.fault) < 0):
@@ -520,18 +516,8 @@ cdef int append_offsets(ColumnsBuilder g, const Append* job, int32_t f, int32_t 
     if fresh:
         memset(g.blocks[buffer].data, 0, width)
         g.sizes[buffer] = width
-    # The offsets between the two are not checked: those that are wrong stay so. Unsigned, because they may wrap.
-    shift = base - first
-    if width == 4:
-        from32 = <const loose_i32*> offsets + start + 1
-        to32 = <loose_i32*> (g.blocks[buffer].data + g.sizes[buffer])
-        for i in range(count):
-            to32[i] = <int32_t> (from32[i] + shift)
-    else:
-        from64 = <const loose_i64*> offsets + start + 1
-        to64 = <loose_i64*> (g.blocks[buffer].data + g.sizes[buffer])
-        for i in range(count):
-            to64[i] = <int64_t> (<uint64_t> from64[i] + <uint64_t> shift)
+    # The offsets between the two are not checked.
+    shift_offsets(g.blocks[buffer].data + g.sizes[buffer], offsets + (start + 1) * width, count, width, base - first)
     g.sizes[buffer] += count * width
     out.start = first
     out.count = last - first
@@ -879,17 +865,14 @@ cdef int append_layout(ColumnsBuilder g, const Append* job, int32_t f) noexcept 
     return 0
 
 
-cdef int append_fields(ColumnsBuilder g, const Append* job) noexcept nogil:
+cdef int append_elements(ColumnsBuilder g, const Append* job, int32_t f, int64_t first, int64_t count) noexcept nogil:
     cdef const PlanData* p = g.p
     cdef int64_t length
-    cdef int32_t i, f = 0
+    cdef int32_t end = p.fields[f].end
     cdef int layout
-    for i in range(p.n_columns):
-        if set_span(job.piece, p.columns[i], 0, job.piece.length, g.spans, job.fault) < 0:
-            return -1
-    if add_overflows(g.length, job.piece.length, &length):
-        return full(job, -1, INT64_MAX, INT64_MAX, b"rows")
-    while f < p.n_fields:
+    if set_span(job.piece, f, first, count, g.spans, job.fault) < 0:
+        return -1
+    while f < end:
         if g.spans[f].count == 0:
             # Nothing below it either, or (run ends) its parent has done the work.
             f = p.fields[f].end
@@ -905,14 +888,25 @@ cdef int append_fields(ColumnsBuilder g, const Append* job) noexcept nogil:
             return -1
         g.nodes[f].length = length
         f += 1
-    g.length += job.piece.length
+    return 0
+
+
+cdef int append_columns(ColumnsBuilder g, const Append* job) noexcept nogil:
+    cdef int64_t length
+    cdef int32_t i
+    if add_overflows(g.length, job.piece.length, &length):
+        return full(job, -1, INT64_MAX, INT64_MAX, b"rows")
+    for i in range(g.p.n_columns):
+        if append_elements(g, job, g.p.columns[i], 0, job.piece.length) < 0:
+            return -1
+    g.length = length
     return 0
 
 
 # -- plans ---------------------------------------------------------------------------------------------------
 
 
-cdef bint same_shape(const PlanData* a, const PlanData* b) noexcept nogil:
+cdef bint same_layout(const PlanData* a, const PlanData* b) noexcept nogil:
     """Whether columns of one plan can be appended to columns of the other."""
     cdef const FieldPlan* x
     cdef const FieldPlan* y
@@ -1010,7 +1004,7 @@ cdef class ColumnsBuilder(BuilderMemory):
         job.shifts = shifts
         job.owner = owner
         job.fault = fault
-        return append_fields(self, &job)
+        return append_columns(self, &job)
 
     cdef int append(self, Columns piece, const int64_t* shifts=NULL) except -1:
         """Append all rows of `piece` and take over its dictionaries; what may lack memory comes first.
@@ -1032,7 +1026,7 @@ cdef class ColumnsBuilder(BuilderMemory):
 
     cdef int match(self, Plan plan) except -1:
         """Refuse pieces of a plan that has another shape."""
-        if plan is not self.plan and not same_shape(self.p, &plan.d):
+        if plan is not self.plan and not same_layout(self.p, &plan.d):
             raise UsageError("the columns to append have another type than the columns so far, or share "
                              "their dictionaries differently")
         self.matched = plan
@@ -1145,7 +1139,7 @@ cdef int concat_into(Columns out, tuple pieces, bint lend=True) except -1:
             job.piece = piece[i]
             job.shifts = <const int64_t*> shifts.data + i * n if n else NULL
             job.owner = owner[i] if lend else NULL
-            found = append_fields(builder, &job)
+            found = append_columns(builder, &job)
             if found < 0:
                 break
     if found < 0:

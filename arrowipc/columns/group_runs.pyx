@@ -5,23 +5,22 @@ where they lie; dictionary indices too, and where these differ the values behind
 goes through `columns.equal`. Nothing here trusts the contents of buffers.
 """
 
-from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcmp, memset
 
 from arrowipc._core cimport Memory, raise_fault
 from arrowipc.columns.array cimport RecordBatch, select_columns
-from arrowipc.columns.builder cimport ColumnsBuilder, raise_append_fault
 from arrowipc.columns.equal cimport same_values
+from arrowipc.columns.take cimport take_pieces
 from arrowipc.inline.element cimport validity, word_span
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport Type_FloatingPoint
+from arrowipc.inline.gather cimport count_runs
 from arrowipc.inline.layouts cimport is_binary
 from arrowipc.inline.loads cimport get_bit, loose_u16, loose_u32, loose_u64
-from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_NULL, ColumnsData, FieldPlan, Node, PlanData,
-)
+from arrowipc.inline.plan cimport FIELD_ENCODED, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_NULL, ColumnsData, FieldPlan
+
 # -- where runs begin ----------------------------------------------------------------------------------------
 
 
@@ -190,51 +189,8 @@ cdef Memory find_runs(RecordBatch keys):
 # -- their keys ----------------------------------------------------------------------------------------------
 
 
-cdef int append_first_rows(ColumnsBuilder g, ColumnsData* piece, const Node* whole, const int64_t* starts,
-                           int64_t count, PyObject* owner, Fault* fault) noexcept nogil:
-    """Row starts[i] for each i; rows that lie together are appended together."""
-    cdef const PlanData* p = piece.plan
-    cdef int64_t i = 0, first, n
-    cdef int32_t c, f
-    while i < count:
-        first = starts[i]
-        n = 1
-        while i + n < count and starts[i + n] == first + n:
-            n += 1
-        piece.length = n
-        for c in range(p.n_columns):
-            f = p.columns[c]
-            piece.nodes[f].offset = whole[f].offset + first
-            piece.nodes[f].length = n
-            piece.nodes[f].null_count = 0 if whole[f].null_count == 0 else -1
-        if g.append_data(piece, NULL, owner, fault) < 0:
-            return -1
-        i += n
-    return 0
-
-
 cdef RecordBatch first_rows(RecordBatch keys, const int64_t* starts, int64_t count):
-    cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
-    cdef ColumnsBuilder builder = ColumnsBuilder(keys.plan)
-    cdef ColumnsData piece = keys.d
-    cdef PyObject* owner = <PyObject*> keys.owner if keys.owner is not None else NULL
-    cdef Fault fault
-    cdef int found
-    cdef Node* nodes = <Node*> malloc(keys.plan.d.n_fields * sizeof(Node) + 1)
-    if nodes == NULL:
-        raise MemoryError()
-    memcpy(nodes, keys.d.nodes, keys.plan.d.n_fields * sizeof(Node))
-    piece.nodes = nodes
-    try:
-        with nogil:
-            found = append_first_rows(builder, &piece, keys.d.nodes, starts, count, owner, &fault)
-    finally:
-        free(nodes)
-    if found < 0:
-        raise_append_fault(&fault, keys.plan)
-    builder.dictionaries = keys.dictionaries
-    builder.snapshot_into(out)
-    return out
+    return take_pieces([keys], starts, NULL, count, count_runs(starts, NULL, count))
 
 
 def runs_of(RecordBatch batch not None, columns):

@@ -1,30 +1,12 @@
 """Rows in any order and number; see ``take.pyx``."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, SupportsIndex, final
+from collections.abc import Sequence
+from typing import Any, final
 
-from arrowipc.arguments import Extensions
 from arrowipc.columns.array import Array, RecordBatch
 
 @final
 class Taker: ...
 
-@final
-class RowReader:
-    def __init__(
-        self,
-        lengths: Any,
-        load: Callable[[int], RecordBatch],
-        *,
-        cache_bytes: int = 64 << 20,
-        expect: Callable[[list[int]], object] | None = None,
-    ) -> None: ...
-    @property
-    def num_rows(self) -> int: ...
-    def take(self, rows: Array | Sequence[int] | Any) -> RecordBatch: ...
-    def row(self, i: SupportsIndex, *, extensions: Extensions = False) -> dict[str, Any]: ...
-    def slice(self, offset: SupportsIndex = 0, length: SupportsIndex | None = None) -> list[RecordBatch]: ...
-
 def take_rows(source: RecordBatch, indices: Array | Sequence[int] | Any, name: str) -> RecordBatch: ...
 def take_indices(source: RecordBatch, indices: Array | Sequence[int] | Any) -> RecordBatch: ...
-def take_across(batches: list[RecordBatch], indices: Any) -> list[RecordBatch]: ...

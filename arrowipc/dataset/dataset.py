@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from arrowipc.arguments import Extensions
     from arrowipc.columns.array import RecordBatch
     from arrowipc.columns.pruning import Pruner
-    from arrowipc.columns.take import RowReader
     from arrowipc.dataset.fragments import Lengths
     from arrowipc.options import Columns, Validate
+    from arrowipc.read.row_reader import RowReader
 
     T = TypeVar("T")
     #: What to do, and whether a thread that does it ahead is worth its price.
@@ -294,7 +294,7 @@ class Dataset:
     def _reader(self) -> RowReader:
         """What finds rows by their number; made once."""
         if self._rows is None:
-            from arrowipc.columns.take import RowReader
+            from arrowipc.read.row_reader import RowReader
 
             where, lengths = self._located()
             # Without a circle: when nobody has the data set any more, its files are closed.

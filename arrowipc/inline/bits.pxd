@@ -90,3 +90,15 @@ cdef inline void store_int(uint8_t* p, int64_t i, int32_t width, int64_t value) 
 cdef inline int64_t largest(int32_t width, bint signed) noexcept nogil:
     """Largest value of an integer of `width` bytes, as far as int64 reaches."""
     return INT64_MAX if width == 8 else (<int64_t> 1 << (8 * width - signed)) - 1
+
+
+cdef inline void shift_offsets(uint8_t* out, const uint8_t* offsets, int64_t count, int32_t width,
+                               int64_t shift) noexcept nogil:
+    """Offsets, each `shift` higher; those that are wrong stay so. Unsigned, because they may wrap."""
+    cdef int64_t i
+    if width == 4:
+        for i in range(count):
+            (<loose_i32*> out)[i] = <int32_t> ((<const loose_i32*> offsets)[i] + shift)
+    else:
+        for i in range(count):
+            (<loose_i64*> out)[i] = <int64_t> (<uint64_t> (<const loose_i64*> offsets)[i] + <uint64_t> shift)

@@ -1,12 +1,19 @@
-# Rows that are copied one by one out of several pieces of memory: where each lies, and the loops that copy them.
+# Rows that are copied one by one out of several pieces of memory, or several times out of one: where each lies, and the
+# loops that copy them.
 #
-# What is only copied is not trusted and not looked at; offsets and views are checked before they are followed.
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
+# What is only copied is not trusted and not looked at; offsets, views, type codes and run ends are checked before they
+# are followed.
+from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy, memset
 
-from arrowipc.inline.bits cimport largest, load_int, store_int
-from arrowipc.inline.fault cimport FAULT_OFFSET, FAULT_VIEW, Fault, fail
-from arrowipc.inline.loads cimport get_bit, inside, load_i32, load_i64, loose_i32, loose_i64, prefetch
+from arrowipc.inline.bits cimport append_bits, append_ones, largest, load_int, shift_offsets, store_int
+from arrowipc.inline.element cimport find_run, next_run, run_end
+from arrowipc.inline.fault cimport (
+    FAULT_LIST_VIEW, FAULT_OFFSET, FAULT_TYPE_CODE, FAULT_UNION_OFFSET, FAULT_VIEW, Fault, fail,
+)
+from arrowipc.inline.loads cimport (
+    add_overflows, get_bit, inside, load_i32, load_i64, loose_i16, loose_i32, loose_i64, mul_overflows, prefetch,
+)
 from arrowipc.inline.plan cimport ColumnsData, Extent, Node
 
 cdef struct Piece:
@@ -17,19 +24,125 @@ cdef struct Piece:
     int64_t first               # the number of its first row
     int64_t shift               # onto the number of a row: the physical element
     const uint8_t* bits         # validity; NULL: nothing is null
-    const uint8_t* values       # or bits, or offsets, or views
-    const uint8_t* data         # what the offsets point into; of views the Extents of their data buffers
+    const uint8_t* values       # or bits, offsets, views, type codes
+    const uint8_t* data         # what the offsets point into; sizes of list views; of views the Extents of their data
     int64_t limit               # elements, or Extents, that it has
-    int64_t base                # where these Extents go
+    int64_t base                # what is added to a view's index, or a list view's offset, of this piece
 
 cdef enum:
     AHEAD = 16                  # rows, and pieces, that are asked for before they are looked at
 
+cdef struct Run:
+    # Elements of a piece that follow each other; none is a row of nulls.
+    int64_t start
+    int64_t count
+    int32_t home
+
 cdef struct Rows:
-    # Rows that exist, counted through all pieces.
-    const int64_t* numbers
+    # Rows, counted through all pieces, by their numbers or by the runs that they are, or by both.
+    const int64_t* numbers      # negative: a row of nulls, which only the rows of one piece can be; NULL: not known
+    const int32_t* homes        # the piece that has each; NULL: there is one piece, or `numbers` are not known
+    int64_t count
+    const Run* runs             # NULL: not written yet
+    int64_t n_runs              # 0: rows of nulls may be among them, or each is for itself
+
+cdef struct Lists:
+    # The elements of one list after the other, each of which lies together.
+    const int64_t* starts       # negative: its elements are null
+    const uint8_t* ends         # how many there are up to the end of each, of `width` bytes; NULL: `size` in each
     const int32_t* homes        # the piece that has each; NULL: there is one piece
     int64_t count
+    int64_t size
+    int32_t width
+    int64_t total               # elements
+
+
+cdef inline int64_t list_end(const Lists* lists, int64_t i) noexcept nogil:
+    """How many elements there are up to the end of list `i`."""
+    return load_int(lists.ends, i, lists.width) if lists.ends != NULL else (i + 1) * lists.size
+
+
+cdef inline int64_t row_runs(Run* out, const int64_t* rows, int64_t n) noexcept nogil:
+    """The runs of rows of one piece, as `list_runs` counts and writes them."""
+    cdef int64_t used = 0, i = 0, first, breaks, k
+    while i < n:
+        first = i
+        i += 1
+        while True:
+            # Many at a time, as long as they follow each other.
+            breaks = 0
+            for k in range(i, i + 16 if i + 16 <= n else i):
+                breaks |= rows[k] - rows[k - 1] - 1
+            if breaks or i + 16 > n:
+                break
+            i += 16
+        while i < n and rows[i] == rows[i - 1] + 1:
+            i += 1
+        if out != NULL:
+            out[used] = Run(rows[first], i - first, 0)
+        used += 1
+    return used
+
+
+cdef inline int64_t list_runs(Run* out, const Lists* lists) noexcept nogil:
+    """Count the runs of elements, of lists that are not null, and write them where `out` is not NULL."""
+    cdef int64_t at = 0, end, used = 0, next = -1, i
+    cdef int32_t home = 0, last = -1
+    if lists.ends == NULL and lists.size == 1 and lists.homes == NULL:
+        return row_runs(out, lists.starts, lists.count)
+    for i in range(lists.count):
+        end = list_end(lists, i)
+        if end == at:
+            continue
+        if lists.homes != NULL:
+            home = lists.homes[i]
+        if lists.starts[i] != next or home != last:
+            if out != NULL:
+                out[used] = Run(lists.starts[i], 0, home)
+            used += 1
+            last = home
+        if out != NULL:
+            out[used - 1].count += end - at
+        next = lists.starts[i] + (end - at)
+        at = end
+    return used
+
+
+cdef inline int64_t write_runs(Run* out, const int64_t* numbers, const int32_t* homes, int64_t n) noexcept nogil:
+    """The runs of rows; NULL: only their number."""
+    cdef Lists rows = Lists(numbers, NULL, homes, n, 1, 0, n)
+    return list_runs(out, &rows)
+
+
+cdef inline int64_t count_runs(const int64_t* numbers, const int32_t* homes, int64_t n) noexcept nogil:
+    """How many runs rows are."""
+    return write_runs(NULL, numbers, homes, n)
+
+
+cdef inline void spread_lists(int64_t* numbers, int32_t* homes, const Lists* lists) noexcept nogil:
+    """The elements of lists by their numbers, and the piece that has each; `homes` is NULL if `lists.homes` is."""
+    cdef int64_t at = 0, end, first, i, k
+    for i in range(lists.count):
+        end = list_end(lists, i)
+        first = lists.starts[i]
+        for k in range(end - at):
+            numbers[at + k] = first + k if first >= 0 else -1
+        if homes != NULL:
+            for k in range(at, end):
+                homes[k] = lists.homes[i]
+        at = end
+
+
+cdef inline void spread_runs(int64_t* numbers, int32_t* homes, const Run* runs, int64_t n) noexcept nogil:
+    """Rows by their numbers, and, where `homes` is not NULL, the piece that has each."""
+    cdef int64_t at = 0, i, k
+    for i in range(n):
+        for k in range(runs[i].count):
+            numbers[at + k] = runs[i].start + k
+        if homes != NULL:
+            for k in range(at, at + runs[i].count):
+                homes[k] = runs[i].home
+        at += runs[i].count
 
 
 cdef inline const Piece* home_of(const Piece* pieces, const int32_t* homes, int64_t i) noexcept nogil:
@@ -71,6 +184,12 @@ cdef inline void flat_words(uint8_t* out, const uint8_t* values, int64_t width, 
     elif width == 4:
         for i in range(n):
             (<loose_i32*> out)[i] = (<const loose_i32*> values)[numbers[i]] if numbers[i] >= 0 else 0
+    elif width == 2:
+        for i in range(n):
+            (<loose_i16*> out)[i] = (<const loose_i16*> values)[numbers[i]] if numbers[i] >= 0 else 0
+    elif width == 1:
+        for i in range(n):
+            out[i] = values[numbers[i]] if numbers[i] >= 0 else 0
     elif width == 16:
         for i in range(n):
             if numbers[i] >= 0:
@@ -85,8 +204,22 @@ cdef inline void flat_words(uint8_t* out, const uint8_t* values, int64_t width, 
                 memset(out + i * width, 0, width)
 
 
+cdef inline void copy_runs(uint8_t* out, int64_t width, bint data, const Piece* pieces, const Run* runs,
+                           int64_t n) noexcept nogil:
+    """Runs of values of `width` bytes, or (`data`) of what offsets point into."""
+    cdef const Piece* piece
+    cdef const uint8_t* values
+    cdef int64_t i
+    for i in range(n):
+        piece = pieces + runs[i].home
+        values = piece.data if data else piece.values + piece.shift * width
+        if runs[i].count:
+            memcpy(out, values + runs[i].start * width, runs[i].count * width)
+            out += runs[i].count * width
+
+
 cdef inline void gather_words(uint8_t* out, int64_t width, const Piece* pieces, const Rows* rows) noexcept nogil:
-    """Values of `width` bytes."""
+    """Values of `width` bytes; zeros where null."""
     cdef const int64_t* numbers = rows.numbers
     cdef const int32_t* homes = rows.homes
     cdef const uint8_t* value
@@ -106,8 +239,23 @@ cdef inline void gather_words(uint8_t* out, int64_t width, const Piece* pieces, 
             memcpy(out + i * width, value, width)
 
 
+cdef inline void copy_bits(uint8_t* out, bint valid, const Piece* pieces, const Run* runs, int64_t n) noexcept nogil:
+    """Runs of bits of values, or of their validity."""
+    cdef const Piece* piece
+    cdef const uint8_t* bits
+    cdef int64_t at = 0, i
+    for i in range(n):
+        piece = pieces + runs[i].home
+        bits = piece.bits if valid else piece.values
+        if bits != NULL:
+            append_bits(out, at, bits, runs[i].start + piece.shift, runs[i].count)
+        else:
+            append_ones(out, at, runs[i].count)
+        at += runs[i].count
+
+
 cdef inline void gather_bits(uint8_t* out, bint valid, const Piece* pieces, const Rows* rows) noexcept nogil:
-    """Bits of values, or of their validity."""
+    """Bits of values, or of their validity; 0 where null."""
     cdef const int64_t* numbers = rows.numbers
     cdef const int32_t* homes = rows.homes
     cdef const Piece* piece
@@ -117,7 +265,8 @@ cdef inline void gather_bits(uint8_t* out, bint valid, const Piece* pieces, cons
     for i in range(rows.count):
         piece = home_of(pieces, homes, i)
         bits = piece.bits if valid else piece.values
-        byte |= <uint32_t> (bits == NULL or get_bit(bits, numbers[i] + piece.shift)) << (i & 7)
+        if numbers[i] >= 0:
+            byte |= <uint32_t> (bits == NULL or get_bit(bits, numbers[i] + piece.shift)) << (i & 7)
         if i & 7 == 7 or i == rows.count - 1:
             out[i >> 3] = <uint8_t> byte
             byte = 0
@@ -131,19 +280,26 @@ cdef inline int64_t gather_offsets(uint8_t* out, int64_t* starts, int32_t width,
     """
     cdef const int64_t* numbers = rows.numbers
     cdef const int32_t* homes = rows.homes
-    cdef const Piece* piece
+    cdef const Piece* piece = pieces
+    # Of one piece: what is written here cannot change them, which a compiler does not know of a struct.
+    cdef const uint8_t* offsets = piece.values
+    cdef int64_t shift = piece.shift, limit = piece.limit
     cdef int64_t first, last, end = 0, most = largest(width, True), i
     store_int(out, 0, width, 0)
     for i in range(rows.count):
-        piece = home_of(pieces, homes, i)
-        first = load_int(piece.values, numbers[i] + piece.shift, width)
-        last = load_int(piece.values, numbers[i] + piece.shift + 1, width)
+        if numbers[i] < 0:
+            starts[i] = 0
+            store_int(out, i + 1, width, end)
+            continue
+        if homes != NULL:
+            piece = pieces + homes[i]
+            offsets, shift, limit = piece.values, piece.shift, piece.limit
+        first = load_int(offsets, numbers[i] + shift, width)
+        last = load_int(offsets, numbers[i] + shift + 1, width)
         if first < 0 or first > last:
-            return fail(fault, FAULT_OFFSET, f, 1, numbers[i] + piece.shift - piece.d.nodes[f].offset, first, last,
-                        NULL)
-        if last > piece.limit:
-            return fail(fault, FAULT_OFFSET, f, 1, numbers[i] + piece.shift - piece.d.nodes[f].offset + 1, last,
-                        piece.limit, NULL)
+            return fail(fault, FAULT_OFFSET, f, 1, numbers[i] + shift - piece.d.nodes[f].offset, first, last, NULL)
+        if last > limit:
+            return fail(fault, FAULT_OFFSET, f, 1, numbers[i] + shift - piece.d.nodes[f].offset + 1, last, limit, NULL)
         if last - first > most - end:
             return -2
         starts[i] = first
@@ -152,21 +308,55 @@ cdef inline int64_t gather_offsets(uint8_t* out, int64_t* starts, int32_t width,
     return end
 
 
+cdef inline int64_t run_offsets(uint8_t* out, Run* spans, int32_t width, const Piece* pieces, const Rows* rows,
+                                int32_t f, Fault* fault) noexcept nogil:
+    """What `gather_offsets` does, for runs: `spans` are the bytes or elements of each.
+
+    The offsets inside a run are not checked: nothing here follows them.
+    """
+    cdef const Piece* piece
+    cdef const uint8_t* offsets
+    cdef int64_t first, last, start, count, end = 0, most = largest(width, True), i
+    store_int(out, 0, width, 0)
+    out += width
+    for i in range(rows.n_runs):
+        spans[i] = Run(0, 0, rows.runs[i].home)
+        if rows.runs[i].count == 0:
+            continue
+        piece = pieces + rows.runs[i].home
+        start, count = rows.runs[i].start + piece.shift, rows.runs[i].count
+        offsets = piece.values + start * width
+        first, last = load_int(offsets, 0, width), load_int(offsets, count, width)
+        if first < 0 or first > last:
+            return fail(fault, FAULT_OFFSET, f, 1, start - piece.d.nodes[f].offset, first, last, NULL)
+        if last > piece.limit:
+            return fail(fault, FAULT_OFFSET, f, 1, start - piece.d.nodes[f].offset + count, last, piece.limit, NULL)
+        if last - first > most - end:
+            return -2
+        shift_offsets(out, offsets + width, count, width, end - first)
+        out += count * width
+        spans[i].start, spans[i].count = first, last - first
+        end += last - first
+    return end
+
+
 cdef inline void gather_data(uint8_t* out, int64_t unit, const uint8_t* offsets, const int64_t* starts, int32_t width,
                              const Piece* pieces, const Rows* rows) noexcept nogil:
     """What lies between the offsets, which `gather_offsets` has made, in elements of `unit` bytes."""
     cdef const int32_t* homes = rows.homes
-    cdef const Piece* piece
+    cdef const uint8_t* whole = pieces.data
     cdef const uint8_t* data
-    cdef int64_t n = rows.count, total = load_int(offsets, n, width) * unit, at = 0, end, size, i
+    cdef int64_t n = rows.count, limit = pieces.limit
+    cdef int64_t total = load_int(offsets, n, width) * unit, at = 0, end, size, i
     for i in range(n):
         if i + AHEAD < n:
-            prefetch(home_of(pieces, homes, i + AHEAD).data + starts[i + AHEAD] * unit)
-        piece = home_of(pieces, homes, i)
-        data = piece.data + starts[i] * unit
+            prefetch((whole if homes == NULL else pieces[homes[i + AHEAD]].data) + starts[i + AHEAD] * unit)
+        if homes != NULL:
+            whole, limit = pieces[homes[i]].data, pieces[homes[i]].limit
+        data = whole + starts[i] * unit
         end = load_int(offsets, i + 1, width) * unit
         size = end - at
-        if size <= 16 and total - at >= 16 and (piece.limit - starts[i]) * unit >= 16:
+        if size <= 16 and total - at >= 16 and (limit - starts[i]) * unit >= 16:
             # As many bytes for all, without a guess at their number: the next elements overwrite those too many.
             (<loose_i64*> (out + at))[0] = load_i64(data)
             (<loose_i64*> (out + at))[1] = load_i64(data + 8)
@@ -186,7 +376,7 @@ cdef inline int check_views(uint8_t* out, int64_t* used, const Piece* pieces, co
     for i in range(rows.count):
         piece = home_of(pieces, rows.homes, i)
         at = rows.numbers[i] + piece.shift
-        if piece.bits != NULL and not get_bit(piece.bits, at):
+        if rows.numbers[i] < 0 or (piece.bits != NULL and not get_bit(piece.bits, at)):
             memset(out + 16 * i, 0, 16)
             continue
         # Only the copy is looked at: the memory of the piece may change meanwhile.
@@ -247,17 +437,235 @@ cdef inline void move_views(uint8_t* views, const Piece* pieces, const Rows* row
             store_int(views, 4 * i + 2, 4, load_i32(views + 16 * i + 8) + home_of(pieces, rows.homes, i).base)
 
 
-cdef inline void spread_lists(int64_t* numbers, int32_t* homes, const int64_t* starts, const uint8_t* offsets,
-                              int32_t width, int64_t size, const Rows* rows) noexcept nogil:
-    """The elements of lists that begin at `starts`, each with the piece that it is in.
+cdef inline void add_part(Run* part, int64_t low, int64_t high) noexcept nogil:
+    """Let a part reach from `low` to `high` at least."""
+    if part.count:
+        low, high = min(low, part.start), max(high, part.start + part.count)
+    if low < high:
+        part.start, part.count = low, high - low
 
-    Lists have as many as `offsets` say, which `gather_offsets` has made, or (NULL) `size` elements.
+
+cdef inline int check_list_views(uint8_t* offsets, uint8_t* sizes, Run* parts, int64_t* total, int32_t width,
+                                 const Piece* pieces, const Rows* rows, int32_t f, Fault* fault) noexcept nogil:
+    """List views, which point into their pieces still, empty ones where null; `total`: how many elements they have.
+
+    `parts`: per piece the elements from the first to the last one that any of its lists has.
     """
-    cdef int64_t at = 0, i, k
+    cdef const Piece* piece = pieces
+    cdef const Piece* last = pieces
+    cdef int64_t at, start, size, end = 0, low = INT64_MAX, high = 0, i
     for i in range(rows.count):
-        if offsets != NULL:
-            size = load_int(offsets, i + 1, width) - at
-        for k in range(size):
-            numbers[at + k] = starts[i] + k
-            homes[at + k] = rows.homes[i]
-        at += size
+        piece = home_of(pieces, rows.homes, i)
+        if piece != last:
+            add_part(parts + (last - pieces), low, high)
+            last, low, high = piece, INT64_MAX, 0
+        at = rows.numbers[i] + piece.shift
+        start = size = 0
+        if rows.numbers[i] >= 0 and (piece.bits == NULL or get_bit(piece.bits, at)):
+            size = load_int(piece.data, at, width)
+        if size:
+            start = load_int(piece.values, at, width)
+            if not inside(start, size, piece.limit):
+                return fail(fault, FAULT_LIST_VIEW, f, 1, at, start, piece.limit, b"offset")
+            low, high = min(low, start), max(high, start + size)
+            if add_overflows(end, size, &end):
+                end = INT64_MAX
+        store_int(offsets, i, width, start)
+        store_int(sizes, i, width, size)
+    add_part(parts + (last - pieces), low, high)
+    total[0] = end
+    return 0
+
+
+cdef inline void move_lists(uint8_t* offsets, const uint8_t* sizes, int32_t width, const Piece* pieces,
+                            const Rows* rows) noexcept nogil:
+    """Let list views point at the parts of their pieces, which lie one behind the other now; empty ones stay at 0."""
+    cdef int64_t i
+    for i in range(rows.count):
+        if load_int(sizes, i, width):
+            store_int(offsets, i, width, load_int(offsets, i, width) + home_of(pieces, rows.homes, i).base)
+
+
+cdef inline void line_up(int64_t* starts, int64_t* ends, uint8_t* offsets, const uint8_t* sizes, int32_t width,
+                         int64_t n) noexcept nogil:
+    """Let list views lie one behind the other: where each began, and how many elements are before and behind it."""
+    cdef int64_t end = 0, i
+    ends[0] = 0
+    for i in range(n):
+        starts[i] = load_int(offsets, i, width)
+        store_int(offsets, i, width, end)
+        end += load_int(sizes, i, width)
+        ends[i + 1] = end
+
+
+cdef inline int first_code(const int8_t* ordinals) noexcept nogil:
+    """The type code of a union's first child, which stands for nulls."""
+    cdef int first = 0
+    while first < 127 and ordinals[first] != 0:
+        first += 1
+    return first
+
+
+cdef inline int gather_codes(uint8_t* out, int64_t* counts, const int8_t* ordinals, const Piece* pieces,
+                             const Rows* rows, int32_t f, Fault* fault) noexcept nogil:
+    """Type codes, those of the first child where null, and how many elements of each child there are."""
+    cdef const Piece* piece
+    cdef int first = first_code(ordinals), code
+    cdef int64_t i
+    memset(counts, 0, 128 * sizeof(int64_t))
+    for i in range(rows.count):
+        piece = home_of(pieces, rows.homes, i)
+        code = (<const int8_t*> piece.values)[rows.numbers[i] + piece.shift] if rows.numbers[i] >= 0 else first
+        if code < 0 or ordinals[code] < 0:
+            return fail(fault, FAULT_TYPE_CODE, f, 0, rows.numbers[i] + piece.shift - piece.nodes[f].offset, code)
+        out[i] = <uint8_t> code
+        counts[ordinals[code]] += 1
+    return 0
+
+
+cdef inline int gather_members(uint8_t* out, int64_t* numbers, int32_t* homes, const int64_t* begins,
+                               const uint8_t* codes, const int8_t* ordinals, const int32_t* children,
+                               const Piece* pieces, const Rows* rows, int32_t f, Fault* fault) noexcept nogil:
+    """Offsets of a dense union, and which elements of its children they were; `codes` is what `gather_codes` made.
+
+    Those of a child begin at its place in `begins`. `homes` is NULL if `rows.homes` is.
+    """
+    cdef const Piece* piece
+    cdef int64_t counts[128]
+    cdef int64_t at, element, length, i
+    cdef int ordinal
+    memset(counts, 0, sizeof(counts))
+    for i in range(rows.count):
+        ordinal = ordinals[codes[i]]
+        element = -1
+        if rows.numbers[i] >= 0:
+            piece = home_of(pieces, rows.homes, i)
+            at = rows.numbers[i] + piece.shift
+            element = load_i32(piece.data + 4 * at)
+            length = piece.nodes[children[ordinal]].length
+            if not 0 <= element < length:
+                return fail(fault, FAULT_UNION_OFFSET, f, 1, at - piece.nodes[f].offset, element, length)
+        numbers[begins[ordinal] + counts[ordinal]] = element
+        if homes != NULL:
+            homes[begins[ordinal] + counts[ordinal]] = rows.homes[i]
+        store_int(out, i, 4, counts[ordinal])
+        counts[ordinal] += 1
+    return 0
+
+
+cdef inline int64_t gather_runs(int64_t* begins, int64_t* numbers, int32_t* homes, const Piece* pieces,
+                                const Rows* rows, int32_t f, Fault* fault) noexcept nogil:
+    """The runs of run-end encoded rows: which row each begins with, and which run it was; returns how many, or -1.
+
+    Rows of the same run that follow each other stay one run. `homes` is NULL if `rows.homes` is.
+    """
+    cdef const Piece* piece
+    cdef const Piece* last = NULL
+    cdef int64_t used = 0, run = -1, first = 0, end = 0, at, i
+    for i in range(rows.count):
+        piece = home_of(pieces, rows.homes, i)
+        at = rows.numbers[i] + piece.shift
+        if rows.numbers[i] < 0:
+            if used and run < 0:
+                continue
+            run = -1
+        elif piece == last and run >= 0 and first <= at < end:
+            continue
+        else:
+            # The next row is often in the next run.
+            run = run + 1 if piece == last and run >= 0 and at == end else find_run(piece.d, f, at)
+            if next_run(piece.d, f, run, at, &end, fault) < 0:
+                return -1
+            first = run_end(piece.d, f, run - 1) if run else 0
+        last = piece
+        begins[used] = i
+        numbers[used] = run
+        if homes != NULL:
+            homes[used] = rows.homes[i]
+        used += 1
+    return used
+
+
+# -- rows that come several times ----------------------------------------------------------------------------
+
+
+cdef inline uint8_t* repeat_bytes(uint8_t* out, const uint8_t* p, int64_t size, int64_t times) noexcept nogil:
+    """Write the same bytes so often and return the end; what is there doubles with each copy."""
+    cdef int64_t done = size, total = size * times
+    if total == 0:
+        return out
+    memcpy(out, p, size)
+    while done < total:
+        size = min(done, total - done)
+        memcpy(out + done, out, size)
+        done += size
+    return out + total
+
+
+cdef inline void repeat_words(uint8_t* out, const uint8_t* values, int64_t width, const int64_t* times,
+                              int64_t n) noexcept nogil:
+    """The first `n` values of `width` bytes, value i `times[i]` times."""
+    cdef int64_t word8, i, t
+    cdef int32_t word4
+    for i in range(n):
+        if width == 8:
+            word8 = load_i64(values + 8 * i)
+            for t in range(times[i]):
+                (<loose_i64*> out)[t] = word8
+            out += 8 * times[i]
+        elif width == 4:
+            word4 = load_i32(values + 4 * i)
+            for t in range(times[i]):
+                (<loose_i32*> out)[t] = word4
+            out += 4 * times[i]
+        else:
+            out = repeat_bytes(out, values + i * width, width, times[i])
+
+
+cdef inline void repeat_bits(uint8_t* out, const uint8_t* bits, int64_t start, const int64_t* times,
+                             int64_t n) noexcept nogil:
+    """The `n` bits from `start` on, bit i `times[i]` times; `out` is zero and has room for a word more."""
+    cdef int64_t at = 0, i
+    for i in range(n):
+        if get_bit(bits, start + i) and times[i]:
+            append_ones(out, at, times[i])
+        at += times[i]
+
+
+cdef inline int64_t repeat_offsets(uint8_t* out, const Piece* piece, int32_t width, const int64_t* times, int64_t n,
+                                   int32_t f, Fault* fault) noexcept nogil:
+    """Offsets of the first `n` texts of a piece, text i `times[i]` times; returns as `gather_offsets`."""
+    cdef const uint8_t* offsets = piece.values + piece.shift * width
+    cdef int64_t first, last, end = 0, size, most = largest(width, True), row = 1, i, t
+    store_int(out, 0, width, 0)
+    for i in range(n):
+        if times[i] == 0:
+            continue
+        first = load_int(offsets, i, width)
+        last = load_int(offsets, i + 1, width)
+        if first < 0 or first > last:
+            return fail(fault, FAULT_OFFSET, f, 1, i, first, last, NULL)
+        if last > piece.limit:
+            return fail(fault, FAULT_OFFSET, f, 1, i + 1, last, piece.limit, NULL)
+        if mul_overflows(last - first, times[i], &size) or size > most - end:
+            return -2
+        for t in range(times[i]):
+            end += last - first
+            store_int(out, row, width, end)
+            row += 1
+    return end
+
+
+cdef inline void repeat_data(uint8_t* out, int64_t unit, const uint8_t* made, const Piece* piece, int32_t width,
+                             const int64_t* times, int64_t n) noexcept nogil:
+    """What is between the offsets that `repeat_offsets` has made, in elements of `unit` bytes."""
+    cdef const uint8_t* offsets = piece.values + piece.shift * width
+    cdef int64_t row = 0, size, first, i
+    for i in range(n):
+        if times[i]:
+            # Of the caller's memory, which may change meanwhile, only the start is used, and only where it is inside.
+            size = load_int(made, row + 1, width) - load_int(made, row, width)
+            first = load_int(offsets, i, width)
+            if size and inside(first, size, piece.limit):
+                repeat_bytes(out + load_int(made, row, width) * unit, piece.data + first * unit, size * unit, times[i])
+            row += times[i]

@@ -8,14 +8,14 @@ Both number the values in the same tables, and what the loop makes is what they 
 
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy
 
-from arrowipc._core cimport Columns, DictionaryPlan, Plan, field_path, limits_data, raise_fault
+from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, field_path, limits_data, raise_fault
 from arrowipc.columns.builder cimport FAULT_FULL, ColumnsBuilder, begins_with, raise_append_fault
 from arrowipc.columns.elements cimport dictionary_of
 from arrowipc.columns.memo_table cimport Budget, MemoTable
-from arrowipc.columns.take cimport TakeRange, take_ranges
+from arrowipc.columns.take cimport take_into
 from arrowipc.columns.unifier cimport TransposeMap, Unifier, check_indices, new_unifier, transpose
 from arrowipc.inline.bits cimport store_int
 from arrowipc.inline.element cimport index_at, validity
@@ -166,21 +166,15 @@ cdef int number_rows(int64_t* out, const ColumnsData* d, int32_t f, const Column
     return 0
 
 
-cdef int64_t ranges_of(TakeRange* out, const ColumnsData* d, int32_t f, int64_t count, Fault* fault) noexcept nogil:
-    """The ranges of a dictionary of `count` values that a field's indices take; returns their number, or -1."""
+cdef int read_indices(int64_t* out, const ColumnsData* d, int32_t f, int64_t count, Fault* fault) noexcept nogil:
+    """The indices of a field into a dictionary of `count` values, -1 where null."""
     cdef const uint8_t* bits = validity(d, f)
-    cdef int64_t start = d.nodes[f].offset, used = 0, i, index = 0
+    cdef int64_t start = d.nodes[f].offset, i
     for i in range(d.nodes[f].length):
-        if bits != NULL and not get_bit(bits, start + i):
-            index = -1
-        elif index_at(d, f, start + i, count, &index, fault) < 0:
+        out[i] = -1
+        if (bits == NULL or get_bit(bits, start + i)) and index_at(d, f, start + i, count, &out[i], fault) < 0:
             return -1
-        if used and out[used - 1].start == index:
-            out[used - 1].times += 1
-        else:
-            out[used] = TakeRange(index, 1, 1)
-            used += 1
-    return used
+    return 0
 
 
 # -- the dictionaries of the output --------------------------------------------------------------------------
@@ -260,11 +254,12 @@ cdef class OutputDictionaries:
     cdef Columns decoded(self, int32_t f, Columns columns):
         """The values that the indices of field f stand for."""
         cdef Columns values = dictionary_of(columns, f), out = Columns.__new__(Columns)
-        cdef int64_t length = columns.d.nodes[f].length, before = self.left, left, n
+        cdef int64_t length = columns.d.nodes[f].length, before = self.left, left
         cdef DictionaryPlan dictionary
-        cdef TakeRange* ranges
+        cdef Memory numbers
         cdef Fault fault
         cdef bint nested
+        cdef int found
         if values is None:
             dictionary = columns.plan.dictionaries[columns.plan.d.fields[f].dictionary]
             values = ColumnsBuilder(dictionary.values).snapshot()
@@ -272,21 +267,18 @@ cdef class OutputDictionaries:
         nested = self.inside or len(values.plan.dictionaries) > 0
         values = self.plain_values(values)
         left = min(self.left, self.budget.left) if nested else self.left
-        if length > left // <int64_t> sizeof(TakeRange):
+        if length > left // 8:
             raise LimitError(f"column {field_path(columns.plan, f)!r}: {length:,} rows to decode are more than the "
                              "bytes of the payload may become (Limits.decompressed_ratio and payload_slack)")
-        ranges = <TakeRange*> malloc(length * sizeof(TakeRange) + 1)
-        if ranges == NULL:
-            raise MemoryError()
+        numbers = Memory(length * 8)
         before = left
         try:
             with nogil:
-                n = ranges_of(ranges, &columns.d, f, values.d.length, &fault)
-            if n < 0:
+                found = read_indices(<int64_t*> numbers.data, &columns.d, f, values.d.length, &fault)
+            if found < 0:
                 raise_fault(&fault, columns.plan)
-            take_ranges(out, values, ranges, n, &left)
+            take_into(out, values, <const int64_t*> numbers.data, length, &left)
         finally:
-            free(ranges)
             self.spend(before - left, nested)
         return out
 
@@ -542,8 +534,8 @@ cdef class LoopDictionaries:
         cdef int64_t length = d.nodes[field.read].length, size
         cdef int64_t* numbers
         cdef Fault fault
-        # `OutputDictionaries` makes a TakeRange for every row first, and needs as much room.
-        if length > most // <int64_t> sizeof(TakeRange):
+        # `OutputDictionaries` makes the numbers of all rows first too, and needs as much room.
+        if length > most // 8:
             return DECODE_BY_DECODER
         numbers = <int64_t*> make_room(&field.numbers, length * sizeof(int64_t))
         if numbers == NULL or number_rows(numbers, d, field.read, values) < 0:

@@ -83,7 +83,7 @@ cdef int64_t take_flat(FlatMemory* memory, Extent* out, Node* node, const FieldP
         node[0] = Node(n, n, 0)
         return 0
     node[0] = Node(n, nulls, 0)
-    # Whether there are nulls or not, as `take_ranges` counts it where the values have some.
+    # Whether there are nulls or not, as `take_into` counts it where the values have some.
     most -= bits
     size = size_needed(field, 1, n)
     set_extent(out, NULL, 0)

@@ -5,8 +5,9 @@ object (``file_objects``, which also notice another version, ``remote`` with any
 ``file_signatures`` names what is no Arrow data).
 ``framing`` cuts messages out of chunks, ``message_index`` finds them in a whole. ``decoders`` makes batches and keeps
 the dictionaries of one schema, for ``stream_decoder`` and ``file_decoder``; ``decoding`` is what every batch goes
-through, with ``decompress`` for compressed bodies and ``validate`` for what buffers say. ``file_statistics`` reads what
-footers and metadata say about batches.
+through, with ``decompress`` for compressed bodies and ``validate`` for what buffers say. ``row_reader`` takes rows by
+number, of batches that are loaded when they are needed. ``file_statistics`` reads what footers and metadata say about
+batches.
 
 Imports ``inline``, the base, ``metadata``, ``columns``.
 """

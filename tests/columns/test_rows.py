@@ -11,7 +11,7 @@ from helpers.arrays import CASES, pyarrow_bytes, read_batch
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
-from arrowipc.columns.take import RowReader
+from arrowipc.read.row_reader import RowReader
 
 
 def reader_of(batches: list[ipc.RecordBatch], cache_bytes: int = 1 << 20, **options: object) -> RowReader:

@@ -20,7 +20,7 @@ from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import FormatError, LimitError, Limits, UsageError
-from arrowipc.columns.take import RowReader
+from arrowipc.read.row_reader import RowReader
 
 pl = optional("polars")
 

@@ -1,0 +1,432 @@
+"""Rows by number of batches that are loaded when they are needed: those of tables, readers and data sets."""
+
+from cpython.list cimport PyList_GET_ITEM
+from cpython.number cimport PyNumber_Index
+from cpython.ref cimport PyObject
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t
+from libc.string cimport memset
+
+from arrowipc._core cimport Columns, Memory, Plan, Source, field_name
+from arrowipc.columns.array cimport RecordBatch, slice_batch
+from arrowipc.columns.elements cimport (
+    AS_BACKED, Quota, check_native, pause_collector, quota, read_values, resume_collector,
+)
+from arrowipc.columns.take cimport alone, integers, number_rows, take_numbers, take_pieces
+from arrowipc.inline.gather cimport AHEAD, Homes, count_runs, find_homes
+from arrowipc.inline.loads cimport add_overflows, loose_i64, prefetch
+from arrowipc.inline.plan cimport Extent, Node
+from arrowipc.metadata.schema_reader cimport same_shape
+
+from arrowipc.columns.array import clip
+from arrowipc.columns.builder import concat_batches
+from arrowipc.errors import FormatError, LimitError, NotFoundError, UsageError
+
+cdef extern from "Python.h":
+    PyObject** PySequence_Fast_ITEMS(object)
+
+cdef struct BatchState:
+    # What is known of one batch.
+    int64_t call        # the last one that needed it
+    int64_t size        # bytes that it keeps, since it was loaded last
+    int64_t queued      # where it is kept: the last call when it came to the end of the queue
+    int32_t next        # ... and who came then
+    int32_t piece       # its number among the batches of `call`
+
+
+cdef int open_homes(Homes* homes, int64_t* firsts, int64_t count, Memory known) except -1:
+    """Make the table for batches that begin at `firsts`, one more than there are batches, in `known`."""
+    cdef int64_t b
+    cdef int32_t low = 0
+    homes[0] = Homes(firsts, count, NULL, 0)
+    while firsts[count] >> homes.shift > 4 * count:
+        homes.shift += 1
+    known.reserve(((firsts[count] >> homes.shift) + 2) * sizeof(int32_t))
+    homes.known = <int32_t*> known.data
+    with nogil:
+        for b in range((firsts[count] >> homes.shift) + 2):
+            while low < count - 1 and firsts[low + 1] <= b << homes.shift:
+                low += 1
+            homes.known[b] = low
+    return 0
+
+
+cdef int64_t own_bytes(Columns columns) except -1:
+    """Bytes of buffers that nobody else keeps: not those that lie in a file or in memory of the caller's."""
+    cdef object owner = columns.owner
+    cdef list lent = []
+    cdef Source source
+    cdef int64_t total = 0, size
+    cdef int32_t i
+    cdef bint is_lent
+    while type(owner) is tuple and owner:
+        # Whatever decompressing has put beside the message.
+        owner = owner[0]
+    if type(owner) is Source and type(<object> (<Source> owner).view.obj) is not Memory:
+        lent.append(owner)
+    for i in range(columns.d.n_extents):
+        size = columns.d.extents[i].size
+        is_lent = False
+        for source in lent:
+            is_lent = source.data <= columns.d.extents[i].data < source.data + source.size
+        total += 0 if is_lent else size
+    return total
+
+
+cdef bint sort_rows(int64_t* out, int64_t* begins, int64_t* moved, const int64_t* rows, const int32_t* homes, int64_t n,
+                    int64_t m) noexcept nogil:
+    """Put rows of `m` batches together, in their order, and say where those of each begin and where each row went.
+
+    Returns whether all stayed where they were.
+    """
+    cdef bint in_order = True
+    cdef int64_t i
+    memset(begins, 0, (m + 1) * sizeof(int64_t))
+    for i in range(n):
+        begins[homes[i]] += 1
+    for i in range(1, m + 1):
+        begins[i] += begins[i - 1]
+    for i in range(n - 1, -1, -1):
+        begins[homes[i]] -= 1
+        moved[i] = begins[homes[i]]
+        in_order &= moved[i] == i
+        out[moved[i]] = rows[i]
+    return in_order
+
+
+cdef class RowReader:
+    """Rows of record batches of one schema that are counted through, wherever the batches come from.
+
+    Parameters
+    ----------
+    lengths : array of int64
+        The rows of each batch.
+    load : callable
+        Returns batch `i`, which has ``lengths[i]`` rows.
+    cache_bytes : int, default 64 MiB
+        Batches that were used last are kept up to this size, and one in any case. What lies in a mapped file or in a
+        caller's memory is not counted.
+    expect : callable, optional
+        Is called with a list of the batches that will be loaded next, in that order.
+
+    Notes
+    -----
+    Any number of threads may ask at the same time. Each call loads a batch once, and holds `cache_bytes` and one batch
+    beside its rows, however many batches these are of.
+    """
+
+    cdef object load, expect
+    cdef Homes homes
+    cdef Memory firsts, known, state_memory
+    cdef BatchState* states
+    cdef list batches           # those that are kept, else None
+    cdef int32_t oldest
+    cdef int32_t newest
+    cdef int64_t kept_bytes
+    cdef int64_t cache_bytes
+    cdef int64_t calls
+    cdef Plan plan              # of the first batch; None: none was loaded
+    cdef tuple dictionaries     # of the last one
+    cdef tuple names            # of the columns, once a row was asked for
+
+    def __cinit__(self, lengths, load, *, int64_t cache_bytes=64 << 20, expect=None):
+        cdef Source given = integers(lengths, "lengths")
+        cdef int64_t count = given.size // 8, i, length
+        cdef int64_t* firsts
+        if count >= INT32_MAX:
+            raise LimitError(f"{count:,} batches are more than can be counted through")
+        self.load, self.expect, self.cache_bytes = load, expect, cache_bytes
+        self.firsts, self.known, self.state_memory = Memory((count + 1) * 8), Memory(), Memory()
+        self.state_memory.reserve(count * sizeof(BatchState))
+        self.states = <BatchState*> self.state_memory.data
+        if count:
+            memset(self.states, 0, count * sizeof(BatchState))
+        firsts = <int64_t*> self.firsts.data
+        firsts[0] = 0
+        for i in range(count):
+            length = (<const loose_i64*> given.data)[i]
+            if length < 0 or add_overflows(firsts[i], length, &firsts[i + 1]):
+                raise LimitError(f"batch {i} cannot have {length} rows after {firsts[i]}")
+        open_homes(&self.homes, firsts, count, self.known)
+        self.batches = [None] * count
+        self.oldest = self.newest = -1
+
+    @property
+    def num_rows(self):
+        """int: of all batches."""
+        return self.homes.firsts[self.homes.count]
+
+    # -- batches --
+
+    cdef RecordBatch fetch(self, int32_t b):
+        """Load a batch, and keep it; other threads may come in between."""
+        cdef RecordBatch batch = <RecordBatch?> self.load(b)
+        cdef int64_t length = self.homes.firsts[b + 1] - self.homes.firsts[b], size
+        if batch is None or batch.d.length != length:
+            found = "nothing" if batch is None else f"{batch.d.length} rows"
+            raise FormatError(f"batch {b}: expected the {length} rows that its reader said before, found {found}")
+        if self.plan is None:
+            self.plan = batch.plan
+        elif batch.plan is not self.plan and not same_shape(batch.plan, self.plan):
+            raise UsageError(f"batch {b} has other types than the batches before it")
+        # What stays of the tables and the objects, too: there may be many batches of a mapped file.
+        size = 256 + batch.d.plan.n_fields * <int64_t> sizeof(Node) + batch.d.n_extents * <int64_t> sizeof(Extent)
+        size += own_bytes(batch)
+        if batch.dictionaries is not self.dictionaries:
+            for dictionary in batch.dictionaries:
+                if dictionary is not None and dictionary not in (self.dictionaries or ()):
+                    size += own_bytes(dictionary)
+            self.dictionaries = batch.dictionaries
+        if self.batches[b] is None:
+            self.batches[b] = batch
+            self.states[b].size = size
+            self.kept_bytes += size
+            self.enqueue(b)
+            self.make_room(b)
+        return batch
+
+    cdef void enqueue(self, int32_t b) noexcept:
+        if self.oldest < 0:
+            self.oldest = b
+        else:
+            self.states[self.newest].next = b
+        self.newest = b
+        self.states[b].queued = self.calls
+
+    cdef int make_room(self, int32_t b) except -1:
+        """Let go of batches until what is kept may be: first come, first go, but who was used since is asked again.
+
+        So nothing has to be done when a batch is used. Batch `b` stays.
+        """
+        cdef int32_t first
+        while self.kept_bytes > self.cache_bytes and self.oldest != self.newest:
+            first = self.oldest
+            self.oldest = self.states[first].next
+            if first == b or self.states[first].call > self.states[first].queued:
+                self.enqueue(first)
+            else:
+                self.kept_bytes -= self.states[first].size
+                self.batches[first] = None
+        return 0
+
+    cdef RecordBatch batch(self, int32_t b):
+        cdef RecordBatch batch = <RecordBatch> self.batches[b]
+        self.calls += 1
+        self.states[b].call = self.calls
+        return self.fetch(b) if batch is None else batch
+
+    cdef int announce(self, list numbers) except -1:
+        if self.expect is not None and numbers:
+            self.expect(numbers)
+        return 0
+
+    # -- rows --
+
+    def take(self, rows):
+        """Return rows in any order and number, as one batch.
+
+        Parameters
+        ----------
+        rows : integers
+            In a list, range, array of NumPy or of Arrow; negative ones count from the end.
+
+        Raises
+        ------
+        IndexError
+            There is no such row.
+        FormatError
+            A batch cannot be decoded, or has another number of rows than its reader said.
+        """
+        cdef Source index = integers(rows, "take")
+        cdef int64_t n = index.size // 8, size = 0, lacking = 0, call, i
+        cdef Memory numbers = Memory(n * 8), homes = Memory(n * 4), order = Memory(min(n, self.homes.count) * 4)
+        cdef int32_t* home = <int32_t*> homes.data
+        cdef int32_t* wanted = <int32_t*> order.data
+        cdef int32_t m = 0, b
+        cdef BatchState* state
+        cdef RecordBatch batch
+        cdef list held = [], absent
+        number_rows(<int64_t*> numbers.data, index, self.homes.firsts[self.homes.count], True, NotFoundError, "take")
+        if n == 0 and self.homes.count == 0:
+            raise UsageError("take: there is no batch to tell which columns there are")
+        if n == 0:
+            return alone(take_numbers(self.batch(0), [], True, IndexError, "take"))
+        with nogil:
+            find_homes(&self.homes, home, <const int64_t*> numbers.data, n)
+        # Who calls meanwhile numbers the batches again: no Python runs in this loop.
+        self.calls += 1
+        call = self.calls
+        for i in range(n):
+            if i + AHEAD < n:
+                prefetch(&self.states[home[i + AHEAD]])
+            state = &self.states[home[i]]
+            if state.call != call:
+                prefetch(PySequence_Fast_ITEMS(self.batches) + home[i])
+                state.call, state.piece, wanted[m] = call, m, home[i]
+                m += 1
+            home[i] = state.piece
+        for i in range(m):
+            if i + AHEAD < m:
+                prefetch(<const void*> PyList_GET_ITEM(self.batches, wanted[i + AHEAD]))
+            batch = <RecordBatch> PyList_GET_ITEM(self.batches, wanted[i])
+            held.append(batch)
+            lacking += batch is None
+            size += self.states[wanted[i]].size if batch is not None else 0
+        if lacking:
+            absent = sorted([(wanted[i], i) for i in range(m) if held[i] is None])
+            self.announce([number for number, _ in absent])
+            for at, (number, i) in enumerate(absent):
+                if size > self.cache_bytes:
+                    return alone(self.take_apart(held, absent[at:], wanted, <int64_t*> numbers.data, home, n))
+                b = number
+                held[i] = self.fetch(b)
+                size += self.states[b].size
+        return alone(self.gather(held, wanted, <int64_t*> numbers.data, home, n))
+
+    cdef RecordBatch gather(self, list held, const int32_t* wanted, int64_t* rows, int32_t* homes, int64_t n):
+        """The rows, counted through all batches, of those that are held, whose numbers are `wanted`."""
+        cdef int64_t m = len(held), at = 0, i
+        cdef Memory moves = Memory(m * 8)
+        cdef int64_t* move = <int64_t*> moves.data
+        cdef RecordBatch found
+        for i in range(m):
+            move[i] = at - self.homes.firsts[wanted[i]]
+            at += (<RecordBatch> PyList_GET_ITEM(held, i)).d.length
+        for i in range(n):
+            rows[i] += move[homes[i]]
+        found = take_pieces(held, rows, homes, n, count_runs(rows, homes, n))
+        if found is not None:
+            return found
+        for i in range(n):
+            rows[i] -= move[homes[i]]
+        return self.take_apart(held, [], wanted, rows, homes, n)
+
+    cdef RecordBatch take_apart(self, list held, list absent, const int32_t* wanted, const int64_t* rows,
+                                const int32_t* homes, int64_t n):
+        """The same for any layout, and for more than can be held: batch by batch, of which those of `absent` come last.
+
+        The rows of each are taken together, and brought into their own order at last.
+        """
+        cdef int64_t m = len(held), i
+        cdef Memory sorted_rows = Memory(n * 8), begins = Memory((m + 1) * 8), moved = Memory(n * 8)
+        cdef list parts = [None] * m
+        cdef bint in_order
+        cdef int32_t b
+        moved.size = n * 8
+        in_order = sort_rows(<int64_t*> sorted_rows.data, <int64_t*> begins.data, <int64_t*> moved.data, rows, homes,
+                             n, m)
+        for i in range(m):
+            if held[i] is not None:
+                parts[i] = self.part(held[i], wanted[i], <int64_t*> sorted_rows.data, <int64_t*> begins.data + i)
+                held[i] = None
+        for number, i in absent:
+            b = number
+            parts[i] = self.part(self.fetch(b), b, <int64_t*> sorted_rows.data, <int64_t*> begins.data + i)
+        found = concat_batches(parts)
+        del parts
+        return found if in_order else take_numbers(found, moved, False, IndexError, "take")
+
+    cdef RecordBatch part(self, RecordBatch batch, int32_t b, int64_t* rows, const int64_t* begins):
+        """The rows of one batch, which are those from the first number of `begins` to the second."""
+        cdef int64_t n = begins[1] - begins[0], i
+        for i in range(begins[0], begins[1]):
+            rows[i] -= self.homes.firsts[b]
+        return take_pieces([batch], rows + begins[0], NULL, n, count_runs(rows + begins[0], NULL, n))
+
+    def row(self, i, *, extensions=False):
+        """Return one row as a dict.
+
+        Parameters
+        ----------
+        i : int
+            Negative ones count from the end.
+        extensions
+            As in :meth:`arrowipc.RecordBatch.to_pydict`.
+
+        Raises
+        ------
+        IndexError
+            There is no such row.
+        UsageError
+            The name of a column occurs twice.
+        FormatError
+            The batch cannot be decoded, or its values are broken.
+        """
+        cdef int64_t total = self.homes.firsts[self.homes.count], number, at
+        cdef int32_t b, k, f
+        cdef RecordBatch batch
+        cdef dict out = {}
+        cdef Quota q
+        cdef bint running
+        index = PyNumber_Index(i)
+        if not -total <= index < total:
+            raise NotFoundError(f"row: {index} is not one of the {total} rows")
+        number = index
+        number += total if number < 0 else 0
+        find_homes(&self.homes, &b, &number, 1)
+        at = number - self.homes.firsts[b]
+        batch = self.batch(b)
+        check_native(batch, "conversion to Python values")
+        names = self.names
+        if names is None:
+            names = tuple([field_name(batch.plan, batch.d.plan.columns[k]) for k in range(batch.d.plan.n_columns)])
+            if len(set(names)) < len(names):
+                raise UsageError("row would lose columns whose name occurs twice; take it as a batch")
+            self.names = names
+        q = quota(AS_BACKED, extensions)
+        running = pause_collector()
+        try:
+            for k in range(batch.d.plan.n_columns):
+                f = batch.d.plan.columns[k]
+                values = read_values(q, batch, f, batch.d.nodes[f].offset + at, 1)
+                out[(<tuple> names)[k]] = <object> PyList_GET_ITEM(values, 0)
+        finally:
+            resume_collector(running)
+        return out
+
+    def slice(self, offset=0, length=None):
+        """Return rows ``[offset, offset + length)`` as a list of batches, without copying.
+
+        What lies past the end is left out.
+
+        Raises
+        ------
+        UsageError
+            `offset` or `length` is negative.
+        FormatError
+            A batch cannot be decoded, or has another number of rows than its reader said.
+        """
+        cdef int64_t total = self.homes.firsts[self.homes.count], start, stop, at, rows
+        cdef int64_t* firsts = self.homes.firsts
+        cdef int32_t b
+        cdef RecordBatch batch
+        cdef list out = [], numbers = []
+        start, rows = clip(offset, length, total)
+        stop = start + rows
+        if start == stop:
+            return []
+        find_homes(&self.homes, &b, &start, 1)
+        while firsts[b] < stop:
+            if firsts[b] < firsts[b + 1]:
+                numbers.append(b)
+            b += 1
+        self.announce([number for number in numbers if self.batches[number] is None])
+        for number in numbers:
+            b = number
+            batch = self.batch(b)
+            at = max(start - firsts[b], 0)
+            rows = min(stop, firsts[b + 1]) - firsts[b] - at
+            out.append(batch if rows == batch.d.length else slice_batch(batch, at, rows))
+        return out
+
+
+def take_across(list batches, indices):
+    """Rows of batches of one schema that are counted through; a list of one batch, or of none."""
+    cdef Source index
+    cdef Memory numbers
+    if not batches:
+        index = integers(indices, "take")
+        numbers = Memory(index.size)
+        number_rows(<int64_t*> numbers.data, index, 0, True, IndexError, "take")
+        return []
+    reader = RowReader([len(batch) for batch in batches], batches.__getitem__, cache_bytes=INT64_MAX)
+    return [reader.take(indices)]

@@ -1,0 +1,243 @@
+"""Rows are those that a list would give, whatever the layout and however the rows lie: in runs or one by one.
+
+`take` has two ways, loops that copy run by run and loops that copy element by element, and chooses for each field by
+the length of the runs. So every layout is taken by indices of both kinds, and by all that lie between.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from helpers import drive
+from helpers.arrays import CASES, read_batch
+
+import arrowipc as ipc
+from arrowipc import types
+from arrowipc.types import field
+
+ROWS = 240
+
+#: Types whose values may be null although no bit says so.
+NULLS_BELOW = (types.Union, types.RunEndEncoded, types.Dictionary)
+
+
+def long_array(name: str, rows: int = ROWS) -> pa.Array:
+    """The values of a case, again and again: so many that runs of them are long."""
+    array = CASES[name]
+    if not len(array):
+        return array
+    times = -(-rows // len(array))
+    batch = ipc.RecordBatch.from_arrow(pa.record_batch({"x": array}))
+    return ipc.concat_batches([batch] * times)["x"].slice(0, rows).to_arrow()
+
+
+def runs(count: int, length: int, n: int, dice: random.Random) -> list[int]:
+    starts = [dice.randrange(max(n - length, 1)) for _ in range(count)]
+    return [row for start in starts for row in range(start, min(start + length, n))]
+
+
+def ways(n: int, dice: random.Random) -> dict[str, list[int]]:
+    """Indices of every kind into `n` rows."""
+    run = range(n // 5, n - n // 7)
+    return {
+        "none": [],
+        "all": list(range(n)),
+        "one run": list(run),
+        "two runs that change places": [*range(n // 2, n), *range(n // 2)],
+        "runs of 40": runs(6, 40, n, dice),
+        "runs of 3": runs(40, 3, n, dice),
+        "nine of ten": [row for row in range(n) if row % 10 != 7],
+        "every second": list(range(0, n, 2)),
+        "backwards": list(range(n - 1, -1, -1)),
+        "at random": [dice.randrange(-n, n) for _ in range(n)],
+        "the same again and again": [dice.randrange(n)] * n,
+        "each three times": [row for row in run for _ in range(3)],
+    }
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_rows_are_those_of_a_list_however_they_lie(name):
+    dice = random.Random(name)
+    whole = read_batch(pa.record_batch({"x": long_array(name), "i": range(len(long_array(name)))}))
+    for batch in (whole, whole.slice(3, len(whole) - 8)):
+        values, n = batch["x"].to_pylist(), len(batch)
+        for way, rows in ways(n, dice).items() if n > 0 else [("none", [])]:
+            taken = batch.take(rows)
+            assert str(taken["x"].to_pylist()) == str([values[row] for row in rows]), way
+            if not isinstance(taken["x"].type, NULLS_BELOW):
+                assert taken["x"].null_count == sum(value is None for value in taken["x"].to_pylist())
+            drive.export_to_pyarrow(taken)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_rows_of_many_batches_are_those_of_a_list_however_they_lie(name):
+    dice = random.Random(name)
+    array = long_array(name)
+    cuts = sorted({0, len(array), *(dice.randrange(len(array) + 1) for _ in range(5))})
+    whole = read_batch(pa.record_batch({"x": array}))
+    parts = [whole.slice(start, stop - start) for start, stop in itertools.pairwise(cuts)]
+    table = ipc.Table.from_batches([*parts[:2], parts[0][:0], *parts[2:]] if parts else [])
+    if not parts:
+        return
+    values = table.to_pydict()["x"]
+    for way, rows in ways(len(values), dice).items():
+        taken = table.take(rows).combine()
+        assert str(taken["x"].to_pylist()) == str([values[row] for row in rows]), way
+        drive.export_to_pyarrow(taken)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_pyarrow_takes_the_same(name):
+    dice = random.Random(name)
+    array = long_array(name)
+    batch = ipc.RecordBatch.from_arrow(pa.record_batch({"x": array}))
+    for way, rows in ways(len(array), dice).items() if len(array) else []:
+        wanted = [row % len(array) for row in rows]
+        try:
+            expected = array.take(pa.array(wanted, pa.int64()))
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError):
+            return
+        found = batch.take(rows)["x"]
+        assert found.equals(ipc.Array.from_arrow(expected), nan_equal=True), way
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_repeated_rows_are_those_of_a_list(name):
+    dice = random.Random(name)
+    whole = ipc.RecordBatch.from_arrow(pa.record_batch({"x": long_array(name, 90)}))
+    for batch in (whole, whole.slice(1, max(len(whole) - 2, 0))):
+        values, n = batch["x"].to_pylist(), len(batch)
+        for counts in ([1] * n, [0] * n, [dice.choice((0, 1, 1, 2, 50)) for _ in range(n)]):
+            found = ipc.repeat(batch, counts)
+            rows = [i for i, times in enumerate(counts) for _ in range(times)]
+            assert str(found["x"].to_pylist()) == str([values[row] for row in rows])
+            drive.export_to_pyarrow(found)
+
+
+# -- what is below rows ----------------------------------------------------------------------------------------
+
+
+def nested(values: pa.Array, dice: random.Random) -> dict[str, pa.Array]:
+    """Values in lists, list views, structs and unions, of which the lists are short, long or shared."""
+    n = len(values)
+    starts = pa.array([dice.randrange(n - 60) for _ in range(ROWS)], pa.int32())
+    sizes = pa.array([dice.choice((0, 1, 2, 55)) for _ in range(ROWS)], pa.int32())
+    offsets = pa.array(np.minimum(np.arange(ROWS + 1) * 2, n), pa.int32())
+    codes = pa.array([dice.randrange(2) for _ in range(ROWS)], pa.int8())
+    places = pa.array([dice.randrange(n) for _ in range(ROWS)], pa.int32())
+    ends = pa.array(np.cumsum([dice.randrange(1, 9) for _ in range(n)]), pa.int32())
+    lists = pa.ListArray.from_arrays(offsets, values)
+    return {
+        "lists": lists,
+        "long lists": pa.ListArray.from_arrays(pa.array(range(0, n + 1, 40), pa.int32()), values[: n // 40 * 40]),
+        "fixed lists": pa.FixedSizeListArray.from_arrays(values[: n // 3 * 3], 3),
+        "list views": pa.ListViewArray.from_arrays(starts, sizes, values),
+        "lists of structs": pa.ListArray.from_arrays(offsets, pa.StructArray.from_arrays([values, values], ["p", "q"])),
+        "structs of lists": pa.StructArray.from_arrays([lists], ["l"]),
+        "dense": pa.UnionArray.from_dense(codes, places, [values, values]),
+        "sparse": pa.UnionArray.from_sparse(codes, [values[:ROWS], values[n - ROWS :]]),
+        "runs": pa.RunEndEncodedArray.from_arrays(ends, values),
+    }
+
+
+INNER = ["int64", "string", "string_view", "bool", "null", "fixed_size_binary_0", "dictionary", "list_view", "struct"]
+
+
+@pytest.mark.parametrize("inner", INNER)
+def test_what_is_below_lists_and_unions_is_taken_too(inner):
+    dice = random.Random(inner)
+    for name, array in nested(long_array(inner, 2 * ROWS + 60), dice).items():
+        whole = ipc.RecordBatch.from_arrow(pa.record_batch({"x": array}))
+        values = whole["x"].to_pylist()
+        table = ipc.Table.from_batches([whole[: len(whole) // 3], whole[len(whole) // 3 :]])
+        for way, rows in ways(len(whole), dice).items():
+            expected = str([values[row] for row in rows])
+            for taken in (whole.take(rows), table.take(rows).combine()):
+                assert str(taken["x"].to_pylist()) == expected, (name, way)
+                drive.export_to_pyarrow(taken)
+
+
+# -- what costs, and what is refused ---------------------------------------------------------------------------
+
+
+def nulls_in_lists(size: int) -> ipc.RecordBatch:
+    """Five lists of `size` nulls each, which take a few bytes."""
+    kind = ipc.Schema([field("x", types.large_list(types.null()))])
+    offsets = np.arange(6, dtype=np.int64) * size
+    return ipc.RecordBatch.from_buffers(kind, 5, [(5, 0), (5 * size, 5 * size)], [None, offsets])
+
+
+def test_elements_that_take_no_bytes_take_none_when_they_are_taken():
+    taken = nulls_in_lists(1 << 40).take([3, 0, 0, 4])
+    assert taken.nbytes < 1000
+    assert taken["x"].children[0].length == 4 << 40
+
+
+def test_fixed_lists_in_fixed_lists_of_nothing_take_no_bytes():
+    kind, nodes, length = types.null(), [], 2
+    for _ in range(18):
+        kind = types.list_(kind, 7)
+    for _ in range(18):
+        nodes.append((length, 0))
+        length *= 7
+    batch = ipc.RecordBatch.from_buffers(ipc.Schema([field("x", kind)]), 2, [*nodes, (length, length)], [None] * 18)
+    for rows in ([0], [1, 0, 1]):
+        assert batch.take(rows).nbytes < 1000
+
+
+def test_runs_of_list_views_and_unions_copy_what_their_rows_have():
+    """Each run copies a part of what all share, not all of it: else 100 runs were 100 copies."""
+    n = 6400
+    places, sizes, child = range(n), [100] * n, range(n + 100)
+    codes, offsets = pa.array([0] * n, pa.int8()), pa.array([*range(0, n, 2), *range(1, n, 2)], pa.int32())
+    union = pa.UnionArray.from_dense(codes, offsets, [pa.array(range(n))])
+    lists = pa.ListViewArray.from_arrays(pa.array(places, pa.int32()), pa.array(sizes, pa.int32()), pa.array(child))
+    batch = ipc.RecordBatch.from_arrow(pa.record_batch({"u": union, "l": lists}))
+    rows = [row for start in range(0, n, 128) for row in range(start, start + 64)]
+    taken = batch.take(rows)
+    assert taken["u"].children[0].length == len(rows)
+    assert taken["l"].children[0].length <= n + 100
+    assert taken.equals(ipc.concat_batches([batch.slice(row, 64) for row in rows[::64]]))
+
+
+def broken(kind: types.DataType, nodes: list[tuple[int, int]], buffers: list[object]) -> ipc.RecordBatch:
+    return ipc.RecordBatch.from_buffers(ipc.Schema([field("x", kind)]), 64, nodes, buffers)
+
+
+def broken_batches() -> dict[str, ipc.RecordBatch]:
+    """Of 64 rows each, of which row 50 is broken."""
+    offsets, codes, places = np.arange(65, dtype=np.int32), np.zeros(64, np.int8), np.arange(64, dtype=np.int32)
+    offsets[51] = 1 << 20
+    bad_codes, bad_places = codes.copy(), places.copy()
+    bad_codes[50], bad_places[50] = 5, 64
+    union = types.dense_union([field("a", types.int8())], [0])
+    numbers, sizes = [None, np.zeros(64, np.int8)], np.ones(64, np.int32)
+    two = [(64, 0), (64, 0)]
+    return {
+        "text": broken(types.utf8(), [(64, 0)], [None, offsets, b"x" * 64]),
+        "lists": broken(types.list_(types.int8()), two, [None, offsets, *numbers]),
+        "type codes": broken(union, two, [bad_codes, places, *numbers]),
+        "offsets of a union": broken(union, two, [codes, bad_places, *numbers]),
+        "list views": broken(types.list_view(types.int8()), two, [None, bad_places, sizes, *numbers]),
+        "run ends": broken(
+            types.run_end_encoded(types.int32(), types.int8()),
+            [(64, 0), (2, 0), (2, 0)],
+            [None, np.array([30, 50], np.int32), None, np.zeros(2, np.int8)],
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", broken_batches())
+def test_rows_that_are_broken_are_errors_and_the_others_are_rows(name):
+    batch = broken_batches()[name]
+    table = ipc.Table.from_batches([batch, batch])
+    for found in (batch, table):
+        for rows in ([3, 1, 2], list(range(40)), [*range(40)] * 3):
+            assert found.take(rows).num_rows == len(rows)
+        for rows in ([50], list(range(51)), [1, 50, 3] * 20, [*range(10, 51)] * 9):
+            with pytest.raises(ipc.FormatError, match="'x"):
+                found.take(rows)
