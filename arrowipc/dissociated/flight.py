@@ -19,6 +19,7 @@ from arrowipc.dissociated.server import Server
 from arrowipc.dissociated.uri import DissociatedUri
 from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError, UsageError
 from arrowipc.events import BatchRead, SchemaRead
+from arrowipc.options import DecodeOptions
 from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.reader import BatchReader
 
@@ -326,7 +327,7 @@ def from_flight(
     The ticket of an endpoint names the stream. Two locations of one endpoint that differ in `want_data`
     and say nothing of `streams` are one way: to the metadata and to the data.
     """
-    check_names("from_flight", options, connect.__kwdefaults__ or ())
+    check_names("from_flight", options, {**DecodeOptions.defaults, **(connect.__kwdefaults__ or {})})
     if hasattr(info, "endpoints"):
         endpoints = list(info.endpoints)
     elif hasattr(info, "ticket") and hasattr(info, "locations"):

@@ -196,7 +196,7 @@ def spooled(file: Any, most: int, magic: bytes) -> Any:
 
     Of anything else the first bytes, by which to say what it is.
     """
-    from arrowipc.read.file_signatures import HEAD
+    from arrowipc.file_signatures import HEAD
 
     data = bytearray(read_up_to(file, HEAD))
     if not data.startswith(magic):

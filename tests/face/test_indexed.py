@@ -18,7 +18,7 @@ from helpers.support import growing, nested, replaced
 from helpers.web import Web
 
 import arrowipc as ipc
-from arrowipc.read import decoders
+from arrowipc.read import file_decoder
 
 
 def stream_of(batches: int, rows: int = 3, **options: Any) -> bytes:
@@ -55,7 +55,7 @@ def test_each_batch_sees_the_dictionaries_in_front_of_it(make):
 
 @pytest.mark.parametrize("kept", [0, 1 << 26], ids=["nothing kept", "all kept"])
 def test_dictionaries_that_grow_and_are_replaced_in_random_order(kept, monkeypatch):
-    monkeypatch.setattr(decoders, "KEPT_DICTIONARIES", kept)
+    monkeypatch.setattr(file_decoder, "KEPT_DICTIONARIES", kept)
     chance, parts, words = random.Random(5), [], {"a": [], "b": []}
     for i in range(60):
         columns = {}

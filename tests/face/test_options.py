@@ -12,7 +12,7 @@ import pytest
 import arrowipc as ipc
 from arrowipc import options
 from arrowipc.dissociated import Channel, connect, connect_async
-from arrowipc.read.decoders import FileDecoder
+from arrowipc.read.file_decoder import FileDecoder
 
 PACKAGE = Path(ipc.__file__).parent
 #: Who takes the keywords of which class, besides own ones.
@@ -81,7 +81,7 @@ def test_help_says_what_every_keyword_means(function):
 def test_stubs_of_compiled_modules_agree():
     stub = {
         each.name: each
-        for each in ast.walk(ast.parse((PACKAGE / "read/decoders.pyi").read_text()))
+        for each in ast.walk(ast.parse((PACKAGE / "read/stream_decoder.pyi").read_text()))
         if isinstance(each, ast.ClassDef)
     }
     begin = stub["StreamDecoder"].body[0]

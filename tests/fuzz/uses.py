@@ -123,7 +123,7 @@ def sparse(found: Any, level: str) -> None:
         lambda: found.canonical(),
         lambda: found.serialize(),
         lambda: found == found.rename(None),
-        lambda: found.data.sum() if found.dtype.kind in "iuf" else None,
+        lambda: found.data.tobytes(),
         lambda: [array.sum() for array in found._index.arrays],
     ]
     if size <= ELEMENTS:
