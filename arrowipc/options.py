@@ -197,8 +197,8 @@ class ReadOptions(DecodeOptions):
                 raise UsageError(
                     "options: columns, use_threads and ensure_native_endian come from it, do not give them too"
                 )
-            self.columns, self.use_threads, self.ensure_native_endian = read_keywords(self.options)
-            self.options = None
+            columns, use_threads, native = read_keywords(self.options)
+            self.__dict__.update(columns=columns, use_threads=use_threads, ensure_native_endian=native, options=None)
 
 
 class MessageOptions(Options):

@@ -153,7 +153,8 @@ class RecordBatchStreamReader(BatchReader):
         options = read_options(keywords)
         self._closed = False
         self._remember(options, source)
-        self.decoder = decoder = StreamDecoder(**options.decoding())
+        decoder = StreamDecoder(**options.decoding())
+        self.decoder: StreamDecoder = decoder
         buffer, self._file, self._owned = open_source(source, options.memory_map)
         if self._file is None:
             decoder.feed(buffer, True)

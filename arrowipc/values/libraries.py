@@ -15,8 +15,8 @@ from arrowipc.errors import UnsupportedError, UsageError, not_installed
 
 try:
     import numpy as np
-except ModuleNotFoundError as error:
-    raise not_installed(error) from None
+except ModuleNotFoundError as _error:
+    raise not_installed(_error) from None
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -24,8 +24,8 @@ from arrowipc.errors import FormatError, LimitError, UsageError, not_installed
 
 try:
     import numpy as np
-except ModuleNotFoundError as error:
-    raise not_installed(error) from None
+except ModuleNotFoundError as _error:
+    raise not_installed(_error) from None
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from arrowipc.values.to_numpy import indices_of, split, stored_dtype
 
 try:
     import numpy as np
-except ModuleNotFoundError as error:
-    raise not_installed(error) from None
+except ModuleNotFoundError as _error:
+    raise not_installed(_error) from None
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
