@@ -110,6 +110,13 @@ golden: $(TEST) java ## run the tests that read Arrow's own test data: make gold
 campaign: $(TEST) java ## run the tests that try something many times, as often as SECURITY.md says (an hour or more)
 	@$(INSTALLED) $(WITH_SPARK) ARROWIPC_FULL=1 $(PY) -m pytest -s -m campaign $(ARGS)
 
+.PHONY: nightly
+nightly: ## what .ci/run leaves out and a release needs: all slow tests, all tests under sanitizers, campaigns, fuzzing
+	@$(MAKE) slow
+	@$(MAKE) sanitize
+	@$(MAKE) campaign
+	@$(MAKE) fuzz SECONDS=600
+
 .PHONY: lint
 lint: $(VENV)/bin/ruff ## look for mistakes and unusual style in the Python files (ruff)
 	@$(PY) -m ruff check .
@@ -233,8 +240,8 @@ $(GUIDING): $(SOURCES) | $(BASE)
 	@$(PIP) install atheris || echo 'atheris cannot be installed here: mutants will not be led by coverage'
 	@touch $@
 
-$(VENV)/bin/ruff:
-	@$(MAKE) $(TEST)
+$(VENV)/bin/ruff: | $(BASE)
+	@$(PIP) install 'ruff>=0.9'
 
 .PHONY: java
 java: | $(BASE)
