@@ -4,5 +4,5 @@
 schema of many and brings batches to it, ``dataset`` is what people call; ``scan`` gives it to polars,
 and ``filters`` turns the filters of others into ours.
 
-Imports everything up to the face, and ``inspection`` for what is left of torn files.
+Imports everything up to the public modules, and ``inspection`` for what is left of torn files.
 """
