@@ -369,7 +369,7 @@ def _time_of_day(expected: pa.DataType, where: str) -> Convert:
             wrong = bounds["min"] if bounds["min"] < 0 else bounds["max"]
             raise UnsupportedError(
                 f"{where} holds {wrong / 1e9:.6f} s, which is not a time of day: Spark's TIME goes from 0 to less than "
-                "86,400 s; mend it where it is written"
+                "86,400 s; correct the value where it is written"
             )
         return result
 
