@@ -1,4 +1,4 @@
-"""Arrow IPC for Python: streams, files and messages read by compiled kernels, handed over without copying.
+"""Arrow IPC for Python: compiled kernels read streams, files and messages, and export them without a copy.
 
 Names load when they are first used, so that ``import arrowipc`` stays cheap on Spark executors.
 
@@ -175,7 +175,7 @@ def __dir__() -> list[str]:
 
 
 class _Annotation(str):
-    """An annotation as `help` should show it; as any string, it is evaluated only when somebody asks."""
+    """An annotation as `help` should show it; like any string, it is evaluated only on request."""
 
     __slots__ = ()
     __repr__ = str.__str__

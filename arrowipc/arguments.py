@@ -1,4 +1,4 @@
-"""What callers give: checks of arguments, the frozen base of values made of them, metadata, options of pyarrow."""
+"""Checks of arguments, the base class of immutable values, metadata, and options of pyarrow."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ note: Callable[[object, str, object], None] = object.__setattr__
 
 
 def filled(cls: type[T], *values: object, **private: object) -> T:
-    """Make an immutable object of what its slots hold, in the order of ``__match_args__``; nothing else fills them."""
+    """Make an immutable object from the values of its slots, in the order of ``__match_args__``."""
     self = object.__new__(cls)
     for put, value in zip(cls._setters.values(), values, strict=True):  # type: ignore[attr-defined]
         put(self, value)
@@ -71,13 +71,13 @@ class Immutable:
 
 
 def described(value: object) -> str:
-    """Kind and look of something unexpected, short enough for a message."""
+    """Type and value of an unexpected argument, short enough for a message."""
     text = showable(repr(value))
     return f"{type(value).__name__} {text if len(text) <= 80 else text[:77] + '...'}"
 
 
 def as_integer(value: Any) -> int | None:
-    """A number that an object of the caller's answered; None for anything else, such as True, which is no count."""
+    """The number that an object of the caller returned; None for anything else, such as True, which is no count."""
     try:
         return None if isinstance(value, bool) else index(value)
     except TypeError:
@@ -85,7 +85,7 @@ def as_integer(value: Any) -> int | None:
 
 
 def bytes_taken(sink: object, size: int, answer: object) -> int:
-    """How many of `size` bytes a sink took, by what its `write` or `send` returned; None means all of them."""
+    """How many of `size` bytes a sink took, from what its `write` or `send` returned; None means all of them."""
     count = size if answer is None else as_integer(answer)
     if count is None or not 0 < count <= size:
         raise OSError(
@@ -106,7 +106,7 @@ def refuse_async(value: object, methods: Iterable[str], instead: str) -> None:
 
 
 def repeated(names: Iterable[str]) -> list[str]:
-    """Those that occur more than once, in the order in which they first do."""
+    """The names that occur more than once, in the order of their first occurrence."""
     counts: dict[str, int] = {}
     for name in names:
         counts[name] = counts.get(name, 0) + 1
@@ -136,7 +136,7 @@ def items_of(what: str, values: Iterable[T]) -> list[T]:
 
 
 def columns_of(columns: Iterable[str | int] | str | int) -> tuple[str | int, ...]:
-    """Return columns as people name them, one or several, as a tuple of names and indices."""
+    """Return the columns of an argument, one or several, as a tuple of names and indices."""
     found = (columns,) if isinstance(columns, (str, int)) else tuple(items_of("columns", columns))
     for each in found:
         if isinstance(each, bool) or not isinstance(each, str | int):
@@ -175,7 +175,7 @@ def check_choice(what: str, value: Any, allowed: tuple[Any, ...]) -> Any:
 
 
 def check_names(what: str, found: Iterable[str], known: Iterable[str]) -> None:
-    """Check that all names of options are known ones; else a `UsageError` says which one is alike, or lists them."""
+    """Check that all names of options are known; else raise a `UsageError` that names a similar one, or lists all."""
     for name in found:
         if name not in known:
             from difflib import get_close_matches
@@ -215,7 +215,7 @@ DESCRIPTIONS = b"arrowipc:", b"__POLARS_IPC_METADATA"
 
 
 def without_descriptions(pairs: tuple[tuple[bytes, bytes], ...]) -> tuple[tuple[bytes, bytes], ...]:
-    """Metadata that may go with other rows, or into another file: nothing in them describes where they come from."""
+    """Metadata that may be copied to other rows or files: without the entries that describe their source."""
     return tuple([pair for pair in pairs if not pair[0].startswith(DESCRIPTIONS)])
 
 
@@ -309,7 +309,7 @@ NO_METADATA = KeyValueMetadata()
 
 
 def metadata_of(metadata: MetadataLike) -> KeyValueMetadata:
-    """Metadata as people give it, as one object; none makes no object."""
+    """The metadata of an argument as one object; None if there is none."""
     if not metadata:
         return NO_METADATA
     return metadata if isinstance(metadata, KeyValueMetadata) else KeyValueMetadata(metadata)

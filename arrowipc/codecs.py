@@ -1,4 +1,4 @@
-"""Names the codec libraries: finds them, wraps them, and shares one small pool of threads among batches."""
+"""The codec libraries: finds them, wraps them, and runs one small pool of threads for all batches."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def functions(codec: int, encodes: bool) -> dict[str, int] | None:
 
 
 def _spec(package: str, module: str) -> ModuleSpec | None:
-    """Find a module of a package, of which nothing is imported but what lies above it."""
+    """Find a module of a package; only its parent packages are imported."""
     try:
         around = importlib.util.find_spec(package)
     except ModuleNotFoundError:
@@ -210,7 +210,7 @@ def _zstd_decoder(library: Any) -> Decoder:
 
 
 def check_codec(name: object) -> int:
-    """The number of a codec that a writer was asked for by name."""
+    """The number of a codec, by its name."""
     if not isinstance(name, str) or name not in NUMBERS:
         raise UsageError(f"compression must be 'lz4', 'zstd' or None, as the format allows, found {described(name)}")
     return NUMBERS[name]
@@ -224,7 +224,7 @@ def check_level(codec: int, level: int | None) -> int:
 
 
 def check_savings(fraction: object) -> float:
-    """The least fraction of a buffer that compression must save; None is 0: anything that is smaller."""
+    """The minimum fraction of a buffer that compression must save; None is 0: any saving counts."""
     if fraction is None:
         return 0.0
     if isinstance(fraction, bool) or not isinstance(fraction, (int, float)) or not 0 <= fraction < 1:
@@ -236,7 +236,7 @@ def check_savings(fraction: object) -> float:
 
 
 def encoder(codec: int, level: int) -> Encoder:
-    """A function that compresses a buffer to one frame, where nobody exports any; each is for one thread.
+    """A function that compresses a buffer to one frame, for codecs without exported functions; one per thread.
 
     ZSTD: `ZstdCompressor.compress` reuses its context (1 KB: 5.4 us, with a new context each time 14 us). The
     package's interface for many buffers at once is slower: 14 us for one of 1 KB, 6 us each for ten.
@@ -264,7 +264,7 @@ def _cpus() -> int:
 
 
 class Turn:
-    """One call that is left to a helper; begun by the helper, or taken back before that.
+    """One call that is given to a helper thread. The caller can take it back until the helper begins it.
 
     Whoever takes `_claim` decides which. Nobody waits for it, so nothing hangs where a signal interrupts.
     """
@@ -289,19 +289,19 @@ class Turn:
             self._over.release()
 
     def take_back(self) -> bool:
-        """Whether nobody has begun the call; then nobody will."""
+        """Whether no thread has begun the call; then no thread will."""
         if not self._claim.acquire(False):
             return False
         self._run = None
         return True
 
     def end(self) -> None:
-        """Take the call back, or wait for it if it is under way."""
+        """Take the call back, or wait for it if a helper has begun it."""
         if not self.take_back():
             self._over.acquire()
 
     def result(self) -> Any:
-        """What the call returns or raises; it is made here if nobody has begun it."""
+        """What the call returns or raises; this thread makes it if no helper has begun it."""
         run = self._run
         if run is not None and self.take_back():
             return run()
@@ -337,7 +337,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def ask(turn: Turn, helpers: int) -> None:
-    """Leave a turn to the helpers, of which there shall be so many."""
+    """Give a turn to the helper threads; start them if there are too few."""
     try:
         if len(_helpers) < helpers:
             # Two threads may both get here: then there is one more.
@@ -349,7 +349,7 @@ def ask(turn: Turn, helpers: int) -> None:
 
 
 def run_shared(run: Callable[[], None], n_jobs: int) -> None:
-    """Call `run` here and in helpers, for each processor or job one call in all; wait for all of them."""
+    """Call `run` in this thread and in helpers, at most once per processor or job, and wait for all calls."""
     turns: list[Turn] = []
     helpers = min(_cpus(), n_jobs) - 1
     try:

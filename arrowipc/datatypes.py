@@ -62,7 +62,7 @@ DECIMAL_DIGITS = {32: 9, 64: 18, 128: 38, 256: 76}
 #: Unit of a time of day -> the only bit width the format allows for it.
 TIME_BITS: dict[TimeUnit, int] = {"s": 32, "ms": 32, "us": 64, "ns": 64}
 
-#: What readers, and who takes columns of others, say of a column that is refused.
+#: The message of readers and importers for a column that is refused.
 WIDE_INTEGERS = (
     "integers of 128 bits (Int128 or UInt128 of polars), which the Arrow format does not have: cast them in polars, to "
     "pl.Int64 or pl.Decimal(38, 0)"
@@ -85,7 +85,7 @@ class MonthDayNano(_MonthDayNano):
 
 
 class Described(Immutable):
-    """What types, fields and schemas share: export, and comparison, also with those of other libraries."""
+    """Base of types, fields and schemas: export, and comparison, also with those of other libraries."""
 
     __slots__ = ()
 
@@ -117,7 +117,7 @@ class Described(Immutable):
 
 
 def _ours(like: Described, other: object) -> object:
-    """A schema, field or type of another library as ours; what holds rows is none."""
+    """Convert a schema, field or type of another library; objects with rows are refused."""
     if not hasattr(other, "__arrow_c_schema__"):
         return None
     if hasattr(other, "__arrow_c_array__") or hasattr(other, "__arrow_c_stream__"):
@@ -493,7 +493,7 @@ class FixedSizeBinary(DataType):
 
 
 class _ListLike(DataType):
-    """The part that all list types share: one child, whose name has no meaning."""
+    """Base of all list types: one child, whose name has no meaning."""
 
     __slots__ = ("_depth", "value_field")
     __match_args__ = ("value_field",)
@@ -708,7 +708,7 @@ class Union(DataType):
 
 
 class RunEndEncoded(DataType):
-    """Runs of equal values: `run_ends` (int16, int32 or int64) says where each stops, `values` what it holds.
+    """Runs of equal values: `run_ends` (int16, int32 or int64) is where each run stops, `values` is its value.
 
     Raises
     ------
@@ -828,7 +828,7 @@ def _children(owner: str, fields: Iterable[Field]) -> tuple[Field, ...]:
 
 
 def _depth_over(owner: str, fields: Iterable[Field]) -> int:
-    """Levels of a type above `fields`; an error where readers would refuse it."""
+    """Depth of a type that has `fields`; an error if readers would refuse it."""
     depth = 1
     for child in fields:
         if child.type._depth >= depth:

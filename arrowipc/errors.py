@@ -29,7 +29,7 @@ __all__ = [
 
 
 def showable(text: str) -> str:
-    """Return a text in which no URL shows who asks (``https://***@host``) or what the values of its query are.
+    """Return a text in which URLs show no user information (``https://***@host``) and no query values.
 
     Examples
     --------
@@ -78,7 +78,7 @@ class ArrowIpcError(Exception):
 
 
 def not_installed(error: ImportError) -> ImportError:
-    """Return what is raised for what is not installed: of NumPy, or our compiled modules, how to get it."""
+    """Return the error for a missing package; for NumPy and our compiled modules, it says how to install it."""
     if error.name == "numpy":
         words = "this needs NumPy, which is not installed: pip install 'arrowipc[numpy]'"
         return ModuleNotFoundError(words, name="numpy")
@@ -93,7 +93,7 @@ class FormatError(ArrowIpcError, ValueError):
 
 
 class TruncatedError(FormatError, EOFError, OSError):
-    """The bytes are fine as far as they go, and stop before a message is complete."""
+    """The bytes are valid, but stop before a message is complete."""
 
 
 class LimitError(FormatError):
@@ -101,7 +101,7 @@ class LimitError(FormatError):
 
 
 class UnsupportedError(ArrowIpcError, NotImplementedError):
-    """The bytes are valid, and this library does not implement what they ask for."""
+    """The bytes are valid, but this library does not implement what they need."""
 
 
 class UsageError(ArrowIpcError, RuntimeError, ValueError):

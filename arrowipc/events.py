@@ -1,4 +1,4 @@
-"""What reading and writing tell beside rows: the events of a stream, counts so far, the metadata of a batch."""
+"""What readers and writers report besides rows: events of a stream, counts, the metadata of a batch."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class ExistingFile:
         self.last_batch = RecordBatchFileReader(self._file).get_batch(-1) if dictionaries else None
 
     def tell(self, statistics: Any) -> None:
-        """Tell what will be in the footer of the new file what is known of the batches of this one."""
+        """Add the statistics of this file's batches to those of the new footer."""
         from arrowipc.read.file_statistics import file_statistics
 
         for found in file_statistics(self._reader):
@@ -111,7 +111,7 @@ class ExistingFile:
 
     @classmethod
     def find(cls, target: Any) -> tuple[KnownPath, Self | None]:
-        """Open the file at `target`, None when there is none; and return the path with what is there.
+        """Open the file at `target`; return its path and the opened file, None if there is none.
 
         Raises
         ------
@@ -139,7 +139,7 @@ class ExistingFile:
             raise
 
     def copied(self, durable: bool) -> DescriptorSink:
-        """Copy everything up to `end` into a new file that will replace this one; return a sink that goes on there."""
+        """Copy everything up to `end` into a new file that will replace this one; return its sink."""
         opened = NewFile(self._path, durable)
         self._copied = True  # `opened` closes it now
         try:
@@ -174,7 +174,7 @@ class ExistingFile:
         return done
 
     def close(self) -> None:
-        """Let go of the old file; a copy that was made still knows it."""
+        """Close the old file; a copy that was made still knows it."""
         self._file.close()
         if not self._copied:
             self._path.close()

@@ -1,4 +1,4 @@
-"""What people take for Arrow IPC by mistake, recognised by its first bytes, and what to do with it."""
+"""Other formats that users open by mistake: recognised by their first bytes, with advice."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _KINDS = {
 
 
 def foreign(head: bytes) -> str | None:
-    """Say what bytes are that begin like this, and what to do; None: nothing that we know.
+    """Name the format of bytes that begin like this, and what to do; None if it is unknown.
 
     Parameters
     ----------

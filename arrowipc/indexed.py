@@ -1,4 +1,4 @@
-"""Streams with an index: random access to the batches of a stream, whose messages are found by their heads alone."""
+"""Streams with an index: random access to batches, found by reading only the metadata of messages."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class IndexedStreamReader(RecordBatchFileReader):
             self._blocks = RemoteBlocks(self._remote, self.decoder)
 
     def _read_schema(self, stream: StreamDecoder) -> int:
-        """Let `stream` read the schema, and say where the messages behind it begin."""
+        """Let `stream` read the schema; return where the messages after it begin."""
         at, size = 0, self._size()
         if self.source is not None:
             stream.feed(self.source.part(0, size), True)
@@ -72,7 +72,7 @@ class IndexedStreamReader(RecordBatchFileReader):
         return stream.bytes_consumed
 
     def _walk(self, index: StreamIndex) -> StreamIndex:
-        """Let `index` know all messages from where it is to the end of the stream."""
+        """Add all messages from its position to the end of the stream to `index`."""
         near = NEAR if self._remote is None else self._remote.gap
         while not index.complete:
             if self.source is not None:
@@ -96,7 +96,7 @@ class IndexedStreamReader(RecordBatchFileReader):
         return self.decoder.dictionaries_at(i)
 
     def load_dictionaries(self) -> None:
-        """Nothing: each batch asks for its own."""
+        """Do nothing: each batch loads its own dictionaries."""
 
     def _lengths(self) -> memoryview[int]:
         self._check_open()

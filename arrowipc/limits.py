@@ -1,4 +1,4 @@
-"""The bounds on what untrusted bytes may ask for, all in one place, each with its reason."""
+"""The limits on what untrusted bytes may demand, each with its reason."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class Limits(Immutable):
 
 
 class RecoveryLimits(Limits):
-    """The limits of `recover`: where the length before a ZSTD buffer is 0, the size that its frame states counts."""
+    """The limits of `recover`: if the length before a ZSTD buffer is 0, the size in its frame is used."""
 
     frame_sizes = True
 

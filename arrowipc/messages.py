@@ -1,4 +1,4 @@
-"""Single messages: read one after the other from a source, and decoded on their own."""
+"""Single messages: read one by one from a source, and decoded separately."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class MessageReader:
 
     @classmethod
     def open_stream(cls, source: Any, *, limits: Limits | None = None, memory_map: bool = True) -> Self:
-        """Iterate over the messages of a source, as the class does that is called."""
+        """Iterate over the messages of a source, like the class itself."""
         return cls(source, limits=limits, memory_map=memory_map)
 
     def __iter__(self) -> Self:

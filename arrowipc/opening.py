@@ -1,4 +1,4 @@
-"""What people call to read: files and streams from paths, URLs, file objects and memory."""
+"""The functions that open files and streams, from paths, URLs, file objects and memory."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def open_stream(
 
 @with_keywords(ReadOptions)
 def open_file(source: Any, footer_offset: int | None = None, **keywords: Unpack[ReadKeywords]) -> RecordBatchFileReader:
-    """Open an Arrow IPC file, or a stream whose messages are indexed for it, for random access.
+    """Open an Arrow IPC file for random access, or a stream with an index of its messages.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def open_file(source: Any, footer_offset: int | None = None, **keywords: Unpack[
 def open(
     source: Any, *, index: bool = False, **keywords: Unpack[ReadKeywords]
 ) -> RecordBatchFileReader | RecordBatchStreamReader:
-    """Open an Arrow IPC file or stream, whichever the first bytes say it is.
+    """Open an Arrow IPC file or stream; the first bytes decide which it is.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The keywords of readers and writers, each defined once: its type, its default, what it means, what it may be."""
+"""The keywords of readers and writers, each defined once: type, default, meaning, allowed values."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ MARGIN = "" if version_info >= (3, 13) else "    "
 
 
 class Options:
-    """What a caller's keywords ask for, as attributes; nothing changes them.
+    """The keywords of a call as immutable attributes.
 
     The annotations of a class are its keywords, its attributes their defaults, and its docstring says what they mean.
     `with_keywords` shows all that where people ask for it.
@@ -281,10 +281,10 @@ _WRITE_AS_USUAL = WriteOptions({})
 
 
 def read_options(keywords: Mapping[str, Any]) -> ReadOptions:
-    """Return what the keywords of a reader ask for."""
+    """Return the options of a reader."""
     return ReadOptions(keywords) if keywords else _READ_AS_USUAL
 
 
 def write_options(keywords: Mapping[str, Any]) -> WriteOptions:
-    """Return what the keywords of a writer ask for."""
+    """Return the options of a writer."""
     return WriteOptions(keywords) if keywords else _WRITE_AS_USUAL

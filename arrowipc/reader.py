@@ -51,7 +51,7 @@ def with_metadata(batch: RecordBatch) -> RecordBatchWithMetadata:
 
 
 class BatchReader:
-    """What both kinds of readers share: a life that ends, and handing all batches over."""
+    """Base of both readers: closing, and export of all batches."""
 
     __slots__ = ("__weakref__", "_closed", "_file", "_opened", "_owned")
 
@@ -85,7 +85,7 @@ class BatchReader:
         return opened_again, (type(self), (source, *others), keywords)
 
     def _remember(self, options: ReadOptions, source: Any, *others: Any) -> None:
-        """Keep what a pickle needs: other sources than paths and URLs have none."""
+        """Keep what a pickle needs; only paths and URLs can be pickled."""
         if isinstance(source, (str, Remote)) or hasattr(source, "__fspath__"):
             self._opened = (source, *others), {**options.decoding(), "memory_map": options.memory_map}
 
@@ -190,7 +190,7 @@ class RecordBatchStreamReader(BatchReader):
         return self.decoder.batches() if self._file is None else self
 
     def stored(self) -> Iterator[tuple[Message, Any]]:
-        """Yield what is left as messages, with what `arrowipc.copy` must know of each."""
+        """Yield the remaining batches as messages, with what `arrowipc.copy` needs to know of each."""
         self._check_open()
         while True:
             found = self.decoder.next_stored()
@@ -200,7 +200,7 @@ class RecordBatchStreamReader(BatchReader):
                 return
 
     def _more(self) -> bool:
-        """Bring more input, or say that the stream is over."""
+        """Feed more input to the decoder, or say that the stream is over."""
         if self.decoder.at_end:
             return False
         self._check_open()
@@ -246,7 +246,7 @@ class RecordBatchStreamReader(BatchReader):
 
 
 def reader_of(decoder: StreamDecoder) -> RecordBatchStreamReader:
-    """Make a reader of a decoder that has all its input and has read its schema: `__init__` in fewer calls."""
+    """Make a reader of a decoder that has all its input and has read its schema, faster than `__init__`."""
     reader: RecordBatchStreamReader = _new(RecordBatchStreamReader)
     reader._closed = False
     reader._file = None
@@ -333,7 +333,7 @@ class RecordBatchFileReader(BatchReader):
             self._blocks = RemoteBlocks(self._remote, self.decoder)
 
     def _begin(self, source: Any, options: ReadOptions, magic: bytes) -> None:
-        """Open the source; a pipe, whose end has to be known, is read to it if it begins with `magic`."""
+        """Open the source. A pipe that begins with `magic` is read to its end, because a file is read from its end."""
         self._closed = self._loaded = False
         self._reading, self._parts, self._rows, self.limits = [], {}, None, options.limits
         try:
@@ -353,7 +353,7 @@ class RecordBatchFileReader(BatchReader):
         self.source = Source(buffer) if self._file is None else None
 
     def _spool(self, limits: Limits | None, magic: bytes) -> Any:
-        """Bring all of a pipe here, where its end can be looked at first."""
+        """Copy a pipe to memory or a temporary file, so that its end can be read first."""
         from arrowipc.limits import Limits
 
         file, self._file = self._file, None
@@ -416,7 +416,7 @@ class RecordBatchFileReader(BatchReader):
             yield self.get_batch(i)
 
     def expect(self, numbers: Iterable[int]) -> None:
-        """Say which batches will be asked for, in this order: a remote file sends several at once."""
+        """Announce the batches that will be read, in this order, so that a remote file can fetch several at once."""
         with self._lock:
             if self._blocks is not None:
                 self._blocks.expect(numbers)
@@ -459,7 +459,7 @@ class RecordBatchFileReader(BatchReader):
         return map(self.get_batch, numbers)
 
     def stored(self) -> Iterator[tuple[Message, Any]]:
-        """Yield the batches as messages, with what `arrowipc.copy` must know of each."""
+        """Yield the batches as messages, with what `arrowipc.copy` needs to know of each."""
         self._check_open()
         self.expect(range(self.num_record_batches))
         for i in range(self.num_record_batches):
@@ -489,7 +489,7 @@ class RecordBatchFileReader(BatchReader):
         return self.decoder.batch_metadata(i, *self.batch_head(i))
 
     def batch_bytes(self, i: int) -> tuple[Any, int]:
-        """Return what holds batch `i`, and where it begins in that."""
+        """Return the bytes that hold batch `i`, and its offset in them."""
         self._check_open()
         source = self.source
         return (source, self.decoder.block(i)[0]) if source is not None else self._fetch(i)
@@ -574,7 +574,7 @@ class RecordBatchFileReader(BatchReader):
         return Table(part.schema, part._row_reader().slice(offset, length))
 
     def read_rows(self, start: int, stop: int, *, columns: Columns = None) -> RecordBatch:
-        """Return rows ``[start, stop)``, all of which exist, as one batch; copied only where they are of several.
+        """Return rows ``[start, stop)``, which must exist, as one batch; copied only if they are in several batches.
 
         Raises
         ------
@@ -613,7 +613,7 @@ class RecordBatchFileReader(BatchReader):
         return self._rows
 
     def _part(self, columns: Columns) -> RecordBatchFileReader:
-        """A reader of some columns of the same source; the last ones are kept, with their batches."""
+        """A reader of some columns of the same source; the last readers are kept, with their batches."""
         if columns is None:
             return self
         key = columns_of(columns)
@@ -642,7 +642,7 @@ class RecordBatchFileReader(BatchReader):
         return part
 
     def batch_head(self, i: int) -> tuple[Any, int]:
-        """Return what holds the metadata of batch `i`, and where they begin in that."""
+        """Return the bytes that hold the metadata of batch `i`, and their offset in them."""
         offset, length, _ = self.decoder.block(i)
         source = self.source
         if source is not None:
@@ -654,7 +654,7 @@ class RecordBatchFileReader(BatchReader):
         return blocks.run(blocks.head(i)) if blocks is not None else self._bytes(offset, length)
 
     def _alone(self, read: Callable[..., Any], *arguments: Any) -> Any:
-        """Let `read` move the file: other threads wait, and this one may not be at it already."""
+        """Let `read` move the file: other threads wait; a second call from this thread is an error."""
         with self._lock:
             self._check_open()
             if self._reading:
@@ -676,13 +676,13 @@ class RecordBatchFileReader(BatchReader):
         return i + count if i < 0 else i
 
     def _dictionaries_at(self, i: int) -> tuple[Any, ...] | None:
-        """Load what batch `i` needs; the dictionaries that it sees, None where those are the same for all batches."""
+        """Load what batch `i` needs; return its dictionaries, None if they are the same for all batches."""
         if not self._loaded:
             self.load_dictionaries()
         return None
 
     def load_dictionaries(self) -> None:
-        """Read all dictionaries now, which the first batch would do otherwise."""
+        """Read all dictionaries now; otherwise the first batch would do it."""
         self._alone(self._read_dictionaries)
 
     def _read_dictionaries(self) -> None:
@@ -703,7 +703,7 @@ class RecordBatchFileReader(BatchReader):
         self._loaded = True
 
     def _dictionary(self, i: int) -> tuple[Any, int]:
-        """The bytes that hold a dictionary batch, and where it begins in them."""
+        """The bytes that hold a dictionary batch, and its offset in them."""
         offset, metadata_length, body_length = self.decoder.block(i, dictionary=True)
         if self.source is not None:
             return self.source, offset
@@ -715,7 +715,7 @@ class RecordBatchFileReader(BatchReader):
         return block, at
 
     def _fetch(self, i: int) -> tuple[Any, int]:
-        """Read a block from the file, of the body only what is projected; also say where it begins."""
+        """Read a block from the file, with only the projected part of the body; return it with its offset."""
         file, blocks = self._file, self._blocks
         if isinstance(file, SharedFile):
             return self._read_block(i, file)
@@ -778,7 +778,7 @@ class RecordBatchFileReader(BatchReader):
 
 
 def stated_lengths(metadata: KeyValueMetadata, count: int) -> list[int] | None:
-    """The rows of each of `count` batches that polars states in a footer; None where it does not, or nonsense."""
+    """The rows of each of `count` batches, as polars states them in a footer; None if they are missing or invalid."""
     import json
 
     try:

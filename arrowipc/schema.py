@@ -1,4 +1,4 @@
-"""The schema: fields in order, with metadata and a byte order, and the Schema message they turn into."""
+"""The schema: fields in order, metadata and byte order; and its Schema message."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ def renamed(schema: Schema, names: Mapping[str, str] | Iterable[str]) -> Schema:
 
 
 def _listed(items: list[Any]) -> str:
-    """Spell out the first few of `items`, for a message."""
+    """List the first few of `items`, for a message."""
     if not items:
         return "no fields"
     shown = ", ".join(map(repr, items[:10]))

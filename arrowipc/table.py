@@ -1,4 +1,4 @@
-"""Tables: record batches of one schema, one below the other."""
+"""Tables: record batches of one schema, in order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Table"]
 
 
 class Table:
-    """A schema and the batches that have it; what ``read_all()`` returns.
+    """A schema and its batches; ``read_all()`` returns one.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class Table:
 
     @classmethod
     def from_batches(cls, batches: Iterable[RecordBatch], schema: Schema | None = None) -> Table:
-        """Make a table of `batches`; without `schema`, of that of the first one.
+        """Make a table of `batches`; without `schema`, with the schema of the first one.
 
         Raises
         ------
@@ -103,7 +103,7 @@ class Table:
 
     @classmethod
     def from_arrow(cls, data: Any, *, validate: Literal["none", "full", "strict"] = "none") -> Table:
-        """Take over the rows that another library holds, without copying them.
+        """Make a table of another library's rows, without copying them.
 
         Parameters
         ----------
@@ -270,7 +270,7 @@ class Table:
             yield from batch.iter_rows(named=named, extensions=extensions)  # type: ignore[call-overload]
 
     def _of(self, change: Callable[[RecordBatch], RecordBatch]) -> Table:
-        """Return the table of all batches changed in the same way."""
+        """Return a table with the same change made to each batch."""
         found = [change(batch) for batch in self.batches]
         return Table(found[0].schema if found else change(self._empty()).schema, found)
 
@@ -284,7 +284,7 @@ class Table:
         return list(self.batches)
 
     def combine(self) -> RecordBatch:
-        """Return one batch of all rows; what several batches hold is copied."""
+        """Return one batch of all rows; several batches are copied into one."""
         if not self.batches:
             from arrowipc.values.from_python import empty_batch
 
@@ -312,7 +312,7 @@ class Table:
         return to_arrow(self)
 
     def to_polars(self) -> Any:
-        """Return a ``polars.DataFrame``; polars copies what it stores otherwise."""
+        """Return a ``polars.DataFrame``; polars copies columns that it stores differently."""
         from arrowipc.values.libraries import to_polars
 
         return to_polars(self)
@@ -342,7 +342,7 @@ class Table:
         return narwhals_frame(self)
 
     def equals(self, other: object, check_metadata: bool = False, nan_equal: bool = False) -> bool:
-        """Whether `other` has an equal schema and equal rows, however they are spread over batches.
+        """Whether `other` has an equal schema and equal rows; the sizes of batches do not matter.
 
         Parameters
         ----------
@@ -415,7 +415,7 @@ def _filled(table: Table) -> list[RecordBatch]:
 
 
 def _take(waiting: list[RecordBatch], rows: int) -> RecordBatch:
-    """Take the next `rows` rows, which the last batch of `waiting` has."""
+    """Take the next `rows` rows from the last batch of `waiting`."""
     batch = waiting.pop()
     if batch.num_rows == rows:
         return batch

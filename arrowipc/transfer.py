@@ -1,4 +1,4 @@
-"""Copying from a reader to a writer, batch by batch, with bodies passed on untouched where they can be."""
+"""Copying from a reader to a writer, batch by batch; bodies are passed on unchanged where possible."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["copy"]
 
 
 def copy(reader: Any, writer: RecordBatchStreamWriter | RecordBatchFileWriter) -> int:
-    """Write all that is left in a reader.
+    """Write all remaining batches of a reader.
 
     One batch is in memory at a time. The body of a message goes out as it came in, compressed or not, where
     reader and writer agree about schema, codec, alignment and metadata version, and the writer was not asked

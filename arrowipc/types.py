@@ -1,4 +1,4 @@
-"""Types, fields and schemas as people write them: the classes of the type system and a factory for each.
+"""The classes of types, fields and schemas, and a factory function for each.
 
 The factories carry pyarrow's names and parameters. Where one takes a type, the name of a type does as well
 (``"int32"``, ``"timestamp[us]"``); where one takes the type of a child, a :class:`Field` names it too.
@@ -230,7 +230,7 @@ def utf8() -> Utf8:
 
 
 def string() -> Utf8:
-    """Text with 32-bit offsets, by its other name."""
+    """Text with 32-bit offsets; the same as `utf8`."""
     return _UTF8
 
 
@@ -240,7 +240,7 @@ def large_utf8() -> LargeUtf8:
 
 
 def large_string() -> LargeUtf8:
-    """Text with 64-bit offsets, by its other name."""
+    """Text with 64-bit offsets; the same as `large_utf8`."""
     return _LARGE_UTF8
 
 
@@ -250,7 +250,7 @@ def utf8_view() -> Utf8View:
 
 
 def string_view() -> Utf8View:
-    """Text as 16-byte views, by its other name."""
+    """Text as 16-byte views; the same as `utf8_view`."""
     return _UTF8_VIEW
 
 

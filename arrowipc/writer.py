@@ -36,7 +36,7 @@ __all__ = [
 
 
 class _Writer(BatchWriter):
-    """What both kinds of writers share: everything but what a file has more."""
+    """Base of both writers: everything except what only a file has."""
 
     __slots__ = ()
 
@@ -83,7 +83,7 @@ class _Writer(BatchWriter):
             raise
 
     def write(self, data: Any) -> None:
-        """Write whatever holds rows.
+        """Write rows of any kind.
 
         Parameters
         ----------
@@ -131,7 +131,7 @@ class _Writer(BatchWriter):
                 self.write_rows(batch, rows, size)
 
     def _opened(self, data: Any) -> Iterable[RecordBatch]:
-        """Find the batches of what was handed in; a schema that is known without them is written first."""
+        """Find the batches of an argument; if its schema is known without them, it is written first."""
         self.check()
         schema, batches = batches_of(data, self.schema)
         if self.schema is None and schema is not None:
@@ -222,7 +222,7 @@ class RecordBatchFileWriter(_Writer):
     def _continue(
         self, existing: ExistingFile, schema: Any, options: WriteOptions, metadata: tuple[tuple[bytes, bytes], ...]
     ) -> None:
-        """Begin behind the batches of a file, if the options fit what is there."""
+        """Start after the batches of a file, if the options fit that file."""
         if (options.metadata_version or existing.version) != existing.version:
             raise UsageError(
                 f"append: the file has metadata version {existing.version}, its messages cannot have another one: "
@@ -252,7 +252,7 @@ class RecordBatchFileWriter(_Writer):
 
 @with_keywords(WriteOptions)
 def new_stream(sink: Any, schema: Any = None, **keywords: Unpack[WriteKeywords]) -> RecordBatchStreamWriter:
-    """Begin an Arrow IPC stream.
+    """Start an Arrow IPC stream.
 
     Parameters
     ----------
@@ -305,7 +305,7 @@ def new_file(
     append: bool = False,
     **keywords: Unpack[WriteKeywords],
 ) -> RecordBatchFileWriter:
-    """Begin an Arrow IPC file.
+    """Start an Arrow IPC file.
 
     Parameters
     ----------
@@ -353,7 +353,7 @@ def new_file(
 
 @with_keywords(MessageOptions)
 def get_record_batch_size(batch: Any, **keywords: Unpack[MessageKeywords]) -> int:
-    """Return the bytes of the encapsulated message that a batch becomes: prefix, metadata and body.
+    """Return a batch as the bytes of an encapsulated message: prefix, metadata and body.
 
     Dictionaries have messages of their own, which do not count here.
 

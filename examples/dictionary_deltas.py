@@ -1,4 +1,4 @@
-"""A producer whose dictionary grows sends only the new words; a consumer in another process follows.
+"""A producer whose dictionary grows sends only the new words to a consumer in another process.
 
 python dictionary_deltas.py
 """
@@ -13,7 +13,7 @@ SCHEMA = ipc.Schema([field("city", dictionary(int32(), utf8()))])
 
 
 def produce(end: socket.socket) -> None:
-    """Send a batch per minute; each knows one city more than the one before."""
+    """Send a batch per minute; each has one more city than the last."""
     cities: list[str] = []
     growing = {"dictionary_deltas": True, "unify_dictionaries": True}
     with end, end.makefile("wb") as sink, ipc.new_stream(sink, SCHEMA, **growing) as writer:
@@ -23,7 +23,7 @@ def produce(end: socket.socket) -> None:
 
 
 def main() -> None:
-    """Start the producer, read what it sends as it comes."""
+    """Start the producer, and read each batch when it arrives."""
     near, far = socket.socketpair()
     producer = get_context("fork").Process(target=produce, args=(far,))
     producer.start()

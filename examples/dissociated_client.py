@@ -1,4 +1,4 @@
-"""Read a table out of the memory of another process, without a copy (with dissociated_server.py).
+"""Read a table from the memory of another process, without a copy (with dissociated_server.py).
 
 python dissociated_client.py URI
 """
@@ -9,7 +9,7 @@ from arrowipc import dissociated
 
 
 def main() -> None:
-    """Connect, look at the batches in place, let go."""
+    """Connect, read the batches in place, and release them."""
     with dissociated.connect(sys.argv[1], "prices") as reader:
         for batch in reader:
             prices = batch["price"].to_numpy()  # a view of the server's memory

@@ -1,4 +1,4 @@
-"""Serve a table from shared memory; dissociated_client.py reads it where it lies.
+"""Serve a table from shared memory; dissociated_client.py reads it in place.
 
 python dissociated_server.py        # prints the URI to give to clients, and serves until its input ends
 """

@@ -1,4 +1,4 @@
-"""Read a Hugging Face cache without its library: the parts are Arrow streams, whatever their names say.
+"""Read a Hugging Face cache without its library: the parts are Arrow streams, although their names end with .arrow.
 
 python hugging_face_cache.py [folder]        # without a folder it makes a small cache first
 """
@@ -12,7 +12,7 @@ from arrowipc.types import field, int64, utf8
 
 
 def make_cache(folder: Path) -> None:
-    """Lay down what `datasets` would: one stream per part."""
+    """Write what `datasets` would write: one stream per part."""
     schema = ipc.Schema([field("text", utf8()), field("label", int64())])
     for part in range(3):
         with ipc.new_stream(folder / f"train-{part:05}-of-00003.arrow", schema) as writer:
@@ -22,7 +22,7 @@ def make_cache(folder: Path) -> None:
 
 
 def main() -> None:
-    """Count labels over all parts, reading that column only; then make one file of them."""
+    """Count the labels of all parts, reading only that column; then write one file."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(tempfile.mkdtemp())
     if len(sys.argv) == 1:
         make_cache(folder)

@@ -16,7 +16,7 @@ ROWS = "topic string, sensor string, value double"
 
 
 def payload(sensors: list[str], values: list[float]) -> bytes:
-    """What a producer puts into one message: a whole stream."""
+    """One message of a producer: a whole stream."""
     sink = bytearray()
     with ipc.new_stream(sink) as writer:
         writer.write(pa.table({"sensor": sensors, "value": values}))
@@ -24,13 +24,13 @@ def payload(sensors: list[str], values: list[float]) -> bytes:
 
 
 def hot(batches):
-    """Run in the Python workers: rows of all payloads, only the hot ones."""
+    """Run in the Python workers: the hot rows of all payloads."""
     for batch in decode_payload_batches(batches, "payload", schema=PAYLOAD, keep=["topic"]):
         yield batch.filter(pc.greater(batch["value"], 30.0))
 
 
 def main() -> None:
-    """Make two messages, and ask for what is hot."""
+    """Make two messages, and print the hot rows."""
     spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
     messages = spark.createDataFrame(
         [("roof", payload(["a", "b"], [31.5, 20.0])), ("cellar", payload(["c"], [35.0]))],

@@ -1,4 +1,4 @@
-"""A writer is killed in the middle of a file: take out what is whole, and say what is lost.
+"""A writer is killed in the middle of a file: recover the complete batches, and say what is lost.
 
 python recover_torn_file.py
 """
@@ -11,7 +11,7 @@ from arrowipc.types import field, int64, utf8
 
 
 def main() -> None:
-    """Tear a file, look at it, recover it."""
+    """Truncate a file, validate it, recover it."""
     folder = Path(tempfile.mkdtemp())
     schema = ipc.Schema([field("id", int64()), field("word", utf8())])
     with ipc.new_file(folder / "whole.arrow", schema) as writer:

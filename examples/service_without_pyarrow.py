@@ -1,4 +1,4 @@
-"""An HTTP service that speaks Arrow with the standard library and arrowipc alone.
+"""An HTTP service for Arrow data that needs only the standard library and arrowipc.
 
 python service_without_pyarrow.py
 """
@@ -40,7 +40,7 @@ class Service(BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    """Start the service, ask it once."""
+    """Start the service and send one request."""
     server = HTTPServer(("127.0.0.1", 0), Service)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     question = io.BytesIO()

@@ -12,17 +12,17 @@ import arrowipc as ipc
 
 
 def look(name: str) -> None:
-    """The other process: map the memory and use the array where it lies."""
+    """The other process: map the memory and use the array in place."""
     memory = SharedMemory(name)
     tensor = ipc.read_tensor(memory.buf)
     frames = tensor.to_numpy()
     print("reader:", frames.shape, tensor.dim_names, "mean of the last frame:", frames[-1].mean())
-    del tensor, frames  # a map that is still looked at cannot be closed
+    del tensor, frames  # a map that is still in use cannot be closed
     memory.close()
 
 
 def main() -> None:
-    """Put frames into shared memory, and let another process look."""
+    """Put frames into shared memory, and let another process read them."""
     frames = np.arange(4 * 48 * 64, dtype="float32").reshape(4, 48, 64)
     memory = SharedMemory(create=True, size=ipc.get_tensor_size(frames, dim_names=["frame", "y", "x"]))
     try:

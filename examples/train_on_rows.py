@@ -18,12 +18,12 @@ WEIGHTS = np.array([2.0, -1.0, 0.5], np.float32)
 
 
 def as_it_is(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Send the arrays of a worker as they are: a tensor would go through a file of shared memory."""
+    """Send arrays unchanged: a tensor of a worker would go through a file in shared memory."""
     return batch
 
 
 def make_file(path: Path) -> None:
-    """Lay down 20 batches of 500 rows."""
+    """Write 20 batches of 500 rows."""
     chance = np.random.default_rng(1)
     schema = ipc.Schema([field("features", list_(field("item", float32()))), field("target", float32())])
     with ipc.new_file(path, schema) as writer:
@@ -33,7 +33,7 @@ def make_file(path: Path) -> None:
 
 
 def main() -> None:
-    """Fit a line in two epochs, each in another order."""
+    """Fit a line in two epochs, each with another order of rows."""
     if len(sys.argv) > 1:
         path = Path(sys.argv[1])
     else:

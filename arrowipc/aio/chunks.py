@@ -1,4 +1,4 @@
-"""Where the chunks of a stream come from and go to: asyncio's and anyio's streams, HTTP bodies, async iterators."""
+"""Sources and sinks of chunks: asyncio's and anyio's streams, HTTP bodies, async iterators."""
 
 from __future__ import annotations
 
@@ -118,14 +118,14 @@ class Incoming:
             raise
 
     async def close(self) -> None:
-        """Let go of the source; a generator, which nobody else can close, is closed."""
+        """Release the source; a generator is closed, because nothing else can close it."""
         self._rest = memoryview(b"")
         if isinstance(self._iterator, AsyncGenerator):
             await self._iterator.aclose()
 
 
 def _bytes_of(data: Any) -> memoryview:
-    """What a source gave; copied if it is not bytes, which whoever gave it may fill again."""
+    """A chunk of a source; copied if it is not bytes, because the source may reuse its buffer."""
     try:
         return memoryview(data if type(data) is bytes else bytes(memoryview(data)))
     except TypeError:

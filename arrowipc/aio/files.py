@@ -42,7 +42,7 @@ class StoreSystem:
 
 
 class StoreFile:
-    """A file in a store of obstore, of which one version is read, as `HttpFile` does it."""
+    """A file in a store of obstore; like `HttpFile`, it reads one version only."""
 
     async_impl = asynchronous = True
 
@@ -94,7 +94,7 @@ class StoreFile:
 
 
 def _located(source: Any, path: str | None) -> RemoteSource:
-    """Find the source that is meant by what people give."""
+    """Find the source that an argument means."""
     if path is not None:
         if hasattr(source, "get_ranges_async"):
             source = StoreSystem(source)
@@ -264,7 +264,7 @@ class AsyncFileReader(AsyncReader):
                 task.cancel()
 
     def _task(self, i: int) -> asyncio.Task[RecordBatch]:
-        """Begin to read a batch; nobody has to wait for it."""
+        """Begin to read a batch; its result may be ignored."""
         task = asyncio.get_running_loop().create_task(self._get(i))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

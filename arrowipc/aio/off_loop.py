@@ -1,4 +1,4 @@
-"""What keeps an event loop going: work for other threads, and turns of those who have much to do in the loop's own."""
+"""Keeps an event loop responsive: long work runs in other threads, and busy tasks take turns in the loop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_AT_ONCE = 64  # tasks
 
 
 def start(function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
-    """Begin a call in another thread; nobody has to wait for it, whatever becomes of it."""
+    """Begin a call in another thread; its result and its errors may be ignored."""
     loop = asyncio.get_running_loop()
     job: asyncio.Future[Any] = loop.create_future()
     job.add_done_callback(look)
@@ -41,20 +41,20 @@ def start(function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
 
 
 def look(job: asyncio.Future[Any]) -> None:
-    """Look at how something ended, which asyncio complains about when nobody does."""
+    """Read the result of a future, so that asyncio does not complain that nobody did."""
     if not job.cancelled():
         job.exception()
 
 
 async def off_loop(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function in another thread; who is cancelled meanwhile leaves it to end by itself."""
+    """Call a function in another thread; if the caller is cancelled, the call still runs to its end."""
     job = start(function, *arguments)
     await asyncio.wait([job])
     return job.result()
 
 
 class Turns:
-    """Lets the tasks of a loop go on one behind the other, as many as have `AT_ONCE` bytes together."""
+    """Lets the tasks of a loop take turns of `AT_ONCE` bytes together."""
 
     def __init__(self) -> None:
         #: Few: what they do keeps a core busy each, and the loop needs one too.
@@ -65,7 +65,7 @@ class Turns:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def spend(self, size: int) -> None:
-        """Say that a task took or gave so many bytes."""
+        """Count bytes that a task read or wrote."""
         self._left -= size
 
     async def wait(self) -> None:

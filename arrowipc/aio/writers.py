@@ -73,7 +73,7 @@ class _Encoding:
         return (chunk for chunks in (_chunks_of(self._sink.take()), (PREFIX + bytes(4),)) for chunk in chunks)
 
     async def batches(self, data: Any) -> AsyncGenerator[RecordBatch, None]:
-        """Yield the batches of what people hand in; what may block or take long is asked for in another thread."""
+        """Yield the batches of an argument; iterators that may block run in another thread."""
         if isinstance(data, RecordBatch):
             yield data
         elif isinstance(data, AsyncIterable):
@@ -171,7 +171,7 @@ class AsyncStreamWriter:
         return self._encoding.writer.stats
 
     async def write(self, data: Any) -> None:
-        """Write whatever holds rows, and wait until the sink has room for more.
+        """Write rows of any kind, and wait until the sink has room for more.
 
         Parameters
         ----------

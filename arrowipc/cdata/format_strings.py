@@ -365,7 +365,7 @@ def _spelled(format: bytes) -> str:
 
 
 def decoded_metadata(encoded: bytes) -> tuple[tuple[bytes, bytes], ...]:
-    """Split what :func:`encoded_metadata` makes; whoever copied it has followed the sizes to its end."""
+    """Split what :func:`encoded_metadata` makes; the caller has checked its sizes while copying."""
     texts = []
     at = 4
     while at < len(encoded):

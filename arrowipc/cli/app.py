@@ -64,10 +64,10 @@ ADVICE = (
 
 
 class Commands(click.Group):
-    """A group that knows its commands by name, and imports one when it is called."""
+    """A group of commands; it imports a command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return their names in the order in which people meet them."""
+        """Return the names of the commands, in the order of `--help`."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
@@ -101,7 +101,7 @@ def commands() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run a command; whatever happens becomes an exit code. The program's name is none of the arguments."""
+    """Run a command and return its exit code, also for errors. The arguments do not contain the program's name."""
     for name, flags in (("stdin", os.O_WRONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
         stream = getattr(sys, name)
         if stream is None or stream.closed:

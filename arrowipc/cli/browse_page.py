@@ -59,7 +59,7 @@ class Browsed:
 
     @cached_property
     def anatomy(self) -> Anatomy:
-        """Where messages lie."""
+        """Positions of messages."""
         from arrowipc.cli.layout import anatomy_of
 
         with Progress("reading", self.size) as progress:

@@ -114,7 +114,7 @@ def _field_text(field: ipc.Field, metadata: bool) -> str:
 
 
 def _aligned(one: Any, other: Any) -> Iterator[tuple[Any, Any]]:
-    """Pieces of both with as many rows each; behind the end of one side, None in its place."""
+    """Pieces of both sides with equal numbers of rows; None after the end of a side."""
     readers = iter(one), iter(other)
     held: list[Any] = [_filled(reader) for reader in readers]
     while held[0] is not None and held[1] is not None:
@@ -130,7 +130,7 @@ def _aligned(one: Any, other: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _filled(reader: Iterator[Any]) -> Any:
-    """The next batch that has rows; None behind the last one."""
+    """The next batch that has rows; None after the last one."""
     return next((batch for batch in reader if len(batch)), None)
 
 

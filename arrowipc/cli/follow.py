@@ -1,4 +1,4 @@
-"""`tail -f`: the last rows of a stream, then those that come, until it ends or the reader has enough."""
+"""`tail -f`: the last rows of a stream, then new rows, until the stream ends or the user stops."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Show = Callable[[Any, Iterator[Any]], None]
 
 
 def follow(file: str, rows: int, columns: str | None, conditions: Sequence[str], show: Show) -> None:
-    """Hand the last rows of a stream to `show` with their schema, then what comes, as it comes."""
+    """Pass the last rows of a stream to `show` with their schema, then new rows as they arrive."""
     chosen = columns_of(columns)
     with about(file), _opened(file) as stream:
         batches = _batches(stream, StreamDecoder(None if conditions else chosen))

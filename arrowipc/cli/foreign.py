@@ -1,4 +1,4 @@
-"""Parquet, CSV and NDJSON on either side of a conversion, through pyarrow where people have it."""
+"""Parquet, CSV and NDJSON as source or target of a conversion, with pyarrow."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ READERS: dict[str, Callable[[Any, list[str] | None], tuple[Any, Iterator[Any]]]]
 
 
 class _Writer:
-    """Takes our batches as they come."""
+    """Writes batches one by one."""
 
     def __init__(self, write: Callable[[ipc.RecordBatch], None]) -> None:
         self._write = write

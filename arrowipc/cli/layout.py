@@ -195,7 +195,7 @@ def _buffers(nodes: list[Node], body_at: int, codec: str | None) -> Iterator[Par
 
 
 def _with_padding(buffers: Iterable[Part], start: int, length: int) -> Iterator[Part]:
-    """The buffers in the order in which they lie, and what is between them."""
+    """The buffers in the order of their positions, with the gaps between them."""
     at = start
     for part in sorted(buffers, key=lambda part: part.offset):
         if part.offset > at:

@@ -70,7 +70,7 @@ def compression_options(command: Any) -> Any:
 def checked_output(
     path: str, kind: str | None, force: bool, sources: Iterable[str], kinds: Sequence[str] = KINDS
 ) -> str:
-    """Tell the format of what goes to `path`, which may be -.
+    """Return the format of the output `path`, which may be -.
 
     Raises
     ------

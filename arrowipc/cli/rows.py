@@ -329,7 +329,7 @@ def _show(
     kind: str | None,
     force: bool,
 ) -> None:
-    """Write rows to `output`, print them as they come, or all of them as a table."""
+    """Write rows to `output`, print them one by one, or print all as a table."""
     if output is not None:
         kind = checked_output(output, kind, force, [file])
         named = named_batches(file, ((None, batch) for batch in batches))

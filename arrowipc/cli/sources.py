@@ -65,7 +65,7 @@ def for_shell(words: str) -> str:
 
 @contextmanager
 def about(path: str, output: bool = False) -> Iterator[None]:
-    """Whatever goes wrong here concerns `path`, which is read, or an output."""
+    """Errors in this block name `path`, which is an input or an output."""
     try:
         yield
     except BrokenPipeError:
@@ -77,7 +77,7 @@ def about(path: str, output: bool = False) -> Iterator[None]:
 
 
 def standard_input() -> io.FileIO:
-    """Standard input, which nobody has to type."""
+    """Standard input; a terminal is refused."""
     file = io.FileIO(0, closefd=False)
     if file.isatty():
         raise click.UsageError(TERMINAL)

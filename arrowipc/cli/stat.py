@@ -141,7 +141,7 @@ class Column:
 
     @property
     def distinct_count(self) -> int | None:
-        """Distinct values that are not null, None where nobody knows; an estimate unless ``is_exact``."""
+        """Number of distinct values that are not null, None if unknown; an estimate unless ``is_exact``."""
         return None if self.distinct is None else self.distinct.count(self.rows - self.nulls)
 
 
@@ -217,9 +217,9 @@ def survey(data: Any, size: int | None) -> Survey:
 
 
 def _parts(data: Any) -> Iterator[tuple[Any, Any, Any, int]]:
-    """Yield the schema with every message and every batch, each None where the other comes alone.
+    """Yield (schema, message, batch, size); message or batch is None where the other is alone.
 
-    The last is the size of the batch as it is stored.
+    The size is that of the batch as it is stored.
     """
     from arrowipc.events import BatchRead
     from arrowipc.inspection.message_layout import locate_messages

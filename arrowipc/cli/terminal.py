@@ -125,7 +125,7 @@ def plain_table() -> Table:
 
 
 def say_note(text: str) -> None:
-    """Print a line on stderr; what may drive a terminal is escaped: names of files, too, come from others."""
+    """Print a line on stderr; control characters are escaped, because file names may contain them."""
     click.echo(printable(showable(text)), err=True)
 
 
@@ -241,7 +241,7 @@ class Progress:
             self._drawn.join()
 
     def advance(self, amount: float) -> None:
-        """Say that so many bytes more are done."""
+        """Add bytes to the progress."""
         self.done += amount
 
     def _draw(self) -> None:

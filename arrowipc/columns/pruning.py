@@ -297,7 +297,7 @@ def _among(literals: list[Any], negated: bool, op: str) -> ColumnTest:
 
 
 def _begins(prefix: bytes, negated: bool) -> ColumnTest:
-    """Whether a text between the bounds may begin so: such texts lie together, from the prefix on."""
+    """Whether a text between the bounds may begin with the prefix: such texts are adjacent in sorted order."""
 
     def test(values: bool, nulls: bool, low: Any, high: Any) -> bool:
         if negated:
@@ -395,7 +395,7 @@ def _integer(value: Any) -> Keys | None:
 
 
 def _real(value: Any) -> Keys:
-    """A literal and what it is rounded to, by those who compare in the column's own precision."""
+    """A literal, and its rounding to the column's type, in which some libraries compare."""
     value = _number(value)
     if value != value:
         return NAN, NAN

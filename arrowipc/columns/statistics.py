@@ -1,4 +1,4 @@
-"""Statistics of batches: how they lie in the metadata of a message, and how they come out again.
+"""Statistics of batches: writing them into the metadata of a message, and reading them.
 
 A writer that was asked for them (``new_file(..., statistics=True)``) puts one pair into the custom metadata
 of each RecordBatch message: the key ``arrowipc:statistics``, and JSON as its value::

@@ -36,7 +36,7 @@ def _broken(problem: str, kind: type[ArrowIpcError] = FormatError) -> ArrowIpcEr
 
 
 def _number(data: bytes, at: int, size: int) -> int:
-    """Read an unsigned number, which must lie inside the bytes."""
+    """Read an unsigned number, which must be inside the bytes."""
     if at + size > len(data):
         raise _broken(f"bytes {at}..{at + size} lie outside its {len(data)} bytes")
     return int.from_bytes(data[at : at + size], "little")
@@ -103,7 +103,7 @@ class _Reader:
         return self._nested(header, (header >> 2 & 3) + 1 if basic == 2 else 0, at, end, depth)
 
     def _take(self, at: int, head: int, size: int, end: int) -> bytes:
-        """Return the `size` bytes behind the `head` bytes of a value at `at`, and count all of them as read."""
+        """Return the `size` bytes after the `head` bytes of a value at `at`, and count all of them as read."""
         self._unread -= head + size
         if head + size > end - at:
             raise _broken(f"a value takes bytes {at}..{at + head + size}, beyond its end at {end}")

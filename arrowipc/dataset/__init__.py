@@ -1,8 +1,8 @@
 """Many files as one: folders, patterns, lists and URLs of Arrow files and streams.
 
 ``partitioning`` reads keys from the names of folders, ``fragments`` opens one file of a data set, ``unify`` makes one
-schema of many and brings batches to it, ``dataset`` is what people call; ``scan`` gives it to polars,
-and ``filters`` turns the filters of others into ours.
+schema of many and brings batches to it, ``dataset`` has the public class; ``scan`` passes it to polars,
+and ``filters`` converts other filters to ours.
 
-Imports everything up to the face, and ``inspection`` for what is left of torn files.
+Imports everything up to the public modules, and ``inspection`` for what is left of torn files.
 """

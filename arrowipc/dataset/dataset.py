@@ -122,7 +122,7 @@ class Dataset:
 
     @property
     def skipped(self) -> dict[str, str]:
-        """dict: path of each file of which something was left out so far (`on_error`) -> the first reason."""
+        """dict: path of each file from which something was skipped so far (`on_error`) -> the first reason."""
         return self._options.opener.skipped
 
     def select(self, columns: Columns) -> Dataset:
@@ -420,7 +420,7 @@ def _projected(schema: Schema, columns: tuple[str | int, ...] | None) -> Schema:
 
 
 def _in_order(tasks: Iterator[Task[T]], workers: int) -> Iterator[T]:
-    """The results of tasks, in order, while so many of them are done ahead; errors come when it is their turn."""
+    """The results of tasks, in order; `workers` of them run ahead. An error is raised in its place in the order."""
     for task, _ in tasks:
         yield task()
         if workers:

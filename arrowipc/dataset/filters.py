@@ -1,4 +1,4 @@
-"""Filters that people write elsewhere, as filters of `columns/pruning`: predicates of polars, texts after `--where`.
+"""Turns other filters into those of `columns/pruning`: predicates of polars, texts after `--where`.
 
 A filter decides which batches are read. Of these, polars filters the rows of a lazy frame, and `rows_passing` those
 of the command line.

@@ -72,7 +72,7 @@ def _listed(document: dict[str, Any], key: str, folder: str, state: str) -> list
 
 
 def _inside(folder: str, name: Any, listed: str) -> str:
-    """Path of what `listed` names; it must be in its folder, whoever wrote the list."""
+    """Path of the file that `listed` names; a file outside the folder is refused."""
     if not isinstance(name, str) or name in ("", ".", "..") or set(name) & {"/", "\\", "\0", ":"}:
         raise FormatError(f"{listed}: expected the name of a file beside it, found {_shown(name)}")
     path = os.path.join(folder, name)

@@ -159,7 +159,7 @@ class RowDataset:
 
     @property
     def schema(self) -> Schema:
-        """Schema: of the rows, after projection; what Hugging Face knows of its features is in its metadata."""
+        """Schema: of the rows, after projection; its metadata has Hugging Face's description of the features."""
         return self._rows.schema
 
     def _here(self) -> Dataset:

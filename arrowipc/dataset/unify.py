@@ -123,7 +123,7 @@ def by_name(schema: Schema) -> dict[str, at.Field]:
 
 
 def refused(column: str, text: str, kind: type[T] = UsageError) -> T:  # type: ignore[assignment]
-    """An error about a column; whoever knows the file names it."""
+    """An error about a column; the caller, which knows the file, adds its name."""
     error = kind(f"column {column!r} {text}")
     error.column = column
     return error
@@ -424,7 +424,7 @@ class _Parts:
             )
 
     def repeated(self, value: Any, rows: int, kind: at.DataType, column: str) -> None:
-        """Add so many times one value, or null."""
+        """Add one value, or null, several times."""
         one = self._mapping.value(value, kind, column)
         self.charge(rows * one.width, column)
         self.same(one(rows), kind)

@@ -30,7 +30,7 @@ __all__ = ["AsyncClient", "AsyncServer", "connect_async"]
 
 
 class Watch:
-    """What one task waits for: descriptors of which the event loop knows until one of them is ready."""
+    """The descriptors that one task waits for; the event loop watches them until one is ready."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -192,7 +192,7 @@ async def connect_async(
 
 
 def _discard(opening: asyncio.Future[ClientStream]) -> None:
-    """Close a stream that nobody waits for any more."""
+    """Close a stream that no task waits for any more."""
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()
 

@@ -1,4 +1,4 @@
-"""The client: batches of one stream, whatever ways its metadata and its bodies took."""
+"""The client: batches of one stream, over any transport of its metadata and bodies."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = ["Channel", "Client", "ClientStream", "connect"]
 
 
 class ClientStream:
-    """One stream on its way in, without a driver: `step` does what goes without waiting.
+    """One stream that arrives, without a driver: `step` does all work that needs no waiting.
 
     Parameters
     ----------
@@ -459,7 +459,7 @@ class Channel:
             self.close()
 
     def close(self) -> None:
-        """End the connections; streams that are being read go on, and batches stay valid."""
+        """Close the connections; streams that are being read continue, and batches stay valid."""
         self._closed = True
         while self._idle:
             self._idle.pop().close()

@@ -123,7 +123,7 @@ class Connection(ABC):
 
     @abstractmethod
     def progress(self) -> None:
-        """Send and receive what goes without waiting.
+        """Send and receive as much as possible without waiting.
 
         Raises
         ------
@@ -138,7 +138,7 @@ class Connection(ABC):
         return self._inbox.popleft() if self._inbox else None
 
     def receive_run(self, number: int) -> list[Message]:
-        """Return the messages from `number` on that come next, whole; empty: `receive` has what comes next.
+        """Return the next complete messages, from `number` on; empty: use `receive` for the next one.
 
         For a stream whose metadata and bodies both come over this connection.
         """
@@ -161,7 +161,7 @@ class Connection(ABC):
         return None
 
     def refuse(self, reason: int) -> None:  # noqa: B027 - a transport that is not ours has no message for it
-        """Say why the connection is about to be closed, as far as that goes without waiting."""
+        """Send the reason why the connection will be closed, if that needs no waiting."""
 
     @property
     def arriving(self) -> int:
@@ -169,7 +169,7 @@ class Connection(ABC):
         return 0
 
     def interrupt(self) -> None:  # noqa: B027 - see the transports
-        """Wake whoever waits for `fileno`, from any thread; nothing more has to arrive after it."""
+        """Wake the thread that waits for `fileno`, from any thread; nothing needs to arrive afterwards."""
 
     @abstractmethod
     def fileno(self) -> int:
@@ -185,7 +185,7 @@ class Connection(ABC):
         return False
 
     def push(self) -> None:
-        """Send what goes without waiting, and receive nothing: for a thread beside the one that receives.
+        """Send as much as possible without waiting, and receive nothing: for a second thread.
 
         A transport that cannot do the one without the other has to wake whoever waits for its `fileno`, or a
         message that this received would not be seen before the next one.
@@ -197,7 +197,7 @@ class Connection(ABC):
         """End the connection; what is unsent is lost. More than one call does nothing more."""
 
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until everything is sent; what arrives meanwhile is left to whoever receives.
+        """Wait until everything is sent; what arrives meanwhile is left to the receiving thread.
 
         Raises
         ------
@@ -228,7 +228,7 @@ class Listener(ABC):
 
     @abstractmethod
     def accept(self) -> Connection | None:
-        """Return a connection to the next client; None: nobody is there now."""
+        """Return a connection to the next client; None: no client is waiting."""
 
     @abstractmethod
     def fileno(self) -> int:
@@ -243,7 +243,7 @@ class PeerMemory(ABC):
     """A client's way into memory that its server tells of (body type 1)."""
 
     def accept(self, handles: Sequence[int], body: Any) -> None:
-        """Take the file descriptors that came with a body, as the one who has to close them.
+        """Take the file descriptors that came with a body; the caller must close them.
 
         Raises
         ------
@@ -281,7 +281,7 @@ class PeerMemory(ABC):
         """
 
     def close(self) -> None:  # noqa: B027 - most have nothing to let go of
-        """Let go of the memory; what was handed out of it stays readable."""
+        """Release the memory; arrays that use it stay readable."""
 
 
 class Placed(NamedTuple):
@@ -301,7 +301,7 @@ class OfferedMemory(ABC):
     holds: bool = False
 
     def stored(self, path: str) -> Any:
-        """Return what to open instead of a file at `path` whose bodies lie in this memory; default: the path."""
+        """Return what to open instead of a file at `path` whose bodies are in this memory; default: the path."""
         return path
 
     @abstractmethod
@@ -333,7 +333,7 @@ class OfferedMemory(ABC):
 
     @abstractmethod
     def abandon(self, addresses: Sequence[int]) -> None:
-        """Take back leases whose client is gone: it may still read, so nobody may use their memory again."""
+        """Take back leases of a client that is gone. It may still read, so the memory is not used again."""
 
     def close(self) -> None:  # noqa: B027 - most have nothing to take back
         """Offer no more; clients that read keep what they have."""
@@ -367,7 +367,7 @@ class Deadline:
         return max(0.0, self._at - time.monotonic())
 
     def check(self, for_what: str) -> None:
-        """Raise TimeoutError if the point in time has come."""
+        """Raise TimeoutError if the deadline has passed."""
         if self.left == 0:
             raise TimeoutError(f"waited {self.timeout:g} s for {for_what}")
 
@@ -390,7 +390,7 @@ class Alarm:
         self.is_ringing: bool = False
 
     def ring(self) -> None:
-        """Wake everybody, now and whenever somebody waits again; a forked child wakes nobody."""
+        """Wake all waiting threads, now and whenever one waits again; a forked child wakes none."""
         if not self.is_ringing:
             self.is_ringing = True
             if self._process == os.getpid():
@@ -401,7 +401,7 @@ class Alarm:
         return self._reader.fileno()
 
     def close(self) -> None:
-        """Give the descriptors back; nobody may be waiting any more."""
+        """Close the descriptors; no thread may be waiting any more."""
         self.is_ringing = True
         self._reader.close()
         self._writer.close()
@@ -447,7 +447,7 @@ def wait(
 
 
 def shortest_interval(connections: Sequence[Connection]) -> float:
-    """Return after how many seconds to look at the connections whatever their descriptors say."""
+    """Return the seconds after which connections are checked, even if no descriptor is ready."""
     return min((each.poll_interval for each in connections), default=math.inf)
 
 

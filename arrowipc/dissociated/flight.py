@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 def ways(uris: Sequence[str], schemes: Collection[str] = SCHEMES) -> tuple[list[tuple[DissociatedUri, ...]], list[str]]:
-    """Sort out the locations of an endpoint that we speak: in their order, each way one URI or two.
+    """Find the locations of an endpoint that we support, in their order; each has one URI or two.
 
     Flight says that any location will do. The reference server of Dissociated IPC puts two into one endpoint,
     the metadata's and the data's, with nothing to tell them from two of the former kind but their want_data;

@@ -1,4 +1,4 @@
-"""What a client has of a server: connections, the way into its memory, and what goes back there."""
+"""A client's link to a server: connections, access to its memory, and addresses that are returned."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RETURN_TIMEOUT = 60.0
 
 
 class Returns:
-    """Gives memory back, in a thread of its own: the last reader may let go at any time, anywhere.
+    """Returns memory in its own thread, because the last reader may release it at any time in any thread.
 
     Parameters
     ----------
@@ -75,12 +75,12 @@ class Returns:
                 _running.add(self)
 
     def returned(self, addresses: list[int]) -> None:
-        """Say that nobody reads there any more; neither blocks nor raises."""
+        """Note that nothing reads these addresses any more; neither blocks nor raises."""
         if addresses and self._tag is not None:
             self._queue.put(addresses)
 
     def deliver(self) -> None:
-        """Wait a moment until what was let go of is given back: a daemon thread stops with the process."""
+        """Wait briefly until released memory is returned, because a daemon thread stops with the process."""
         delivered = allocate_lock()
         delivered.acquire()
         self._queue.put(delivered)
@@ -104,7 +104,7 @@ class Returns:
                     return self._close()
 
     def _collect(self) -> tuple[list[int], list[LockType]]:
-        """Wait for addresses, and take those that come at the same time with them."""
+        """Wait for addresses, and take all that have arrived by then."""
         together: list[int] = []
         delivered: list[LockType] = []
         item = self._queue.get()
@@ -236,7 +236,7 @@ class Link:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing has come since the last stream, not even the end of the connection."""
+        """Whether nothing has arrived since the last stream, not even the end of the connection."""
         for connection in self.connections:
             with connection.lock:
                 try:

@@ -157,7 +157,7 @@ class EndOfMetadata(NamedTuple):
 
 
 def metadata_prefix(number: int) -> bytes:
-    """Return what comes before the metadata of message `number`."""
+    """Return the bytes before the metadata of message `number`."""
     return PREFIX.pack(METADATA, number)
 
 
@@ -231,7 +231,7 @@ def check_tags(want_data: int, free_data: int | None) -> None:
 
 
 def check_offered_tag(tag: int) -> None:
-    """Check a tag that a server is about to offer: nobody may ever take it for that of a body.
+    """Check a tag that a server is about to offer: it must not look like the tag of a body.
 
     Other servers choose what they like, and are believed: their tags only travel the other way.
 
@@ -281,7 +281,7 @@ def parse_free_data(data: Any) -> tuple[int, ...]:
 
 
 class Arrival(NamedTuple):
-    """A message of which everything is there: `body` is None where its kind has none."""
+    """A complete message; `body` is None if its kind has none."""
 
     number: int
     metadata: Any
@@ -292,7 +292,7 @@ class Arrival(NamedTuple):
 
 
 class Incoming:
-    """Puts the messages of one stream in order, from whatever order they arrive in.
+    """Puts the messages of one stream in order; they may arrive in any order.
 
     Parameters
     ----------
@@ -464,7 +464,7 @@ class Incoming:
 
     @property
     def is_clear(self) -> bool:
-        """Whether the stream has begun and nothing waits: what comes next may be the next message."""
+        """Whether the stream has begun and no message waits: the next data may be the next message."""
         return self.next != self.first and not (self._metadata or self._bodies or self.end is not None)
 
     def skip(self, count: int) -> None:
@@ -481,7 +481,7 @@ class Incoming:
 
     @property
     def metadata_complete(self) -> bool:
-        """Whether no more metadata will come: the connection for it may be closed."""
+        """Whether no more metadata will arrive: its connection may be closed."""
         return self.end is not None and len(self._metadata) == self._ahead(self.end)
 
     def wants(self, what: str) -> bool:
@@ -600,7 +600,7 @@ class Leases:
         return ended
 
     def abandon(self) -> list[int]:
-        """End all leases because the client is gone; returns addresses whose memory nobody may use again."""
+        """End all leases because the client is gone; returns addresses whose memory must not be used again."""
         ended = list(self._held.elements())
         self._held.clear()
         return ended

@@ -1,4 +1,4 @@
-"""Which transport speaks which scheme; each is imported when it is first needed."""
+"""The transport of each URI scheme; each is imported when it is first needed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Transport(NamedTuple):
 
 
 def check_scheme(scheme: str) -> None:
-    """Refuse what no transport speaks."""
+    """Refuse a scheme that no transport has."""
     if scheme not in CONNECTORS:
         raise UnsupportedError(f"no transport speaks {scheme[:40]!r}: expected one of {', '.join(CONNECTORS)}")
 
@@ -88,7 +88,7 @@ def _connect_ucx(
 
 
 def _with_memory(connection: Connection, uri: DissociatedUri) -> tuple[Connection, PeerMemory | None]:
-    """Nothing is mapped or read before a body speaks of it."""
+    """Nothing is mapped or read before a body refers to it."""
     from arrowipc.dissociated.transports.shared import check_user, open_peer_memory
 
     try:

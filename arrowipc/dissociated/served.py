@@ -46,7 +46,7 @@ class ReadyMessages:
 
 
 class Prepared:
-    """A source of which the messages are made once, for all clients; in shared memory they are there once.
+    """A source whose messages are made once for all clients, and are in shared memory once.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class Prepared:
 
 
 class StoredFile:
-    """An Arrow IPC file or stream as a source: opened anew for each client, so that it may be replaced in between.
+    """An Arrow IPC file or stream as a source: opened for each client, so that it may be replaced in between.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def check_made(options: Mapping[str, Any], others: Iterable[str] = ()) -> None:
 
 
 def checked_source(given: Any, schema: Any = None) -> Any:
-    """Return what serves what somebody gave: a path names a file, columns are a batch.
+    """Return the source for an argument: a path is a file, a dict of columns is a batch.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The server: whoever asks for a stream by its name gets its metadata and its bodies, each in its own way."""
+"""The server: a client that asks for a stream by name gets its metadata and bodies, over separate ways."""
 
 from __future__ import annotations
 

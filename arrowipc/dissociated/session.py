@@ -183,7 +183,7 @@ class Session:
         return self._waits_for_room and not self.connection.unsent
 
     def step(self) -> bool | None:
-        """Do what goes without waiting: True: go on; False: wait for the connection; None: it is over.
+        """Do the work that needs no waiting. True: call again; False: wait for the connection; None: it is over.
 
         Raises
         ------
@@ -222,7 +222,7 @@ class Session:
         return False
 
     def _enter(self, held: int, is_short: bool) -> None:
-        """Let the books know what the client holds now."""
+        """Update the count of what the client holds."""
         before, self._entered = self._entered, (held, is_short)
         if before != self._entered:
             self._books.enter(held - before[0], is_short - before[1])
@@ -341,7 +341,7 @@ class Session:
             self._messages = messages_of(source, **self._options)
 
     def _send_some(self, messages: Iterator[Message]) -> None:
-        """Send the next message; of data that is at hand, as many small ones as are worth a system call.
+        """Send the next message; if data is available, send as many small messages as are worth one system call.
 
         No more than that: what clients give back in between makes room for the next.
         """

@@ -184,7 +184,7 @@ class DissociatedUri(Immutable):
 
 
 def _parameters(query: str, text: str) -> dict[str, str]:
-    """Return what the URI says about what we know; a name that is there twice is nobody's intention."""
+    """Return the known parameters of the URI; a name that occurs twice is an error."""
     found: dict[str, str] = {}
     for item in query.split("&") if query else ():
         name, _, value = item.partition("=")

@@ -148,13 +148,13 @@ class Ledger:
             self.error, self.offset = bare(error), offset
 
     def lose(self, batches: int | None, rows: int | None, size: int | None) -> None:
-        """Count what is gone; None: nobody knows how much of it."""
+        """Count lost bytes or batches; None if the number is unknown."""
         self.lost_batches = _plus(self.lost_batches, batches)
         self.lost_rows = _plus(self.lost_rows, rows)
         self.lost_bytes = _plus(self.lost_bytes, size)
 
     def skip(self, damage: Damage, error: FormatError, batches: int | None) -> None:
-        """Count a range that was passed over, with so many batches in it."""
+        """Count a range that was skipped, and its batches."""
         self.fail(error, damage.offset)
         self.lose(batches, damage.rows, damage.length)
         if len(self.skipped) < MOST:

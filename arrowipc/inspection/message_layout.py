@@ -183,7 +183,7 @@ def dictionary_fields(schema: Schema) -> dict[int, tuple[str, types.Dictionary]]
 
 
 def roles_of(kind: types.DataType) -> tuple[str, ...]:
-    """What the buffers of a type are for, in their order; data buffers of view types come behind them."""
+    """The purposes of a type's buffers, in order; data buffers of view types come after them."""
     if isinstance(kind, (types.Null, types.RunEndEncoded)):
         return ()
     if isinstance(kind, types.Union):

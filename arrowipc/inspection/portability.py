@@ -93,7 +93,7 @@ def interoperability(source: Any, *, limits: Limits | None = None) -> tuple[Rema
 
 
 def schema_remarks(start: int, stop: int, message: Message | None) -> list[Remark]:
-    """What to say of the beginning of a file, of which `find_schema` says this."""
+    """The remark about the beginning of a file, for this result of `find_schema`."""
     if message is None:
         words = "no Schema message at the beginning: it cannot be read as a stream, nor recovered without its footer"
         return [Remark("no-schema", words, start, 1)]
@@ -236,7 +236,7 @@ class _Habits:
 
 
 def _padding(body: memoryview, buffers: list[tuple[int, int]]) -> Iterator[bool]:
-    """Whether each gap of up to 63 bytes behind a buffer has anything in it."""
+    """Whether each gap of up to 63 bytes after a buffer contains something."""
     ends = sorted((offset, offset + length) for offset, length in buffers if length)
     for (_, end), (start, _) in itertools.pairwise([*ends, (len(body), 0)]):
         if 0 < start - end < 64:

@@ -231,7 +231,7 @@ def _open_blocks(
 
 
 def _searched(source: Any, memory_map: bool, options: dict[str, Any]) -> ByBlocks | Search:
-    """The batches by the footer where it describes the file, else whatever can be found."""
+    """The batches that the footer lists, if it describes the file, else all that can be found."""
     buffer = whole(source, memory_map)
     damage = outline = None
     if buffer[:6] == MAGIC:
@@ -300,7 +300,7 @@ def whole(source: Any, memory_map: bool, data: Any = b"") -> memoryview[int]:
 
 
 def _write_out(reader: RecoveryReader, into: Any, format: str, compression: Codec, durable: bool) -> Recovery:
-    """Write all batches, with their bodies as they came where nothing speaks against it."""
+    """Write all batches, with their bodies unchanged where possible."""
     from arrowipc.writer import new_file, new_stream
 
     stored = reader.stored()
@@ -414,7 +414,7 @@ class ByBlocks:
 
 
 class _InOrder:
-    """The batches of a stream, or of a file behind its magic, up to the first damage."""
+    """The batches of a stream, or of a file after its magic, up to the first damage."""
 
     def __init__(
         self, source: Any, memory_map: bool, options: dict[str, Any], damage: FormatError | None, expected: int | None
@@ -446,7 +446,7 @@ class _InOrder:
         )
 
     def _begin(self, buffer: Any, known_size: int | None) -> None:
-        """Feed what lies at hand, without the magic; find out how long the source is."""
+        """Feed the bytes that are available, without the magic; find out how long the source is."""
         self._bare: Message | None = None  # the Schema message where it has no framing
         self._all: Source | None = None  # of a file
         self._skipped = 0
@@ -516,7 +516,7 @@ class _InOrder:
                 yield message, event.batch
 
     def _end(self, marker: str | None) -> None:
-        """Look at what lies behind the last message."""
+        """Look at the bytes after the last message."""
         if self.ledger.format == "stream":
             left = 0 if self._size is None else self._size - self.ledger.num_bytes
             if left:

@@ -127,7 +127,7 @@ class Search:
         self.schema: Schema = self._find_schema()
 
     def _find_schema(self) -> Schema:
-        """Read up to the first schema; the footer's will do, and then batches may come before one."""
+        """Read up to the first schema; the footer's schema is enough, and then batches may come first."""
         if self._outline is not None:
             self._decoder = StreamDecoder(**self._options)
             message = self._outline.schema.serialize()
@@ -185,7 +185,7 @@ class Search:
     # -- going through the source --
 
     def _step(self) -> None:
-        """Take in what is at hand: a message, or what stands between messages; or find the next one."""
+        """Read the available bytes: a message, or bytes between messages; or find the next message."""
         found = find_message(self._source, self._at, there=True, limits=self._limits)
         if found is not None:
             self._take(*found)
@@ -194,7 +194,7 @@ class Search:
             self._seek(self._at + 1)
 
     def _why(self) -> FormatError:
-        """Say what is wrong with the bytes at hand."""
+        """Say what is wrong with the current bytes."""
         framer = Framer(self._limits)
         framer.feed(self._source.part(self._at, self._size - self._at), True)
         try:
@@ -204,7 +204,7 @@ class Search:
         return FormatError("no message begins here, and no end-of-stream marker")
 
     def _seek(self, start: int) -> None:
-        """Go to the next plausible message that begins at byte `start` or behind it."""
+        """Go to the next plausible message that begins at byte `start` or later."""
         opening = self._decoder is None
         found = find_message(self._source, start, schemas=opening, limits=self._limits)
         self._at = found[0] if found is not None else self._tail if start <= self._tail else self._size
@@ -311,7 +311,7 @@ class Search:
             self._pending = message, event.batch
 
     def _follows(self, start: int, end: int, message: Message) -> int:
-        """Where to go on behind a message that decoded.
+        """Where to continue after a message that decoded.
 
         Raises
         ------
@@ -404,7 +404,7 @@ class Search:
         self._at = end
 
     def _known(self, at: int) -> bool:
-        """Whether the source ends here, or something begins that stands behind a message."""
+        """Whether the source ends here, or something begins that follows messages."""
         head = self._bytes(at, 64)
         if head[:8] == END or head[:6] == MAGIC or not any(head):
             return True

@@ -101,7 +101,7 @@ class SharedFile:
         self._file = file
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Move the file, for one who wants to know where it ends."""
+        """Move the file, to find out where it ends."""
         return int(self._file.seek(offset, whence))
 
     def read_some(self, offset: int, buffer: memoryview) -> int:

@@ -288,7 +288,7 @@ def passes(path: str, name_filter: str | None) -> bool:
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a name, or some part of it between slashes, is nobody's data.
+    """Whether a name, or a part of it between slashes, is one that readers ignore.
 
     It begins with ``_`` or ``.``; keys such as ``_day=1`` do not count, and what is being copied does, as in Spark.
     """
@@ -393,7 +393,7 @@ def _fixed(pattern: str) -> str:
 
 
 def _braces(pattern: str) -> list[str]:
-    """Spell out the ``{a,b}`` alternatives, which shells know and ``glob`` does not."""
+    """Expand ``{a,b}`` alternatives, which shells support and ``glob`` does not."""
     match = re.search(r"\{([^{}]*)\}", pattern)
     if match is None:
         return [pattern]

@@ -137,7 +137,7 @@ class _Deadline:
         self._count = 0
 
     async def wait(self, what: Awaitable[Result], asked: float | None = None) -> Result:
-        """Wait for a step; `asked` (as time.monotonic() says it) is when somebody began to wait for it."""
+        """Wait for a step; `asked` is the time (time.monotonic()) at which the wait began."""
         if self._left is None:
             return await what
         start = time.monotonic() if asked is None else asked
@@ -153,9 +153,9 @@ class _Deadline:
             raise self._stalled() from error
 
     def arrived(self, count: int) -> None:
-        """Begin anew when enough has come; `wait` has no say where all that it waited for was there already.
+        """Reset the deadline when enough has arrived, else check it: `wait` does not where data was there already.
 
-        In a busy event loop that may be so each time, as long as the server sends a byte now and then.
+        In a busy event loop this can happen each time, while the server sends a byte now and then.
         """
         self._count += count
         if self._count >= self.step:
@@ -173,7 +173,7 @@ class _Deadline:
 
 
 class HttpFile:
-    """A file over HTTP, of which one version is read: that of the first response.
+    """A file over HTTP; one version is read, that of the first response.
 
     Parameters
     ----------
@@ -274,7 +274,7 @@ class HttpFile:
         return next(iter(sizes), None), [(start, data) for _, start, data in found if data]
 
     async def _end(self, turns: Turns, tail: int) -> tuple[int | None, int, bytearray]:
-        """The length of the file, and its last `tail` bytes behind their offset; its first ones where that is 0."""
+        """The length of the file, and its last `tail` bytes with their offset; its first bytes if that is 0."""
         import aiohttp
 
         async with turns:
@@ -438,7 +438,7 @@ class HttpStream:
         return data
 
     def close(self) -> None:
-        """Give the connection up, in whatever state the answer is."""
+        """Close the connection, in any state of the response."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._answer.close)
 

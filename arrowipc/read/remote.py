@@ -106,7 +106,7 @@ def run(steps: Steps[Result], call: Callable[..., Any]) -> Result:
 
 
 def io_error(url: str, error: BaseException, where: str = "", options: Any = None) -> BaseException:
-    """What a file system raised, of whatever kind, as an OSError that names the URL.
+    """Any exception of a file system as an OSError that names the URL.
 
     It shows no secrets; raise it ``from None``, since what libraries say does.
     """
@@ -280,7 +280,7 @@ class RemoteSource(Remote):
         self._ends += ends
 
     def _measure(self) -> int:
-        """Open the file to see how long it is: a download knows more than its server."""
+        """Open the file to get its length: a download knows more than its server."""
         with self._system.open(self._path, "rb") as file:
             return end_of(file)
 
@@ -410,7 +410,7 @@ class RemoteSource(Remote):
         return answer
 
     def _open_file(self, timeout: float | None) -> HttpFile | None:
-        """What compares the versions of its answers itself, where it is behind HTTP or in a store."""
+        """The object that compares versions of responses itself (HTTP or a store), or None."""
         if hasattr(self._system, "file_at"):
             return self._system.file_at(self._path, self._version or {})  # type: ignore[no-any-return]
         protocol = self._system.protocol
@@ -462,7 +462,7 @@ def _again(
 
 
 class _Sequential(io.RawIOBase):
-    """A remote file that is read in order; what goes wrong is an OSError that names the URL."""
+    """A remote file that is read in order; errors are OSErrors that name the URL."""
 
     def __init__(self, file: Any, source: RemoteSource) -> None:
         self._inner, self._source = file, source
@@ -511,7 +511,7 @@ def merge(ranges: Iterable[Range], gap: int) -> list[Range]:
 
 
 class RemoteBlocks:
-    """The blocks of a remote file, of which only what the projection reads is fetched.
+    """The blocks of a remote file; only the bytes of the projection are fetched.
 
     Batches that are expected in order come several with one request (`expect`), others one by one.
     """
@@ -553,7 +553,7 @@ class RemoteBlocks:
         return block, at
 
     def head(self, i: int) -> Steps[memoryview]:
-        """Fetch the metadata of a batch, with that of the expected ones behind it."""
+        """Fetch the metadata of a batch, and of the expected ones after it."""
         if i not in self._heads:
             yield from self._fetch_heads([i, *self._following(i)])
         return self._heads[i]
@@ -584,7 +584,7 @@ class RemoteBlocks:
             self._decoder.load_dictionary(i, block, at)
 
     def _following(self, i: int) -> list[int]:
-        """What is expected behind batch `i`, or else what others wait for."""
+        """The batches that are expected after batch `i`, or else those that others wait for."""
         expected = self._expected
         if i not in expected:
             return [number for number in dict.fromkeys(self.waiting) if number != i and number not in self._ready]
@@ -593,7 +593,7 @@ class RemoteBlocks:
         return [*islice(expected, BATCHES)]
 
     def _fetch(self, numbers: list[int]) -> Steps[None]:
-        """Fetch batch `numbers[0]`, and those of `numbers` behind it that fit into the window."""
+        """Fetch batch `numbers[0]`, and those of `numbers` after it that fit into the window."""
         if self._ready:  # what was skipped, or is not waited for any more, goes
             kept = {*self._expected, *self.waiting}
             self._ready = {number: found for number, found in self._ready.items() if number in kept}
@@ -638,7 +638,7 @@ class RemoteBlocks:
         return self._decoder.reads_all or head + body <= self._source.gap
 
     def _fetch_heads(self, numbers: list[int]) -> Steps[None]:
-        """Fetch the metadata of batch `numbers[0]`, and of some of `numbers` behind it."""
+        """Fetch the metadata of batch `numbers[0]`, and of some of `numbers` after it."""
         ranges = self._head_ranges(numbers)
         self._heads = dict(zip(ranges, (yield from self._source.fetching(list(ranges.values()))), strict=True))
 

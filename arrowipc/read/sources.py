@@ -121,7 +121,7 @@ def can_seek(file: Any) -> bool:
 
 
 class SocketFile:
-    """What arrives at a socket, as a file; the socket stays the caller's, who closes it."""
+    """A socket as a file; the caller closes the socket."""
 
     __slots__ = ("_socket",)
 
@@ -144,7 +144,7 @@ class SocketFile:
 
 
 class Peeked:
-    """A pipe, and the bytes of it that were looked at: they come again, once."""
+    """A pipe and its first bytes, which were read already and are returned again, once."""
 
     __slots__ = ("_file", "_first", "first", "owned")
 
@@ -222,7 +222,7 @@ def on_disk(file: Any, data: bytearray) -> Any:
 
 
 def pump(framer: Framer, file: Any) -> None:
-    """Bring a framer some of the bytes it needs next; never reads past the message at hand."""
+    """Feed a framer some of the bytes it needs next; never reads past the current message."""
     try:
         framer.pump(read_some, file)
     except FileObjectError as error:

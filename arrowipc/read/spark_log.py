@@ -113,7 +113,7 @@ def _is_entry(entry: Any) -> bool:
 
 
 def _below(uri: str, begins: tuple[str, ...]) -> str | None:
-    """The name of a file under the folder; None if it lies elsewhere."""
+    """The name of a file under the folder; None if it is elsewhere."""
     match = _URI.fullmatch(uri)
     if match is None:
         return None

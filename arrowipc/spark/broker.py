@@ -19,7 +19,7 @@ TICK = 0.5
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve until nobody has been there for a while; returns the exit status.
+    """Serve until there has been no client for a while; returns the exit status.
 
     Parameters
     ----------

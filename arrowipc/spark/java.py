@@ -167,7 +167,7 @@ def _is_script(path: Path) -> bool:
 
 
 def _default_shim_dir() -> Path:
-    """Return where the wrapper goes if the caller does not say: beside the Python that uses it."""
+    """Return the default place of the wrapper: beside the Python that uses it."""
     if os.access(sys.prefix, os.W_OK):
         return Path(sys.prefix) / "arrowipc-java"
     return Path(tempfile.mkdtemp(prefix="arrowipc-java-"))

@@ -91,7 +91,7 @@ def share(data: Any, *, spark: "SparkSession | None" = None) -> "Shared":
 
 
 def _read(uri: DissociatedUri) -> Table:
-    """Read the table: unseen where it lies in memory that we share, but nothing that was sent."""
+    """Read the table: without validation from memory that we share, with full validation if it was sent."""
     with connect(uri, validate="none", timeout=START) as reader:
         table = reader.read_all()
         if not reader.num_bodies_sent:

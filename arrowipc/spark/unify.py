@@ -18,7 +18,7 @@ EXACT: dict[type[st.DataType], int] = {st.FloatType: 5, st.DoubleType: 10}
 
 
 def merge_fields(structs: Iterable[st.StructType], prefix: str = "") -> st.StructType:
-    """All fields of some schemas, or structs, in the order in which they appear, whatever the case of their names.
+    """All fields of some schemas or structs, in order of appearance; the case of names does not matter.
 
     Raises
     ------

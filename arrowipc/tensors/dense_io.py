@@ -1,4 +1,4 @@
-"""Dense tensors in and out: what people call, and tensors in the cells of binary columns."""
+"""Reading and writing dense tensors, also in the cells of binary columns."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def _next_in_file(framer: Framer, file: Any) -> Message | None:
 
 
 def _skip_padding(file: Any) -> bytes:
-    """Skip zeros, four bytes at a time; return what was read of the message behind them."""
+    """Skip zeros, four bytes at a time; return the bytes of the message that were read after them."""
     word = bytearray(4)
     skipped = b""
     while len(skipped) < 64:
@@ -192,7 +192,7 @@ def write_framed(target: Any, head: bytes, buffers: Sequence[Any], *, durable: b
 
 
 def _write_to_memory(target: memoryview, head: bytes, buffers: Sequence[Any]) -> int:
-    """Do it for memory at hand: of small tensors in shared memory there are many."""
+    """Write to memory, without opening a sink: small tensors in shared memory are frequent."""
     _check_room(target.nbytes, head, buffers)
     sink = FixedSink(target)
     try:
@@ -202,7 +202,7 @@ def _write_to_memory(target: memoryview, head: bytes, buffers: Sequence[Any]) ->
 
 
 def _position_of(target: Any) -> int:
-    """Where in a target the next byte goes; 0 where it is unknown, as for pipes and sockets."""
+    """Position of the next byte in a target; 0 if it is unknown, as for pipes and sockets."""
     if isinstance(target, bytearray):
         return len(target)
     if isinstance(target, (str, os.PathLike)) or not hasattr(target, "tell"):

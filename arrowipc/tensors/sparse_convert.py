@@ -431,7 +431,7 @@ def transposed(index: Index, data: Values, shape: Sequence[int], dtype: np.dtype
 
 
 def _pointers(parents: int, entries: int, dtype: np.dtype[Any]) -> Indices:
-    """Return room for a pointer per row or column, and one more, of which the first is 0."""
+    """Return memory for a pointer per row or column, and one more; the first is 0."""
     if parents > MOST_EMPTY_PARENTS + MOST_PER_ENTRY * entries:
         raise LimitError(
             f"{entries:,} values in {parents:,} rows or columns: compressed, the empty ones would take most "

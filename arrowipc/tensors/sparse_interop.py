@@ -55,7 +55,7 @@ def library_of(obj: Any) -> str | None:
 
 
 def layout_of(obj: Any) -> str:
-    """Return the layout that suits an object that `library_of` knows: "COO" if it has none of ours."""
+    """Return the layout for an object that `library_of` knows: "COO" if it has none of our layouts."""
     library = library_of(obj)
     if library == "pyarrow":
         return ARROW_LAYOUTS[type(obj).__name__]
@@ -90,7 +90,7 @@ def parts_of_scipy(matrix: Any, layout: str) -> Parts:
 
 
 def _columns(coords: Sequence[Indices]) -> Indices:
-    """Return arrays of one coordinate each as a matrix: a view where they lie at equal distances."""
+    """Return arrays of one coordinate each as a matrix: a view if they have equal distances in memory."""
     first = coords[0]
     addresses = [each.__array_interface__["data"][0] for each in coords]
     gap = addresses[1] - addresses[0] if len(coords) > 1 else 0
@@ -222,7 +222,7 @@ def to_torch(layout: str, data: Values, index: Sequence[Indices], shape: Sequenc
 
 
 def _torch(torch: Any, array: Values) -> Any:
-    """Return a tensor over the same memory if that may be written to: PyTorch knows no other."""
+    """Return a tensor over the same memory if that is writable: PyTorch has no read-only tensors."""
     if not (array.flags.writeable and array.flags.aligned):
         array = array.copy()
     try:

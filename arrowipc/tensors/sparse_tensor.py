@@ -140,7 +140,7 @@ class SparseTensor:
         kind: DataType,
         canonical: bool | None = True,
     ) -> Self:
-        """Make one of parts that fit each other; `canonical` None: nobody has looked at the indices."""
+        """Make a tensor of parts that fit each other; `canonical` None: the indices were not checked."""
         made = cls.__new__(cls)
         made._index, made._data, made._shape, made._dim_names, made._type = index, data, shape, dim_names, kind
         made._canonical = canonical
@@ -220,7 +220,7 @@ class SparseTensor:
 
     @property
     def is_canonical(self) -> bool:
-        """Whether the coordinates are sorted and none occurs twice: computed, whatever a message claims."""
+        """Whether the coordinates are sorted and none occurs twice: computed, not taken from a message."""
         return self._prove()
 
     @property

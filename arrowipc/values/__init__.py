@@ -1,4 +1,4 @@
-"""Python and NumPy values, both ways, and how data look to people.
+"""Conversion from and to Python and NumPy values, and display as text and HTML.
 
 Inwards ``inference`` finds a type, ``from_python`` builds columns with ``converters`` for what has no
 children, and ``from_numpy`` takes arrays as they are where ``dtypes`` says so; outwards ``to_numpy`` and

@@ -31,7 +31,7 @@ __all__ = ["Misfit", "listed", "stored"]
 
 
 class Misfit(Exception):
-    """Why an array does not fit a type; whoever knows the column makes a UsageError of it.
+    """The reason why an array does not fit a type; the caller, which knows the column, makes a UsageError of it.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Which type a column has when nobody says: that of its Python values, of its NumPy dtype, or its own.
+"""The type of a column without a schema: from its Python values, its NumPy dtype, or its own type.
 
 The types are those that pyarrow infers. Values that have no type in common are an error, never a guess.
 """
@@ -174,7 +174,7 @@ def _type_of_values(values: list[Any], level: int) -> DataType:
 
 
 def _known(kind: type) -> Any:
-    """The first type in the order of inheritance that we know; NumPy's scalars and arrays count as Python's."""
+    """The first known type in the order of inheritance; NumPy's scalars and arrays count as Python's."""
     for each in kind.__mro__:
         if each in _PLAIN or each in _LOOKED_AT:
             return each
@@ -218,7 +218,7 @@ def _zone_name(zone: Any) -> str:
 
 
 def _sample(value: Any) -> Any:
-    """Of an array in a list as much as its type depends on: one element, whatever it is."""
+    """The part of an array in a list that decides its type: one element."""
     if not hasattr(value, "dtype"):
         return value
     import numpy as np
@@ -229,7 +229,7 @@ def _sample(value: Any) -> Any:
 
 
 def _type_of_decimals(whole: int, scale: int) -> DataType:
-    """The type with so many digits in front of and behind the point."""
+    """The type for these numbers of digits before and after the point."""
     precision = max(whole + scale, 1)
     if precision > 76:
         raise UsageError(f"decimals of {precision} digits: Arrow has at most 76")

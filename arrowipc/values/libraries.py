@@ -64,7 +64,7 @@ def to_polars(data: Any) -> Any:
 
 
 def _refused(library: str, data: Any, error: BaseException) -> UnsupportedError:
-    """What to do about columns that a library does not know."""
+    """Advice for columns that a library does not support."""
     fields = [data.field] if isinstance(data, Array) else data.schema
     rare = ", ".join([f"{field.name!r} ({field.type})" for field in fields if _is_rare(field.type)])
     return UnsupportedError(
@@ -91,7 +91,7 @@ def from_pandas(frame: Any, options: dict[str, Any]) -> Any:
 
 
 def narwhals_frame(data: Any) -> Any:
-    """What ``narwhals.from_native`` asks an object for: the frame of a library that it knows."""
+    """For ``narwhals.from_native``: the frame of a library that it supports."""
     narwhals = library("narwhals")
     try:
         native = library("pyarrow").table(data)

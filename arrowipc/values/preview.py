@@ -177,7 +177,7 @@ def scalar_text(value: object, kind: at.DataType) -> str:
 
 
 def _timestamp_text(value: int, kind: at.Timestamp) -> str:
-    """Spell a moment that came as the stored integer: nanoseconds, or a year that Python does not know."""
+    """Text of a moment that is a stored integer: nanoseconds, or a year outside Python's range."""
     if kind.unit != "ns":
         return f"{value}{kind.unit}"
     seconds, rest = divmod(value, NANOSECONDS)

@@ -410,7 +410,7 @@ def _value_cell(array: Any, i: int) -> str:
 
 
 def _cell(tag: str, text: str, classes: str = "") -> str:
-    """One cell of a table; whatever `text` holds, it stays text."""
+    """One cell of a table; `text` is escaped."""
     style = f' class="{classes.strip()}"' if classes.strip() else ""
     return f"<{tag}{style}>{escape(text)}</{tag}>"
 

@@ -174,7 +174,7 @@ def _numbers(pd: Any, kind: at.DataType, arrays: list[Array]) -> Any:
 
 
 def _objects(pd: Any, kind: at.DataType, arrays: list[Array]) -> npt.NDArray[Any]:
-    """Python values, of which lists are arrays of NumPy."""
+    """Python values; lists become NumPy arrays."""
     if isinstance(kind, at.LISTS) and all(array.type == kind for array in arrays):
         return _lists(pd, kind, arrays)
     cells = []

@@ -1,9 +1,9 @@
-"""From record batches to bytes: what of a batch goes out, in which messages, and where to.
+"""From record batches to bytes: which rows and dictionaries are written, in which messages, to which target.
 
-``batches`` finds schema and batches in what callers hand in, ``targets`` opens what they name (``atomic_file``
-shows a file when it is whole). ``batch_writer`` decides the order of messages and has the sinks that take them;
-``dictionary_writer`` says which dictionaries a batch needs, ``batch_encoder`` lays out a RecordBatch message and
-compresses its body. ``file_statistics`` is what a footer says about all batches.
+``batches`` finds schema and batches in an argument, ``targets`` opens a target (``atomic_file`` makes a file visible
+when it is complete). ``batch_writer`` decides the order of messages and has the sinks that take them.
+``dictionary_writer`` decides which dictionaries a batch needs, ``batch_encoder`` encodes a RecordBatch message and
+compresses its body. ``file_statistics`` is the footer entry with the statistics of all batches.
 
 Imports ``inline``, the base, ``metadata``, ``columns``, ``read``, ``cdata``, ``values``.
 """

@@ -30,7 +30,7 @@ LONGEST_TURN = 10.0
 
 @contextmanager
 def named(path: str) -> Iterator[None]:
-    """Let the OSErrors of a block name the path that the caller knows, not the one that we made up."""
+    """Let the OSErrors of a block name the caller's path, not the temporary one."""
     try:
         yield
     except ArrowIpcError:  # TruncatedError is an OSError too, and says what it has to
@@ -173,7 +173,7 @@ class NewFile:
 
 @contextmanager
 def _turn(directory: Descriptor) -> Iterator[bool]:
-    """Take turns with all who replace known files of a directory; False if somebody else keeps the turn.
+    """Lock a directory against others that replace files in it; False if another process keeps the lock.
 
     The lock is one of the directory: people lock files of theirs for purposes of their own. File systems without locks
     leave only the moment between the last look at a file and its replacement.
@@ -227,7 +227,7 @@ class _Temporary:
 
 
 def _forget(temporary: _Temporary, name: str) -> None:
-    """Clean up behind a writer that is gone."""
+    """Clean up after a writer that is gone."""
     if temporary.remove():
         warnings.warn(
             f"a writer to {name!r} was never closed, so there is no such file (or still the old one): use "
@@ -313,7 +313,7 @@ def open_path(path: str | os.PathLike[str], durable: bool) -> NewFile | OpenFile
 
 
 def open_url(url: str, durable: bool) -> NewFile | RemoteFile:
-    """Begin a file under a URL that fsspec knows; local ones are files like any other, and need no fsspec."""
+    """Begin a file at a URL that fsspec supports; local URLs are ordinary files and need no fsspec."""
     local = file_path(url)
     if local is not None:
         return NewFile(local, durable, url)
@@ -325,7 +325,7 @@ def open_url(url: str, durable: bool) -> NewFile | RemoteFile:
 
 
 class RemoteFile:
-    """A file of any file system that fsspec knows.
+    """A file of any file system that fsspec supports.
 
     Object stores show it when it is complete. So do file systems that can defer a file
     (``autocommit=False``); with the others what was written before an error stays, incomplete.

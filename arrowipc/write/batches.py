@@ -1,4 +1,4 @@
-"""What people hand to a writer, as a schema and batches."""
+"""Converts the arguments of writers to a schema and batches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def as_schema(schema: Any) -> Schema:
-    """Take a schema as people give it: ours, another library's, or a list of fields."""
+    """Convert a schema argument: ours, another library's, or a list of fields."""
     if isinstance(schema, Schema):
         return schema
     if hasattr(schema, "__arrow_c_schema__"):
@@ -29,7 +29,7 @@ def as_schema(schema: Any) -> Schema:
 
 
 def batches_of(data: Any, schema: Schema | None) -> tuple[Schema | None, Iterable[RecordBatch]]:
-    """Find the schema (None: only the batches know) and the batches in whatever people hand to a writer."""
+    """Find the schema (None: only the batches know it) and the batches of a writer's argument."""
     if isinstance(data, RecordBatch):
         return data.schema, (data,)
     if isinstance(data, Mapping):

@@ -1,4 +1,4 @@
-"""Statistics of all batches on their way into the footer of a file; `read.file_statistics` says how they lie there."""
+"""Writes the statistics of all batches into the footer of a file; `read.file_statistics` describes the form."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class FileStatistics:
         self._entry_ends.append(len(self._keys))
 
     def entry(self, last_block: bytes) -> tuple[tuple[bytes, bytes], ...]:
-        """What goes into the metadata of the footer; nothing if that would be very large."""
+        """The entry for the metadata of the footer; nothing if it would be very large."""
         if self._lost:
             return ()
         from binascii import b2a_base64

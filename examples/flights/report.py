@@ -12,7 +12,7 @@ from pipeline import Result, Step
 __all__ = ["size_text", "write_report"]
 
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-# Means and shares of fewer flights than this say more about single days than about carriers and hours.
+# Means of fewer flights say more about single days than about carriers and hours.
 FEW = 20
 MOST_ROWS = 40
 # Browsers then refuse to load anything for the page, whatever is in it.
@@ -255,7 +255,7 @@ def _steps(steps: Sequence[Step]) -> str:
 
     head = "".join(f'<th class="n">{name}</th>' for name in ("seconds", "rows", "rows/s", "Arrow IPC", "per second"))
     return (
-        '<h2>What it took</h2><div class="scroll"><table><thead><tr><th>step</th>'
+        '<h2>Timings</h2><div class="scroll"><table><thead><tr><th>step</th>'
         f"{head}</tr></thead><tbody>{''.join(map(row, steps))}</tbody></table></div>"
     )
 
@@ -286,12 +286,12 @@ def _pre(text: str) -> str:
 
 
 def _reader(result: Result) -> str:
-    """Which reader ran, and what of."""
+    """Which reader ran, and how many payloads there were."""
     if not result.reader:
         return ""
     payloads = ""
     if result.payloads is not None:
-        payloads = f" The payloads were {result.payloads[0]:,}, of up to {result.payloads[1]:,} rows each."
+        payloads = f" There were {result.payloads[0]:,} payloads of up to {result.payloads[1]:,} rows each."
     return f'<p class="soft">Arrow files were read and written by {escape(result.reader + "." + payloads)}</p>'
 
 

@@ -1,4 +1,4 @@
-"""The rooms of docs/architecture.md are true: imports point down, wherever they stand, and no room is too full."""
+"""The table of packages in docs/architecture.md is true: imports point down, and no folder is too full."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ ROWS = re.findall(
     (ROOT / "docs/architecture.md").read_text().split("## Words")[0],
     re.MULTILINE,
 )
-#: Names of the rooms, from the lowest to the highest.
-ROOMS = [name for _, name, _ in ROWS if name != "room"]
-#: Modules directly in the package -> their room.
+#: Names of the packages, from the lowest to the highest.
+PACKAGES = [name for _, name, _ in ROWS if name != "package"]
+#: Modules directly in the package -> their row of the table.
 AT_THE_TOP = {
     module: name
     for _, name, what in ROWS
-    if name in ("base", "face")
+    if name in ("base", "public")
     for module in re.findall(r"\w+", what[1:].partition("`")[0])
 }
-#: The only imports that point to a higher room, or back inside one: a method that users expect on an object is in the
-#: room of the object, and its implementation is in a room that needs the object. The import is made in that method.
+#: The only imports that point to a higher package, or back inside one: a method that users expect on an object is in
+#: the package of the object, and its implementation is in a package that needs the object. The method imports it.
 UPWARD = {
     # Batches and arrays: PyCapsule methods, constructors, other libraries, pickles, text, NumPy, serialize().
     "columns.array": {
@@ -71,11 +71,11 @@ def module_of(path: Path) -> str:
 MODULES = {module_of(path) for path in sources()}
 
 
-def room_of(module: str) -> str:
+def package_of(module: str) -> str:
     first = module.partition(".")[0]
     if first == "__main__":
         return "cli"
-    return first if first in ROOMS else AT_THE_TOP[first or "__init__"]
+    return first if first in PACKAGES else AT_THE_TOP[first or "__init__"]
 
 
 STATEMENT = re.compile(
@@ -94,7 +94,7 @@ def imports_of(path: Path) -> Iterator[tuple[str, str]]:
             yield (below, "") if below in MODULES else (base, name)
 
 
-#: What every module imports of ours; the package's face collects names by their modules and imports none.
+#: What every module imports of ours; `arrowipc/__init__.py` names modules as text and imports none.
 IMPORTS = {
     module: {pair for path in sources() if module_of(path) == module for pair in imports_of(path)}
     for module in sorted(MODULES)
@@ -106,17 +106,19 @@ DOWNWARD = {
 }
 
 
-def test_every_module_has_a_room():
-    assert {room_of(module) for module in MODULES} == set(ROOMS)
-    assert {module for module in MODULES if "." not in module and module not in ROOMS} - {"__main__"} == (
+def test_every_module_has_a_package():
+    assert {package_of(module) for module in MODULES} == set(PACKAGES)
+    assert {module for module in MODULES if "." not in module and module not in PACKAGES} - {"__main__"} == (
         AT_THE_TOP.keys() - {"__init__"} | {""}
     )
 
 
 @pytest.mark.parametrize("module", sorted(MODULES - {""}))
 def test_imports_point_down(module):
-    wrong = {other for other in DOWNWARD[module] if ROOMS.index(room_of(other)) > ROOMS.index(room_of(module))}
-    assert not wrong, f"{module} ({room_of(module)}) imports from a higher room: {sorted(wrong)}"
+    wrong = {
+        other for other in DOWNWARD[module] if PACKAGES.index(package_of(other)) > PACKAGES.index(package_of(module))
+    }
+    assert not wrong, f"{module} ({package_of(module)}) imports from a higher package: {sorted(wrong)}"
 
 
 @pytest.mark.parametrize("module", UPWARD)

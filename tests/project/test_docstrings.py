@@ -28,7 +28,7 @@ def test_examples(name: str) -> None:
     assert failed == 0, "the differences stand above"
 
 
-#: Methods that other rooms of the package call, and nobody else.
+#: Methods that other modules call, and nobody else.
 STORED = {"batch_bytes", "batch_head", "described", "expect", "index_of", "load_dictionaries", "stored"}
 WRITERS = {"abandon", "begin", "check", "expect", "resume", "write_rows", "write_stored"}
 MACHINERY = {

@@ -167,7 +167,7 @@ def test_the_command(tmp_path: Path) -> None:
     output = tmp_path / "build" / "flights"
     found = {path.name for path in output.iterdir()}
     assert found >= {"delays.parquet", "flights.arrow", "flights.parquet", "report.html", "spark.log", "streamed.arrow"}
-    assert "agree row for row" in done.stdout
+    assert "same rows:" in done.stdout
     assert "WARN" not in done.stderr
 
 
@@ -177,7 +177,7 @@ def test_the_command_tells_disagreement_from_failure(tmp_path: Path, capsys: pyt
     first.write_bytes(file(pa.record_batch({"id": [1, 2]})))
     second.write_bytes(stream(pa.record_batch({"id": [1, 3]})))
     assert main(["--input", str(first), str(second), "--output", str(output)]) == 3
-    assert "disagree on 2 distinct rows" in capsys.readouterr().out
+    assert "2 distinct rows differ" in capsys.readouterr().out
     assert "disagree" in (output / "report.html").read_text(encoding="utf-8")
     assert not [*output.glob("*.parquet"), *output.glob("*.arrow")]
     second.write_bytes(b"neither a stream nor a file")

@@ -173,7 +173,7 @@ class Arena(SegmentedMemory[MemfdSegment]):
     # -- bodies that stay --
 
     def hold(self, messages: Iterable[Message], sparing: bool = False) -> list[Message]:
-        """See `OfferedMemory.hold`: the bodies share a segment of their own; what lies in the arena stays there.
+        """See `OfferedMemory.hold`: the bodies get their own segment; bodies in the arena stay there.
 
         Batches that are decoded from the messages are served from there too.
 
@@ -195,7 +195,7 @@ class Arena(SegmentedMemory[MemfdSegment]):
 
     @contextlib.contextmanager
     def _new_held(self, size: int, sparing: bool = False) -> Iterator[MemfdSegment]:
-        """Make a segment for so many bytes that are held, which nothing else goes into; it is being written."""
+        """Make a segment for bytes that are held; nothing else uses it, and it can be written."""
         if self._pid != os.getpid():
             raise UsageError("this arena belongs to the process that this one was forked from")
         with self._lock:
@@ -221,7 +221,7 @@ class Arena(SegmentedMemory[MemfdSegment]):
                 self._end_write(segment)
 
     def _hold_block(self, segment: MemfdSegment, size: int) -> tuple[BodyMemory, Lease]:
-        """Return a block of a segment that is held, and its memory for readers, who keep it."""
+        """Return a block of a segment that is held, and its memory for readers, which keep it alive."""
         with self._lock:
             block = segment.take(size)
             assert block is not None  # the segment is as large as all of them
@@ -284,7 +284,7 @@ class Arena(SegmentedMemory[MemfdSegment]):
             return segment.writable(block, size), body
 
     def _find_held(self, message: Message) -> tuple[MemfdSegment, bytes, list[int]] | None:
-        """Return where a body lies in the arena already, if it does."""
+        """Return the place of a body that is in the arena already, or None."""
         for segment in list(self._segments.values()):
             memory = segment.readable
             pairs = None if memory is None else write_places(message, memory, segment.address)
@@ -293,7 +293,7 @@ class Arena(SegmentedMemory[MemfdSegment]):
         return None
 
     def _lease_held(self, message: Message, connection: Connection) -> Placed | None:
-        """Lease a body that lies in the arena already."""
+        """Lease a body that is in the arena already."""
         with self._lock:
             self._end_held()
             found = self._find_held(message)

@@ -59,7 +59,7 @@ def copied(
     reads: Reads | None,
     copy: Callable[[Sequence[Place], memoryview], None],
 ) -> Message:
-    """Return a message whose body is copied from a peer, as far as somebody reads it.
+    """Return a message whose body is copied from a peer when it is read.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def copied(
 
 
 def _cut(places: Sequence[Place], stretches: Sequence[tuple[int, int]]) -> Iterator[Place]:
-    """Yield the parts of places that lie in stretches of our memory."""
+    """Yield the parts of places that are in given ranges of our memory."""
     wanted = sorted(stretches)
     first = 0
     for address, length, at in places:

@@ -1,4 +1,4 @@
-"""Segments of memory that bodies are lent in, and the books about who reads what.
+"""Segments of memory for bodies, and the counts of which client reads what.
 
 * What a client gave back is used again, because pages that exist are many times faster than fresh ones.
 * What a client took along when it went is never used again, because it may still read: it is *retired*. A
@@ -78,7 +78,7 @@ class BodyMemory:
 
 
 class Segment(ABC):
-    """Base of what is lent block by block, and let go of as a whole: who holds what of it.
+    """Base of memory that is lent block by block and released as a whole; counts its holders.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ class Segment(ABC):
         return block
 
     def find(self, address: int) -> BodyMemory | None:
-        """Return the block that a byte lies in."""
+        """Return the block that contains a byte."""
         index = bisect_right(self._starts, address) - 1
         if index < 0:
             return None
@@ -188,7 +188,7 @@ class SegmentedMemory(OfferedMemory, Generic[SegmentT]):
 
     @abstractmethod
     def _segment_at(self, address: int) -> SegmentT | None:
-        """Return the segment that a byte lies in."""
+        """Return the segment that contains a byte."""
 
     @abstractmethod
     def _told(self, segment: SegmentT, connection: Connection, pairs: bytes, addresses: Sequence[int]) -> Placed:
@@ -199,7 +199,7 @@ class SegmentedMemory(OfferedMemory, Generic[SegmentT]):
         return True
 
     def _end_held(self) -> None:
-        """End the leases of messages that held bodies and are gone; whoever calls this has the lock."""
+        """End the leases of bodies whose messages are gone; the caller holds the lock."""
 
     # -- bodies go in --
 
@@ -240,7 +240,7 @@ class SegmentedMemory(OfferedMemory, Generic[SegmentT]):
         return (new, block) if new is not None and (block := new.take(size)) else None
 
     def _new_segment(self, size: int) -> SegmentT | None:
-        """Make a segment for a body, instead of some that nobody uses if there is no room for more."""
+        """Make a segment for a body; if there is no room, it replaces unused segments."""
         needed = rounded(size + 2 * ALIGNMENT, mmap.PAGESIZE)
         if needed > self._capacity:
             return None

@@ -86,7 +86,7 @@ class FileMemory(OfferedMemory):
 
     @property
     def is_current(self) -> bool:
-        """bool: the file that was mapped still lies at its path, as it was."""
+        """bool: the file that was mapped is still at its path, unchanged."""
         try:
             return _identity(os.stat(self._path)) == self._identity
         except OSError:
@@ -136,7 +136,7 @@ OFFERED: dict[str, type[OfferedMemory]] = {"shm": Arena, "file": FileMemory}
 
 
 def open_peer_memory(remote_handle: bytes | None, connection: Connection | None = None) -> PeerMemory:
-    """Return the way into memory that a server tells of; nothing is touched before a body speaks of it.
+    """Return access to the memory that a server announces; nothing is touched before a body refers to it.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def open_peer_memory(remote_handle: bytes | None, connection: Connection | None 
 
 
 def check_user(connection: Connection | None) -> None:
-    """Refuse memory of other users: they could change it while it is read, or make it somebody else's."""
+    """Refuse memory of other users: they could change it while it is read, or give it to another user."""
     if connection is None:
         return
     ask = getattr(connection, "peer_user", None)
@@ -186,7 +186,7 @@ def check_user(connection: Connection | None) -> None:
 def _lent(
     memory: memoryview, address: int, metadata: Any, pairs: Pairs, returned: Any, limits: Limits | None
 ) -> Message:
-    """Return a message whose body lies in `memory`, of which the first byte has this address."""
+    """Return a message whose body is in `memory`; the first byte of `memory` has this address."""
     addresses = pairs.addresses
     if not addresses:
         return pairs.message(metadata, b"", 0, limits)

@@ -246,7 +246,7 @@ class SocketConnection(Connection):
         return count
 
     def _cut(self) -> bool:
-        """Take a message out of the stage, or the beginning of a long one; False: more has to come."""
+        """Take a message out of the stage, or the beginning of a long one; False: more data is needed."""
         held = self._last - self._first
         if not self._greeted:
             if held < len(HELLO):
@@ -324,7 +324,7 @@ class SocketConnection(Connection):
         return self._last - self._first if self._target is None else len(self._target)
 
     def interrupt(self) -> None:
-        """See `Connection.interrupt`: nothing more is received, and closing is left to whoever waits."""
+        """See `Connection.interrupt`: nothing more is received, and the waiting thread closes the connection."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RD)
 
@@ -337,14 +337,14 @@ class SocketConnection(Connection):
         return not (self._inbox or self._uncut or self._ended or self._closed)
 
     def peer_user(self) -> int | None:
-        """Return the user id of the process at the other end of a Unix socket; None: nobody knows."""
+        """Return the user id of the process at the other end of a Unix socket; None if unknown."""
         if not self._passes_handles or not hasattr(socket, "SO_PEERCRED"):
             return None
         credentials = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         return int(struct.unpack("3i", credentials)[1])
 
     def _drop(self) -> None:
-        """Close the file descriptors that nobody took."""
+        """Close the file descriptors that were not taken."""
         while self._handles:
             os.close(self._handles.popleft())
         for handle in self._expected[1] if self._target is not None else ():
@@ -532,7 +532,7 @@ def _saying(what: str) -> Iterator[None]:
 
 
 def listen_unix(path: str, limits: Limits | None = None, *, same_user: bool = False) -> SocketListener:
-    """Listen on a Unix socket at `path`, where at most the socket of a server may lie that is gone."""
+    """Listen on a Unix socket at `path`; it may hold at most the socket of a server that is gone."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     remove = None if path.startswith("@") else path
     listener = SocketListener(sock, f"unix {path}", limits, same_user=same_user, remove=remove)
@@ -553,7 +553,7 @@ def listen_unix(path: str, limits: Limits | None = None, *, same_user: bool = Fa
 
 @contextlib.contextmanager
 def _alone_in(folder: str, sock: socket.socket) -> Iterator[None]:
-    """Keep other servers from taking a path in a folder: one that was just bound answers nobody yet."""
+    """Keep other servers from taking a path in a folder: a socket that was just bound does not answer yet."""
     try:
         handle, unlock = registered(sock, os.open, folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
@@ -583,7 +583,7 @@ def _bind_path(sock: socket.socket, path: str) -> None:
 
 
 def _is_left_over(path: str) -> bool:
-    """Whether a path is a socket that nobody listens to."""
+    """Whether a path is a socket without a listener."""
     try:
         if not stat.S_ISSOCK(os.lstat(path).st_mode):
             return False

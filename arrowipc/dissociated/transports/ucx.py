@@ -116,7 +116,7 @@ class UcxConnection(Connection):
         return self._lanes_are_shared
 
     def ask_for_segments(self) -> None:
-        """Tell the server that descriptions of segments may stand behind pairs."""
+        """Tell the server that descriptions of segments may follow pairs."""
         self._asked_for_segments = True
         self.send(SEGMENTS, [])
 
@@ -204,7 +204,7 @@ class UcxConnection(Connection):
         self._inbox.append(Frame(tag, data))
 
     def _without_description(self, data: memoryview) -> memoryview:
-        """Return a body of pairs alone; a description of a segment may stand behind it."""
+        """Return a body of pairs alone; a description of a segment may follow it."""
         end = 16 * (int.from_bytes(data[8:16], "little") + 1)
         if end < len(data):
             self.descriptions.append(bytes(data[end:]))
@@ -242,7 +242,7 @@ class UcxConnection(Connection):
                 self.worker.signal()
 
     def complete(self, operation: ucx_worker.Operation, deadline: Deadline, what: str) -> None:
-        """Wait until an operation is over; whoever calls this holds the lock.
+        """Wait until an operation is over; the caller holds the lock.
 
         Raises
         ------
@@ -300,7 +300,7 @@ class UcxConnection(Connection):
             LEAVING.release()
 
     def _hang_up(self, seconds: float) -> bool:
-        """Let what was sent arrive and tell the peer that we go; False: it did not take it in so many seconds."""
+        """Wait until sent data arrives, and tell the peer that we close; False: the time was over first."""
         deadline = Deadline(seconds)
         worker = self.worker
         try:
@@ -419,7 +419,7 @@ class UcxListener(Listener):
             self._get_ready()
 
     def _get_ready(self) -> None:
-        """Make `fileno` readable if somebody waits, and when the next one comes."""
+        """Make `fileno` readable if a client waits, and when the next one arrives."""
         while True:
             if self._listener.has_request:
                 self._worker.signal()

@@ -250,7 +250,7 @@ class UcxPeerMemory(PeerMemory):
 
     @property
     def is_mapped(self) -> bool:
-        """bool: bodies that came so far lie in memory that this process shares with the server."""
+        """bool: all bodies so far are in memory that this process shares with the server."""
         return any(each.mapped for each in (self._first, *self._segments.values()))
 
     def message(
@@ -278,7 +278,7 @@ class UcxPeerMemory(PeerMemory):
         return pairs.message(metadata, lease, pairs.start, limits)
 
     def _segment(self, pairs: Pairs) -> _RemoteSegment:
-        """Return the segment that the pairs speak of."""
+        """Return the segment that the pairs refer to."""
         while self._connection.descriptions:
             told = Description.parse(self._connection.descriptions.popleft())
             # Those that are gone would hold on to memory that nobody else has any more.
@@ -292,7 +292,7 @@ class UcxPeerMemory(PeerMemory):
     def _mapping(
         self, segment: _RemoteSegment, key: ucx_worker.RemoteKey, place: int, pairs: Pairs
     ) -> ucx_worker.Mapped:
-        """Return what the pairs speak of, if the key has mapped it: UCX checks no address."""
+        """Return the memory that the pairs refer to, if the key has mapped it: UCX checks no address."""
         size = pairs.end - pairs.start
         if size > segment.extent(place):
             raise FormatError(

@@ -186,7 +186,7 @@ class PayloadDecoder:
         return setup
 
     def _find_setup(self, cells: Any, at: int, others: "_OtherColumns | _Lists") -> Any:
-        """Take the setup of the first payload that has one; a generator that returns where to go on."""
+        """Take the setup of the first payload that has one; a generator that returns where to continue."""
         refused: dict[int, str] = {}
         while at < len(cells) and self._setup is None:
             if cells[at].is_valid:
@@ -277,7 +277,7 @@ class PayloadDecoder:
                     yield from others.around(piece, decoded.start + cell, some)
                     row += piece.num_rows
             except _ConversionError as failure:
-                # Nothing was handed on yet, so the halves begin anew.
+                # No output was given yet, so the halves start again.
                 if last - first > 1:
                     middle = (first + last) // 2
                     yield from convert(first, middle)
@@ -289,7 +289,7 @@ class PayloadDecoder:
         yield from convert(0, len(ends))
 
     def _pieces(self, converter: BatchConverter, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The converted batch, in pieces if it is large; an error comes before the first piece or not at all."""
+        """The converted batch, in pieces if it is large; an error is raised before the first piece or not at all."""
         try:
             pieces = converter.split(batch, self._options.rows_per_batch, self._options.bytes_per_batch)
             first = next(pieces)
@@ -320,7 +320,7 @@ def _cells_of(ends: Any, first: int, last: int) -> tuple[int, Any]:
 
 
 class _OtherColumns:
-    """The columns around the decoded ones: the kept ones in front of them, and the reasons of failures behind."""
+    """The columns around the decoded ones: kept columns before them, reasons of failures after them."""
 
     def __init__(self, batch: pa.RecordBatch, target: StructType, options: DecodeOptions) -> None:
         names, keep, error_column = batch.schema.names, options.keep, options.error_column
@@ -385,7 +385,7 @@ class _Lists:
         self._counts = np.zeros(len(cells), np.int64)
 
     def expect(self, start: int, counts: Any) -> None:
-        """Note how many rows come for each of some cells; of those that fail, none."""
+        """Note the number of rows of some cells; cells that fail have none."""
         self._counts[start : start + len(counts)] = counts
 
     def around(self, rows: pa.RecordBatch, start: int, counts: Any) -> Iterator[pa.RecordBatch]:

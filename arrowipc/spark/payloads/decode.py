@@ -259,7 +259,7 @@ def infer_schema(df: "DataFrame", column: str, options: TypeOptions, sample: int
 
 
 def _schemas_of(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
-    """Schema message, or what is wrong, of the first so many cells."""
+    """Schema message, or error, of the first cells."""
     for batch in batches:
         cells = binary_column(batch, "payload").slice(0, most)
         schemas: list[bytes | None] = []

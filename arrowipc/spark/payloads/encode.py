@@ -428,7 +428,7 @@ def _count_fields(schema: pa.Schema) -> int:
 
 
 def _parts(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
-    """The batch in pieces of at most so many bytes of payloads, or one payload."""
+    """The batch in pieces with at most the given bytes of payloads, or with one payload."""
     cells = batch.column(batch.num_columns - 1)
     ends = np.frombuffer(cells.buffers()[1], np.int32, len(cells) + 1 + cells.offset)[cells.offset :]
     first = 0

@@ -251,7 +251,7 @@ def _checked(source: at.DataType, target: st.DataType, options: _Rules, path: st
 
 
 def _converter(source: at.DataType, target: st.DataType, options: _Rules, path: str) -> Convert:
-    """Plan the conversion of a column or child, whatever nulls it holds."""
+    """Plan the conversion of a column or child; nulls do not matter."""
     match source:
         case Meaning():
             if type(spark_type(source, options, path)) is type(target):
@@ -287,7 +287,7 @@ def _converter(source: at.DataType, target: st.DataType, options: _Rules, path: 
 
 
 def _with_digits(array: Any, where: str) -> Any:
-    """Decimals, of which the format lets there be more digits than the type has, and Spark's JVM does not."""
+    """Decimals: the format allows more digits than the type has, and Spark's JVM does not."""
     for value in pc.min_max(array).as_py().values() if len(array) else ():
         if value is not None and value.copy_abs() >= Decimal(10) ** (array.type.precision - array.type.scale):
             raise UnsupportedError(f"{where} holds {value}, more than the digits of its type: {array.type}")
@@ -369,7 +369,7 @@ def _time_of_day(expected: pa.DataType, where: str) -> Convert:
             wrong = bounds["min"] if bounds["min"] < 0 else bounds["max"]
             raise UnsupportedError(
                 f"{where} holds {wrong / 1e9:.6f} s, which is not a time of day: Spark's TIME goes from 0 to less than "
-                "86,400 s; mend it where it is written"
+                "86,400 s; correct the value where it is written"
             )
         return result
 
@@ -485,7 +485,7 @@ def value_sizes(array: Any) -> np.ndarray[Any, Any]:
 
 
 def rows_without_columns(count: int) -> pa.RecordBatch:
-    """A batch of so many rows and no columns."""
+    """A batch of rows without columns."""
     return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
 
 
@@ -531,7 +531,7 @@ def _list(source: ListType, child: Convert, expected: pa.DataType) -> Convert:
 
 
 def _list_parts(source: at.DataType, array: Any) -> tuple[np.ndarray[Any, Any], Any]:
-    """Offsets from 0 (``len(array) + 1`` of them) and the child values that they speak of."""
+    """Offsets from 0 (``len(array) + 1`` of them) and the child values that they cover."""
     if isinstance(source, at.FixedSizeList):
         size = source.list_size
         offsets = np.arange(len(array) + 1, dtype=np.int64) * size
@@ -586,7 +586,7 @@ def _struct(source: at.Struct, target: st.StructType, options: _Rules, path: str
 
 
 def _union(source: at.Union, target: st.StructType, options: _Rules, path: str) -> Convert:
-    """A struct with one nullable field per member, of which the one that the row holds is set."""
+    """A struct with one nullable field per member; the member that the row holds is set."""
     names = union_names(source)
     expected = arrow_type_of(target, path)
     plan = []

@@ -27,7 +27,7 @@ class ReadOptions:
 
     @classmethod
     def of(cls, texts: Mapping[str, str]) -> "ReadOptions":
-        """Check Spark's options, which come as texts."""
+        """Check Spark's options, which are texts."""
         given = Options.of(texts, "read")
         return cls(given, TypeOptions(given["nanoseconds"], given["unsupported"], given["extensions"]))
 

@@ -143,7 +143,7 @@ class ArrowIpcStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvail
             raise UsageError(
                 f"{', '.join(self._options.given.paths)}: {len(missing)} of the files of this micro-batch no longer "
                 "exist; files must stay until the batch that reads them is committed. Put them back under their names, "
-                "begin anew with another checkpoint, or pass over them with ignoreMissingFiles=true"
+                "start again with another checkpoint, or skip them with ignoreMissingFiles=true"
             )
         return self._reader.partitions_of(files)
 

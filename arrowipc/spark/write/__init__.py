@@ -1,1 +1,1 @@
-"""Writing in Spark: ``files`` turns rows into files, ``folder`` is where they lie, ``job`` stages and renames them."""
+"""Writing in Spark: ``files`` turns rows into files, ``folder`` is their folder, ``job`` stages and renames them."""

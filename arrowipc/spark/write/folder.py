@@ -1,4 +1,4 @@
-"""The folder that a job writes to, local or of a file system that fsspec knows: what lies in it, and may go."""
+"""The folder that a job writes to, local or of fsspec: its files, and which of them may be removed."""
 
 import os
 from typing import Any, TypeAlias

@@ -69,7 +69,7 @@ class ArrowIpcWriter(Shipped, DataSourceArrowWriter):
         return Written(staged, name) if self._files.write(self._folder, staged, iterator) else WriterCommitMessage()
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Bring the files of the tasks into place; ``_SUCCESS`` comes last."""
+        """Move the files of the tasks into place; ``_SUCCESS`` is written last."""
         folder, parts = self._folder, _written(messages)
         if not parts and (self._overwrite or not self._existed):
             # Who reads it back gets no rows, and the schema.
