@@ -3,12 +3,6 @@
 from typing import Literal, final
 
 from arrowipc.columns.array import RecordBatch
-from arrowipc.read.decompress import CodecPool
-
-@final
-class Work:
-    def __new__(cls, pool: CodecPool, savings: float) -> Work: ...
-    def run(self) -> None: ...
 
 @final
 class Compressor:
