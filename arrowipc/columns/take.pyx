@@ -679,7 +679,8 @@ cdef class Taker:
                 for i in range(self.pieces[k].limit):
                     text = self.room(extents[i].size, 1)
                     with nogil:
-                        memcpy(text, extents[i].data, extents[i].size)
+                        if extents[i].size:
+                            memcpy(text, extents[i].data, extents[i].size)
                     self.add_pool(Extent(text, extents[i].size))
             with nogil:
                 move_views(views, self.pieces, self.rows)
@@ -725,7 +726,8 @@ cdef class Taker:
         wide.allocate(out.plan, self.n_pool)
         copy_tables(&wide.d, &out.d)
         wide.d.length = out.d.length
-        memcpy(wide.d.extents + n_buffers, self.pool.data, self.n_pool * sizeof(Extent))
+        if self.n_pool:
+            memcpy(wide.d.extents + n_buffers, self.pool.data, self.n_pool * sizeof(Extent))
         for i in range(out.plan.d.n_views):
             wide.d.views[i].first += n_buffers
         out.d, wide.d = wide.d, out.d

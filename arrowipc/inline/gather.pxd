@@ -210,6 +210,8 @@ cdef inline void copy_runs(uint8_t* out, int64_t width, bint data, const Piece* 
     cdef const Piece* piece
     cdef const uint8_t* values
     cdef int64_t i
+    if width == 0:
+        return  # there may be no buffer
     for i in range(n):
         piece = pieces + runs[i].home
         values = piece.data if data else piece.values + piece.shift * width

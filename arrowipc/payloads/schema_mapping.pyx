@@ -235,8 +235,10 @@ cdef class SchemaMapping:
             field.how = self.origins[i].how
             field.out = i
             field.read = self.origins[i].field
-            field.dictionary = out.dictionary if field.how != HOW_DECODED else -1
-            field.limit = largest(out.width, (out.flags & FIELD_SIGNED) != 0)
+            field.dictionary = -1
+            if field.how != HOW_DECODED:
+                field.dictionary = out.dictionary
+                field.limit = largest(out.width, (out.flags & FIELD_SIGNED) != 0)
             self.n_encoded += 1
         self.direct = self.alike and self.n_encoded == 0
         return 0
