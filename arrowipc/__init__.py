@@ -110,6 +110,7 @@ _HOMES = {
     "release_unused": "arrowipc._core",
     "StreamDecoder": "arrowipc.read.stream_decoder",
     **dict.fromkeys(("Array", "RecordBatch"), "arrowipc.columns.array"),
+    "ChunkedArray": "arrowipc.chunked_array",
     "Table": "arrowipc.table",
     "concat_batches": "arrowipc.columns.builder",
     **dict.fromkeys(("DecodedPayloads", "decode_payloads", "repeat"), "arrowipc.payloads.payload_decoder"),

@@ -49,6 +49,7 @@ from arrowipc.datatypes import (
     Union,
     Utf8,
     Utf8View,
+    own,
 )
 from arrowipc.errors import UsageError
 
@@ -428,15 +429,15 @@ def dictionary(index_type: TypeLike, value_type: TypeLike, ordered: bool = False
     UsageError
         If `index_type` is no integer type, or `value_type` is a dictionary.
     """
-    index = _as_type(index_type)
+    index = as_type(index_type)
     if not isinstance(index, Int):
         raise UsageError(f"dictionary: index_type must be an integer type, found {index}")
-    return Dictionary(index, _as_type(value_type), ordered)
+    return Dictionary(index, as_type(value_type), ordered)
 
 
 def field(name: str, type: TypeLike, nullable: bool = True, metadata: MetadataLike = None) -> Field:
     """Make a :class:`Field`, a named and typed column or child; `metadata` may be a dict of str or bytes."""
-    return Field(name, _as_type(type), nullable, metadata)
+    return Field(name, type_for_alias(type) if isinstance(type, str) else type, nullable, metadata)
 
 
 def schema(
@@ -499,22 +500,26 @@ def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
     made = []
     entries: Iterable[Any] = fields.items() if isinstance(fields, Mapping) else items_of("fields", fields)
     for entry in entries:
+        entry = own(entry, Field)
         if isinstance(entry, Field):
             made.append(entry)
         elif isinstance(entry, tuple) and len(entry) == 2:
-            made.append(Field(entry[0], _as_type(entry[1])))
+            made.append(field(*entry))
         else:
             raise UsageError(f"expected a Field or a (name, type) pair, found {described(entry)}")
     return tuple(made)
 
 
-def _as_type(value: TypeLike) -> DataType:
-    if isinstance(value, DataType):
-        return value
-    if isinstance(value, str):
-        return type_for_alias(value)
+def as_type(value: TypeLike) -> DataType:
+    """Make a type of a type, also of another library, or of its name; else a `UsageError`."""
+    found = type_for_alias(value) if isinstance(value, str) else own(value, DataType)
+    if isinstance(found, DataType):
+        return found
     raise UsageError(f"expected a DataType or its name, found {described(value)}")
 
 
 def _as_field(value: FieldLike, name: str, nullable: bool = True) -> Field:
-    return value if isinstance(value, Field) else Field(name, _as_type(value), nullable)
+    found = own(value, Field)
+    if isinstance(found, Field) and (found is value or found.name):
+        return found
+    return field(name, value, nullable)

@@ -1026,12 +1026,9 @@ def schema_from(source):
 
 
 def described_from(source, whole):
-    """The schema (`whole`) or the field that another library describes; None: it describes none that we know."""
+    """The schema (`whole`) or the field that another library describes; errors as for `schema_from`."""
     capsule = source.__arrow_c_schema__()   # held: the schema is released with it
-    try:
-        found = plan_schema(plan_of(schema_in(capsule), whole))
-    except ArrowIpcError:
-        return None
+    found = plan_schema(plan_of(schema_in(capsule), whole))
     return found if whole else found.fields[0]
 
 

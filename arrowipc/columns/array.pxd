@@ -29,6 +29,10 @@ cdef class BatchProducer:
 
 cdef Array make_array(Columns columns, int32_t field, int64_t offset, int64_t length)
 cdef Array dictionary_array(Columns columns, int32_t field)
+cdef int64_t count_nulls(Array array) noexcept
+# Whether something hands rows over by the Arrow C interfaces; an array of it, of ours or another library's.
+cdef bint is_foreign(object data)
+cdef Array as_array(object data)
 # A batch of ours, or what another library hands over as one.
 cdef RecordBatch as_batch(object data)
 cdef RecordBatch slice_batch(RecordBatch batch, int64_t offset, int64_t length)

@@ -6,9 +6,9 @@ an array lies at the physical position `offset` of its buffers, so slices share 
 
 cimport cython
 from cpython.slice cimport PySlice_AdjustIndices, PySlice_Unpack
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint64_t, uint8_t
 
-from arrowipc._core cimport Columns, DictionaryPlan, Plan, export_bytes, field_path, limits_data, window
+from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, export_bytes, field_path, limits_data, window
 from arrowipc.columns.elements cimport (
     AS_BACKED, DICT_SLOTS, Quota, check_native, count_bytes, dictionary_of, pause_collector, quota, read_values,
     resume_collector, rows_of, values,
@@ -16,7 +16,8 @@ from arrowipc.columns.elements cimport (
 from arrowipc.columns.equal cimport same_values
 from arrowipc.inline.element cimport validity
 from arrowipc.inline.fbs_layout cimport Type_FloatingPoint, Type_Int
-from arrowipc.inline.loads cimport count_bits, get_bit
+from arrowipc.inline.bits cimport load_bits
+from arrowipc.inline.loads cimport bitmap_bytes, count_bits, round_up
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_SIGNED, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_SPARSE,
     LAYOUT_STRUCT, ColumnsData, Extent, FieldPlan, LimitsData, Node, place_field,
@@ -105,6 +106,16 @@ cdef class RecordBatch(Columns):
         return self.d.plan.n_columns
 
     @property
+    def shape(self):
+        """Number of rows and of columns."""
+        return self.d.length, self.d.plan.n_columns
+
+    @property
+    def column_names(self):
+        """Names of the columns, in order."""
+        return plan_schema(self.plan).names
+
+    @property
     def nbytes(self):
         """Bytes of all buffers, also those of dictionaries; a slice counts the buffers it was cut from."""
         return count_bytes(self)
@@ -113,6 +124,10 @@ cdef class RecordBatch(Columns):
     def columns(self):
         """All columns, as a list of :class:`Array`."""
         return [column_at(self, i) for i in range(self.d.plan.n_columns)]
+
+    def itercolumns(self):
+        """Iterate over the columns."""
+        return iter(self.columns)
 
     def column(self, i):
         """Return one column.
@@ -149,7 +164,9 @@ cdef class RecordBatch(Columns):
         if isinstance(i, slice):
             start, stop, step = i.indices(self.d.length)
             return slice_batch(self, start, max(stop - start, 0)) if step == 1 else self.take(range(start, stop, step))
-        return self.select(i) if names_columns(i) else self.take(i)
+        if names_columns(i):
+            return self.select(i)
+        return self.filter(i) if is_mask(i) else self.take(i)
 
     def __len__(self):
         return self.d.length
@@ -220,16 +237,15 @@ cdef class RecordBatch(Columns):
         UsageError
             If several columns have an old name, or there are more or fewer names than columns.
         """
-        cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
         cdef LimitsData limits
         from arrowipc.schema import renamed
 
         check_native(self, "renaming")
         limits_data(None, &limits)
-        out.share(self, python_plan(renamed(plan_schema(self.plan), names), &limits))
-        out.dictionaries = self.dictionaries
-        out.metadata_pairs = self.metadata_pairs
-        return out
+        return with_plan(self, python_plan(renamed(plan_schema(self.plan), names), &limits))
+
+    rename_columns = rename
+    drop_columns = drop
 
     def append_column(self, field, values):
         """Return the batch with one more column at its end.
@@ -250,17 +266,39 @@ cdef class RecordBatch(Columns):
         UsageError
             If there are more or fewer values than rows, or one does not fit the type.
         """
-        from arrowipc.values.from_python import append_column
+        return self.add_column(self.d.plan.n_columns, field, values)
 
-        return append_column(self, field, values)
+    def add_column(self, i, field, values):
+        """Return the batch with one more column before column `i`; see :meth:`append_column`."""
+        from arrowipc.values.from_python import insert_column
+
+        position = integer_of("column", i)
+        if not -self.d.plan.n_columns <= position <= self.d.plan.n_columns:
+            raise NotFoundError(f"column index {i} is out of range: the batch has {self.d.plan.n_columns} columns")
+        return insert_column(self, position, field, values)
+
+    def set_column(self, i, field, values):
+        """Return the batch with another column in place of column `i`; see :meth:`append_column`."""
+        position = self.schema.position(i)
+        return self.drop(position).add_column(position, field, values)
+
+    def remove_column(self, i):
+        """Return the batch without column `i`, without copying."""
+        return self.drop(self.schema.position(i))
+
+    def with_metadata(self, metadata):
+        """Return the same columns with other metadata of the schema, without copying; None: with none."""
+        cdef LimitsData limits
+        limits_data(None, &limits)
+        return with_plan(self, python_plan(self.schema.with_metadata(metadata), &limits))
 
     def take(self, indices):
         """Return rows in any order and number.
 
         Parameters
         ----------
-        indices : sequence of int, numpy.ndarray or Array
-            Negative ones count from the end. Nulls are refused.
+        indices : sequence of int, numpy.ndarray, Array or object of another library
+            Negative ones count from the end. An Array's null gives a row of nulls.
 
         Returns
         -------
@@ -273,7 +311,7 @@ cdef class RecordBatch(Columns):
         IndexError
             If there is no such row.
         UsageError
-            If the indices are no integers, or null.
+            If the indices are no integers; if some are null, and a column is not nullable.
         UnsupportedError
             If the texts or lists of the rows need offsets of 64 bits; take fewer at a time.
 
@@ -286,6 +324,35 @@ cdef class RecordBatch(Columns):
         from arrowipc.columns.take import take_indices
 
         return take_indices(self, indices)
+
+    def filter(self, mask):
+        """Return the rows where `mask` is true; ``batch[mask]`` does the same.
+
+        Parameters
+        ----------
+        mask : sequence of bool, numpy.ndarray, Array or object of another library
+            As many as there are rows. Null counts as false.
+
+        Returns
+        -------
+        RecordBatch
+            Of rows that are copied, as by :meth:`take`.
+
+        Raises
+        ------
+        UsageError
+            If there are more or fewer elements than rows, or others than booleans.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> batch = ipc.RecordBatch.from_pydict({"x": [10, 20, 30]})
+        >>> batch.filter([True, None, True]).to_pydict(), batch[[False, True, False]].to_pydict()
+        ({'x': [10, 30]}, {'x': [20]})
+        """
+        from arrowipc.columns.take import selected_rows
+
+        return self.take(selected_rows(mask, self.d.length))
 
     def head(self, n=5):
         """Return the first `n` rows; with a negative `n`, all but the last ones."""
@@ -406,9 +473,7 @@ cdef class RecordBatch(Columns):
         return True
 
     def __eq__(self, other):
-        if not isinstance(other, RecordBatch):
-            return NotImplemented
-        return self.equals(other)
+        return self.equals(other) if isinstance(other, RecordBatch) or is_foreign(other) else NotImplemented
 
     @staticmethod
     def from_arrow(data, *, validate="none"):
@@ -472,6 +537,39 @@ cdef class RecordBatch(Columns):
         from arrowipc.values.from_python import build_batch
 
         return build_batch(mapping, schema)
+
+    @staticmethod
+    def from_arrays(arrays, names=None, schema=None, metadata=None):
+        """Make a batch of columns.
+
+        Parameters
+        ----------
+        arrays : sequence
+            Of what :meth:`from_pydict` takes as columns. Names may repeat, which a dict does not allow.
+        names : sequence of str, optional
+        schema : Schema, optional
+            In place of `names`: names, types and metadata.
+        metadata : mapping or pairs of str or bytes, optional
+            Of the schema, where `names` are given.
+
+        Returns
+        -------
+        RecordBatch
+
+        Raises
+        ------
+        UsageError
+            There are more or fewer names than arrays, lengths differ, or a value does not fit its column.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> ipc.RecordBatch.from_arrays([[1, 2], ["a", None]], names=["x", "y"]).to_pylist()
+        [{'x': 1, 'y': 'a'}, {'x': 2, 'y': None}]
+        """
+        from arrowipc.values.from_python import build_arrays
+
+        return build_arrays(arrays, names, schema, metadata)
 
     @staticmethod
     def from_pylist(rows, schema=None):
@@ -707,6 +805,23 @@ def names_columns(items):
     return isinstance(items, (list, tuple)) and len(items) > 0 and all([isinstance(each, str) for each in items])
 
 
+def is_mask(items):
+    """Whether what is in brackets says of each row whether it is wanted, and is no number of one."""
+    if isinstance(items, (list, tuple)):
+        return (bool in (kinds := set(map(type, items)))) and kinds <= {bool, type(None)}
+    kind = getattr(items, "dtype", getattr(items, "type", None))
+    return str(kind) in ("bool", "boolean", "Boolean", "DataType(bool)", "bool[pyarrow]")
+
+
+cdef RecordBatch with_plan(RecordBatch batch, Plan plan):
+    """The same columns, described by another plan of the same shape."""
+    cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
+    out.share(batch, plan)
+    out.dictionaries = batch.dictionaries
+    out.metadata_pairs = batch.metadata_pairs
+    return out
+
+
 cdef bint is_foreign(object data):
     """Whether something hands rows over by the Arrow C interfaces."""
     return hasattr(data, "__arrow_c_array__") or hasattr(data, "__arrow_c_stream__")
@@ -874,7 +989,7 @@ cdef class Array:
     ([1, 2], [3])
     >>> array.children[0].to_numpy()
     array([1, 2, 3])
-    >>> array.slice(1).to_pylist(), array.take([2]).to_pylist(), array.is_valid(), len(array.buffers())
+    >>> array.slice(1).to_pylist(), array.take([2]).to_pylist(), array.is_valid().to_pylist(), len(array.buffers())
     ([None, [3]], [[3]], [True, False, True], 2)
     >>> array.equals(ipc.Array.from_arrow(made["x"])), array.to_arrow().null_count
     (True, 1)
@@ -940,6 +1055,18 @@ cdef class Array:
     def null_count(self):
         """Number of nulls in the validity bitmap; unions and run-end encodings have none of their own."""
         return count_nulls(self)
+
+    @property
+    def nbytes(self):
+        """Bytes of the buffers that the elements use, with those of children and of the dictionary.
+
+        A slice counts its own part, as a message of it would hold it.
+        """
+        from arrowipc.values.from_python import build_arrays
+
+        dictionary = self.dictionary
+        message = build_arrays([self], schema=[self.field]).to_message()
+        return sum(map(len, message.buffers)) + (0 if dictionary is None else dictionary.nbytes)
 
     @property
     def children(self):
@@ -1028,6 +1155,63 @@ cdef class Array:
         alone = batch_of_arrays(python_plan(Schema([self.field]), &limits), [self], self.length)
         return column_at(take_indices(alone, indices), 0)
 
+    def filter(self, mask):
+        """Return the elements where `mask` is true; parameters and errors are those of :meth:`RecordBatch.filter`.
+
+        Returns
+        -------
+        Array
+        """
+        from arrowipc.columns.take import selected_rows
+
+        return self.take(selected_rows(mask, self.length))
+
+    def fill_null(self, value):
+        """Return the elements with `value`, which must fit the type, in place of nulls.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> ipc.Array.from_pylist([1, None]).fill_null(0).to_pylist()
+        [1, 0]
+        """
+        from arrowipc.values.from_python import fill_null
+
+        return fill_null(self, value)
+
+    def cast(self, type):
+        """Return the elements as another type: numbers of other widths, other kinds of text, binary and lists, times.
+
+        Values are converted one by one, as by :meth:`to_pylist` and :meth:`from_pylist`; compute libraries are faster.
+
+        Raises
+        ------
+        UsageError
+            If a value does not fit the type; the message names its position.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> ipc.Array.from_pylist([1, None]).cast("int8").type
+        DataType(int8)
+        """
+        from arrowipc.values.from_python import build_array
+
+        return build_array(self.to_pylist(), type)
+
+    def unique(self):
+        """Return the distinct elements, in the order of their first occurrence; null is one of them.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> ipc.Array.from_pylist(["b", "a", None, "b"]).unique().to_pylist()
+        ['b', 'a', None]
+        """
+        from arrowipc.values.dictionary_encode import unique
+
+        return unique(self)
+
     def __len__(self):
         return self.length
 
@@ -1040,7 +1224,7 @@ cdef class Array:
                 return self.take(range(start, stop, step))
             return make_array(self.columns, self.index, self.offset + start, max(stop - start, 0))
         if not is_integer(i):
-            return self.take(i)
+            return self.filter(i) if is_mask(i) else self.take(i)
         position = integer_of("index", i)
         if not -self.length <= position < self.length:
             raise IndexError(f"index {i} is out of range: the array has {self.length} elements")
@@ -1052,7 +1236,7 @@ cdef class Array:
             yield from values(self.columns, self.index, self.offset + i, min(STEP, self.length - i))
 
     def is_valid(self):
-        """Return whether each element is not null, as a list of bool.
+        """Return whether each element is not null, as an Array of booleans.
 
         As for :attr:`null_count`, the validity bitmap decides: nulls in dictionaries, in children of unions
         and in the values of runs do not count.
@@ -1062,12 +1246,15 @@ cdef class Array:
         LimitError
             If there are more than 2**24, and more than 8 for each byte of the batch.
         """
-        cdef const uint8_t* bits = validity(&self.columns.d, self.index)
-        cdef int64_t i
-        quota(AS_BACKED).take(self.columns, self.length)
-        if bits == NULL:
-            return [self.columns.d.plan.fields[self.index].layout != LAYOUT_NULL] * self.length
-        return [get_bit(bits, self.offset + i) != 0 for i in range(self.length)]
+        return validity_array(self, 0)
+
+    def is_null(self):
+        """Return whether each element is null; see :meth:`is_valid`."""
+        return validity_array(self, ~<uint64_t> 0)
+
+    def tolist(self):
+        """Return the elements as Python values: :meth:`to_pylist` under NumPy's name."""
+        return self.to_pylist()
 
     def to_pylist(self, *, max_values=None, extensions=False):
         """Return the elements as Python values.
@@ -1258,9 +1445,7 @@ cdef class Array:
                            self.length, nan_equal) != 0
 
     def __eq__(self, other):
-        if not isinstance(other, Array):
-            return NotImplemented
-        return self.equals(other)
+        return self.equals(other) if isinstance(other, Array) or is_foreign(other) else NotImplemented
 
     def __reduce_ex__(self, protocol):
         from arrowipc.values.pickling import reduce_array
@@ -1319,6 +1504,26 @@ cdef Array make_array(Columns columns, int32_t field, int64_t offset, int64_t le
     array.length = length
     array._null_count = -1
     return array
+
+
+cdef Array validity_array(Array array, uint64_t flip):
+    """Booleans: the validity bitmap, and where `flip` has ones its contrary."""
+    cdef const ColumnsData* d = &array.columns.d
+    cdef const uint8_t* bits = validity(d, array.index)
+    cdef uint64_t word = 0 if d.plan.fields[array.index].layout == LAYOUT_NULL else ~<uint64_t> 0
+    cdef Memory memory = Memory(round_up(bitmap_bytes(array.length), 8))
+    cdef int64_t at
+    from arrowipc.schema import Schema
+    from arrowipc.types import bool_, field
+
+    quota(AS_BACKED).take(array.columns, array.length)
+    for at in range(0, array.length, 64):
+        if bits != NULL:
+            word = load_bits(bits, array.offset + at, min(64, array.length - at))
+        (<uint64_t*> memory.data)[at >> 6] = word ^ flip
+    memory.size = bitmap_bytes(array.length)
+    return RecordBatch.from_buffers(Schema([field("", bool_())]), array.length, [(array.length, 0)],
+                                    [None, memory]).column(0)
 
 
 cdef Array dictionary_array(Columns columns, int32_t field):

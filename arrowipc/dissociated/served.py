@@ -14,7 +14,8 @@ from arrowipc.dissociated.memory.receiving import ALIGNMENT
 from arrowipc.errors import UsageError
 from arrowipc.opening import open as open_reader
 from arrowipc.write.batch_writer import BatchWriter, EncodeOptions, MessageSink
-from arrowipc.write.batches import as_schema, batches_of
+from arrowipc.schema import as_schema
+from arrowipc.write.batches import batches_of
 
 if TYPE_CHECKING:
     from arrowipc.columns.array import RecordBatch

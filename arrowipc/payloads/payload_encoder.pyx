@@ -45,7 +45,8 @@ from arrowipc.datatypes import Binary, Field, LargeBinary
 from arrowipc.errors import UsageError
 from arrowipc.schema import Schema
 from arrowipc.write.batch_writer import BytearraySink, check_schema
-from arrowipc.write.batches import as_schema, batches_of
+from arrowipc.schema import as_schema
+from arrowipc.write.batches import batches_of
 
 __all__ = ["GroupedPayloads", "encode_payloads"]
 
