@@ -40,7 +40,7 @@ class ChunkedArray:
     Raises
     ------
     UsageError
-        If a chunk has another type, or there is neither a chunk nor a type.
+        If a chunk has another type, or values that do not fit that of the first one; or if there is neither a chunk nor a type.
 
     Notes
     -----
@@ -77,9 +77,7 @@ class ChunkedArray:
         made: list[Array] = []
         for each in items_of("ChunkedArray: chunks", chunks):
             made.append(build_array(each, kind))
-            kind = made[0].type if kind is None else kind
-            if made[-1].type != kind:
-                raise UsageError(f"ChunkedArray: chunk {len(made) - 1} is of {made[-1].type}, expected {kind}")
+            kind = made[0].type
         if kind is None:
             raise UsageError("ChunkedArray: without chunks a type is needed")
         self.field = made[0].field if made else make_field("", kind)
@@ -267,9 +265,8 @@ class ChunkedArray:
         return self._table().equals(other._of(self.field, other.chunks)._table(), nan_equal=nan_equal)
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, ChunkedArray) or hasattr(other, "__arrow_c_stream__"):
-            return self.equals(other)
-        return NotImplemented
+        has_rows = hasattr(other, "__arrow_c_stream__") or hasattr(other, "__arrow_c_array__")
+        return self.equals(other) if has_rows else NotImplemented
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ChunkedArray, (self.chunks, self.type)

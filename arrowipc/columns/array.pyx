@@ -6,7 +6,8 @@ an array lies at the physical position `offset` of its buffers, so slices share 
 
 cimport cython
 from cpython.slice cimport PySlice_AdjustIndices, PySlice_Unpack
-from libc.stdint cimport int32_t, int64_t, uint64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memset
 
 from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, export_bytes, field_path, limits_data, window
 from arrowipc.columns.elements cimport (
@@ -16,8 +17,8 @@ from arrowipc.columns.elements cimport (
 from arrowipc.columns.equal cimport same_values
 from arrowipc.inline.element cimport validity
 from arrowipc.inline.fbs_layout cimport Type_FloatingPoint, Type_Int
-from arrowipc.inline.bits cimport load_bits
-from arrowipc.inline.loads cimport bitmap_bytes, count_bits, round_up
+from arrowipc.inline.bits cimport SLACK, append_bits
+from arrowipc.inline.loads cimport bitmap_bytes, count_bits
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_SIGNED, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_SPARSE,
     LAYOUT_STRUCT, ColumnsData, Extent, FieldPlan, LimitsData, Node, place_field,
@@ -1250,7 +1251,7 @@ cdef class Array:
 
     def is_null(self):
         """Return whether each element is null; see :meth:`is_valid`."""
-        return validity_array(self, ~<uint64_t> 0)
+        return validity_array(self, 255)
 
     def tolist(self):
         """Return the elements as Python values: :meth:`to_pylist` under NumPy's name."""
@@ -1506,22 +1507,23 @@ cdef Array make_array(Columns columns, int32_t field, int64_t offset, int64_t le
     return array
 
 
-cdef Array validity_array(Array array, uint64_t flip):
-    """Booleans: the validity bitmap, and where `flip` has ones its contrary."""
+cdef Array validity_array(Array array, uint8_t flip):
+    """Booleans: the bits of validity, each combined with `flip` by an exclusive or."""
     cdef const ColumnsData* d = &array.columns.d
     cdef const uint8_t* bits = validity(d, array.index)
-    cdef uint64_t word = 0 if d.plan.fields[array.index].layout == LAYOUT_NULL else ~<uint64_t> 0
-    cdef Memory memory = Memory(round_up(bitmap_bytes(array.length), 8))
-    cdef int64_t at
+    cdef int64_t size = bitmap_bytes(array.length), i
+    cdef Memory memory = Memory(size + SLACK)
     from arrowipc.schema import Schema
     from arrowipc.types import bool_, field
 
     quota(AS_BACKED).take(array.columns, array.length)
-    for at in range(0, array.length, 64):
-        if bits != NULL:
-            word = load_bits(bits, array.offset + at, min(64, array.length - at))
-        (<uint64_t*> memory.data)[at >> 6] = word ^ flip
-    memory.size = bitmap_bytes(array.length)
+    if bits == NULL:
+        memset(memory.data, 0 if d.plan.fields[array.index].layout == LAYOUT_NULL else 255, size)
+    else:
+        append_bits(memory.data, 0, bits, array.offset, array.length)
+    for i in range(size):
+        memory.data[i] ^= flip
+    memory.size = size
     return RecordBatch.from_buffers(Schema([field("", bool_())]), array.length, [(array.length, 0)],
                                     [None, memory]).column(0)
 

@@ -19,7 +19,7 @@ from arrowipc._core cimport Columns, Memory, Plan, Source, field_path
 from arrowipc.columns.array cimport Array, RecordBatch, as_array, count_nulls, is_foreign
 from arrowipc.columns.builder cimport FAULT_FULL, SnapshotOwner, begins_with, concat_into, raise_append_fault
 from arrowipc.columns.elements cimport check_native
-from arrowipc.inline.bits cimport SLACK, largest, load_bits, store_int
+from arrowipc.inline.bits cimport SLACK, WORD, largest, load_bits, store_int
 from arrowipc.inline.element cimport validity
 from arrowipc.inline.fault cimport Fault, fail
 from arrowipc.inline.gather cimport (
@@ -1115,10 +1115,10 @@ def selected_rows(mask, int64_t rows):
         raise UsageError(f"the mask has {array.length:,} elements, expected {rows:,}, one for each row")
     bits = d.extents[field.first_buffer + 1].data
     out = Memory(8 * rows)
-    for at in range(0, rows, 64):
-        word = load_bits(bits, array.offset + at, min(64, rows - at))
+    for at in range(0, rows, WORD):
+        word = load_bits(bits, array.offset + at, min(WORD, rows - at))
         if valid != NULL:
-            word &= load_bits(valid, array.offset + at, min(64, rows - at))
+            word &= load_bits(valid, array.offset + at, min(WORD, rows - at))
         while word:
             (<int64_t*> out.data)[n] = at + trailing_zeros(word)
             word &= word - 1
