@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arrowipc.arguments import instance_of, integer_of, items_of
+from arrowipc.arguments import integer_of, items_of, no_attribute
 from arrowipc.errors import NotFoundError, UsageError
 from arrowipc.types import as_type, field as make_field
 
@@ -267,6 +267,9 @@ class ChunkedArray:
     def __eq__(self, other: object) -> bool:
         has_rows = hasattr(other, "__arrow_c_stream__") or hasattr(other, "__arrow_c_array__")
         return self.equals(other) if has_rows else NotImplemented
+
+    def __getattr__(self, name: str) -> Any:
+        raise no_attribute(self, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ChunkedArray, (self.chunks, self.type)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arrowipc.arguments import columns_of, instance_of, items_of
+from arrowipc.arguments import columns_of, instance_of, items_of, no_attribute
 from arrowipc.chunked_array import ChunkedArray
 from arrowipc.datatypes import own
 from arrowipc.errors import UsageError
@@ -450,6 +450,9 @@ class Table:
         if not isinstance(other, Table):
             return NotImplemented
         return self.equals(other)
+
+    def __getattr__(self, name: str) -> Any:
+        raise no_attribute(self, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Table, (self.schema, self.batches)

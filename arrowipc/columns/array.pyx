@@ -25,7 +25,7 @@ from arrowipc.inline.plan cimport (
 )
 from arrowipc.metadata.schema_reader cimport column_named, plan_field, plan_schema, project, python_plan
 
-from arrowipc.arguments import columns_of, integer_of, metadata_of
+from arrowipc.arguments import columns_of, integer_of, metadata_of, no_attribute
 from arrowipc.errors import NotFoundError, UsageError
 
 __all__ = ["Array", "RecordBatch"]
@@ -748,6 +748,9 @@ cdef class RecordBatch(Columns):
 
         return batch_message(self, **options).serialize(options.get("alignment", 8))
 
+    def __getattr__(self, name):
+        raise no_attribute(self, name)
+
     def __reduce_ex__(self, protocol):
         from arrowipc.values.pickling import reduce_batch
 
@@ -1403,7 +1406,8 @@ cdef class Array:
         """Hand numbers without nulls over as DLPack does: see :meth:`Tensor.__dlpack__`."""
         from arrowipc.tensors.dense import Tensor
 
-        return Tensor(memoryview(self)).__dlpack__(**options)
+        is_matrix = self.columns.d.plan.fields[self.index].layout == LAYOUT_FIXED_LIST
+        return Tensor(self.to_numpy() if is_matrix else memoryview(self)).__dlpack__(**options)
 
     def __dlpack_device__(self):
         """Return the device of the memory, ``(1, 0)``: the CPU."""
@@ -1447,6 +1451,9 @@ cdef class Array:
 
     def __eq__(self, other):
         return self.equals(other) if isinstance(other, Array) or is_foreign(other) else NotImplemented
+
+    def __getattr__(self, name):
+        raise no_attribute(self, name)
 
     def __reduce_ex__(self, protocol):
         from arrowipc.values.pickling import reduce_array

@@ -920,6 +920,8 @@ cdef object column_source(str name, object values, object kind):
     `kind`: the type that it is to have, if somebody says.
     """
     if type(values) is list:
+        if is_tensor(next((each for each in <list> values if each is not None), None)):
+            return [None if each is None else of_tensor(each) for each in <list> values]
         return values
     if isinstance(values, Array):
         return values
@@ -927,6 +929,8 @@ cdef object column_source(str name, object values, object kind):
         if values.ndim == 0:
             raise UsageError(f"{of_column(name)}expected an array of at least one dimension, found 0")
         return values
+    if is_tensor(values):
+        return column_source(name, of_tensor(values), kind)
     if is_pandas(values):
         # Through pyarrow; what it does not know, or is to have another type, goes value by value.
         try:
@@ -941,6 +945,22 @@ cdef object column_source(str name, object values, object kind):
         raise UsageError(f"{of_column(name)}expected a sequence of values, found {described(values)}; rows go to "
                          "from_pylist")
     return items
+
+
+cdef bint is_tensor(object values) except -1:
+    """Whether it is an array of PyTorch, JAX or the like, which NumPy can take."""
+    kind = type(values)
+    return hasattr(kind, "__array__") and hasattr(kind, "__dlpack__") and not is_numpy(values, "ndarray") and not (
+        hasattr(kind, "__arrow_c_array__") or hasattr(kind, "__arrow_c_stream__"))
+
+
+cdef object of_tensor(object values):
+    import numpy
+
+    try:
+        return numpy.asarray(values)[()]    # a scalar, where it has no dimension
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UsageError(f"{type(values).__name__} cannot become a NumPy array: {error}") from error
 
 
 cdef str of_column(str name):
