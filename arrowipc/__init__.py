@@ -31,7 +31,7 @@ __version__ = "0.1.0"
 _COMPILED = """
     _core cdata.export cdata.import_array cdata.import_table columns.array columns.builder
     columns.column_statistics columns.elements columns.equal columns.group_runs
-    columns.memo_table columns.take columns.truncate columns.unifier dissociated.memory.address_pairs
+    columns.memo_table columns.row_filter columns.take columns.truncate columns.unifier dissociated.memory.address_pairs
     dissociated.memory.device_bodies dissociated.transports.message_runs dissociated.transports.ucx_worker
     metadata.schema_reader metadata.schema_tables payloads.cells payloads.dictionaries payloads.dictionary_gc
     payloads.payload_decoder payloads.payload_encoder payloads.schema_mapping read.decoders read.decoding
@@ -111,6 +111,7 @@ _HOMES = {
     "StreamDecoder": "arrowipc.read.stream_decoder",
     **dict.fromkeys(("Array", "RecordBatch"), "arrowipc.columns.array"),
     "ChunkedArray": "arrowipc.chunked_array",
+    **dict.fromkeys(("array", "chunked_array", "field", "record_batch"), "arrowipc.factories"),
     "Table": "arrowipc.table",
     "concat_batches": "arrowipc.columns.builder",
     **dict.fromkeys(("DecodedPayloads", "decode_payloads", "repeat"), "arrowipc.payloads.payload_decoder"),

@@ -268,11 +268,12 @@ class Schema(Described):
 
 def as_schema(schema: Any) -> Schema:
     """Convert a schema argument: ours, another library's, or a list of fields; else a `UsageError`."""
+    if isinstance(schema, Schema):
+        return schema
     if isinstance(schema, (list, tuple)):
         return Schema(schema)
-    found = own(schema, Schema)
-    if isinstance(found, Schema):
-        return found
+    if hasattr(schema, "__arrow_c_schema__"):
+        return Schema.from_arrow(schema)
     raise UsageError(f"schema: expected a Schema, or an object with __arrow_c_schema__, found {described(schema)}")
 
 

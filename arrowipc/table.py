@@ -265,8 +265,11 @@ class Table:
 
     def filter(self, mask: Any) -> Table:
         """Return the rows where `mask` is true; see :meth:`arrowipc.RecordBatch.filter`."""
+        from arrowipc.columns.array import is_conditions
         from arrowipc.columns.take import selected_rows
 
+        if is_conditions(mask):
+            return self._of(lambda batch: batch.filter(mask))
         return self.take(selected_rows(mask, self.num_rows))
 
     def select(self, columns: Iterable[str | int] | str | int) -> Table:

@@ -327,12 +327,13 @@ cdef class RecordBatch(Columns):
         return take_indices(self, indices)
 
     def filter(self, mask):
-        """Return the rows where `mask` is true; ``batch[mask]`` does the same.
+        """Return the rows where `mask` is true (``batch[mask]`` does the same), or that pass conditions.
 
         Parameters
         ----------
-        mask : sequence of bool, numpy.ndarray, Array or object of another library
-            As many as there are rows. Null counts as false.
+        mask : sequence of bool, numpy.ndarray, Array, object of another library, or list of conditions
+            As many as there are rows. Null counts as false. Conditions are those of :func:`arrowipc.open_dataset`:
+            ``[("x", ">", 3)]``.
 
         Returns
         -------
@@ -350,7 +351,13 @@ cdef class RecordBatch(Columns):
         >>> batch = ipc.RecordBatch.from_pydict({"x": [10, 20, 30]})
         >>> batch.filter([True, None, True]).to_pydict(), batch[[False, True, False]].to_pydict()
         ({'x': [10, 30]}, {'x': [20]})
+        >>> batch.filter([("x", ">=", 20)]).to_pydict()
+        {'x': [20, 30]}
         """
+        if is_conditions(mask):
+            from arrowipc.columns.row_filters import RowFilter
+
+            return RowFilter(mask, plan_schema(self.plan)).apply(self)
         from arrowipc.columns.take import selected_rows
 
         return self.take(selected_rows(mask, self.d.length))
@@ -815,6 +822,11 @@ def is_mask(items):
         return (bool in (kinds := set(map(type, items)))) and kinds <= {bool, type(None)}
     kind = getattr(items, "dtype", getattr(items, "type", None))
     return str(kind) in ("bool", "boolean", "Boolean", "DataType(bool)", "bool[pyarrow]")
+
+
+def is_conditions(items):
+    """Whether what is to be filtered by are conditions, and no mask."""
+    return isinstance(items, (list, tuple)) and len(items) > 0 and isinstance(items[0], (list, tuple, str))
 
 
 cdef RecordBatch with_plan(RecordBatch batch, Plan plan):

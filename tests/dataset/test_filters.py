@@ -41,12 +41,6 @@ def test_exactly_the_rows_pass_that_meet_a_condition(name):
         assert rows_passing(conditions, batch.slice(0, 0)).tolist() == []
 
 
-def test_without_pyarrow_the_error_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    batch = ipc.RecordBatch.from_pydict({"id": [1]})
-    with pytest.raises(ipc.UnsupportedError, match="needs pyarrow: python -m pip install pyarrow"):
-        rows_passing([("id", ">", 3)], batch)
-
 
 def test_conditions_are_read_as_the_types_of_their_columns_say():
     schema = ipc.Schema(
