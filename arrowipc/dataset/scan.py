@@ -68,7 +68,7 @@ def scan_polars(dataset: Any, **options: Any) -> pl.LazyFrame:
     ) -> Iterator[pl.DataFrame]:
         # A limit counts the rows before the predicate: then no batch may be left out.
         test = None if predicate is None or n_rows is not None else from_polars(predicate, schema)
-        chosen = dataset if test is None else dataset.filter(test)
+        chosen = dataset if test is None else dataset.prune(test)
         if columns is not None:
             needed = {*columns, *([] if predicate is None else predicate.meta.root_names())}
             chosen = chosen.select([name for name in schema.names if name in needed])
