@@ -133,14 +133,6 @@ def growing(given: Input) -> Runs:
     return {name: proven(write, given.table) for name, write in found.items() if getattr(given, name)}
 
 
-def filing(given: Input) -> Runs:
-    """Return pyarrow and arrowipc writing the batches into Python's file object."""
-    return {
-        "pyarrow": proven(lambda: to_bytes_io(by_pyarrow, given.pyarrow), given.table),
-        "arrowipc": proven(lambda: to_bytes_io(by_arrowipc, given.arrowipc), given.table),
-    }
-
-
 def presized(given: Input, target: memoryview, options: Any = None, **ours: Any) -> Runs:
     """Return those who can write into memory that is there; options of pyarrow, and of `arrowipc.new_stream`."""
     buffer = pa.py_buffer(target)
