@@ -157,37 +157,6 @@ class TestInABrowser:
         shows(page, "Rows")
         assert page.run("window.hit === undefined")
 
-    def test_keys_reach_everything(self, page, data, tmp_path):
-        run("browse", data / "a.arrows", "-o", tmp_path / "a.html")
-        page.open((tmp_path / "a.html").as_uri())
-        shows(page, "Rows")
-        first = "panel.querySelector('tbody td').innerText"
-        assert "of 2,000" in page.run("panel.innerText")
-        for key, row in (("End", "1,900"), ("Home", "0")):
-            page.press(key)
-            page.until(f"{first} === {row!r}")
-        page.press("g")
-        page.until("document.activeElement.id === 'go'")
-        page.run("{ const box = document.activeElement; box.value = 1934; box.onchange({target: box}); }")
-        page.until(f"{first} === '1,900'")
-        page.press("n")
-        page.run("document.activeElement.blur()")
-        page.press("/")
-        page.until("document.activeElement.id === 'filter'")
-        page.run("{ const box = document.activeElement; box.value = 'TAG'; box.oninput({target: box}); }")
-        assert page.run("panel.querySelectorAll('tbody tr').length") == 1
-        page.run("document.activeElement.blur()")
-        page.press("4")
-        shows(page, "Layout")
-        page.run("document.getElementById('The-whole-source').focus()")
-        title = page.run("panel.querySelectorAll('h2')[1].innerText")
-        page.press("ArrowRight")
-        page.until(f"panel.querySelectorAll('h2')[1].innerText !== {title!r}")
-        assert page.run("document.activeElement.id") == "The-whole-source"
-        theme = page.run("document.documentElement.dataset.theme")
-        page.press("d")
-        assert page.run("document.documentElement.dataset.theme") != theme
-
     def test_a_damaged_source_opens_at_its_faults(self, page, data, tmp_path):
         run("browse", data / "torn.arrow", "-o", tmp_path / "t.html")
         page.open((tmp_path / "t.html").as_uri())
