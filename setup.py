@@ -205,6 +205,7 @@ class BuildExtensions(build_ext):
             [Extension(name, [name.replace(".", "/") + ".pyx"]) for name in MODULES],
             build_dir=str(c_dir),
             nthreads=JOBS,
+            cache=os.environ.get("CYTHON_CACHE_DIR"),
             force=stale or ANNOTATE or None,  # None: CYTHON_FORCE_REGEN decides
             annotate=ANNOTATE,
             compiler_directives=DIRECTIVES | tracing,
