@@ -6,7 +6,6 @@ import contextlib
 import datetime as dt
 import json
 import struct
-import sys
 import uuid
 from decimal import Decimal
 
@@ -330,17 +329,3 @@ def test_functions_of_the_caller_add_to_the_table_and_replace_its_rows():
     for wrong in (1, "arrow.uuid", ["arrow.uuid"], {"arrow.uuid": 1}):
         with pytest.raises(UsageError, match="extensions: expected True, False or a mapping"):
             ids.to_pylist(extensions=wrong)
-
-
-def test_geometries_are_shapely_s_where_that_is_asked_for():
-    shapely = pytest.importorskip("shapely")
-    shapes = stored("geoarrow.wkb", [shapely.Point(2, 3).wkb, None], T.binary())
-    assert shapes.to_pylist(extensions={"geoarrow.wkb": shapely.from_wkb}) == [shapely.Point(2, 3), None]
-
-
-def test_nothing_is_loaded_before_somebody_asks():
-    code = (
-        "import sys, arrowipc as ipc; ipc.Array.from_pylist([1]).to_pylist(); "
-        "assert not {'arrowipc.columns.extensions', 'uuid', 'json'} & sys.modules.keys()"
-    )
-    assert __import__("subprocess").run([sys.executable, "-c", code], check=False).returncode == 0
