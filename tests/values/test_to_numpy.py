@@ -186,12 +186,6 @@ def test_intervals_with_nulls_are_objects():
     assert found.column(0).to_numpy().dtype == np.int32
 
 
-def test_lists_of_equal_length_stay_objects():
-    found = read_array(pa.array([[1, 2], [3, 4]])).to_numpy(copy=True)
-    assert found.shape == (2,)
-    assert found.tolist() == [[1, 2], [3, 4]]
-
-
 def test_asarray():
     numbers = read_array(pa.array([1, 2, 3]))
     assert np.shares_memory(np.asarray(numbers), numbers.to_numpy())

@@ -271,10 +271,6 @@ def test_cells_of_zoned_lists_keep_their_zone() -> None:
     assert first[1] is pd.NaT
 
 
-def test_rows_are_counted_without_columns() -> None:
-    assert frame_of("no columns").shape == (2, 0)
-
-
 def test_options_of_pyarrow_hold_for_each_column() -> None:
     batch = read_batch(pa.record_batch({"i": pa.array([1, None], pa.int32()), "s": ["x", "y"], "t": ["x", "y"]}))
     assert set(map(str, batch.to_pandas(types_mapper=pd.ArrowDtype).dtypes)) == {"int32[pyarrow]", "string[pyarrow]"}
