@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from columns.broken import BROKEN, LARGE_LIST_VIEW, LIST_VIEWS, LISTS, LONG, RUNS, UNIONS, runs, union
-from helpers.arrays import CASES, read_batch
-from helpers.arrow_columns import COLUMNS
+from helpers.arrays import read_batch
+from helpers.arrow_columns import ARRAYS
 from helpers.cdata import CArray, release, take
 from helpers.forge import (
     INT8,
@@ -41,8 +41,6 @@ from hypothesis import given, strategies as st
 import arrowipc as ipc
 from arrowipc import FormatError, UsageError
 from arrowipc.columns.truncate import Truncator, compact
-
-KINDS = {**CASES, **{f"column {name}": column.array for name, column in COLUMNS.items()}}
 
 
 def one(array: pa.Array, **options: Any) -> Any:
@@ -222,9 +220,9 @@ def accepted(found: Any, expected: pa.RecordBatch) -> bool:
 # -- the law -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", ARRAYS)
 def test_every_slice_of_every_type_is_exact(name: str) -> None:
-    source = pa.record_batch([KINDS[name]], names=["x"])
+    source = pa.record_batch([ARRAYS[name]], names=["x"])
     ours = read_batch(source)
     before = [bytes(b) for b in ours.column(0).buffers() if b is not None]
     for start, count in spans(ours.num_rows):
@@ -289,12 +287,12 @@ def test_no_elements_still_have_one_offset(kind: Table, below: list[Table], offs
 
 
 # Nulls in list views are cut off; this union does not use all elements of its children.
-CHANGED = {name for name in KINDS if "list_view" in name} | {"dense_union"}
+CHANGED = {name for name in ARRAYS if "list_view" in name} | {"dense_union"}
 
 
-@pytest.mark.parametrize("name", sorted(KINDS.keys() - CHANGED))
+@pytest.mark.parametrize("name", sorted(ARRAYS.keys() - CHANGED))
 def test_whole_batches_are_not_copied(name: str) -> None:
-    ours = one(KINDS[name])
+    ours = one(ARRAYS[name])
     assert in_place(compact(ours), ours)
 
 
@@ -545,7 +543,7 @@ def test_foreign_byte_order_is_refused() -> None:
 
 
 def test_a_trimmer_takes_batch_after_batch() -> None:
-    few = read_batch(pa.record_batch({name: array[:3] for name, array in KINDS.items() if len(array) >= 3}))
+    few = read_batch(pa.record_batch({name: array[:3] for name, array in ARRAYS.items() if len(array) >= 3}))
     ours = ipc.concat_batches([few] * 14).slice(1, 40)
     trimmer = Truncator.like(ours)
     kept = []
