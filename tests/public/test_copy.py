@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import io
-import os
 import struct
-import subprocess
-import sys
-import threading
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import arrays, forge, randoms
@@ -42,13 +37,6 @@ def source(batches: int = 3, **options: Any) -> bytes:
                 }
             )
             writer.write_batch(arrays.read_batch(theirs), {"number": str(k)})
-    return bytes(sink)
-
-
-def as_file(stream: bytes, **options: Any) -> bytes:
-    sink = bytearray()
-    with ipc.new_file(sink, **options) as writer:
-        ipc.copy(ipc.open_stream(stream), writer)
     return bytes(sink)
 
 
@@ -306,75 +294,7 @@ def test_buffers_that_are_not_aligned_are_moved():
     assert rows(copied) == {"x": [7, 8]}
 
 
-@pytest.mark.parametrize("codec", ["lz4", "zstd"])
-def test_compressed_bodies_of_pyarrow_pass(codec):
-    theirs = [pa.record_batch({"x": np.arange(k, k + 5000), "t": np.arange(k, k + 5000).astype(str)}) for k in (0, 1)]
-    data = pyarrow_bytes(theirs, compression=codec)
-    count, copied = transfer(data, compression=codec)
-    assert count == 2
-    assert bodies(copied) == bodies(data)
-    assert pa.ipc.open_stream(copied).read_all().equals(pa.Table.from_batches(theirs))
-
-
-def test_dictionaries_that_change_are_passed_on_in_streams():
-    def batch(words: list[str]) -> pa.RecordBatch:
-        return pa.record_batch({"d": pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), pa.array(words))})
-
-    data = pyarrow_bytes([batch(["a", "b"]), batch(["c", "d"]), batch(["c", "d"]), batch(["a", "b"])])
-    for level in ("none", "full"):
-        count, copied = transfer(data, reading={"validate": level})
-        assert count == 4
-        assert rows(copied) == {"d": ["a", "b", "c", "d", "c", "d", "a", "b"]}
-        assert pa.ipc.open_stream(copied).read_all().to_pydict() == rows(copied)
-
-
 # -- memory --------------------------------------------------------------------------------------------------
-
-RELAY = r"""
-import re, sys
-import arrowipc as ipc
-options = eval(sys.argv[1])
-reader = ipc.open_stream(open(0, "rb", buffering=0), validate="none")
-with ipc.new_stream(open(1, "wb", buffering=0), **options) as writer:
-    count = ipc.copy(reader, writer)
-with open("/proc/self/status") as status:
-    print(count, *re.findall(r"VmHWM:\s*(\d+) kB", status.read()), file=sys.stderr)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.nosanitize
-@pytest.mark.parametrize("options", [{}, {"compression": {"x": None}}])
-def test_one_batch_is_in_memory_at_a_time(options):
-    batches, size = 75, 1 << 19  # 300 MB
-    relay = subprocess.Popen(
-        [sys.executable, "-c", RELAY, repr(options)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        bufsize=0,
-    )
-    batch = arrays.read_batch(pa.record_batch({"x": np.arange(size)}))
-
-    def feed() -> None:
-        with ipc.new_stream(relay.stdin) as writer:
-            for _ in range(batches):
-                writer.write(batch)
-        relay.stdin.close()
-
-    thread = threading.Thread(target=feed)
-    thread.start()
-    total = 0
-    while part := os.read(relay.stdout.fileno(), 1 << 20):
-        total += len(part)
-    thread.join()
-    count, kilobytes = map(int, relay.stderr.read().split())
-    relay.stdout.close()
-    relay.stderr.close()
-    assert relay.wait() == 0
-    assert count == (0 if options else batches)
-    assert total > batches * size * 8
-    assert kilobytes < 120_000
 
 
 @pytest.mark.parametrize("kind", ["stream", "file"])
