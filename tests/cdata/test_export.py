@@ -6,7 +6,6 @@ import ctypes
 import datetime as dt
 import errno
 import gc
-import mmap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -372,19 +371,6 @@ def test_children_outlive_their_parent() -> None:
     assert counts() == before
 
 
-def test_dictionaries_can_be_moved_out(rich: Any) -> None:
-    before = counts()
-    parent = take_array(read(rich))
-    encoded = parent.children[list(RICH).index("dict")].contents
-    nested = parent.children[list(RICH).index("dicts")].contents.children[0].contents
-    moved = [move(encoded.dictionary.contents), move(nested.dictionary.contents)]
-    release(parent)
-    assert [ctypes.string_at(m.buffers[2], 1) for m in moved] == [b"p", b"p"]
-    for dictionary in moved:
-        release(dictionary)
-    assert counts() == before
-
-
 def test_schemas_can_be_taken_apart(rich: Any) -> None:
     before = counts()
     root = take(read(rich).__arrow_c_schema__(), CSchema)
@@ -452,21 +438,6 @@ def test_memory_outlives_reader_file_and_mapping(tmp_path: Path) -> None:
     assert counts() == before
 
 
-def test_the_exporter_of_a_mapping_stays_locked_and_read_only(tmp_path: Path) -> None:
-    path = tmp_path / "x.arrows"
-    path.write_bytes(pyarrow_bytes(pa.record_batch({"y": [1, 2]})))
-    with path.open("rb") as file:
-        mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    array = pa.record_batch(next(iter(ipc.open_stream(memoryview(mapping))))).column(0)
-    assert not array.buffers()[1].is_mutable
-    with pytest.raises(BufferError):
-        mapping.close()
-    assert array.to_pylist() == [1, 2]
-    del array
-    gc.collect()
-    mapping.close()
-
-
 def test_exports_that_live_to_the_end_of_the_process() -> None:
     code = """
 import ctypes, sys, threading, time
@@ -508,17 +479,6 @@ def test_streams_end_and_stay_at_the_end() -> None:
     assert [consumer.column() for _ in range(6)] == [[1, 2], [], [3], None, None, None]
     assert consumer.error() is None
     release(consumer.stream)
-
-
-def test_the_schema_is_exported_anew_each_time() -> None:
-    consumer = exported([numbers([1])])
-    first, second = consumer.schema(), consumer.schema()
-    assert consumer.column() == [1]
-    third = consumer.schema()
-    release(consumer.stream)
-    for schema in (second, first, third):
-        assert (schema.n_children, schema.children[0].contents.name) == (1, b"c0")
-        release(schema)
 
 
 ERRORS: list[tuple[Callable[[], BaseException], int]] = [
@@ -629,29 +589,8 @@ def test_a_stream_released_by_its_own_producer() -> None:
     assert held[0].pull()[0] == errno.EINVAL
 
 
-def test_a_producer_that_pulls_from_its_own_stream() -> None:
-    held: list[Consumer] = []
-
-    def source() -> Iterator[Any]:
-        held[0].pull()
-        yield numbers([1])
-
-    held.append(exported(source()))
-    assert held[0].column() == [1]
-    assert held[0].pull()[0] == errno.EINVAL
-    assert "already executing" in (held[0].error() or "")
-    release(held[0].stream)
-
-
 def test_readers_hand_over_what_is_left() -> None:
     batches = [pa.record_batch({"x": [i]}) for i in range(4)]
     with ipc.open_stream(pyarrow_bytes(list(batches))) as reader:
         assert reader.read_next_batch().to_pydict() == {"x": [0]}
         assert pa.table(reader).to_pydict() == {"x": [1, 2, 3]}
-
-
-def test_dictionaries_change_between_batches() -> None:
-    words = [pa.array(["a", "b"]).dictionary_encode(), pa.array(["c", "a"]).dictionary_encode()]
-    batches = [pa.record_batch({"d": column}) for column in words]
-    found = list(pa.RecordBatchReader.from_stream(ipc.open_stream(pyarrow_bytes(list(batches)))))
-    assert [batch.to_pydict() for batch in found] == [{"d": ["a", "b"]}, {"d": ["c", "a"]}]

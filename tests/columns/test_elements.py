@@ -39,7 +39,6 @@ from helpers.forge import (
 
 import arrowipc as ipc
 from arrowipc import FormatError, LimitError, UsageError
-from arrowipc.types import DayTime, MonthDayNano
 
 ITEM = field("item", INT32)
 RUNS = field("run_ends", INT32, nullable=False)
@@ -182,19 +181,6 @@ def test_both_sides_of_a_clock_change():
     assert [(v.hour, v.fold) for v in read_array(array).to_pylist()] == [(2, 0), (2, 0), (2, 1), (3, 0)]
 
 
-def test_intervals():
-    kind = Table("Interval", unit=0)
-    assert unchecked(stream(of(kind), batch(2, [(2, 1)], [bits(1, 0), i32(-14, 0)]))).to_pylist() == [
-        -14,
-        None,
-    ]
-    kind = Table("Interval", unit=1)
-    assert unchecked(stream(of(kind), batch(1, [(1, 0)], [b"", i32(-1, 500)]))).to_pylist() == [DayTime(-1, 500)]
-    found = read_array(pa.array([(1, -2, 3), None], pa.month_day_nano_interval())).to_pylist()
-    assert found == [MonthDayNano(1, -2, 3), None]
-    assert found[0].nanoseconds == 3
-
-
 @pytest.mark.parametrize("scale", [0, 1, -1, 76, 1000, 2**31 - 1, -(2**31)])
 def test_decimals_are_exact_at_any_scale(scale):
     kind = Table("Decimal", precision=76, scale=scale, bitWidth=256)
@@ -236,12 +222,6 @@ def test_a_dictionary_is_read_only_where_it_is_used():
         array.to_pylist()
     assert array[0] == "c"
     assert array[1] == "a"
-
-
-def test_rows_share_what_is_encoded_once():
-    for array in (pa.array(["a long enough word"] * 3).dictionary_encode(), CASES["run_end_int32"].slice(3)):
-        first, second, *_ = read_array(array).to_pylist()
-        assert first is second
 
 
 # -- what may grow beyond the input --------------------------------------------------------------------------

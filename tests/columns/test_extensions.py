@@ -214,14 +214,6 @@ def test_numbers_of_variants_that_python_has_no_class_for_stay_numbers():
     assert found == [2**62] * 5 + [2**31 - 1, 0.5]
 
 
-def test_dictionary_encoded_metadata_of_variants_is_understood():
-    metadata, value = encoded({"a": [1]})
-    for kind in (T.dictionary(T.int8(), T.binary()), T.run_end_encoded(T.int32(), T.field("v", T.binary_view()))):
-        fields = [T.field("value", T.large_binary()), T.field("metadata", kind)]
-        array = stored("arrow.parquet.variant", [{"metadata": metadata, "value": value}] * 3, T.struct(fields))
-        assert array.to_pylist(extensions=True) == [{"a": [1]}] * 3
-
-
 # -- what is broken ------------------------------------------------------------------------------------------
 
 

@@ -243,22 +243,6 @@ def test_only_the_runs_of_a_slice_count():
     assert compute_statistics(batch.slice(20, 5))["x"] == (5, 5, None, None, True, True, None)
 
 
-def test_members_under_null_structs_are_null():
-    inner = pa.StructArray.from_arrays([pa.array([9, 2, 3, None])], ["x"], mask=pa.array([False] * 3 + [True]))
-    outer = pa.StructArray.from_arrays([inner], ["in"], mask=pa.array([True, False, False, False]))
-    found = compute_statistics(ipc.RecordBatch.from_arrow(pa.record_batch([outer], names=["out"])))
-    assert {path: each.null_count for path, each in found.items()} == {"out": 1, "out.in": 2, "out.in.x": 2}
-    assert (found["out.in.x"].min, found["out.in.x"].max) == (2, 3)
-
-
-def test_names_that_mean_two_columns_have_no_statistics():
-    batch = pa.record_batch(
-        [pa.array([1]), pa.array([{"b": 2, "c": 3}]), pa.array([4]), pa.array([5])],
-        names=["a.b", "a", "d", "d"],
-    )
-    assert set(compute_statistics(ipc.RecordBatch.from_arrow(batch))) == {"a", "a.c"}
-
-
 def test_some_columns():
     batch = ipc.RecordBatch.from_arrow(pa.record_batch({"a": [1], "b": [2], "s": [{"x": 1}]}))
     assert set(compute_statistics(batch, ["b", "s"])) == {"b", "s", "s.x"}
@@ -524,39 +508,6 @@ def test_written_batches_bring_their_statistics(new, compression):
     plain = write(new, *parts, compression=compression)
     assert statistics_of(plain) == [None] * 3
     assert plain == write(new, *parts, compression=compression, statistics=False)
-
-
-@given(randoms.batches(most_rows=30), st.booleans())
-def test_any_batches_bring_their_statistics(parts, unify):
-    if not parts:
-        return
-    data = write(ipc.new_stream, *parts, statistics=True, unify_dictionaries=unify)
-    for found, part in zip(statistics_of(data), parts, strict=True):
-        assert found == compute_statistics(ipc.RecordBatch.from_arrow(part))
-
-
-def test_pyarrow_reads_the_batches_and_sees_the_metadata():
-    batch = ipc.RecordBatch.from_arrow(NUMBERS)
-    sink = bytearray()
-    with ipc.new_file(sink, batch.schema, statistics=["n"]) as writer:
-        writer.write_batch(batch, custom_metadata={"mine": "kept"})
-    theirs, metadata = pa.ipc.open_file(pa.py_buffer(sink)).get_batch_with_custom_metadata(0)
-    assert theirs.equals(NUMBERS)
-    assert metadata[b"mine"] == b"kept"
-    document = json.loads(metadata[STATISTICS_KEY])
-    assert document.pop("names") == zlib.crc32(b"n\0t")
-    assert document == {"v": 1, "rows": 10, "columns": {"n": {"nulls": 0, "kind": "int", "min": 0, "max": 9}}}
-
-
-def test_chunks_have_the_statistics_of_their_rows():
-    sink = bytearray()
-    with ipc.new_file(sink, statistics=["n"]) as writer:
-        writer.write_table(NUMBERS, max_chunksize=4)
-        writer.write_table(NUMBERS, max_chunk_bytes=200)
-        writer.write(ipc.RecordBatch.from_arrow(NUMBERS).slice(3, 2))
-    for batch, found in zip(ipc.open_file(sink), statistics_of(bytes(sink)), strict=True):
-        rows = batch["n"].to_pylist()
-        assert found == {"n": ColumnStatistics(len(rows), 0, min(rows), max(rows))}
 
 
 def test_no_writer_takes_statistics_from_its_caller():

@@ -280,13 +280,6 @@ def test_columns_that_are_not_there_are_named():
         WORDS.rename(["a"])
 
 
-def test_a_column_may_be_selected_twice():
-    twice = WORDS.select(["x", "x"])
-    assert twice.schema.names == ["x", "x"]
-    assert twice[0] == twice[1] == WORDS["x"]
-    assert twice.select([1]).schema.names == ["x"]
-
-
 def test_added_columns_must_fit():
     with pytest.raises(UsageError, match=r"'z': expected 4 values.*found 3"):
         WORDS.append_column("z", [1, 2, 3])

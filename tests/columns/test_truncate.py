@@ -501,19 +501,6 @@ def test_views_that_share_bytes_do_not_multiply_them(waste: float) -> None:
     assert in_place(once, ours) is (waste > 0)
 
 
-def test_only_the_column_with_waste_is_packed() -> None:
-    long = [f"{i:030}" for i in range(1000)]
-    columns = {"a": pa.array(long, pa.string_view()), "b": pa.array(["s"] * 1000, pa.string_view())}
-    columns["c"] = pa.StructArray.from_arrays([columns["a"], columns["b"]], ["a", "b"])
-    columns["d"] = pa.array([[w] for w in long], pa.list_(pa.binary_view()))
-    ours = read_batch(pa.record_batch(columns))
-    found = check(ours.slice(10, 5))
-    assert found.nbytes < 5 * (7 * 30 + 6 * 16)
-    found = check(ours.slice(0, 800))
-    assert in_place(found, ours)
-    assert {len(found.column(i).buffers()) for i in range(2)} == {3}
-
-
 def test_bad_options_are_refused() -> None:
     ours = one(pa.array([1]))
     for waste in (-1, float("nan")):
@@ -619,15 +606,3 @@ def test_contents_just_inside_are_taken(name: str) -> None:
     assert compact(part).column(0).to_pylist() == values
     for start, count in spans(len(values)):
         assert compact(part.slice(start, count)).column(0).to_pylist() == values[start : start + count]
-
-
-def test_offsets_between_the_ends_stay_wild() -> None:
-    """Nobody follows them here; the reader of the result checks them."""
-    rows = batch(3, [(3, 0)], [b"", i32(1, -(2**31), 2**31 - 1, 4), b"abcdef"])
-    found = compact(forged([field("x", UTF8)], rows))
-    assert ints(found.column(0).buffers()[1], 4) == [0, 2**31 - 1, 2**31 - 2, 3]
-    rows = batch(3, [(3, 0)], [b"", i64(1, -(2**63), 2**63 - 1, 4), b"abcdef"])
-    found = compact(forged([field("x", LARGE_UTF8)], rows))
-    assert ints(found.column(0).buffers()[1], 8) == [0, 2**63 - 1, 2**63 - 2, 3]
-    with pytest.raises(FormatError):
-        found.column(0).to_pylist()

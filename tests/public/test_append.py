@@ -19,7 +19,7 @@ from helpers import arrays, forge, golden
 from helpers.arrays import ipc_bytes
 
 import arrowipc as ipc
-from arrowipc import FormatError, TruncatedError, UnsupportedError, UsageError
+from arrowipc import FormatError, UnsupportedError, UsageError
 from arrowipc.write import atomic_file
 
 WORDS = pa.array(["a", "b", "c"])
@@ -287,30 +287,6 @@ def test_an_exception_leaves_the_file_as_it_was(path):
         raise ZeroDivisionError
     assert path.read_bytes() == before
     assert os.listdir(path.parent) == [path.name]
-
-
-def test_a_file_that_becomes_shorter_while_it_is_copied_is_an_error(path):
-    from arrowipc.existing import ExistingFile
-
-    append(path, arrays.batch_of(*range(100_000)))
-    whole = path.read_bytes()
-    _, existing = ExistingFile.find(path)
-    path.write_bytes(whole[:300_000])
-    with existing, pytest.raises(TruncatedError, match=r"x\.arrow': the file became shorter"):
-        existing.copied(False)
-    assert os.listdir(path.parent) == ["x.arrow"]
-    # Replaced, it is still there for those who have it open; what replaced it stays.
-    path.write_bytes(whole)
-    _, existing = ExistingFile.find(path)
-    with existing:
-        path.unlink()
-        path.write_bytes(b"another")
-        sink = existing.copied(False)
-        assert sink.position == existing.end
-    with pytest.raises(OSError, match="was replaced") as error:
-        sink.commit()
-    assert path.read_bytes() == b"another"
-    assert kept_by(error.value).read_bytes() == whole[: existing.end]
 
 
 @pytest.mark.parametrize("begun", [False, True])

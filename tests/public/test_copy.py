@@ -154,18 +154,6 @@ def test_a_copy_reads_as_the_original(parts, from_file, to_file, level):
     opened.read_all().validate(full=True)
 
 
-def test_stream_to_file_to_stream_is_the_stream_again(tmp_path):
-    data = source(compression="lz4")
-    path = tmp_path / "x.arrow"
-    with ipc.new_file(path, compression="lz4", durable=False) as writer:
-        assert ipc.copy(ipc.open_stream(data), writer) == 3
-    for options in ({}, {"memory_map": False}):
-        sink = bytearray()
-        with ipc.open_file(path, **options) as reader, ipc.new_stream(sink, compression="lz4") as writer:
-            assert ipc.copy(reader, writer) == 3
-        assert sink == data
-
-
 def test_only_what_is_left_in_a_reader_is_copied():
     data, sink = source(), bytearray()
     with ipc.open_stream(data) as reader, ipc.new_stream(sink) as writer:
@@ -192,15 +180,6 @@ def test_an_empty_reader_gives_its_schema():
     assert [field.name for field in ipc.open_stream(copied).schema] == ["x"]
 
 
-def test_what_a_writer_takes_can_be_copied_too():
-    (batch,) = ipc.open_stream(source(1))
-    sink = bytearray()
-    with ipc.new_stream(sink) as writer:
-        assert ipc.copy(batch, writer) == 0
-        assert ipc.copy([batch, batch], writer) == 0
-    assert [each.num_rows for each in ipc.open_stream(sink)] == [ROWS] * 3
-
-
 def test_another_schema_is_refused_before_anything_is_written():
     sink = bytearray()
     other = arrays.read_batch(pa.record_batch({"x": [1]}))
@@ -214,13 +193,6 @@ def test_another_schema_is_refused_before_anything_is_written():
         assert len(sink) == size
         writer.write(other)
     assert rows(bytes(sink)) == {"x": [1]}
-
-
-def test_a_writer_that_is_closed_or_failed_takes_nothing():
-    writer = ipc.new_stream(bytearray(), ipc.open_stream(source()).schema)
-    writer.close()
-    with pytest.raises(UsageError, match="closed"):
-        ipc.copy(ipc.open_stream(source()), writer)
 
 
 def test_nulls_do_not_pass_into_columns_that_have_none():

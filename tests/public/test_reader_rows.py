@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 from helpers import drive, optional, randoms
 from helpers.arrays import pyarrow_bytes
-from helpers.processes import in_threads
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
@@ -279,28 +278,3 @@ def test_what_polars_says_of_lengths_does_not_go_into_files_of_other_rows(tmp_pa
     scanned = pl.scan_ipc(path)
     assert scanned.select(pl.len()).collect().item() == len(rows)
     assert scanned.slice(6, 3).collect()["a"].to_list() == rows[6:9]
-
-
-def test_millions_of_rows_of_compressed_batches(tmp_path):
-    n = 1_000_000
-    table = pa.table({"x": np.arange(n), "t": np.arange(n).astype(str)})
-    reader = ipc.open_file(written(table, 20_000, compression="lz4"), limits=Limits(row_cache_bytes=1 << 20))
-    chosen = np.random.default_rng(1).permutation(n)
-    taken = reader.take(chosen)
-    assert np.array_equal(taken["x"].to_numpy(), chosen)
-    assert taken["t"].to_arrow().equals(pa.array(chosen.astype(str)))
-
-
-@pytest.mark.parametrize("cache_bytes", [0, 5000, 1 << 20])
-def test_threads_take_at_the_same_time(cache_bytes):
-    reader = ipc.open_file(written(compression="lz4"), limits=Limits(row_cache_bytes=cache_bytes))
-    rows = TABLE.to_pylist()
-
-    def work(seed: int) -> None:
-        dice = random.Random(seed)
-        for _ in range(60):
-            chosen = [dice.randrange(60) for _ in range(dice.randrange(12))]
-            assert reader.take(chosen).to_pylist() == [rows[i] for i in chosen]
-            assert reader.row(chosen[0] if chosen else 0, columns=["id"]) == {"id": chosen[0] if chosen else 0}
-
-    in_threads(work, range(8))

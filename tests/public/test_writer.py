@@ -102,13 +102,6 @@ def test_another_schema_is_refused_with_the_column_and_the_writer_goes_on(other,
     assert [batch.to_pydict()["x"] for batch in read(sink)] in ([[1], [2]], [[1, 2]])
 
 
-def test_metadata_of_schemas_and_fields_may_differ():
-    theirs = pa.schema([pa.field("x", pa.int64(), metadata={"a": "b"})], metadata={"c": "d"})
-    other = arrays.read_batch(pa.record_batch([pa.array([2])], schema=theirs))
-    sink = ipc_bytes([batch_of(1), other])
-    assert [batch.to_pydict() for batch in read(sink)] == [{"x": [1]}, {"x": [2]}]
-
-
 # -- nulls ---------------------------------------------------------------------------------------------------
 
 

@@ -154,14 +154,6 @@ def test_parts_that_contradict_each_other_are_refused(make, words):
         make()
 
 
-def test_parts_are_not_copied_and_not_frozen():
-    data, indptr, indices = np.array([1.5, 2]), np.array([0, 1, 2]), np.array([1, 0], "i2")
-    tensor = ipc.SparseCSRMatrix(data, indptr, indices, (2, 2))
-    assert tensor.data is data
-    assert tensor.indptr is indptr
-    assert tensor.indices is indices
-
-
 def test_types_that_a_dtype_cannot_say():
     days = ipc.SparseCOOTensor(np.array([1, 2], "i4"), [[0], [2]], (3,), type=t.date32())
     assert days.type == t.date32()

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tensors.sparse_forge import BOOL, FIXED_SIZE_BINARY, FLOAT, INT, INT64, UTF8, Body, coo, csf, csx, message, pack
+from tensors.sparse_forge import FIXED_SIZE_BINARY, INT, INT64, UTF8, Body, coo, csf, csx, message, pack
 
 import arrowipc as ipc
 import arrowipc.types as t
@@ -265,24 +265,6 @@ def test_a_row_stride_larger_than_a_row_skips_what_lies_between():
     assert ipc.read_sparse_tensor(whole).to_dense().tolist() == [[0, 5], [6, 0]]
 
 
-@pytest.mark.parametrize(
-    ("kind", "code", "values", "type"),
-    [
-        ((INT, 8, False), "B", [1, 255], t.uint8()),
-        ((FLOAT, 0), "e", [1.5, -2], t.float16()),
-        ((FLOAT, 1), "f", [1.5, -2], t.float32()),
-        ((BOOL,), "?", [1, 1], t.bool_()),
-    ],
-)
-def test_values_of_other_types(kind, code, values, type):
-    body = Body()
-    indices = body.add(pack("q", [0, 2]))
-    data = body.add(struct.pack(f"<2{code}", *values))
-    tensor = ipc.read_sparse_tensor(message(body, coo(indices), (3,), 2, data, kind))
-    assert tensor.type == type
-    assert tensor.to_dense().tolist() == [values[0], 0, values[1]]
-
-
 # -- broken ones ---------------------------------------------------------------------------------------------
 
 BROKEN: dict[str, tuple[Callable[[], bytes], str]] = {
@@ -485,25 +467,6 @@ def test_sinks_and_sources_of_every_kind(layout, tmp_path):
         assert ipc.read_sparse_tensor(source) == tensor
     assert ipc.read_sparse_tensor(data).dim_names == ("rows", "columns")
     assert [type(each) for each in ipc.read_tensors(data * 2)] == [layout] * 2
-
-
-def test_a_dense_tensor_is_none_of_these():
-    sink = bytearray()
-    ipc.write_tensor(np.eye(2), sink)
-    with pytest.raises(FormatError, match="expected a SparseTensor message, found Tensor"):
-        ipc.read_sparse_tensor(sink)
-    with pytest.raises(UsageError, match="expected a sparse tensor"):
-        ipc.write_sparse_tensor(np.eye(2), sink)
-
-
-def test_names_given_when_writing_replace_those_of_the_tensor():
-    tensor = ipc.SparseCOOTensor.from_dense(np.eye(2), dim_names=("a", "b"))
-    sink = bytearray()
-    ipc.write_sparse_tensor(tensor, sink, dim_names=("x", "y"))
-    assert ipc.read_sparse_tensor(sink).dim_names == ("x", "y")
-    assert tensor.dim_names == ("a", "b")
-    with pytest.raises(UsageError, match="2 dimensions need as many dim_names, found 1"):
-        ipc.write_sparse_tensor(tensor, sink, dim_names=("x",))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -341,20 +341,6 @@ def test_runs_and_dictionaries_tell_stored_values_apart():
     assert build_array(nested[4:], structs).dictionary.to_pylist() == [{"a": None, "b": 1}]
 
 
-def test_dictionaries_inside_dictionaries():
-    inner = t.dictionary(t.int8(), t.string())
-    kind = t.dictionary(t.uint16(), t.struct([field("w", inner), field("r", t.run_end_encoded(t.int16(), inner))]))
-    values = [{"w": "x", "r": "p"}, {"w": "y", "r": None}, None, {"r": "p", "w": "x"}, {"w": None, "r": None}]
-    built = build_array(values, kind)
-    expected = [values[0], values[1], None, values[0], values[4]]
-    assert built.to_pylist() == expected
-    assert len(built.dictionary) == 3
-    seen_by_pyarrow(built)
-    lists = build_array([["a", "b"], ["b"], ["a", "b"]], t.dictionary(t.int8(), t.list_(inner)))
-    assert lists.dictionary.to_pylist() == [["a", "b"], ["b"]]
-    assert seen_by_pyarrow(lists).to_pylist() == [["a", "b"], ["b"], ["a", "b"]]
-
-
 def test_columns_with_one_dictionary_id_share_the_dictionary():
     shared = Dictionary(t.int8(), t.string(), id=7)
     nested = t.list_(shared)
@@ -594,16 +580,6 @@ def test_no_value_of_a_row_is_lost():
     for wrong in (5, [1], [{"a": 1}, None], {"a": [1]}, "ab", None):
         with pytest.raises(UsageError, match="rows: expected a list of dicts"):
             ipc.RecordBatch.from_pylist(wrong)
-
-
-def test_a_dictionary_in_a_dictionary_is_adopted_whole():
-    inner = t.dictionary(t.int8(), t.string())
-    source = build_array([["a", "b"], ["b"], None], t.dictionary(t.int8(), t.list_(inner)))
-    target = schema([field("first", inner), field("x", source.type)])
-    batch = build_batch({"first": ["p", "q", "p"], "x": source}, target)
-    assert batch["x"].to_pylist() == [["a", "b"], ["b"], None]
-    assert batch["first"].to_pylist() == ["p", "q", "p"]
-    assert pa.record_batch(batch).column(1).to_pylist() == batch["x"].to_pylist()
 
 
 # -- what is wrong, and where --------------------------------------------------------------------------------

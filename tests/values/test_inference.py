@@ -227,10 +227,3 @@ def test_a_class_whose_hash_changes_the_list() -> None:
 
     values += [Nosy("Thing", (int,), {})(3), 2.5]
     assert infer_type(values) == types.int64()
-
-
-def test_numbers_that_nothing_holds_are_refused() -> None:
-    with pytest.raises(ipc.UsageError):
-        ipc.RecordBatch.from_pydict({"x": [2**64]})
-    with pytest.raises(ipc.UsageError):
-        ipc.RecordBatch.from_pydict({"x": [-1, 2**63]})
