@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from helpers.forge import (
     BINARY,
     INT8,
@@ -19,8 +21,12 @@ from helpers.forge import (
     i8,
     i32,
     i64,
+    schema,
+    stream,
     view,
 )
+
+import arrowipc as ipc
 
 DENSE, LARGE_LIST_VIEW = Table("Union", mode=1, typeIds=[3, 5]), Table("LargeListView")
 LONG = b"a text of more than twelve bytes"
@@ -29,6 +35,12 @@ LIST_VIEWS = [field("x", LIST_VIEW, field("i", INT8))]
 LARGE_LIST_VIEWS = [field("x", LARGE_LIST_VIEW, field("i", INT8))]
 UNIONS = [field("x", DENSE, field("i", INT8), field("j", NULL))]
 RUNS = [field("x", REE, field("e", INT64), field("v", INT8))]
+
+
+def forged(fields: list[Table], rows: Table, **options: Any) -> Any:
+    """The batch, read without validation."""
+    (found,) = ipc.open_stream(stream(schema(*fields), rows), validate="none", **options)
+    return found
 
 
 def union(codes: bytes, offsets: bytes) -> Table:

@@ -9,7 +9,6 @@ import pytest
 from helpers.arrays import CASES, pyarrow_bytes, read_array, read_batch
 from helpers.forge import (
     INT32,
-    LIST,
     batch,
     field,
     i32,
@@ -263,11 +262,3 @@ def test_batches_differ_by_schema_metadata_only_when_asked():
     assert one != read_batch(SMALL.slice(1))
     assert one != SMALL
     assert one != 7
-
-
-def nested(depth: int) -> bytes:
-    item, buffers = field("x", INT32), [b"", i32(5)]
-    for _ in range(depth):
-        item = field("x", LIST, item)
-        buffers = [b"", i32(0, 1), *buffers]
-    return stream(schema(item), batch(1, [(1, 0)] * (depth + 1), buffers))

@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers import drive, forge, randoms
-from helpers.arrays import read_batch
+from columns.broken import BROKEN, forged
+from helpers import forge, randoms
+from helpers.arrays import FORMS, ipc_bytes, read_batch
 from helpers.arrow_columns import ARRAYS, everything
 from helpers.mutate import overwritten
+from helpers.support import big_endian
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
@@ -253,23 +255,9 @@ def test_some_columns():
 
 
 def test_big_endian_batches():
-    data = forge.stream(
-        forge.schema(forge.field("x", forge.INT32), forge.field("t", forge.UTF8), endianness=1),
-        forge.batch(
-            2,
-            [(2, 0), (2, 0)],
-            [
-                b"",
-                (1).to_bytes(4, "big") + (300).to_bytes(4, "big"),
-                b"",
-                b"".join(n.to_bytes(4, "big") for n in (0, 1, 3)),
-                b"abc",
-            ],
-        ),
-    )
+    data, values = big_endian()
     (batch,) = ipc.open_stream(data)
-    found = compute_statistics(batch)
-    assert (found["x"].min, found["x"].max, found["t"].min, found["t"].max) == (1, 300, "a", "bc")
+    assert compute_statistics(batch)["x"] == (len(values), 0, min(values), max(values), True, True, None)
     (kept,) = ipc.open_stream(data, ensure_native_endian=False)
     with pytest.raises(UsageError, match="big-endian"):
         compute_statistics(kept)
@@ -278,31 +266,16 @@ def test_big_endian_batches():
 # -- broken batches ------------------------------------------------------------------------------------------
 
 
-def broken(*columns: tuple[forge.Table, list[bytes]], rows: int = 2, **slots: Any) -> ipc.RecordBatch:
-    fields = [forge.field(f"c{i}", kind) for i, (kind, _) in enumerate(columns)]
-    buffers = [buffer for _, given in columns for buffer in given]
-    data = forge.stream(forge.schema(*fields), forge.batch(rows, [(rows, 0)] * len(columns), buffers, **slots))
-    (batch,) = ipc.open_stream(data, validate="none")
-    return batch
+NOT_UTF8 = ([forge.field("x", forge.UTF8)], forge.batch(2, [(2, 0)], [b"", forge.i32(0, 1, 3), b"\xffbc"]))
+TEXTS = {name: each for name, each in BROKEN.items() if each[0][0].slots["type"].kind in ("Utf8", "Binary", "Utf8View")}
 
 
-@pytest.mark.parametrize(
-    "batch",
-    [
-        broken((forge.UTF8, [b"", forge.i32(0, 9, 3), b"abc"])),
-        broken((forge.UTF8, [b"", forge.i32(2, 1, 3), b"abc"])),
-        broken((forge.UTF8, [b"", forge.i32(-1, 1, 3), b"abc"])),
-        broken((forge.UTF8, [b"", forge.i32(0, 1, 3), b"\xffbc"])),
-        broken((forge.UTF8_VIEW, [b"", forge.i32(13, 0, 0, 5) * 2, b"x" * 13]), variadic=[1]),
-        broken((forge.UTF8_VIEW, [b"", forge.i32(-1, 0, 0, 0) * 2]), variadic=[0]),
-    ],
-    ids=["past the end", "falling", "negative", "not UTF-8", "view outside", "view of no length"],
-)
-def test_broken_texts_are_refused(batch):
-    with pytest.raises(FormatError, match="c0"):
+@pytest.mark.parametrize("name", [*TEXTS, "not UTF-8"])
+def test_broken_texts_are_refused(name):
+    batch = forged(*TEXTS.get(name, NOT_UTF8))
+    with pytest.raises(FormatError, match="x"):
         compute_statistics(batch)
-    sink = bytearray()
-    with ipc.new_stream(sink, batch.schema, statistics=True) as writer, pytest.raises(FormatError):
+    with ipc.new_stream(bytearray(), batch.schema, statistics=True) as writer, pytest.raises(FormatError):
         writer.write_batch(batch)
 
 
@@ -316,25 +289,9 @@ def test_a_broken_null_count_is_not_believed():
 
 
 def test_billions_of_empty_values_take_no_time():
-    batch = broken((forge.Table("FixedSizeBinary", byteWidth=0), [b"", b""]), rows=2**31 - 1)
-    assert compute_statistics(batch)["c0"] == (2**31 - 1, 0, b"", b"", True, True, None)
-
-
-def survive(data: bytes, level: str) -> None:
-    """Statistics of whatever can be read, whole and in part, or an ArrowIpcError."""
-    try:
-        batches = drive.from_bytes(data, validate=level).batches
-    except ipc.ArrowIpcError:
-        return
-    for batch in batches:
-        for part in (batch, batch.slice(batch.num_rows // 2), batch.slice(1, 1)):
-            try:
-                found = compute_statistics(part)
-            except FormatError:
-                assert level == "none"
-                continue
-            encoded = encoded_of(found, part.num_rows, part.schema)
-            assert decoded_of(encoded, part.num_rows, part.schema) == found
+    many, kind = 2**31 - 1, forge.Table("FixedSizeBinary", byteWidth=0)
+    batch = forged([forge.field("x", kind)], forge.batch(many, [(many, 0)], [b"", b""]))
+    assert compute_statistics(batch)["x"] == (2**31 - 1, 0, b"", b"", True, True, None)
 
 
 # -- the form in metadata ------------------------------------------------------------------------------------
@@ -484,34 +441,26 @@ def test_mutated_statistics_are_read_or_left_out(seed):
 NUMBERS = pa.record_batch({"n": list(range(10)), "t": [f"text {i}" if i % 3 else None for i in range(10)]})
 
 
-def write(new: Any, *data: Any, schema: Any = None, **options: Any) -> bytes:
-    sink = bytearray()
-    with new(sink, schema, **options) as writer:
-        for each in data:
-            writer.write(each)
-    return bytes(sink)
-
-
 def statistics_of(data: bytes) -> list[dict[str, ColumnStatistics] | None]:
     with ipc.open(data, index=True) as reader:
         mark, rows = mark_of(reader.schema), reader.batch_lengths()
         return [statistics_in(reader.get_batch_metadata(i), mark, rows[i]) for i in range(len(reader))]
 
 
-@pytest.mark.parametrize("new", [ipc.new_file, ipc.new_stream])
+@pytest.mark.parametrize("kind", FORMS)
 @pytest.mark.parametrize("compression", [None, "lz4"])
-def test_written_batches_bring_their_statistics(new, compression):
+def test_written_batches_bring_their_statistics(kind, compression):
     parts = [everything(), everything().slice(1, 1), everything().slice(0, 0)]
-    data = write(new, *parts, statistics=True, compression=compression)
+    data = ipc_bytes(parts, kind, statistics=True, compression=compression)
     assert statistics_of(data) == [compute_statistics(ipc.RecordBatch.from_arrow(part)) for part in parts]
-    assert data == write(new, *parts, statistics=True, compression=compression)
-    plain = write(new, *parts, compression=compression)
+    assert data == ipc_bytes(parts, kind, statistics=True, compression=compression)
+    plain = ipc_bytes(parts, kind, compression=compression)
     assert statistics_of(plain) == [None] * 3
-    assert plain == write(new, *parts, compression=compression, statistics=False)
+    assert plain == ipc_bytes(parts, kind, compression=compression, statistics=False)
 
 
 def test_no_writer_takes_statistics_from_its_caller():
-    first = write(ipc.new_file, NUMBERS, statistics=True)
+    first = ipc_bytes(NUMBERS, "file", statistics=True)
     with ipc.open_file(first) as reader:
         batch, given = reader[0], reader.get_batch_metadata(0)
     sink = bytearray()
@@ -527,7 +476,7 @@ def test_no_writer_takes_statistics_from_its_caller():
 
 
 def test_statistics_of_other_rows_or_names_are_not_believed():
-    with ipc.open_file(write(ipc.new_file, NUMBERS, statistics=True)) as reader:
+    with ipc.open_file(ipc_bytes(NUMBERS, "file", statistics=True)) as reader:
         given, schema = reader.get_batch_metadata(0), reader.schema
     assert statistics_in(given, mark_of(schema), 10) == compute_statistics(ipc.RecordBatch.from_arrow(NUMBERS))
     assert statistics_in(given, mark_of(schema), 9) is None
@@ -549,7 +498,7 @@ def test_a_column_that_does_not_exist_is_refused_before_anything_is_written(new,
 
 @pytest.mark.parametrize("how", ["bytes", "mapped", "unmapped"])
 def test_metadata_of_a_batch_without_its_body(how, tmp_path):
-    data = write(ipc.new_file, NUMBERS, NUMBERS.slice(4, 3), statistics=True)
+    data = ipc_bytes([NUMBERS, NUMBERS.slice(4, 3)], "file", statistics=True)
     path = tmp_path / "x.arrow"
     path.write_bytes(data)
     source = data if how == "bytes" else path
@@ -565,7 +514,7 @@ def test_metadata_of_a_batch_without_its_body(how, tmp_path):
 
 
 def test_metadata_of_a_broken_batch_is_refused():
-    data = bytearray(write(ipc.new_file, NUMBERS, statistics=True))
+    data = bytearray(ipc_bytes(NUMBERS, "file", statistics=True))
     with ipc.open_file(bytes(data)) as reader:
         ((offset, _, _),) = reader.blocks
     data[offset + 8 : offset + 40] = b"\xff" * 32

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from columns.broken import BROKEN, LARGE_LIST_VIEW, LIST_VIEWS, LISTS, LONG, RUNS, UNIONS, runs, union
+from columns.broken import BROKEN, LARGE_LIST_VIEW, LIST_VIEWS, LISTS, LONG, RUNS, UNIONS, forged, runs, union
 from helpers.arrays import read_batch
 from helpers.arrow_columns import ARRAYS
 from helpers.cdata import CArray, release, take
@@ -46,11 +46,6 @@ from arrowipc.columns.truncate import Truncator, compact
 def one(array: pa.Array, **options: Any) -> Any:
     """A batch of the column ``x``, as ours."""
     return read_batch(pa.record_batch([array], names=["x"]), **options)
-
-
-def forged(fields: list[Table], rows: Table, **options: Any) -> Any:
-    (found,) = ipc.open_stream(stream(schema(*fields), rows), validate="none", **options)
-    return found
 
 
 def spans(length: int) -> Iterator[tuple[int, int]]:
