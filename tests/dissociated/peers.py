@@ -34,6 +34,8 @@ from arrowipc.read.stream_decoder import StreamDecoder
 Sent = tuple[int | None, bytes]
 
 SECONDS = 20
+#: How streams are read: over one connection or two, over a kept one, in an event loop.
+WAYS = ("one", "two", "channel", "asyncio")
 OURS = ("arrowipc-accept", "arrowipc-session", "arrowipc-returns", "arrowipc-hang-up")
 HELLO = b"arwipc\x01\x00"
 
@@ -102,6 +104,16 @@ def words() -> list[pa.RecordBatch]:
         )
         for i, each in enumerate(lists)
     ]
+
+
+def written_words(file: bool = False) -> bytes:
+    """The same with deltas; in files without the dictionary that replaces others."""
+    sink, batches = io.BytesIO(), words()[:2] if file else words()
+    make = pa.ipc.new_file if file else pa.ipc.new_stream
+    with make(sink, batches[0].schema, options=pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.getvalue()
 
 
 # -- peers ---------------------------------------------------------------------------------------------------
@@ -209,6 +221,48 @@ def serving(kind: str, streams: Any, transport: str, **options: Any) -> Iterator
             yield found[0]
         finally:
             loop.call_soon_threadsafe(done.set)
+
+
+class Blocking:
+    """An asyncio client, read like a blocking one in a loop of its own."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, client: Any) -> None:
+        self._loop, self._client = loop, client
+
+    def read_next_batch(self) -> Any:
+        return self._loop.run_until_complete(self._client.read_next_batch())
+
+    def read_all(self) -> Any:
+        return self._loop.run_until_complete(self._client.read_all())
+
+    def __iter__(self) -> Iterator[Any]:
+        while True:
+            yield self.read_next_batch()
+
+    def close(self) -> None:
+        self._loop.run_until_complete(self._client.close())
+
+
+@contextlib.contextmanager
+def opening(server: Any, way: str) -> Iterator[Callable[..., Any]]:
+    """What opens streams of a server in one of the `WAYS`."""
+    uri = server.uris if way == "two" else server.uri
+    loop = asyncio.new_event_loop()
+    channel = served.Channel(uri, timeout=SECONDS)
+
+    def open_it(name: str, **options: Any) -> Any:
+        if way == "channel":
+            return channel.read(name, **options)
+        if way == "asyncio":
+            connecting = served.connect_async(uri, name, timeout=SECONDS, **options)
+            return Blocking(loop, loop.run_until_complete(connecting))
+        return served.connect(uri, name, timeout=SECONDS, **options)
+
+    try:
+        with channel:
+            yield open_it
+    finally:
+        loop.close()
 
 
 def connected(server: Any) -> Connection:

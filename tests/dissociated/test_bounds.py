@@ -202,17 +202,6 @@ def test_streams_that_nobody_reads_have_one_limit_for_all_clients(kind, transpor
 
 
 @both_kinds
-@exact_transports
-def test_no_more_than_one_message_is_beyond_the_limit_where_clients_come_one_after_the_other(kind, transport):
-    with endless(kind, transport, counted) as (server, clients):
-        for number in range(1, 41):
-            clients.enter_context(connected(server)).send(server.uri.want_data, [b"t"])
-            until(lambda n=number: server.num_clients == n and settled(server), "it has what it gets")
-        assert 8 * MIB <= held(server) < 9 * MIB + KIB
-        assert server.errors == []
-
-
-@both_kinds
 def test_clients_that_read_all_get_on_where_there_is_room_for_few(kind):
     """Fifty slow readers, and room for the messages of four: nobody is sent away, and nobody starves."""
     failures: list[BaseException] = []
