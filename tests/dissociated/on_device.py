@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-from dissociated.memory_transport import memory_pair
+from dissociated import peers
 from helpers import arrow_columns
 from helpers.cdata import CArray, CDeviceArray, peek
 
@@ -252,7 +252,8 @@ def a_client_passes_bodies_on() -> None:
     def to_device(frame: Frame) -> list[Frame]:
         return [frame if frame.tag is None else Frame(frame.tag, DEVICE.memory(frame.data))]
 
-    there, here = memory_pair(weather=to_device)
+    there, here = peers.socket_pair(kinds=(peers.Weathered, peers.SocketConnection))
+    there.weather = to_device
     table = pa.Table.from_batches([arrow_columns.everything()] * 3)
     session = Session(here, {b"x": table}.get, Roles({WANT_DATA: "both"}, None))
     there.send(WANT_DATA, [b"x"])

@@ -18,7 +18,7 @@ from arrowipc.errors import TruncatedError, UsageError
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
-TRANSPORTS = ("memory", "tcp", "unix")
+TRANSPORTS = ("tcp", "unix")
 SECONDS = peers.SECONDS
 
 

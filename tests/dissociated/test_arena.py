@@ -6,7 +6,6 @@ import mmap
 import os
 import random
 import threading
-from collections.abc import Iterator
 
 import pytest
 from dissociated.lent_memory import MIB, PATIENCE, NoConnection, message, packed
@@ -14,13 +13,6 @@ from dissociated.lent_memory import MIB, PATIENCE, NoConnection, message, packed
 import arrowipc as ipc
 from arrowipc.dissociated.memory.address_pairs import Pairs
 from arrowipc.dissociated.memory.arena import Arena
-
-
-@pytest.fixture
-def arena() -> Iterator[Arena]:
-    made = Arena(64 * MIB, 4 * MIB, 0)
-    yield made
-    made.close()
 
 
 def test_d072_memory_stays_as_it_is_until_it_is_freed(arena):

@@ -88,7 +88,7 @@ def test_an_error_says_where_it_was_raised_and_only_the_last_ones_are_kept():
         number += 1
         raise KeyError(number)
 
-    with dissociated.Server(find, "memory") as server:
+    with dissociated.Server(find, "unix") as server:
         for _ in range(110):
             with contextlib.suppress(ValueError, OSError):
                 dissociated.connect(server.uri, "t", timeout=SECONDS)
@@ -168,7 +168,7 @@ def test_a_limit_leaves_room_for_the_names_of_all_clients():
 
 
 # TCP is left out where bytes are compared: its buffers grow, and take more a moment later.
-exact_transports = pytest.mark.parametrize("transport", ["unix", "memory"])
+exact_transports = pytest.mark.parametrize("transport", ["unix"])
 
 
 def settled(server: Any) -> bool:

@@ -15,7 +15,7 @@ from arrowipc.errors import FormatError, UsageError
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
 SECONDS = peers.SECONDS
-TRANSPORTS = ("tcp", "unix", "shm", "memory")
+TRANSPORTS = ("tcp", "unix", "shm")
 NUMBERS = pa.table({"x": pa.array(range(1000))})
 WORDS = pa.table({"w": pa.array(["a", "bc", None] * 100)})
 BOTH = {"numbers": NUMBERS, "words": WORDS}

@@ -38,7 +38,7 @@ both_kinds = pytest.mark.parametrize("kind", ["threads", "asyncio"])
 
 
 @both_kinds
-@pytest.mark.parametrize("transport", [*SOCKETS, "memory"])
+@pytest.mark.parametrize("transport", SOCKETS)
 def test_a_client_that_asks_for_nothing_is_sent_away(kind, transport):
     with serving(kind, {"t": peers.numbers()}, transport, request_timeout=0.3) as server:
         silent = [connected(server) for _ in range(4)]
@@ -164,7 +164,7 @@ def test_a_full_server_sends_the_longest_idle_one_away(kind):
 
 
 @both_kinds
-@pytest.mark.parametrize("transport", ["tcp", "unix", "memory"])
+@pytest.mark.parametrize("transport", ["tcp", "unix"])
 def test_a_slow_reader_has_all_the_time_it_wants_where_there_is_room(kind, transport):
     deadlines = {"request_timeout": 0.2, "idle_timeout": 0.2}
     with (

@@ -59,7 +59,7 @@ def settled(value, seconds: float = 0.3) -> int:
 # -- back-pressure -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("transport", ["memory", "tcp", "unix", "shm"])
+@pytest.mark.parametrize("transport", ["tcp", "unix", "shm"])
 @pytest.mark.parametrize(("kind", "way"), [("threads", "one"), ("threads", "two"), ("asyncio", "one")])
 def test_d088_a_slow_consumer_holds_the_server_back(transport, kind, way):
     sources: list[Source] = []
@@ -84,7 +84,7 @@ def test_d088_a_slow_consumer_holds_the_server_back(transport, kind, way):
 # -- time limits ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("transport", ["memory", "tcp", "unix"])
+@pytest.mark.parametrize("transport", ["tcp", "unix"])
 def test_a_silent_server_times_out_and_the_stream_goes_on_afterwards(transport):
     source = Source(3, stop=1)
     with (
@@ -123,7 +123,7 @@ def test_a_queue_of_clients_that_is_full_is_waited_for():
 # -- ends ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("transport", ["memory", "tcp", "unix"])
+@pytest.mark.parametrize("transport", ["tcp", "unix"])
 @pytest.mark.parametrize("way", ["one", "two"])
 def test_a_server_that_is_closed_truncates_what_is_being_read(transport, way):
     source = Source(50)
@@ -143,7 +143,7 @@ def test_a_server_that_is_closed_truncates_what_is_being_read(transport, way):
         dissociated.connect(server.uri, "t", timeout=SECONDS)
 
 
-@pytest.mark.parametrize("transport", ["memory", "tcp", "unix"])
+@pytest.mark.parametrize("transport", ["tcp", "unix"])
 @pytest.mark.parametrize("way", ["one", "two"])
 def test_a_client_may_leave_at_any_time_and_nobody_minds(transport, way):
     source = Source(500)

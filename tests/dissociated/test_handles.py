@@ -7,7 +7,6 @@ import mmap
 import os
 import random
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ import numpy as np
 import pytest
 from dissociated import lent_memory
 from dissociated.lent_memory import (
-    MIB,
     PATIENCE,
     CopiedMemory,
     ForgedServer,
@@ -36,20 +34,13 @@ from helpers.processes import run_python
 import arrowipc as ipc
 from arrowipc import dissociated
 from arrowipc.dissociated.memory.address_pairs import write_pairs
-from arrowipc.dissociated.memory.arena import SEALS, Arena
+from arrowipc.dissociated.memory.arena import SEALS
 from arrowipc.dissociated.served import ReadyMessages, messages_of
 from arrowipc.dissociated.transports.shared import FileMemory, open_peer_memory
 from arrowipc.dissociated.transports.sockets import HEADER, HELLO, TAGGED, SocketConnection
 
 # Processes of other users and forked children, which the sanitizers' runtime does not get along with.
 pytestmark = pytest.mark.nosanitize
-
-
-@pytest.fixture
-def arena() -> Iterator[Arena]:
-    made = Arena(64 * MIB, 4 * MIB, 0)
-    yield made
-    made.close()
 
 
 def test_memory_that_could_shrink_is_refused():

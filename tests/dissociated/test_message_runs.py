@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from dissociated import peers
+from dissociated.peers import OneByOne
 
 from arrowipc import Limits, dissociated
-from arrowipc.dissociated.connection import Connection
 from arrowipc.dissociated.protocol import NUMBERS
 from arrowipc.dissociated.served import messages_of
 from arrowipc.dissociated.transports.message_runs import read_run, write_run
@@ -20,13 +20,6 @@ from arrowipc.errors import ArrowIpcError
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
 ROLES = {"both": (True, True), "meta": (True, False), "data": (False, True)}
-
-
-class OneByOne(SocketConnection):
-    """A connection whose messages all go the general way."""
-
-    send_messages = Connection.send_messages
-    receive_run = Connection.receive_run
 
 
 def sources() -> dict[str, pa.Table | list[pa.RecordBatch]]:

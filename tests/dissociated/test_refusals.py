@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 SECONDS = peers.SECONDS
 NOBODY = 65534
-TRANSPORTS = ("tcp", "unix", "shm", "memory")
+TRANSPORTS = ("tcp", "unix", "shm")
 both_servers = pytest.mark.parametrize("kind", [dissociated.Server, dissociated.AsyncServer])
 as_root = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can be another user, too"
@@ -431,7 +431,7 @@ import os, sys, time
 import arrowipc.dissociated.transports.shared, arrowipc.dissociated.transports.sockets
 import arrowipc.dissociated.flight, arrowipc.table, pyarrow as pa
 from arrowipc import dissociated
-from dissociated import memory_transport, peers
+from dissociated import peers
 
 streams = {"n": peers.numbers(100_000)}
 # Once as ourselves: whatever this imports may lie where the other user cannot read.

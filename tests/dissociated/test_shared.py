@@ -9,13 +9,12 @@ import itertools
 import os
 import random
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from dissociated import lent_memory
+from dissociated import lent_memory, peers
 from dissociated.lent_memory import (
     MIB,
     PATIENCE,
@@ -35,7 +34,6 @@ from dissociated.lent_memory import (
     telling,
     until,
 )
-from dissociated.memory_transport import memory_pair
 from helpers import forge
 
 import arrowipc as ipc
@@ -50,13 +48,6 @@ from arrowipc.types import field, int64, null
 #: A view of all memory that a process can have, which nobody may read, and the address of its first byte.
 LOWEST = 4096
 EVERYTHING = memoryview((ctypes.c_char * (1 << 62)).from_address(LOWEST))
-
-
-@pytest.fixture
-def arena() -> Iterator[Arena]:
-    made = Arena(64 * MIB, 4 * MIB, 0)
-    yield made
-    made.close()
 
 
 # -- what is written -----------------------------------------------------------------------------------------
@@ -482,7 +473,8 @@ def test_d084_d086_a_disconnect_ends_the_leases_and_retires_the_memory(arena):
 def test_d086_leases_end_whichever_message_the_client_does_not_get_any_more(arena, monkeypatch):
     most = 0
     for sent in range(12):
-        left, (near, far) = itertools.count(-sent), memory_pair()
+        left = itertools.count(-sent)
+        near, far = peers.socket_pair(kinds=(peers.SocketConnection, peers.OneByOne))
         roles = Roles({lent_memory.WANT_DATA: "both"}, lent_memory.FREE_DATA)
         session = Session(far, lambda _: [batch(number) for number in range(4)], roles, arena)
         near.send(lent_memory.WANT_DATA, [b""])

@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from dissociated import peers
-from dissociated.memory_transport import memory_pair
 from helpers import arrays, forge, golden
 
 import arrowipc as ipc
@@ -32,12 +31,12 @@ from arrowipc.read.stream_decoder import StreamDecoder
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
-TRANSPORTS = ("memory", "tcp", "unix")
+TRANSPORTS = ("tcp", "unix")
 WAYS = ("one", "two")
 SECONDS = peers.SECONDS
 
 
-def served(streams, transport: str = "memory", **options) -> dissociated.Server:
+def served(streams, transport: str = "unix", **options) -> dissociated.Server:
     return dissociated.Server(streams, transport, **options)
 
 
@@ -157,9 +156,9 @@ def test_d003_a_body_of_more_than_4_gib_over_a_socket():
     assert (len(column), column[0], column[rows - 1]) == (rows, 11, 22)
 
 
-@pytest.mark.parametrize("family", ["memory", "tcp", "unix"])
+@pytest.mark.parametrize("family", ["tcp", "unix"])
 def test_d004_tagged_and_untagged_messages_share_a_connection(family):
-    a, b = memory_pair() if family == "memory" else peers.socket_pair(family)
+    a, b = peers.socket_pair(family)
     chance = random.Random(4)
     sent = [
         (chance.choice([None, 0, 1, 1 << 56, new_tag()]), chance.randbytes(chance.randrange(9))) for _ in range(500)
@@ -170,11 +169,7 @@ def test_d004_tagged_and_untagged_messages_share_a_connection(family):
             b.send(tag, [data])
         b.flush(SECONDS)
 
-    with (
-        a,
-        b,
-        peers.beside(send if family != "memory" else lambda: [b.send(tag, [data]) for tag, data in sent]),
-    ):
+    with a, b, peers.beside(send):
         assert [(tag, bytes(data)) for tag, data, _ in received(a, len(sent))] == sent
 
 
@@ -420,7 +415,7 @@ def tables() -> dict[str, pa.Table]:
 @pytest.mark.parametrize(
     ("kind", "transport", "compression"),
     [
-        *((kind, transport, None) for kind in ("threads", "asyncio") for transport in ("memory", "tcp", "unix", "shm")),
+        *((kind, transport, None) for kind in ("threads", "asyncio") for transport in ("tcp", "unix", "shm")),
         *(("threads", transport, codec) for transport in ("tcp", "shm") for codec in ("lz4", "zstd")),
     ],
 )
@@ -479,12 +474,8 @@ GOLDEN = golden.cases()
 def test_d047_d058_golden_streams_of_every_version_and_byte_order_arrive(case):
     data = golden.load(case)
     first = 2**32 - 2
-    with_schema = peers.dissociated(data.stream.read_bytes(), first)
-    client, server = memory_pair()
-    for tag, each in with_schema:
-        server.send(tag, [each])
-    server.close()
-    with peers.numbered_from(first), peers.client_of((client,)) as reader:
+    sent = peers.dissociated(data.stream.read_bytes(), first)
+    with peers.told(sent) as client, peers.numbered_from(first), peers.client_of((client,)) as reader:
         golden.assert_matches(data.json, reader.schema, list(reader))
 
 
@@ -527,7 +518,9 @@ def test_d061_d065_300_orders_over_the_roll_over_give_the_same_batches(from_seed
         separate = chance.random() < 0.5
         n_meta, n_data = size + 2, size
         storms = [Storm(seed, n_meta), Storm(-seed, n_data)] if separate else [Storm(seed, n_meta + n_data)]
-        ends = [memory_pair(weather=storm) for storm in storms]
+        ends = [peers.socket_pair(kinds=(peers.Weathered, peers.SocketConnection)) for _ in storms]
+        for (client, _), storm in zip(ends, storms, strict=True):
+            client.weather = storm
         for role, (client, server) in zip(("meta", "data") if separate else ("both",), ends, strict=True):
             client.send(tag, [b""])
             with peers.numbered_from(first):
@@ -551,7 +544,7 @@ def test_d063_bodies_are_sent_in_parallel_with_metadata(transport):
 
 def test_d068_the_metadata_connection_may_close_before_the_bodies_come():
     sent = peers.dissociated(peers.written(peers.numbers(3, 4)))
-    (meta, meta_server), (data, data_server) = memory_pair(), memory_pair()
+    (meta, meta_server), (data, data_server) = peers.socket_pair(), peers.socket_pair()
     for tag, each in sent:
         if tag is None:
             meta_server.send(tag, [each])

@@ -507,16 +507,3 @@ def test_a_stream_is_not_for_two_threads_at_once() -> None:
     leave.set()
     thread.join()
     assert found == list(stream) == []
-
-
-def test_a_stream_that_is_dropped_is_released() -> None:
-    p = Producer()
-    s = StreamOf(p.schema(b"+s"), [p.array(1, [None])])
-    stream = s.open()
-    batch = next(stream)
-    del stream
-    gc.collect()
-    assert (s.released[CStream], p.released[CArray]) == (1, 0)
-    del batch
-    gc.collect()
-    assert p.released[CArray] == 1

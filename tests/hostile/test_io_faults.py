@@ -234,22 +234,6 @@ def test_a_connection_that_is_reset_is_an_error_of_the_connection() -> None:
                 reader.read_next_batch()
 
 
-@pytest.mark.parametrize("wrap", [lambda s: s, lambda s: s.makefile("wb", buffering=0)], ids=["socket", "file"])
-def test_a_connection_that_is_reset_ends_the_writer(wrap: Any) -> None:
-    here, there = connected()
-    with here:
-        sink = wrap(here)
-        writer = ipc.new_stream(sink, PARTS[0].schema)
-        reset(there)
-        with pytest.raises((ConnectionResetError, BrokenPipeError)):  # noqa: PT012
-            for _ in range(1000):
-                writer.write_batch(PARTS[0])
-        with pytest.raises(ipc.UsageError, match="cannot continue"):
-            writer.write_batch(PARTS[0])
-        if sink is not here:
-            sink.close()
-
-
 # -- sources that do not do what they promise ----------------------------------------------------------------
 
 
@@ -690,24 +674,3 @@ for number, (call, after, code) in enumerate(eval(sys.argv[4]), 1):
     for line, errno_ in failed:
         assert line == f"{errno.errorcode[errno_]} True True 1", shown.stderr
     assert renamed == f"EIO True True {201 if kind == 'append' else 200}"
-
-
-def test_a_writer_refuses_to_go_on_behind_an_error(old: Path) -> None:
-    code = """
-import resource
-resource.setrlimit(resource.RLIMIT_FSIZE, (100_000,) * 2)
-writer = ipc.new_file(path, first.schema)
-many = lambda: [writer.write_batch(first) for _ in range(10)]
-for call in (many, lambda: writer.write_batch(first), writer.close):
-    try:
-        call()
-    except Exception as error:
-        print(type(error).__name__)
-print(writer.close())
-with ipc.new_file(path + "2", first.schema) as writer:  # another one is not concerned
-    writer.write_batch(first.slice(0, 10))
-os.unlink(path + "2")
-"""
-    shown = run_python(BEGIN + WORK + code, old, "file", small())
-    assert shown.stdout.split() == ["OSError", "UsageError", "UsageError", "None"], shown.stdout + shown.stderr
-    assert untouched(old)
