@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from helpers.cdata import CSchema, peek
 
+import arrowipc as ipc
 from arrowipc import types
 from arrowipc.cdata.import_array import schema_from
 
