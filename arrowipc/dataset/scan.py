@@ -54,7 +54,7 @@ def scan_polars(dataset: Any, **options: Any) -> pl.LazyFrame:
         from polars.io.plugins import register_io_source
     except ImportError as error:
         raise UnsupportedError(f"scan_polars needs polars 1.5 or newer: pip install polars ({error})") from None
-    if not (hasattr(dataset, "select") and hasattr(dataset, "filter")):
+    if not (hasattr(dataset, "select") and hasattr(dataset, "prune")):
         from arrowipc.dataset.dataset import open_dataset
 
         dataset = open_dataset(dataset, **options)
