@@ -134,10 +134,8 @@ def _unix_path(address: Any) -> str:
 
 def _check_options(transport: str, options: Mapping[str, Any]) -> None:
     check_names(f"transport_options: the transport {transport!r}", options, TRANSPORTS[transport].options)
-    found = ", ".join(sorted(options)) or "none"
-    if "arena" in options and len(options) > 1:
-        raise UsageError(f"transport_options: an arena has its sizes already, found {found}")
     if transport == "file" and "path" not in options:
+        found = ", ".join(sorted(options)) or "none"
         raise UsageError(
             'transport_options: "file" tells clients where bodies lie in one file, and needs its path '
             f'(transport_options={{"path": ...}}), found {found}'
@@ -154,8 +152,7 @@ def listen(transport: str, address: Any, limits: Limits | None, **options: Any) 
         Host and port, a path, or None: a free one of this machine.
     limits : Limits, optional
     **options
-        Of the transport, see `TRANSPORTS`: those of `Arena` ("shm"; or `arena`, one that exists and is the server's
-        from now on), `FileMemory` or `listen_ucx`.
+        Of the transport, see `TRANSPORTS`: those of `Arena` ("shm"), `FileMemory` or `listen_ucx`.
 
     Raises
     ------
@@ -185,9 +182,7 @@ def _listen_unix(transport: str, address: Any, limits: Limits | None, **options:
     if transport != "unix":
         from arrowipc.dissociated.transports.shared import OFFERED
 
-        memory = options["arena"] if "arena" in options else OFFERED[transport](**options)
-        if not isinstance(memory, OFFERED[transport]):
-            raise UsageError(f"arena: expected an Arena, found {described(memory)}")
+        memory = OFFERED[transport](**options)
     # Memory is for our own user only; bytes are for whoever may open the socket.
     unix = listen_unix(path, limits, same_user=memory is not None)
     return Endpoint(unix, "arrowipc+unix", "", None, path if path.startswith("/") else "/" + path, memory)
@@ -211,7 +206,7 @@ SCHEMES = tuple(CONNECTORS)
 TRANSPORTS: dict[str, Transport] = {
     "tcp": Transport(_listen_tcp),
     "unix": Transport(_listen_unix),
-    "shm": Transport(_listen_unix, ("arena", "capacity", "segment_bytes", "least_bytes")),
-    "file": Transport(_listen_unix, ("path", "mapping")),
-    "ucx": Transport(_listen_ucx, ("error_mode", "memory", "segment_bytes", "least_bytes")),
+    "shm": Transport(_listen_unix, ("capacity", "segment_bytes", "least_bytes")),
+    "file": Transport(_listen_unix, ("path",)),
+    "ucx": Transport(_listen_ucx, ("error_mode", "memory", "least_bytes")),
 }

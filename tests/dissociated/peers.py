@@ -5,7 +5,6 @@ The bytes of the protocol are made here a second time, from the text of the spec
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import gc
 import io
@@ -22,9 +21,8 @@ import pyarrow as pa
 from dissociated.memory_transport import memory_pair
 
 import arrowipc as ipc
-from arrowipc import dissociated as served
 from arrowipc.dissociated import protocol, schemes
-from arrowipc.dissociated.client import Client, ClientStream
+from arrowipc.dissociated.client import Client
 from arrowipc.dissociated.connection import Connection
 from arrowipc.dissociated.link import Link
 from arrowipc.dissociated.transports.sockets import SocketConnection
@@ -107,9 +105,9 @@ def words() -> list[pa.RecordBatch]:
 # -- peers ---------------------------------------------------------------------------------------------------
 
 
-def stream_between(connections: tuple[Connection, ...], **options: Any) -> ClientStream:
+def stream_between(connections: tuple[Connection, ...], **options: Any) -> Client:
     """The reading end of one connection, or of one for metadata and one for bodies."""
-    return ClientStream(Link(connections[0], connections[-1]), StreamDecoder(), **options)
+    return Client(Link(connections[0], connections[-1]), StreamDecoder(), **options)
 
 
 @contextlib.contextmanager
@@ -120,7 +118,7 @@ def numbered_from(first: int) -> Iterator[None]:
 
 
 def client_of(connections: tuple[Connection, ...], timeout: float | None = SECONDS, **options: Any) -> Client:
-    return Client(stream_between(connections, **options), timeout)
+    return stream_between(connections, **options).begin(timeout)
 
 
 def read(sent: Iterable[Sent], **options: Any) -> Any:
@@ -178,37 +176,6 @@ def beside(script: Callable[[], object]) -> Iterator[None]:
 
 
 # -- servers ------------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def serving(kind: str, streams: Any, transport: str, **options: Any) -> Iterator[Any]:
-    """A server of either kind; that of asyncio in a thread with a loop."""
-    if kind == "threads":
-        with served.Server(streams, transport, **options) as server:
-            yield server
-        return
-    loop, made, done = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
-    found: list[Any] = []
-
-    async def main() -> None:
-        async with served.AsyncServer(streams, transport, **options) as server:
-            found.append(server)
-            made.set()
-            await done.wait()
-
-    def run() -> None:
-        try:
-            loop.run_until_complete(main())
-        finally:
-            made.set()
-            loop.close()
-
-    with beside(run):
-        assert made.wait(SECONDS)
-        try:
-            yield found[0]
-        finally:
-            loop.call_soon_threadsafe(done.set)
 
 
 def connected(server: Any) -> Connection:

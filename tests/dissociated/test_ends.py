@@ -21,7 +21,7 @@ from dissociated import peers
 from dissociated.memory_transport import memory_pair
 
 from arrowipc import dissociated
-from arrowipc.dissociated.client import Client, ClientStream
+from arrowipc.dissociated.client import Client
 from arrowipc.dissociated.connection import Deadline, OfferedMemory, PeerMemory, Placed, wait
 from arrowipc.dissociated.link import Link
 from arrowipc.dissociated.memory.address_pairs import Lease, write_pairs
@@ -103,7 +103,7 @@ def test_the_metadata_connection_waits_for_the_bodies():
     for tag, each in sent:
         (meta_server if tag is None else data_server).send(tag, [each])
     meta_server.close()
-    with data_server, Client(stream, SECONDS) as reader:
+    with data_server, stream.begin(SECONDS) as reader:
         for _ in range(500):
             assert len(stream._incoming._metadata) <= 51
             assert reader.read_next_batch().num_rows == 1
@@ -347,8 +347,8 @@ def leasing(
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    stream = ClientStream(Link(near, near, Shared(arena), free_data), StreamDecoder())
-    return Client(stream, SECONDS), thread, session
+    stream = Client(Link(near, near, Shared(arena), free_data), StreamDecoder())
+    return stream.begin(SECONDS), thread, session
 
 
 @pytest.mark.parametrize("family", ["tcp", "unix"])
@@ -394,7 +394,7 @@ def test_d012_without_free_data_nothing_is_sent_back(family):
         peers.end(2),
     ):
         far.send(each[0], [each[1]])
-    with Client(ClientStream(Link(near, near, Shared(arena)), StreamDecoder()), SECONDS) as reader:
+    with Client(Link(near, near, Shared(arena)), StreamDecoder()).begin(SECONDS) as reader:
         assert reader.read_all().to_pydict() == peers.numbers().to_pydict()
     far.progress()
     assert far.receive() is None
@@ -415,7 +415,7 @@ def test_d084_d086_leases_of_a_client_that_leaves_are_abandoned_not_released():
     table, arena = peers.numbers(100, batches=4), Arena()
     reader, thread, _session = leasing("unix", new_tag(), arena, table)
     batches = list(reader)
-    reader._stream.connections[0].close()
+    reader.connections[0].close()
     thread.join(SECONDS)
     assert sorted(arena.abandoned) == sorted(arena.granted)
     assert arena.released == []
@@ -452,7 +452,7 @@ def test_d080_d082_memory_comes_back_during_the_stream_and_from_nobody_else():
     table, arena = peers.numbers(100, batches=4), Arena()
     tag = new_tag()
     reader, thread, session = leasing("tcp", tag, arena, table)
-    connection = reader._stream.connections[0]
+    connection = reader.connections[0]
     with connection.lock:
         connection.send(tag, [free_data_body([3, 5, 2**64 - 1])])
     count = sum(1 for _ in reader)
@@ -472,7 +472,7 @@ def test_after_an_error_no_lease_keeps_the_connection():
     table, arena = peers.numbers(100, batches=4), Arena()
     reader, thread, _ = leasing("unix", new_tag(), arena, table)
     kept = reader.read_next_batch()
-    reader._stream._incoming.receive_metadata = lambda data: (_ for _ in ()).throw(FormatError("torn"))
+    reader._incoming.receive_metadata = lambda data: (_ for _ in ()).throw(FormatError("torn"))
     with pytest.raises((FormatError, UsageError)):
         list(reader)
     reader.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import itertools
 import os
@@ -19,13 +18,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from dissociated import memory_transport, peers
-from dissociated.peers import serving, until
+from dissociated.peers import until
 from helpers.processes import environment, rounds
 
 import arrowipc as ipc
 from arrowipc import dissociated
 from arrowipc.dissociated import schemes
-from arrowipc.dissociated.files import serve_files
 from arrowipc.dissociated.flight import from_flight
 from arrowipc.dissociated.memory.arena import Arena, MemfdSegment
 from arrowipc.dissociated.protocol import REASONS, Reason
@@ -38,7 +36,6 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 SECONDS = peers.SECONDS
 NOBODY = 65534
 TRANSPORTS = ("tcp", "unix", "shm", "memory")
-both_servers = pytest.mark.parametrize("kind", [dissociated.Server, dissociated.AsyncServer])
 as_root = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can be another user, too"
 )
@@ -63,7 +60,6 @@ def find(name: bytes) -> Any:
 FAILED = re.escape(REASONS[Reason.FAILED])
 
 
-@pytest.mark.parametrize("kind", ["threads", "asyncio"])
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize(
     ("name", "error", "words", "said"),
@@ -85,8 +81,8 @@ FAILED = re.escape(REASONS[Reason.FAILED])
         ),
     ],
 )
-def test_what_becomes_of_a_request_is_said(kind, transport, name, error, words, said):
-    with serving(kind, find, transport) as server:
+def test_what_becomes_of_a_request_is_said(transport, name, error, words, said):
+    with dissociated.Server(find, transport) as server:
         with pytest.raises(error, match=words) as raised:
             dissociated.connect(server.uri, name, timeout=SECONDS).read_all()
         assert type(raised.value) is error
@@ -95,11 +91,10 @@ def test_what_becomes_of_a_request_is_said(kind, transport, name, error, words, 
         assert peers.kinds(server) == ([said] if said else [])
 
 
-@pytest.mark.parametrize("kind", ["threads", "asyncio"])
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_a_full_server_says_so(kind, transport):
+def test_a_full_server_says_so(transport):
     with (
-        serving(kind, find, transport, max_clients=1) as server,
+        dissociated.Server(find, transport, max_clients=1) as server,
         dissociated.connect(server.uri, "n", timeout=SECONDS),
     ):
         with pytest.raises(ConnectionRefusedError, match="serves as many clients as it may already"):
@@ -219,7 +214,7 @@ def test_the_options_of_transports_are_those_that_they_take():
     }
     for name, maker in makers.items():
         taken = set(inspect.signature(maker).parameters) - {"name", "address", "limits"}
-        assert set(schemes.TRANSPORTS[name].options) - {"arena"} == taken
+        assert set(schemes.TRANSPORTS[name].options) == taken
 
 
 def test_an_installed_package_has_these_transports():
@@ -234,9 +229,11 @@ def test_an_installed_package_has_these_transports():
     [
         ("file", {}, r'"file" tells clients where bodies lie in one file, and needs its path'),
         ("tcp", {"capacity": 1}, "the transport 'tcp' has no option 'capacity': there are none"),
-        ("shm", {"sise": 1}, r"the transport 'shm' has no option 'sise': there are arena, capacity, least_bytes, segm"),
-        ("shm", {"arena": None, "capacity": 1}, "an arena has its sizes already, found arena, capacity"),
-        ("shm", {"arena": 1}, "arena: expected an Arena, found int 1"),
+        (
+            "shm",
+            {"sise": 1},
+            r"the transport 'shm' has no option 'sise': there are capacity, least_bytes, segm",
+        ),
         ("carrier pigeon", {}, "transport must be"),
         ("cma", {}, "transport must be 'tcp' or 'unix' or 'shm' or 'file' or 'ucx'"),
         (["tcp"], {}, "transport must be"),
@@ -264,19 +261,17 @@ REFUSED_OPTIONS = [
 ]
 
 
-@both_servers
 @pytest.mark.parametrize(("options", "words"), REFUSED_OPTIONS)
-def test_options_are_checked_when_a_server_is_made(kind, options, words, tmp_path):
+def test_options_are_checked_when_a_server_is_made(options, words, tmp_path):
     path = tmp_path / "x.sock"
     with pytest.raises(UsageError, match=re.escape(words)):
-        kind({"n": peers.numbers()}, "unix", path, **options)
+        dissociated.Server({"n": peers.numbers()}, "unix", path, **options)
     assert not path.exists()
     if not options.keys() & {"schema", "compression_level"} and options.keys() & {"compression", "compresion"}:
         with pytest.raises(UsageError, match=re.escape(words)):
             dissociated.Prepared(peers.numbers(), **options)
 
 
-@both_servers
 @pytest.mark.parametrize(
     ("source", "words"),
     [
@@ -289,9 +284,9 @@ def test_options_are_checked_when_a_server_is_made(kind, options, words, tmp_pat
         ({"x": object()}, "column 'x': expected a sequence of values"),
     ],
 )
-def test_sources_are_checked_when_a_server_is_made(kind, source, words):
+def test_sources_are_checked_when_a_server_is_made(source, words):
     with pytest.raises(UsageError, match=rf"streams\['a'\]: .*{words}"):
-        kind({"n": peers.numbers(), "a": source}, "tcp")
+        dissociated.Server({"n": peers.numbers(), "a": source}, "tcp")
     with pytest.raises(UsageError, match=words):
         dissociated.Prepared(source)
 
@@ -320,14 +315,12 @@ def test_checking_a_source_uses_nothing_of_it_up(source):
 # -- addresses -----------------------------------------------------------------------------------------------
 
 
-@both_servers
 @pytest.mark.parametrize("address", ["127.0.0.1:0", "localhost:0", ("127.0.0.1", 0), None])
-def test_a_server_listens_at_a_host_and_port(kind, address):
-    server = kind({"n": peers.numbers()}, "tcp", address)
+def test_a_server_listens_at_a_host_and_port(address):
+    server = dissociated.Server({"n": peers.numbers()}, "tcp", address)
     assert server.uri.host in ("127.0.0.1", "localhost")
     assert server.uri.port > 0
-    if kind is dissociated.Server:
-        server.close()
+    server.close()
 
 
 def test_addresses_of_ipv6_are_in_brackets():
@@ -370,8 +363,6 @@ def test_a_wrong_scheme_says_so(uri, pair):
         dissociated.connect([uri, uri] if pair else uri, "n")
     with pytest.raises(UnsupportedError, match="no transport speaks"):
         dissociated.Channel(uri)
-    with pytest.raises(UnsupportedError, match="no transport speaks"):
-        asyncio.run(dissociated.connect_async(uri, "n"))
 
 
 @pytest.mark.parametrize(
@@ -390,8 +381,6 @@ def test_options_of_clients_are_checked_before_they_connect(options, words):
         dissociated.connect(uri, "n", **options)
     with pytest.raises(UsageError, match=words):
         dissociated.Channel(uri, **options)
-    with pytest.raises(UsageError, match=words):
-        asyncio.run(dissociated.connect_async(uri, "n", **options))
 
 
 def test_options_of_a_flight_are_those_of_clients():
@@ -415,8 +404,8 @@ def test_one_file_is_served_where_it_lies(tmp_path):
         with ipc.new_file(each) as writer:
             writer.write(table)
     with pytest.raises(UsageError, match='"file" is for one file'):
-        serve_files([path, other], "file")
-    with serve_files([path], "file") as server:
+        dissociated.Server({"x": path, "y": other}, "file")
+    with dissociated.Server({"x.arrow": path}, "file") as server:
         with dissociated.connect(server.uri, "x.arrow", timeout=SECONDS) as reader:
             assert pa.table(reader.read_all()).equals(peers.numbers(1000, 5))
             assert reader.num_bodies_sent == 0
@@ -570,7 +559,7 @@ def test_a_server_that_is_interrupted_while_it_begins_leaves_no_path_and_no_desc
         lambda: until(lambda: not path.exists(), "the path is gone"),
     )
     made.pop().close()
-    assert where >= {"__init__", "listen", "listen_unix", "_start"}
+    assert where >= {"__init__", "listen", "listen_unix"}
     peers.until_collected(lambda: len(peers.descriptors()) <= before, "descriptors are back")
 
 
@@ -619,9 +608,8 @@ def other_user(*arguments: str) -> subprocess.Popen[str]:
 
 
 @as_root
-@pytest.mark.parametrize("kind", ["threads", "asyncio"])
-def test_a_client_of_another_user_hears_why_it_is_sent_away_and_so_does_the_server(kind):
-    with serving(kind, find, "shm") as server:
+def test_a_client_of_another_user_hears_why_it_is_sent_away_and_so_does_the_server():
+    with dissociated.Server(find, "shm") as server:
         uri = str(server.uri)
         # One that does not check whose server it is, too.
         for each in (uri, re.sub("&remote_handle=[^&]*", "", uri)):

@@ -510,7 +510,7 @@ def test_d036_dictionaries_come_before_their_users_with_deltas_and_replacements(
         with dissociated.connect(uri, "t", timeout=SECONDS) as reader:
             assert [batch.to_pydict() for batch in reader] == expected
             # schema, first dictionary, batch, delta or replacement, batch, replacement, batch, batch
-            assert reader._stream.decoder.stats == (8, 4, 3, int(deltas), 2 - deltas)
+            assert reader.decoder.stats == (8, 4, 3, int(deltas), 2 - deltas)
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)

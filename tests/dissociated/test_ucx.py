@@ -18,8 +18,6 @@ import pytest
 from dissociated.ucx_peers import LIBRARIES, PATIENCE, Peer, peer, plain
 from helpers.processes import rounds
 
-from arrowipc.dissociated import DissociatedUri
-
 pytestmark = [
     pytest.mark.skipif(not LIBRARIES, reason="no libucp.so.0: install libucx0 or libucx-cu12"),
     pytest.mark.nosanitize,  # UCX brings hooks of its own for the memory functions
@@ -364,39 +362,40 @@ def test_d089_a_full_arena_sends_bodies(library: str) -> None:
 
 
 @every_library
-def test_d086_memory_of_a_killed_client_is_not_used_again_and_its_segments_go(library: str) -> None:
+def test_d086_memory_of_a_killed_client_is_not_used_again(library: str) -> None:
     """Placed, freed and abandoned in any order: no byte that anybody may still read is another one's."""
     for seed in range(2):
         with peer("arena", library, SHARED, seed=seed) as child:
-            wrong, was_full, many_left, most, free, segments = child.tell()
+            wrong, was_full, many_left, free_or_retired = child.tell()
             assert wrong == []
             assert was_full
             assert many_left
-            assert most <= 16 << 20
-            # What is not retired is free again, and so is the room of segments that are there no more.
-            assert free > (16 << 20) - 4096 * segments
+            assert free_or_retired > (16 << 20) - 4096
             assert child.end() == 0
 
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("transports", [TCP, SHARED])
 @some_library
-def test_d086_memory_of_killed_clients_comes_back(library: str, transports: str) -> None:
+def test_d086_bodies_are_sent_when_killed_clients_have_used_up_all_memory(library: str, transports: str) -> None:
     held: list[int] = []
-    with peer("serve", library, transports, memory=64 << 20) as server:
+    with peer("serve", library, transports, memory=16 << 20) as server:
         uri, *_ = server.tell()
-        all_free = ask(server)[2]
-        for _ in range(rounds(3, 100)):
+        free = [ask(server)[2]]
+        for _ in range(rounds(8, 100)):
             with peer("fetch_slowly", library, transports, uri=uri, name="endless") as client:
                 client.tell()
-                assert ask(server)[2] < all_free
                 client.kill()
-            assert alone(server) == ([], 64 << 20)
+            errors, left = alone(server)
+            assert errors == []
+            free.append(left)
             held.append(server.resident())
         print(f"{len(held)} clients killed; resident MiB:", held[0] >> 20, "to", max(held) >> 20)
         assert max(held) - held[0] < 32 << 20
+        assert free == sorted(free, reverse=True)
+        assert free[0] > free[1]
         with peer("fetch", library, transports, uri=uri, names=["plain"]) as client:
-            assert client.tell()[1:] == [True, transports == SHARED]
+            assert client.tell()[1]
             assert client.end() == 0
         assert server.end() == 0
 
@@ -407,7 +406,7 @@ def test_d086_a_client_that_is_gone_keeps_what_it_had_mapped(library: str) -> No
         uri, *_ = server.tell()
         with peer("hold", library, SHARED, uri=uri, name="large") as client:
             assert client.tell() is True
-            assert alone(server) == ([], 64 << 20)
+            assert alone(server)[0] == []
             for _ in range(2):  # other bodies come to lie where it was
                 with peer("fetch_slowly", library, SHARED, uri=uri, name="endless") as other:
                     other.tell()
@@ -416,64 +415,6 @@ def test_d086_a_client_that_is_gone_keeps_what_it_had_mapped(library: str) -> No
                     assert other.end() == 0
                 tell(client, "look")
                 assert client.tell() is True
-            assert client.end() == 0
-
-
-@some_library
-def test_d048_bodies_lie_in_many_segments(library: str) -> None:
-    """Each is larger than a segment, and gets one of its own."""
-    with peer("serve", library, SHARED, memory=64 << 20, segment_bytes=1 << 20) as server:
-        uri, *_ = server.tell()
-        with peer("fetch", library, SHARED, uri=uri, names=["large", "wide", "large", "plain"]) as client:
-            for name in ("large", "wide", "large", "plain"):
-                assert client.tell() == [name, True, True]
-            assert client.end() == 0
-        assert alone(server)[0] == []
-
-
-@some_library
-def test_clients_that_know_of_one_key_are_told_of_memory_that_it_opens(library: str) -> None:
-    """The specification has no more than the one in the URI; they are sent what lies elsewhere."""
-    with peer("serve", library, SHARED, memory=64 << 20, segment_bytes=10 << 20) as server:
-        uri = DissociatedUri.parse(server.tell()[0])
-        assert uri.remote_handle is not None
-        old = str(
-            DissociatedUri(
-                uri.scheme,
-                uri.host,
-                uri.port,
-                want_data=uri.want_data,
-                free_data=uri.free_data,
-                remote_handle=uri.remote_handle.removesuffix(b"arrowipc:segments"),
-            )
-        )
-        with peer("fetch", library, SHARED, uri=old, names=["large", "plain"]) as client:
-            assert client.tell() == ["large", True, True]
-            assert client.tell() == ["plain", True, True]
-            assert client.end() == 0
-        assert alone(server)[0] == []
-        with peer("fetch_slowly", library, SHARED, uri=str(uri), name="endless") as client:
-            client.tell()
-            client.kill()  # and the first segment with it
-        alone(server)
-        with peer("fetch", library, SHARED, uri=old, names=["large"]) as client:
-            assert client.tell() == ["large", True, False]
-            assert client.end() == 0
-
-
-@pytest.mark.parametrize("transports", [SHARED, "tcp,cma"])
-@some_library
-def test_memory_that_was_let_go_of_before_it_was_read_is_noticed(library: str, transports: str) -> None:
-    """Something else is at the same addresses: whether that is mapped or copied out of the server."""
-    with peer("reference_server", library, transports, order="in order", body_type=1, other=True) as server:
-        port, key, _ = server.tell()
-        handle = quote(base64.b64encode(bytes.fromhex(key) + b"arrowipc:segments").decode(), safe="")
-        uris = [
-            f"ucx://127.0.0.1:{port}?want_data={tag}&free_data={0xAB << 56 | 1 << 32}&remote_handle={handle}"
-            for tag in (0xFFFFFDEADBA0BAB0, 0x00000DEADBA0BAB0)
-        ]
-        with peer("read", library, transports, uri=uris, name="ident") as client:
-            assert client.tell() == "TruncatedError"
             assert client.end() == 0
 
 

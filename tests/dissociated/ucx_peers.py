@@ -237,9 +237,9 @@ def fetch(uri: Any, names: list[str]) -> None:
     for name in names:
         with dissociated.connect(uri, name, timeout=PATIENCE) as reader:
             found = list(reader)
-            memory = reader._stream._memory
+            memory = reader._memory
             say([name, equal(found, SOURCES[name]()), bool(memory is not None and memory.is_mapped)])
-            returns = reader._stream._returns
+            returns = reader._returns
         del found, reader, memory
         if returns._thread is not None:
             returns._thread.join(PATIENCE)  # until the server has its memory back
@@ -250,14 +250,14 @@ def columns_of(uri: Any, name: str, columns: list[str] | None) -> None:
     from arrowipc.dissociated.transports import ucx_memory
 
     fetched = 0
-    get = ucx_memory.UcxPeerMemory._get
+    fetch = ucx_memory.UcxPeerMemory._fetch
 
-    def counting(self: Any, key: Any, wanted: list[tuple[int, Any]]) -> None:
+    def counting(self: Any, key: Any, places: Any, target: Any) -> None:
         nonlocal fetched
-        fetched += sum(len(memory) for _, memory in wanted)
-        get(self, key, wanted)
+        fetched += sum(length for _, length, _ in ucx_memory.in_a_row(places))
+        fetch(self, key, places, target)
 
-    ucx_memory.UcxPeerMemory._get = counting  # type: ignore[method-assign]
+    ucx_memory.UcxPeerMemory._fetch = counting  # type: ignore[method-assign]
     with dissociated.connect(uri, name, columns=columns, timeout=PATIENCE) as reader:
         found = [each.to_pydict() for each in reader]
     whole = [each.to_pydict() for each in SOURCES[name]()]
@@ -268,29 +268,29 @@ def hold(uri: Any, name: str) -> None:
     """Read one batch and break the connection off; says, whenever asked, whether it is still the same."""
     with dissociated.connect(uri, name, timeout=PATIENCE) as reader:
         first = reader.read_next_batch()
-        say(reader._stream._memory.is_mapped)
-        reader._stream._returns.is_unsure = True  # as an error does: the server hears no more of what is held
+        say(reader._memory.is_mapped)
+        reader._returns.is_unsure = True  # as an error does: the server hears no more of what is held
     for _ in commands():
         say(equal([first], SOURCES[name]()[:1]))
 
 
 def arena(seed: int) -> None:
-    """Place, free and abandon in segments; says what was found to be wrong, and what is left at the end."""
+    """Place, free and abandon in a region; says what was found to be wrong, and what is left at the end."""
     from arrowipc.dissociated.served import messages_of
     from arrowipc.dissociated.transports.ucx_library import context
     from arrowipc.dissociated.transports.ucx_memory import UcxArena
 
     class Client:
-        knows_segments = True
+        pass
 
     rng = random.Random(seed)
-    lent = UcxArena(context(True, False), 16 << 20, 2 << 20, 0)
+    lent = UcxArena(context(True, False), 16 << 20, 0)
     bodies = [list(messages_of(plain(rows, rows)[0]))[-1] for rows in (10, 1000, 9000, 60_000)]
     contents = [bytes(each.body) for each in bodies]
     clients = [Client() for _ in range(3)]
     held: list[tuple[Any, int, list[int], int]] = []
-    gone: list[tuple[bytes, int, int]] = []
-    wrong, full, most = [], 0, 0
+    gone: list[tuple[int, int]] = []
+    wrong, full = [], 0
 
     def at(segment: Any, start: int, size: int) -> bytes:
         return bytes(segment.memory[start - segment.address :][:size])
@@ -305,7 +305,7 @@ def arena(seed: int) -> None:
                 continue
             start, size = placed[1][0], len(contents[which])
             segment = next(each for each in lent._segments.values() if each.find(start))
-            if any(segment.identity == i and a < start + size and start < b for i, a, b in gone):
+            if any(a < start + size and start < b for a, b in gone):
                 wrong.append(f"step {step}: memory of a client that is gone was used again")
             held.append((segment, start, list(placed[1]), which))
         elif held:
@@ -314,9 +314,8 @@ def arena(seed: int) -> None:
                 lent.release(addresses)
             else:
                 lent.abandon(addresses)
-                gone.append((segment.identity, start, start + len(contents[which])))
+                gone.append((start, start + len(contents[which])))
             del segment
-        most = max(most, sum(each.size for each in lent._segments.values()))
         if step % 20 == 0:
             wrong += [
                 f"step {step}: what somebody holds has changed"
@@ -326,8 +325,8 @@ def arena(seed: int) -> None:
             segment = None
     for _, _, addresses, _ in held:
         lent.release(addresses)
-    mapped = [each.key for each in lent._segments.values()]
-    say([wrong, full > 0, len(gone) > 20, most, lent.free, len(mapped)])
+    retired = sum(each.retired for each in lent._segments.values())
+    say([wrong, full > 0, len(gone) > 20, lent.free + retired])
 
 
 def read(uri: Any, name: str) -> None:
@@ -531,26 +530,20 @@ def reference_client(uris: list[str], ident: str) -> None:
 WANT_METADATA, WANT_DATA, WANT_MASK = 0xFFFFFDEADBA0BAB0, 0x00000DEADBA0BAB0, 0x00000FFFFFFFFFFF
 
 
-def reference_server(order: str, body_type: int = 0, pairs: str = "", other: bool = False) -> None:
+def reference_server(order: str, body_type: int = 0, pairs: str = "") -> None:
     """Do what the reference example's server does: one stream, bodies in any `order`, in mode "none".
 
-    With `pairs` (hex), each body says that instead, as type 1; with `other`, that they lie in a segment which
-    is there no more, and another one at its addresses.
+    With `pairs` (hex), each body says that instead, as type 1.
     """
-    from arrowipc.dissociated.memory.address_pairs import write_pairs
     from arrowipc.dissociated.served import messages_of
     from arrowipc.dissociated.transports import ucx_worker
     from arrowipc.dissociated.transports.ucx import packed_address, unpacked_port
-    from arrowipc.dissociated.transports.ucx_memory import Description
 
     context = _foreign_context()
     listener = ucx_worker.Listener(context, packed_address("127.0.0.1", 0)[0])
     port = unpacked_port(listener.address)
     region = ucx_worker.Region(context, 1 << 16)
     key = region.key
-    if other:
-        told = Description(bytes(16), region.address, region.size, (region.address,), key).packed()
-        memoryview(region)[:16] = bytes([1] * 16)
     more = f"&free_data={0xAB << 56 | 1 << 32}&remote_handle={key.hex()}" if pairs else ""
     say([port, key.hex(), more])
     connections = {}
@@ -572,8 +565,6 @@ def reference_server(order: str, body_type: int = 0, pairs: str = "", other: boo
         sent.append(connections["metadata"].send(None, [prefix, message.metadata], in_pieces=True))
         if message.kind != "Schema":
             body = [bytes.fromhex(pairs)] if pairs else message.stretches
-            if other:
-                body = [write_pairs(message, region.address + 64) + told]
             bodies.append((body_type << 55 << 1 | number, body))
     sent.append(connections["metadata"].send(None, [struct.pack("<BI", 0, number + 1)]))
     for tag, body in reversed(bodies) if order == "reversed" else bodies:

@@ -11,7 +11,7 @@ import pytest
 
 import arrowipc as ipc
 from arrowipc import options
-from arrowipc.dissociated import Channel, connect, connect_async
+from arrowipc.dissociated import Channel, connect
 from arrowipc.read.file_decoder import FileDecoder
 
 PACKAGE = Path(ipc.__file__).parent
@@ -19,7 +19,7 @@ PACKAGE = Path(ipc.__file__).parent
 TAKEN: dict[Any, type[options.Options]] = {
     **dict.fromkeys((ipc.open, ipc.open_file, ipc.open_stream, ipc.recover), options.ReadOptions),
     **dict.fromkeys((ipc.aio.open_file, ipc.aio.open_stream, connect), options.DecodeOptions),
-    **dict.fromkeys((ipc.new_stream, ipc.new_file, ipc.aio.new_stream, ipc.aio.encode), options.WriteOptions),
+    **dict.fromkeys((ipc.new_stream, ipc.new_file, ipc.aio.encode), options.WriteOptions),
     ipc.get_record_batch_size: options.MessageOptions,
 }
 #: The same of those that refer to another one for what these mean.
@@ -30,7 +30,6 @@ REFERRING: dict[Any, type[options.Options]] = {
     ipc.RecordBatchFileWriter: options.WriteOptions,
     ipc.RecordBatchStreamWriter: options.WriteOptions,
     Channel.read: options.DecodeOptions,
-    connect_async: options.DecodeOptions,
     ipc.StreamDecoder: options.DecodeOptions,
     ipc.encode_payloads: options.MessageOptions,
 }

@@ -5,7 +5,6 @@ Numbers in names (`d090`) are those of the conformance checklist.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import ctypes
 import mmap
@@ -13,7 +12,6 @@ import os
 import random
 import socket
 import struct
-import threading
 import time
 
 import pyarrow as pa
@@ -25,11 +23,9 @@ from helpers.memory import resident
 import arrowipc as ipc
 from arrowipc import Limits, dissociated
 from arrowipc.dissociated import DissociatedUri
-from arrowipc.dissociated.client import Client
 from arrowipc.dissociated.memory.address_pairs import Pairs, write_pairs
 from arrowipc.dissociated.protocol import Dialect, Incoming, parse_free_data, parse_metadata, split_tag
 from arrowipc.dissociated.served import MAKING
-from arrowipc.dissociated.service import Service
 from arrowipc.errors import ArrowIpcError
 from arrowipc.read.framing import message_kind, message_of
 from arrowipc.read.stream_decoder import StreamDecoder
@@ -302,7 +298,7 @@ def test_d090_a_client_survives_any_server(family, seed):
             ):
                 stream = peers.stream_between((connection,), limits=FEW)
                 try:
-                    with Client(stream, SECONDS) as reader:
+                    with stream.begin(SECONDS) as reader:
                         for batch in reader:
                             drive.use(batch)
                 except TimeoutError:
@@ -329,11 +325,10 @@ def client_bytes(chance: random.Random, want: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("transport", ["tcp", "unix"])
-@pytest.mark.parametrize("driver", ["threads", "loop"])
-def test_d090_a_server_survives_any_client(transport, driver):
+def test_d090_a_server_survives_any_client(transport):
     chance = random.Random(90)
     table = peers.numbers(1000, batches=30)
-    with running(driver, {"t": table}, transport) as server, open(os.devnull, "rb") as spare:
+    with dissociated.Server({"t": table}, transport) as server, open(os.devnull, "rb") as spare:
         for _ in range(150):
             raw = socket.socket(socket.AF_INET if transport == "tcp" else socket.AF_UNIX)
             raw.settimeout(SECONDS)
@@ -353,31 +348,6 @@ def test_d090_a_server_survives_any_client(transport, driver):
         assert server.num_clients == 0
         assert set(peers.kinds(server)) <= {"FormatError", "LimitError", "OSError", "TimeoutError"}
         assert server.errors
-
-
-@contextlib.contextmanager
-def running(driver: str, streams, transport: str):
-    """A server with threads, or one in an event loop of another thread."""
-    if driver == "threads":
-        with dissociated.Server(streams, transport) as server:
-            yield server
-        return
-    started, ended = threading.Event(), threading.Event()
-    found: list[dissociated.AsyncServer] = []
-
-    async def main() -> None:
-        async with dissociated.AsyncServer(streams, transport) as server:
-            found.append(server)
-            started.set()
-            while not ended.is_set():
-                await asyncio.sleep(0.01)
-
-    with peers.beside(lambda: asyncio.run(main())):
-        try:
-            assert started.wait(SECONDS)
-            yield found[0]
-        finally:
-            ended.set()
 
 
 @pytest.mark.nosanitize
@@ -422,30 +392,23 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("kind", [dissociated.Server, dissociated.AsyncServer])
-def test_any_argument_of_a_server_is_taken_or_named(kind, tmp_path):
+def test_any_argument_of_a_server_is_taken_or_named(tmp_path):
     streams = {"t": peers.numbers()}
-    options = [*Service.__init__.__kwdefaults__, *MAKING, "max_client", ""]
+    options = [*dissociated.Server.__init__.__kwdefaults__, *MAKING, "max_client", ""]
     calls = [((streams, transport, value), {}) for transport in ("tcp", "unix") for value in HOSTILE]
     calls += [((value,), {}) for value in HOSTILE] + [(({"t": value},), {}) for value in HOSTILE]
     calls += [((streams, value), {}) for value in HOSTILE]
     calls += [((streams,), {name: value}) for name in options for value in HOSTILE]
-    calls += [
-        ((streams, "shm"), {"transport_options": {name: value}})
-        for name in ("arena", "capacity", 5)
-        for value in HOSTILE
-    ]
+    calls += [((streams, "shm"), {"transport_options": {name: value}}) for name in ("capacity", 5) for value in HOSTILE]
     taken = 0
     with contextlib.chdir(tmp_path):  # some values are names of files
         for given, named in calls:
             try:
-                server = kind(*given, **named)
+                server = dissociated.Server(*given, **named)
             except (ArrowIpcError, OSError):
                 continue
             taken += 1
-            if kind is dissociated.Server:
-                server.close()
-        del server
+            server.close()
         assert os.listdir() == []
     assert taken < len(calls) / 4
 
