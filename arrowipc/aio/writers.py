@@ -7,24 +7,20 @@ from collections.abc import AsyncIterable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from arrowipc.aio.chunks import sender
 from arrowipc.aio.off_loop import LARGE, off_loop, turns
 from arrowipc.aio.streams import AsyncReader
 from arrowipc.columns.array import RecordBatch
-from arrowipc.errors import UsageError
 from arrowipc.options import WriteOptions, with_keywords
 from arrowipc.write.batch_writer import MessageSink
 from arrowipc.write.batches import batches_of
 from arrowipc.writer import RecordBatchStreamWriter, new_stream as new_blocking_stream
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterator
-    from typing import Self, Unpack
+    from collections.abc import AsyncGenerator, Iterator
+    from typing import Unpack
 
-    from arrowipc.events import WriteStats
     from arrowipc.options import WriteKeywords
     from arrowipc.read.framing import Message
-    from arrowipc.schema import Schema
 
 #: Bytes that go out at once, before other tasks get their turn.
 CHUNK = 1 << 16
@@ -100,7 +96,8 @@ class _Encoding:
 def encode(data: Any, schema: Any = None, **keywords: Unpack[WriteKeywords]) -> AsyncGenerator[bytes, None]:
     """Encode batches as an Arrow IPC stream: the body of a ``StreamingResponse``, or of a request.
 
-    One batch is encoded at a time, when the one before it was taken.
+    One batch is encoded at a time, when the one before it was taken. Where the iteration ends early, the stream has no
+    end marker.
 
     Parameters
     ----------
@@ -145,131 +142,3 @@ async def _encoded(encoding: _Encoding, data: Any) -> AsyncGenerator[bytes, None
                 yield chunk
     for chunk in await encoding.end():
         yield chunk
-
-
-class AsyncStreamWriter:
-    """Writes an Arrow IPC stream to a sink in an event loop; made by `new_stream`.
-
-    One task at a time may write. After a write that was cancelled, or in which the sink failed, a message is
-    incomplete, and the writer refuses further batches. The sink stays open.
-    """
-
-    def __init__(self, sink: Any, schema: Any, keywords: WriteKeywords) -> None:
-        self._send = sender(sink)
-        self._encoding = _Encoding(schema, keywords)
-        self._failure: str | None = None
-        self._writing = False
-
-    @property
-    def schema(self) -> Schema | None:
-        """Schema: of the batches; None before anything has said what they are."""
-        return self._encoding.writer.schema
-
-    @property
-    def stats(self) -> WriteStats:
-        """WriteStats: messages, batches, dictionaries and bytes written so far."""
-        return self._encoding.writer.stats
-
-    async def write(self, data: Any) -> None:
-        """Write rows of any kind, and wait until the sink has room for more.
-
-        Parameters
-        ----------
-        data : object
-            As for `encode`.
-
-        Raises
-        ------
-        UsageError
-            The columns are not those of the writer's schema; or the writer is closed, or an error ended it.
-        OSError
-            The sink failed.
-        """
-        self._occupy()
-        try:
-            async with aclosing(self._encoding.batches(data)) as batches:
-                async for batch in batches:
-                    await self._put(self._encoding.encode, batch)
-        finally:
-            self._writing = False
-
-    async def close(self) -> None:
-        """Write what ends the stream; the sink stays open."""
-        if self._failure == "it was closed":
-            return
-        self._occupy()
-        try:
-            await self._put(self._encoding.end)
-            self._failure = "it was closed"
-        finally:
-            self._writing = False
-
-    def _occupy(self) -> None:
-        if self._failure is not None:
-            raise UsageError(f"this writer cannot continue: {self._failure}")
-        if self._writing:
-            raise UsageError("another task writes with this writer: one at a time may")
-        self._writing = True
-
-    async def _put(self, encoded: Callable[..., Any], *arguments: Any) -> None:
-        """Encode something and send it; what is refused before anything was sent does no harm."""
-        chunks = None
-        try:
-            chunks = await encoded(*arguments)
-            for chunk in chunks:
-                await turns().wait()
-                turns().spend(len(chunk))
-                await self._send(chunk)
-        except BaseException as error:
-            if chunks is not None or isinstance(error, asyncio.CancelledError):
-                self._failure = f"an error ended it: {str(error) or type(error).__name__}"
-            raise
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            await self.close()
-        elif self._failure is None:
-            # No end marker: whoever reads what was sent must not take it for all.
-            self._failure = f"the with block was left by {kind.__name__}"
-
-
-@with_keywords(WriteOptions)
-def new_stream(sink: Any, schema: Any = None, **keywords: Unpack[WriteKeywords]) -> AsyncStreamWriter:
-    """Begin an Arrow IPC stream into a sink of an event loop.
-
-    Parameters
-    ----------
-    sink : asyncio.StreamWriter, anyio stream, or an object with an async ``write``
-        Never has to hold more than it says: each piece of 64 KiB waits for its ``drain``, ``send`` or ``write``.
-    schema : Schema, or an object with ``__arrow_c_schema__``, optional
-        Default: that of the first thing that is written.
-    **keywords
-        Those of `arrowipc.options.WriteOptions`.
-
-    Returns
-    -------
-    AsyncStreamWriter
-
-    Raises
-    ------
-    UsageError
-        The sink is none of these, or an option is wrong.
-
-    Examples
-    --------
-    >>> import asyncio
-    >>> import arrowipc as ipc
-    >>> class Sink(bytearray):
-    ...     async def write(self, data):  # as responses of aiohttp have it
-    ...         self += data
-    >>> async def main(sink):
-    ...     async with ipc.aio.new_stream(sink) as writer:
-    ...         await writer.write({"x": [1, 2]})
-    >>> asyncio.run(main(sink := Sink()))
-    >>> ipc.open_stream(sink).read_all().to_pydict()
-    {'x': [1, 2]}
-    """
-    return AsyncStreamWriter(sink, schema, keywords)

@@ -141,7 +141,7 @@ def _run(options: argparse.Namespace) -> int:
 
     import display
     import pipeline
-    from arrowipc.spark.local_session import start_session
+    from local_session import start_session
     from report import write_report
 
     console = Console()

@@ -78,14 +78,6 @@ def test_samplers_choose(path):
     check(DataLoader(dataset, sampler=batches, batch_size=None))
 
 
-def test_windows_are_one_axis_more(path):
-    dataset = ipc.RowDataset(path, columns=["id", "tokens"], window=range(-3, 1), edges="clip", format="numpy")
-    batch = next(iter(DataLoader(dataset, batch_size=8, collate_fn=default_convert)))
-    assert batch["id"].shape == (8, 4)
-    assert batch["id"][5].tolist() == [2, 3, 4, 5]
-    assert batch["tokens"].shape == (8, 4, 3)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("context", ["fork", "spawn"])
 @pytest.mark.parametrize("form", ["python", "numpy"])

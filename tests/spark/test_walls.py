@@ -11,7 +11,7 @@ import pytest
 from helpers.spark import FORMAT
 
 import arrowipc
-from arrowipc.spark import from_arrow_udf, from_arrow_udtf, to_arrow
+from arrowipc.spark import from_arrow_udf, to_arrow
 from arrowipc.spark.options import USE_THE_JAR
 
 if TYPE_CHECKING:
@@ -76,11 +76,8 @@ def test_what_only_the_file_format_can(spark: SparkSession, folder: str) -> None
     spark.sql("DROP TABLE walled")
 
 
-def test_table_functions_beside_other_columns(spark: SparkSession) -> None:
+def test_rows_of_payloads_beside_other_columns(spark: SparkSession) -> None:
     spark.range(3).select("id", to_arrow("id").alias("payload")).createOrReplaceTempView("walled")
-    spark.udtf.register("table_of", from_arrow_udtf("id bigint"))
     spark.udf.register("rows_of", from_arrow_udf("id bigint"))
-    with pytest.raises(Exception, match="LATERAL_JOIN_WITH_ARROW_UDTF_UNSUPPORTED"):
-        spark.sql("SELECT w.id, r.* FROM walled w, LATERAL table_of(w.payload) r")
     found = spark.sql("SELECT id, inline(rows_of(payload)) AS (inner) FROM walled ORDER BY id").collect()
     assert [tuple(row) for row in found] == [(0, 0), (1, 1), (2, 2)]
