@@ -134,7 +134,7 @@ def test_our_declarations_are_those_of_the_headers(folder: str | None, tmp_path:
     if folder is None or shutil.which("gcc") is None:
         pytest.skip("needs gcc and UCX's headers (libucx-dev or libucx-cu12)")
     program = comparison(DECLARATIONS.read_text())
-    assert program.count("_Static_assert") > 150
+    assert program.count("_Static_assert") > 130
 
     def compiles(text: str) -> subprocess.CompletedProcess[str]:
         (tmp_path / "ours.c").write_text(text)

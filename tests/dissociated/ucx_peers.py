@@ -562,13 +562,13 @@ def reference_server(order: str, body_type: int = 0, pairs: str = "") -> None:
     number = -1
     for number, message in enumerate(messages_of(plain())):
         prefix = struct.pack("<BI", 1, number)
-        sent.append(connections["metadata"].send(None, [prefix, message.metadata], in_pieces=True))
+        sent.append(connections["metadata"].send(None, [prefix, message.metadata]))
         if message.kind != "Schema":
             body = [bytes.fromhex(pairs)] if pairs else message.stretches
             bodies.append((body_type << 55 << 1 | number, body))
     sent.append(connections["metadata"].send(None, [struct.pack("<BI", 0, number + 1)]))
     for tag, body in reversed(bodies) if order == "reversed" else bodies:
-        sent.append(connections["data"].send(tag, body, in_pieces=True))
+        sent.append(connections["data"].send(tag, body))
     while not select.select([sys.stdin], [], [], 0)[0]:
         for worker in connections.values():
             worker.progress()

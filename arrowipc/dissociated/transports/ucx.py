@@ -8,7 +8,6 @@ UCX ends operations when a peer is lost, and "none", the reference's mode, when 
 
 from __future__ import annotations
 
-import re
 import select
 import socket
 import struct
@@ -41,10 +40,6 @@ PATIENCE = 30.0
 LEAVING = threading.BoundedSemaphore(64)
 #: Seconds after which UCX is given a chance to do what no event told of.
 POLL_INTERVAL = 0.02
-#: Transports of one machine, as UCX names them in the description of a connection.
-SHARED = re.compile(r"lane\[.*\b(?:posix|sysv|cma|xpmem|knem)/")
-#: Shorter pieces than this on average are copied together sooner than UCX looks at each.
-WORTH_A_PIECE = 4096
 
 
 class UcxConnection(Connection):
@@ -73,7 +68,6 @@ class UcxConnection(Connection):
         self._receives: set[ucx_worker.Operation] = set()
         self._receiving = 0
         self._expected: int | None = None
-        self._lanes_are_shared: bool | None = None
         self._waiting: set[int] = set()  # threads that wait for `fileno` now
 
     # -- sending --
@@ -87,20 +81,7 @@ class UcxConnection(Connection):
         if tag is None:
             self.worker.send(None, stretches)
         else:
-            self.worker.send(tag, stretches, synchronous=self._is_client, in_pieces=self._goes_in_pieces(stretches))
-
-    def _goes_in_pieces(self, stretches: Sequence[Any]) -> bool:
-        """Whether UCX is to gather a message: saves a copy over shared memory, and is slow over a network."""
-        if len(stretches) < 2:
-            return False
-        return self.is_local and sum(map(len, stretches)) >= WORTH_A_PIECE * len(stretches)
-
-    @property
-    def is_local(self) -> bool:
-        """bool: messages take ways that only processes of one machine have."""
-        if self._lanes_are_shared is None:
-            self._lanes_are_shared = bool(SHARED.search(self.worker.lanes()))
-        return self._lanes_are_shared
+            self.worker.send(tag, stretches, synchronous=self._is_client)
 
     @property
     def unsent(self) -> int:
