@@ -49,7 +49,7 @@ def test_a_saved_data_set(tmp_path, made, shards):
     assert json.loads(ours.schema.metadata["huggingface"])["info"]["features"].keys() == made.features.keys()
 
 
-def test_a_saved_dict_of_splits_that_are_shuffled(tmp_path, made):
+def test_a_saved_dict_of_splits(tmp_path, made):
     made.train_test_split(test_size=10, seed=1).save_to_disk(tmp_path / "saved")
     for split, theirs in datasets.load_from_disk(tmp_path / "saved").items():
         same(ipc.RowDataset(tmp_path / "saved" / split / "data-*.arrow"), theirs)

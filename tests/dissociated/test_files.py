@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pyarrow as pa
 import pyarrow.ipc
@@ -66,27 +64,6 @@ def test_files_are_opened_anew_for_each_request(tmp_path):
             fetch(server.uri, "x.arrow", target)
     if before:
         assert len(os.listdir("/proc/self/fd")) <= before
-
-
-def test_a_stream_from_another_process_arrives_in_a_file(paths, tmp_path):
-    script = (
-        "import os, sys; from arrowipc import dissociated\n"
-        "with dissociated.Server({os.path.basename(p): p for p in sys.argv[1:]}) as server:\n"
-        "    print(server.uri, flush=True); sys.stdin.read()"
-    )
-    command = [sys.executable, "-c", script, *map(str, paths)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            uri = process.stdout.readline().strip()
-            fetch(uri, "everything.arrow", tmp_path / "fetched.arrow")
-        finally:
-            process.stdin.close()
-            try:
-                process.wait(timeout=20)
-            finally:
-                process.kill()
-    with ipc.open(tmp_path / "fetched.arrow") as found, ipc.open(paths[0]) as expected:
-        assert found.read_all().equals(expected.read_all())
 
 
 def test_what_goes_wrong_leaves_the_old_file(tmp_path):

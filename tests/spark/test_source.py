@@ -16,11 +16,9 @@ from pyspark.sql import types as st
 
 import arrowipc
 from arrowipc.columns.variant import Names, variant_value
-from arrowipc.errors import FormatError, UnsupportedError, UsageError
-from arrowipc.read.files import FoundFile
+from arrowipc.errors import FormatError, UsageError
 from arrowipc.spark import ArrowIpcDataSource, count_rows, describe
 from arrowipc.spark.options import REFUSED, TABLE, USE_THE_JAR, explained, options_resource
-from arrowipc.spark.read.reader import OPEN_COST, TASK_COST, grouped
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -104,17 +102,6 @@ def test_files_are_described_without_their_rows(spark: SparkSession, tmp_path: P
 # Values, damage, and what is gone.
 
 
-def test_options_for_types(tmp_path: Path) -> None:
-    batch = pa.record_batch({"at": pa.array([1_999], pa.timestamp("ns")), "d": pa.array([15], pa.decimal256(50, 1))})
-    path = put(tmp_path / "t.arrow", batch)
-    with pytest.raises(UnsupportedError, match=r"""t\.arrow: column 'd' .*unsupported="drop" leaves"""):
-        given(path).schema()
-    with pytest.raises(UnsupportedError, match=r"""t\.arrow: record batch 0: column 'at'.*nanoseconds="truncate\""""):
-        read_here(path, unsupported="drop")
-    assert read_here(path, nanoseconds="long", unsupported="drop").to_pylist() == [{"at": 1_999}]
-    assert read_here(path, nanoseconds="long", unsupported="string").to_pylist() == [{"at": 1_999, "d": "15.0"}]
-
-
 @pytest.mark.parametrize("encode", [file, stream])
 def test_what_is_before_the_damage_is_read(tmp_path: Path, encode: Any, caplog: pytest.LogCaptureFixture) -> None:
     batches = [
@@ -166,17 +153,6 @@ def test_files_that_vanish_after_they_were_planned(tmp_path: Path) -> None:
 
 
 # Tasks.
-
-
-@pytest.mark.parametrize("sizes", [[], [0], [1], [10**9], [5, 0, 10**8, 3], [1000] * 2000, [None, 7]])
-@pytest.mark.parametrize("most", [1 << 17, 1 << 20, 1 << 27])
-def test_every_file_belongs_to_one_task(sizes: list[int | None], most: int) -> None:
-    files = [FoundFile(f"/{number}", size, "") for number, size in enumerate(sizes)]
-    tasks = grouped(files, most)
-    assert [each for task in tasks for each in task] == files
-    for task in tasks:
-        weights = [(each.size or 0) + OPEN_COST for each in task]
-        assert sum(weights[:-1]) < max(most, TASK_COST)
 
 
 def test_tasks_read_whole_files_and_batches_are_cut_at_rows(tmp_path: Path) -> None:
