@@ -44,52 +44,28 @@ def _chunks_of(messages: list[Message]) -> Iterator[bytes]:
         yield b"".join(parts)
 
 
-class _Encoding:
-    """One stream as chunks: what a writer makes of batches, and where it makes it."""
-
-    def __init__(self, schema: Any, keywords: WriteKeywords) -> None:
-        self._sink = MessageSink()
-        # Whatever the environment says of old framing: the sink takes messages, not bytes.
-        framed: WriteKeywords = {"legacy": False, **keywords}
-        self.writer: RecordBatchStreamWriter = new_blocking_stream(self._sink, schema, **framed)
-        # With an option, such as a codec, a little data may be a lot of work.
-        self._most_inline = 0 if any(keywords.values()) else LARGE
-
-    async def encode(self, batch: RecordBatch) -> Iterator[bytes]:
-        """Encode a batch; returns what is to be sent now."""
-        if batch.nbytes < self._most_inline:
-            self.writer.write_batch(batch)
-        else:
-            await off_loop(self.writer.write_batch, batch)
-        return _chunks_of(self._sink.take())
-
-    async def end(self) -> Iterator[bytes]:
-        """Encode what ends the stream."""
-        await off_loop(self.writer.close)
-        return (chunk for chunks in (_chunks_of(self._sink.take()), (PREFIX + bytes(4),)) for chunk in chunks)
-
-    async def batches(self, data: Any) -> AsyncGenerator[RecordBatch, None]:
-        """Yield the batches of an argument; iterators that may block run in another thread."""
-        if isinstance(data, RecordBatch):
-            yield data
-        elif isinstance(data, AsyncIterable):
-            if isinstance(data, AsyncReader):
-                self.writer.expect((await data).schema)
-            async for item in data:
-                async with aclosing(self.batches(item)) as batches:
-                    async for batch in batches:
-                        yield batch
-        else:
-            schema, found = await asyncio.to_thread(batches_of, data, self.writer.schema)
-            if self.writer.schema is None and schema is not None:
-                self.writer.expect(schema)
-            if isinstance(found, (list, tuple)):
-                for batch in found:
+async def _batches_in(data: Any, writer: RecordBatchStreamWriter) -> AsyncGenerator[RecordBatch, None]:
+    """The batches of an argument; iterators that may block run in another thread."""
+    if isinstance(data, RecordBatch):
+        yield data
+    elif isinstance(data, AsyncIterable):
+        if isinstance(data, AsyncReader):
+            writer.expect((await data).schema)
+        async for item in data:
+            async with aclosing(_batches_in(item, writer)) as batches:
+                async for batch in batches:
                     yield batch
-                return
-            iterator = iter(found)
-            while (another := await asyncio.to_thread(next, iterator, None)) is not None:
-                yield another
+    else:
+        schema, found = await asyncio.to_thread(batches_of, data, writer.schema)
+        if writer.schema is None and schema is not None:
+            writer.expect(schema)
+        if isinstance(found, (list, tuple)):
+            for batch in found:
+                yield batch
+            return
+        iterator = iter(found)
+        while (another := await asyncio.to_thread(next, iterator, None)) is not None:
+            yield another
 
 
 @with_keywords(WriteOptions)
@@ -130,15 +106,27 @@ def encode(data: Any, schema: Any = None, **keywords: Unpack[WriteKeywords]) -> 
     >>> ipc.open_stream(asyncio.run(main())).read_all().to_pydict()
     {'x': [0, 1, 2]}
     """
-    return _encoded(_Encoding(schema, keywords), data)
+    sink = MessageSink()
+    # Whatever the environment says of old framing: the sink takes messages, not bytes.
+    framed: WriteKeywords = {"legacy": False, **keywords}
+    # With an option, such as a codec, a little data may be a lot of work.
+    return _encoded(data, new_blocking_stream(sink, schema, **framed), sink, 0 if any(keywords.values()) else LARGE)
 
 
-async def _encoded(encoding: _Encoding, data: Any) -> AsyncGenerator[bytes, None]:
-    async with aclosing(encoding.batches(data)) as batches:
+async def _encoded(
+    data: Any, writer: RecordBatchStreamWriter, sink: MessageSink, most_inline: int
+) -> AsyncGenerator[bytes, None]:
+    async with aclosing(_batches_in(data, writer)) as batches:
         async for batch in batches:
-            for chunk in await encoding.encode(batch):
+            if batch.nbytes < most_inline:
+                writer.write_batch(batch)
+            else:
+                await off_loop(writer.write_batch, batch)
+            for chunk in _chunks_of(sink.take()):
                 await turns().wait()
                 turns().spend(len(chunk))
                 yield chunk
-    for chunk in await encoding.end():
+    await off_loop(writer.close)
+    for chunk in _chunks_of(sink.take()):
         yield chunk
+    yield PREFIX + bytes(4)

@@ -1,6 +1,6 @@
 """One end of a connection, as every transport offers it: tagged and untagged messages, without waiting.
 
-Drivers (blocking, asyncio) decide when to wait and for what; transports only ever do what goes at once.
+Readers and servers decide when to wait and for what; transports only ever do what goes at once.
 """
 
 from __future__ import annotations

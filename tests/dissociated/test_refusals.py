@@ -18,7 +18,7 @@ import pytest
 from dissociated import peers
 from dissociated.peers import until
 from helpers.memory import interrupted
-from helpers.processes import run_python, start
+from helpers.processes import start
 
 import arrowipc as ipc
 from arrowipc import dissociated
@@ -169,13 +169,6 @@ def test_flight_goes_on_to_another_location_when_a_server_is_full():
 
 
 # -- options -------------------------------------------------------------------------------------------------
-
-
-def test_an_installed_package_has_these_transports():
-    """In a process of its own: to those of this one the tests have added another."""
-    code = "from arrowipc.dissociated.schemes import *; print(*CONNECTORS, '|', *TRANSPORTS)"
-    said = run_python(code, check=True)
-    assert said.stdout.strip() == "arrowipc+tcp arrowipc+unix ucx | tcp unix shm file ucx"
 
 
 @pytest.mark.parametrize(
