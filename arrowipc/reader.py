@@ -763,19 +763,6 @@ class RecordBatchFileReader(BatchReader):
         state = "closed" if self._closed else f"batches: {self.num_record_batches}"
         return f"<{type(self).__name__}: {state}>\n{self.schema}"
 
-    def _repr_html_(self) -> str:
-        from arrowipc.values.repr import file_html
-
-        blocks = []
-        for dictionary in (True, False):
-            for i in range(self.decoder.num_dictionaries if dictionary else self.num_record_batches):
-                try:
-                    offset, head, body = self.decoder.block(i, dictionary=dictionary)
-                except FormatError:
-                    continue  # a picture need not be complete
-                blocks.append((offset, offset + head + body, dictionary))
-        return file_html(self.schema, blocks)
-
 
 def stated_lengths(metadata: KeyValueMetadata, count: int) -> list[int] | None:
     """The rows of each of `count` batches, as polars states them in a footer; None if they are missing or invalid."""

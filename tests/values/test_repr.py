@@ -493,63 +493,6 @@ def test_html_of_a_schema() -> None:
     ]
 
 
-@pytest.mark.parametrize(("batches", "pieces"), [(0, 1), (3, 4), (1000, 143)])
-def test_html_of_a_file(batches: int, pieces: int) -> None:
-    schema = T.schema([("x", T.dictionary(T.int8(), T.utf8())), ("<i>", T.int64())])
-    with arrowipc.new_file(sink := bytearray(), schema) as writer:
-        for i in range(batches):
-            writer.write({"x": ["a"], "<i>": [i]})
-    with arrowipc.open_file(sink) as reader:
-        html = reader._repr_html_()
-    parsed = Parsed(html)
-    assert set(parsed.tags) <= {*OURS, "i"}
-    assert parsed.tags.count("i") == pieces
-    assert parsed.texts[1].startswith(f"RecordBatchFileReader: {batches:,} batches")
-    assert "<i>" in parsed.texts
-    assert reader._repr_html_() == html
-
-
-def test_html_of_a_tensor() -> None:
-    tensor = arrowipc.Tensor(np.arange(24 * 30).reshape(24, 30).T, dim_names=["<y>", "x"])
-    parsed = Parsed(tensor._repr_html_())
-    assert set(parsed.tags) <= OURS
-    assert parsed.texts[1] == "Tensor: int64, shape (30, 24), dimensions (<y>, x), strides (8, 240)"
-    assert parsed.texts[2:24] == [*map(str, range(20)), "0", "0"]
-    assert parsed.texts[24] == "30"
-    assert parsed.tags.count("tr") == 12
-    assert all(part.count("<td") + part.count("<th") == 22 for part in tensor._repr_html_().split("<tr>")[2:])
-
-
-@pytest.mark.parametrize(
-    ("array", "caption", "values"),
-    [
-        (np.arange(8.0).reshape(2, 2, 2), "shape (2, 2, 2), of which [0]", ["0.0", "1.0", "2.0", "3.0"]),
-        (np.arange(3), "shape (3,)", ["0", "1", "2"]),
-        (np.array(7), "shape ()", ["7"]),
-        (np.zeros((0, 3)), "shape (0, 3)", []),
-    ],
-)
-def test_html_of_tensors_of_any_rank(array: Any, caption: str, values: list[str]) -> None:
-    html = arrowipc.Tensor(array)._repr_html_()
-    assert Parsed(html).texts[1].endswith(caption)
-    assert re.findall(r'<td class="n">([^<]*)</td>', html) == values
-
-
-def test_html_of_sparse_tensors() -> None:
-    coo = arrowipc.SparseCOOTensor.from_dense(np.diag([1, 2, 3]))
-    parsed = Parsed(coo._repr_html_())
-    assert set(parsed.tags) <= OURS
-    assert parsed.texts[1] == "SparseCOOTensor: int64, shape (3, 3), 3 values (33.33%)"
-    assert parsed.texts[6:10] == ["data", "int64", "3", "1, 2, 3"]
-    assert parsed.texts[10] == "indices"
-    assert parsed.texts[12:] == ["3 x 2", "[0, 0], [1, 1], [2, 2]"]
-    assert [Parsed(coo.to_csr()._repr_html_()).texts[i] for i in (6, 10, 14)] == ["data", "indptr", "indices"]
-    levels = Parsed(coo.to_csf()._repr_html_()).texts[6::4]
-    assert levels == ["data", "indptr[0]", "indices[0]", "indices[1]"]
-    empty = arrowipc.SparseCOOTensor.from_dense(np.zeros((0, 3)))
-    assert Parsed(empty._repr_html_()).texts[1].endswith("shape (0, 3), 0 values")
-
-
 def test_metadata_cut_within_a_character() -> None:
     schema = T.schema([], {"k": "é" * 100, "b": b"\xff" * 100})
     lines = repr(schema).splitlines()
