@@ -7,7 +7,7 @@ from _thread import RLock
 
 from arrowipc._core import Source, aligned_buffer
 from arrowipc.arguments import check_integer, columns_of, integer_of, items_of
-from arrowipc.errors import ArrowIpcError, FormatError, NotFoundError, UsageError
+from arrowipc.errors import ArrowIpcError, NotFoundError, UsageError
 from arrowipc.options import ReadOptions, read_options, with_keywords
 from arrowipc.read.file_decoder import TAIL_SIZE, FileDecoder, IndexedDecoder, footer_range
 from arrowipc.read.file_objects import Remote, SharedFile, end_of, is_remote, read_at

@@ -15,7 +15,6 @@ from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, Vector, fb_vector
 from arrowipc.inline.loads cimport load_i64
 from arrowipc.inline.plan cimport LAYOUT_BOOL, Envelope, FieldPlan, LimitsData
-from arrowipc.payloads.cells cimport Cell, Cells, cells_from, raise_cell_fault
 from arrowipc.read.framing cimport FRAME_MESSAGE, CutMessage, Message, cut_message
 from arrowipc.tensors.message cimport (
     MOST_DIMENSIONS, Location, Shape, broken, count_elements, element_type, read_buffer, read_element, read_names,
@@ -473,18 +472,9 @@ cdef int64_t read_strides(const Table* header, Tensor tensor, int64_t nbytes, co
 
 
 def tensor_of(Message message not None, limits=None):
-    """Return the tensor of a message of kind "Tensor".
+    """Return the tensor of a message of kind "Tensor"; errors name the field of the table that is wrong.
 
-    Parameters
-    ----------
-    message : Message
-    limits : Limits, optional
-        Of them ``overlap_bytes`` counts: by how much elements may exceed the buffer that they share.
-
-    Raises
-    ------
-    FormatError
-        The message is of another kind, or what it says cannot be: the text names the field.
+    Of `limits`, ``overlap_bytes`` counts: by how much elements may exceed the buffer that they share.
     """
     cdef LimitsData bounds
     limits_data(limits, &bounds)
@@ -499,66 +489,18 @@ cdef LimitsData default_bounds
 limits_data(None, &default_bounds)
 
 
-cdef Tensor tensor_at(const uint8_t* data, int64_t size, object owner, const LimitsData* limits):
-    """The tensor of a whole Tensor message at `data`; None for anything else, of which `Framer` says what it is."""
+def tensor_in_bytes(bytes data not None):
+    """Return the tensor of bytes that begin with a whole Tensor message; None for others: `Framer` says what they are.
+    """
+    cdef const uint8_t* start = <const uint8_t*> PyBytes_AS_STRING(data)
     cdef CutMessage cut
     cdef Envelope envelope
     cdef Fault fault
-    if cut_message(data, size, limits, &cut) != FRAME_MESSAGE:
+    if (cut_message(start, PyBytes_GET_SIZE(data), &default_bounds, &cut) != FRAME_MESSAGE
+            or open_message(cut.metadata, cut.metadata_size, &envelope, &fault) < 0
+            or envelope.kind != MessageHeader_Tensor or envelope.body_length > cut.rest_size):
         return None
-    if open_message(cut.metadata, cut.metadata_size, &envelope, &fault) < 0:
-        return None
-    if envelope.kind != MessageHeader_Tensor or envelope.body_length > cut.rest_size:
-        return None
-    return open_tensor(&envelope.header, cut.rest, envelope.body_length, owner, limits)
-
-
-def tensor_in_bytes(bytes data not None):
-    """Return the tensor of bytes that begin with a whole Tensor message; None for any others."""
-    return tensor_at(<const uint8_t*> PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), data, &default_bounds)
-
-
-def tensors_of_cells(column, on_other, limits=None):
-    """Return the tensors of a column of binary cells, one message each.
-
-    Parameters
-    ----------
-    column : Arrow column of binary, or sequence of bytes-like or None
-    on_other : callable
-        Is given the bytes of each cell that is not simply a Tensor message; raises what is wrong with them, or returns
-        what takes the tensor's place.
-    limits : Limits, optional
-
-    Returns
-    -------
-    list
-        Of `Tensor`, None for null, and what `on_other` returned.
-    """
-    cdef LimitsData bounds
-    cdef Cells cells
-    cdef Cell cell
-    cdef Fault fault
-    cdef int64_t i
-    cdef Tensor tensor
-    limits_data(limits, &bounds)
-    out = []
-    for cells in cells_from(column, 0):
-        for i in range(cells.first, cells.first + cells.count):
-            if cells.get(i, &cell, &fault) < 0:
-                raise_cell_fault(&fault, cells)
-            if cell.data == NULL:
-                out.append(None)
-                continue
-            owner = cells.owner(i)
-            try:
-                if cell.metadata_size >= 0:
-                    raise FormatError("expected a Tensor message, found a message of another kind")
-                tensor = tensor_at(cell.data, cell.size, owner, &bounds)
-                out.append(tensor if tensor is not None else on_other(window(cell.data, cell.size, owner)))
-            except FormatError as error:
-                error.args = (f"cell {i}: {error}",)
-                raise
-    return out
+    return open_tensor(&envelope.header, cut.rest, envelope.body_length, data, &default_bounds)
 
 
 # -- on the way out ------------------------------------------------------------------------------------------
@@ -627,25 +569,14 @@ def remember_head(Tensor tensor not None, strides, bytes head not None):
 
 def joined(bytes head not None, buffer, int64_t stored):
     """Return a head and a buffer as bytes, with zeros up to `stored` bytes behind the head."""
-    if isinstance(buffer, Gathered):
-        buffer = gather_bytes(buffer)
-    return b"".join((head, buffer, bytes(stored - len(buffer))))
-
-
-cdef object gather_bytes(Gathered pieces):
+    cdef Gathered pieces
     cdef uint8_t* at
-    out = bytearray(pieces.nbytes)
-    if pieces.nbytes:
-        at = out
+    if isinstance(buffer, Gathered):
+        pieces, buffer = buffer, bytearray(buffer.nbytes)
+        at = buffer
         with nogil:
             gather_all(pieces, at)
-    return out
-
-
-def row_major_copy(Tensor tensor not None):
-    """Return the values as a bytearray, row-major."""
-    return gather_bytes(gathered(tensor.data, tensor, tensor._ndim, tensor.dims, tensor.dims + tensor._ndim,
-                                 tensor.width))
+    return b"".join((head, buffer, bytes(stored - len(buffer))))
 
 
 # -- equality ------------------------------------------------------------------------------------------------

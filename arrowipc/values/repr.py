@@ -22,7 +22,7 @@ from arrowipc.values.preview import CUT, NULL, shorten, size_text, type_text, va
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from typing import Any
 
     from arrowipc.schema import Schema

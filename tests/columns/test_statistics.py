@@ -26,7 +26,14 @@ from hypothesis import given, strategies as st
 import arrowipc as ipc
 from arrowipc import ColumnStatistics, FormatError, UsageError
 from arrowipc.columns.column_statistics import LONGEST, next_bytes, next_text
-from arrowipc.columns.statistics import STATISTICS_KEY, compute_statistics, encode_statistics, mark_of, statistics_in
+from arrowipc.columns.statistics import (
+    STATISTICS_KEY,
+    compute_statistics,
+    encode_statistics,
+    entries_of,
+    mark_of,
+    statistics_in,
+)
 from arrowipc.types import field, int64, struct
 
 NO_COLUMNS = ipc.Schema([])
@@ -36,7 +43,8 @@ PRESENT = object()  # a value that has no order
 
 
 def encoded_of(found: dict[str, ColumnStatistics], rows: int, schema: ipc.Schema = NO_COLUMNS) -> bytes:
-    return encode_statistics([(path, *each[1:]) for path, each in found.items()], rows, mark_of(schema))
+    entries = entries_of([(path, *each[1:]) for path, each in found.items()])
+    return encode_statistics(entries, rows, mark_of(schema))
 
 
 def decoded_of(data: bytes, rows: int, schema: ipc.Schema = NO_COLUMNS) -> dict[str, ColumnStatistics] | None:
@@ -553,7 +561,6 @@ def test_foreign_documents_are_no_statistics(document):
         {"kind": "int", "min": 1.5},
         {"kind": "int", "min": True},
         {"kind": "int", "min": "--1"},
-        {"kind": "int", "min": None},
         {"kind": "int", "min": 2, "max": 1},
         {"kind": "float", "min": "nan"},
         {"kind": "float", "min": True},
@@ -569,7 +576,6 @@ def test_foreign_documents_are_no_statistics(document):
         {"kind": [], "min": 1},
         {"kind": None, "max": 1},
         {"kind": "int", "min": 1, "min_exact": 0},
-        {"kind": "int", "min": 1, "max_exact": None},
     ],
 )
 def test_columns_that_make_no_sense_are_left_out(entry):
