@@ -1008,8 +1008,8 @@ def described_from(source, whole):
 def batch_from(source, validate="none"):
     """Return a batch of another library as a :class:`RecordBatch` over the same memory; a RecordBatch as it is.
 
-    `source` has ``__arrow_c_array__`` or ``__arrow_c_device_array__`` (on the CPU) and is a struct, or it is the pair of
-    PyCapsules that these return; or it has ``__arrow_c_stream__``: all its batches, copied into one if there are
+    `source` has ``__arrow_c_array__`` or ``__arrow_c_device_array__`` (on the CPU) and is a struct, or it is the pair
+    of PyCapsules that these return; or it has ``__arrow_c_stream__``: all its batches, copied into one if there are
     several. What the structs of the interface say is checked always, values as `validate` says.
     """
     return import_batch(source, level_of(validate))
@@ -1021,6 +1021,5 @@ def array_from(source, validate="none"):
 
 
 def stream_from(source, validate="none"):
-    """Return the batches of another library as a :class:`BatchStream`; what `batch_from` takes is a stream of one batch.
-    """
+    """Return the batches of another library as a :class:`BatchStream`; what `batch_from` takes is one of one batch."""
     return import_stream(source, level_of(validate))
