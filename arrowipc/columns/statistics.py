@@ -365,10 +365,10 @@ def _bounds(column: dict[str, Any], values: list[Any]) -> list[Any]:
     """Bounds as they come in, which are often what they are."""
     if _only(values, type(None)):
         return values
-    read = _KINDS[column["kind"]][1]
-    plain = column["kind"]
-    if plain in ("int", "float") and _only(values, int if plain == "int" else float):
+    kind = column["kind"]
+    if kind in ("int", "float") and _only(values, int if kind == "int" else float):
         return values
+    read = _KINDS[kind][1]
     return [None if value is None else read(value) for value in values]
 
 

@@ -130,9 +130,7 @@ def decode_entry(
     most = max(min(most, (limits or Limits()).metadata_bytes), 1)
     try:
         opened = decompressobj()
-        data = opened.decompress(
-            a2b_base64(text, strict_mode=True), max(min(most, (limits or Limits()).metadata_bytes), 1)
-        )
+        data = opened.decompress(a2b_base64(text, strict_mode=True), most)
         if not opened.eof or opened.unused_data:
             return None
     except (ValueError, error):
