@@ -22,7 +22,7 @@ from tensors import sparse_forge as sf
 
 import arrowipc as ipc
 from arrowipc import types
-from arrowipc.columns.statistics import compute_statistics
+from arrowipc.columns.statistics import compute_statistics, entries_of
 from arrowipc.dissociated.memory.address_pairs import write_pairs
 from arrowipc.read.framing import message_of
 from arrowipc.tensors.extension_columns import tensor_column
@@ -269,7 +269,7 @@ def footers() -> list[bytes]:
             notes.begin(batches[0].schema)
             for batch in batches:
                 known = compute_statistics(batch)
-                notes.add(len(batch), [(path, *each[1:]) for path, each in known.items()])
+                notes.add(len(batch), entries_of([(path, *each[1:]) for path, each in known.items()]))
             found += [zlib.decompress(a2b_base64(text)) for _, text in notes.entry(bytes(24))]
     return found
 
