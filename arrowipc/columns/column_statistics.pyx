@@ -5,7 +5,6 @@ value, its run's value or a struct around it is null. Texts are compared by thei
 further, so views that share one long text cost no more than others.
 """
 
-cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.math cimport INFINITY
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint64_t
