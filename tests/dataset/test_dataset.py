@@ -245,31 +245,6 @@ def test_more_files_than_may_be_mapped_are_read(folder, monkeypatch):
 # -- order, and workers --
 
 
-def test_results_are_in_order_and_errors_where_they_belong():
-    def task(number: int) -> Any:
-        def run() -> int:
-            time.sleep(0.002 * (number % 3))
-            if number == 7:
-                raise KeyError(number)
-            return number
-
-        return run, True
-
-    def planned() -> Any:
-        yield from map(task, range(3))
-        raise OSError("no more")
-
-    results = _in_order(map(task, range(20)), 4)
-    assert [next(results) for _ in range(7)] == [*range(7)]
-    with pytest.raises(KeyError):
-        next(results)
-    results = _in_order(planned(), 4)
-    assert [next(results) for _ in range(3)] == [*range(3)]
-    with pytest.raises(OSError, match="no more"):
-        next(results)
-    assert list(_in_order(iter([]), 4)) == []
-
-
 def test_no_more_is_done_ahead_than_there_are_workers_and_nothing_after_the_end():
     done: list[int] = []
     release = threading.Event()
