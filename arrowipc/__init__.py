@@ -31,8 +31,9 @@ __version__ = "0.1.0"
 _COMPILED = """
     _core cdata.export cdata.import_array cdata.import_table columns.array columns.builder
     columns.column_statistics columns.elements columns.equal columns.group_runs
-    columns.memo_table columns.row_filter columns.take columns.truncate columns.unifier dissociated.memory.address_pairs
+    columns.memo_table columns.take columns.truncate columns.unifier dissociated.memory.address_pairs
     dissociated.memory.device_bodies dissociated.transports.message_runs dissociated.transports.ucx_worker
+    filters.ranges
     metadata.schema_reader metadata.schema_tables payloads.cells payloads.dictionaries payloads.dictionary_gc
     payloads.payload_decoder payloads.payload_encoder payloads.schema_mapping read.decoders read.decoding
     read.decompress read.file_decoder read.framing read.message_index read.row_reader read.stream_decoder read.validate

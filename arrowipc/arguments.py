@@ -212,11 +212,40 @@ def checked_names(names: Iterable[str] | None, ndim: int) -> tuple[str, ...] | N
 
 #: What rows and columns have in libraries that compute.
 _COMPUTED = frozenset(
-    """
-    aggregate argsort describe dictionary_encode diff drop_null flatten group_by groupby groups index is_nan join
-    join_asof max mean merge min pivot quantile query sort sort_by sort_values std sum to_struct_array to_tensor
-    unify_dictionaries value_counts var with_columns
-    """.split()
+    [
+        "aggregate",
+        "argsort",
+        "describe",
+        "dictionary_encode",
+        "diff",
+        "drop_null",
+        "flatten",
+        "group_by",
+        "groupby",
+        "groups",
+        "index",
+        "is_nan",
+        "join",
+        "join_asof",
+        "max",
+        "mean",
+        "merge",
+        "min",
+        "pivot",
+        "quantile",
+        "query",
+        "sort",
+        "sort_by",
+        "sort_values",
+        "std",
+        "sum",
+        "to_struct_array",
+        "to_tensor",
+        "unify_dictionaries",
+        "value_counts",
+        "var",
+        "with_columns",
+    ]
 )
 #: Other names of pyarrow, and what we have instead.
 _INSTEAD = {
@@ -236,7 +265,7 @@ def no_attribute(thing: object, name: str) -> AttributeError:
     if name in _INSTEAD:
         text += f": {_INSTEAD[name]}"
     elif name in _COMPUTED:
-        text += f", arrowipc does not compute: to_arrow(), to_polars() and to_pandas() hand the data over to who does"
+        text += ", arrowipc does not compute: to_arrow(), to_polars() and to_pandas() hand the data over to who does"
     # With `name` and `obj` the interpreter adds what else may have been meant.
     return AttributeError(text, name=name, obj=thing)
 

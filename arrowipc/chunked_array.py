@@ -44,8 +44,8 @@ class ChunkedArray:
 
     Notes
     -----
-    ``len(column)`` is the number of elements; ``column[i]``, slices, iteration and ``numpy.asarray(column)`` work as
-    for an :class:`Array`. ``==`` compares types and values, wherever chunks begin.
+    ``len(column)`` is the number of elements; ``column[i]``, slices, iteration and ``numpy.asarray(column)`` work as for
+    an :class:`Array`. ``==`` compares types and values, wherever chunks begin.
 
     Examples
     --------
@@ -186,9 +186,10 @@ class ChunkedArray:
 
     def filter(self, mask: Any) -> ChunkedArray:
         """Return the elements where `mask` is true; see :meth:`Array.filter`."""
+        from arrowipc.columns.array import mask_of
         from arrowipc.columns.take import selected_rows
 
-        return self.take(selected_rows(mask, len(self)))
+        return self.take(selected_rows(mask_of(mask), len(self)))
 
     def combine(self) -> Array:
         """Return one array of all elements; several chunks are copied into one."""
@@ -262,7 +263,7 @@ class ChunkedArray:
             other = ChunkedArray([other])
         if self.type != other.type or len(self) != len(other):
             return False
-        return self._table().equals(other._of(self.field, other.chunks)._table(), nan_equal=nan_equal)
+        return equal_pieces(self.chunks, other.chunks, nan_equal)
 
     def __eq__(self, other: object) -> bool:
         has_rows = hasattr(other, "__arrow_c_stream__") or hasattr(other, "__arrow_c_array__")
@@ -309,7 +310,21 @@ class ChunkedArray:
         schema = self._schema()
         return [build_arrays([chunk], schema=schema) for chunk in self.chunks]
 
-    def _table(self) -> Any:
-        from arrowipc.table import Table
 
-        return Table(self._schema(), self._batches())
+def equal_pieces(mine: Sequence[Any], theirs: Sequence[Any], nan_equal: bool) -> bool:
+    """Whether arrays, or batches, have equal elements one after the other; they are as many in all on both sides."""
+    left, right = ([piece for piece in reversed(pieces) if len(piece)] for pieces in (mine, theirs))
+    while left:
+        count = min(len(left[-1]), len(right[-1]))
+        if not _next(left, count).equals(_next(right, count), nan_equal=nan_equal):
+            return False
+    return True
+
+
+def _next(waiting: list[Any], count: int) -> Any:
+    """The next `count` elements, from the last piece that waits."""
+    piece = waiting.pop()
+    if len(piece) == count:
+        return piece
+    waiting.append(piece.slice(count))
+    return piece.slice(0, count)

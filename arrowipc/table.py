@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from arrowipc.arguments import columns_of, instance_of, items_of, no_attribute
-from arrowipc.chunked_array import ChunkedArray
+from arrowipc.chunked_array import ChunkedArray, equal_pieces
 from arrowipc.datatypes import own
 from arrowipc.errors import UsageError
 from arrowipc.schema import Field, Schema, as_schema, positions_without, renamed
@@ -39,7 +39,8 @@ class Table:
     Notes
     -----
     ``len(table)`` is the number of rows. ``table["x"]`` and ``table[0]`` are columns (:class:`ChunkedArray`);
-    ``table[5:7]``, ``table[[4, 2]]`` and ``table[mask]`` are tables of rows, ``table[["x", "y"]]`` is one of columns. ``==`` compares
+    ``table[5:7]``, ``table[[4, 2]]`` and ``table[mask]`` are tables of rows, ``table[["x", "y"]]`` is one of columns.
+    ``==`` compares
     schemas and values, wherever batches begin. ``np.asarray(table)`` is a matrix of rows and columns, of one dtype if
     all are numbers, else of objects.
 
@@ -265,12 +266,12 @@ class Table:
 
     def filter(self, mask: Any) -> Table:
         """Return the rows where `mask` is true; see :meth:`arrowipc.RecordBatch.filter`."""
-        from arrowipc.columns.array import is_conditions
+        from arrowipc.columns.array import is_conditions, mask_of
         from arrowipc.columns.take import selected_rows
 
         if is_conditions(mask):
             return self._of(lambda batch: batch.filter(mask))
-        return self.take(selected_rows(mask, self.num_rows))
+        return self.take(selected_rows(mask_of(mask), self.num_rows))
 
     def select(self, columns: Iterable[str | int] | str | int) -> Table:
         """Return some columns, without copying; see :meth:`arrowipc.RecordBatch.select`."""
@@ -442,17 +443,11 @@ class Table:
             return False
         if self.num_rows != other.num_rows:
             return False
-        mine, theirs = _filled(self), _filled(other)
-        while mine:
-            rows = min(mine[-1].num_rows, theirs[-1].num_rows)
-            if not _take(mine, rows).equals(_take(theirs, rows), nan_equal=nan_equal):
-                return False
-        return True
+        return equal_pieces(self.batches, other.batches, nan_equal)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Table):
-            return NotImplemented
-        return self.equals(other)
+        has_rows = hasattr(other, "__arrow_c_stream__") or hasattr(other, "__arrow_c_array__")
+        return self.equals(other) if has_rows else NotImplemented
 
     def __getattr__(self, name: str) -> Any:
         raise no_attribute(self, name)
@@ -487,20 +482,6 @@ class Table:
         from arrowipc.cdata.export import export_stream
 
         return export_stream(self.schema, iter(self.batches), requested_schema)
-
-
-def _filled(table: Table) -> list[RecordBatch]:
-    """Return the batches that have rows, last one first."""
-    return [batch for batch in reversed(table.batches) if batch.num_rows]
-
-
-def _take(waiting: list[RecordBatch], rows: int) -> RecordBatch:
-    """Take the next `rows` rows from the last batch of `waiting`."""
-    batch = waiting.pop()
-    if batch.num_rows == rows:
-        return batch
-    waiting.append(batch.slice(rows))
-    return batch.slice(0, rows)
 
 
 def _difference(expected: Schema, found: Schema) -> str:

@@ -851,7 +851,8 @@ cdef void forget_zeros(ArrowArray* array) noexcept nogil:
 def export_stream(schema, source, requested_schema=None):
     """Export a `BatchProducer` or an iterable of RecordBatches, or of Arrays: an ``arrow_array_stream`` capsule.
 
-    `source` is asked for the next batch of `schema` (the next array of a field) whenever the consumer wants one. What it raises reaches
+    `source` is asked for the next batch of `schema` (the next array of a field) whenever the consumer wants one. What
+    it raises reaches
     the consumer as an errno code and a message; the stream then stays failed. Errors: as for `export_schema`.
     """
     cdef ArrowArrayStream* out

@@ -4,7 +4,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, final
 
 from arrowipc.columns.array import Array, RecordBatch
-from arrowipc.schema import Field, Schema
+from arrowipc.schema import Schema
 
 @final
 class Known: ...

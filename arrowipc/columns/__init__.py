@@ -4,7 +4,7 @@
 values of extension types. ``builder`` appends rows and joins batches, ``take`` repeats and rearranges rows,
 ``truncate`` makes buffers of exactly the rows that are written; ``equal`` and ``group_runs`` compare;
 ``memo_table`` numbers distinct values, ``unifier`` makes one dictionary of many; ``column_statistics`` measures, for
-``statistics``, by which ``pruning`` says what a filter needs.
+``statistics``.
 
 Imports ``inline``, the base, ``metadata``.
 """

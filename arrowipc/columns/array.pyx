@@ -355,12 +355,12 @@ cdef class RecordBatch(Columns):
         {'x': [20, 30]}
         """
         if is_conditions(mask):
-            from arrowipc.columns.row_filters import RowFilter
+            from arrowipc.filters.row_filters import RowFilter
 
             return RowFilter(mask, plan_schema(self.plan)).apply(self)
         from arrowipc.columns.take import selected_rows
 
-        return self.take(selected_rows(mask, self.d.length))
+        return self.take(selected_rows(mask_of(mask), self.d.length))
 
     def head(self, n=5):
         """Return the first `n` rows; with a negative `n`, all but the last ones."""
@@ -824,6 +824,16 @@ def is_mask(items):
     return str(kind) in ("bool", "boolean", "Boolean", "DataType(bool)", "bool[pyarrow]")
 
 
+def mask_of(items):
+    """A mask as an array."""
+    if isinstance(items, Array) or is_foreign(items):
+        return as_array(items)
+    from arrowipc.types import bool_
+    from arrowipc.values.from_python import build_array
+
+    return build_array(items, bool_())
+
+
 def is_conditions(items):
     """Whether what is to be filtered by are conditions, and no mask."""
     return isinstance(items, (list, tuple)) and len(items) > 0 and isinstance(items[0], (list, tuple, str))
@@ -1180,7 +1190,7 @@ cdef class Array:
         """
         from arrowipc.columns.take import selected_rows
 
-        return self.take(selected_rows(mask, self.length))
+        return self.take(selected_rows(mask_of(mask), self.length))
 
     def fill_null(self, value):
         """Return the elements with `value`, which must fit the type, in place of nulls.

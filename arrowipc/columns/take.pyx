@@ -33,8 +33,8 @@ from arrowipc.inline.loads cimport (
     add_overflows, bitmap_bytes, count_bits, get_bit, loose_i64, mul_overflows, prefetch, round_up, trailing_zeros,
 )
 from arrowipc.inline.plan cimport (
-    FIELD_NULLABLE, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE,
-    LAYOUT_STRUCT, LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, Node, ViewRange, copy_tables,
+    FIELD_NULLABLE, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_RUN_END,
+    LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, Node, ViewRange, copy_tables,
 )
 from arrowipc.inline.room cimport Room, make_room
 from arrowipc.metadata.schema_reader cimport own_metadata, same_shape
@@ -1096,15 +1096,8 @@ cdef RecordBatch with_nulls(RecordBatch taken, Memory positions):
     return out
 
 
-def selected_rows(mask, int64_t rows):
-    """Return the numbers of the rows where a mask is true, and not null.
-
-    Parameters
-    ----------
-    mask : sequence of bool, numpy.ndarray, Array or object of another library
-        With an element for each of `rows` rows.
-    """
-    cdef Array array = mask_array(mask)
+def selected_rows(Array array not None, int64_t rows):
+    """Return the numbers of those of some rows where a mask is true, and not null."""
     cdef const ColumnsData* d = &array.columns.d
     cdef const FieldPlan* field = &d.plan.fields[array.index]
     cdef const uint8_t* valid = validity(d, array.index)
@@ -1128,12 +1121,3 @@ def selected_rows(mask, int64_t rows):
             n += 1
     out.size = 8 * n
     return out
-
-
-cdef Array mask_array(object mask):
-    if isinstance(mask, Array) or is_foreign(mask):
-        return as_array(mask)
-    from arrowipc.types import bool_
-    from arrowipc.values.from_python import build_array
-
-    return build_array(mask, bool_())

@@ -23,14 +23,14 @@ from arrowipc.schema import Field, Schema
 from arrowipc.table import Table
 
 if TYPE_CHECKING:
-    from arrowipc.columns.row_filters import RowFilter
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any, Literal, TypeAlias, TypeVar
 
     from arrowipc.arguments import Extensions
     from arrowipc.columns.array import RecordBatch
-    from arrowipc.columns.pruning import Pruner
     from arrowipc.dataset.fragments import Lengths
+    from arrowipc.filters.pruning import Pruner
+    from arrowipc.filters.row_filters import RowFilter
     from arrowipc.options import Columns, Validate
     from arrowipc.read.row_reader import RowReader
 
@@ -256,7 +256,7 @@ class Dataset:
     def _source(self) -> tuple[Dataset, RowFilter]:
         """The batches whose rows are filtered, with all columns that this takes; and what filters them."""
         if self._unfiltered is None:
-            from arrowipc.columns.row_filters import RowFilter
+            from arrowipc.filters.row_filters import RowFilter
 
             columns, names, tested = self._columns, self._options.schema.names, self._tested()
             if columns is not None:
@@ -412,7 +412,7 @@ class Dataset:
         return _Plan(columns, mapping, pruner, missing)
 
     def _pruner(self, schema: Schema, strict: bool) -> Pruner:
-        from arrowipc.columns.pruning import Pruner
+        from arrowipc.filters.pruning import Pruner
 
         return Pruner(self._filter, schema, strict=strict)
 

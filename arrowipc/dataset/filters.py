@@ -1,7 +1,7 @@
-"""Turns other filters into those of `columns/pruning`: predicates of polars, texts after `--where`.
+"""Turns other filters into those of `filters/pruning`: predicates of polars, texts after `--where`.
 
 A filter decides which batches are read. Of these, polars filters the rows of a lazy frame, and `rows_passing` (by
-`columns/row_filters`) those of the command line.
+`filters/row_filters`) those of the command line.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from arrowipc import types
-from arrowipc.columns.pruning import Pruner, fields_at
-from arrowipc.columns.row_filters import RowFilter
 from arrowipc.errors import ArrowIpcError, UsageError
+from arrowipc.filters.pruning import Pruner, fields_at
+from arrowipc.filters.row_filters import RowFilter
 
 if TYPE_CHECKING:
     import polars as pl

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from arrowipc import datatypes as at
 from arrowipc.arguments import instance_of
-from arrowipc.chunked_array import ChunkedArray
 from arrowipc.columns.array import Array, RecordBatch
 from arrowipc.errors import UnsupportedError, UsageError, not_installed
 
@@ -40,12 +39,16 @@ def library(name: str, package: str | None = None) -> ModuleType:
         raise UsageError(f"this needs {name}: pip install {package or name}") from error
 
 
+def _is_column(data: Any) -> bool:
+    return isinstance(data, Array) or hasattr(data, "chunks")
+
+
 def to_arrow(data: Any) -> Any:
     """A pyarrow RecordBatch, Table, Array or ChunkedArray over the same memory."""
     pa = library("pyarrow")
     if isinstance(data, RecordBatch):
         return pa.record_batch(data)
-    if isinstance(data, ChunkedArray):
+    if hasattr(data, "chunks"):
         return pa.chunked_array(data)
     return pa.array(data) if isinstance(data, Array) else pa.table(data)
 
@@ -56,9 +59,9 @@ def to_polars(data: Any) -> Any:
     taken = data
     if not hasattr(pl.DataFrame, "__arrow_c_stream__"):  # it takes only what pyarrow has
         pa = library("pyarrow", f"pyarrow, or 'polars>=1.3' in place of {pl.__version__}")
-        taken = to_arrow(data) if isinstance(data, Array | ChunkedArray) else pa.table(data)
+        taken = to_arrow(data) if _is_column(data) else pa.table(data)
     try:
-        return pl.Series(data.field.name, taken) if isinstance(data, Array | ChunkedArray) else pl.DataFrame(taken)
+        return pl.Series(data.field.name, taken) if _is_column(data) else pl.DataFrame(taken)
     except BaseException as error:
         # Types that it does not know are a panic of Rust's, which is no Exception.
         if isinstance(error, Exception) or type(error).__name__ == "PanicException":
@@ -68,7 +71,7 @@ def to_polars(data: Any) -> Any:
 
 def _refused(library: str, data: Any, error: BaseException) -> UnsupportedError:
     """Advice for columns that a library does not support."""
-    fields = [data.field] if isinstance(data, Array | ChunkedArray) else data.schema
+    fields = [data.field] if _is_column(data) else data.schema
     rare = ", ".join([f"{field.name!r} ({field.type})" for field in fields if _is_rare(field.type)])
     return UnsupportedError(
         f"{library} cannot take {rare or 'these columns'}: columns=[...] of the reader or select() leaves columns out; "

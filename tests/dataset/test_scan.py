@@ -16,8 +16,8 @@ from helpers import optional
 
 import arrowipc as ipc
 from arrowipc import UsageError
-from arrowipc.columns.pruning import Pruner
 from arrowipc.dataset.filters import from_polars
+from arrowipc.filters.pruning import Pruner
 
 duckdb = optional("duckdb")
 pl = optional("polars")

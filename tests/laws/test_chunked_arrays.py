@@ -129,5 +129,10 @@ def test_equal_are_types_and_values():
     column = ipc.ChunkedArray([[1, 2], [None]])
     for same in (ipc.ChunkedArray([[1], [2, None]]), pa.chunked_array([[1], [2, None]]), pa.array([1, 2, None])):
         assert column == same
-    for other in (ipc.ChunkedArray([[1, 2, 3]]), ipc.ChunkedArray([[1, 2, None]], "int8"), pa.array([1, 2]), [1, 2, None]):
+    for other in (
+        ipc.ChunkedArray([[1, 2, 3]]),
+        ipc.ChunkedArray([[1, 2, None]], "int8"),
+        pa.array([1, 2]),
+        [1, 2, None],
+    ):
         assert column != other

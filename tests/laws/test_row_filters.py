@@ -12,7 +12,7 @@ from decimal import Decimal
 import pytest
 
 import arrowipc as ipc
-from arrowipc.columns.row_filters import RowFilter
+from arrowipc.filters.row_filters import RowFilter
 
 pl = pytest.importorskip("polars")
 
@@ -122,7 +122,9 @@ def test_members_of_structs_and_values_behind_runs_and_dictionaries():
             "s": [{"a": {"b": 1}}, None, {"a": None}, {"a": {"b": 3}}, {"a": {"b": None}}],
             "r": ipc.Array.from_pylist([1, 1, None, 3, 3], runs),
             "d": ipc.Array.from_pylist(["x", None, "y", "x", "z"], ipc.types.dictionary("int8", "string")),
-            "w": ipc.Array.from_pylist([Decimal(10) ** 30, None, Decimal(-5), Decimal(7), Decimal(0)], ipc.types.decimal256(40)),
+            "w": ipc.Array.from_pylist(
+                [Decimal(10) ** 30, None, Decimal(-5), Decimal(7), Decimal(0)], ipc.types.decimal256(40)
+            ),
         }
     )
     for test, expected in [
@@ -147,7 +149,12 @@ def test_members_of_structs_and_values_behind_runs_and_dictionaries():
 def test_broken_values_are_errors(broken):
     types = ipc.types
     if broken == "offsets":
-        kind, nodes, buffers, more = types.string(), [(2, 0)], [None, bytes([0, 0, 0, 0, 9, 0, 0, 0, 2, 0, 0, 0]), b"ab"], {}
+        kind, nodes, buffers, more = (
+            types.string(),
+            [(2, 0)],
+            [None, bytes([0, 0, 0, 0, 9, 0, 0, 0, 2, 0, 0, 0]), b"ab"],
+            {},
+        )
     elif broken == "index":
         kind, nodes, buffers = types.dictionary("int8", "string"), [(2, 0)], [None, bytes([0, 7])]
         more = {"dictionaries": [ipc.array(["a"], "string")]}

@@ -278,9 +278,10 @@ def test_null_indices_give_nulls(name):
     for nulls in (0.1, 0.9, 1.0):
         rows = [None if dice.random() < nulls or not n else dice.randrange(-n, n) for _ in range(50)]
         expected = [None if row is None else values[row] for row in rows]
-        batch, table = ipc.RecordBatch.from_arrays([array], ["x"]), ipc.Table.from_batches([
-            *(ipc.RecordBatch.from_arrays([part], ["x"]) for part in (array[:2], array[2:]))
-        ])
+        batch, table = (
+            ipc.RecordBatch.from_arrays([array], ["x"]),
+            ipc.Table.from_batches([*(ipc.RecordBatch.from_arrays([part], ["x"]) for part in (array[:2], array[2:]))]),
+        )
         for each in (ipc.Array.from_pylist(rows, types.int64()), pa.array([0, *rows], pa.int16())[1:]):
             for found in (array.take(each), batch.take(each)["x"], table.take(each)["x"], table["x"].take(each)):
                 assert repr(found.to_pylist()) == repr(expected)

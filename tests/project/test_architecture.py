@@ -33,7 +33,9 @@ UPWARD = {
         "cdata.export",
         "cdata.import_array",
         "columns.take",
+        "filters.row_filters",
         "tensors.dense",
+        "values.dictionary_encode",
         "values.from_python",
         "values.libraries",
         "values.pickling",
@@ -44,7 +46,7 @@ UPWARD = {
     },
     # Types and schemas: the PyCapsule method, comparison with those of others, text, Schema.serialize().
     "datatypes": {"cdata.export", "cdata.import_array"},
-    "schema": {"metadata.schema_writer", "values.repr"},
+    "schema": {"cdata.import_array", "metadata.schema_writer", "values.repr"},
     # Messages: pickles and text.
     "read.framing": {"values.pickling", "values.repr"},
     # Tensors: text, pickles and messages.

@@ -1,4 +1,4 @@
-"""Which rows pass a filter: the conditions of :mod:`arrowipc.columns.pruning`, evaluated exactly.
+"""Which rows pass a filter: the conditions of :mod:`arrowipc.filters.pruning`, evaluated exactly.
 
 A null passes ``is_null`` and nothing else. Numbers compare by their exact values, floats in one order: NaN equals NaN and
 is above all others, and the two zeros are equal.
@@ -12,14 +12,14 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from arrowipc import datatypes as at
-from arrowipc.columns.pruning import NANOSECONDS, Condition, Pruner, Several, nanoseconds_of, parsed, places_at
-from arrowipc.columns.row_filter import combined, flipped, marked, members_marked, rows_marked
+from arrowipc.filters.pruning import NANOSECONDS, Condition, Pruner, Several, nanoseconds_of, parsed, places_at
+from arrowipc.filters.ranges import combined, flipped, marked, members_marked, rows_marked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
-    from arrowipc.columns.array import Array, RecordBatch
+    from arrowipc.columns.array import RecordBatch
     from arrowipc.schema import Schema
 
     #: Ends of ranges: integers, both included; or bytes, of which the second is not, and None is no end.
@@ -40,7 +40,7 @@ class RowFilter:
     Parameters
     ----------
     filter : list, tuple or None
-        Conditions, as in :mod:`arrowipc.columns.pruning`; None lets all pass.
+        Conditions, as in :mod:`arrowipc.filters.pruning`; None lets all pass.
     schema : Schema
         Of the batches.
     strict : bool, default True
@@ -54,7 +54,7 @@ class RowFilter:
     Examples
     --------
     >>> import arrowipc as ipc
-    >>> from arrowipc.columns.row_filters import RowFilter
+    >>> from arrowipc.filters.row_filters import RowFilter
     >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2, None], "s": ["a", "ab", "b"]})
     >>> RowFilter([("x", ">", 1)], batch.schema).apply(batch).to_pydict()
     {'x': [2], 's': ['ab']}
@@ -99,7 +99,7 @@ class RowFilter:
 
     def _condition(self, part: Condition) -> Callable[[RecordBatch], Marks]:
         op, negated = part.op, part.negated
-        if negated and op in OPPOSITE or op == "is_not_null":
+        if (negated and op in OPPOSITE) or op == "is_not_null":
             op, negated = OPPOSITE.get(op, "is_null") if negated else op, False
         found = places_at(tuple(self._schema), part.column)
         if len(found) != 1:

@@ -202,7 +202,7 @@ class Pruner:
     Examples
     --------
     >>> import arrowipc as ipc
-    >>> from arrowipc.columns.pruning import Pruner
+    >>> from arrowipc.filters.pruning import Pruner
     >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2, 3]})
     >>> known = ipc.compute_statistics(batch)
     >>> Pruner([("x", ">", 3)], batch.schema).keeps(known), Pruner([("x", "in", [3, 5])], batch.schema).keeps(known)
