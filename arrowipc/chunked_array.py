@@ -40,12 +40,13 @@ class ChunkedArray:
     Raises
     ------
     UsageError
-        If a chunk has another type, or values that do not fit that of the first one; or if there is neither a chunk nor a type.
+        If a chunk has another type, or values that do not fit that of the first one; or if there is neither a chunk nor
+        a type.
 
     Notes
     -----
-    ``len(column)`` is the number of elements; ``column[i]``, slices, iteration and ``numpy.asarray(column)`` work as for
-    an :class:`Array`. ``==`` compares types and values, wherever chunks begin.
+    ``len(column)`` is the number of elements; ``column[i]``, slices, iteration and ``numpy.asarray(column)`` work as
+    for an :class:`Array`. ``==`` compares types and values, wherever chunks begin.
 
     Examples
     --------
@@ -140,7 +141,7 @@ class ChunkedArray:
         if isinstance(i, slice):
             start, stop, step = i.indices(len(self))
             return self.slice(start, max(stop - start, 0)) if step == 1 else self.take(range(start, stop, step))
-        if not hasattr(i, "__index__") or getattr(i, "ndim", 0):
+        if not hasattr(i, "__index__") or getattr(i, "ndim", 0) != 0:
             from arrowipc.columns.array import is_mask
 
             return self.filter(i) if is_mask(i) else self.take(i)

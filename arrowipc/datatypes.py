@@ -226,7 +226,7 @@ class Field(Described):
     nullable: bool
     metadata: KeyValueMetadata
 
-    def __new__(cls, name: str, type: DataType, nullable: bool = True, metadata: MetadataLike = ()) -> Self:
+    def __new__(cls, name: str, type: Any, nullable: bool = True, metadata: MetadataLike = ()) -> Self:
         if not isinstance(type, DataType):
             # Of another library; an extension type is its storage, and metadata of the field.
             found = own(type, Field)

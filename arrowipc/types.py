@@ -56,15 +56,20 @@ from arrowipc.errors import UsageError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any, Literal, TypeAlias
+    from typing import Any, Literal, Protocol, TypeAlias
 
     from arrowipc.arguments import MetadataLike
     from arrowipc.datatypes import TimeUnit
     from arrowipc.schema import Schema
 
-    TypeLike: TypeAlias = "DataType | str"
-    FieldLike: TypeAlias = "Field | DataType | str"
-    FieldsLike: TypeAlias = "Iterable[Field | tuple[str, TypeLike]] | Mapping[str, TypeLike]"
+    class ArrowSchema(Protocol):
+        """A type, field or schema: ours, or another library's."""
+
+        def __arrow_c_schema__(self) -> object: ...
+
+    TypeLike: TypeAlias = "ArrowSchema | str"
+    FieldLike: TypeAlias = "ArrowSchema | str"
+    FieldsLike: TypeAlias = "Iterable[ArrowSchema | tuple[str, TypeLike]] | Mapping[str, TypeLike]"
 
 __all__ = [
     "Binary",

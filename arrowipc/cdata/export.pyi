@@ -21,6 +21,8 @@ def export_device_array(
     exported: RecordBatch | Array, requested_schema: object = None, **kwargs: object
 ) -> tuple[Any, Any]: ...
 def export_stream(
-    schema: Schema, source: BatchProducer | Iterable[RecordBatch], requested_schema: object = None
+    schema: Schema | Field,
+    source: BatchProducer | Iterable[RecordBatch] | Iterable[Array],
+    requested_schema: object = None,
 ) -> Any: ...
 def live_exports() -> int: ...

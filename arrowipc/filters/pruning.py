@@ -356,7 +356,9 @@ def fields_at(fields: Sequence[at.Field], path: str) -> list[at.Field]:
 
 def places_at(fields: Sequence[at.Field], path: str) -> list[tuple[tuple[int, ...], at.Field]]:
     """The same, each with its number among the columns, then among the members of the struct, and so on."""
-    found = [((i,), field) for i, field in enumerate(fields) if field.name == path]
+    found: list[tuple[tuple[int, ...], at.Field]] = [
+        ((i,), field) for i, field in enumerate(fields) if field.name == path
+    ]
     for i, field in enumerate(fields):
         if isinstance(field.type, at.Struct) and path.startswith(field.name + "."):
             below = places_at(field.type.fields, path[len(field.name) + 1 :])
@@ -505,6 +507,7 @@ def _moment(type_: at.DataType, unit: int) -> Callable[[Any], Keys]:
 
 
 def nanoseconds_of(type_: at.DataType, value: Any) -> int:
+    """A literal of a date, time or duration type, in nanoseconds; TypeError or ValueError if it is of another kind."""
     if type(value).__module__ == "numpy" and getattr(getattr(value, "dtype", None), "kind", "") in "mM":
         unit = value.dtype.str.partition("[")[2].rstrip("]")
         if (value.dtype.kind == "m") != isinstance(type_, at.Duration) or isinstance(type_, at.Time) or value != value:

@@ -1,7 +1,7 @@
 """Which rows pass a filter: the conditions of :mod:`arrowipc.filters.pruning`, evaluated exactly.
 
-A null passes ``is_null`` and nothing else. Numbers compare by their exact values, floats in one order: NaN equals NaN and
-is above all others, and the two zeros are equal.
+A null passes ``is_null`` and nothing else. Numbers compare by their exact values, floats in one order: NaN equals NaN
+and is above all others, and the two zeros are equal.
 """
 
 from __future__ import annotations
