@@ -89,20 +89,9 @@ def matrix(count: int, axes: int, dtype: np.dtype[Any], by_rows: bool = False) -
 
 
 def index_dtype(index_type: Any, shape: Sequence[int], like: np.dtype[Any] | None = None) -> np.dtype[Any]:
-    """Return the dtype of indices into `shape`.
+    """Return the dtype of indices into `shape`; without `index_type`, `like` if it is large enough, else int64.
 
-    Parameters
-    ----------
-    index_type : dtype-like, Int or None
-        None: `like` if it is large enough, else int64.
-    like : numpy.dtype, optional
-        The dtype of the indices that new ones are made from.
-
-    Raises
-    ------
-    UsageError
-        If `index_type` is no integer type or too small: readers that are written in C++ want types that hold
-        each dimension itself, not only the largest index.
+    Readers that are written in C++ want types that hold each dimension itself, not only the largest index.
     """
     largest = max(shape, default=0)
     if index_type is None:

@@ -162,8 +162,6 @@ def test_foreign_and_torn_files(folder, caplog):
     (folder / "README.md").write_text("# What these files are\n" * 10)
     with pytest.raises(FormatError, match=r"README\.md"):
         ipc.open_dataset(folder)
-    with pytest.raises(FormatError, match=r"README\.md"):
-        ipc.open_dataset(folder, on_error="recover").read_all()
     dataset = ipc.open_dataset(folder, on_error="skip")
     assert dataset.count_rows() == 100
     assert list(dataset.skipped) == [str(folder / "README.md")]
@@ -174,13 +172,6 @@ def test_foreign_and_torn_files(folder, caplog):
     with pytest.raises(FormatError, match=r"a\.arrow"):
         ipc.open_dataset(folder)
     assert ipc.open_dataset(folder, on_error="skip").read_all().to_pydict()["x"] == [*range(50, 100)]
-    recovered = ipc.open_dataset(folder, on_error="recover")
-    expected = [*range(30), *range(30, 40), *range(50, 100)]
-    assert recovered.read_all().to_pydict()["x"] == expected
-    assert recovered.count_rows() == len(expected)
-    assert recovered.take([-1, 0, 39]).to_pydict()["x"] == [99, 0, 39]
-    assert {os.path.basename(path) for path in recovered.skipped} == {"a.arrow", "b.arrows"}
-    assert recovered.filter([("x", ">", 50)]).count_rows() == len(expected)  # there are no statistics
 
 
 def test_a_batch_that_is_damaged_comes_at_its_place(folder):
@@ -235,16 +226,6 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def test_batches_of_many_files_hold_no_descriptor(folder, monkeypatch):
-    monkeypatch.setattr(fragments, "SMALL", 0)
-    before = descriptors()
-    dataset = ipc.open_dataset(folder, workers=0)
-    batches = list(dataset)
-    assert dataset.take([99, 0]).to_pydict()["x"] == [99, 0]
-    assert descriptors() <= before
-    assert sum(batch.num_rows for batch in batches) == 100
-
-
 def test_more_files_than_may_be_mapped_are_read(folder, monkeypatch):
     monkeypatch.setattr(fragments, "SMALL", 0)
     before, maps = descriptors(), []
@@ -262,31 +243,6 @@ def test_more_files_than_may_be_mapped_are_read(folder, monkeypatch):
 
 
 # -- order, and workers --
-
-
-def test_results_are_in_order_and_errors_where_they_belong():
-    def task(number: int) -> Any:
-        def run() -> int:
-            time.sleep(0.002 * (number % 3))
-            if number == 7:
-                raise KeyError(number)
-            return number
-
-        return run, True
-
-    def planned() -> Any:
-        yield from map(task, range(3))
-        raise OSError("no more")
-
-    results = _in_order(map(task, range(20)), 4)
-    assert [next(results) for _ in range(7)] == [*range(7)]
-    with pytest.raises(KeyError):
-        next(results)
-    results = _in_order(planned(), 4)
-    assert [next(results) for _ in range(3)] == [*range(3)]
-    with pytest.raises(OSError, match="no more"):
-        next(results)
-    assert list(_in_order(iter([]), 4)) == []
 
 
 def test_no_more_is_done_ahead_than_there_are_workers_and_nothing_after_the_end():
@@ -313,12 +269,6 @@ def test_no_more_is_done_ahead_than_there_are_workers_and_nothing_after_the_end(
     while codecs._turns.qsize() and time.monotonic() < deadline:
         time.sleep(0.005)
     assert max(done) <= 3
-
-
-def test_one_batch_wakes_no_thread(folder, monkeypatch):
-    monkeypatch.setattr(codecs, "ask", lambda *_: pytest.fail("a thread was woken"))
-    assert next(iter(ipc.open_dataset(folder))).num_rows == 10
-    assert ipc.open_dataset(folder).read_all().num_rows == 100  # files of a few bytes are read as quickly
 
 
 def test_an_iterator_that_is_dropped_closes_the_files(folder, monkeypatch):
@@ -394,12 +344,11 @@ def test_folders_in_memory_of_fsspec(folder):
         system.rm("/set", recursive=True)
 
 
-@pytest.mark.parametrize("workers", [0, 4])
-def test_a_folder_behind_http(folder, workers):
+def test_a_folder_behind_http(folder):
     pytest.importorskip("aiohttp")
     files = {f"set/k=1/{path.name}": path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     with Web(files) as web:
-        dataset = ipc.open_dataset(web.url("set/"), workers=workers)
+        dataset = ipc.open_dataset(web.url("set/"), workers=4)
         assert sorted(dataset.read_all().to_pydict()["x"]) == [*range(100)]
         assert dataset.count_rows() == 100
         assert dataset.row(-1)["k"] == 1

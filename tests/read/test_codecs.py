@@ -1,4 +1,4 @@
-"""How codec libraries are found and called: both ways to liblz4, absent packages, threads, forks."""
+"""How codec libraries are found and called: absent packages, threads, forks."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers.processes import in_threads, run_python
-from read.codec_ways import look_again, without_functions
+from helpers.processes import run_python
+from read.codec_ways import look_again
 
 import arrowipc as ipc
 from arrowipc import FormatError, UnsupportedError, codecs
@@ -31,20 +31,6 @@ SHAPES = {
     "no content size": {"store_size": False},
     "high compression": {"compression_level": 12},
 }
-
-
-@pytest.fixture(params=["functions", "package"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways to decode LZ4: liblz4's functions, and the package where it does not export them."""
-    if request.param == "package":
-        without_functions(monkeypatch, (codecs.LZ4_FRAME, False))
-    elif codecs.functions(codecs.LZ4_FRAME, False) is None:
-        pytest.skip("this build of the lz4 package exports nothing")
-    else:
-        look_again(monkeypatch)
-    return str(request.param)
-
-
 ZSTD_SHAPES: dict[str, dict[str, Any]] = {
     "plain": {},
     "checksum": {"write_checksum": True},
@@ -53,14 +39,12 @@ ZSTD_SHAPES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(params=["backports.zstd", "zstandard", "package"])
+@pytest.fixture(params=["backports.zstd", "zstandard"])
 def zstd_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """All ways to decode ZSTD: libzstd's functions in either build, and the package without them."""
+    """Both builds of libzstd."""
     builds = [build for build in codecs.ZSTD_MODULES if build[0] == request.param]
-    if builds:
-        pytest.importorskip(request.param)  # from Python 3.14 on the standard library takes the place of backports
+    pytest.importorskip(request.param)  # from Python 3.14 on the standard library takes the place of backports
     monkeypatch.setattr(codecs, "ZSTD_MODULES", builds)
-    assert (codecs.functions(codecs.ZSTD, False) is None) == (request.param == "package")
     look_again(monkeypatch)
     return str(request.param)
 
@@ -88,14 +72,7 @@ def values(data: bytes) -> list[int]:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("size", [1, 8, 1000, CONTENT.nbytes // 8])
-def test_109_every_shape_of_lz4_frame(way, shape, size):
-    frame = lz4.compress(CONTENT[:size].tobytes(), **SHAPES[shape])
-    assert values(forged(frame, 8 * size)) == CONTENT[:size].tolist()
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_109_an_lz4_frame_ends_where_the_buffer_ends(way, shape):
+def test_109_an_lz4_frame_ends_where_the_buffer_ends(shape):
     content = CONTENT.tobytes()
     frame = lz4.compress(content, **SHAPES[shape])
     for stored in (frame[:-1], frame[:-4], frame + b"\0", frame + frame, frame[: len(frame) // 2]):
@@ -108,15 +85,7 @@ def test_109_an_lz4_frame_ends_where_the_buffer_ends(way, shape):
     assert values(forged(frame, len(content))) == CONTENT.tolist()
 
 
-@pytest.mark.parametrize("checksum", ["content_checksum", "block_checksum"])
-def test_109_lz4_checksums(way, checksum):
-    frame = bytearray(lz4.compress(CONTENT.tobytes(), **{checksum: True}))
-    frame[-1 if checksum == "content_checksum" else -5] ^= 0x40
-    with pytest.raises(FormatError, match=r"(?i)checksum"):
-        values(forged(bytes(frame), CONTENT.nbytes))
-
-
-def test_109_empty_frames(way):
+def test_109_empty_frames():
     assert values(forged(lz4.compress(b""), 0)) == []
     assert values(forged(zstandard.compress(b""), 0, codecs.ZSTD)) == []
 
@@ -132,58 +101,6 @@ def test_109_every_shape_of_zstd_frame(zstd_way, shape, size):
             values(forged(stored, len(content), codecs.ZSTD))
     # A context that met an error decodes the next frame as if nothing had been.
     assert values(forged(frame, 8 * size, codecs.ZSTD)) == CONTENT[:size].tolist()
-
-
-def test_109_the_fastest_build_of_libzstd_is_preferred(monkeypatch):
-    pytest.importorskip("backports.zstd")
-    found = codecs.functions(codecs.ZSTD, False)
-    monkeypatch.setattr(codecs, "ZSTD_MODULES", [("no.such", "_zstd"), ("backports.nothing", "_zstd")])
-    assert codecs.functions(codecs.ZSTD, False) is None
-    monkeypatch.setattr(codecs, "ZSTD_MODULES", [("no.such", "_zstd"), ("backports.zstd", "_zstd")])
-    assert codecs.functions(codecs.ZSTD, False) == found
-
-
-@pytest.mark.parametrize("compression", ["lz4", "zstd"])
-@pytest.mark.parametrize("rows", [10, 5_000, 300_000])
-def test_113_threads_give_the_same_values(way, compression, rows):
-    columns = [np.random.default_rng(i).integers(0, 1000, rows) for i in range(7)]
-    data = stream(compression, *columns, batches=2)
-    for threads in (True, False):
-        for batch in ipc.open_stream(data, use_threads=threads):
-            for column, expected in zip(batch.columns, columns, strict=True):
-                assert (column.to_numpy() == expected).all()
-
-
-@pytest.mark.parametrize("compression", ["lz4", "zstd"])
-def test_readers_in_many_threads_share_the_pool(way, compression):
-    columns = [np.random.default_rng(i).integers(0, 1000, 60_000) for i in range(5)]
-    data = stream(compression, *columns)
-
-    def work(_: int) -> None:
-        for _ in range(5):
-            for batch in ipc.open_stream(data):
-                assert not any((c.to_numpy() != e).any() for c, e in zip(batch.columns, columns, strict=True))
-
-    in_threads(work, range(6))
-
-
-def test_run_shared_waits_for_all_and_passes_errors_on():
-    running, seen = [], set()
-
-    def run() -> None:
-        running.append(1)
-        seen.add(threading.get_ident())
-        running.pop()
-
-    codecs.run_shared(run, 8)
-    assert not running
-    assert threading.get_ident() in seen
-
-    def fail() -> None:
-        raise MemoryError("no room")
-
-    with pytest.raises(MemoryError, match="no room"):
-        codecs.run_shared(fail, 8)
 
 
 def test_an_interrupt_at_any_point_leaves_the_helpers_free(monkeypatch):

@@ -11,15 +11,14 @@ import pytest
 
 import arrowipc as ipc
 from arrowipc import options
-from arrowipc.dissociated import Channel, connect, connect_async
-from arrowipc.read.file_decoder import FileDecoder
+from arrowipc.dissociated import Channel, connect
 
 PACKAGE = Path(ipc.__file__).parent
 #: Who takes the keywords of which class, besides own ones.
 TAKEN: dict[Any, type[options.Options]] = {
     **dict.fromkeys((ipc.open, ipc.open_file, ipc.open_stream, ipc.recover), options.ReadOptions),
     **dict.fromkeys((ipc.aio.open_file, ipc.aio.open_stream, connect), options.DecodeOptions),
-    **dict.fromkeys((ipc.new_stream, ipc.new_file, ipc.aio.new_stream, ipc.aio.encode), options.WriteOptions),
+    **dict.fromkeys((ipc.new_stream, ipc.new_file, ipc.aio.encode), options.WriteOptions),
     ipc.get_record_batch_size: options.MessageOptions,
 }
 #: The same of those that refer to another one for what these mean.
@@ -30,7 +29,6 @@ REFERRING: dict[Any, type[options.Options]] = {
     ipc.RecordBatchFileWriter: options.WriteOptions,
     ipc.RecordBatchStreamWriter: options.WriteOptions,
     Channel.read: options.DecodeOptions,
-    connect_async: options.DecodeOptions,
     ipc.StreamDecoder: options.DecodeOptions,
     ipc.encode_payloads: options.MessageOptions,
 }
@@ -76,20 +74,6 @@ def test_help_says_what_every_keyword_means(function):
         assert entry.startswith(f"{name} : ")
         assert entry in text
     assert "**keywords" not in text
-
-
-def test_stubs_of_compiled_modules_agree():
-    stub = {
-        each.name: each
-        for each in ast.walk(ast.parse((PACKAGE / "read/stream_decoder.pyi").read_text()))
-        if isinstance(each, ast.ClassDef)
-    }
-    begin = stub["StreamDecoder"].body[0]
-    assert isinstance(begin, ast.FunctionDef)
-    names = [each.arg for each in begin.args.args[1:]]
-    values = [ast.literal_eval(each) for each in begin.args.defaults]
-    assert dict(zip(names, values, strict=True)) == options.DecodeOptions.defaults
-    assert FileDecoder.__doc__.count(", ".join(options.DecodeOptions.types)) == 1
 
 
 @pytest.mark.parametrize(
