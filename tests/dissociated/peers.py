@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import gc
 import io
+import itertools
 import os
 import socket
 import struct
@@ -19,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pyarrow as pa
 
 import arrowipc as ipc
@@ -104,6 +106,12 @@ def words() -> list[pa.RecordBatch]:
         )
         for i, each in enumerate(lists)
     ]
+
+
+def endless(size: int = 1 << 20) -> Iterator[pa.RecordBatch]:
+    """Batches of so many bytes, each in memory of its own and full of its number: 0, 1, 2 ..."""
+    for number in itertools.count():
+        yield pa.record_batch([pa.array(np.full(size // 8, number))], ["x"])
 
 
 def written_words(file: bool = False) -> bytes:

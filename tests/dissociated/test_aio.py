@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 import threading
 
-import numpy as np
-import pyarrow as pa
 import pytest
 from dissociated import peers
 
@@ -41,13 +39,6 @@ def watched(loop) -> list[int]:
     return [fd for fd in loop._selector.get_map() if fd != own]
 
 
-def endless():
-    number = 0
-    while True:
-        yield pa.record_batch([pa.array(np.full(1 << 15, number))], ["x"])
-        number += 1
-
-
 class Slow:
     """Gives one batch, and more when it is told to."""
 
@@ -64,7 +55,7 @@ class Slow:
 def test_other_tasks_get_their_turn_beside_a_server_that_is_always_faster(transport):
     async def main():
         async with (
-            dissociated.AsyncServer({"t": endless}, transport, max_held=16 << 20) as server,
+            dissociated.AsyncServer({"t": peers.endless}, transport, max_held=16 << 20) as server,
             await dissociated.connect_async(server.uri, "t", timeout=SECONDS) as reader,
         ):
             turns = 0
@@ -156,7 +147,7 @@ def test_connecting_that_is_cancelled_leaves_nothing():
 def test_a_server_that_is_closed_truncates_what_is_being_read(transport):
     async def main():
         async with (
-            dissociated.AsyncServer({"t": endless}, transport, max_held=16 << 20) as server,
+            dissociated.AsyncServer({"t": peers.endless}, transport, max_held=16 << 20) as server,
             await dissociated.connect_async(server.uri, "t", timeout=SECONDS) as reader,
         ):
             await reader.read_next_batch()

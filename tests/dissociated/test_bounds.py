@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import itertools
 import threading
 import weakref
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from dissociated import peers
@@ -28,14 +26,8 @@ KIB, MIB = 1 << 10, 1 << 20
 both_kinds = pytest.mark.parametrize("kind", ["threads", "asyncio"])
 
 
-def counted(size: int = MIB) -> Iterator[pa.RecordBatch]:
-    """Batches of 1 MiB, each in memory of its own: 0, 1, 2 ..."""
-    for number in itertools.count():
-        yield pa.record_batch([pa.array(np.full(size // 8, number))], ["x"])
-
-
 def small() -> Iterator[pa.RecordBatch]:
-    return counted(64 * KIB)
+    return peers.endless(64 * KIB)
 
 
 #: Bytes of a message of `small`, with its metadata.
@@ -207,7 +199,7 @@ def test_clients_that_read_all_get_on_where_there_is_room_for_few(kind):
     failures: list[BaseException] = []
 
     def source() -> Iterator[pa.RecordBatch]:
-        for number, batch in zip(range(20), counted(), strict=False):
+        for number, batch in zip(range(20), peers.endless(), strict=False):
             assert batch.column(0)[0].as_py() == number
             yield batch
 
@@ -234,7 +226,7 @@ def test_clients_that_read_all_get_on_where_there_is_room_for_few(kind):
 @exact_transports
 def test_clients_that_take_nothing_make_room_for_those_that_do(kind, transport):
     with (
-        serving(kind, {"t": counted}, transport, max_held=4 * MIB, idle_timeout=0.2) as server,
+        serving(kind, {"t": peers.endless}, transport, max_held=4 * MIB, idle_timeout=0.2) as server,
         contextlib.ExitStack() as stack,
     ):
         for client in [stack.enter_context(connected(server)) for _ in range(10)]:
