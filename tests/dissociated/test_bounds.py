@@ -159,10 +159,6 @@ def test_a_limit_leaves_room_for_the_names_of_all_clients():
 # -- streams -------------------------------------------------------------------------------------------------
 
 
-# TCP is left out where bytes are compared: its buffers grow, and take more a moment later.
-exact_transports = pytest.mark.parametrize("transport", ["unix"])
-
-
 def settled(server: Any) -> bool:
     """Whether each client has as much as it gets, and nobody is being served."""
     sessions = list(server._sessions)
@@ -171,18 +167,20 @@ def settled(server: Any) -> bool:
 
 
 @contextlib.contextmanager
-def endless(kind: str, transport: str, source: Any) -> Iterator[tuple[Any, contextlib.ExitStack]]:
-    """A server of one endless stream that may keep 8 MiB, and what closes its clients."""
+def endless(kind: str, source: Any) -> Iterator[tuple[Any, contextlib.ExitStack]]:
+    """A server of one endless stream that may keep 8 MiB, and what closes its clients.
+
+    Not over TCP, where buffers grow, and take more a moment later.
+    """
     options = {"max_held": 8 * MIB, "max_clients": 100, "idle_timeout": None}
-    with serving(kind, {"t": source}, transport, **options) as server, contextlib.ExitStack() as clients:
+    with serving(kind, {"t": source}, "unix", **options) as server, contextlib.ExitStack() as clients:
         yield server, clients
 
 
 @both_kinds
-@exact_transports
-def test_streams_that_nobody_reads_have_one_limit_for_all_clients(kind, transport):
+def test_streams_that_nobody_reads_have_one_limit_for_all_clients(kind):
     """40 clients that read nothing of an endless source at once: each alone could have a sixteenth, 20 MiB in all."""
-    with endless(kind, transport, small) as (server, clients):
+    with endless(kind, small) as (server, clients):
         for client in [clients.enter_context(connected(server)) for _ in range(40)]:
             client.send(server.uri.want_data, [b"t"])
         until(lambda: server.num_clients == 40 and held(server) >= 8 * MIB and settled(server), "all is taken")
@@ -223,10 +221,9 @@ def test_clients_that_read_all_get_on_where_there_is_room_for_few(kind):
 
 
 @both_kinds
-@exact_transports
-def test_clients_that_take_nothing_make_room_for_those_that_do(kind, transport):
+def test_clients_that_take_nothing_make_room_for_those_that_do(kind):
     with (
-        serving(kind, {"t": peers.endless}, transport, max_held=4 * MIB, idle_timeout=0.2) as server,
+        serving(kind, {"t": peers.endless}, "unix", max_held=4 * MIB, idle_timeout=0.2) as server,
         contextlib.ExitStack() as stack,
     ):
         for client in [stack.enter_context(connected(server)) for _ in range(10)]:

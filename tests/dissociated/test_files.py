@@ -99,6 +99,8 @@ def test_what_goes_wrong_leaves_the_old_file(tmp_path):
 def test_files_that_cannot_be_served_are_refused_at_once(paths, tmp_path):
     with pytest.raises(ipc.UsageError, match="no files"):
         serve_files([])
+    with pytest.raises(ipc.UsageError, match=r'"file" is for one file, .* found 2'):
+        dissociated.Server({"a": paths[0], "b": paths[0]}, "file")
     with pytest.raises(FileNotFoundError):
         serve_files([tmp_path / "nowhere.arrow"])
     (tmp_path / "text.arrow").write_text("hello there, this is text")

@@ -15,7 +15,7 @@ from dissociated.peers import until, until_collected
 import arrowipc as ipc
 from arrowipc import dissociated, types
 from arrowipc.dissociated.served import StoredFile
-from arrowipc.errors import FormatError, UsageError
+from arrowipc.errors import UsageError
 from arrowipc.types import field
 
 SECONDS = peers.SECONDS
@@ -93,18 +93,6 @@ def test_tables_beyond_the_capacity_are_not_held():
         assert server.memory.state.size < 3 * size + (5 * size // 2)
 
 
-def test_prepared_tables_of_flight_are_held_for_the_others_later():
-    pytest.importorskip("pyarrow.flight")
-    from arrowipc.dissociated.flight import Opened
-
-    with dissociated.Server({"t": table()}, "shm") as server:
-        # What a Flight server does for DoGet, which reads the messages where they are.
-        assert pa.RecordBatchReader.from_stream(Opened(server.find(b"t"), None)).read_all().equals(table())
-        assert server.memory.state.blocks == 0
-        assert read(server).equals(table())
-        assert server.memory.state.blocks == 4
-
-
 # -- files -----------------------------------------------------------------------------------------------------------
 
 
@@ -139,17 +127,6 @@ def test_a_file_that_was_replaced_is_served_as_it_is_now(path, transport):
             writer.write_table(table(1))
         shutil.move(other, path)
         assert read(server).equals(table(1))
-
-
-def test_files_that_cannot_be_served_are_refused_at_once(path):
-    path.with_name("text.arrow").write_text("hello there, this is text")
-    for transport in ("tcp", "file"):
-        with pytest.raises(FileNotFoundError):
-            dissociated.Server({"t": path.with_name("nowhere")}, transport)
-        with pytest.raises(FormatError):
-            dissociated.Server({"t": path.with_name("text.arrow")}, transport)
-    with pytest.raises(UsageError, match=r'"file" is for one file, .* found 2'):
-        dissociated.Server({"t": path, "u": path}, "file")
 
 
 # -- tables that are built in the arena ------------------------------------------------------------------------------
