@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from arrowipc._core import Columns
-from arrowipc.columns.array import RecordBatch
 
 _Bound: TypeAlias = bool | int | float | str | bytes | None
 Found: TypeAlias = tuple[str, int | None, _Bound, _Bound, bool, bool, bool | None]
@@ -19,4 +18,3 @@ class Collector:
 
 def next_text(start: str) -> str | None: ...
 def next_bytes(start: bytes) -> bytes | None: ...
-def value_hashes(column: RecordBatch) -> tuple[bytes, bytes]: ...

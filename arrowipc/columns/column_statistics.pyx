@@ -5,16 +5,13 @@ value, its run's value or a struct around it is null. Texts are compared by thei
 further, so views that share one long text cost no more than others.
 """
 
-cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.math cimport INFINITY
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
 from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, field_path, raise_fault
-from arrowipc.columns.array cimport RecordBatch
 from arrowipc.columns.elements cimport check_native, dictionary_id, dictionary_of
-from arrowipc.columns.memo_table cimport MemoTable
 from arrowipc.inline.bits cimport SLACK, WORD, append_bits, load_bits, ones
 from arrowipc.inline.element cimport find_run, index_at, next_run, validity, word_span
 from arrowipc.inline.fault cimport Fault, fail, FAULT_NO_DICTIONARY
@@ -763,30 +760,3 @@ cdef class Collector:
             f = columns.d.plan.columns[i]
             self.visit(columns, f, columns.d.nodes[f].offset + start, count, NULL, 0, out)
         return out
-
-
-def value_hashes(RecordBatch column not None):
-    """Hash the distinct values of a batch with one column, twice.
-
-    Returns
-    -------
-    bytes
-        A native uint64 per value that is not null; equal values of one process share theirs, and nobody can
-        choose others that do.
-    bytes
-        The same by hashes that are equal in every process, for results that must be, too.
-
-    Raises
-    ------
-    LimitError
-        Lists share so many elements that to tell them apart would take too long.
-    """
-    cdef MemoTable table = MemoTable(column.plan)
-    cdef int64_t null
-    table.add_batch(column)
-    null = table.null_number()
-    hashes = PyBytes_FromStringAndSize(<const char*> table.hashes, 8 * table.count)
-    stable = table.stable_hashes()
-    if null < 0:
-        return hashes, stable
-    return hashes[:8 * null] + hashes[8 * null + 8:], stable[:8 * null] + stable[8 * null + 8:]

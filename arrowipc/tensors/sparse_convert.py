@@ -263,10 +263,12 @@ def dense_of(index: Index, data: Values, shape: Sequence[int]) -> Values:
     try:
         for axis, indices, counts in reversed(list(_columns(index))):
             step = math.prod(shape[axis + 1 :])
-            steps = indices if step == 1 and places is not None else np.multiply(indices, step, dtype=np.int64)
+            steps = indices.astype(np.int64, copy=places is None)
+            if step != 1:
+                steps = steps * step
             if counts is not None:
                 steps = np.repeat(steps, counts)
-            places = steps if places is None else np.add(places, steps, out=places, dtype=np.int64)
+            places = steps if places is None else np.add(places, steps, out=places)
         dense.reshape(-1)[slice(len(data)) if places is None else places] = data
     except (IndexError, ValueError) as error:
         raise _changed(error) from None
