@@ -353,7 +353,10 @@ def listed(column: Any, rows: list[int]) -> list[ColumnStatistics]:
         return []
     if any(n is not None and not 0 <= n <= most for n, most in zip(nulls, rows, strict=True)):
         return []
-    exact = [[each is not False for each in part] for part in (low_exact, high_exact)]
+    exact = [
+        [True] * count if _only(part, type(None)) else [each is not False for each in part]
+        for part in (low_exact, high_exact)
+    ]
     return list(map(ColumnStatistics, rows, nulls, low, high, *exact, nan))
 
 
