@@ -15,7 +15,7 @@ from peers import verdicts
 
 import arrowipc as ipc
 
-MUTANTS = rounds(1200, 20_000)
+MUTANTS = rounds(600, 20_000)
 SEED = 20261121
 
 
