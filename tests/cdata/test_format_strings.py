@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from helpers.cdata import CSchema, peek
 
+import arrowipc as ipc
 from arrowipc import types
+from arrowipc.cdata.import_array import schema_from
 
 FORMATS = {
     "n": types.Null(),
@@ -72,6 +74,8 @@ def test_format_strings(format: str) -> None:
     assert (found.format.decode(), found.name, found.metadata, found.flags) == (format.strip(), b"", None, 2)
     assert found.n_children == len(FORMATS[format].children)
     assert bool(found.dictionary) == isinstance(FORMATS[format], types.Dictionary)
+    schema = ipc.Schema([types.Field("x", FORMATS[format])])
+    assert schema_from(schema.__arrow_c_schema__()) == schema
 
 
 def test_every_type_has_a_format_string() -> None:
