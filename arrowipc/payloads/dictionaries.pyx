@@ -8,7 +8,7 @@ Both number the values in the same tables, and what the loop makes is what they 
 
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy
 
 from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, field_path, limits_data, raise_fault
@@ -360,7 +360,7 @@ cdef OutputDictionaries new_output(Plan out, Budget budget):
     output.budget = budget
     output.top = tuple([enter(dictionary, known, budget) for dictionary in out.dictionaries])
     output.order = [*output.top, *[one for one in known.values() if one not in output.top]]
-    output.tables = <PyObject**> calloc(len(output.order) + 1, sizeof(PyObject*))
+    output.tables = <PyObject**> malloc((len(output.order) + 1) * sizeof(PyObject*))
     if output.tables == NULL:
         raise MemoryError()
     for one in output.order:
