@@ -163,19 +163,6 @@ def test_bytes_behind_the_end_of_a_stream_are_told() -> None:
 # What it is called with.
 
 
-def test_it_is_a_reader() -> None:
-    reader = recover(FILE[: ENDS[1]])
-    assert reader.read_all().num_rows == 2 * ROWS
-    assert list(reader) == []
-    assert reader.report.num_batches == 2
-    reader.close()
-    with pytest.raises(ipc.UsageError, match="closed"):
-        list(reader)
-    with pytest.raises(AttributeError):
-        reader.report.num_rows = 3
-    assert "kept 2 batches" in repr(reader)
-
-
 # -- files of other writers ------------------------------------------------------------------------------------------
 
 ONE = forge.schema(forge.field("x", forge.INT64))

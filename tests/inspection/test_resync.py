@@ -94,15 +94,6 @@ def test_a_footer_that_is_whole_counts_what_is_lost_though_bytes_came_in_between
         assert (report.lost_batches, report.format) == (1, "file")
 
 
-def test_rows_are_told_where_the_metadata_is_whole() -> None:
-    for data in (STREAM, FILE):
-        at = data.index(b"w7w8")
-        numbers, report = found(data[:at] + b"\xff" + data[at + 1 :])
-        assert numbers == [0, 2, 3, 4, 5]
-        assert (report.lost_batches, report.lost_rows) == (1, ROWS)
-        assert (report.skipped[0].column, report.skipped[0].rows) == ("word", ROWS)
-
-
 def test_a_body_that_claims_what_follows_does_not_swallow_it() -> None:
     at = STARTS[2]
     head, whole = STREAM[:at], STREAM[at:]
@@ -113,16 +104,6 @@ def test_a_body_that_claims_what_follows_does_not_swallow_it() -> None:
         assert numbers == ALL
         assert (report.complete, report.lost_batches, report.lost_rows, report.lost_bytes) == (False, 0, 0, 0)
         assert [(each.offset, each.reason[:15]) for each in report.skipped] == [(at, "its body claims")]
-
-
-def test_without_damage_nothing_is_skipped() -> None:
-    for kind in ("file", "stream"):
-        for options in ({}, {"compression": "zstd"}, {"alignment": 64}, {"legacy": True}):
-            numbers, report = found(ipc_bytes(PARTS, kind, **options))
-            assert numbers == ALL
-            assert report.complete
-            assert (report.lost_batches, report.lost_rows, report.lost_bytes) == (0, 0, 0)
-            assert report.skipped == ()
 
 
 @pytest.mark.campaign

@@ -165,6 +165,16 @@ def test_a_dictionary_that_has_not_arrived_serves_nulls_alone():
         assert decoded.failures[0][0] == 3
 
 
+def test_bare_messages_bring_their_dictionaries():
+    columns = [encoded(pa.array([f"{i}", "x"]), [0, 1]) for i in range(5)]
+    schema = pa.schema([("x", columns[0].type)])
+    streams = [payload("zstd", x=column) for column in columns]
+    cells = [b"".join(bytes(m.serialize()) for m in list(ipc.MessageReader(s))[1:]) for s in streams]
+    decoded = ipc.decode_payloads(cells, schema=schema)
+    assert rows_of(decoded.batch) == [row for stream in streams for row in alone(stream)]
+    assert decoded.num_alone <= 1
+
+
 # -- a failed payload leaves nothing -------------------------------------------------------------------------
 
 

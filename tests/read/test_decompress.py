@@ -6,7 +6,7 @@ import gc
 import struct
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,24 +14,16 @@ import pytest
 from helpers import optional
 from helpers.arrays import address
 from helpers.forge import (
-    DOUBLE,
     INT8,
-    INT16,
-    INT32,
     INT64,
-    LARGE_UTF8,
     UTF8,
-    UTF8_VIEW,
     Table,
     batch,
-    bits,
     field,
-    i16,
     i32,
     i64,
     schema,
     stream,
-    view,
 )
 from helpers.processes import run_python
 from hypothesis import given, strategies as st
@@ -275,61 +267,6 @@ def test_no_more_than_256_mib_wait_for_the_next_batch_and_release_unused_gives_t
 
 
 # Alignment.
-
-WORDS: dict[str, tuple[Table, Sequence[bytes], list[Any], dict[int, int]]] = {
-    # type, buffers, values, {buffer: the multiple that its address must be}
-    "int16": (INT16, [bits(1, 1, 0), i16(1, 2, 3)], [1, 2, None], {1: 2}),
-    "int32": (INT32, [bits(1, 1, 0), i32(1, 2, 3)], [1, 2, None], {1: 4}),
-    "int64": (INT64, [bits(1, 1, 0), i64(1, 2, 3)], [1, 2, None], {1: 8}),
-    "double": (DOUBLE, [bits(1, 1, 0), struct.pack("<3d", 1, 2, 3)], [1.0, 2.0, None], {1: 8}),
-    "utf8": (UTF8, [bits(1, 1, 0), i32(0, 1, 3, 3), b"abc"], ["a", "bc", None], {1: 4}),
-    "large utf8": (LARGE_UTF8, [bits(1, 1, 0), i64(0, 1, 3, 3), b"abc"], ["a", "bc", None], {1: 8}),
-    "view": (UTF8_VIEW, [bits(1, 1, 0), view(b"a") + view(b"bc") + view(b"")], ["a", "bc", None], {1: 8}),
-    "decimal": (
-        Table("Decimal", precision=5, scale=0, bitWidth=128),
-        [bits(1, 1, 0), b"".join(n.to_bytes(16, "little") for n in (1, 2, 3))],
-        [1, 2, None],
-        {1: 8},
-    ),
-    "fixed binary": (
-        Table("FixedSizeBinary", byteWidth=2),
-        [bits(1, 1, 0), b"aabbcc"],
-        [b"aa", b"bb", None],
-        {},
-    ),
-}
-
-
-def shifted(buffers: Sequence[bytes], by: int) -> tuple[list[tuple[int, int]], bytes]:
-    """Buffers at offsets that are `by` past a multiple of 8."""
-    spans, body = [], bytearray()
-    for buffer in buffers:
-        body += bytes(-len(body) % 8 + by)
-        spans.append((len(body), len(buffer)))
-        body += buffer
-    return spans, bytes(body + bytes(-len(body) % 8))
-
-
-@pytest.mark.parametrize("by", range(8))
-@pytest.mark.parametrize("kind", WORDS)
-def test_074_words_are_aligned_and_bytes_stay(kind, by):
-    type_, buffers, expected, needs = WORDS[kind]
-    spans, body = shifted(buffers, by)
-    rows = batch(3, [(3, 1)], spans, variadic=[0] if kind == "view" else None)
-    rows = Table("RecordBatch", body, **rows.slots)
-    # The source starts at a multiple of 64, so that what we see is the offsets in it.
-    data = stream(schema(field("x", type_)), rows)
-    room = np.zeros(len(data) + 64, np.uint8)
-    start = -room.ctypes.data % 64
-    room[start : start + len(data)] = np.frombuffer(data, np.uint8)
-    source = room[start : start + len(data)]
-    column = read(source).column(0)
-    assert column.to_pylist() == expected
-    inside = range(source.ctypes.data, source.ctypes.data + len(source))
-    for number, buffer in enumerate(column.buffers()):
-        multiple = needs.get(number, 1)
-        assert address(buffer) % multiple == 0
-        assert (address(buffer) in inside) == (by % multiple == 0)
 
 
 # Byte order.
