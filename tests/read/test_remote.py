@@ -419,7 +419,7 @@ def test_no_error_of_a_library_shows_the_options_that_it_refused() -> None:
 
 
 def test_no_command_shows_secrets(web: Web, tmp_path: Path) -> None:
-    from helpers.terminal import call as run
+    from helpers.terminal import run
 
     data = ipc_bytes([wide(4000)] * 3, "file")
     web.token = BASIC
