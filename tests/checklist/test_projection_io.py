@@ -39,7 +39,7 @@ from helpers.forge import (
     stream,
     view,
 )
-from hostile.unvalidated import Guarded
+from helpers.memory import Guarded
 
 import arrowipc as ipc
 from arrowipc import FormatError, UsageError
@@ -310,7 +310,9 @@ def test_122_buffers_of_other_kinds():
 
 def use_all(opener, data: bytes) -> None:
     """Read in front of a page that nobody may read."""
-    with opener(Guarded(data).view) as reader:
+    guarded = Guarded(len(data))
+    guarded.view[:] = data
+    with opener(guarded.view.toreadonly()) as reader:
         for rows in reader:
             drive.use(rows)
 
