@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import random
 import struct
 import sys
 import threading
@@ -266,7 +267,78 @@ def test_no_more_than_256_mib_wait_for_the_next_batch_and_release_unused_gives_t
     run_python(RESIDENT, check=True)
 
 
-# Alignment.
+# Small LZ4 frames are decoded as the block that they are, and judged as by the decoder of frames.
+
+NUMBERS = [7, 7, 7, 1 << 40, 7, 7, 7, 7, 7, -1] * 3
+CONTENT = i64(*NUMBERS)
+SIZES = [lz4.BLOCKSIZE_MAX64KB, lz4.BLOCKSIZE_MAX256KB, lz4.BLOCKSIZE_MAX1MB, lz4.BLOCKSIZE_MAX4MB]
 
 
-# Byte order.
+def column_of(frame: bytes, claim: int) -> bytes:
+    """A stream of one column, whose zeros or numbers are stored as this frame."""
+    rows = claim // 8
+    return stream(schema(field("x", INT64)), batch(rows, [(rows, 0)], [b"", i64(claim) + frame], codec=LZ4))
+
+
+def values_of(data: bytes) -> list[Any] | None:
+    """None: it was refused."""
+    try:
+        return read(data).column(0).to_pylist()
+    except ipc.ArrowIpcError:
+        return None
+
+
+def shapes() -> list[bytes]:
+    noise = random.Random(1).randbytes(len(CONTENT))
+    return [
+        lz4.compress(content, block_size=size, block_linked=linked, store_size=stated)
+        for content in (CONTENT, noise)
+        for size in SIZES
+        for linked in (False, True)
+        for stated in (False, True)
+    ]
+
+
+def test_every_change_of_a_frame_is_judged_as_by_the_frames_decoder(monkeypatch):
+    dice = random.Random(20261205)
+    frames = shapes()
+    for frame in shapes():
+        for at in (*range(15), *range(len(frame) - 6, len(frame))):
+            for bit in (1, 32):
+                frames.append(frame[:at] + bytes([frame[at] ^ bit]) + frame[at + 1 :])
+        frames += [frame[:-1], frame + b"\0", frame[:-4], frame[:7] + frame[-4:], frame + frame]
+        frames += [
+            frame[:7] + bytes(dice.choice([b, b, b, 0, dice.randrange(256)]) for b in frame[7:]) for _ in range(9)
+        ]
+    columns = [column_of(frame, len(CONTENT)) for frame in frames]
+    ours = [values_of(data) for data in columns]
+    without_functions(monkeypatch, (LZ4, False))
+    assert ours == [values_of(data) for data in columns]
+    assert 0 < ours.count(None) < len(ours)
+
+
+@pytest.mark.parametrize("functions", [True, False])
+def test_blocks_larger_than_the_header_says_are_refused(functions, monkeypatch):
+    content = bytes(100_000)
+    frame = lz4.compress(content, block_size=lz4.BLOCKSIZE_MAX256KB, store_size=False)
+    if not functions:
+        without_functions(monkeypatch, (LZ4, False))
+    for size in SIZES:
+        header = lz4.compress(content, block_size=size, store_size=False)[:7]
+        found = values_of(column_of(header + frame[7:], len(content)))
+        assert found == (None if size == lz4.BLOCKSIZE_MAX64KB else [0] * 12_500)
+
+
+@pytest.mark.parametrize("functions", [True, False])
+def test_a_frame_that_failed_does_not_fail_the_next_one(functions, monkeypatch):
+    stated = lz4.compress(CONTENT, store_size=True)
+    bad = column_of(stated[:19] + b"\xff" * 4 + stated[23:], len(CONTENT))
+    data = column_of(lz4.compress(bytes(300_000), block_size=SIZES[0], store_size=False), 300_000)
+    if not functions:
+        without_functions(monkeypatch, (LZ4, False))
+    for _ in range(3):
+        assert values_of(bad) is None
+        assert read(data).num_rows == 37_500
+    decoded = ipc.decode_payloads([data, bad, data, bad, bad, data], on_error="skip", use_threads=False)
+    assert decoded.counts.to_pylist() == [37_500, 0, 37_500, 0, 0, 37_500]
+    assert decoded.num_alone == (4 if functions else 6)
