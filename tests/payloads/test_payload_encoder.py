@@ -101,13 +101,18 @@ def test_cells_of_very_different_sizes_come_back(sizes):
 # -- what a cell is made of ----------------------------------------------------------------------------------
 
 
-def test_without_schema_a_cell_is_the_message_alone():
+def test_without_schema_a_cell_is_the_message_with_its_dictionaries():
     batch = ours(NUMBERS)
     for options in ({}, {"alignment": 64}, {"compression": "lz4"}):
         found = cells(ipc.encode_payloads(batch, rows_per_payload=3, with_schema=False, **options))
         assert found == [batch.slice(i, 3).serialize(**options) for i in (0, 3, 6, 9)]
     (first, *_) = found
     assert ipc.read_record_batch(first, batch.schema) == batch.slice(0, 3)
+    words = read_batch(pa.record_batch({"w": pa.array(["a", "b", "a"]).dictionary_encode()}))
+    for i, cell in enumerate(cells(ipc.encode_payloads(words, rows_per_payload=1, with_schema=False))):
+        schema = ipc.read_schema(ipc_bytes(words))
+        dictionary, rows = list(ipc.MessageReader(schema.serialize() + cell))[1:]
+        assert ipc.read_record_batch(rows, schema, dictionaries=[dictionary]) == words.slice(i, 1)
 
 
 @pytest.mark.parametrize("legacy", [False, True])
