@@ -36,7 +36,7 @@ cdef struct Undo:
 cdef struct Buffers:
     # Their extents; those before Pool.count are in use.
     Extent* extents
-    int32_t room
+    int64_t room
 
 
 cdef class SnapshotOwner:
@@ -84,16 +84,13 @@ cdef class BuilderMemory:
 
 cdef int grow(BuilderMemory g, int32_t buffer, int64_t extra, Fault* fault) noexcept with gil
 cdef int pool_grow(BuilderMemory g, int32_t view, int64_t size, Fault* fault) noexcept with gil
-cdef int pool_borrow(BuilderMemory g, int32_t view, const Extent* extent, PyObject* owner,
-                     Fault* fault) noexcept with gil
-cdef int32_t pool_find(BuilderMemory g, int32_t view, const Extent* extent) noexcept nogil
 # Lets `first`, whose values `g` has just copied, count as the first of its snapshots, which grow by deltas.
 cdef int begin_deltas(BuilderMemory g, Columns first) except -1
 
 cdef enum Beginning:
     # How a column is known to begin with the values of another one.
     BEGINS_NOT = 0
-    BEGINS_VALUES           # value by value: `begins_with_values` of columns.memo_table
+    BEGINS_VALUES           # value by value: `begins_with_values` of columns.equal
     BEGINS_BYTES            # its buffers begin with the same bytes
     BEGINS_SNAPSHOT         # it is the same column, or a later snapshot of the same builder
     BEGINS_DELTAS           # ... to which only deltas have added
@@ -183,7 +180,7 @@ cdef class ColumnsBuilder(BuilderMemory):
     """Columns that grow at the end; snapshots share their memory."""
     cdef Span* spans                # per field
     cdef PoolTarget* targets        # scratch: per variadic buffer of one field of the piece
-    cdef int32_t targets_room
+    cdef int64_t targets_room
     cdef Plan matched               # the last plan of a piece that has this one's shape
 
     cdef int append(self, Columns piece, const int64_t* shifts=*) except -1

@@ -1,6 +1,6 @@
 """Builders: memory that grows, and how the elements of every layout join those before them.
 
-Dictionary deltas, `concat_batches` and payload columns all go through `ColumnsBuilder.append_data`, which walks the
+Dictionary deltas, concatenation and payload columns all go through `ColumnsBuilder.append_data`, which walks the
 flat plan once: each field takes a span of the piece's elements and hands spans to its children.
 
 An append writes only behind the bytes that a snapshot can see, with one exception: the last byte of a bitmap,
@@ -12,11 +12,10 @@ cimport cython
 from cpython.list cimport PyList_GET_ITEM
 from cpython.ref cimport PyObject
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, int8_t, uint8_t
-from libc.stdlib cimport calloc, free, realloc
+from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy, memset
 
 from arrowipc._core cimport Columns, Memory, Plan, field_name, raise_fault
-from arrowipc.columns.array cimport RecordBatch, as_batch
 from arrowipc.inline.bits cimport SLACK, append_bits, append_ones, largest, load_int, ones, shift_offsets, store_int
 from arrowipc.inline.element cimport find_run
 from arrowipc.inline.fault cimport (
@@ -35,8 +34,8 @@ from arrowipc.inline.plan cimport (
     LAYOUT_LIST64, LAYOUT_LIST_VIEW32, LAYOUT_LIST_VIEW64, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT,
     LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, Node, PlanData,
 )
+from arrowipc.inline.room cimport new_zeros, reserve_items
 
-from arrowipc.arguments import items_of
 from arrowipc.errors import UnsupportedError, UsageError
 
 # -- memory that grows ---------------------------------------------------------------------------------------
@@ -100,17 +99,9 @@ cdef int pool_entry(BuilderMemory g, int32_t view, const uint8_t* data, int64_t 
                     Fault* fault) noexcept nogil:
     """One more data buffer of a view field."""
     cdef Buffers* buffers = &g.buffers[view]
-    cdef void* moved
-    cdef int32_t room
-    if g.pools[view].count == buffers.room:
-        room = 8 if buffers.room == 0 else 2 * buffers.room
-        if buffers.room > INT32_MAX // 2:
-            return fail(fault, FAULT_MEMORY)
-        moved = realloc(buffers.extents, room * sizeof(Extent))
-        if moved == NULL:
-            return fail(fault, FAULT_MEMORY)
-        buffers.extents = <Extent*> moved
-        buffers.room = room
+    cdef int64_t count = <int64_t> g.pools[view].count + 1
+    if count > INT32_MAX or reserve_items(<void**> &buffers.extents, &buffers.room, count, sizeof(Extent)) < 0:
+        return fail(fault, FAULT_MEMORY)
     buffers.extents[g.pools[view].count].data = data
     buffers.extents[g.pools[view].count].size = size
     g.pools[view].count += 1
@@ -187,19 +178,15 @@ cdef class BuilderMemory:
     def __cinit__(self, Plan plan not None):
         cdef int64_t fields = plan.d.n_fields, buffers = plan.d.n_buffers, views = plan.d.n_views, i
         cdef int64_t arrays = buffers * <int64_t> (sizeof(GrowableBuffer) + 8) + views * <int64_t> sizeof(Buffers)
-        cdef uint8_t* block
         self.plan = plan
         self.p = &plan.d
         self.state_bytes = fields * <int64_t> sizeof(Node) + buffers * 8 + views * <int64_t> sizeof(Pool)
-        block = <uint8_t*> calloc(1, 2 * self.state_bytes + arrays + 1)
-        if block == NULL:
-            raise MemoryError(f"cannot allocate columns that grow, of {fields:,} fields")
-        self.block = block
-        self.nodes = <Node*> block
+        self.block = new_zeros(2 * self.state_bytes + arrays, 1)
+        self.nodes = <Node*> self.block
         self.sizes = <int64_t*> (self.nodes + fields)
         self.pools = <Pool*> (self.sizes + buffers)
         self.undo.state = self.pools + views
-        self.blocks = <GrowableBuffer*> (block + 2 * self.state_bytes)
+        self.blocks = <GrowableBuffer*> (<uint8_t*> self.block + 2 * self.state_bytes)
         self.buffers = <Buffers*> (self.blocks + buffers)
         self.wanted = <int64_t*> (self.buffers + views)
         for i in range(views):
@@ -720,13 +707,8 @@ cdef int append_views(ColumnsBuilder g, const Append* job, int32_t f) noexcept n
 
 cdef int reset_targets(ColumnsBuilder g, int32_t count, Fault* fault) noexcept nogil:
     """Nothing is known yet of where the piece's `count` data buffers go."""
-    cdef void* moved
-    if count > g.targets_room:
-        moved = realloc(g.targets, <size_t> count * 2 * sizeof(PoolTarget))
-        if moved == NULL:
-            return fail(fault, FAULT_MEMORY)
-        g.targets = <PoolTarget*> moved
-        g.targets_room = 2 * count if count < INT32_MAX // 2 else count
+    if reserve_items(<void**> &g.targets, &g.targets_room, count, sizeof(PoolTarget)) < 0:
+        return fail(fault, FAULT_MEMORY)
     if count:
         memset(g.targets, 0, count * sizeof(PoolTarget))
     return 0
@@ -983,9 +965,7 @@ cdef class ColumnsBuilder(BuilderMemory):
             raise UnsupportedError("columns left in big-endian order cannot be appended to each other; read "
                                    "them with ensure_native_endian=True")
         self.matched = plan
-        self.spans = <Span*> calloc(plan.d.n_fields + 1, sizeof(Span))
-        if self.spans == NULL:
-            raise MemoryError(f"cannot allocate columns that grow, of {plan.d.n_fields:,} fields")
+        self.spans = <Span*> new_zeros(plan.d.n_fields, sizeof(Span))
 
     def __dealloc__(self):
         free(self.spans)
@@ -1147,66 +1127,3 @@ cdef int concat_into(Columns out, tuple pieces, bint lend=True) except -1:
     builder.dictionaries = tuple(dictionaries)
     builder.snapshot_into(out)
     return 0
-
-
-cdef RecordBatch own_batch(int64_t i, object data):
-    try:
-        return as_batch(data)
-    except UsageError as error:
-        raise UsageError(f"concat_batches: item {i}: {error}") from None
-
-
-def concat_batches(batches):
-    """Put batches one behind the other.
-
-    Parameters
-    ----------
-    batches : iterable of RecordBatch, or of objects with ``__arrow_c_array__`` or ``__arrow_c_stream__``
-        One or more, with the same types (names and metadata are taken from the first one).
-
-    Returns
-    -------
-    RecordBatch
-        The rows of all batches, in order. A single batch is returned as it is; else everything is copied,
-        except large data buffers of view columns, which are shared. Dictionaries that differ, and do not
-        continue each other, are put one behind the other and are not freed of duplicates.
-
-    Raises
-    ------
-    UsageError
-        No batch, or batches of different types.
-    UnsupportedError
-        32-bit offsets, run ends or dictionary indices cannot count all values.
-    FormatError
-        A batch was read with ``validate="none"`` and its contents are broken.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> import arrowipc as ipc
-    >>> sink = pa.BufferOutputStream()
-    >>> with pa.ipc.new_stream(sink, pa.schema([("x", pa.int64())])) as writer:
-    ...     for value in (1, 2, 3):
-    ...         writer.write_batch(pa.record_batch({"x": [value]}))
-    >>> ipc.concat_batches(ipc.open_stream(sink.getvalue())).to_pydict()
-    {'x': [1, 2, 3]}
-    """
-    cdef tuple pieces = tuple([own_batch(i, each) for i, each in enumerate(items_of("batches", batches))])
-    cdef Plan plan = None
-    cdef int64_t i
-    cdef RecordBatch out
-    if not pieces:
-        raise UsageError("concat_batches: expected one batch at least, found none")
-    for i in range(len(pieces)):
-        batch = pieces[i]
-        if i == 0:
-            plan = (<RecordBatch> batch).plan
-        elif (<RecordBatch> batch).plan is not plan and not pieces[0].schema.equals(batch.schema):
-            raise UsageError(f"concat_batches: batch {i} has another schema than batch 0\n"
-                             f"batch 0: {pieces[0].schema}\nbatch {i}: {batch.schema}")
-    if len(pieces) == 1:
-        return pieces[0]
-    out = RecordBatch.__new__(RecordBatch)
-    out.metadata_pairs = ()
-    concat_into(out, pieces)
-    return out

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 from arrowipc._core import Columns
-from arrowipc.columns.array import RecordBatch
+from arrowipc.columns.record_batch import RecordBatch
 
 _Bound: TypeAlias = bool | int | float | str | bytes | None
 Found: TypeAlias = tuple[str, int | None, _Bound, _Bound, bool, bool, bool | None]

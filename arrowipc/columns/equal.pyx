@@ -3,12 +3,14 @@
 Like `columns.elements`, nothing here trusts the contents: broken offsets, indices, views, codes and run ends raise.
 """
 
+from libc.math cimport signbit
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcmp, memcpy
 
 cimport cython
 
 from arrowipc._core cimport Columns, raise_fault
+from arrowipc.columns.builder cimport BEGINS_NOT, BEGINS_VALUES, begins_with
 from arrowipc.columns.elements cimport count_bytes, dictionary_id, dictionary_of
 from arrowipc.inline.element cimport find_run, index_at, member_at, next_run, span, validity, word_span
 from arrowipc.inline.fault cimport Fault, fail, FAULT_NO_DICTIONARY
@@ -32,13 +34,22 @@ cdef enum:
 # million elements are few bytes and 2**40 comparisons.
 cdef int64_t FREE_ELEMENTS = 2**25
 
+# The same for two dictionaries, which a writer compares for each batch.
+cdef int64_t FREE_VALUES = 2**17
+
+cdef enum Equality:
+    # When floating-point numbers are equal.
+    AS_NUMBERS = 0      # -0.0 equals 0.0, NaN equals nothing
+    NAN_EQUAL           # ... NaN equals NaN
+    EXACT               # NaN equals NaN, -0.0 differs from 0.0
+
 
 @cython.final
 @cython.auto_pickle(False)
 cdef class Comparison:
     """Options, budget and depth of one comparison."""
 
-    cdef bint nan_equal
+    cdef int equality           # Equality
     cdef int64_t limit
     cdef int64_t left
     cdef int depth
@@ -61,12 +72,29 @@ cdef class Comparison:
 cdef int same_values(Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j, int64_t count,
                      bint nan_equal) except -1:
     """Whether elements [i, i + count) of field f of `a` equal [j, j + count) of g of `b`; types are equal."""
+    return same(comparison(a, b, NAN_EQUAL if nan_equal else AS_NUMBERS, FREE_ELEMENTS), a, f, i, b, g, j, count)
+
+
+cdef int begins_with_values(Columns longer, Columns shorter) except -1:
+    cdef int found = begins_with(longer, shorter)
+    if found or longer.d.length < shorter.d.length:
+        return found
+    try:
+        if same(comparison(longer, shorter, EXACT, FREE_VALUES), longer, 0, longer.d.nodes[0].offset, shorter, 0,
+                shorter.d.nodes[0].offset, shorter.d.length):
+            return BEGINS_VALUES
+    except LimitError:
+        pass
+    return BEGINS_NOT
+
+
+cdef Comparison comparison(Columns a, Columns b, int equality, int64_t free):
     cdef Comparison q = Comparison.__new__(Comparison)
-    q.nan_equal = nan_equal
-    q.limit = q.left = FREE_ELEMENTS
+    q.equality = equality
+    q.limit = q.left = free
     q.one = a
     q.other = b
-    return same(q, a, f, i, b, g, j, count)
+    return q
 
 
 cdef int same(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
@@ -164,7 +192,7 @@ cdef int same_valid(Comparison q, Columns a, int32_t f, int64_t i, Columns b, in
         r = b.d.extents[b.d.plan.fields[g].first_buffer + 1].data + j * field.width
         if field.type == Type_FloatingPoint:
             q.take(count)
-            return same_floats(p, r, field.unit, count, q.nan_equal)
+            return same_floats(p, r, field.unit, count, q.equality)
         q.take(count * field.width >> 3)
         return field.width == 0 or memcmp(p, r, count * field.width) == 0
     if layout == LAYOUT_BOOL:
@@ -191,8 +219,7 @@ cdef int same_valid(Comparison q, Columns a, int32_t f, int64_t i, Columns b, in
 
 
 cdef int same_floats(const uint8_t* p, const uint8_t* r, int32_t unit, int64_t count,
-                     bint nan_equal) except -1:
-    """As numbers: -0.0 equals 0.0; NaN equals NaN when asked for."""
+                     int equality) except -1:
     cdef double x, y
     cdef float single
     cdef int64_t k
@@ -208,7 +235,9 @@ cdef int same_floats(const uint8_t* p, const uint8_t* r, int32_t unit, int64_t c
         else:
             x = PyFloat_Unpack2(<const char*> p + 2 * k, 1)
             y = PyFloat_Unpack2(<const char*> r + 2 * k, 1)
-        if x != y and not (nan_equal and x != x and y != y):
+        if x != y and not (equality != AS_NUMBERS and x != x and y != y):
+            return False
+        if equality == EXACT and x == 0 and signbit(x) != signbit(y):
             return False
     return True
 
@@ -336,6 +365,8 @@ cdef int same_decoded(Comparison q, Columns a, int32_t f, int64_t i, Columns b, 
     cdef int32_t twin = 0 if others is None else others.d.plan.columns[0]
     cdef bint identical = False
     cdef dict seen = {}
+    # Dictionaries in dictionaries may lead to the same values on many ways.
+    q.take(1)
     if values is not None and others is not None and values.d.length == others.d.length <= count:
         # Mostly the two dictionaries are the same; then equal indices need no second look.
         identical = same(q, values, child, values.d.nodes[child].offset,

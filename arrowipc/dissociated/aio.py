@@ -22,7 +22,7 @@ from arrowipc.read.stream_decoder import StreamDecoder
 if TYPE_CHECKING:
     from typing import Self, Unpack
 
-    from arrowipc.columns.array import RecordBatch
+    from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.dissociated.session import Session
     from arrowipc.options import DecodeKeywords
 

@@ -6,8 +6,8 @@ A reader (of a stream, a file, single messages) hands it what its framing found.
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from arrowipc._core cimport Columns, DictionaryPlan, Plan, level_of, limits_data, raise_fault, read_pairs
-from arrowipc.columns.array cimport RecordBatch
 from arrowipc.columns.builder cimport ColumnsBuilder, DeltaOrigin, begin_deltas
+from arrowipc.columns.record_batch cimport RecordBatch
 from arrowipc.inline.fault cimport (
     FAULT_FLATBUFFER, FAULT_INDEX, FAULT_MISSING, FAULT_NO_DICTIONARY, Fault, fail, fail_in,
 )

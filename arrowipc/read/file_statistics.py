@@ -45,7 +45,8 @@ from arrowipc.limits import Limits
 from arrowipc.read.stream_decoder import StreamDecoder
 
 if TYPE_CHECKING:
-    from arrowipc.columns.array import Array, RecordBatch
+    from arrowipc.columns.array import Array
+    from arrowipc.columns.record_batch import RecordBatch
 
 __all__ = ["decode_entry", "file_statistics"]
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from arrowipc.columns.array import RecordBatch
+    from arrowipc.columns.record_batch import RecordBatch
 
     _Values: TypeAlias = npt.NDArray[Any]
     _Valid: TypeAlias = npt.NDArray[np.bool_] | None

@@ -12,7 +12,8 @@ from libc.stdint cimport int32_t, int64_t
 from arrowipc._core cimport Columns, DictionaryPlan, Plan
 from arrowipc.columns.builder cimport BEGINS_DELTAS, ColumnsBuilder, begins_with, begins_with_snapshot
 from arrowipc.columns.elements cimport check_native, dictionary_of
-from arrowipc.columns.memo_table cimport SPELLED_LEAST, begins_with_values, new_budget
+from arrowipc.columns.equal cimport begins_with_values
+from arrowipc.columns.memo_table cimport SPELLED_LEAST, new_budget
 from arrowipc.columns.unifier cimport encoded_fields, new_unifier, place_path, transposed
 from arrowipc.metadata.schema_reader cimport same_shape
 

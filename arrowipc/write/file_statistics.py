@@ -7,7 +7,8 @@ from array import array
 from typing import TYPE_CHECKING, Any
 
 from arrowipc import types as at
-from arrowipc.columns.array import Array, RecordBatch
+from arrowipc.columns.array import Array
+from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.columns.statistics import (
     KEYS,
     MOST_VALUES,

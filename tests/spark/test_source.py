@@ -16,7 +16,7 @@ from helpers.spark import FORMAT, failure, given, names_below, numbers, put, rea
 from pyspark.sql import types as st
 
 import arrowipc
-from arrowipc.columns.variant import Names, variant_value
+from arrowipc.columns.extensions import Names, variant_value
 from arrowipc.errors import FormatError, UnsupportedError, UsageError
 from arrowipc.read.files import FoundFile
 from arrowipc.spark import ArrowIpcDataSource, count_rows, describe

@@ -15,7 +15,7 @@ from arrowipc._core cimport (
 )
 from arrowipc.cdata.export cimport ARROW_DEVICE_CPU, ArrowArray, ArrowDeviceArray, device_capsule
 from arrowipc.cdata.import_array cimport plan_of, schema_in, survey, survey_batch
-from arrowipc.columns.array cimport RecordBatch
+from arrowipc.columns.record_batch cimport RecordBatch
 from arrowipc.inline.body_parts cimport padding, stored_size
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *

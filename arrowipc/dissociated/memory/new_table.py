@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.arguments import check_integer
-from arrowipc.columns.array import Array, RecordBatch
+from arrowipc.columns.array import Array
+from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.datatypes import FixedSizeList
 from arrowipc.dissociated.memory.receiving import rounded
 from arrowipc.errors import UsageError, not_installed
