@@ -10,16 +10,19 @@ from libc.string cimport memcmp, memcpy
 cimport cython
 
 from arrowipc._core cimport Columns, raise_fault
-from arrowipc.columns.builder cimport BEGINS_NOT, BEGINS_VALUES, begins_with
+from arrowipc.columns.builder cimport BEGINS_NOT, BEGINS_SNAPSHOT, BEGINS_VALUES, begins_with_snapshot
 from arrowipc.columns.elements cimport count_bytes, dictionary_id, dictionary_of
+from arrowipc.inline.bits cimport load_int
 from arrowipc.inline.element cimport find_run, index_at, member_at, next_run, span, validity, word_span
 from arrowipc.inline.fault cimport Fault, fail, FAULT_NO_DICTIONARY
 from arrowipc.inline.fbs_layout cimport Precision_DOUBLE, Precision_SINGLE, Type_FloatingPoint
-from arrowipc.inline.layouts cimport is_binary, is_union
+from arrowipc.inline.layouts cimport LAYOUTS, has_offsets, is_binary, is_union
 from arrowipc.inline.loads cimport get_bit
 from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_STRUCT, FieldPlan,
+    FIELD_ENCODED, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_STRUCT,
+    ColumnsData, Extent, FieldPlan,
 )
+from arrowipc.metadata.schema_reader cimport same_shape
 
 from arrowipc.errors import LimitError
 
@@ -75,9 +78,17 @@ cdef int same_values(Columns a, int32_t f, int64_t i, Columns b, int32_t g, int6
     return same(comparison(a, b, NAN_EQUAL if nan_equal else AS_NUMBERS, FREE_ELEMENTS), a, f, i, b, g, j, count)
 
 
-cdef int begins_with_values(Columns longer, Columns shorter) except -1:
-    cdef int found = begins_with(longer, shorter)
-    if found or longer.d.length < shorter.d.length:
+cdef int begins_with(Columns longer, Columns shorter) except -1:
+    cdef int found = begins_with_snapshot(longer, shorter), below
+    if longer is shorter or longer.d.length < shorter.d.length:
+        return found
+    if found:
+        # Indices count in dictionaries by the same ordinals: it is the same plan.
+        for a, b in zip(longer.dictionaries, shorter.dictionaries):
+            if b is not None:
+                below = begins_with(a, b) if a is not None else BEGINS_NOT
+                found = found if below >= BEGINS_SNAPSHOT else min(found, below)
+    if found or (longer.plan is not shorter.plan and not same_shape(longer.plan, shorter.plan)):
         return found
     try:
         if same(comparison(longer, shorter, EXACT, FREE_VALUES), longer, 0, longer.d.nodes[0].offset, shorter, 0,
@@ -86,6 +97,16 @@ cdef int begins_with_values(Columns longer, Columns shorter) except -1:
     except LimitError:
         pass
     return BEGINS_NOT
+
+
+cdef tuple adopted(tuple dictionaries, tuple others):
+    cdef list out = list(dictionaries)
+    if others is dictionaries:
+        return dictionaries
+    for i, other in enumerate(others):
+        if other is not None and (out[i] is None or not begins_with(out[i], other)):
+            out[i] = other
+    return tuple(out)
 
 
 cdef Comparison comparison(Columns a, Columns b, int equality, int64_t free):
@@ -242,6 +263,26 @@ cdef int same_floats(const uint8_t* p, const uint8_t* r, int32_t unit, int64_t c
     return True
 
 
+cdef bint same_offsets(const ColumnsData* a, int32_t f, int64_t i, const ColumnsData* b, int32_t g, int64_t j,
+                       int64_t count, int64_t* start, int64_t* size) noexcept nogil:
+    """Whether values of two columns lie behind the same good offsets: all of them are `size` bytes from `start` on."""
+    cdef const Extent* x = &a.extents[a.plan.fields[f].first_buffer + 1]
+    cdef const Extent* y = &b.extents[b.plan.fields[g].first_buffer + 1]
+    cdef int layout = a.plan.fields[f].layout
+    cdef int32_t width = LAYOUTS[layout].buffers[1].width
+    cdef const uint8_t* p
+    cdef int64_t k
+    cdef bint falls = False
+    if not has_offsets(layout) or memcmp(x.data + i * width, y.data + j * width, (count + 1) * width) != 0:
+        return False
+    p = x.data + i * width
+    for k in range(count):
+        falls |= load_int(p, k + 1, width) < load_int(p, k, width)
+    start[0] = load_int(p, 0, width)
+    size[0] = load_int(p, count, width) - start[0]
+    return not falls and start[0] >= 0 and start[0] + size[0] <= min(x[1].size, y[1].size)
+
+
 cdef int same_words(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
                     int64_t count) except -1:
     """Text and binary: all sizes, then all bytes at once, which lie together in the offset layouts."""
@@ -251,6 +292,11 @@ cdef int same_words(Comparison q, Columns a, int32_t f, int64_t i, Columns b, in
     cdef const uint8_t* second = NULL
     cdef int64_t size = 0, other = 0, together = 0, k
     cdef Fault fault
+    if same_offsets(&a.d, f, i, &b.d, g, j, count, &size, &other):
+        q.take(other >> 3)
+        p = a.d.extents[a.d.plan.fields[f].first_buffer + 2].data + size
+        r = b.d.extents[b.d.plan.fields[g].first_buffer + 2].data + size
+        return other == 0 or memcmp(p, r, other) == 0
     for k in range(count):
         if word_span(&a.d, f, i + k, &p, &size, &fault) < 0:
             raise_fault(&fault, a.plan)

@@ -1,6 +1,6 @@
 # Tables of distinct values: what many dictionaries become when they are unified.
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
 from arrowipc._core cimport Columns, Plan
 from arrowipc.columns.builder cimport ColumnsBuilder

@@ -19,6 +19,7 @@ from arrowipc.columns.builder cimport (
     FAULT_FULL, BuilderMemory, ColumnsBuilder, Undo, copy_in, pool_place, raise_append_fault, reserve,
 )
 from arrowipc.columns.elements cimport count_bytes
+from arrowipc.columns.equal cimport adopted
 from arrowipc.columns.record_batch cimport RecordBatch
 from arrowipc.inline.bits cimport append_ones, largest, load_int, store_bits, store_int
 from arrowipc.inline.element cimport find_run, index_at, member_at, next_run, span, validity, word_span
@@ -713,13 +714,15 @@ cdef class MemoTable:
     cdef int add_nested(self, Columns values, int64_t start, int64_t count, int64_t* mapping,
                         Fault* fault) except -2:
         cdef ColumnsBuilder builder = self.builder
-        cdef tuple adopted = self.below is None and values.dictionaries and builder.adopted(values.dictionaries) or None
+        cdef tuple dictionaries = None
         cdef Tree tree
         cdef Node* nodes = <Node*> new_zeros(values.d.plan.n_fields, sizeof(Node))
         cdef PyObject* owner = <PyObject*> values.owner if values.owner is not None else NULL
         cdef int found
         memset(&tree, 0, sizeof(Tree))
         try:
+            if self.below is None and values.dictionaries:
+                dictionaries = adopted(builder.dictionaries, values.dictionaries)
             fill_tree(values, &tree, self.below)
             if self.earns:
                 self.budget.earn(count_bytes(values) if self.below is None else own_bytes(values, count))
@@ -728,8 +731,8 @@ cdef class MemoTable:
         finally:
             free_tree(&tree)
             free(nodes)
-        if found == 0 and adopted is not None:
-            builder.dictionaries = adopted
+        if found == 0 and dictionaries is not None:
+            builder.dictionaries = dictionaries
         return found
 
     cdef int add_data(self, const ColumnsData* d, int64_t start, int64_t count, int64_t* mapping,

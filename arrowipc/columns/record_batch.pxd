@@ -30,3 +30,7 @@ cdef tuple share_dictionaries(Plan plan, list arrays)
 
 # Make of top-level field `f` its elements [offset, offset + length), which exist; its null count is exact.
 cdef void slice_column(ColumnsData* d, int32_t f, int64_t offset, int64_t length) noexcept
+
+# The rows of all pieces (one at least) in `out`, which is new. `lend`: large data buffers of views stay those of the
+# pieces; else everything is copied, but for dictionaries.
+cdef int concat_into(Columns out, tuple pieces, bint lend=*) except -1

@@ -4,18 +4,25 @@ A batch is its table of nodes and buffers; a column becomes an `Array` when some
 """
 
 cimport cython
+from cpython.list cimport PyList_GET_ITEM
+from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t
 
-from arrowipc._core cimport Columns, DictionaryPlan, Plan, Recent, field_path, identity, limits_data
+from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, Recent, field_path, identity, limits_data
 from arrowipc.columns.array cimport STEP, Array, clip, dictionary_array, given, is_foreign, is_integer, make_array
-from arrowipc.columns.builder cimport concat_into
+from arrowipc.columns.builder cimport BuilderMemory, ColumnsBuilder, raise_append_fault
 from arrowipc.columns.elements cimport (
     AS_BACKED, DICT_SLOTS, Quota, check_native, count_bytes, pause_collector, quota, read_values, resume_collector,
     rows_of,
 )
-from arrowipc.columns.equal cimport same_values
+from arrowipc.columns.equal cimport begins_with, same_values
+from arrowipc.inline.bits cimport load_int
+from arrowipc.inline.fault cimport Fault
+from arrowipc.inline.layouts cimport BUFFER_FIXED, BUFFER_OFFSETS, LAYOUTS, width_of
 from arrowipc.inline.loads cimport count_bits
-from arrowipc.inline.plan cimport LAYOUT_NULL, ColumnsData, Extent, LimitsData, Node, place_field
+from arrowipc.inline.plan cimport (
+    LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_STRUCT, ColumnsData, Extent, FieldPlan, LimitsData, Node, place_field,
+)
 from arrowipc.metadata.schema_reader cimport column_named, plan_schema, project, python_plan
 
 from arrowipc.arguments import columns_of, integer_of, items_of, metadata_of
@@ -923,6 +930,101 @@ cdef RecordBatch select_columns(RecordBatch batch, tuple columns):
 
 
 # -- concatenation -------------------------------------------------------------------------------------------
+
+
+cdef tuple join_dictionaries(list versions):
+    """One dictionary for columns that came with these (None: with none), and the shifts of their indices."""
+    cdef list distinct = [], places = [], starts = [0]
+    cdef dict known = {}
+    cdef Columns last = None, out
+    for version in versions:
+        # Nearly always a column has one dictionary, or one that grows: a look at the last one is enough.
+        if version is not None and id(version) not in known:
+            if last is None or not (begins_with(last, version) or begins_with(version, last)):
+                distinct.append(version)
+                last = version
+            elif last.d.length < (<Columns> version).d.length:
+                last = distinct[len(distinct) - 1] = version
+            known[id(version)] = len(distinct) - 1
+        places.append(0 if version is None else known[id(version)])
+    if len(distinct) < 2:
+        return last, [0] * len(versions)
+    for dictionary in distinct:
+        starts.append(starts[len(starts) - 1] + (<Columns> dictionary).d.length)
+    out = Columns.__new__(Columns)
+    concat_into(out, tuple(distinct))
+    return out, [starts[place] for place in places]
+
+
+cdef void measure(BuilderMemory g, const ColumnsData* d, int32_t f, int64_t at, int64_t count) noexcept nogil:
+    """Add what `count` elements of a field will need, from physical element node.offset + `at` on.
+
+    Of fields below lists nothing but numbers is counted. What is not counted grows as it comes.
+    """
+    cdef const FieldPlan* field = &d.plan.fields[f]
+    cdef const FieldPlan* below = field + 1
+    cdef const Extent* extents = &d.extents[field.first_buffer]
+    cdef int64_t* wanted = g.wanted + field.first_buffer
+    cdef int32_t kind = LAYOUTS[field.layout].buffers[1].kind, width, child = f + 1
+    cdef int64_t within
+    at += d.nodes[f].offset
+    if field.layout == LAYOUT_STRUCT:
+        while child < field.end:
+            measure(g, d, child, at, count)
+            child = d.plan.fields[child].end
+    elif kind == BUFFER_FIXED:
+        wanted[1] += count * width_of(field, 1)
+    elif kind == BUFFER_OFFSETS and at + count < extents[1].size // width_of(field, 1):
+        width = <int32_t> width_of(field, 1)
+        wanted[1] += (count + (wanted[1] == 0)) * width
+        # Whatever the offsets say, no more than there is.
+        within = max(load_int(extents[1].data, at + count, width) - load_int(extents[1].data, at, width), 0)
+        if LAYOUTS[field.layout].n_children == 0:
+            wanted[2] += min(within, extents[2].size)
+        elif below.layout == LAYOUT_FIXED:
+            g.wanted[below.first_buffer + 1] += min(within, d.nodes[f + 1].length) * below.width
+
+
+cdef int concat_into(Columns out, tuple pieces, bint lend=True) except -1:
+    """Fill `out` with the rows of all pieces (one at least); dictionaries that differ follow each other."""
+    cdef ColumnsBuilder builder = ColumnsBuilder((<Columns> pieces[0]).plan)
+    cdef int64_t n = len(builder.dictionaries), count = len(pieces), rows = 0, k, i
+    cdef Memory shifts = Memory(n * count * 8), data = Memory(2 * count * sizeof(void*))
+    cdef const ColumnsData** piece = <const ColumnsData**> data.data
+    cdef PyObject** owner = <PyObject**> (piece + count)
+    cdef list dictionaries = [], owners = [(<Columns> one).owner for one in pieces]
+    cdef Columns one
+    cdef Fault fault
+    cdef int found = 0
+    for i in range(count):
+        one = <Columns> pieces[i]
+        if one.plan is not builder.matched:
+            builder.match(one.plan)
+        piece[i] = &one.d
+        owner[i] = PyList_GET_ITEM(owners, i)
+        rows += one.d.length
+    for k in range(n):
+        dictionary, moves = join_dictionaries([(<Columns> one).dictionaries[k] for one in pieces])
+        dictionaries.append(dictionary)
+        for i in range(count):
+            (<int64_t*> shifts.data)[i * n + k] = moves[i]
+    # `builder` is nobody else's, and batches do not change: others may run meanwhile.
+    with nogil:
+        for i in range(count):
+            for k in range(builder.p.n_columns):
+                measure(builder, piece[i], builder.p.columns[k], 0, piece[i].length)
+        for i in range(count):
+            builder.ahead = <double> rows / max(builder.length + piece[i].length, 1)
+            # What a failed append leaves needs not be taken back here.
+            found = builder.append_data(piece[i], <const int64_t*> shifts.data + i * n if n else NULL,
+                                        owner[i] if lend else NULL, &fault)
+            if found < 0:
+                break
+    if found < 0:
+        raise_append_fault(&fault, builder.plan, f"batch {i}")
+    builder.dictionaries = tuple(dictionaries)
+    builder.snapshot_into(out)
+    return 0
 
 
 cdef RecordBatch own_batch(int64_t i, object data):

@@ -17,9 +17,10 @@ from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport Columns, Memory, Plan, Source, limits_data
 from arrowipc.columns.array cimport Array, make_array
-from arrowipc.columns.builder cimport FAULT_FULL, SnapshotOwner, begins_with, concat_into, raise_append_fault
+from arrowipc.columns.builder cimport FAULT_FULL, SnapshotOwner, raise_append_fault
 from arrowipc.columns.elements cimport check_native
-from arrowipc.columns.record_batch cimport RecordBatch, batch_of_arrays
+from arrowipc.columns.equal cimport begins_with
+from arrowipc.columns.record_batch cimport RecordBatch, batch_of_arrays, concat_into
 from arrowipc.inline.bits cimport SLACK, largest, store_int
 from arrowipc.inline.element cimport validity
 from arrowipc.inline.fault cimport Fault, fail

@@ -12,8 +12,9 @@ from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy
 
 from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, field_path, limits_data, raise_fault
-from arrowipc.columns.builder cimport FAULT_FULL, ColumnsBuilder, begins_with, raise_append_fault
+from arrowipc.columns.builder cimport FAULT_FULL, ColumnsBuilder, raise_append_fault
 from arrowipc.columns.elements cimport dictionary_of
+from arrowipc.columns.equal cimport begins_with
 from arrowipc.columns.memo_table cimport Budget, MemoTable
 from arrowipc.columns.take cimport take_into
 from arrowipc.columns.unifier cimport TransposeMap, Unifier, check_indices, new_unifier, transpose

@@ -17,8 +17,7 @@ import io
 import os
 
 from arrowipc._core cimport Columns, Plan, Recent, export_bytes, field_path, identity, limits_data, raise_fault
-from arrowipc.columns.builder cimport concat_into
-from arrowipc.columns.record_batch cimport RecordBatch, as_batch
+from arrowipc.columns.record_batch cimport RecordBatch, as_batch, concat_into
 from arrowipc.columns.truncate cimport Truncator
 from arrowipc.inline.body_parts cimport BodyPart, padding, put_part, stored_size
 from arrowipc.inline.fault cimport Fault
