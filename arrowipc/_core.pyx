@@ -957,12 +957,9 @@ cdef inline uint64_t measure_buffer(const uint8_t* entry, const uint8_t* body, i
     return size | offset | room | (room - size) | ((size - need) & wanted)
 
 
-cdef inline int walk_measured(ColumnsData* d, const BatchHeader* header, const uint8_t* body, int64_t body_length,
-                              const LimitsData* limits) noexcept nogil:
-    """Nodes and extents of a raw body, and what `check_sizes` does, in one pass over 16 bytes per field.
-
-    WALK_STORED: something is unusual; then contents are undefined, and nothing is said about the batch.
-    """
+cdef int walk_measured(ColumnsData* d, const BatchHeader* header, const uint8_t* body, int64_t body_length,
+                       const LimitsData* limits) noexcept nogil:
+    """Nodes and extents of a raw body, and what `check_sizes` does, in one pass over 16 bytes per field."""
     cdef const FieldSizes* field = d.plan.sizes
     cdef const FieldSizes* end = field + d.plan.n_fields
     cdef const uint8_t* entry = header.buffers.data
@@ -1015,9 +1012,9 @@ cdef inline int walk_measured(ColumnsData* d, const BatchHeader* header, const u
     return WALK_UNALIGNED if addresses & 7 else WALK_MEASURED
 
 
-cdef int walk_stored(ColumnsData* d, const BatchHeader* header, const uint8_t* body, int64_t body_length, bint v4,
+cdef int walk_stored(ColumnsData* d, const BatchHeader* header, const uint8_t* body, int64_t body_length, int version,
                      const int64_t* prefix, const LimitsData* limits, Fault* fault) noexcept nogil:
-    """Nodes and extents of any layouts, as they are stored.
+    """Nodes and extents of any layouts, as they are stored; counts are proven already, so the indices stay inside.
 
     The loops have no exits: violations gather in a sign bit, and `explain` names the first one afterwards.
     """
@@ -1030,6 +1027,7 @@ cdef int walk_stored(ColumnsData* d, const BatchHeader* header, const uint8_t* b
     cdef int64_t wrong = 0, total = 0, again = 0
     cdef int64_t* sum
     cdef int32_t next_variadic = plan.n_buffers, count
+    cdef bint v4 = version == MetadataVersion_V4
     if plan.whole:
         wrong = place_nodes(nodes, plan.n_fields, node)
     else:
@@ -1086,15 +1084,6 @@ cdef int explain(const ColumnsData* d, const BatchHeader* header, int64_t body_l
                 return fail(fault, FAULT_BUFFER_OUTSIDE, i, k, offset, length, body_length)
             entry += Buffer_SIZE
     return 0
-
-
-cdef int walk(ColumnsData* d, const BatchHeader* header, const uint8_t* body, int64_t body_length, int version,
-              const int64_t* prefix, const LimitsData* limits, Fault* fault) noexcept nogil:
-    """Nodes and extents of every planned field; counts are proven already, so the indices stay inside."""
-    cdef int found = walk_measured(d, header, body, body_length, limits)
-    if found != WALK_STORED:
-        return found
-    return walk_stored(d, header, body, body_length, version == MetadataVersion_V4, prefix, limits, fault)
 
 
 cdef inline int need(const Extent* extent, int64_t elements, int64_t width, int32_t field, int32_t buffer,

@@ -8,85 +8,17 @@ from arrowipc.options import ReadOptions, with_keywords
 from arrowipc.read.decoders import schema_of
 from arrowipc.read.framing import Message
 from arrowipc.read.sources import begins_stream, locate_source, look_at
-from arrowipc.read.stream_decoder import stream_of
-from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader, reader_of
+from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Unpack
 
     from arrowipc.limits import Limits
-    from arrowipc.options import Columns, ReadKeywords, Validate
+    from arrowipc.options import ReadKeywords
     from arrowipc.schema import Schema
 
-__all__ = ["open", "open_file", "open_stream", "read_schema"]
-
-
-# Its keywords are spelled out, and a test compares them with the definition: of small streams there are many, and
-# ``**keywords`` would take half as long as reading one.
-@with_keywords(ReadOptions)
-def open_stream(
-    source: Any,
-    *,
-    columns: Columns = None,
-    validate: Validate = "full",
-    limits: Limits | None = None,
-    use_threads: bool = True,
-    ensure_native_endian: bool = True,
-    memory_map: bool = True,
-    options: Any = None,
-) -> RecordBatchStreamReader:
-    """Open an Arrow IPC stream.
-
-    Parameters
-    ----------
-    source : path, URL, RemoteSource, bytes-like, binary file object or socket
-        A path is mapped into memory; a URL is opened with fsspec, `RemoteSource` adds options such as
-        credentials and a `timeout` (30 s without a byte) to it. A file object or a socket is
-        read message by message and never past the end of the stream.
-    **keywords
-        Those of `arrowipc.options.ReadOptions`.
-
-    Returns
-    -------
-    RecordBatchStreamReader
-
-    Raises
-    ------
-    FormatError
-        The bytes are not a stream; `TruncatedError` and `LimitError` are kinds of it.
-    UnsupportedError
-        The bytes are valid and not implemented here.
-    OSError
-        The source cannot be read; of a URL also that it was replaced meanwhile, and, as a TimeoutError, that
-        its server stalls.
-
-    Examples
-    --------
-    >>> import arrowipc as ipc
-    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]})
-    >>> data = batch.schema.serialize() + batch.serialize() * 2
-    >>> with ipc.open_stream(data) as reader:
-    ...     reader.read_next_batch() == reader.read_next_batch_with_custom_metadata().batch, reader.read_all().num_rows
-    (True, 0)
-    >>> [metadata.pairs for _, metadata in ipc.open_stream(data).iter_batches_with_custom_metadata()]
-    [(), ()]
-    >>> reader = ipc.open_stream(data, columns=["x"])
-    >>> reader.read_pandas().shape, reader.close()
-    ((4, 1), None)
-    """
-    if type(source) is bytes and options is None:
-        return reader_of(stream_of(source, columns, validate, limits, use_threads, ensure_native_endian))
-    return RecordBatchStreamReader(
-        source,
-        columns=columns,
-        validate=validate,
-        limits=limits,
-        use_threads=use_threads,
-        ensure_native_endian=ensure_native_endian,
-        memory_map=memory_map,
-        options=options,
-    )
+__all__ = ["open", "open_file", "read_schema"]
 
 
 @with_keywords(ReadOptions)

@@ -12,7 +12,7 @@ from arrowipc.options import ReadOptions, read_options, with_keywords
 from arrowipc.read.file_decoder import TAIL_SIZE, FileDecoder, IndexedDecoder, footer_range
 from arrowipc.read.file_objects import Remote, SharedFile, end_of, is_remote, read_at
 from arrowipc.read.sources import can_seek, locate_source, open_source, pump, spooled
-from arrowipc.read.stream_decoder import StreamDecoder
+from arrowipc.read.stream_decoder import StreamDecoder, stream_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.events import ReadStats, RecordBatchWithMetadata
     from arrowipc.limits import Limits
-    from arrowipc.options import Columns, ReadKeywords
+    from arrowipc.options import Columns, ReadKeywords, Validate
     from arrowipc.read.framing import Message
     from arrowipc.read.remote import RemoteBlocks, RemoteSource
     from arrowipc.read.row_reader import RowReader
     from arrowipc.schema import Schema
     from arrowipc.table import Table
 
-__all__ = ["BatchReader", "RecordBatchFileReader", "RecordBatchStreamReader"]
+__all__ = ["BatchReader", "RecordBatchFileReader", "RecordBatchStreamReader", "open_stream"]
 
 _new = object.__new__
 #: Selections of columns whose readers, with the batches of their last rows, are kept beside a reader of rows.
@@ -245,13 +245,76 @@ class RecordBatchStreamReader(BatchReader):
         return f"<RecordBatchStreamReader: {state}>\n{self.schema}"
 
 
-def reader_of(decoder: StreamDecoder) -> RecordBatchStreamReader:
-    """Make a reader of a decoder that has all its input and has read its schema, faster than `__init__`."""
-    reader: RecordBatchStreamReader = _new(RecordBatchStreamReader)
-    reader._closed = False
-    reader._file = None
-    reader.decoder = decoder
-    return reader
+# Its keywords are spelled out, and a test compares them with the definition: of small streams there are many, and
+# ``**keywords`` would take half as long as reading one.
+@with_keywords(ReadOptions)
+def open_stream(
+    source: Any,
+    *,
+    columns: Columns = None,
+    validate: Validate = "full",
+    limits: Limits | None = None,
+    use_threads: bool = True,
+    ensure_native_endian: bool = True,
+    memory_map: bool = True,
+    options: Any = None,
+) -> RecordBatchStreamReader:
+    """Open an Arrow IPC stream.
+
+    Parameters
+    ----------
+    source : path, URL, RemoteSource, bytes-like, binary file object or socket
+        A path is mapped into memory; a URL is opened with fsspec, `RemoteSource` adds options such as
+        credentials and a `timeout` (30 s without a byte) to it. A file object or a socket is
+        read message by message and never past the end of the stream.
+    **keywords
+        Those of `arrowipc.options.ReadOptions`.
+
+    Returns
+    -------
+    RecordBatchStreamReader
+
+    Raises
+    ------
+    FormatError
+        The bytes are not a stream; `TruncatedError` and `LimitError` are kinds of it.
+    UnsupportedError
+        The bytes are valid and not implemented here.
+    OSError
+        The source cannot be read; of a URL also that it was replaced meanwhile, and, as a TimeoutError, that
+        its server stalls.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]})
+    >>> data = batch.schema.serialize() + batch.serialize() * 2
+    >>> with ipc.open_stream(data) as reader:
+    ...     reader.read_next_batch() == reader.read_next_batch_with_custom_metadata().batch, reader.read_all().num_rows
+    (True, 0)
+    >>> [metadata.pairs for _, metadata in ipc.open_stream(data).iter_batches_with_custom_metadata()]
+    [(), ()]
+    >>> reader = ipc.open_stream(data, columns=["x"])
+    >>> reader.read_pandas().shape, reader.close()
+    ((4, 1), None)
+    """
+    if type(source) is bytes and options is None:
+        # What `__init__` would do, in fewer calls.
+        reader: RecordBatchStreamReader = _new(RecordBatchStreamReader)
+        reader._closed = False
+        reader._file = None
+        reader.decoder = stream_of(source, columns, validate, limits, use_threads, ensure_native_endian)
+        return reader
+    return RecordBatchStreamReader(
+        source,
+        columns=columns,
+        validate=validate,
+        limits=limits,
+        use_threads=use_threads,
+        ensure_native_endian=ensure_native_endian,
+        memory_map=memory_map,
+        options=options,
+    )
 
 
 # -- files ---------------------------------------------------------------------------------------------------

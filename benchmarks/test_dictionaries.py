@@ -2,7 +2,7 @@
 
 Deltas: a batch of 100 rows follows each delta of 100 words, and all batches are kept, so that the dictionary of every
 batch stays what it was; polars and nanoarrow do not read them. "shared": one dictionary, written once; "replaced":
-batches take turns with two; "unified": a table's batches have different ones, and a file may have but one.
+batches take turns with two.
 """
 
 from __future__ import annotations
@@ -87,25 +87,3 @@ def test_write(how: str, words: int) -> Runs:
 def test_write_deltas(count: int) -> Runs:
     source = data.delta_stream(count, WORDS)
     return writers(source, DELTAS, True)
-
-
-@question("write different dictionaries, unified, to a file", "pyarrow, arrowipc", unit="batch")
-@pytest.mark.parametrize("words", [size(10, 5), size(1_000, 10)])
-def test_unified(words: int) -> Runs:
-    count = size(100, 3)
-    table = pa.Table.from_batches([encoded(size(100, 5), words, "word", i * words // 2) for i in range(count)])
-    options = pa.ipc.IpcWriteOptions(unify_dictionaries=True)
-
-    def theirs(sink: Any) -> None:
-        with pa.ipc.new_file(sink, table.schema, options=options) as writer:
-            writer.write_table(table)
-
-    def ours(sink: Any) -> None:
-        with arrowipc.new_file(sink, unify_dictionaries=True) as writer:
-            writer.write(table)
-
-    plain = table.cast(pa.schema([("word", pa.string())]))
-    return {
-        "pyarrow": proven(lambda: to_buffer(theirs), plain, pa.ipc.open_file),
-        "arrowipc": proven(lambda: to_bytearray(ours), plain, pa.ipc.open_file),
-    }, count

@@ -1,21 +1,15 @@
-"""What do files of many batches cost to open, to read, to write and to close, and does a second thread help?
+"""What do files of many batches cost to open, to read, to write and to close?
 
 Files of two columns and ten rows a batch, in the page cache; not mapped, pyarrow reads with ``pa.OSFile``. Batches are
-written to memory that has been written to before; closing writes a footer with a block per batch. Two threads that read
-and validate one open file have a processor of their own each, and every second batch, and are compared with one thread
-of ours; all batches are read several times in a run, because handing the work to the threads takes 100 us. Of a mapped
-file of int64 nothing is touched, so it has no second thread.
+written to memory that has been written to before; closing writes a footer with a block per batch.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import tempfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -29,7 +23,7 @@ from measuring.writes import warm
 
 import arrowipc
 
-ROWS, THREADS, TURNS = 10, 2, 5
+ROWS = 10
 MAPS = {"mapped": pa.memory_map, "not mapped": pa.OSFile}
 
 
@@ -70,17 +64,6 @@ def test_one_batch(count: int, how: str) -> Iterator[Runs]:
         turn = itertools.count()
         found = {"pyarrow": each(theirs), "arrowipc": each(ours), "arrowipc full": each(ours, validate="full")}
         yield found | ({"polars": each(by_polars)} if how == "mapped" else {})
-
-
-@question("count the rows of a file of many batches", "pyarrow, arrowipc, polars", unit="call")
-@pytest.mark.parametrize("count", [size(100, 3), size(100_000, 5)])
-def test_count(count: int) -> Iterator[Runs]:
-    with file_of(data.plain_batch(2, ROWS), count) as path:
-        yield {
-            "pyarrow": lambda: theirs(path, lambda reader: reader.count_rows()),
-            "arrowipc": lambda: ours(path, lambda reader: reader.count_rows()),
-            "polars": lambda: peers.polars.scan_ipc(path).select(peers.polars.len()).collect().item(),
-        }
 
 
 @question("read all of a file of many batches", READERS, unit="batch", per="count", curve=True)
@@ -134,49 +117,3 @@ def test_write(part: str, count: int) -> Runs:
         "pyarrow": lambda: timed(lambda: pa.ipc.new_file(pa.FixedSizeBufferWriter(buffer), batch.schema), batch),
         "arrowipc": lambda: timed(lambda: arrowipc.new_file(target, own.schema), own),
     }
-
-
-def pinned() -> ThreadPoolExecutor:
-    """Return a pool whose threads have processors of their own: a scheduler puts both on one for a while."""
-    numbers = itertools.count()
-    allowed = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-
-    def pin() -> None:
-        if allowed:
-            os.sched_setaffinity(0, {allowed[next(numbers) % len(allowed)]})
-
-    return ThreadPoolExecutor(THREADS, initializer=pin)
-
-
-def shared(pool: ThreadPoolExecutor, threads: int, batches: int, work: Callable[[list[int]], int]) -> int:
-    """Let threads do their parts of the batches; return the sum of the results."""
-    parts = [pool.submit(work, [*range(i, batches, threads)] * TURNS) for i in range(threads)]
-    return sum(part.result() for part in parts)
-
-
-@question(
-    "two threads on one file reader, validated, beside one thread",
-    "one thread, arrowipc, pyarrow one thread, pyarrow two threads",
-    unit="batch",
-    baseline="one thread",
-)
-@pytest.mark.parametrize(
-    ("how", "shape"), [case for case in itertools.product(MAPS, data.SHAPES) if case != ("mapped", "int64")]
-)
-def test_two_threads(how: str, shape: str) -> Iterator[Runs]:
-    rows, batches = size(100_000, 20), size(16, 4)
-    with file_of(data.shaped(shape, rows), batches) as path, pinned() as pool:
-        mine = arrowipc.open_file(path, memory_map=how == "mapped", use_threads=False).get_batch
-        options = pa.ipc.IpcReadOptions(use_threads=False)
-        other = pa.ipc.open_file(MAPS[how](path), options=options).get_batch
-
-        def rows_of(get: Callable[[int], Any], numbers: list[int]) -> int:
-            return sum(get(i).num_rows for i in numbers)
-
-        found = {
-            "one thread": partial(shared, pool, 1, batches, partial(rows_of, mine)),
-            "arrowipc": partial(shared, pool, THREADS, batches, partial(rows_of, mine)),
-            "pyarrow one thread": partial(shared, pool, 1, batches, partial(rows_of, other)),
-            "pyarrow two threads": partial(shared, pool, THREADS, batches, partial(rows_of, other)),
-        }
-        yield found, batches * TURNS

@@ -1,8 +1,7 @@
-"""How does the cost per unit grow with the size: columns, batches, dictionaries, levels of nesting, fields by name?
+"""How does the cost per unit grow with the size: columns, batches, dictionaries, levels of nesting?
 
 Streams in memory are read, structure checked, or written to memory that has been written to before, with a known schema
-and with a new one each time. "pyarrow" and "copied" (the same bytes) show how much of k is the caches'. By name: fields
-are looked up, the last one first, or columns projected, of schemas that nobody has seen.
+and with a new one each time. "pyarrow" and "copied" (the same bytes) show how much of k is the caches'.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ POINTS = {
     "levels": (1, 4, 15, 60),
 }
 CASES = [(what, size(n, i + 2)) for what, points in POINTS.items() for i, n in enumerate(points)]
-FIELDS = [size(n, i + 2) for i, n in enumerate((10, 100, 1_000, 10_000, 60_000))]
 
 
 def input_of(what: str, n: int) -> tuple[pa.RecordBatch, int]:
@@ -95,40 +93,3 @@ def test_write(schema: str, what: str, n: int) -> Runs:
         return count
 
     return {"pyarrow": by_pyarrow, "arrowipc": by_arrowipc, "copied": copied}
-
-
-def unseen(columns: int) -> Callable[[], bytearray]:
-    """Return what gives a stream of one batch of so many columns, of another schema each time."""
-    source = data.stream([data.plain_batch(columns, 1).replace_schema_metadata({"run": "00000000"})])
-    at, turn = source.index(b"00000000"), numbers(1)
-
-    def following() -> bytearray:
-        given = bytearray(source)  # those of before stay as they are: somebody may still read them
-        given[at : at + 8] = b"%08d" % next(turn)
-        return given
-
-    return following
-
-
-@question("fields by name in a new schema", "pyarrow, arrowipc", unit="field", per="n", curve=True)
-@pytest.mark.parametrize("n", FIELDS)
-@pytest.mark.parametrize("how", ["look up", "project"])
-def test_by_name(how: str, n: int) -> Runs:
-    source, names = unseen(n), [f"c{i}" for i in range(1, n)][::-1]
-
-    def lookups(open_stream: Callable[[Any], Any]) -> int:
-        found = open_stream(source()).schema
-        return sum(len(found.field(name).name) for name in names)
-
-    def by_pyarrow() -> int:
-        given = source()
-        schema = pa.ipc.open_stream(given).schema
-        options = pa.ipc.IpcReadOptions(included_fields=[schema.get_field_index(name) for name in names])
-        return sum(each.num_columns for each in pa.ipc.open_stream(given, options=options))
-
-    def by_arrowipc() -> int:
-        return sum(each.num_columns for each in arrowipc.open_stream(source(), columns=names, validate="none"))
-
-    if how == "look up":
-        return {"pyarrow": lambda: lookups(pa.ipc.open_stream), "arrowipc": lambda: lookups(arrowipc.open_stream)}
-    return {"pyarrow": by_pyarrow, "arrowipc": by_arrowipc}

@@ -1,7 +1,7 @@
 """What does it cost to read with arrowipc and hand every batch over to another library?
 
 pyarrow reads without a handover; "pyarrow via C stream" hands its own reader to itself in the same way; "batches that
-are there" were read beforehand; "one by one" is ``pa.record_batch(batch)``. In polars a stream ends as one DataFrame.
+are there" were read beforehand; "one by one" is ``pa.record_batch(batch)``.
 """
 
 from __future__ import annotations
@@ -49,20 +49,4 @@ def test_to_pyarrow(shape: str) -> Runs:
         "arrowipc one by one": lambda: one_by_one(source),
         "pyarrow via C stream": lambda: drained(pa.ipc.open_stream(source)),
         "batches that are there": lambda: drained(there),
-    }, count
-
-
-@question("a stream as one polars DataFrame", "pyarrow, arrowipc, arrowipc full, polars", unit="batch")
-@pytest.mark.parametrize("shape", [*data.SHAPES, "everyday"])
-def test_to_polars(shape: str) -> Runs:
-    polars = pytest.importorskip("polars")
-    count = size(100, 2)
-    rows = size(10_000, 3)
-    batch = data.shaped(shape, rows)
-    source = data.stream([batch] * count)
-    return {
-        "pyarrow": lambda: polars.from_arrow(pa.ipc.open_stream(source).read_all()).height,
-        "arrowipc": lambda: polars.DataFrame(arrowipc.open_stream(source, validate="none")).height,
-        "arrowipc full": lambda: polars.DataFrame(arrowipc.open_stream(source)).height,
-        "polars": lambda: peers.rows_by_polars(source),
     }, count

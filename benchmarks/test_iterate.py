@@ -2,15 +2,15 @@
 
 Each batch is asked for its number of rows, and no value is touched. arrowipc is ``validate="none"``, which checks what
 pyarrow checks and more; "full" is the default. arro3 copies the bytes and always validates; polars makes one DataFrame.
-metadata touched: one byte of each cache line of the metadata; floor: the same, and an empty batch object per batch;
-decoder alone: a `StreamDecoder` without the reader that `open_stream` makes. Our readers keep the plans of the schemas
-that were read last, so small streams come with one schema, with two in turn, and with 64, which are more than are kept.
+metadata touched: one byte of each cache line of the metadata. decoder alone: a `StreamDecoder` without the reader that
+`open_stream` makes. Our readers keep the plans of the schemas that were read last, so small streams come with one
+schema, with two in turn, and with 64, which are more than are kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import cycle, repeat
+from itertools import cycle
 
 import numpy as np
 import pyarrow as pa
@@ -57,22 +57,6 @@ def touching(source: bytes) -> Run:
 @pytest.mark.parametrize("shape", [*data.SHAPES, "everyday"])
 def test_ten_columns(shape: str, count: int) -> Runs:
     return readers(data.shaped(shape, size(100, 3)), count)
-
-
-@question("iterate, beside an empty object per batch", "floor, arrowipc", unit="batch", baseline="floor")
-@pytest.mark.parametrize("shape", data.SHAPES)
-def test_beside_an_empty_object(shape: str) -> Runs:
-    count = size(2_000, 2)
-    source = data.stream([data.shaped(shape, size(100, 3))] * count)
-    touch, new = touching(source), arrowipc.RecordBatch.__new__
-
-    def least() -> int:
-        rows = 0
-        for batch in map(new, repeat(arrowipc.RecordBatch, count)):
-            rows += batch.num_rows
-        return rows + touch()
-
-    return {"floor": least, "arrowipc": lambda: peers.rows_by_arrowipc(source, validate="none")}, count
 
 
 @question("iterate batches of 1000 columns x 100 rows", READERS, unit="batch")

@@ -1,4 +1,4 @@
-"""How much memory does it take to read, write, convert and project 1 GB, and to decode and encode payloads?
+"""How much memory does it take to read, write and convert 1 GB, and to decode payloads?
 
 Measured in a process of its own each: the most memory that the process had, less what it had before it opened the file,
 or when the input was complete. Files are read, not mapped: of a mapped file the pages that were read count as memory of
@@ -65,17 +65,6 @@ with arrowipc.open_file(path, memory_map=False) as reader:
 found = rows
 """,
 }
-PROJECT = {
-    "pyarrow": """
-options = pa.ipc.IpcReadOptions(included_fields=[1, 7])
-with pa.OSFile(path) as source, pa.ipc.open_file(source, options=options) as reader:
-    found = sum(reader.get_batch(i).num_rows for i in range(reader.num_record_batches))
-""",
-    "arrowipc": """
-with arrowipc.open_file(path, memory_map=False, columns=[1, 7]) as reader:
-    found = sum(batch.num_rows for batch in reader)
-""",
-}
 PAYLOADS = {
     "pyarrow": """
 def decoded(cells):
@@ -104,24 +93,6 @@ with arrowipc.open_file(path, memory_map=False) as reader:
             decoded = arrowipc.decode_payloads(cells, start=at, max_bytes=4_000_000)
             at = decoded.next
             found += decoded.batch.num_rows
-""",
-}
-ENCODE = {
-    "pyarrow": """
-(batch,) = table.to_batches()
-before = begin()
-sink, ends = pa.BufferOutputStream(), np.zeros(rows // 10 + 1, np.int64)
-for number, start in enumerate(range(0, rows, 10), 1):
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch.slice(start, 10))
-    ends[number] = sink.tell()
-column = pa.Array.from_buffers(pa.large_binary(), rows // 10, [None, pa.py_buffer(ends), sink.getvalue()])
-""",
-    "arrowipc": """
-(batch,) = table.to_batches()
-arrowipc.encode_payloads(batch.slice(0, 1), [0, 1])
-before = begin()
-column = arrowipc.encode_payloads(batch, rows_per_payload=10, large=True)
 """,
 }
 WRITE = {
@@ -173,12 +144,6 @@ def test_convert(rows: int) -> Runs:
     return over_a_file(CONVERT, data.mixed_batch(rows), rows, "file", None)
 
 
-@question("peak memory of reading 2 of 10 columns of 1 GB, not mapped", PROJECT, unit="bytes")
-@pytest.mark.parametrize("rows", [size(100_000, 50), size(1_000_000, 60)])
-def test_project(rows: int) -> Runs:
-    return over_a_file(PROJECT, data.mixed_batch(rows), rows, "file", None)
-
-
 @question("peak memory of decoding 1 GB of payloads, 4 MB at once", PAYLOADS, unit="bytes")
 def test_payloads() -> Runs:
     rows, cells = size(1_000, 5), size(100, 3)
@@ -195,9 +160,3 @@ def test_write(folder: Path, codec: Any, piece: int | None) -> Runs:
     given = {"rows": size(10_000_000, 1_000), "path": path, "codec": codec, "piece": piece}
     able = [name for name in WRITE if name != "polars" or piece is None]
     return {name: measured(name, WRITE[name], data.TABLE, **given) for name in able}
-
-
-@question("peak memory of encoding 10 rows to a payload, above the input", ENCODE, unit="bytes")
-def test_encode() -> Runs:
-    rows = size(400_000, 1_000)
-    return {name: measured(name, code, data.TABLE, rows=rows) for name, code in ENCODE.items()}

@@ -29,18 +29,14 @@ MOST = size(20_000, 6)
 ENCODERS = "pyarrow, arrowipc, nanoarrow, arro3"
 
 
-def by_pyarrow(batch: pa.RecordBatch, offsets: list[int], bare: bool = False, codec: str | None = None) -> Any:
-    """Write a stream, or only the message, per slice."""
-    options = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)
+def by_pyarrow(batch: pa.RecordBatch, offsets: list[int]) -> Any:
+    """Write a stream per slice."""
+    options = pa.ipc.IpcWriteOptions(use_threads=False)
     sink = pa.BufferOutputStream()
     ends = [0]
     for start, stop in pairwise(offsets):
-        rows = batch.slice(start, stop - start)
-        if bare:
-            sink.write(rows.serialize())
-        else:
-            with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
-                writer.write_batch(rows)
+        with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
+            writer.write_batch(batch.slice(start, stop - start))
         ends.append(sink.tell())
     places = pa.py_buffer(np.array(ends, np.int32))
     return pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, places, sink.getvalue()])
@@ -62,7 +58,7 @@ def by_others(batch: pa.RecordBatch, offsets: list[int]) -> Runs:
     return {"nanoarrow": partial(each, by_nanoarrow, slices), "arro3": partial(each, by_arro3, parts)}
 
 
-def proven(make: Callable[[], Any], batch: pa.RecordBatch, offsets: list[int], bare: bool = False) -> Run:
+def proven(make: Callable[[], Any], batch: pa.RecordBatch, offsets: list[int]) -> Run:
     """Return a run that makes the column; a few cells of the first one are read back by pyarrow."""
     seen = False
 
@@ -72,8 +68,7 @@ def proven(make: Callable[[], Any], batch: pa.RecordBatch, offsets: list[int], b
         if not seen:
             column = pa.array(made)
             for i in {0, len(column) // 2, len(column) - 1}:
-                cell = column[i].as_buffer()
-                rows = pa.ipc.read_record_batch(cell, batch.schema) if bare else pa.ipc.open_stream(cell).read_all()
+                rows = pa.ipc.open_stream(column[i].as_buffer()).read_all()
                 expected = batch.slice(offsets[i], offsets[i + 1] - offsets[i])
                 if rows.to_pylist() != expected.to_pylist():
                     raise ValueError(f"payload {i} has other rows than those that were written")
@@ -83,16 +78,16 @@ def proven(make: Callable[[], Any], batch: pa.RecordBatch, offsets: list[int], b
     return run
 
 
-def encoders(batch: pa.RecordBatch, rows: int = ROWS, bare: bool = False, others: bool = False, **ours: Any) -> Runs:
-    """Return those who make payloads of so many rows; `ours` are options of `encode_payloads`."""
-    offsets = [*range(0, batch.num_rows, rows), batch.num_rows]
+def encoders(batch: pa.RecordBatch, others: bool = False, **ours: Any) -> Runs:
+    """Return those who make payloads; `ours` are options of `encode_payloads`."""
+    offsets = [*range(0, batch.num_rows, ROWS), batch.num_rows]
     (given,) = arrowipc.open_stream(data.stream([batch]))
-    options = {"rows_per_payload": rows, "with_schema": not bare, "use_threads": False, **ours}
+    options = {"rows_per_payload": ROWS, "use_threads": False, **ours}
     makers = {
-        "pyarrow": partial(by_pyarrow, batch, offsets, bare, ours.get("compression")),
+        "pyarrow": partial(by_pyarrow, batch, offsets),
         "arrowipc": partial(arrowipc.encode_payloads, given, **options),
     }
-    found = {name: proven(make, batch, offsets, bare) for name, make in makers.items()}
+    found = {name: proven(make, batch, offsets) for name, make in makers.items()}
     return found | (by_others(batch, offsets) if others else {})
 
 
@@ -107,13 +102,6 @@ def test_more_payloads(count: int) -> Runs:
 @pytest.mark.parametrize("shape", data.SHAPES)
 def test_shapes(shape: str) -> Runs:
     return encoders(data.shaped(shape, MOST * ROWS))
-
-
-@question("encode bare messages, payloads of 1 row and of 1,000", "pyarrow, arrowipc", unit="payload")
-@pytest.mark.parametrize("kind", ["bare messages", "1 row", "1000 rows"])
-def test_other_sizes(kind: str) -> Runs:
-    rows, count = {"1 row": (1, MOST), "1000 rows": (1000, size(200, 2))}.get(kind, (ROWS, MOST))
-    return encoders(data.mixed_batch(count * rows), rows, kind == "bare messages"), count
 
 
 @question("encode by key: payloads of 1 to 19 rows", "pyarrow, arrowipc", unit="payload")
@@ -140,10 +128,3 @@ def test_dictionaries(words: int, how: str) -> Runs:
     column = pa.DictionaryArray.from_arrays(indices, [f"word {i}" for i in range(words)])
     batch = pa.record_batch([column], ["word"])
     return encoders(batch, trim_dictionaries=how == "trimmed"), count
-
-
-@question("encode compressed payloads", "pyarrow, arrowipc", unit="payload")
-@pytest.mark.parametrize("codec", ["lz4", "zstd"])
-def test_compressed(codec: str) -> Runs:
-    count = size(5_000, 6)
-    return encoders(data.mixed_batch(count * ROWS), compression=codec), count

@@ -3,8 +3,7 @@
 500,000 rows of a number, a float, a text and a list of eight numbers, 1,000 to a batch where nothing else is said, in
 one stream in the page cache, as Hugging Face caches them; opened before, other rows each time. "in batches" is the way
 that datasets recommends for speed. arrowipc has ``format="numpy"`` in a DataLoader and torch's ``default_convert`` in
-the loop; "tensors" has it as ``collate_fn``, so that workers send tensors; "python" is the default of both. What a
-worker has for itself is counted beyond a worker that reads nothing.
+the loop; "tensors" has it as ``collate_fn``, so that workers send tensors; "python" is the default of both.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pytest
 from measuring import data, peers
-from measuring.children import printed
 from measuring.race import Runs, question, size, sizes
 
 import arrowipc
@@ -163,20 +161,6 @@ def test_loaders(workers: int) -> Iterator[Runs]:
             "arrowipc tensors": partial(epoch, arrays, workers, collate_fn=convert),
             "arrowipc": partial(epoch, arrays, workers, collate_fn=itself, after=convert),
         }
-
-
-@question("private memory of a worker", "datasets, arrowipc", unit="bytes", baseline="datasets")
-@pytest.mark.parametrize("context", ["fork", "spawn"][: size(2, 1)])
-def test_worker_memory(context: str) -> Iterator[Runs]:
-    path_of_module = str(Path(__file__).parent)
-    with stream_of(ROWS, BATCHES) as path:
-
-        def measured(kind: str) -> float:
-            code = f"import sys; sys.path.append({path_of_module!r}); from measuring.loader_worker import used\n"
-            return printed(f"{code}if __name__ == '__main__': print(used({kind!r}, {path!r}, {context!r}))")
-
-        alone = measured("nothing")
-        yield {name: lambda name=name: measured(name) - alone for name in ("datasets", "arrowipc")}
 
 
 @question("a folder of many files: count, first batch", "polars, pyarrow, arrowipc", unit="call", baseline="polars")

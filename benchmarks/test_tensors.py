@@ -1,9 +1,8 @@
-"""How fast are dense and sparse tensors read and written, beside pyarrow, SciPy's files and NumPy's own format?
+"""How fast are tensors read and written, beside pyarrow and NumPy's own format?
 
-Dense ones have 128 columns of float64 and go to memory that has been written to before; "strided" ones have strides
-that the format cannot express, or gaps: where pyarrow refuses them it is given ``np.ascontiguousarray(array)``, in the
-measured time. Of sparse ones one value in fifty is not zero; we prove all indices, but for "unproven", and SciPy's
-``load_npz`` proves nothing; "dense" is NumPy's file with all the zeros.
+They have 128 columns of float64 and go to memory that has been written to before; "strided" ones have strides that the
+format cannot express, or gaps: where pyarrow refuses them it is given ``np.ascontiguousarray(array)``, in the measured
+time.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from measuring.writes import warm
 
 import arrowipc
 
-sparse = pytest.importorskip("scipy.sparse")
 SIZES = (1 << 10, 1 << 16, 1 << 20, 1 << 26, 1 << 30)[: size(5, 2)]
 
 
@@ -88,34 +86,3 @@ VIEWS: dict[str, Callable[[Any, Any], Any]] = {
 def test_strided(view: str) -> Runs:
     rng = np.random.default_rng(5)
     return writers(VIEWS[view](rng, rng.random((SIDE, SIDE))))
-
-
-@question("{way} a CSR matrix", "scipy, arrowipc, unproven, dense", unit="call", baseline="scipy")
-@pytest.mark.parametrize("bytes_", (1_000, 100_000, 10_000_000, 100_000_000)[: size(4, 2)])
-@pytest.mark.parametrize("way", ["write", "read"])
-def test_sparse(way: str, bytes_: int) -> Runs:
-    count = bytes_ // 12  # a value takes 12 bytes, a row 4 more
-    side, generator = max(int((count * 50) ** 0.5), 4), np.random.default_rng(1)
-    places = np.sort(generator.integers(0, side, count)), generator.integers(0, side, count)
-    matrix = sparse.coo_array((generator.random(count), places), (side, side)).tocsr()
-    matrix.sum_duplicates()
-    tensor, dense = arrowipc.SparseCSRMatrix.from_scipy(matrix), matrix.toarray() if side <= 5_000 else None
-    sink, archive = bytearray(), io.BytesIO()
-    arrowipc.write_sparse_tensor(tensor, sink)
-    sparse.save_npz(archive, matrix, compressed=False)
-    message, file, non_zero = bytes(sink), archive.getvalue(), int(matrix.nnz)
-    if way == "write":
-        found: Runs = {
-            "scipy": lambda: sparse.save_npz(io.BytesIO(), matrix, compressed=False),
-            "arrowipc": lambda: arrowipc.write_sparse_tensor(tensor, bytearray()) and None,
-        }
-        return found | ({"dense": lambda: np.save(io.BytesIO(), dense)} if dense is not None else {})
-    found = {
-        "scipy": lambda: int(sparse.load_npz(io.BytesIO(file)).nnz),
-        "arrowipc": lambda: int(arrowipc.read_sparse_tensor(message).to_scipy().nnz),
-        "unproven": lambda: arrowipc.read_sparse_tensor(message, validate="none").non_zero_length,
-    }
-    if dense is not None:
-        array = saved(dense)
-        found["dense"] = lambda: non_zero * bool(np.load(io.BytesIO(array)).size)
-    return found

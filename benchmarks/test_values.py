@@ -1,10 +1,9 @@
 """How fast do Python values become columns and columns Python values, and what do statistics of columns cost?
 
 Per value, columns of one type each: ``pa.array(values)`` and ``Array.from_pylist(values)``, the type given or not;
-``to_pylist()`` of both (ndarray.tolist: NumPy over the same memory, of numbers without nulls). Per row: one batch of a
-table of many (``combine_chunks()`` and ``combine()``), and random rows of a table of one chunk and of 500 (``take``).
-Per value: minimum, maximum and nulls: ``pyarrow.compute.min_max`` with ``null_count``, ``compute_statistics``; and per
-batch what a stream in memory costs with ``statistics=True``, beside the same without.
+``to_pylist()`` of both (ndarray.tolist: NumPy over the same memory, of numbers without nulls). Per row:
+random rows of a table of one chunk and of 500 (``take``).
+Per value: minimum, maximum and nulls: ``pyarrow.compute.min_max`` with ``null_count``, ``compute_statistics``.
 """
 
 from __future__ import annotations
@@ -81,15 +80,6 @@ def in_chunks(table: pa.Table, chunks: int) -> pa.Table:
     return pa.ipc.open_stream(data.stream(pieces)).read_all()  # a stream makes copies that share nothing
 
 
-@question("combine 200 batches", "pyarrow, arrowipc", unit="row", per=COUNT)
-@pytest.mark.parametrize("kind", [*KINDS, "all columns"])
-def test_combine(kind: str) -> Runs:
-    kinds = KINDS if kind == "all columns" else [kind]
-    theirs = in_chunks(pa.table({name: pa.array(values_of(name)) for name in kinds}), size(200, 2))
-    ours = arrowipc.Table.from_arrow(theirs)
-    return {"pyarrow": lambda: theirs.combine_chunks().num_rows, "arrowipc": lambda: ours.combine().num_rows}
-
-
 @question("take random rows of a table", "pyarrow, arrowipc", unit="row", per="count")
 @pytest.mark.parametrize("chunks", [1, size(500, 5)])
 @pytest.mark.parametrize("count", [32, 1_024, size(1_000_000, 2_000)])
@@ -153,20 +143,3 @@ def test_statistics(kind: str, nulls: bool) -> Runs:
         return found.min is not None and found.max is not None, found.null_count
 
     return {"pyarrow": lambda: (pc.min_max(column) is not None, column.null_count), "arrowipc": ours}, rows
-
-
-@question(
-    "write with statistics", "without statistics, arrowipc", unit="batch", baseline="without statistics", per="count"
-)
-@pytest.mark.parametrize(("rows", "count"), [(size(100, 3), size(200, 2)), (size(10_000, 4), size(20, 2))])
-@pytest.mark.parametrize("shape", [*data.SHAPES, "everyday"])
-def test_write_statistics(shape: str, rows: int, count: int) -> Runs:
-    batch = arrowipc.RecordBatch.from_arrow(data.shaped(shape, rows))
-
-    def write(statistics: bool) -> int:
-        with arrowipc.new_stream(bytearray(), batch.schema, statistics=statistics) as writer:
-            for _ in range(count):
-                writer.write_batch(batch)
-        return count
-
-    return {"without statistics": lambda: write(False), "arrowipc": lambda: write(True)}

@@ -1,7 +1,7 @@
 """How fast are batches that are there as the library's own objects written into a stream in memory?
 
 Opening the writer (which writes the schema) and closing it count too. Memory grows (``pa.BufferOutputStream`` and
-``bytearray``), is a ``BytesIO``, or is warm: of a given size, and written to before. memcpy: messages that are there
+``bytearray``), or is warm: of a given size, and written to before. memcpy: messages that are there
 already are appended. Slices begin and end within the bytes of bitmaps, and their texts do not begin at 0. polars writes
 no batches.
 """
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from measuring import data
 from measuring.race import Runs, question, size
-from measuring.writes import Input, appending, bound, filing, growing, presized, to_bytearray, to_bytes_io, warm
+from measuring.writes import Input, appending, bound, growing, presized, to_bytearray, warm
 
 WRITERS = "pyarrow, arrowipc, nanoarrow, arro3"
 
@@ -30,14 +30,6 @@ def test_growing(shape: str, count: int) -> Runs:
     return growing(given) | {"memcpy": appending(given, to_bytearray, "extend")}
 
 
-@question("write our own batches to BytesIO", "pyarrow, arrowipc, memcpy", unit="batch")
-@pytest.mark.parametrize("shape", [*data.SHAPES, "everyday"])
-def test_bytes_io(shape: str) -> Runs:
-    count = size(1_000, 3)
-    given = input_of(shape, count)
-    return filing(given) | {"memcpy": appending(given, to_bytes_io, "write")}, count
-
-
 @question("write our own batches and slices to warm memory", "pyarrow, arrowipc", unit="batch")
 @pytest.mark.parametrize("how", ["whole", "slices"])
 @pytest.mark.parametrize("shape", [*data.SHAPES, "everyday"])
@@ -50,10 +42,3 @@ def test_warm(shape: str, how: str) -> Runs:
         starts = np.random.default_rng(3).integers(0, (rows - length) // 2, count) * 2 + 1
         given = large.sliced((int(start), length) for start in starts)
     return presized(given, warm(bound(given))), count
-
-
-@question("write streams of one batch of 10 rows", WRITERS, unit="stream")
-@pytest.mark.parametrize("shape", [*data.SHAPES, "everyday"])
-def test_one_batch(shape: str) -> Runs:
-    rows = size(10, 2)
-    return growing(Input([data.shaped(shape, rows)]))

@@ -1,25 +1,17 @@
-"""How fast is much data written: to memory, beside a bare copy of the same bytes, and to a file?
+"""How fast is much data written to memory, beside a bare copy of the same bytes?
 
 128 MB in batches of 100,000 rows and as one batch, opening and closing the writer included. Memory has been written to
-before. A file was not there before, and counts until the system has the data, or the disk ("durable"); removing it
-does not.
+before.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
-from pathlib import Path
-from time import perf_counter
-
 import numpy as np
 import pyarrow as pa
 import pytest
-from measuring import data, peers
-from measuring.race import Run, Runs, question, size
+from measuring import data
+from measuring.race import Runs, question, size
 from measuring.writes import Input, bound, by_pyarrow, presized, proven, to_buffer, warm
-
-import arrowipc
 
 #: Bytes that are written.
 WHOLE = 128_000_000
@@ -48,57 +40,3 @@ def test_memory(shape: str, batches: str) -> Runs:
         return target
 
     return {"memcpy": proven(copy, given.table), **presized(given, target)}
-
-
-def file_by_pyarrow(path: str, given: Input, durable: bool) -> None:
-    with pa.OSFile(path, "wb") as sink:
-        with pa.ipc.new_file(sink, given.table.schema) as writer:
-            for batch in given.pyarrow:
-                writer.write_batch(batch)
-        if durable:
-            os.fsync(sink.fileno())
-
-
-def file_by_arrowipc(path: str, given: Input, durable: bool) -> None:
-    with arrowipc.new_file(path, given.arrowipc[0].schema, durable=durable) as writer:
-        for batch in given.arrowipc:
-            writer.write_batch(batch)
-
-
-def file_by_arro3(path: str, given: Input, durable: bool) -> None:
-    reader = peers.arro3_core.RecordBatchReader.from_batches(given.arro3[0].schema, given.arro3)
-    with open(path, "wb") as sink:
-        peers.arro3_io.write_ipc(reader, sink, compression=None)
-
-
-def fresh(folder: str, write: Callable[..., None], given: Input, durable: bool) -> Run:
-    """Return a run that returns the seconds of writing a file that was not there before."""
-    path = str(Path(folder, "data.arrow"))
-    seen = False
-
-    def run() -> float:
-        nonlocal seen
-        start = perf_counter()
-        write(path, given, durable)
-        seconds = perf_counter() - start
-        if not seen:
-            proven(lambda: path, given.table, lambda path: pa.ipc.open_file(pa.memory_map(path)))()
-            seen = True
-        os.unlink(path)
-        return seconds
-
-    return run
-
-
-@question("write 128 MB to a file", "pyarrow, arrowipc, polars, arro3", unit="run", timed=True)
-@pytest.mark.parametrize("durable", [False, True], ids=["page cache", "durable"])
-@pytest.mark.parametrize("shape", SHAPES)
-def test_file(folder: Path, shape: str, durable: bool) -> Runs:
-    given = input_of(shape, False)
-    writers: dict[str, Callable[..., None]] = {"pyarrow": file_by_pyarrow, "arrowipc": file_by_arrowipc}
-    if not durable:
-        writers["arro3"] = file_by_arro3
-        if shape != data.SHAPES[3]:  # polars has no maps
-            frame = peers.polars.from_arrow(given.table, rechunk=False)
-            writers["polars"] = lambda path, given, durable: frame.write_ipc(path)
-    return {name: fresh(folder, write, given, durable) for name, write in writers.items()}

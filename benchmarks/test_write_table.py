@@ -1,8 +1,8 @@
-"""How fast are tables of other libraries written, when they consist of many small batches, or of one large?
+"""How fast are tables of pyarrow written that consist of many small batches?
 
 The whole table is handed over in one call. All but pyarrow take its table through ``__arrow_c_stream__``, and so does
 "pyarrow through C". taken and copied: the batches are taken and let go of, and messages that are there already are
-copied: what is left where writing costs nothing. polars' frame is written to ``BytesIO``, with text as views.
+copied: what is left where writing costs nothing.
 """
 
 from __future__ import annotations
@@ -102,35 +102,3 @@ def test_small_batches(shape: str, memory: str) -> Runs:
     count = size(1_000, 3)
     make = growing if memory == "growing" else presized
     return make(table_of(shape, size(100, 3), count)), count
-
-
-@question("write a pyarrow table of one chunk", WRITERS, unit="batch")
-@pytest.mark.parametrize("memory", ["growing", "warm"])
-@pytest.mark.parametrize("shape", SHAPES)
-def test_one_chunk(shape: str, memory: str) -> Runs:
-    make = growing if memory == "growing" else presized
-    return make(table_of(shape, size(100_000, 30), 1))
-
-
-@question(
-    "write a polars frame",
-    "polars, arrowipc, arrowipc bytearray, pyarrow",
-    unit="batch",
-    baseline="polars",
-    per="chunks",
-)
-@pytest.mark.parametrize("chunks", [size(1_000, 3), 1])
-@pytest.mark.parametrize("shape", SHAPES)
-def test_polars_frame(shape: str, chunks: int) -> Runs:
-    polars = peers.polars
-    table = table_of(shape, size(100_000, 30) if chunks == 1 else size(100, 3), chunks)
-    frame = polars.concat([polars.from_arrow(chunk) for chunk in table.to_batches()], rechunk=False)
-    # polars has no maps, and makes categories of dictionaries: what it gives out is what must come back.
-    expected = frame.to_arrow(compat_level=polars.CompatLevel.oldest())
-    found: dict[str, Callable[[], Any]] = {
-        "polars": lambda: to_bytes_io(frame.write_ipc_stream),
-        "arrowipc": lambda: to_bytes_io(by_arrowipc, frame),
-        "arrowipc bytearray": lambda: to_bytearray(by_arrowipc, frame),
-        "pyarrow": lambda: to_bytes_io(through_c, frame),
-    }
-    return {name: proven(write, expected) for name, write in found.items()}

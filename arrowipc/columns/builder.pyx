@@ -761,14 +761,17 @@ cdef int append_layout(ColumnsBuilder g, const Append* job, int32_t f) noexcept 
     return 0
 
 
-cdef int append_elements(ColumnsBuilder g, const Append* job, int32_t f, int64_t first, int64_t count) noexcept nogil:
+cdef int append_columns(ColumnsBuilder g, const Append* job) noexcept nogil:
     cdef const PlanData* p = g.p
-    cdef int64_t length
-    cdef int32_t end = p.fields[f].end
+    cdef int64_t rows, length
+    cdef int32_t i, f = 0
     cdef int layout
-    if set_span(job.piece, f, first, count, g.spans, job.fault) < 0:
-        return -1
-    while f < end:
+    if add_overflows(g.length, job.piece.length, &rows):
+        return full(job, -1, INT64_MAX, INT64_MAX, b"rows")
+    for i in range(p.n_columns):
+        if set_span(job.piece, p.columns[i], 0, job.piece.length, g.spans, job.fault) < 0:
+            return -1
+    while f < p.n_fields:
         if g.spans[f].count == 0:
             # Nothing below it either, or (run ends) its parent has done the work.
             f = p.fields[f].end
@@ -784,18 +787,7 @@ cdef int append_elements(ColumnsBuilder g, const Append* job, int32_t f, int64_t
             return -1
         g.nodes[f].length = length
         f += 1
-    return 0
-
-
-cdef int append_columns(ColumnsBuilder g, const Append* job) noexcept nogil:
-    cdef int64_t length
-    cdef int32_t i
-    if add_overflows(g.length, job.piece.length, &length):
-        return full(job, -1, INT64_MAX, INT64_MAX, b"rows")
-    for i in range(g.p.n_columns):
-        if append_elements(g, job, g.p.columns[i], 0, job.piece.length) < 0:
-            return -1
-    g.length = length
+    g.length = rows
     return 0
 
 

@@ -17,8 +17,8 @@ from arrowipc.dataset.partitioning import key_type, key_value, keys_of
 from arrowipc.dataset.unify import FileMapping, SchemaUnion, without_ids
 from arrowipc.errors import UsageError
 from arrowipc.limits import Limits
-from arrowipc.opening import open_stream
 from arrowipc.read.files import find_files, is_url, naming
+from arrowipc.reader import open_stream
 from arrowipc.schema import Field, Schema
 from arrowipc.table import Table
 

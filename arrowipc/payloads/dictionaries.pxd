@@ -93,6 +93,7 @@ cdef class LoopDictionaries:
     cdef int32_t arrivals           # messages of the payload at hand
     cdef int64_t nbytes             # of the dictionaries of the payload at hand
     cdef int64_t versions
+    cdef int level                  # at which all is validated
     cdef int64_t wanted             # of DECODE_ROOM and DECODE_CODEC
     cdef int64_t made               # bytes that `fill` has made
     cdef int64_t inflated           # bytes that the last dictionary has beyond its message
@@ -107,18 +108,18 @@ cdef class LoopDictionaries:
     # -1.
     cdef int64_t again(self, const CutMessage* cut, const LimitsData* limits) noexcept nogil
     # Take in a DictionaryBatch message, whose body is there and may become `allowance` bytes: Decoded.
-    cdef int arrive(self, const CutMessage* cut, const Envelope* message, int level, const LimitsData* limits,
-                    int64_t allowance, Inflater inflater) noexcept nogil
-    # Give the fields of `mapping.piece` that `spread` has left what the fields of `d` stand for: Decoded. Makes at most
-    # `most` bytes.
+    cdef int arrive(self, const CutMessage* cut, const Envelope* message, const LimitsData* limits, int64_t allowance,
+                    Inflater inflater) noexcept nogil
+    # Give the fields of `mapping.piece` that `spread` has left what the fields of `d` stand for: Decoded. `d` has been
+    # validated at `level`. Makes at most `most` bytes.
     cdef int fill(self, SchemaMapping mapping, const ColumnsData* d, int64_t most) noexcept nogil
     cdef int transpose(self, EncodedField* field, CachedMap* map, TransposeMap known, MemoTable table,
                        const ColumnsData* d, ColumnsData* piece) noexcept nogil
     cdef int decode(self, EncodedField* field, const ColumnsData* d, ColumnsData* piece, int64_t room,
                     int64_t most) noexcept nogil
-    cdef int decode_copy(self, CachedDictionary* cached, const CutMessage* cut, const Envelope* message, int level,
+    cdef int decode_copy(self, CachedDictionary* cached, const CutMessage* cut, const Envelope* message,
                          const LimitsData* limits, int64_t allowance, Inflater inflater) noexcept nogil
 
 
 # What the loop needs for payloads of a mapping; None: it has to leave them to a decoder of single payloads.
-cdef LoopDictionaries new_loop(SchemaMapping mapping, OutputDictionaries output)
+cdef LoopDictionaries new_loop(SchemaMapping mapping, OutputDictionaries output, int level)

@@ -403,8 +403,8 @@ cdef class LoopDictionaries:
         self.arrivals += 1
         return cached.body_size
 
-    cdef int arrive(self, const CutMessage* cut, const Envelope* message, int level, const LimitsData* limits,
-                    int64_t allowance, Inflater inflater) noexcept nogil:
+    cdef int arrive(self, const CutMessage* cut, const Envelope* message, const LimitsData* limits, int64_t allowance,
+                    Inflater inflater) noexcept nogil:
         cdef CachedDictionary* cached
         cdef int64_t id, before
         cdef int32_t i = 0
@@ -421,7 +421,7 @@ cdef class LoopDictionaries:
         if self.arrivals < self.n_cached:
             self.order[self.arrivals] = i
         self.arrivals += 1
-        found = self.decode_copy(cached, cut, message, level, limits, allowance, inflater)
+        found = self.decode_copy(cached, cut, message, limits, allowance, inflater)
         if found != DECODED or not cached.wanted:
             return found
         before = self.nbytes - (cached.nbytes if cached.arrived else 0)
@@ -439,7 +439,7 @@ cdef class LoopDictionaries:
         self.lengths[i] = cached.values.d.length
         return DECODED
 
-    cdef int decode_copy(self, CachedDictionary* cached, const CutMessage* cut, const Envelope* message, int level,
+    cdef int decode_copy(self, CachedDictionary* cached, const CutMessage* cut, const Envelope* message,
                          const LimitsData* limits, int64_t allowance, Inflater inflater) noexcept nogil:
         """Copy a message, which outlives its payload then, and find the values in the copy."""
         cdef Table data
@@ -458,8 +458,8 @@ cdef class LoopDictionaries:
         memcpy(copy, cut.metadata, cut.metadata_size)
         memcpy(copy + cached.body_at, cut.rest, cached.body_size)
         data.base = copy
-        found = decode_batch_into(&cached.values, &data, message, copy + cached.body_at, level, NULL, inflater,
-                                  &cached.inflated, limits, allowance, &self.wanted)
+        found = decode_batch_into(&cached.values, &data, message, copy + cached.body_at, self.level, NULL,
+                                  inflater, &cached.inflated, limits, allowance, &self.wanted)
         return DECODE_BY_DECODER if found == DECODE_ROOM else found
 
     # -- fields --
@@ -509,8 +509,10 @@ cdef class LoopDictionaries:
                 map.table_version = table.version
             if (known.identity and read.width == piece.plan.fields[field.out].width and count - 1 <= field.limit
                     and validity(d, field.read) == NULL):
-                # `SchemaMapping.spread` has let the indices stand.
-                return DECODED if check_indices(d, field.read, 0, length, count, &fault) == 0 else DECODE_BY_DECODER
+                # `SchemaMapping.spread` has let the indices stand; validation has looked at them.
+                if self.level or check_indices(d, field.read, 0, length, count, &fault) == 0:
+                    return DECODED
+                return DECODE_BY_DECODER
         if transpose_field(field, d, piece, known.numbers(), count, &fault) < 0:
             return DECODE_BY_DECODER
         return DECODED
@@ -619,7 +621,7 @@ cdef bint is_plain(SchemaMapping mapping, OutputDictionaries output):
     return True
 
 
-cdef LoopDictionaries new_loop(SchemaMapping mapping, OutputDictionaries output):
+cdef LoopDictionaries new_loop(SchemaMapping mapping, OutputDictionaries output, int level):
     cdef LoopDictionaries loop
     cdef dict known = {dictionary.id: dictionary for dictionary in mapping.plan.dictionaries}
     if not is_plain(mapping, output):
@@ -628,5 +630,6 @@ cdef LoopDictionaries new_loop(SchemaMapping mapping, OutputDictionaries output)
         known.setdefault(id, dictionary)
     loop = LoopDictionaries.__new__(LoopDictionaries)
     loop.output = output
+    loop.level = level
     loop.prepare(mapping, list(known.values()))
     return loop

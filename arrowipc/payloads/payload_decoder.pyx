@@ -326,7 +326,7 @@ cdef class PayloadDecoder:
         cdef int found
         if loop is None:
             return DECODE_BY_DECODER
-        found = loop.arrive(cut, message, self.level, &self.limits, body_allowance(self.made, size), self.inflater)
+        found = loop.arrive(cut, message, &self.limits, body_allowance(self.made, size), self.inflater)
         self.made.bytes += loop.inflated
         self.wanted = loop.wanted
         return found
@@ -395,7 +395,7 @@ cdef class PayloadDecoder:
         if mapping is None or not (mapping.n_encoded or mapping.whole.dictionaries):
             return None
         if mapping.loop is None:
-            mapping.loop = new_loop(mapping, self.dictionaries) or False
+            mapping.loop = new_loop(mapping, self.dictionaries, self.level) or False
         return mapping.loop or None
 
     cdef int count_room(self, int64_t cells) except -1:

@@ -15,7 +15,7 @@ from libc.stdlib cimport free, malloc
 
 from arrowipc._core cimport (
     WALK_BROKEN, WALK_STORED, WALK_UNALIGNED, Columns, Plan, check_counts, check_sizes, count_variadic, open_batch,
-    raise_fault, read_pairs, walk,
+    raise_fault, read_pairs, walk_measured, walk_stored,
 )
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
@@ -45,7 +45,9 @@ cdef inline int find_buffers(ColumnsData* d, const BatchHeader* header, const ui
                              int version, const int64_t* prefix, int level, const LimitsData* limits,
                              Fault* fault) noexcept nogil:
     """The walk, and at "strict" a look at where all Buffers of the message lie; returns Walked."""
-    cdef int found = walk(d, header, body, body_length, version, prefix, limits, fault)
+    cdef int found = walk_measured(d, header, body, body_length, limits)
+    if found == WALK_STORED:
+        found = walk_stored(d, header, body, body_length, version, prefix, limits, fault)
     if level >= LEVEL_STRICT and found != WALK_BROKEN and check_extents(header, body_length, fault) < 0:
         return WALK_BROKEN
     return found

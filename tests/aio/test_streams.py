@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
-import random
 import threading
 import time
 import weakref
@@ -13,12 +12,10 @@ from typing import Any
 
 import pytest
 from helpers import drive
-from helpers.arrays import ipc_bytes
 from helpers.drive import Reads, Receives, fed, pieces
 
 import arrowipc as ipc
 from arrowipc import aio
-from arrowipc._core import live_objects
 from arrowipc.aio.chunks import MOST
 from arrowipc.aio.off_loop import AT_ONCE, LARGE, turns
 
@@ -87,10 +84,10 @@ def test_a_source_is_left_behind_the_stream():
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("size", [1, 1000, LARGE - 1, 10**7])
+@pytest.mark.parametrize("size", [1000, LARGE - 1, 10**7])
 @pytest.mark.parametrize("codec", [None, "zstd"])
 def test_large_bodies_are_decoded_in_another_thread(monkeypatch, codec, size):
-    data = stream(2, 60_000, compression=codec) if size > 1 else stream(2, 10_000, compression=codec)
+    data = stream(2, 60_000, compression=codec)
     where = []
     decode = aio.AsyncStreamReader._decode
 
@@ -104,16 +101,6 @@ def test_large_bodies_are_decoded_in_another_thread(monkeypatch, codec, size):
     found = asyncio.run(aio.open_stream(pieces(data, itertools.repeat(size))).read_all())
     assert found.equals(ipc.open_stream(data).read_all())
     assert where == [("SchemaRead", True), ("BatchRead", False), ("BatchRead", False)]
-
-
-def test_a_small_body_that_becomes_large_is_decompressed_in_another_thread(monkeypatch):
-    sink = ipc_bytes({"x": np.zeros(1_000_000)}, compression="zstd")
-    assert len(sink) < LARGE
-    where = set()
-    start = aio.streams.start
-    monkeypatch.setattr(aio.streams, "start", lambda *arguments: (where.add("thread"), start(*arguments))[1])
-    assert asyncio.run(aio.open_stream(pieces(bytes(sink), itertools.repeat(99))).read_all()).num_rows == 1_000_000
-    assert where == {"thread"}
 
 
 def test_nothing_is_read_ahead():
@@ -236,32 +223,6 @@ def test_cancelling_and_dropping_leave_nothing():
         assert time.monotonic() < patience, threads
         gc.collect()
         time.sleep(0.01)
-
-
-def test_nothing_is_left_of_readers_that_were_cancelled_or_dropped():
-    chance = random.Random(1)
-
-    async def main(data: bytes) -> None:
-        for _ in range(30):
-            reader = aio.open_stream(chance.choice(drive.sources(data, itertools.cycle((1000, 70_000, 5)))))
-            task = asyncio.create_task(reader.read_all())
-            for _ in range(chance.randrange(40)):
-                await asyncio.sleep(0)
-            task.cancel()
-            await asyncio.wait([task])
-            if chance.random() < 0.5:
-                await reader.close()
-
-    def run() -> dict[str, int]:
-        for data in (SMALL, LONG):
-            asyncio.run(main(data))
-        gc.collect()
-        return live_objects()
-
-    before, patience = run(), time.monotonic() + 20
-    while (after := run()) != before:  # a thread may have been busy with one of them
-        assert time.monotonic() < patience, (before, after)
-        before = after
 
 
 def test_what_the_source_raises_is_passed_on_and_ends_the_reader():

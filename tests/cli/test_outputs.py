@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow.csv as csv
 import pytest
-from helpers.terminal import call as run, shell
+from helpers.terminal import run, shell
 
 import arrowipc as ipc
 
@@ -78,13 +78,6 @@ class TestEveryCommandThatWrites:
         code, words = self.said(command, data / "a.arrow", data, "--to", "stream", "--force")
         assert code == 3
         assert "directory" in words
-
-
-def test_what_a_command_cannot_write_it_says_at_once(data):
-    for command in (["recover", data / "a.arrow"],):
-        done = run(*command, "-o", data / "x.csv")
-        assert done.code == 2
-        assert "this command cannot write csv" in done.err
 
 
 def test_redirections_do_not_destroy_a_source_either(data):

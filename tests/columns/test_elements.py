@@ -11,12 +11,12 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
+from columns.broken import BROKEN
 from helpers.arrays import CASES, read_array, read_batch
 from helpers.forge import (
     BINARY,
     INT8,
     INT32,
-    LARGE_UTF8,
     LIST,
     LIST_VIEW,
     NULL,
@@ -30,7 +30,6 @@ from helpers.forge import (
     dictionary,
     encoding,
     field,
-    i8,
     i32,
     i64,
     schema,
@@ -40,7 +39,6 @@ from helpers.forge import (
 
 import arrowipc as ipc
 from arrowipc import FormatError, LimitError, UsageError
-from arrowipc.types import DayTime, MonthDayNano
 
 ITEM = field("item", INT32)
 RUNS = field("run_ends", INT32, nullable=False)
@@ -61,18 +59,11 @@ def of(kind: Table, *children: Table, **options: object) -> Table:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_values_are_those_of_pyarrow(name):
-    expected = CASES[name].to_pylist()
-    found = read_array(CASES[name])
-    assert found.to_pylist() == expected
-    assert list(map(type, found.to_pylist())) == list(map(type, expected))
-
-
-@pytest.mark.parametrize("name", CASES)
 def test_every_slice_has_the_values_of_its_rows(name):
     expected = CASES[name].to_pylist()
     batch_ = read_batch(pa.record_batch([CASES[name]], names=["x"]))
     array, length = batch_.column(0), len(expected)
+    assert list(map(type, array.to_pylist())) == list(map(type, expected))
     for start in range(length + 1):
         for stop in range(start, length + 1):
             assert array.slice(start, stop - start).to_pylist() == expected[start:stop]
@@ -109,13 +100,8 @@ def test_special_floats():
         assert found[2:] == expected[2:]
 
 
-def test_nanoseconds_stay_numbers():
-    for kind in (pa.timestamp("ns"), pa.timestamp("ns", "UTC"), pa.duration("ns"), pa.time64("ns")):
-        assert read_array(pa.array([0, None, 123], pa.int64()).cast(kind)).to_pylist() == [0, None, 123]
-
-
 def test_what_python_cannot_hold_stays_a_number():
-    huge = [2**62, -(2**62), None]
+    huge = [2**62, -(2**62), 2**63 - 1, -(2**63), None]
     for kind in (
         pa.timestamp("s"),
         pa.timestamp("us"),
@@ -189,29 +175,10 @@ def test_in_a_zone_that_nobody_knows_times_are_the_stored_numbers(zone):
     assert found.column(0).to_numpy()[0] == np.datetime64(1_700_000_000, "s")
 
 
-def test_numbers_of_nanoseconds_need_no_zone():
-    data = stream(of(Table("Timestamp", unit=3, timezone="Mars/Olympus")), batch(1, [(1, 0)], [b"", i64(7)]))
-    (found,) = ipc.open_stream(data)
-    assert found.column(0).to_pylist() == [7]
-
-
 def test_both_sides_of_a_clock_change():
     zone = "Europe/Berlin"
     array = pa.array([1698537600, 1698540000, 1698541200, 1698544800]).view(pa.timestamp("s", zone))
     assert [(v.hour, v.fold) for v in read_array(array).to_pylist()] == [(2, 0), (2, 0), (2, 1), (3, 0)]
-
-
-def test_intervals():
-    kind = Table("Interval", unit=0)
-    assert unchecked(stream(of(kind), batch(2, [(2, 1)], [bits(1, 0), i32(-14, 0)]))).to_pylist() == [
-        -14,
-        None,
-    ]
-    kind = Table("Interval", unit=1)
-    assert unchecked(stream(of(kind), batch(1, [(1, 0)], [b"", i32(-1, 500)]))).to_pylist() == [DayTime(-1, 500)]
-    found = read_array(pa.array([(1, -2, 3), None], pa.month_day_nano_interval())).to_pylist()
-    assert found == [MonthDayNano(1, -2, 3), None]
-    assert found[0].nanoseconds == 3
 
 
 @pytest.mark.parametrize("scale", [0, 1, -1, 76, 1000, 2**31 - 1, -(2**31)])
@@ -255,12 +222,6 @@ def test_a_dictionary_is_read_only_where_it_is_used():
         array.to_pylist()
     assert array[0] == "c"
     assert array[1] == "a"
-
-
-def test_rows_share_what_is_encoded_once():
-    for array in (pa.array(["a long enough word"] * 3).dictionary_encode(), CASES["run_end_int32"].slice(3)):
-        first, second, *_ = read_array(array).to_pylist()
-        assert first is second
 
 
 # -- what may grow beyond the input --------------------------------------------------------------------------
@@ -342,47 +303,12 @@ WORDS = of(UTF8, dictionary=encoding(0))
 THREE_WORDS = dictionary(0, batch(3, [(3, 0)], [b"", i32(0, 1, 2, 3), b"abc"]))
 
 
-def two_members(codes: bytes, offsets: bytes) -> Table:
-    return batch(2, [(2, 0), (1, 0), (1, 0)], [codes, offsets, b"", i32(7), b"", i32(8)])
-
-
-BROKEN = {
+UNREADABLE = {
+    **{name: stream(schema(*fields), rows) for name, (fields, rows) in BROKEN.items()},
     "text not UTF-8": stream(of(UTF8), batch(2, [(2, 0)], [b"", i32(0, 1, 3), b"a\xc3\x28"])),
     "text of surrogates": stream(of(UTF8), batch(1, [(1, 0)], [b"", i32(0, 3), b"\xed\xa0\x80"])),
-    "offset negative": stream(of(BINARY), batch(2, [(2, 0)], [b"", i32(-1, 1, 3), b"abc"])),
-    "offset falls": stream(of(BINARY), batch(2, [(2, 0)], [b"", i32(0, 2, 1), b"abc"])),
     "offset falls under a null": stream(of(BINARY), batch(2, [(2, 1)], [bits(1, 0), i32(0, 2, 1), b"abc"])),
-    "offset beyond": stream(of(BINARY), batch(2, [(2, 0)], [b"", i32(0, 2, 4), b"abc"])),
     "offset without data": stream(of(BINARY), batch(1, [(1, 0)], [b"", i32(0, 1), b""])),
-    "large offset beyond": stream(of(LARGE_UTF8), batch(1, [(1, 0)], [b"", i64(0, 2**62), b"abc"])),
-    "view negative": stream(of(UTF8_VIEW), batch(1, [(1, 0)], [b"", i32(-1, 0, 0, 0)], variadic=[0])),
-    "view of no buffer": stream(of(UTF8_VIEW), batch(1, [(1, 0)], [b"", view(b"x" * 20)], variadic=[0])),
-    "view of buffer 1": stream(of(UTF8_VIEW), batch(1, [(1, 0)], [b"", view(b"x" * 20, 1), bytes(20)], variadic=[1])),
-    "view of buffer -1": stream(of(UTF8_VIEW), batch(1, [(1, 0)], [b"", view(b"x" * 20, -1), bytes(20)], variadic=[1])),
-    "view beyond": stream(of(UTF8_VIEW), batch(1, [(1, 0)], [b"", view(b"x" * 20, 0, 1), bytes(20)], variadic=[1])),
-    "view before": stream(of(UTF8_VIEW), batch(1, [(1, 0)], [b"", view(b"x" * 20, 0, -1), bytes(20)], variadic=[1])),
-    "list beyond": stream(of(LIST, ITEM), batch(1, [(1, 0), (2, 0)], [b"", i32(0, 3), b"", i32(1, 2)])),
-    "list falls": stream(of(LIST, ITEM), batch(1, [(1, 0), (2, 0)], [b"", i32(2, 1), b"", i32(1, 2)])),
-    "list negative": stream(of(LIST, ITEM), batch(1, [(1, 0), (2, 0)], [b"", i32(-1, 1), b"", i32(1, 2)])),
-    "list view beyond": stream(of(LIST_VIEW, ITEM), batch(1, [(1, 0), (2, 0)], [b"", i32(1), i32(2), b"", i32(1, 2)])),
-    "list view negative": stream(
-        of(LIST_VIEW, ITEM), batch(1, [(1, 0), (2, 0)], [b"", i32(-1), i32(2), b"", i32(1, 2)])
-    ),
-    "list view of negative size": stream(
-        of(LIST_VIEW, ITEM), batch(1, [(1, 0), (2, 0)], [b"", i32(1), i32(-1), b"", i32(1, 2)])
-    ),
-    "type code unknown": stream(of(DENSE, ITEM, ITEM), two_members(i8(3, 4), i32(0, 0))),
-    "type code negative": stream(of(DENSE, ITEM, ITEM), two_members(i8(-1, 3), i32(0, 0))),
-    "union offset beyond": stream(of(DENSE, ITEM, ITEM), two_members(i8(3, 9), i32(0, 1))),
-    "union offset negative": stream(of(DENSE, ITEM, ITEM), two_members(i8(3, 9), i32(-1, 0))),
-    "run end negative": stream(
-        of(REE, RUNS, ITEM), batch(2, [(2, 0), (2, 0), (2, 0)], [b"", i32(1, -2), b"", i32(7, 8)])
-    ),
-    "run ends fall": stream(
-        of(REE, RUNS, ITEM), batch(4, [(4, 0), (3, 0), (3, 0)], [b"", i32(2, 1, 4), b"", i32(7, 8, 9)])
-    ),
-    "runs too short": stream(of(REE, RUNS, ITEM), batch(4, [(4, 0), (1, 0), (1, 0)], [b"", i32(3), b"", i32(7)])),
-    "no runs": stream(of(REE, RUNS, ITEM), batch(4, [(4, 0), (0, 0), (0, 0)], [b"", b"", b"", b""])),
     "index beyond": stream(WORDS, THREE_WORDS, batch(2, [(2, 0)], [b"", i32(0, 3)])),
     "index negative": stream(WORDS, THREE_WORDS, batch(2, [(2, 0)], [b"", i32(0, -1)])),
     "index above 2^63": stream(
@@ -393,9 +319,9 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.parametrize("name", UNREADABLE)
 def test_broken_contents_give_no_value(name):
-    array = unchecked(BROKEN[name])
+    array = unchecked(UNREADABLE[name])
     with pytest.raises(FormatError, match="'x"):
         array.to_pylist()
     with pytest.raises(FormatError):
@@ -404,7 +330,7 @@ def test_broken_contents_give_no_value(name):
         array.to_numpy(copy=True)
     if "UTF-8" not in name and "surrogates" not in name and "under a null" not in name:
         with pytest.raises(FormatError):
-            array.equals(unchecked(BROKEN[name]))
+            array.equals(unchecked(UNREADABLE[name]))
     assert repr(array)
 
 
@@ -426,16 +352,7 @@ def test_big_endian_as_stored_gives_buffers_only():
     assert swapped.column(0).to_pylist() == [7]
     (stored,) = ipc.open_stream(data, ensure_native_endian=False)
     array = stored.column(0)
-    for use in (
-        array.to_pylist,
-        array.to_numpy,
-        lambda: array.to_numpy(copy=True),
-        lambda: array[0],
-        lambda: array == array,
-        lambda: stored == stored,
-        stored.to_pydict,
-        stored.to_pylist,
-    ):
+    for use in (array.to_pylist, array.to_numpy, lambda: array[0], lambda: stored == stored, stored.to_pydict):
         with pytest.raises(UsageError, match="ensure_native_endian"):
             use()
     assert bytes(array.buffers()[1][:4]) == b"\0\0\0\7"
@@ -443,24 +360,10 @@ def test_big_endian_as_stored_gives_buffers_only():
     assert repr(array)
 
 
-def read_number(kind, number):
-    stored = pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(number.to_bytes(8, "little", signed=True))])
-    return read_array(stored).to_pylist()
-
-
-@pytest.mark.parametrize("number", [-(2**63), 2**63 - 1])
-@pytest.mark.parametrize(
-    "kind",
-    [pa.date64(), pa.timestamp("s"), pa.timestamp("us", "UTC"), pa.duration("ms"), pa.time64("us")],
-    ids=str,
-)
-def test_the_most_extreme_numbers_come_as_they_are_stored(kind, number):
-    assert read_number(kind, number) == [number]
-
-
-@pytest.mark.parametrize("number", [-(2**63), 2**63 - 1])
-def test_the_longest_durations_in_microseconds_fit_a_timedelta(number):
-    assert read_number(pa.duration("us"), number) == [dt.timedelta(microseconds=number)]
+def test_the_longest_durations_in_microseconds_fit_a_timedelta():
+    for number in (-(2**63), 2**63 - 1):
+        array = read_array(pa.array([number]).view(pa.duration("us")))
+        assert array.to_pylist() == [dt.timedelta(microseconds=number)]
 
 
 def test_honest_rows_are_made_without_a_word():

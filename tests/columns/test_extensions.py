@@ -6,7 +6,6 @@ import contextlib
 import datetime as dt
 import json
 import struct
-import sys
 import uuid
 from decimal import Decimal
 
@@ -214,14 +213,6 @@ def test_numbers_of_variants_that_python_has_no_class_for_stay_numbers():
     assert found == [2**62] * 5 + [2**31 - 1, 0.5]
 
 
-def test_dictionary_encoded_metadata_of_variants_is_understood():
-    metadata, value = encoded({"a": [1]})
-    for kind in (T.dictionary(T.int8(), T.binary()), T.run_end_encoded(T.int32(), T.field("v", T.binary_view()))):
-        fields = [T.field("value", T.large_binary()), T.field("metadata", kind)]
-        array = stored("arrow.parquet.variant", [{"metadata": metadata, "value": value}] * 3, T.struct(fields))
-        assert array.to_pylist(extensions=True) == [{"a": [1]}] * 3
-
-
 # -- what is broken ------------------------------------------------------------------------------------------
 
 
@@ -329,17 +320,3 @@ def test_functions_of_the_caller_add_to_the_table_and_replace_its_rows():
     for wrong in (1, "arrow.uuid", ["arrow.uuid"], {"arrow.uuid": 1}):
         with pytest.raises(UsageError, match="extensions: expected True, False or a mapping"):
             ids.to_pylist(extensions=wrong)
-
-
-def test_geometries_are_shapely_s_where_that_is_asked_for():
-    shapely = pytest.importorskip("shapely")
-    shapes = stored("geoarrow.wkb", [shapely.Point(2, 3).wkb, None], T.binary())
-    assert shapes.to_pylist(extensions={"geoarrow.wkb": shapely.from_wkb}) == [shapely.Point(2, 3), None]
-
-
-def test_nothing_is_loaded_before_somebody_asks():
-    code = (
-        "import sys, arrowipc as ipc; ipc.Array.from_pylist([1]).to_pylist(); "
-        "assert not {'arrowipc.columns.extensions', 'uuid', 'json'} & sys.modules.keys()"
-    )
-    assert __import__("subprocess").run([sys.executable, "-c", code], check=False).returncode == 0

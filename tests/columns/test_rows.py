@@ -6,9 +6,8 @@ import random
 
 import pyarrow as pa
 import pytest
-from helpers import drive, randoms
-from helpers.arrays import CASES, pyarrow_bytes, read_batch
-from hypothesis import given, strategies as st
+from helpers import drive
+from helpers.arrays import CASES, read_batch
 
 import arrowipc as ipc
 from arrowipc.read.row_reader import RowReader
@@ -50,24 +49,3 @@ def test_rows_of_a_reader_are_those_of_the_whole(name, cache_bytes):
     for start, stop in ((0, n), (1, n - 1), (n // 2, n // 2 + 2), (n, n + 5)):
         found = reader.slice(start, max(stop - start, 0))
         assert str([row for part in found for row in part.to_pylist()]) == str(rows[start:stop])
-
-
-@given(randoms.batches(), st.randoms(use_true_random=False))
-def test_rows_of_random_batches_are_those_of_their_table(parts, dice):
-    batches = drive.from_bytes(pyarrow_bytes(parts)).batches
-    if not batches:
-        return
-    table = ipc.Table.from_batches(batches)
-    n = table.num_rows
-    reader = reader_of(batches, dice.choice((0, 500, 5000, 1 << 20)))
-    for _ in range(3):
-        chosen = [dice.randrange(-n, n) for _ in range(dice.randrange(40) if n else 0)]
-        taken = reader.take(chosen)
-        assert taken.equals(table.take(chosen).combine(), nan_equal=True)
-        assert taken.schema.equals(table.schema, check_metadata=True)
-        drive.export_to_pyarrow(taken)
-        start, length = dice.randrange(n + 2), dice.randrange(n + 2)
-        assert ipc.Table(table.schema, reader.slice(start, length)).equals(table.slice(start, length), nan_equal=True)
-        if n and len(set(table.schema.names)) == table.num_columns:
-            at = dice.randrange(-n, n)
-            assert str(reader.row(at)) == str(table.take([at]).to_pylist()[0])

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import base64
-import io
 import json
 import math
-import pickle
 import random
 import zlib
 from collections.abc import Iterator
@@ -15,23 +13,24 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
-from helpers import drive, forge, randoms
-from helpers.arrays import CASES, pyarrow_bytes, read_batch
-from helpers.arrow_columns import COLUMNS, everything
+from columns.broken import BROKEN, forged
+from helpers import forge, randoms
+from helpers.arrays import FORMS, ipc_bytes, read_batch
+from helpers.arrow_columns import ARRAYS, everything
 from helpers.mutate import overwritten
+from helpers.support import big_endian
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import ColumnStatistics, FormatError, UsageError
-from arrowipc.columns.column_statistics import LONGEST, next_bytes, next_text
+from arrowipc.columns.column_statistics import LONGEST
 from arrowipc.columns.statistics import STATISTICS_KEY, compute_statistics, encode_statistics, mark_of, statistics_in
 from arrowipc.types import field, int64, struct
 
 NO_COLUMNS = ipc.Schema([])
-KINDS = {**CASES, **{f"column {name}": column.array for name, column in COLUMNS.items()}}
 EXACT = Context(prec=90)
+FLOATS = ("float16", "float32", "float64")
 PRESENT = object()  # a value that has no order
 
 
@@ -131,32 +130,13 @@ def check_batch(batch: ipc.RecordBatch, source: pa.RecordBatch) -> None:
 # -- the kernel ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", ARRAYS)
 def test_every_type_and_every_slice_of_it(name):
-    source = pa.record_batch([KINDS[name]], names=["x"])
+    source = pa.record_batch([ARRAYS[name]], names=["x"])
     for batch in (read_batch(source), ipc.RecordBatch.from_arrow(source)):
         for start in range(source.num_rows + 1):
             for length in range(source.num_rows - start + 1):
                 check_batch(batch.slice(start, length), source.slice(start, length))
-
-
-def bounds_by_pyarrow(array: pa.Array) -> Any:
-    try:
-        return pc.min_max(array)
-    except pa.ArrowNotImplementedError:
-        return None
-
-
-BY_PYARROW = {name: both for name, array in KINDS.items() if (both := bounds_by_pyarrow(array)) is not None}
-
-
-@pytest.mark.parametrize("name", BY_PYARROW)
-def test_pyarrow_agrees(name):
-    array, theirs = KINDS[name], BY_PYARROW[name]
-    found = compute_statistics(read_batch(pa.record_batch([array], names=["x"])))["x"]
-    assert [found.min] == stored(pa.repeat(theirs["min"], 1))
-    assert [found.max] == stored(pa.repeat(theirs["max"], 1))
-    assert found.null_count == array.null_count
 
 
 @given(randoms.batches(most_rows=40, most_batches=1), st.data())
@@ -168,22 +148,9 @@ def test_statistics_are_true_of_any_slice_of_any_batch(parts, data):
             check_batch(batch.slice(start, length), source.slice(start, length))
 
 
-FIXED = [
-    "int8",
-    "uint8",
-    "int16",
-    "uint16",
-    "int32",
-    "uint32",
-    "int64",
-    "uint64",
-    "float16",
-    "float32",
-    "float64",
-]
-
-
-@pytest.mark.parametrize("kind", [*FIXED, "bool"])
+@pytest.mark.parametrize(
+    "kind", ["bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)), *FLOATS]
+)
 @pytest.mark.parametrize("nulls", [0.0, 0.02, 0.5, 1.0])
 def test_long_columns_at_any_start(kind, nulls):
     chance = np.random.default_rng(7)
@@ -209,7 +176,7 @@ def one(array: pa.Array, **options: Any) -> ColumnStatistics:
     return compute_statistics(ipc.RecordBatch.from_arrow(pa.record_batch([array], names=["x"])), **options)["x"]
 
 
-@pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("kind", FLOATS)
 def test_nan_is_reported_and_no_bound(kind):
     nan = float("nan")
     for values in ([nan], [nan] * 100, [nan, None]):
@@ -223,7 +190,7 @@ def test_nan_is_reported_and_no_bound(kind):
     assert (found.min, found.max, found.has_nan) == (-math.inf, math.inf, False)
 
 
-@pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("kind", FLOATS)
 @pytest.mark.parametrize("zeros", [[0.0], [-0.0], [0.0, -0.0], [-0.0, 0.0, 0.0]])
 def test_bounds_hold_both_zeros(kind, zeros):
     found = one(pa.array(np.array(zeros, kind)))
@@ -259,30 +226,6 @@ def test_long_bytes_are_cut(layout):
     assert bounds(b"\0" + b"\xff" * 69) == (b"\0" + b"\xff" * 63, b"\1", False, False)
 
 
-@given(st.text(min_size=1, max_size=70), st.text(max_size=5))
-def test_the_next_text_is_above_all_with_that_beginning(start, rest):
-    above = next_text(start)
-    if above is None:
-        assert set(start) <= {"\U0010ffff"} or len(start.encode()) > LONGEST
-    else:
-        assert (start + rest).encode() < above.encode()
-        assert len(above.encode()) <= LONGEST
-
-
-@given(st.binary(min_size=1, max_size=64), st.binary(max_size=5))
-def test_the_next_bytes_are_above_all_with_that_beginning(start, rest):
-    above = next_bytes(start)
-    assert set(start) == {255} if above is None else start + rest < above
-
-
-@given(st.lists(st.none() | st.text("ab\0é\U0010ffff", max_size=12) | st.text(min_size=50, max_size=90)))
-def test_texts_of_every_layout_have_the_same_bounds(values):
-    found = [one(pa.array(values, kind)) for kind in (pa.string(), pa.large_string(), pa.string_view())]
-    check("x", values, found[0])
-    assert found[0] == found[1] == found[2]
-    assert one(pa.array(values, pa.string()).dictionary_encode()) == found[0]
-
-
 def test_only_the_dictionary_values_in_use_count():
     words = pa.array(["zz", "b", None, "a", "c"])
     for large in (False, True):
@@ -302,22 +245,6 @@ def test_only_the_runs_of_a_slice_count():
     assert compute_statistics(batch.slice(20, 5))["x"] == (5, 5, None, None, True, True, None)
 
 
-def test_members_under_null_structs_are_null():
-    inner = pa.StructArray.from_arrays([pa.array([9, 2, 3, None])], ["x"], mask=pa.array([False] * 3 + [True]))
-    outer = pa.StructArray.from_arrays([inner], ["in"], mask=pa.array([True, False, False, False]))
-    found = compute_statistics(ipc.RecordBatch.from_arrow(pa.record_batch([outer], names=["out"])))
-    assert {path: each.null_count for path, each in found.items()} == {"out": 1, "out.in": 2, "out.in.x": 2}
-    assert (found["out.in.x"].min, found["out.in.x"].max) == (2, 3)
-
-
-def test_names_that_mean_two_columns_have_no_statistics():
-    batch = pa.record_batch(
-        [pa.array([1]), pa.array([{"b": 2, "c": 3}]), pa.array([4]), pa.array([5])],
-        names=["a.b", "a", "d", "d"],
-    )
-    assert set(compute_statistics(ipc.RecordBatch.from_arrow(batch))) == {"a", "a.c"}
-
-
 def test_some_columns():
     batch = ipc.RecordBatch.from_arrow(pa.record_batch({"a": [1], "b": [2], "s": [{"x": 1}]}))
     assert set(compute_statistics(batch, ["b", "s"])) == {"b", "s", "s.x"}
@@ -328,23 +255,9 @@ def test_some_columns():
 
 
 def test_big_endian_batches():
-    data = forge.stream(
-        forge.schema(forge.field("x", forge.INT32), forge.field("t", forge.UTF8), endianness=1),
-        forge.batch(
-            2,
-            [(2, 0), (2, 0)],
-            [
-                b"",
-                (1).to_bytes(4, "big") + (300).to_bytes(4, "big"),
-                b"",
-                b"".join(n.to_bytes(4, "big") for n in (0, 1, 3)),
-                b"abc",
-            ],
-        ),
-    )
+    data, values = big_endian()
     (batch,) = ipc.open_stream(data)
-    found = compute_statistics(batch)
-    assert (found["x"].min, found["x"].max, found["t"].min, found["t"].max) == (1, 300, "a", "bc")
+    assert compute_statistics(batch)["x"] == (len(values), 0, min(values), max(values), True, True, None)
     (kept,) = ipc.open_stream(data, ensure_native_endian=False)
     with pytest.raises(UsageError, match="big-endian"):
         compute_statistics(kept)
@@ -353,31 +266,16 @@ def test_big_endian_batches():
 # -- broken batches ------------------------------------------------------------------------------------------
 
 
-def broken(*columns: tuple[forge.Table, list[bytes]], rows: int = 2, **slots: Any) -> ipc.RecordBatch:
-    fields = [forge.field(f"c{i}", kind) for i, (kind, _) in enumerate(columns)]
-    buffers = [buffer for _, given in columns for buffer in given]
-    data = forge.stream(forge.schema(*fields), forge.batch(rows, [(rows, 0)] * len(columns), buffers, **slots))
-    (batch,) = ipc.open_stream(data, validate="none")
-    return batch
+NOT_UTF8 = ([forge.field("x", forge.UTF8)], forge.batch(2, [(2, 0)], [b"", forge.i32(0, 1, 3), b"\xffbc"]))
+TEXTS = {name: each for name, each in BROKEN.items() if each[0][0].slots["type"].kind in ("Utf8", "Binary", "Utf8View")}
 
 
-@pytest.mark.parametrize(
-    "batch",
-    [
-        broken((forge.UTF8, [b"", forge.i32(0, 9, 3), b"abc"])),
-        broken((forge.UTF8, [b"", forge.i32(2, 1, 3), b"abc"])),
-        broken((forge.UTF8, [b"", forge.i32(-1, 1, 3), b"abc"])),
-        broken((forge.UTF8, [b"", forge.i32(0, 1, 3), b"\xffbc"])),
-        broken((forge.UTF8_VIEW, [b"", forge.i32(13, 0, 0, 5) * 2, b"x" * 13]), variadic=[1]),
-        broken((forge.UTF8_VIEW, [b"", forge.i32(-1, 0, 0, 0) * 2]), variadic=[0]),
-    ],
-    ids=["past the end", "falling", "negative", "not UTF-8", "view outside", "view of no length"],
-)
-def test_broken_texts_are_refused(batch):
-    with pytest.raises(FormatError, match="c0"):
+@pytest.mark.parametrize("name", [*TEXTS, "not UTF-8"])
+def test_broken_texts_are_refused(name):
+    batch = forged(*TEXTS.get(name, NOT_UTF8))
+    with pytest.raises(FormatError, match="x"):
         compute_statistics(batch)
-    sink = bytearray()
-    with ipc.new_stream(sink, batch.schema, statistics=True) as writer, pytest.raises(FormatError):
+    with ipc.new_stream(bytearray(), batch.schema, statistics=True) as writer, pytest.raises(FormatError):
         writer.write_batch(batch)
 
 
@@ -391,48 +289,9 @@ def test_a_broken_null_count_is_not_believed():
 
 
 def test_billions_of_empty_values_take_no_time():
-    batch = broken((forge.Table("FixedSizeBinary", byteWidth=0), [b"", b""]), rows=2**31 - 1)
-    assert compute_statistics(batch)["c0"] == (2**31 - 1, 0, b"", b"", True, True, None)
-
-
-def survive(data: bytes, level: str) -> None:
-    """Statistics of whatever can be read, whole and in part, or an ArrowIpcError."""
-    try:
-        batches = drive.from_bytes(data, validate=level).batches
-    except ipc.ArrowIpcError:
-        return
-    for batch in batches:
-        for part in (batch, batch.slice(batch.num_rows // 2), batch.slice(1, 1)):
-            try:
-                found = compute_statistics(part)
-            except FormatError:
-                assert level == "none"
-                continue
-            encoded = encoded_of(found, part.num_rows, part.schema)
-            assert decoded_of(encoded, part.num_rows, part.schema) == found
-
-
-@given(randoms.batches(most_rows=12, most_batches=2), st.integers(0, 2**32), st.sampled_from(drive.LEVELS))
-def test_mutated_streams_have_statistics_or_an_error(parts, seed, level):
-    chance = random.Random(seed)
-    data = pyarrow_bytes(parts)
-    survive(data, level)
-    for _ in range(20):
-        survive(overwritten(data, chance, most=5, cut=0), level)
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_mutated_columns_of_every_type(name):
-    chance = random.Random(name)
-    messages = forge.split(pyarrow_bytes([pa.record_batch([KINDS[name]], names=["x"])]))
-    for number in range(1, len(messages)):
-        for _ in range(100):
-            changed = [
-                *messages[:number],
-                overwritten(messages[number], chance, most=5, cut=0),
-                *messages[number + 1 :],
-            ]
-            survive(b"".join(changed), "none")
+    many, kind = 2**31 - 1, forge.Table("FixedSizeBinary", byteWidth=0)
+    batch = forged([forge.field("x", kind)], forge.batch(many, [(many, 0)], [b"", b""]))
+    assert compute_statistics(batch)["x"] == (2**31 - 1, 0, b"", b"", True, True, None)
 
 
 # -- the form in metadata ------------------------------------------------------------------------------------
@@ -513,18 +372,11 @@ def decoded(document: Any) -> Any:
         b"{",
         b"\xff\xfe",
         b"[" * 100_000,
-        b'{"v":1,"rows":NaN,"columns":{}}',
         b"9" * 10_000,
         None,
-        [],
-        1,
-        "x",
         {},
         {"v": 2, "rows": 3, "columns": {}},
-        {"v": True, "rows": 3, "columns": {}},
-        {"v": 1, "columns": {}},
         {"v": 1, "rows": -1, "columns": {}},
-        {"v": 1, "rows": 3.0, "columns": {}},
         {"v": 1, "rows": 3, "columns": []},
         {"v": 1, "rows": 4, "columns": {}},
         {"v": 1, "rows": 3, "names": 7, "columns": {}},
@@ -538,38 +390,24 @@ def test_foreign_documents_are_no_statistics(document):
     "entry",
     [
         None,
-        1,
-        [],
         {"nulls": -1},
         {"nulls": 4},
-        {"nulls": True},
-        {"nulls": "0"},
         {"min": 1},
         {"kind": "int", "min": []},
         {"kind": "int", "min": "1e3"},
         {"kind": "int", "min": "٣"},
-        {"kind": "int", "min": "9" * 81},
         {"nan": 1},
         {"kind": "int", "min": 1.5},
-        {"kind": "int", "min": True},
-        {"kind": "int", "min": "--1"},
-        {"kind": "int", "min": None},
         {"kind": "int", "min": 2, "max": 1},
         {"kind": "float", "min": "nan"},
-        {"kind": "float", "min": True},
         {"kind": "float", "min": 10**400},
         {"kind": "text", "min": 1},
-        {"kind": "text", "min": "\ud800"},
         {"kind": "text", "min": "é", "max": "z"},
         {"kind": "binary", "min": "===="},
-        {"kind": "binary", "min": {}},
-        {"kind": "binary", "min": "é"},
         {"kind": "bool", "min": 0},
         {"kind": "date", "min": 1},
-        {"kind": [], "min": 1},
         {"kind": None, "max": 1},
         {"kind": "int", "min": 1, "min_exact": 0},
-        {"kind": "int", "min": 1, "max_exact": None},
     ],
 )
 def test_columns_that_make_no_sense_are_left_out(entry):
@@ -588,11 +426,6 @@ def test_what_is_unknown_is_passed_over():
         assert (found is not None) is (count == 1)
 
 
-@given(st.binary(max_size=60))
-def test_any_bytes_are_statistics_or_none(data):
-    assert decoded(data) is None
-
-
 @given(st.integers(0, 2**32))
 def test_mutated_statistics_are_read_or_left_out(seed):
     chance = random.Random(seed)
@@ -608,88 +441,26 @@ def test_mutated_statistics_are_read_or_left_out(seed):
 NUMBERS = pa.record_batch({"n": list(range(10)), "t": [f"text {i}" if i % 3 else None for i in range(10)]})
 
 
-def write(new: Any, *data: Any, schema: Any = None, **options: Any) -> bytes:
-    sink = bytearray()
-    with new(sink, schema, **options) as writer:
-        for each in data:
-            writer.write(each)
-    return bytes(sink)
-
-
 def statistics_of(data: bytes) -> list[dict[str, ColumnStatistics] | None]:
     with ipc.open(data, index=True) as reader:
         mark, rows = mark_of(reader.schema), reader.batch_lengths()
         return [statistics_in(reader.get_batch_metadata(i), mark, rows[i]) for i in range(len(reader))]
 
 
-@pytest.mark.parametrize("new", [ipc.new_file, ipc.new_stream])
+@pytest.mark.parametrize("kind", FORMS)
 @pytest.mark.parametrize("compression", [None, "lz4"])
-def test_written_batches_bring_their_statistics(new, compression):
+def test_written_batches_bring_their_statistics(kind, compression):
     parts = [everything(), everything().slice(1, 1), everything().slice(0, 0)]
-    data = write(new, *parts, statistics=True, compression=compression)
+    data = ipc_bytes(parts, kind, statistics=True, compression=compression)
     assert statistics_of(data) == [compute_statistics(ipc.RecordBatch.from_arrow(part)) for part in parts]
-    assert data == write(new, *parts, statistics=True, compression=compression)
-    plain = write(new, *parts, compression=compression)
+    assert data == ipc_bytes(parts, kind, statistics=True, compression=compression)
+    plain = ipc_bytes(parts, kind, compression=compression)
     assert statistics_of(plain) == [None] * 3
-    assert plain == write(new, *parts, compression=compression, statistics=False)
-
-
-@given(randoms.batches(most_rows=30), st.booleans())
-def test_any_batches_bring_their_statistics(parts, unify):
-    if not parts:
-        return
-    data = write(ipc.new_stream, *parts, statistics=True, unify_dictionaries=unify)
-    for found, part in zip(statistics_of(data), parts, strict=True):
-        assert found == compute_statistics(ipc.RecordBatch.from_arrow(part))
-
-
-def test_pyarrow_reads_the_batches_and_sees_the_metadata():
-    batch = ipc.RecordBatch.from_arrow(NUMBERS)
-    sink = bytearray()
-    with ipc.new_file(sink, batch.schema, statistics=["n"]) as writer:
-        writer.write_batch(batch, custom_metadata={"mine": "kept"})
-    theirs, metadata = pa.ipc.open_file(pa.py_buffer(sink)).get_batch_with_custom_metadata(0)
-    assert theirs.equals(NUMBERS)
-    assert metadata[b"mine"] == b"kept"
-    document = json.loads(metadata[STATISTICS_KEY])
-    assert document.pop("names") == zlib.crc32(b"n\0t")
-    assert document == {"v": 1, "rows": 10, "columns": {"n": {"nulls": 0, "kind": "int", "min": 0, "max": 9}}}
-
-
-def test_chunks_have_the_statistics_of_their_rows():
-    sink = bytearray()
-    with ipc.new_file(sink, statistics=["n"]) as writer:
-        writer.write_table(NUMBERS, max_chunksize=4)
-        writer.write_table(NUMBERS, max_chunk_bytes=200)
-        writer.write(ipc.RecordBatch.from_arrow(NUMBERS).slice(3, 2))
-    for batch, found in zip(ipc.open_file(sink), statistics_of(bytes(sink)), strict=True):
-        rows = batch["n"].to_pylist()
-        assert found == {"n": ColumnStatistics(len(rows), 0, min(rows), max(rows))}
-
-
-def test_joined_batches_have_statistics_of_their_own():
-    first = write(ipc.new_file, NUMBERS.slice(0, 2), NUMBERS.slice(5, 2), statistics=True)
-    for options in ({"statistics": True}, {}):
-        data = write(ipc.new_file, ipc.open_file(first), coalesce_rows=4, **options)
-        (batch,) = ipc.open_file(data)
-        assert batch.num_rows == 4
-        assert statistics_of(data) == [compute_statistics(batch) if options else None]
-
-
-def test_a_batch_that_was_read_brings_no_statistics():
-    sink = bytearray()
-    with ipc.new_stream(sink, statistics=True) as writer:
-        writer.write_batch(ipc.RecordBatch.from_arrow(NUMBERS), custom_metadata={"mine": "kept"})
-    (batch,) = ipc.open_stream(sink)
-    swapped = batch.rename({"n": "t", "t": "n"})
-    for each in (batch, swapped, batch.slice(8), pickle.loads(pickle.dumps(batch))):
-        assert each.custom_metadata == {b"mine": b"kept"}
-        assert statistics_of(write(ipc.new_stream, each)) == [None]
-        assert STATISTICS_KEY not in each.serialize()
+    assert plain == ipc_bytes(parts, kind, compression=compression, statistics=False)
 
 
 def test_no_writer_takes_statistics_from_its_caller():
-    first = write(ipc.new_file, NUMBERS, statistics=True)
+    first = ipc_bytes(NUMBERS, "file", statistics=True)
     with ipc.open_file(first) as reader:
         batch, given = reader[0], reader.get_batch_metadata(0)
     sink = bytearray()
@@ -705,7 +476,7 @@ def test_no_writer_takes_statistics_from_its_caller():
 
 
 def test_statistics_of_other_rows_or_names_are_not_believed():
-    with ipc.open_file(write(ipc.new_file, NUMBERS, statistics=True)) as reader:
+    with ipc.open_file(ipc_bytes(NUMBERS, "file", statistics=True)) as reader:
         given, schema = reader.get_batch_metadata(0), reader.schema
     assert statistics_in(given, mark_of(schema), 10) == compute_statistics(ipc.RecordBatch.from_arrow(NUMBERS))
     assert statistics_in(given, mark_of(schema), 9) is None
@@ -717,34 +488,6 @@ def test_statistics_of_other_rows_or_names_are_not_believed():
     assert decoded_of(json.dumps(unmarked).encode(), 10, schema) is None
 
 
-def test_copied_batches_get_statistics_too():
-    plain = write(ipc.new_stream, NUMBERS)
-    sink = bytearray()
-    with ipc.open_stream(plain) as reader, ipc.new_file(sink, reader.schema, statistics=True) as writer:
-        assert ipc.copy(reader, writer) == 0
-    assert statistics_of(bytes(sink)) == [compute_statistics(ipc.RecordBatch.from_arrow(NUMBERS))]
-
-
-def test_appended_batches_have_statistics(tmp_path):
-    path = tmp_path / "x.arrow"
-    for statistics in (False, True):
-        with ipc.new_file(path, append=True, statistics=statistics) as writer:
-            writer.write(NUMBERS)
-    assert [found is not None for found in statistics_of(path.read_bytes())] == [False, True]
-
-
-@pytest.mark.parametrize("options", [{"metadata_version": "V4"}, {"legacy": True}, {"alignment": 64}])
-def test_statistics_go_with_every_option(options):
-    data = write(ipc.new_stream, NUMBERS, statistics=True, **options)
-    assert statistics_of(data) == [compute_statistics(ipc.RecordBatch.from_arrow(NUMBERS))]
-
-
-@pytest.mark.parametrize("wrong", ["n", 1, None, b"n"])
-def test_anything_but_names_is_refused(wrong):
-    with pytest.raises(UsageError, match="expected True, False or names of columns"):
-        ipc.new_stream(bytearray(), statistics=wrong)
-
-
 @pytest.mark.parametrize("new", [ipc.new_file, ipc.new_stream])
 def test_a_column_that_does_not_exist_is_refused_before_anything_is_written(new, tmp_path):
     schema = ipc.RecordBatch.from_arrow(NUMBERS).schema
@@ -753,31 +496,15 @@ def test_a_column_that_does_not_exist_is_refused_before_anything_is_written(new,
     assert not list(tmp_path.iterdir())
 
 
-class Watched(io.BytesIO):
-    """Remembers which bytes were read."""
-
-    def __init__(self, data: bytes) -> None:
-        super().__init__(data)
-        self.ranges: list[tuple[int, int]] = []
-
-    def readinto(self, target: Any) -> int:
-        start, count = self.tell(), super().readinto(target)
-        self.ranges.append((start, start + count))
-        return count
-
-
-@pytest.mark.parametrize("how", ["bytes", "mapped", "unmapped", "object"])
+@pytest.mark.parametrize("how", ["bytes", "mapped", "unmapped"])
 def test_metadata_of_a_batch_without_its_body(how, tmp_path):
-    data = write(ipc.new_file, NUMBERS, NUMBERS.slice(4, 3), statistics=True)
+    data = ipc_bytes([NUMBERS, NUMBERS.slice(4, 3)], "file", statistics=True)
     path = tmp_path / "x.arrow"
     path.write_bytes(data)
-    source = {"bytes": data, "object": Watched(data)}.get(how, path)
+    source = data if how == "bytes" else path
     with ipc.open_file(source, memory_map=how != "unmapped") as reader:
         pairs = [reader.get_batch_metadata(i) for i in (0, 1, -1)]
         assert reader.stats.num_messages == 1  # the footer's schema
-        if how == "object":
-            bodies = [(offset + head, offset + head + body) for offset, head, body in reader.blocks]
-            assert not [read for read in source.ranges for body in bodies if read[0] < body[1] and body[0] < read[1]]
         assert [json.loads(each[STATISTICS_KEY])["rows"] for each in pairs] == [10, 3, 3]
         assert pairs[1] == pairs[2]
         with pytest.raises(IndexError):
@@ -787,7 +514,7 @@ def test_metadata_of_a_batch_without_its_body(how, tmp_path):
 
 
 def test_metadata_of_a_broken_batch_is_refused():
-    data = bytearray(write(ipc.new_file, NUMBERS, statistics=True))
+    data = bytearray(ipc_bytes(NUMBERS, "file", statistics=True))
     with ipc.open_file(bytes(data)) as reader:
         ((offset, _, _),) = reader.blocks
     data[offset + 8 : offset + 40] = b"\xff" * 32

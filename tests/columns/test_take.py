@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import gc
 import io
-import itertools
-import random
-import weakref
 from pathlib import Path
 
 import numpy as np
@@ -31,14 +28,6 @@ def many(case: str) -> ipc.Array:
 
 
 # -- rows ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_all_rows_taken_are_the_array_itself(name):
-    array = many(name)
-    taken = array.take(range(len(array)))
-    assert taken.equals(array, nan_equal=True)
-    drive.export_to_pyarrow(ipc.RecordBatch.from_pydict({"x": taken}, ipc.Schema([array.field])))
 
 
 @given(randoms.batches(), st.randoms(use_true_random=False))
@@ -84,68 +73,6 @@ def test_every_layout_is_among_those_that_are_taken():
     assert {type(many(name).type) for name in CASES} | {types.Interval} == public
     modes = {many(name).type.mode for name in CASES if isinstance(many(name).type, types.Union)}
     assert modes == {"sparse", "dense"}
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_rows_in_any_order_are_those_of_a_list(name):
-    dice = random.Random(name)
-    whole = many(name)
-    for array in (whole, whole[1:], whole[1 : len(whole) - 1]):
-        values, n = array.to_pylist(), len(array)
-        if not n:
-            continue
-        for count in (0, 1, n, 3 * n):
-            rows = [dice.randrange(-n, n) for _ in range(count)]
-            for given_as in (rows, tuple(rows), np.array(rows, np.int16), pa.array(rows, pa.int32())):
-                assert str(array.take(given_as).to_pylist()) == str([values[row] for row in rows])
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_rows_of_tables_of_slices_are_those_of_lists(name):
-    dice = random.Random(name)
-    kind = CASES[name].type
-    whole = read_batch(
-        pa.record_batch({"x": CASES[name], "s": pa.StructArray.from_arrays([CASES[name], CASES[name]], ["p", "q"])})
-        if pa.types.is_primitive(kind) or pa.types.is_string(kind)
-        else pa.record_batch({"x": CASES[name]})
-    )
-    parts = [whole.slice(dice.randrange(3), dice.randrange(9)) for _ in range(5)] + [whole, whole.slice(1)]
-    table = ipc.Table.from_batches(parts)
-    rows, n = table.to_pylist(), table.num_rows
-    for count in (0, 1, n // 2, 2 * n):
-        chosen = [dice.randrange(-n, n) for _ in range(count)]
-        taken = table.take(chosen)
-        assert str(taken.to_pylist()) == str([rows[row] for row in chosen])
-        for batch in taken.batches:
-            drive.export_to_pyarrow(batch)
-
-
-def test_a_row_is_found_in_batches_of_any_length():
-    dice = random.Random(7)
-    kind = ipc.Schema([field("x", int64()), field("t", utf8())])
-    for lengths in ([1] * 300 + [5000], [5000] + [1] * 300, [dice.randrange(40) for _ in range(200)]):
-        starts = np.cumsum([0, *lengths])
-        parts = [
-            ipc.RecordBatch.from_pydict({"x": range(start, stop), "t": list(map(str, range(start, stop)))}, kind)
-            for start, stop in itertools.pairwise(starts)
-        ]
-        chosen = [dice.randrange(starts[-1]) for _ in range(1000)]
-        found = ipc.Table.from_batches(parts).take(chosen).to_pydict()
-        assert found == {"x": chosen, "t": list(map(str, chosen))}
-
-
-def test_offsets_that_are_broken_are_errors_where_they_are_taken():
-    offsets = np.array([0, 1, 5, 3, 99, 4], np.int32)
-    kind = ipc.Schema([field("t", utf8())])
-    batch = ipc.RecordBatch.from_buffers(kind, 5, [(5, 0)], [None, offsets, b"abcd"])
-    table = ipc.Table.from_batches([batch, batch])
-    for found, whole in ((batch, 5), (table, 10)):
-        assert found.take([0] * whole).to_pydict() == {"t": ["a"] * whole}
-        for row in (1, 2, 3, 4):
-            with pytest.raises(ipc.FormatError, match="'t'"):
-                found.take([0, row])
-            with pytest.raises(ipc.FormatError, match="'t'"):
-                found.take([0, row] * whole)
 
 
 @given(randoms.batches(), st.randoms(use_true_random=False))
@@ -221,15 +148,6 @@ def test_nothing_of_a_source_is_alive_after_take(name):
                 assert_nothing_is_alive(data, lambda reader, take=take, rows=rows: take(reader, rows, n))
 
 
-@given(randoms.batches(), st.randoms(use_true_random=False))
-def test_nothing_of_random_batches_is_alive_after_take(parts, dice):
-    data = pyarrow_bytes(parts, kind="file")
-    rows = ipc.open_file(data).read_all().to_pylist()
-    if rows:
-        chosen = [dice.randrange(len(rows)) for _ in range(dice.randrange(20))]
-        assert_nothing_is_alive(data, lambda reader: reader.read_all().take(chosen), [rows[row] for row in chosen])
-
-
 def test_nothing_of_a_footer_is_alive_after_take():
     """A large footer is not copied when it is read, and the plan of the schema lies in it."""
     sink = bytearray()
@@ -252,16 +170,6 @@ def test_no_file_is_mapped_because_of_rows_that_were_taken(tmp_path):
     gc.collect()
     assert str(tmp_path) not in Path("/proc/self/maps").read_text()
     assert [row["x"] for batch in kept for row in batch.to_pylist()] == [3, 3, 2]
-
-
-def test_nothing_of_other_libraries_is_alive_after_take():
-    words = pa.array(["a", "b", "a text of some length", None], pa.string_view())
-    made = pa.record_batch({"d": pa.DictionaryArray.from_arrays(pa.array([2, 1], pa.int8()), words)})
-    before = ipc.RecordBatch.from_arrow(made).take([0])
-    gone = weakref.ref(made)
-    del made
-    assert gone() is None
-    assert before.to_pydict() == {"d": ["a text of some length"]}
 
 
 def test_a_dictionary_is_copied_once_and_shared_by_all_that_is_taken():
@@ -287,17 +195,6 @@ def test_a_dictionary_in_memory_of_its_own_is_not_copied():
     for batch in list(ipc.open_stream(sink))[2:]:
         texts = [each["d"].dictionary.buffers()[2] for each in (batch, batch.take([0]))]
         assert np.shares_memory(*[np.frombuffer(text, np.uint8) for text in texts])
-
-
-def test_rows_that_are_taken_have_the_text_and_the_elements_that_they_need():
-    long = ipc.RecordBatch.from_pydict({"t": ["a" * 1000] * 100})
-    assert long.take([3]).nbytes < 2000
-    views = pa.array(["a" * 1000] * 100, pa.string_view())
-    starts, sizes = pa.array([0, 99, 50, 0], pa.int32()), pa.array([1, 1, 50, 0], pa.int32())
-    lists = pa.ListViewArray.from_arrays(starts, sizes, views)
-    batch = ipc.RecordBatch.from_arrow(pa.record_batch({"l": lists, "m": lists}))
-    for rows in ([1], [3, 0, 0]):
-        assert batch.take(rows).nbytes < 6000
 
 
 def test_elements_and_texts_that_rows_share_are_copied_once():
@@ -381,13 +278,6 @@ def test_columns_that_are_not_there_are_named():
             find()
     with pytest.raises(UsageError, match="expected 2 names"):
         WORDS.rename(["a"])
-
-
-def test_a_column_may_be_selected_twice():
-    twice = WORDS.select(["x", "x"])
-    assert twice.schema.names == ["x", "x"]
-    assert twice[0] == twice[1] == WORDS["x"]
-    assert twice.select([1]).schema.names == ["x"]
 
 
 def test_added_columns_must_fit():

@@ -50,11 +50,6 @@ def test_a_saved_data_set(tmp_path, made, shards):
     assert json.loads(ours.schema.metadata["huggingface"])["info"]["features"].keys() == made.features.keys()
 
 
-def test_a_saved_data_set_that_was_shuffled(tmp_path, made):
-    made.shuffle(seed=3).select(range(20)).save_to_disk(tmp_path / "saved")
-    same(ipc.RowDataset(tmp_path / "saved"), datasets.load_from_disk(tmp_path / "saved"))
-
-
 def test_a_saved_dict_of_splits(tmp_path, made):
     made.train_test_split(test_size=10, seed=1).save_to_disk(tmp_path / "saved")
     with pytest.raises(ipc.UsageError, match="'train', 'test'"):

@@ -12,7 +12,7 @@ import arrowipc as ipc
 from arrowipc.types import field, float32, int64, list_, utf8
 
 torch = pytest.importorskip("torch")
-from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SubsetRandomSampler, default_convert  # noqa: E402
+from torch.utils.data import DataLoader, default_convert  # noqa: E402
 
 #: torch starts threads and processes, and brings its own allocator.
 pytestmark = pytest.mark.nosanitize
@@ -68,22 +68,6 @@ def test_batches_of_arrow_become_tensors_over_dlpack(path):
     dataset = ipc.RowDataset(path, format="arrow")
     loader = DataLoader(dataset, batch_size=32, shuffle=True, collate_fn=tensors)
     assert sorted(i for batch in loader for i in batch["id"].tolist()) == list(range(ROWS))
-
-
-def test_samplers_choose(path):
-    dataset = ipc.RowDataset(path, format="numpy")
-    sampler = SubsetRandomSampler(range(50, 90))
-    check(DataLoader(dataset, batch_size=7, sampler=sampler, collate_fn=default_convert), rows=40)
-    batches = BatchSampler(RandomSampler(dataset), 32, drop_last=False)
-    check(DataLoader(dataset, sampler=batches, batch_size=None))
-
-
-def test_windows_are_one_axis_more(path):
-    dataset = ipc.RowDataset(path, columns=["id", "tokens"], window=range(-3, 1), edges="clip", format="numpy")
-    batch = next(iter(DataLoader(dataset, batch_size=8, collate_fn=default_convert)))
-    assert batch["id"].shape == (8, 4)
-    assert batch["id"][5].tolist() == [2, 3, 4, 5]
-    assert batch["tokens"].shape == (8, 4, 3)
 
 
 @pytest.mark.slow

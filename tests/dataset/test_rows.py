@@ -166,11 +166,6 @@ def test_arrays_have_an_axis_more_where_lists_are_of_one_length(parts):
     assert windows["ragged"].shape == (3, 2)
 
 
-def test_columns_of_arrow_are_known_to_others_without_a_copy(parts):
-    batch = ipc.RowDataset(parts, format="arrow", columns=["id", "x"])[[8, 2]]
-    assert np.from_dlpack(batch["id"]).tolist() == [8, 2]
-
-
 @pytest.mark.parametrize("form", ["python", "numpy", "arrow"])
 def test_a_transform_takes_the_place_of_what_it_is_given(parts, form):
     dataset = ipc.RowDataset(parts, columns="id", format=form, transform=type)
@@ -202,15 +197,6 @@ def test_a_pickle_holds_paths_and_options_alone(parts, whole, monkeypatch):
     assert again[[0, 30]] == dataset[[0, 30]]
     assert len(pickle.loads(data)) == 60
     assert pickle.loads(data).schema == dataset.schema
-
-
-def test_a_pickle_of_what_is_gone_says_so_at_the_first_row(tmp_path):
-    path = write(tmp_path / "a.arrow", [3])
-    data = pickle.dumps(ipc.RowDataset(path))
-    path.unlink()
-    again = pickle.loads(data)
-    with pytest.raises(FileNotFoundError, match=r"a\.arrow"):
-        again[0]
 
 
 def test_a_fork_opens_its_own(parts, whole):

@@ -18,7 +18,6 @@ import arrowipc as ipc
 from arrowipc import UsageError
 from arrowipc.columns.pruning import Pruner
 from arrowipc.dataset.filters import from_polars
-from arrowipc.types import field, int64
 
 duckdb = optional("duckdb")
 pl = optional("polars")
@@ -145,18 +144,6 @@ def test_polars_reads_only_as_many_rows_as_it_needs(folder):
     assert frame.head(25).filter(pl.col("id") > 100).collect().height == 0
 
 
-def test_queries_of_polars(folder):
-    own, (frame, _) = pl.scan_ipc(folder / "*.arrow"), scanned(folder)
-    for query in (
-        lambda frame: frame.group_by("word").agg(pl.col("x").sum().round(6)).sort("word"),
-        lambda frame: frame.filter(pl.col("id") % 2 == 0).select(pl.col("x").mean().round(6)),
-        lambda frame: frame.join(frame.filter(pl.col("id") < 9), on="id").select("id", "word").sort("id"),
-    ):
-        optional("polars.testing").assert_frame_equal(
-            query(frame).collect(), query(own).collect(), categorical_as_str=True
-        )
-
-
 def test_random_predicates_give_what_polars_finds_itself(folder):
     chance = random.Random(11)
     frame, own = ipc.scan_polars(folder), pl.read_ipc(str(folder / "*.arrow"))
@@ -220,17 +207,6 @@ def test_paths_with_options(folder):
         ipc.scan_polars(ipc.open_dataset(folder), columns=["id"])
 
 
-def test_hive_keys_skip_whole_files(tmp_path):
-    for year in (2023, 2024):
-        (tmp_path / f"year={year}").mkdir()
-        with ipc.new_file(tmp_path / f"year={year}/0.arrow") as writer:
-            writer.write({"x": [year, 1]})
-    (tmp_path / "year=2023/0.arrow").write_bytes(b"not read")
-    schema = ipc.Schema([field("x", int64()), field("year", int64())])
-    frame = ipc.scan_polars(tmp_path, schema=schema)
-    assert frame.filter(pl.col("year") == 2024).select("x").collect().to_dict(as_series=False) == {"x": [2024, 1]}
-
-
 # -- DuckDB and pyarrow --------------------------------------------------------------------------------------
 
 
@@ -245,19 +221,3 @@ def test_duckdb_reads_a_data_set_of_what_is_needed(folder):
     assert duckdb.from_arrow(pa.RecordBatchReader.from_stream(needed)).filter("id >= 470").count("*").fetchall() == [
         (10,)
     ]
-
-
-def test_duckdb_polars_and_pyarrow_agree(folder):
-    everything = ipc.open_dataset(folder)
-    by_duckdb = duckdb.sql("select word, count(*) as n, sum(id) as s from everything group by word order by word").pl()
-    by_polars = (
-        ipc.scan_polars(everything)
-        .group_by("word")
-        .agg(pl.len().alias("n"), pl.col("id").sum().alias("s"))
-        .sort("word")
-    )
-    optional("polars.testing").assert_frame_equal(by_duckdb, by_polars.collect(), check_dtypes=False)
-    test = pyarrow.dataset.field("id") < 30
-    own = pyarrow.dataset.dataset(folder, format="ipc").to_table(filter=test, columns=["id", "word"])
-    ours = pa.table(everything.select(["id", "word"]).filter([("id", "<", 30)])).filter(test)
-    assert ours.equals(own)

@@ -196,15 +196,6 @@ def test_few_bytes_do_not_become_many(tmp_path):
         ipc.open_dataset(tmp_path / "other", limits=tight).read_all()
 
 
-def test_batches_that_fit_are_not_touched(tmp_path):
-    data = ipc.RecordBatch.from_pydict({"x": list(range(100))})
-    with ipc.new_file(tmp_path / "a.arrow", data) as writer:
-        writer.write_batch(data)
-    (batch,) = ipc.open_dataset(tmp_path)
-    with ipc.open_file(tmp_path / "a.arrow") as reader:
-        assert batch.schema is reader.schema
-
-
 @pytest.mark.parametrize("name", arrays.CASES)
 def test_columns_of_every_type_beside_missing_ones(tmp_path, name):
     array = arrays.CASES[name]

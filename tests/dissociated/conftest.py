@@ -1,13 +1,13 @@
-"""What the tests of this folder share: a transport that no server of the package has, and what may be left over."""
+"""What the tests of this folder share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
-from dissociated import memory_transport, peers
+from dissociated import peers
 
-memory_transport.register()
+from arrowipc.dissociated.memory.arena import Arena
 
 
 @pytest.fixture
@@ -15,3 +15,11 @@ def nothing_left() -> Iterator[None]:
     """A test leaves no descriptor and no thread behind."""
     with peers.nothing_left():
         yield
+
+
+@pytest.fixture
+def arena() -> Iterator[Arena]:
+    """An arena that tells of small bodies, too."""
+    made = Arena(64 << 20, 4 << 20, 0)
+    yield made
+    made.close()

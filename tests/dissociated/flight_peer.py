@@ -7,16 +7,14 @@ line of JSON, and ends when its input does.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from helpers import arrow_columns
+from helpers.processes import start
 
 from arrowipc import dissociated
 from arrowipc.dissociated import flight
@@ -39,15 +37,7 @@ def streams() -> dict[str, Any]:
 @contextmanager
 def running(how: str) -> Iterator[dict[str, Any]]:
     """Start the server in a process of its own."""
-    where = os.pathsep.join(
-        [str(Path(__file__).parent.parent), *filter(None, [os.environ.get("PYTHONPATH")]), *sys.path]
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dissociated.flight_peer", how],
-        env={**os.environ, "PYTHONPATH": where},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
+    process = start("-m", "dissociated.flight_peer", how)
     assert process.stdin is not None
     assert process.stdout is not None
     try:

@@ -9,13 +9,13 @@ import fcntl
 import os
 import socket
 import struct
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
+
+from helpers.processes import start
 
 import arrowipc as ipc
 from arrowipc import dissociated
@@ -293,21 +293,11 @@ class FreeingClient:
 # -- processes -----------------------------------------------------------------------------------------------
 
 
-def environment() -> dict[str, str]:
-    # The arrowipc that is under test comes first: the checkout's may not be compiled.
-    places = [str(Path(ipc.__file__).parents[1]), str(Path(__file__).resolve().parents[1])]
-    where = os.pathsep.join([*places, *filter(None, [os.environ.get("PYTHONPATH")]), *sys.path])
-    return {**os.environ, "PYTHONPATH": where}
-
-
 class Process:
     """A process of this module, which can be asked for what it says and be killed."""
 
-    def __init__(self, *arguments: object, **options: Any) -> None:
-        command = [sys.executable, "-m", "dissociated.lent_memory", *map(str, arguments)]
-        self.process = subprocess.Popen(
-            command, env=environment(), stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True, **options
-        )
+    def __init__(self, *arguments: object) -> None:
+        self.process = start("-m", "dissociated.lent_memory", *arguments)
 
     def says(self) -> str:
         """The next line; the empty one says that it is gone."""
@@ -378,16 +368,5 @@ def hold(uri: str, ident: str, rows: str) -> None:
             print(all(is_batch(found, number, int(rows)) for number, found in enumerate(kept)), flush=True)
 
 
-def refused(uri: str, user: str) -> None:
-    """Become another user, ask for a stream, and say what came of it."""
-    os.setgid(int(user))
-    os.setuid(int(user))
-    try:
-        with dissociated.connect(uri, "numbers", timeout=PATIENCE) as reader:
-            print(sum(len(each) for each in reader), flush=True)
-    except Exception as error:
-        print(type(error).__name__, flush=True)
-
-
 if __name__ == "__main__":
-    {"serve": serve, "read": read, "hold": hold, "refused": refused}[sys.argv[1]](*sys.argv[2:])
+    {"serve": serve, "read": read, "hold": hold}[sys.argv[1]](*sys.argv[2:])

@@ -1,7 +1,7 @@
 """A device without a GPU: memory that is mapped twice, and that no CPU may read where arrays say that it is.
 
 At the device's addresses it is mapped without any right to access it, so that a single read ends the process;
-the "driver" copies to and from it through another mapping. Run as ``python -m dissociated.on_device NAME``.
+the "driver" copies to and from it through another mapping. `main` tries what is named, in a process of its own.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import gc
 import mmap
 import os
 import random
-import sys
+import traceback
 import weakref
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-from dissociated.memory_transport import memory_pair
+from dissociated import peers
 from helpers import arrow_columns
 from helpers.cdata import CArray, CDeviceArray, peek
 
@@ -252,7 +252,8 @@ def a_client_passes_bodies_on() -> None:
     def to_device(frame: Frame) -> list[Frame]:
         return [frame if frame.tag is None else Frame(frame.tag, DEVICE.memory(frame.data))]
 
-    there, here = memory_pair(weather=to_device)
+    there, here = peers.socket_pair(kinds=(peers.Weathered, peers.SocketConnection))
+    there.weather = to_device
     table = pa.Table.from_batches([arrow_columns.everything()] * 3)
     session = Session(here, {b"x": table}.get, Roles({WANT_DATA: "both"}, None))
     there.send(WANT_DATA, [b"x"])
@@ -451,6 +452,13 @@ def hosts_refuse_what_is_not_theirs() -> None:
         assert "on a device of type 2" in str(found), found
 
 
-if __name__ == "__main__":
-    globals()[sys.argv[1]]()
-    print("done")
+def main(*names: str) -> None:
+    """Try what is named, each thing for itself."""
+    for name in names:
+        DEVICE.reads.clear()
+        gc.collect()  # what the one before left
+        try:
+            globals()[name]()
+            print(name, "is done", flush=True)
+        except Exception:
+            traceback.print_exc()

@@ -14,18 +14,18 @@ import socket
 import struct
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from unittest import mock
 
 import pyarrow as pa
-from dissociated.memory_transport import memory_pair
 
 import arrowipc as ipc
 from arrowipc import dissociated as served
 from arrowipc.dissociated import protocol, schemes
 from arrowipc.dissociated.client import Client, ClientStream
-from arrowipc.dissociated.connection import Connection
+from arrowipc.dissociated.connection import Connection, Frame
 from arrowipc.dissociated.link import Link
 from arrowipc.dissociated.transports.sockets import SocketConnection
 from arrowipc.read.stream_decoder import StreamDecoder
@@ -34,6 +34,8 @@ from arrowipc.read.stream_decoder import StreamDecoder
 Sent = tuple[int | None, bytes]
 
 SECONDS = 20
+#: How streams are read: over one connection or two, over a kept one, in an event loop.
+WAYS = ("one", "two", "channel", "asyncio")
 OURS = ("arrowipc-accept", "arrowipc-session", "arrowipc-returns", "arrowipc-hang-up")
 HELLO = b"arwipc\x01\x00"
 
@@ -104,6 +106,16 @@ def words() -> list[pa.RecordBatch]:
     ]
 
 
+def written_words(file: bool = False) -> bytes:
+    """The same with deltas; in files without the dictionary that replaces others."""
+    sink, batches = io.BytesIO(), words()[:2] if file else words()
+    make = pa.ipc.new_file if file else pa.ipc.new_stream
+    with make(sink, batches[0].schema, options=pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.getvalue()
+
+
 # -- peers ---------------------------------------------------------------------------------------------------
 
 
@@ -125,20 +137,63 @@ def client_of(connections: tuple[Connection, ...], timeout: float | None = SECON
 
 def read(sent: Iterable[Sent], **options: Any) -> Any:
     """What a client makes of these messages; the server is gone after them."""
-    client, server = memory_pair()
-    for tag, data in sent:
-        server.send(tag, [data])
-    server.close()
-    with client_of((client,), **options) as reader:
+    with told(sent) as client, client_of((client,), **options) as reader:
         return reader.read_all()
 
 
+class OneByOne(SocketConnection):
+    """A connection whose messages all go the general way."""
+
+    send_messages = Connection.send_messages
+    receive_run = Connection.receive_run
+
+
+class Weathered(OneByOne):
+    """A connection to which something happens: `weather` says for each message what arrives now, and in which order."""
+
+    weather: Callable[[Frame], Iterable[Frame]]
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._arrived: deque[Frame] = deque()
+
+    def receive(self) -> Frame | None:
+        while not self._arrived and (frame := super().receive()) is not None:
+            self._arrived.extend(self.weather(frame))
+        return self._arrived.popleft() if self._arrived else None
+
+    @property
+    def at_end(self) -> bool:
+        return not self._arrived and super().at_end
+
+    def prepare_wait(self) -> bool:
+        return not self._arrived and super().prepare_wait()
+
+
+@contextlib.contextmanager
+def told(sent: Iterable[Sent]) -> Iterator[SocketConnection]:
+    """A client's end over which these messages come, from a server that is gone after them."""
+    client, server = socket_pair()
+
+    def send() -> None:
+        with contextlib.suppress(ConnectionError), server:  # the client may have heard enough
+            for tag, data in sent:
+                server.send(tag, [data])
+            server.flush(SECONDS)
+
+    with client, beside(send):
+        yield client
+
+
 def socket_pair(
-    family: str = "unix", longest: int | None = None, **options: Any
-) -> tuple[SocketConnection, SocketConnection]:
-    """Two ends that speak our framing."""
+    family: str = "unix",
+    longest: int | None = None,
+    kinds: tuple[type[SocketConnection], type[SocketConnection]] = (SocketConnection, SocketConnection),
+    **options: Any,
+) -> tuple[Any, Any]:
+    """Two ends that speak our framing: of the client and of the server."""
     a, b = raw_pair(family)
-    return SocketConnection(a, "the server", **options), SocketConnection(b, "the client", longest=longest)
+    return kinds[0](a, "the server", **options), kinds[1](b, "the client", longest=longest)
 
 
 def raw_pair(family: str = "unix") -> tuple[socket.socket, socket.socket]:
@@ -209,6 +264,48 @@ def serving(kind: str, streams: Any, transport: str, **options: Any) -> Iterator
             yield found[0]
         finally:
             loop.call_soon_threadsafe(done.set)
+
+
+class Blocking:
+    """An asyncio client, read like a blocking one in a loop of its own."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, client: Any) -> None:
+        self._loop, self._client = loop, client
+
+    def read_next_batch(self) -> Any:
+        return self._loop.run_until_complete(self._client.read_next_batch())
+
+    def read_all(self) -> Any:
+        return self._loop.run_until_complete(self._client.read_all())
+
+    def __iter__(self) -> Iterator[Any]:
+        while True:
+            yield self.read_next_batch()
+
+    def close(self) -> None:
+        self._loop.run_until_complete(self._client.close())
+
+
+@contextlib.contextmanager
+def opening(server: Any, way: str) -> Iterator[Callable[..., Any]]:
+    """What opens streams of a server in one of the `WAYS`."""
+    uri = server.uris if way == "two" else server.uri
+    loop = asyncio.new_event_loop()
+    channel = served.Channel(uri, timeout=SECONDS)
+
+    def open_it(name: str, **options: Any) -> Any:
+        if way == "channel":
+            return channel.read(name, **options)
+        if way == "asyncio":
+            connecting = served.connect_async(uri, name, timeout=SECONDS, **options)
+            return Blocking(loop, loop.run_until_complete(connecting))
+        return served.connect(uri, name, timeout=SECONDS, **options)
+
+    try:
+        with channel:
+            yield open_it
+    finally:
+        loop.close()
 
 
 def connected(server: Any) -> Connection:

@@ -12,16 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from dissociated import peers
-from helpers import arrays
 
 from arrowipc import dissociated
-from arrowipc.dissociated.transports.sockets import connect_tcp
-from arrowipc.errors import FormatError, TruncatedError, UsageError
+from arrowipc.errors import TruncatedError, UsageError
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
-TRANSPORTS = ("memory", "tcp", "unix")
-WAYS = ("one", "two")
+TRANSPORTS = ("tcp", "unix")
 SECONDS = peers.SECONDS
 
 
@@ -44,15 +41,6 @@ def watched(loop) -> list[int]:
     return [fd for fd in loop._selector.get_map() if fd != own]
 
 
-def uri_of(server, way: str):
-    return server.uri if way == "one" else server.uris
-
-
-async def read(server, ident="t", way="one", **options):
-    async with await dissociated.connect_async(uri_of(server, way), ident, timeout=SECONDS, **options) as reader:
-        return await reader.read_all()
-
-
 def endless():
     number = 0
     while True:
@@ -70,52 +58,6 @@ class Slow:
         yield from peers.numbers().to_batches()
         self.gate.wait(SECONDS)
         yield from peers.numbers().to_batches()
-
-
-@pytest.mark.parametrize("transport", TRANSPORTS)
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("sides", ["both", "client", "server"])
-def test_d064_streams_are_the_same_in_an_event_loop(transport, way, sides):
-    tables = {name: pa.table({"x": array}) for name, array in list(arrays.CASES.items())[::6]}
-    tables |= {"t": peers.numbers(1000, batches=9), "empty": peers.numbers(0, batches=0)}
-
-    def check(name: str, found) -> None:
-        assert found.to_pydict() == tables[name].to_pydict()
-
-    async def both():
-        async with dissociated.AsyncServer(tables, transport) as server:
-            for name in tables:
-                check(name, await read(server, name, way))
-            assert server.errors == []
-
-    async def client():
-        with dissociated.Server(tables, transport) as server:
-            for name in tables:
-                check(name, await read(server, name, way))
-
-    async def only_server():
-        async with dissociated.AsyncServer(tables, transport) as server:
-            for name in tables:
-                check(name, await asyncio.to_thread(blocking, server, name))
-
-    def blocking(server, name):
-        with dissociated.connect(uri_of(server, way), name, timeout=SECONDS) as reader:
-            return reader.read_all()
-
-    run({"both": both, "client": client, "server": only_server}[sides])
-
-
-@pytest.mark.parametrize("transport", TRANSPORTS)
-def test_d022_many_streams_at_once_in_one_loop(transport):
-    tables = {str(n): peers.numbers(50 + n, batches=10) for n in range(12)}
-
-    async def main():
-        async with dissociated.AsyncServer(tables, transport) as server:
-            found = await asyncio.gather(*(read(server, name, way) for name in tables for way in WAYS))
-        assert server.num_clients == 0
-        return [table.to_pydict() for table in found]
-
-    assert run(main) == [table.to_pydict() for table in tables.values() for _ in WAYS]
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -211,19 +153,6 @@ def test_connecting_that_is_cancelled_leaves_nothing():
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-@pytest.mark.parametrize("way", WAYS)
-def test_d021_an_unknown_stream_is_refused(transport, way):
-    async def main():
-        async with dissociated.AsyncServer({"t": peers.numbers()}, transport) as server:
-            with pytest.raises(FormatError, match="does not know the stream that was asked for"):
-                await read(server, "nope", way)
-            assert (await read(server, "t", way)).num_rows == 3
-            assert server.errors == []
-
-    run(main)
-
-
-@pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_server_that_is_closed_truncates_what_is_being_read(transport):
     async def main():
         async with (
@@ -238,50 +167,6 @@ def test_a_server_that_is_closed_truncates_what_is_being_read(transport):
         assert server.num_clients == 0
         with pytest.raises(UsageError, match="runs already"):
             await server.__aenter__()
-
-    run(main)
-
-
-@pytest.mark.parametrize("transport", TRANSPORTS)
-def test_d088_a_slow_consumer_holds_the_server_back(transport):
-    made = 0
-
-    def counted():
-        nonlocal made
-        for batch in endless():
-            made += 1
-            yield batch
-
-    async def main():
-        async with dissociated.AsyncServer({"t": counted}, transport, max_held=16 << 20) as server:
-            async with await dissociated.connect_async(server.uri, "t", timeout=SECONDS) as reader:
-                before = -1
-                while made > before:
-                    before = made
-                    await asyncio.sleep(0.3)
-                assert made <= 70
-                assert (await anext(reader)).num_rows == 1 << 15
-            assert server.errors == []
-
-    run(main)
-
-
-def test_clients_may_leave_and_too_many_are_sent_away():
-    async def main():
-        async with dissociated.AsyncServer({"t": endless}, "tcp", max_held=16 << 20, max_clients=2) as server:
-            for _ in range(3):
-                async with await dissociated.connect_async(server.uri, "t", timeout=SECONDS) as reader:
-                    assert (await anext(reader)).num_rows == 1 << 15
-                while server.num_clients:
-                    await asyncio.sleep(0.01)
-            silent = [connect_tcp(server.uri.host, server.uri.port) for _ in range(2)]
-            while server.num_clients < 2:
-                await asyncio.sleep(0.01)
-            with pytest.raises((FormatError, ConnectionError)):
-                await dissociated.connect_async(server.uri, "t", timeout=SECONDS)
-            for each in silent:
-                each.close()
-        assert ["were" in each or "was sent away" in each for each in server.errors] == [True]
 
     run(main)
 

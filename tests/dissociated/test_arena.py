@@ -6,23 +6,13 @@ import mmap
 import os
 import random
 import threading
-from collections.abc import Iterator
 
 import pytest
-from dissociated.lent_memory import MIB, PATIENCE, NoConnection, message, packed, telling, until
+from dissociated.lent_memory import MIB, PATIENCE, NoConnection, message, packed
 
 import arrowipc as ipc
-from arrowipc import dissociated
 from arrowipc.dissociated.memory.address_pairs import Pairs
 from arrowipc.dissociated.memory.arena import Arena
-from arrowipc.types import field, int64, utf8
-
-
-@pytest.fixture
-def arena() -> Iterator[Arena]:
-    made = Arena(64 * MIB, 4 * MIB, 0)
-    yield made
-    made.close()
 
 
 def test_d072_memory_stays_as_it_is_until_it_is_freed(arena):
@@ -182,16 +172,3 @@ def test_sizes_of_arenas_are_checked():
     unlimited = Arena(None, least_bytes=0)
     assert unlimited.place(message(), NoConnection()) is not None
     unlimited.close()
-
-
-def test_strings_of_a_schema_with_other_columns(arena):
-    # Columns may be projected away: their pairs are held and given back all the same.
-    schema = ipc.Schema([field("a", int64()), field("b", utf8())])
-    data = ipc.RecordBatch.from_pydict({"a": [1, 2], "b": ["x", "y"]}, schema)
-    with dissociated.Server({"n": data}, "shm", transport_options=telling()) as server:
-        with dissociated.connect(server.uri, "n", columns=["b"], timeout=PATIENCE) as reader:
-            (found,) = reader
-            assert found.to_pydict() == {"b": ["x", "y"]}
-            del found
-        until(lambda: server.num_clients == 0, "everything is given back")
-        assert server.memory.state.retired == 0

@@ -15,7 +15,7 @@ from arrowipc.errors import FormatError, UsageError
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
 SECONDS = peers.SECONDS
-TRANSPORTS = ("tcp", "unix", "shm", "memory")
+TRANSPORTS = ("tcp", "unix", "shm")
 NUMBERS = pa.table({"x": pa.array(range(1000))})
 WORDS = pa.table({"w": pa.array(["a", "bc", None] * 100)})
 BOTH = {"numbers": NUMBERS, "words": WORDS}
@@ -37,13 +37,6 @@ def test_streams_one_after_the_other_share_a_connection(transport):
             assert values(channel.read("numbers")) == NUMBERS.to_pydict()
             assert values(channel.read("words", columns=["w"])) == WORDS.to_pydict()
         assert server.num_clients == 1
-
-
-def test_metadata_and_bodies_may_have_a_connection_each():
-    with served() as server, dissociated.Channel(server.uris, timeout=SECONDS) as channel:
-        for _ in range(3):
-            assert values(channel.read("numbers")) == NUMBERS.to_pydict()
-        assert server.num_clients == 2
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -131,22 +124,6 @@ def test_what_a_live_source_gives_is_sent_before_it_is_asked_for_more(transport)
             found.append(len(batch))
             more.set()  # only now: a batch that was kept back would never have come
     assert found == [100] * 10
-
-
-@pytest.mark.parametrize("transport", TRANSPORTS)
-@pytest.mark.parametrize("rows", [1, 100, 5000])
-def test_many_small_messages_of_data_at_hand_arrive_as_they_were(transport, rows):
-    table = pa.table({"x": pa.array(range(10_000)), "s": pa.array([str(i) for i in range(10_000)])})
-    parts = table.slice(0, 200 * rows).to_batches(max_chunksize=rows)
-    streams = {"x": parts, "t": pa.Table.from_batches(parts)}
-    with (
-        served(transport, streams, schema=table.schema) as server,
-        dissociated.Channel(server.uri, timeout=SECONDS) as channel,
-    ):
-        for name in streams:
-            found = list(channel.read(name))
-            assert [len(each) for each in found] == [len(each) for each in parts]
-            assert pa.Table.from_batches(map(pa.record_batch, found)).equals(streams["t"])
 
 
 def test_a_second_thread_on_one_stream_is_refused_and_harms_nothing():

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
-import subprocess
-import sys
 
 import pyarrow as pa
 import pyarrow.ipc
@@ -59,26 +56,6 @@ def test_files_are_opened_anew_for_each_request(tmp_path):
         assert len(os.listdir("/proc/self/fd")) <= before
 
 
-def test_a_stream_from_another_process_arrives_in_a_file(paths, tmp_path):
-    script = (
-        "import sys; from arrowipc.dissociated.files import serve_files\n"
-        "with serve_files(sys.argv[1:]) as server: print(server.uri, flush=True); sys.stdin.read()"
-    )
-    command = [sys.executable, "-c", script, *map(str, paths)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            uri = process.stdout.readline().strip()
-            fetch(uri, "everything.arrow", tmp_path / "fetched.arrow", timeout=20)
-        finally:
-            process.stdin.close()
-            try:
-                process.wait(timeout=20)
-            finally:
-                process.kill()
-    with ipc.open(tmp_path / "fetched.arrow") as found, ipc.open(paths[0]) as expected:
-        assert found.read_all().equals(expected.read_all())
-
-
 def test_options_reach_readers_and_writers(paths, tmp_path):
     seen = []
     with serve_files(paths, read_options={"columns": [0]}, compression="lz4") as server:
@@ -117,14 +94,6 @@ def test_what_goes_wrong_leaves_the_old_file(tmp_path):
             fetch(server.uri, "no such stream", target, timeout=20)
     assert target.read_bytes() == b"as it was"
     assert [path.name for path in tmp_path.iterdir()] == ["target.arrow"]
-
-
-def test_a_server_that_says_nothing_is_not_waited_for_in_vain(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        uri = f"arrowipc+tcp://127.0.0.1:{silent.getsockname()[1]}?want_data={2**63 + 2**32}"
-        with pytest.raises(TimeoutError, match=r"0\.3 s"):
-            fetch(uri, "x", tmp_path / "target", timeout=0.3)
-    assert not list(tmp_path.iterdir())
 
 
 def test_files_that_cannot_be_served_are_refused_at_once(paths, tmp_path):

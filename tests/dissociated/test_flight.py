@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
 
 import pyarrow as pa
 import pyarrow.flight as fl
@@ -222,19 +220,6 @@ def test_d092_a_pair_of_our_servers_is_read_over_two_connections():
             assert reader.read_all().to_pydict() == {"x": [1, 2]}
 
 
-def test_d016_uris_survive_flight_locations_unchanged(there):
-    _, found = there
-    handle = bytes(range(256))
-    uri = DissociatedUri(
-        "arrowipc+unix", path="/a b/ü", want_data=2**64 - 1, free_data=2**63 + 2**40, remote_handle=handle
-    )
-    for text in (*found["uris"], str(uri), "ucx://[::1]:31337?want_data=18446744073709551615"):
-        endpoint = fl.FlightEndpoint(b"", [text])
-        again = fl.FlightEndpoint.deserialize(endpoint.serialize())
-        assert again.locations[0].uri == text.encode()
-        assert str(DissociatedUri.parse(again.locations[0].uri.decode())) == text
-
-
 # -- the server ----------------------------------------------------------------------
 
 
@@ -287,14 +272,6 @@ def test_what_fails_in_the_source_reaches_who_reads_by_do_get():
 def test_what_is_no_flight_is_refused():
     with pytest.raises(ipc.UsageError, match="expected a FlightInfo or a FlightEndpoint"):
         from_flight("grpc://127.0.0.1:1")
-
-
-def test_pyarrow_is_imported_only_for_do_get():
-    script = (
-        "import sys; from arrowipc.dissociated import flight; flight.ways(['a://b?c']);"
-        "sys.exit('pyarrow' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", script], timeout=60).returncode == 0
 
 
 def test_a_closed_reader_says_so(there):

@@ -7,9 +7,6 @@ import mmap
 import os
 import random
 import socket
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +14,6 @@ import numpy as np
 import pytest
 from dissociated import lent_memory
 from dissociated.lent_memory import (
-    MIB,
     PATIENCE,
     CopiedMemory,
     ForgedServer,
@@ -31,28 +27,20 @@ from dissociated.lent_memory import (
     pairs_of,
     read_pairs,
     record,
-    telling,
     until,
 )
+from helpers.processes import run_python
 
 import arrowipc as ipc
 from arrowipc import dissociated
 from arrowipc.dissociated.memory.address_pairs import write_pairs
-from arrowipc.dissociated.memory.arena import SEALS, Arena
+from arrowipc.dissociated.memory.arena import SEALS
 from arrowipc.dissociated.served import ReadyMessages, messages_of
 from arrowipc.dissociated.transports.shared import FileMemory, open_peer_memory
 from arrowipc.dissociated.transports.sockets import HEADER, HELLO, TAGGED, SocketConnection
-from arrowipc.types import field, int64
 
 # Processes of other users and forked children, which the sanitizers' runtime does not get along with.
 pytestmark = pytest.mark.nosanitize
-
-
-@pytest.fixture
-def arena() -> Iterator[Arena]:
-    made = Arena(64 * MIB, 4 * MIB, 0)
-    yield made
-    made.close()
 
 
 def test_memory_that_could_shrink_is_refused():
@@ -113,16 +101,7 @@ def test_a_forked_child_has_no_writable_map_of_an_arena():
         "assert arena.state.blocks == 2\n"
     )
     script = script.replace(", arena)", ", Somebody())").replace("arena = ", "class Somebody: pass\narena = ")
-    subprocess.run([sys.executable, "-c", script], env=lent_memory.environment(), check=True, timeout=PATIENCE)
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another user")
-def test_processes_of_other_users_get_no_memory():
-    with dissociated.Server({"numbers": batch(0)}, "shm", transport_options=telling()) as server:
-        with lent_memory.Process("refused", server.uri, 65534) as stranger:
-            assert stranger.says() == "PermissionError"
-        with dissociated.connect(server.uri, "numbers", timeout=PATIENCE) as reader:
-            assert is_batch(reader.read_next_batch(), 0)
+    run_python(script, check=True)
 
 
 def test_descriptors_of_a_message_that_finds_no_room_are_closed():
@@ -138,15 +117,6 @@ def test_descriptors_of_a_message_that_finds_no_room_are_closed():
     assert os.read(reader, 1) == b"", "somebody still holds the other end"
     os.close(reader)
     theirs.close()
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another user")
-def test_memory_of_servers_of_other_users_is_not_touched():
-    batches = [batch(0)]
-    with dissociated.Server({"numbers": lambda: iter(batches)}, "shm", transport_options=telling()) as server:
-        server._endpoint.listener._same_user = False
-        with lent_memory.Process("refused", server.uri, 65534) as stranger:
-            assert stranger.says() == "PermissionError"
 
 
 @pytest.mark.parametrize(
@@ -324,15 +294,6 @@ def test_any_choice_of_columns_is_what_they_are_in_the_whole(compression, valida
         assert pa.table(found).equals(table.select(names)), names
     found, _ = copied_columns(table, ["t.b"], compression=compression, validate=validate)
     assert pa.table(found).column("t").to_pylist() == [{"b": each} for each in words]
-
-
-def test_how_much_is_read_depends_on_the_columns():
-    data = {f"c{i}": list(range(i, i + 5000)) for i in range(20)}
-    wide = ipc.RecordBatch.from_pydict(data, ipc.Schema([field(name, int64()) for name in data]))
-    for columns in (None, ["c3"], ["c7", "c19"]):
-        found, sizes = copied_columns(wide, columns)
-        assert found.to_pydict() == {name: data[name] for name in columns or data}
-        assert sizes == [40_000 * len(columns or data)]
 
 
 def test_descriptions_of_segments_are_read_or_refused():

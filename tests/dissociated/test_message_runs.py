@@ -8,11 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from dissociated import peers
-from helpers import mutate
+from dissociated.peers import OneByOne
 
-import arrowipc as ipc
 from arrowipc import Limits, dissociated
-from arrowipc.dissociated.connection import Connection
 from arrowipc.dissociated.protocol import NUMBERS
 from arrowipc.dissociated.served import messages_of
 from arrowipc.dissociated.transports.message_runs import read_run, write_run
@@ -22,13 +20,6 @@ from arrowipc.errors import ArrowIpcError
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
 ROLES = {"both": (True, True), "meta": (True, False), "data": (False, True)}
-
-
-class OneByOne(SocketConnection):
-    """A connection whose messages all go the general way."""
-
-    send_messages = Connection.send_messages
-    receive_run = Connection.receive_run
 
 
 def sources() -> dict[str, pa.Table | list[pa.RecordBatch]]:
@@ -144,17 +135,8 @@ def outcome(kind: type[SocketConnection], data: bytes, sizes: list[int], limits:
 
 def stream(name: str) -> bytes:
     """A whole stream in our framing."""
-    parts = peers.dissociated(peers.written(sources()[name]) if name != "words" else written_words())
+    parts = peers.dissociated(peers.written(sources()[name]) if name != "words" else peers.written_words())
     return peers.HELLO + b"".join(peers.frame(*each) for each in parts)
-
-
-def written_words() -> bytes:
-    sink = pa.BufferOutputStream()
-    batches = peers.words()
-    with pa.ipc.new_stream(sink, batches[0].schema, options=pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)) as w:
-        for batch in batches:
-            w.write_batch(batch)
-    return sink.getvalue().to_pybytes()
 
 
 @pytest.mark.parametrize("name", ["numbers", "words"])
@@ -225,25 +207,3 @@ def test_small_and_large_bodies_of_one_stream_keep_their_order():
         ):
             for expected, found in zip(batches, reader, strict=True):
                 assert pa.record_batch(found).equals(expected)
-
-
-def test_what_a_source_gave_before_it_failed_is_sent():
-    def torn():
-        yield from peers.numbers(3, batches=4).to_batches()
-        raise LookupError("no more")
-
-    with (
-        dissociated.Server({"t": torn}, "unix") as server,
-        dissociated.connect(server.uri, "t", timeout=peers.SECONDS) as reader,
-    ):
-        found = [reader.read_next_batch() for _ in range(4)]
-        assert sum(map(len, found)) == 12
-        with pytest.raises(ipc.TruncatedError):
-            reader.read_next_batch()
-
-
-def test_headers_are_those_of_the_general_way():
-    assert len(peers.frame(None, b"")) == mutate.FRAME
-    made = messages("numbers")[1:2]
-    parts = [peers.metadata(9, bytes(made[0].metadata)), peers.body(9, bytes(made[0].body))]
-    assert b"".join(write_run(9, made)) == b"".join(peers.frame(*each) for each in parts)

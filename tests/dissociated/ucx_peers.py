@@ -245,91 +245,6 @@ def fetch(uri: Any, names: list[str]) -> None:
             returns._thread.join(PATIENCE)  # until the server has its memory back
 
 
-def columns_of(uri: Any, name: str, columns: list[str] | None) -> None:
-    """Read some columns; says whether they are what they should be, and how many bytes were fetched."""
-    from arrowipc.dissociated.transports import ucx_memory
-
-    fetched = 0
-    get = ucx_memory.UcxPeerMemory._get
-
-    def counting(self: Any, key: Any, wanted: list[tuple[int, Any]]) -> None:
-        nonlocal fetched
-        fetched += sum(len(memory) for _, memory in wanted)
-        get(self, key, wanted)
-
-    ucx_memory.UcxPeerMemory._get = counting  # type: ignore[method-assign]
-    with dissociated.connect(uri, name, columns=columns, timeout=PATIENCE) as reader:
-        found = [each.to_pydict() for each in reader]
-    whole = [each.to_pydict() for each in SOURCES[name]()]
-    say([found == [{key: each[key] for key in columns or each} for each in whole], fetched])
-
-
-def hold(uri: Any, name: str) -> None:
-    """Read one batch and break the connection off; says, whenever asked, whether it is still the same."""
-    with dissociated.connect(uri, name, timeout=PATIENCE) as reader:
-        first = reader.read_next_batch()
-        say(reader._stream._memory.is_mapped)
-        reader._stream._returns.is_unsure = True  # as an error does: the server hears no more of what is held
-    for _ in commands():
-        say(equal([first], SOURCES[name]()[:1]))
-
-
-def arena(seed: int) -> None:
-    """Place, free and abandon in segments; says what was found to be wrong, and what is left at the end."""
-    from arrowipc.dissociated.served import messages_of
-    from arrowipc.dissociated.transports.ucx_library import context
-    from arrowipc.dissociated.transports.ucx_memory import UcxArena
-
-    class Client:
-        knows_segments = True
-
-    rng = random.Random(seed)
-    lent = UcxArena(context(True, False), 16 << 20, 2 << 20, 0)
-    bodies = [list(messages_of(plain(rows, rows)[0]))[-1] for rows in (10, 1000, 9000, 60_000)]
-    contents = [bytes(each.body) for each in bodies]
-    clients = [Client() for _ in range(3)]
-    held: list[tuple[Any, int, list[int], int]] = []
-    gone: list[tuple[bytes, int, int]] = []
-    wrong, full, most = [], 0, 0
-
-    def at(segment: Any, start: int, size: int) -> bytes:
-        return bytes(segment.memory[start - segment.address :][:size])
-
-    for step in range(3000):
-        action = rng.random()
-        if action < 0.5:
-            which = rng.randrange(len(bodies))
-            placed = lent.place(bodies[which], rng.choice(clients))
-            if placed is None:
-                full += 1
-                continue
-            start, size = placed[1][0], len(contents[which])
-            segment = next(each for each in lent._segments.values() if each.find(start))
-            if any(segment.identity == i and a < start + size and start < b for i, a, b in gone):
-                wrong.append(f"step {step}: memory of a client that is gone was used again")
-            held.append((segment, start, list(placed[1]), which))
-        elif held:
-            segment, start, addresses, which = held.pop(rng.randrange(len(held)))
-            if action < 0.95:
-                lent.release(addresses)
-            else:
-                lent.abandon(addresses)
-                gone.append((segment.identity, start, start + len(contents[which])))
-            del segment
-        most = max(most, sum(each.size for each in lent._segments.values()))
-        if step % 20 == 0:
-            wrong += [
-                f"step {step}: what somebody holds has changed"
-                for segment, start, _, which in held
-                if at(segment, start, len(contents[which])) != contents[which]
-            ]
-            segment = None
-    for _, _, addresses, _ in held:
-        lent.release(addresses)
-    mapped = [each.key for each in lent._segments.values()]
-    say([wrong, full > 0, len(gone) > 20, most, lent.free, len(mapped)])
-
-
 def read(uri: Any, name: str) -> None:
     """Read a stream of `plain`; says whether it is that, or which error ended it."""
     try:
@@ -490,49 +405,11 @@ def _foreign_context() -> Any:
     return ucx_worker.Context({}, True)
 
 
-def reference_client(uris: list[str], ident: str) -> None:
-    """Do what the reference example's client does; says what came: metadata, bodies, the end."""
-    from arrowipc.dissociated.transports import ucx_worker
-    from arrowipc.dissociated.transports.ucx import packed_address
-    from arrowipc.read.framing import message_kind, message_of
-
-    context = _foreign_context()
-    workers = []
-    for text in uris:
-        uri = dissociated.DissociatedUri.parse(text)
-        worker = ucx_worker.Worker(context)
-        worker.connect(packed_address(uri.host, uri.port)[0], False)
-        _finished(worker, worker.send(uri.want_data, [ident.encode()], synchronous=True))
-        workers.append(worker)
-    metadata, data = workers
-    prefixes, tags, lengths, values = [], [], [], []
-    decoder = ipc.StreamDecoder()
-    while True:
-        message = _taken(metadata, _poll(metadata, metadata.untagged))
-        kind, number = struct.unpack_from("<BI", message)
-        prefixes.append([kind, number, len(message)])
-        if kind == 0:
-            break
-        body = None
-        if message_kind(message[5:])[0] != "Schema":
-            # For every message whose kind has a body, an empty one too.
-            waiting = _poll(data, lambda number=number: data.probe(number, 0x00000000FFFFFFFF))
-            tags.append(waiting.tag)
-            lengths.append(waiting.length)
-            body = _taken(data, waiting)
-        event = decoder.decode_next(message_of(message[5:], body))
-        if hasattr(event, "batch"):
-            values.append(event.batch)
-    say([prefixes, tags, lengths, equal(values, SOURCES[ident]())])
-    for worker in workers:
-        worker.close()
-
-
 WANT_METADATA, WANT_DATA, WANT_MASK = 0xFFFFFDEADBA0BAB0, 0x00000DEADBA0BAB0, 0x00000FFFFFFFFFFF
 
 
-def reference_server(order: str, body_type: int = 0, pairs: str = "", other: bool = False) -> None:
-    """Do what the reference example's server does: one stream, bodies in any `order`, in mode "none".
+def reference_server(body_type: int = 0, pairs: str = "", other: bool = False) -> None:
+    """Do what the reference example's server does: one stream, in mode "none".
 
     With `pairs` (hex), each body says that instead, as type 1; with `other`, that they lie in a segment which
     is there no more, and another one at its addresses.
@@ -576,7 +453,7 @@ def reference_server(order: str, body_type: int = 0, pairs: str = "", other: boo
                 body = [write_pairs(message, region.address + 64) + told]
             bodies.append((body_type << 55 << 1 | number, body))
     sent.append(connections["metadata"].send(None, [struct.pack("<BI", 0, number + 1)]))
-    for tag, body in reversed(bodies) if order == "reversed" else bodies:
+    for tag, body in bodies:
         sent.append(connections["data"].send(tag, body, in_pieces=True))
     while not select.select([sys.stdin], [], [], 0)[0]:
         for worker in connections.values():

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import io
 import itertools
 import json
 import random
@@ -20,7 +18,6 @@ from columns.variants import VARIANT, encoded
 from dissociated import peers
 from helpers import arrays, forge, golden, mutate, randoms
 from helpers.arrays import pyarrow_bytes
-from peers.integration_json import write_json
 from tensors import sparse_forge as sf
 
 import arrowipc as ipc
@@ -143,16 +140,6 @@ def variants() -> list[bytes]:
     return [bytes([len(metadata)]) + metadata + value for metadata, value in made]
 
 
-def _deltas(file: bool) -> bytes:
-    sink = io.BytesIO()
-    words = peers.words()[:2] if file else peers.words()
-    make = pa.ipc.new_file if file else pa.ipc.new_stream
-    with make(sink, words[0].schema, options=pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)) as writer:
-        for batch in words:
-            writer.write_batch(batch)
-    return sink.getvalue()
-
-
 def _forged() -> list[bytes]:
     """Framings and tables that pyarrow does not write."""
     numbers = forge.batch(2, [(2, 0)], [b"", forge.i32(1, 2)])
@@ -169,7 +156,7 @@ def _forged() -> list[bytes]:
 
 @functools.cache
 def streams() -> list[bytes]:
-    return [*_written(False), _deltas(False), _tensor_columns(False), *_forged(), *_golden(False)]
+    return [*_written(False), peers.written_words(), _tensor_columns(False), *_forged(), *_golden(False)]
 
 
 @functools.cache
@@ -177,17 +164,7 @@ def files() -> list[bytes]:
     # Of other writers those that do not frame the schema, or leave it out.
     others = [golden.WRITERS / f"{name}.arrow" for name in ("polars-2.1.0-zstd", "javascript-21.2.0-types")]
     theirs = [each.read_bytes() for each in others]
-    return [*_written(True), _deltas(True), _tensor_columns(True), *_golden(True), *theirs]
-
-
-@functools.cache
-def documents() -> list[bytes]:
-    """Documents of Arrow's integration format."""
-    found = []
-    for data in _written(file=False):
-        with contextlib.suppress(ipc.UnsupportedError), ipc.open_stream(data) as reader:
-            found.append(json.dumps(write_json(reader.schema, reader)).encode())
-    return _small(found)
+    return [*_written(True), peers.written_words(file=True), _tensor_columns(True), *_golden(True), *theirs]
 
 
 @functools.cache
@@ -260,7 +237,7 @@ def sparse_tensors() -> list[bytes]:
 def frames() -> list[bytes]:
     """What a server sends, in our framing; the second half of some streams is told of by its place."""
     made = []
-    for data in [*_written(False)[:40], _deltas(False)]:
+    for data in [*_written(False)[:40], peers.written_words()]:
         sent = peers.dissociated(data)
         made.append(peers.HELLO + b"".join(peers.frame(*each) for each in sent))
         if told := _pointed(sent):

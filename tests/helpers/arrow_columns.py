@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from helpers.arrays import CASES
+
 
 class Column(NamedTuple):
     """A column of three rows, the second of them null where the type allows it.
@@ -226,6 +228,10 @@ except ImportError:
     COLUMNS["time_ns"] = Column(COLUMNS["time_ns"].array, "bigint", [1000, None, 2000])
 else:
     OLD_SPARK = False
+
+
+#: Arrays of every type: the cases of `helpers.arrays` and these columns.
+ARRAYS: dict[str, pa.Array] = {**CASES, **{f"column {name}": column.array for name, column in COLUMNS.items()}}
 
 
 def everything() -> pa.RecordBatch:

@@ -16,65 +16,44 @@ from typing import Any
 
 import flatbuffers
 
+from helpers import fbs
+
 V1, V2, V3, V4, V5 = range(5)
 MAGIC = b"ARROW1"
 CONTINUATION = b"\xff\xff\xff\xff"
 EOS = CONTINUATION + bytes(4)
 LEGACY_EOS = bytes(4)
 
-# Slots in order; a union takes two (its tag `<name>_type`, then the value). Letters are struct codes.
-TABLES = {
-    kind: [slot.split(":") for slot in slots.split()]
-    for kind, slots in {
-        "Message": "version:h header:MessageHeader bodyLength:q custom_metadata:[KeyValue]",
-        "Schema": "endianness:h fields:[Field] custom_metadata:[KeyValue] features:[q]",
-        "DictionaryBatch": "id:q data:RecordBatch isDelta:?",
-        "RecordBatch": "length:q nodes:[FieldNode] buffers:[Buffer] compression:BodyCompression"
-        " variadicBufferCounts:[q]",
-        "BodyCompression": "codec:b method:b",
-        "Footer": "version:h schema:Schema dictionaries:[Block] recordBatches:[Block] custom_metadata:[KeyValue]",
-        "KeyValue": "key:string value:string",
-        "Field": "name:string nullable:? type:Type dictionary:DictionaryEncoding children:[Field]"
-        " custom_metadata:[KeyValue]",
-        "DictionaryEncoding": "id:q indexType:Int isOrdered:? dictionaryKind:h",
-        "Int": "bitWidth:i is_signed:?",
-        "FloatingPoint": "precision:h",
-        "Decimal": "precision:i scale:i bitWidth:i",
-        "Date": "unit:h",
-        "Time": "unit:h bitWidth:i",
-        "Timestamp": "unit:h timezone:string",
-        "Interval": "unit:h",
-        "Duration": "unit:h",
-        "Union": "mode:h typeIds:[i]",
-        "FixedSizeBinary": "byteWidth:i",
-        "FixedSizeList": "listSize:i",
-        "Map": "keysSorted:?",
-        "Tensor": "type:Type shape:[TensorDim] strides:[q] data:Buffer",
-        "TensorDim": "size:q name:string",
-        "SparseTensor": "type:Type shape:[TensorDim] non_zero_length:q sparseIndex:SparseTensorIndex data:Buffer",
-        "SparseTensorIndexCOO": "indicesType:Int indicesStrides:[q] indicesBuffer:Buffer isCanonical:?",
-        "SparseMatrixIndexCSX": "compressedAxis:h indptrType:Int indptrBuffer:Buffer indicesType:Int"
-        " indicesBuffer:Buffer",
-        "SparseTensorIndexCSF": "indptrType:Int indptrBuffers:[Buffer] indicesType:Int"
-        " indicesBuffers:[Buffer] axisOrder:[i]",
-    }.items()
-}
-UNIONS = {
-    name: members.split()
-    for name, members in {
-        "MessageHeader": "NONE Schema DictionaryBatch RecordBatch Tensor SparseTensor",
-        "SparseTensorIndex": "NONE SparseTensorIndexCOO SparseMatrixIndexCSX SparseTensorIndexCSF",
-        "Type": "NONE Null Int FloatingPoint Binary Utf8 Bool Decimal Date Time Timestamp Interval List"
-        " Struct_ Union FixedSizeBinary FixedSizeList Map Duration LargeBinary LargeUtf8 LargeList"
-        " RunEndEncoded BinaryView Utf8View ListView LargeListView",
-    }.items()
-}
-STRUCTS = {
-    "FieldNode": ("<qq", {"length": (0, "q"), "null_count": (8, "q")}),
-    "Buffer": ("<qq", {"offset": (0, "q"), "length": (8, "q")}),
-    "Block": ("<qi4xq", {"offset": (0, "q"), "metaDataLength": (8, "i"), "bodyLength": (16, "q")}),
-}
 SCALARS = {"q": "Int64", "i": "Int32", "h": "Int16", "b": "Int8", "B": "Uint8", "?": "Bool"}
+_CODES = {"bool": "?", "byte": "b", "ubyte": "B", "short": "h", "int": "i", "long": "q"}
+_RECORDS = [each for each in fbs.LAYOUT.declarations.values() if isinstance(each, fbs.Record)]
+
+
+def _code(member: fbs.Member) -> str:
+    """The type of a member, scalars and enums as codes of `struct`."""
+    found = fbs.LAYOUT.choice(member.type)
+    what = found.base if found is not None and found.kind == "enum" else member.type
+    what = _CODES.get(what, what)
+    return f"[{what}]" if member.is_vector else what
+
+
+def _struct(record: fbs.Record) -> tuple[str, dict[str, tuple[int, str]]]:
+    """A struct as a format of `struct`, and where each member lies in it."""
+    members = {each.name: (fbs.NUMBERS[f"{record.name}_{each.name}"], _code(each)) for each in record.members}
+    layout, end = "<", 0
+    for offset, code in members.values():
+        layout += f"{offset - end}x{code}" if offset > end else code
+        end = offset + struct.calcsize(code)
+    return layout, members
+
+
+TABLES = {each.name: [(m.name, _code(m)) for m in each.members] for each in _RECORDS if each.kind == "table"}
+STRUCTS = {each.name: _struct(each) for each in _RECORDS if each.kind == "struct"}
+UNIONS = {
+    each.name: list(each.values)
+    for each in fbs.LAYOUT.declarations.values()
+    if isinstance(each, fbs.Choice) and each.kind == "union"
+}
 
 
 def slots_of(kind: str) -> list[tuple[str, str]]:

@@ -15,6 +15,10 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from peers.integration_json import field_of, pairs_of
+
+import arrowipc as ipc
+
 EPOCH = dt.datetime(1970, 1, 1)
 PER_SECOND = {"SECOND": 1, "MILLISECOND": 1_000, "MICROSECOND": 1_000_000}
 
@@ -249,82 +253,10 @@ def temporal(kind: dict[str, Any], stored: int) -> Any:
 # Types.
 
 
-def schema(content: dict[str, Any]) -> Any:
+def schema(content: dict[str, Any]) -> ipc.Schema:
     """The arrowipc Schema that the JSON describes (its endianness is not in the JSON: taken as little)."""
-    from arrowipc.schema import Schema
-
     described = content["schema"]
-    return Schema(tuple(field(f) for f in described["fields"]), metadata=pairs(described))
-
-
-def pairs(described: dict[str, Any]) -> tuple[tuple[bytes, bytes], ...]:
-    """Custom metadata as ordered pairs of bytes; the JSON writes it as objects of key and value."""
-    return tuple((p["key"].encode(), p["value"].encode()) for p in described.get("metadata") or ())
-
-
-def field(described: dict[str, Any]) -> Any:
-    from arrowipc import types
-    from arrowipc.schema import Field
-
-    kind = data_type(described)
-    if "dictionary" in described:
-        how = described["dictionary"]
-        index = types.Int(how["indexType"]["bitWidth"], how["indexType"]["isSigned"])
-        kind = types.Dictionary(index, kind, how["isOrdered"])
-    return Field(described["name"], kind, described["nullable"], pairs(described))
-
-
-UNITS = {"SECOND": "s", "MILLISECOND": "ms", "MICROSECOND": "us", "NANOSECOND": "ns"}
-PLAIN = {
-    "null": "Null",
-    "bool": "Bool",
-    "utf8": "Utf8",
-    "binary": "Binary",
-    "largeutf8": "LargeUtf8",
-    "largebinary": "LargeBinary",
-    "utf8view": "Utf8View",
-    "binaryview": "BinaryView",
-    "list": "List",
-    "largelist": "LargeList",
-    "listview": "ListView",
-    "largelistview": "LargeListView",
-    "runendencoded": "RunEndEncoded",
-}
-
-
-def data_type(described: dict[str, Any]) -> Any:
-    """The arrowipc type of a field, leaving its dictionary encoding aside."""
-    from arrowipc import types
-
-    kind, below = described["type"], tuple(field(child) for child in described.get("children", ()))
-    match kind["name"]:
-        case "int":
-            return types.Int(kind["bitWidth"], kind["isSigned"])
-        case "floatingpoint":
-            return types.FloatingPoint(kind["precision"].lower())
-        case "decimal":
-            return types.Decimal(kind["precision"], kind["scale"], kind.get("bitWidth", 128))
-        case "date":
-            return types.Date("day" if kind["unit"] == "DAY" else "ms")
-        case "time":
-            return types.Time(UNITS[kind["unit"]], kind["bitWidth"])
-        case "timestamp":
-            return types.Timestamp(UNITS[kind["unit"]], kind.get("timezone"))
-        case "duration":
-            return types.Duration(UNITS[kind["unit"]])
-        case "interval":
-            return types.Interval(kind["unit"].lower())
-        case "fixedsizebinary":
-            return types.FixedSizeBinary(kind["byteWidth"])
-        case "fixedsizelist":
-            return types.FixedSizeList(below[0], kind["listSize"])
-        case "struct":
-            return types.Struct(below)
-        case "map":
-            return types.Map(below[0], kind["keysSorted"])
-        case "union":
-            return types.Union(kind["mode"].lower(), below, tuple(kind["typeIds"]))
-    return getattr(types, PLAIN[kind["name"]])(*below)
+    return ipc.Schema([field_of(each) for each in described["fields"]], metadata=pairs_of(described))
 
 
 # Comparison.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
+import mmap
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -79,6 +81,8 @@ def interrupted(operation: Callable[[], Any], *modules: ModuleType) -> Iterator[
                     raise KeyboardInterrupt
             return trace
 
+        # Python 3.12 tells of bytecodes only if a frame had asked for them before the tracing began.
+        sys._getframe().f_trace_opcodes = True
         sys.settrace(trace)
         try:
             operation()
@@ -90,6 +94,19 @@ def interrupted(operation: Callable[[], Any], *modules: ModuleType) -> Iterator[
             return
         yield count
         count += 1
+
+
+class Guarded:
+    """Memory in front of a page that nobody may read: a step too far ends the process."""
+
+    def __init__(self, size: int) -> None:
+        end = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+        self.memory = mmap.mmap(-1, end + mmap.PAGESIZE)
+        start = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.mprotect(ctypes.c_void_p(start + end), ctypes.c_size_t(mmap.PAGESIZE), 0):
+            raise OSError(ctypes.get_errno(), "mprotect")
+        self.view = memoryview(self.memory)[end - size : end]
 
 
 def descriptors() -> set[int]:

@@ -25,6 +25,12 @@ def run_python(code: str, *arguments: object, **options: Any) -> subprocess.Comp
     return subprocess.run(command, **given | options)
 
 
+def start(*arguments: object, **options: Any) -> subprocess.Popen[str]:
+    """A Python process with which lines are exchanged."""
+    given: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment()}
+    return subprocess.Popen([sys.executable, *map(str, arguments)], **given | options)
+
+
 def together(*calls: Callable[[], Any]) -> list[Any]:
     """Call all at once, each in a thread of its own; the results, or the exceptions."""
     found: list[Any] = [None] * len(calls)

@@ -13,7 +13,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from decimal import Decimal
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -184,10 +184,88 @@ def a_path_written_and_mapped() -> Operation:
     return operation
 
 
-@scenario
-def a_stream_of_every_type() -> Operation:
-    data = arrow_columns.stream(everything(), everything())
-    return lambda: drive.from_bytes(data).batches
+def batches_in(data: bytes) -> Any:
+    return drive.from_bytes(data).batches
+
+
+def cells_of(count: int) -> list[bytes]:
+    return [arrow_columns.stream(words(i % 4)) for i in range(count)] + [deltas()]
+
+
+def written(form: str, **options: Any) -> Callable[[Any], Any]:
+    """What writes a batch and a slice of it."""
+    return lambda batch: Stored(arrays.ipc_bytes([batch, batch.slice(3, 4)], form, batch.schema, **options))
+
+
+#: Operations that are one expression: what makes the input, and what is done with it.
+EXPRESSIONS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+    "a stream of every type": (lambda: arrow_columns.stream(everything(), everything()), batches_in),
+    "an lz4 stream": (lambda: arrow_columns.stream(layouts(), compression="lz4"), batches_in),
+    "a zstd stream": (lambda: arrow_columns.stream(layouts(), compression="zstd"), batches_in),
+    "a large compressed stream": (
+        lambda: arrow_columns.stream(large(), compression="lz4"),
+        lambda data: [batch.num_rows for batch in batches_in(data)],
+    ),
+    "dictionaries with deltas": (deltas, batches_in),
+    "big endian streams": (big_endian, batches_in),
+    "the push decoder": (deltas, lambda data: drive.pushed(data, iter([1, 3, 64, 1000] * 1000)).batches),
+    "a file": (lambda: arrow_columns.file(layouts(), layouts()), lambda data: drive.from_file(data).batches),
+    "payloads of every layout": (
+        lambda: [arrow_columns.stream(layouts()), arrow_columns.stream(layouts(), compression="zstd")] * 2,
+        lambda cells: ipc.decode_payloads(cells).batch,
+    ),
+    "payloads with dictionaries": (lambda: cells_of(8), lambda cells: ipc.decode_payloads(cells).batch),
+    "payloads with dictionaries decoded": (
+        lambda: cells_of(6),
+        lambda cells: ipc.decode_payloads(cells, dictionaries="decode").batch,
+    ),
+    "payloads encoded": (ours, lambda batch: ipc.encode_payloads(batch, rows_per_payload=3)),
+    "payloads encoded by key": (
+        lambda: arrays.read_batch(words(2)),
+        lambda batch: tuple(ipc.encode_payloads(batch, group_by="d", compression="zstd")),
+    ),
+    "a stream written": (ours, written("stream")),
+    "a file written": (ours, written("file", unify_dictionaries=True, statistics=True)),
+    "an lz4 stream written": (ours, written("stream", compression="lz4", coalesce_rows=20)),
+    "a zstd file written": (ours, written("file", compression="zstd", alignment=64, unify_dictionaries=True)),
+    "large bodies written": (
+        lambda: arrays.read_batch(large()),
+        lambda batch: len(arrays.ipc_bytes([batch], "stream", batch.schema, compression="lz4")),
+    ),
+    "batches of buffers": (
+        lambda: arrays.parts_of(ours()),
+        lambda parts: ipc.RecordBatch.from_buffers(**parts, validate="strict"),
+    ),
+    "imported batches": (everything, lambda batch: ipc.RecordBatch.from_arrow(batch, validate="strict")),
+    "imported tables": (
+        lambda: pa.Table.from_batches([layouts(), layouts().slice(2)]),
+        lambda table: ipc.Table.from_arrow(table, validate="full").to_batches(),
+    ),
+    "exported batches": (ours, lambda batch: (pa.record_batch(batch), pa.array(batch["dictionary"]))),
+    "python values": (
+        lambda: arrays.read_batch(everything()),
+        lambda batch: (batch.to_pydict(), batch.to_pylist(), [column[0] for column in batch.columns]),
+    ),
+    "extension types as values": (
+        lambda: [next(iter(ipc.open_stream(data))) for data in extension_streams()],
+        lambda batches: [batch.to_pylist(extensions=True) for batch in batches],
+    ),
+    "comparisons": (
+        lambda: arrays.read_batch(layouts()),
+        lambda other: (ours().equals(other, nan_equal=True), ours().equals(other.slice(1)), ours() == other),
+    ),
+    "batches joined": (
+        ours,
+        lambda batch: (ipc.concat_batches([batch, batch.slice(2, 5), batch]), truncate.compact(batch.slice(2, 5))),
+    ),
+    "concatenation that goes on": (
+        lambda: [ours(), ours().slice(3), ours().slice(1, 2)],
+        lambda pieces: insist(lambda: ipc.concat_batches(pieces)),
+    ),
+    "rows repeated": (ours, lambda batch: ipc.repeat(batch, [0, 1, 2, 3, 0, 1, 1, 2])),
+}
+SCENARIOS |= {name: cache(lambda make=make, use=use: partial(use, make())) for name, (make, use) in EXPRESSIONS.items()}
+FOREIGN |= {"imported batches", "imported tables", "exported batches"}
 
 
 @scenario
@@ -201,42 +279,6 @@ def a_stream_from_an_object_with_projection() -> Operation:
     data = arrow_columns.stream(layouts(), layouts())
     columns = ["struct.b", "dictionary", "int64"]
     return lambda: drive.from_object(data, columns=columns, validate="none").batches
-
-
-@scenario
-def an_lz4_stream() -> Operation:
-    data = arrow_columns.stream(layouts(), compression="lz4")
-    return lambda: drive.from_bytes(data).batches
-
-
-@scenario
-def a_zstd_stream() -> Operation:
-    data = arrow_columns.stream(layouts(), compression="zstd")
-    return lambda: drive.from_bytes(data).batches
-
-
-@scenario
-def a_large_compressed_stream() -> Operation:
-    data = arrow_columns.stream(large(), compression="lz4")
-    return lambda: [batch.num_rows for batch in drive.from_bytes(data).batches]
-
-
-@scenario
-def dictionaries_with_deltas() -> Operation:
-    data = deltas()
-    return lambda: drive.from_bytes(data).batches
-
-
-@scenario
-def big_endian_streams() -> Operation:
-    data = big_endian()
-    return lambda: drive.from_bytes(data).batches
-
-
-@scenario
-def a_file() -> Operation:
-    data = arrow_columns.file(layouts(), layouts())
-    return lambda: drive.from_file(data).batches
 
 
 @scenario
@@ -268,13 +310,6 @@ def a_file_object_with_projection() -> Operation:
             return reader.count_rows(), reader.get_batch(1)
 
     return read
-
-
-@scenario
-def the_push_decoder() -> Operation:
-    data = deltas()
-    sizes = [1, 3, 64, 1000]
-    return lambda: drive.pushed(data, iter(sizes * 1000)).batches
 
 
 @scenario
@@ -325,24 +360,6 @@ def payloads_decoded() -> Operation:
 
 
 @scenario
-def payloads_of_every_layout() -> Operation:
-    cells = [arrow_columns.stream(layouts()), arrow_columns.stream(layouts(), compression="zstd")] * 2
-    return lambda: ipc.decode_payloads(cells).batch
-
-
-@scenario
-def payloads_with_dictionaries() -> Operation:
-    cells = [arrow_columns.stream(words(i % 4)) for i in range(8)] + [deltas()]
-    return lambda: ipc.decode_payloads(cells).batch
-
-
-@scenario
-def payloads_with_dictionaries_decoded() -> Operation:
-    cells = [arrow_columns.stream(words(i % 4)) for i in range(6)] + [deltas()]
-    return lambda: ipc.decode_payloads(cells, dictionaries="decode").batch
-
-
-@scenario
 def payloads_that_fail_are_skipped() -> Operation:
     good = arrow_columns.stream(numbers(3))
     cells = [good, good[:-40], None, b"nonsense", arrow_columns.stream(words()), good]
@@ -355,44 +372,7 @@ def payloads_that_fail_are_skipped() -> Operation:
     return read
 
 
-@scenario
-def payloads_encoded() -> Operation:
-    batch = ours()
-    return lambda: ipc.encode_payloads(batch, rows_per_payload=3)
-
-
-@scenario
-def payloads_encoded_by_key() -> Operation:
-    batch = arrays.read_batch(words(2))
-    return lambda: tuple(ipc.encode_payloads(batch, group_by="d", compression="zstd"))
-
-
 # -- writing -----------------------------------------------------------------------------------------------
-
-
-def written(form: str, **options: Any) -> Operation:
-    batches = [ours(), ours().slice(3, 4)]
-    return lambda: Stored(arrays.ipc_bytes(batches, form, batches[0].schema, **options))
-
-
-@scenario
-def a_stream_written() -> Operation:
-    return written("stream")
-
-
-@scenario
-def a_file_written() -> Operation:
-    return written("file", unify_dictionaries=True, statistics=True)
-
-
-@scenario
-def an_lz4_stream_written() -> Operation:
-    return written("stream", compression="lz4", coalesce_rows=20)
-
-
-@scenario
-def a_zstd_file_written() -> Operation:
-    return written("file", compression="zstd", alignment=64, unify_dictionaries=True)
 
 
 @scenario
@@ -406,12 +386,6 @@ def dictionaries_written() -> Operation:
         ]
 
     return write
-
-
-@scenario
-def large_bodies_written() -> Operation:
-    batch = arrays.read_batch(large())
-    return lambda: len(arrays.ipc_bytes([batch], "stream", batch.schema, compression="lz4"))
 
 
 @scenario
@@ -450,25 +424,7 @@ def values_built() -> Operation:
     return lambda: (ipc.RecordBatch.from_pydict(mapping, some), ipc.RecordBatch.from_pydict(parts))
 
 
-@scenario
-def batches_of_buffers() -> Operation:
-    parts = arrays.parts_of(ours())
-    return lambda: ipc.RecordBatch.from_buffers(**parts, validate="strict")
-
-
 # -- other libraries -----------------------------------------------------------------------------------------
-
-
-@foreign
-def imported_batches() -> Operation:
-    batch = everything()
-    return lambda: ipc.RecordBatch.from_arrow(batch, validate="strict")
-
-
-@foreign
-def imported_tables() -> Operation:
-    table = pa.Table.from_batches([layouts(), layouts().slice(2)])
-    return lambda: ipc.Table.from_arrow(table, validate="full").to_batches()
 
 
 @foreign
@@ -491,12 +447,6 @@ def batches_lent_to_ourselves() -> Operation:
         ipc.Table.from_arrow(table),
         ipc.Array.from_arrow(LentArray(column)),
     )
-
-
-@foreign
-def exported_batches() -> Operation:
-    batch = ours()
-    return lambda: (pa.record_batch(batch), pa.array(batch["dictionary"]))
 
 
 @foreign
@@ -527,12 +477,6 @@ def capsules_that_nobody_takes() -> Operation:
 # -- values --------------------------------------------------------------------------------------------------
 
 
-@scenario
-def python_values() -> Operation:
-    batch = arrays.read_batch(everything())
-    return lambda: (batch.to_pydict(), batch.to_pylist(), [column[0] for column in batch.columns])
-
-
 @foreign
 def numpy_values() -> Operation:
     batch = arrays.read_batch(everything())
@@ -560,25 +504,6 @@ def pictures() -> Operation:
 
 
 @scenario
-def extension_types_as_values() -> Operation:
-    batches = [next(iter(ipc.open_stream(data))) for data in extension_streams()]
-    return lambda: [batch.to_pylist(extensions=True) for batch in batches]
-
-
-@scenario
-def comparisons() -> Operation:
-    one, other = ours(), arrays.read_batch(layouts())
-    different = other.slice(1)
-    return lambda: (one.equals(other, nan_equal=True), one.equals(different), one == other)
-
-
-@scenario
-def batches_joined() -> Operation:
-    one, other = ours(), ours().slice(2, 5)
-    return lambda: (ipc.concat_batches([one, other, one]), truncate.compact(other))
-
-
-@scenario
 def rows_taken() -> Operation:
     flat = arrays.read_batch(pa.record_batch({"x": [1, None, 3], "t": ["a", "bc", None], "l": [[1, 2], [], [3]]}))
     tables = [ipc.Table.from_batches([each, each.slice(1)]) for each in (flat, ours())]
@@ -591,12 +516,6 @@ def dictionaries_joined() -> Operation:
     strangers = pa.record_batch([pa.array(["p", "q"]).dictionary_encode(), [1, 2]], names=["d", "n"])
     other = arrays.read_batch(strangers.cast(words().schema))
     return lambda: ipc.concat_batches([*batches, other])
-
-
-@scenario
-def rows_repeated() -> Operation:
-    batch = ours()
-    return lambda: ipc.repeat(batch, [0, 1, 2, 3, 0, 1, 1, 2])
 
 
 @scenario
@@ -673,12 +592,6 @@ def file_readers_that_go_on() -> Operation:
         return found
 
     return read
-
-
-@scenario
-def concatenation_that_goes_on() -> Operation:
-    pieces = [ours(), ours().slice(3), ours().slice(1, 2)]
-    return lambda: insist(lambda: ipc.concat_batches(pieces))
 
 
 # -- tensors -------------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
 from importlib.metadata import distribution
@@ -143,18 +142,6 @@ def packed_environment(directory: Path) -> Path:
         zipped.extractall(site)
     packed = directory / "environment.tar.gz"
     venv_pack.pack(prefix=str(environment), output=str(packed), compress_level=1)
-    return packed
-
-
-def bare_environment(directory: Path) -> Path:
-    """Pack an environment with all that is needed but arrowipc: links, which lead somewhere on this machine only."""
-    environment = directory / "bare"
-    site = _new_environment(environment)
-    for path in _parts_of(*NEEDED):
-        (site / path.name).symlink_to(path)
-    packed = directory / "bare.tar.gz"
-    with tarfile.open(packed, "w:gz") as archive:
-        archive.add(environment, ".")
     return packed
 
 

@@ -40,9 +40,16 @@ def environment(**changes: str) -> dict[str, str]:
 
 
 def run(*arguments: object, input: bytes = b"", **changes: str) -> Outcome:
-    """One command with pipes around it."""
-    done = run_binary(*arguments, input=input, **changes)
-    return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
+    """One command: in this process, or in one with pipes around it where it needs an input or another environment."""
+    if input or changes:
+        done = run_binary(*arguments, input=input, **changes)
+        return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
+    from arrowipc.cli.app import run as called
+
+    streams = [io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2)]
+    with contextlib.redirect_stdout(streams[0]), contextlib.redirect_stderr(streams[1]):
+        code = called([str(each) for each in arguments])
+    return Outcome(code, *(each.buffer.getvalue().decode() for each in streams))  # type: ignore[attr-defined]
 
 
 def run_binary(*arguments: object, input: bytes = b"", **changes: str) -> subprocess.CompletedProcess[bytes]:
@@ -57,7 +64,7 @@ def shell(script: str, **changes: str) -> Outcome:
     return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-def on_terminal(*arguments: object, columns: int = 80, keys: bytes = b"", **changes: str) -> Outcome:
+def on_terminal(*arguments: object, columns: int = 80, **changes: str) -> Outcome:
     """One command whose standard input, output and error are a terminal; `out` is all that it shows."""
     import fcntl
     import termios
@@ -73,8 +80,6 @@ def on_terminal(*arguments: object, columns: int = 80, keys: bytes = b"", **chan
         start_new_session=True,
     )
     os.close(theirs)
-    if keys:
-        os.write(ours, keys)
     shown = bytearray()
     end = time.monotonic() + 120
     while time.monotonic() < end:
@@ -91,12 +96,3 @@ def on_terminal(*arguments: object, columns: int = 80, keys: bytes = b"", **chan
     code = child.wait(30)
     os.close(ours)
     return Outcome(code, shown.decode(errors="replace").replace("\r\n", "\n"), "")
-
-
-def call(*arguments: object) -> Outcome:
-    from arrowipc.cli.app import run as called
-
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = called([str(each) for each in arguments])
-    return Outcome(code, out.getvalue(), err.getvalue())

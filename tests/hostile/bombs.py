@@ -17,7 +17,6 @@ from helpers.forge import (
     INT32,
     INT64,
     LARGE_LIST,
-    LARGE_UTF8,
     LIST,
     LIST_VIEW,
     MAP,
@@ -143,27 +142,12 @@ def shared_metadata_values() -> Bomb:
 
 
 @bomb
-def honest_metadata_of_eight_megabytes() -> Bomb:
-    pairs = [(f"key {n}", "v" * 800) for n in range(10_000)]
-    described = schema(field("x", NULL), metadata=pairs)
-    return both(described, forge.message(batch(1, [(1, 0)], []), metadata=pairs))
-
-
-@bomb
 def shared_structs() -> Bomb:
     """2**40 fields: each level names the one below twice."""
     level = field("x", INT8)
     for _ in range(40):
         level = field("x", STRUCT, level, level)
     return both(schema(level), batch(1, [(1, 0)], [b""]))
-
-
-@bomb
-def shared_fields() -> Bomb:
-    """10**10 fields: 10**5 times the same child, on two levels."""
-    leaf = field("x", INT8)
-    middle = field("x", STRUCT, *[leaf] * 100_000)
-    return both(schema(*[middle] * 100_000), batch(1, [(1, 0)], [b""]))
 
 
 @bomb
@@ -372,13 +356,6 @@ BOMBS |= {name: partial(one, *given, nodes=nodes) for name, (given, nodes) in RO
 
 
 @bomb
-def null_rows_in_columns() -> Bomb:
-    """A thousand columns of 2**31 - 1 nulls."""
-    described = schema(*(field(f"f{n}", NULL) for n in range(1000)))
-    return both(described, batch(MOST_ROWS, [(MOST_ROWS, 0)] * 1000, []))
-
-
-@bomb
 def rows_without_columns() -> Bomb:
     return both(schema(), batch(MOST_ROWS, [], []))
 
@@ -387,12 +364,6 @@ def rows_without_columns() -> Bomb:
 def rows_beyond_the_limit() -> Bomb:
     counts = (2**31, 2**60, 2**63 - 1)
     return {f"{form} {rows}": data for rows in counts for form, data in one(NULL, rows, []).items()}
-
-
-@bomb
-def rows_of_structs_of_nulls() -> Bomb:
-    children = [field(f"c{n}", NULL) for n in range(50)]
-    return one(STRUCT, MOST_ROWS, [b""], *children, nodes=[MOST_ROWS] * 50)
 
 
 @bomb
@@ -457,7 +428,7 @@ def frames_of_no_stated_size() -> Bomb:
 
 @bomb
 def honest_frames() -> Bomb:
-    """64 and 200 MiB of zeros in a few KiB; what a reader of strangers' bytes sets is in `defuse.LIMITS`."""
+    """64 and 200 MiB of zeros in a few KiB; what a reader of strangers' bytes sets is in `measure_bombs.LIMITS`."""
     forms = {}
     for size in (64 * MIB, 200 * MIB):
         made = one(BINARY, 1, [b"", packed(i32(0, size)), packed(bytes(size))], codec=ZSTD)
@@ -470,21 +441,6 @@ def honest_batches() -> Bomb:
     """Many batches of 16 MiB each, 2 GiB in all."""
     rows = batch(1, [(1, 0)], [b"", packed(i32(0, 16 * MIB)), packed(bytes(16 * MIB))], codec=ZSTD)
     return {"stream": forge.stream(schema(field("x", BINARY)), *[rows] * 128)}
-
-
-@bomb
-def skippable_frames() -> Bomb:
-    """A buffer of 100,000 frames that hold nothing."""
-    empty = b"\x50\x2a\x4d\x18" + bytes(4)
-    data = i64(3) + empty * 100_000 + packed(b"abc")[8:]
-    return one(BINARY, 1, [b"", packed(i32(0, 3)), data], codec=ZSTD)
-
-
-@bomb
-def small_frames() -> Bomb:
-    """100,000 frames of a byte each in one buffer."""
-    data = i64(100_000) + packed(b"a")[8:] * 100_000
-    return one(BINARY, 1, [b"", packed(i32(0, 3)), data], codec=ZSTD)
 
 
 @bomb
@@ -511,15 +467,6 @@ def columns_on_one_buffer() -> Bomb:
 
 
 @bomb
-def columns_within_the_allowance() -> Bomb:
-    """As many as Limits.overlap_bytes lets through."""
-    count = 64
-    message = batch(1, [(1, 0)] * count, [(0, 0), (0, 8), (8, MIB - 8)] * count)
-    message.body = i32(0, MIB - 8) + b"x" * (MIB - 8)
-    return both(schema(*(field(f"f{n}", UTF8) for n in range(count))), message)
-
-
-@bomb
 def views_on_one_buffer() -> Bomb:
     """20,000 views of nearly all of 1 MiB: 20 GB of text."""
     text = b"x" * MIB
@@ -536,29 +483,11 @@ def views_of_other_bytes() -> Bomb:
 
 
 @bomb
-def views_on_many_buffers() -> Bomb:
-    """500 variadic buffers that are the same 64 KiB."""
-    text = b"x" * (MIB // 16)
-    views = b"".join(forge.view(text[:13], n % 500, 0, length=len(text)) for n in range(20_000))
-    message = batch(20_000, [(20_000, 0)], [(0, 0), (0, len(views)), *[(len(views), len(text))] * 500], variadic=[500])
-    message.body = views + text
-    return both(schema(field("x", UTF8_VIEW)), message)
-
-
-@bomb
 def list_views() -> Bomb:
     """100,000 lists that are all of 100,000 integers."""
     rows = 100_000
     buffers = [b"", i32(*[0] * rows), i32(*[rows] * rows), b"", bytes(8 * rows)]
     return one(LIST_VIEW, rows, buffers, field("item", INT64), nodes=[rows])
-
-
-@bomb
-def list_views_of_text() -> Bomb:
-    rows = 20_000
-    text = b"x" * (10 * rows)
-    buffers = [b"", i32(*[0] * rows), i32(*[rows] * rows), b"", i32(*range(0, 10 * rows + 1, 10)), text]
-    return one(LIST_VIEW, rows, buffers, field("item", UTF8), nodes=[rows])
 
 
 @bomb
@@ -575,27 +504,12 @@ def list_views_of_list_views() -> Bomb:
 
 
 @bomb
-def list_views_of_nulls() -> Bomb:
-    rows = 100_000
-    buffers = [b"", i64(*[0] * rows), i64(*[2**62 // rows] * rows)]
-    return one(Table("LargeListView"), rows, buffers, field("item", NULL), nodes=[2**62])
-
-
-@bomb
 def dense_unions_on_one_value() -> Bomb:
     """100,000 rows that are the same text of 1 MiB."""
     rows = 100_000
     kind = Table("Union", mode=1, typeIds=[0])
     buffers = [bytes(rows), i32(*[0] * rows), b"", i32(0, MIB), b"x" * MIB]
     return one(kind, rows, buffers, field("s", UTF8), nodes=[1])
-
-
-@bomb
-def dense_unions_on_one_list() -> Bomb:
-    rows = 100_000
-    kind = Table("Union", mode=1, typeIds=[0])
-    buffers = [bytes(rows), i32(*[0] * rows), b"", i32(0, rows), b"", bytes(rows)]
-    return one(kind, rows, buffers, field("s", LIST, field("item", INT8)), nodes=[1, rows])
 
 
 def runs(kind: Table, ends: bytes, rows: int, values: list[bytes], *children: Table, nodes: Any = ()) -> Bomb:
@@ -659,28 +573,10 @@ def dictionary_of_one_long_word() -> Bomb:
 
 
 @bomb
-def dictionary_of_large_words() -> Bomb:
-    return one_word(LARGE_UTF8, [b"", i64(0, MIB), b"x" * MIB])
-
-
-@bomb
-def dictionary_of_one_long_list() -> Bomb:
-    kind = Table("FixedSizeList", listSize=100_000)
-    return one_word(kind, [b"", b"", bytes(100_000)], field("item", INT8), nodes=[(100_000, 0)])
-
-
-@bomb
 def dictionary_of_null_rows() -> Bomb:
     described = schema(field("x", NULL, dictionary=encoding(0, INT8)))
     words = dictionary(0, batch(MOST_ROWS, [(MOST_ROWS, 0)], []))
     return both(described, words, batch(1000, [(1000, 0)], [b"", bytes(1000)]))
-
-
-@bomb
-def dictionary_of_rows_of_no_bytes() -> Bomb:
-    described = schema(field("x", Table("FixedSizeBinary", byteWidth=0), dictionary=encoding(0, INT32)))
-    words = dictionary(0, batch(MOST_ROWS, [(MOST_ROWS, 0)], [b"", b""]))
-    return both(described, words, batch(1000, [(1000, 0)], [b"", bytes(4000)]))
 
 
 @bomb
@@ -719,17 +615,6 @@ def deltas() -> Bomb:
 
 
 @bomb
-def deltas_between_batches() -> Bomb:
-    """The same with a batch between any two, each of which holds on to a dictionary."""
-    words = 50_000
-    described = schema(field("x", UTF8, dictionary=encoding(0, INT32)))
-    first = dictionary(0, batch(words, [(words, 0)], [b"", i32(*range(0, 4 * words + 1, 4)), b"word" * words]))
-    more = bytes(forge.message(dictionary(0, batch(1, [(1, 0)], [b"", i32(0, 4), b"more"]), isDelta=True)))
-    rows = bytes(forge.message(batch(1, [(1, 0)], [b"", i32(0)])))
-    return {"stream": forge.stream(described, first, *[more, rows] * 5_000)}
-
-
-@bomb
 def replacements_between_batches() -> Bomb:
     """Many dictionaries that replace each other, with a batch after each."""
     described = schema(field("x", UTF8, dictionary=encoding(0, INT32)))
@@ -762,19 +647,6 @@ def repeated(count: int, rows: Table, described: Table, **more: Any) -> Bomb:
 def blocks_of_one_batch() -> Bomb:
     """A footer that lists a batch of 1 MiB 100,000 times."""
     return repeated(100_000, batch(MIB, [(MIB, 0)], [b"", bytes(MIB)]), schema(field("x", INT8)))
-
-
-@bomb
-def blocks_of_one_compressed_batch() -> Bomb:
-    rows = batch(1, [(1, 0)], [b"", packed(i32(0, MIB)), packed(bytes(MIB))], codec=ZSTD)
-    return repeated(50_000, rows, schema(field("x", BINARY)))
-
-
-@bomb
-def blocks_of_one_batch_of_text() -> Bomb:
-    rows = 100_000
-    text = batch(rows, [(rows, 0)], [b"", i32(*range(0, 8 * rows + 1, 8)), b"x\xc3\xa9y\xc3\xa9zz" * rows])
-    return repeated(10_000, text, schema(field("x", UTF8)))
 
 
 @bomb

@@ -301,7 +301,7 @@ def _refusing(error: type[Exception], call: Callable[..., Any], *args: Any) -> N
         call(*args)
 
 
-def defuse(meter: Meter, name: str, levels: Iterable[str] = LEVELS, quick: bool = False) -> None:
+def measure_bomb(meter: Meter, name: str, levels: Iterable[str] = LEVELS, quick: bool = False) -> None:
     """Every step of one bomb; `quick`: the steps that found most, on what the first entry point gives."""
     forms = bombs.BOMBS[name]()
     meter.report({"bomb": name, "bytes": max(map(len, forms.values()))})
@@ -346,12 +346,12 @@ def main(*arguments: str) -> None:
         meter = Meter(lambda line: print(json.dumps(line), flush=True))
         levels, quick = arguments[1].split(","), arguments[2] == "quick"
         for name in arguments[3:]:
-            defuse(meter, name, levels, quick)
+            measure_bomb(meter, name, levels, quick)
         return
     print(f"{'bomb':40} {'bytes':>11} {'s':>6} {'MiB':>6}  outcomes; what took most")
     for name in arguments or bombs.BOMBS:
         lines: list[dict[str, Any]] = []
-        defuse(Meter(lines.append), name)
+        measure_bomb(Meter(lines.append), name)
         print(row(lines), flush=True)
 
 

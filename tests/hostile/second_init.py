@@ -1,8 +1,6 @@
 """Tries to make, fill and change objects a second time, and uses what shares memory with them afterwards.
 
-``python -m hostile.second_init HOW FIRST`` is a process that may die: a JSON line before each input names it, and
-one after it says what has changed, if anything has. An input is one way for all objects (``together``), or for
-one (``alone``).
+``python -m hostile.second_init`` is a process that may die: it says before each attempt what it is.
 """
 
 from __future__ import annotations
@@ -10,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import io
-import json
 import pickle
 import sys
 from collections.abc import Callable, Iterator
@@ -206,26 +203,16 @@ def compiled() -> dict[str, type]:
     return dict(sorted(found.items()))
 
 
-def main(how: str, first: int) -> None:
-    known = world()
-    inputs = [(attempt, [name]) for name in known for attempt in ATTEMPTS]
-    inputs += [(use_blank, [name]) for name in compiled()]
-    if how == "together":
-        inputs = [(attempt, list(known)) for attempt in ATTEMPTS]
+def main() -> None:
     sys.stderr = io.StringIO()  # what closes while it is being made again may say so there
-    for number, (attempt, names) in list(enumerate(inputs))[first:]:
-        print(json.dumps({"input": number, "what": f"{attempt.__name__} of {names}"}), flush=True)
+    for attempt in ATTEMPTS:
         known = world()
-        for name in names:
-            attempt(known[name] if name in known else compiled()[name], known)
-        try:
-            changed = look(known)
-        except Exception as error:
-            changed = f"{type(error).__name__}: {error}"
-        print(json.dumps({"changed": changed}), flush=True)
+        things = [*known.items(), *(compiled().items() if attempt is use_blank else ())]
+        for name, thing in things:
+            print(f"{attempt.__name__} of {name}", flush=True)
+            attempt(thing, known)
+        changed = look(known)
+        assert not changed, f"{attempt.__name__}: {changed} changed"
 
 
 KINDS = [str(array.type) for array in world()["batch"].columns]
-
-if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))

@@ -364,39 +364,3 @@ def test_any_argument_gives_a_value_or_an_error_that_names_it(tmp_path: Path, mo
                 findings.setdefault(path, f"{text}: {type(error).__name__}: {error}")
     print(f"seed {SEED}: {len(findings)} findings")
     assert not findings, "\n".join(findings.values())
-
-
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: ipc.open(STREAM, limits=()), r"limits must be a Limits, found tuple \(\)"),
-        (lambda: ipc.open_dataset("f.arrow", limits=5), "limits must be a Limits, found int 5"),
-        (lambda: ipc.Limits(depth="x"), "depth"),
-        (lambda: ipc.open(STREAM, validate=[]), "validate must be"),
-        (lambda: ipc.open(STREAM, columns=5.5), "columns must be a sequence, found float 5.5"),
-        (lambda: ipc.Dataset(5, None, None, None), "open_dataset"),
-        (lambda: ipc.Table([1]), r"schema must be a Schema, found list \[1\]; Table.from_arrow"),
-        (lambda: ipc.Table(pl.DataFrame({"x": [1]})), "Table.from_arrow"),
-        (lambda: ipc.Table(ROWS.schema, [5]), "batch 0 must be a RecordBatch, found int 5"),
-        (lambda: ROWS.slice("a"), "slice: offset must be an integer, found str 'a'"),
-        (lambda: TABLE.slice(0, "a"), "slice: length must be an integer, found str 'a'"),
-        (lambda: ipc.open(FILE).slice("a"), "slice: offset must be an integer, found str 'a'"),
-        (lambda: ipc.open(FILE)[0:2], "the number of a batch must be an integer, found slice"),
-        (lambda: ROWS.column(2**70), "out of range"),
-        (lambda: ROWS["x"].slice(None), "slice: offset must be an integer, found NoneType None"),
-        (lambda: ROWS.to_pylist(max_values="x"), "max_values must be an integer"),
-        (lambda: ipc.concat_batches(5), "batches must be a sequence, found int 5"),
-        (lambda: ipc.copy(ROWS, bytearray()), "writer must be a RecordBatchStreamWriter or a RecordBatchFileWriter"),
-        (lambda: ipc.new_stream(bytearray(), compression=5), "compression"),
-        (lambda: ipc.new_stream(bytearray()).write_rows(ROWS, 0, 1), "max_rows must be an integer from 1"),
-        (lambda: ipc.RecordBatch.from_records(5), "array must be a ndarray, found int 5"),
-        (lambda: tensor_columns.fixed_shape_tensor("x", types.int8(), 5), "shape must be a sequence, found int 5"),
-    ],
-)
-def test_arguments_of_a_wrong_type_are_named(
-    call: Callable[[], Any], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "f.arrow").write_bytes(FILE)
-    with pytest.raises(ipc.UsageError, match=words):
-        call()

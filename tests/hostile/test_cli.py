@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 import pytest
+from helpers import mutate
 from helpers.terminal import run
 
 import arrowipc as ipc
@@ -45,32 +45,6 @@ def seeds() -> list[bytes]:
     return found
 
 
-def mutants(count: int) -> list[bytes]:
-    chance = random.Random(7)
-    found = []
-    originals = seeds()
-    for i in range(count):
-        data = bytearray(originals[i % len(originals)])
-        for _ in range(chance.randrange(1, 4)):
-            match chance.randrange(4):
-                case 0:
-                    del data[chance.randrange(len(data)) :]
-                case 1:
-                    at = chance.randrange(max(len(data) - 8, 1))
-                    data[at : at + 4] = chance.choice([-1, 0, 2**31 - 1, -(2**31), 255]).to_bytes(
-                        4, "little", signed=True
-                    )
-                case 2:
-                    data[chance.randrange(len(data)) if data else 0 :][:1] = b"\xff"
-                case _:
-                    at = chance.randrange(max(len(data), 1))
-                    data[at : at + 1] = bytes([chance.randrange(256)])
-            if not data:
-                break
-        found.append(bytes(data))
-    return found
-
-
 def words_of(capfd, command: str, path: Path, folder: Path) -> tuple[int, str]:
     from arrowipc.cli import main
 
@@ -89,7 +63,7 @@ def words_of(capfd, command: str, path: Path, folder: Path) -> tuple[int, str]:
 def test_mutants_end_in_words(command, tmp_path, capfd):
     path = tmp_path / "input"
     failures = 0
-    for data in [*mutants(60), b"", b"ARROW1", b"ARROW1\0\0" * 3, bytes(64), b"\xff" * 64]:
+    for data in [*mutate.mixed(seeds(), 7, 60), b"", b"ARROW1", b"ARROW1\0\0" * 3, bytes(64), b"\xff" * 64]:
         path.write_bytes(data)
         code, words = words_of(capfd, command, path, tmp_path)
         # 2: options that fit no column, once names are broken.

@@ -10,18 +10,20 @@ import random
 import struct
 import subprocess
 import sys
-import zlib
+import time
 from pathlib import Path
 
 import pytest
 from fuzz import corpus
 from fuzz.targets import TARGETS
-from helpers import forge, mutate
+from helpers import forge, golden, memory, mutate
 from helpers.processes import rounds, run_python
 
-#: Mutants per target.
-COUNT = rounds(150 if os.environ.get("ARROWIPC_SANITIZED") else 400, 20_000)
 SEED = 7
+SANITIZED = bool(os.environ.get("ARROWIPC_SANITIZED"))
+#: Mutants per target.
+COUNT = rounds(150 if SANITIZED else 400, 20_000)
+SECONDS, MEMORY = (80, 1 << 40) if SANITIZED else (4, 256 << 20)
 REGRESSIONS = sorted(corpus.REGRESSIONS.glob("*.bin"))
 
 
@@ -53,8 +55,23 @@ def test_what_was_found_once_is_not_found_again(path):
     data = path.read_bytes()
     for name, target in TARGETS.items():
         target(data)
-        for seed in range(20):
+        for seed in range(rounds(5, 20)):
             target.run(data, random.Random(f"{name} {seed}"))
+
+
+def test_files_that_broke_other_readers_give_values_or_an_error_quickly(arrow_data):
+    found = [path for folder in golden.HOSTILE for path in sorted((arrow_data / folder).glob("c*")) if path.is_file()]
+    for folder, count in golden.HOSTILE.items():
+        assert sum(path.parent.name == folder for path in found) >= count, folder
+    for path in found:
+        data = path.read_bytes()
+        for name in ("stream", "file", "push", "message", "payload", "recover"):
+            memory.forget_peak()
+            start, before = time.process_time(), memory.resident()
+            for seed in range(4):
+                TARGETS[name].run(data, random.Random(f"{name} {seed}"))
+            assert time.process_time() - start < SECONDS, (path, name)
+            assert memory.peak() - before < MEMORY, (path, name)
 
 
 # -- the harness ---------------------------------------------------------------------------------------------
@@ -76,7 +93,7 @@ def fuzz(folder: Path, *arguments: str) -> tuple[int, str]:
 
 def test_the_fuzzer_finds_planted_bugs(tmp_path):
     """An exception, a crash and a hang: each becomes a finding with its input, and the others go on."""
-    code, text = fuzz(tmp_path, "--module", "fuzz.planted", "--seconds", "6", "index", "crash", "hang")
+    code, text = fuzz(tmp_path, "--module", "fuzz.planted", "--seconds", "3", "index", "crash", "hang")
     assert code == 1, text
     found = {path.name.split("-")[0]: path for path in (tmp_path / "findings").glob("*.bin")}
     stories = {name: path.with_suffix(".txt").read_text() for name, path in found.items()}
@@ -94,12 +111,6 @@ def test_the_fuzzer_is_content_with_a_sound_target(tmp_path):
     assert "seed 1" in text
     executions = int(text.splitlines()[-1].split()[1].replace(",", ""))
     assert executions > 10, text
-
-
-def test_the_fuzzer_says_which_targets_there_are(tmp_path):
-    code, text = fuzz(tmp_path, "--module", "fuzz.planted", "nothing")
-    assert code == 2
-    assert "no target nothing; there are index, crash, hang, sound" in text
 
 
 GREEDY = """
@@ -159,30 +170,6 @@ def test_slots_are_where_forge_says():
 def test_mutants_follow_from_the_seed():
     first, again, other = (list(mutate.mutants(DATA, seed, 300)) for seed in (1, 1, 2))
     assert first == again != other
-    program = (
-        "import sys; from helpers import mutate; import zlib\n"
-        "data = bytes.fromhex(sys.argv[1])\n"
-        "print(zlib.crc32(b''.join(mutate.mutants(data, 1, 300))))"
-    )
-    path = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)])
-    out = subprocess.run(
-        [sys.executable, "-c", program, DATA.hex()],
-        env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "5"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert int(out.stdout) == zlib.crc32(b"".join(first))
-
-
-def test_mutants_are_of_every_kind():
-    made = list(mutate.mutants(DATA, 3, 1000, other=forge.stream(forge.schema())))
-    assert sum(each == DATA for each in made) < 100
-    same = [each for each in made if len(each) == len(DATA)]
-    changed = {at for each in same for at in range(len(DATA)) if each[at] != DATA[at]}
-    assert len(changed) > len(DATA) / 2
-    assert any(len(each) < len(DATA) and DATA.startswith(each) for each in made), "cut short"
-    assert any(each.count(b"\xff\xff\xff\xff") > DATA.count(b"\xff\xff\xff\xff") for each in made), "doubled"
 
 
 def test_the_walk_stands_its_own_mutants():

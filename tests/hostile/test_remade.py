@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import copy
 import pickle
-import weakref
 
 import pytest
 from helpers import drive, processes
-from hostile import second_init
 
 import arrowipc as ipc
 from arrowipc import types
@@ -19,12 +17,10 @@ IMMUTABLE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("how", ["together", pytest.param("alone", marks=pytest.mark.slow)])
-def test_nothing_is_made_filled_or_changed_a_second_time(how):
+def test_nothing_is_made_filled_or_changed_a_second_time():
     """``__init__`` again, ``__setstate__``, ``__class__``, attributes, ``__new__`` alone, copies, pickles."""
-    for found in processes.judged("hostile.second_init", how):
-        assert "died" not in found, found
-        assert not found["changed"], found
+    done = processes.run_python("from hostile import second_init; second_init.main()")
+    assert done.returncode == 0, done.stdout[-300:] + done.stderr
 
 
 def test_columns_outlive_an_empty_schema():
@@ -56,13 +52,6 @@ def test_what_describes_data_does_not_change(value):
     assert [copy.copy(value), copy.deepcopy(value), pickle.loads(pickle.dumps(value))] == [value] * 3
 
 
-def test_types_do_not_become_other_types():
-    """All columns of int64 share one object."""
-    with pytest.raises(AttributeError):
-        object.__setattr__(types.utf8(), "__class__", types.Bool)
-    assert isinstance(types.utf8(), types.Utf8)
-
-
 def test_a_decoder_or_a_writer_begins_once():
     writer, decoder = ipc.new_stream(bytearray(), COLUMNS), ipc.StreamDecoder()
     for again in (lambda: writer.__init__(bytearray(), COLUMNS), decoder.__init__):
@@ -88,17 +77,3 @@ def test_objects_of_all_public_classes_can_be_referred_to_weakly():
     kinds = {kind for kind in public if isinstance(kind, type) and not issubclass(kind, tuple)}
     assert len(kinds) > 30
     assert {kind.__name__ for kind in kinds if not kind.__weakrefoffset__} == set()
-
-
-def test_caches_of_weak_references_let_go():
-    known = second_init.world()
-    for name in ("batch", "table", "file", "reader", "writer", "schema", "Field", "Int", "Array", "message", "tensor"):
-        reference = weakref.ref(known[name])
-        assert reference() is known[name]
-    for make in (lambda: ipc.RecordBatch.from_pydict({"x": [1]}), lambda: ipc.Field("x", types.int8())):
-        called, made = [], make()
-        weakref.finalize(made, called.append, 1)
-        cache = weakref.WeakValueDictionary(it=made)
-        del made
-        assert not cache
-        assert called == [1]

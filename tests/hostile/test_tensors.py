@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 from fuzz import uses
 from helpers import forge
 from helpers.forge import Table
-from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import types as T
@@ -159,13 +157,6 @@ def test_broken_metadata_is_refused_with_the_name_of_the_field(case):
             ipc.read_tensor(source)
 
 
-def test_as_many_dimensions_as_numpy_has():
-    tensor = ipc.read_tensor(message(BODY, (6,) + (1,) * 63))
-    assert tensor.ndim == 64
-    assert ipc.read_tensor(tensor.serialize()) == tensor
-    assert "64" in str(len(tensor.shape))
-
-
 def test_no_element_and_sizes_that_numpy_cannot_hold():
     tensor = ipc.read_tensor(message(b"", (0, HUGE, HUGE), data=(0, 0)))
     assert tensor.size == 0
@@ -224,20 +215,3 @@ def test_every_truncation_is_refused(original):
     for end in range(len(original)):
         with pytest.raises(ipc.TruncatedError):
             ipc.read_tensor(original[:end])
-
-
-@given(st.data())
-def test_law_mutations_give_values_or_our_error(data):
-    mutated = bytearray(data.draw(st.sampled_from(ORIGINALS)))
-    for _ in range(data.draw(st.integers(1, 4))):
-        width = data.draw(st.sampled_from([1, 2, 4, 8]))
-        at = data.draw(st.integers(0, max(0, min(len(mutated), 330) - width)))
-        most = 2 ** (8 * width) - 1
-        word = data.draw(st.one_of(st.integers(0, most), st.sampled_from([0, 1, most, most // 2 + 1])))
-        mutated[at : at + width] = word.to_bytes(width, "little")
-    use(bytes(mutated))
-
-
-@given(st.binary(max_size=200))
-def test_law_any_bytes_behind_a_prefix(rest):
-    use(b"\xff\xff\xff\xff" + struct.pack("<i", max(len(rest) // 8 * 8, 8)) + rest)

@@ -36,13 +36,6 @@ def test_equal_marks_are_no_equal_keys() -> None:
     assert (recent.get(-1), recent.get(-2)) == ("one", "two")
 
 
-def test_no_more_than_64_things_are_kept() -> None:
-    recent = Recent(1000)
-    for i in range(100):
-        recent.put(i, i)
-    assert [recent.get(i) is not None for i in range(100)] == [False] * 36 + [True] * 64
-
-
 def test_release_unused_forgets_them() -> None:
     recent = Recent(2)
     thing = {1}

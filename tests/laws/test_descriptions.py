@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from helpers.processes import rounds
-from helpers.terminal import call as run
+from helpers.terminal import run
 from hypothesis import given, settings, strategies as st
 
 import arrowipc as ipc

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import enum
-import gc
 import re
-import signal
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,28 +43,6 @@ def test_names_are_looked_up_in_a_table(nested: bool) -> None:
         assert len(found.field(0).type.fields) == WIDE
     else:
         assert found.names == names
-
-
-def test_a_signal_ends_the_look_up_of_many_names() -> None:
-    class Enough(Exception):
-        pass
-
-    def stop(*_: object) -> None:
-        raise Enough
-
-    data, names = wide(False)
-    left = iter(names)
-    before = signal.signal(signal.SIGPROF, stop)
-    gc.disable()  # what is raised in a callback of the collector is lost
-    try:
-        signal.setitimer(signal.ITIMER_PROF, 0.02)
-        with pytest.raises(Enough):
-            ipc.open_stream(data, columns=left, limits=ipc.Limits(metadata_bytes=2**30))
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        gc.enable()
-        signal.signal(signal.SIGPROF, before)
-    assert left.__length_hint__() > 0
 
 
 def test_names_that_repeat_or_hold_dots_mean_what_they_meant() -> None:
@@ -169,23 +144,6 @@ def test_no_look_up_by_name_grows_with_the_square(way: str) -> None:
     assert many < 32 * few + 0.1
 
 
-def test_the_payload_that_spells_a_column_otherwise_is_refused_as_before() -> None:
-    payload = ipc_bytes(ipc.RecordBatch.from_pydict({"a": [1], "PRICE": [2], "Price": [3], "B": [4]}))
-
-    def read(*names: str) -> Any:
-        root = ipc.Schema([types.field(name, types.int64()) for name in names])
-        return ipc.decode_payloads([payload], schema=root)
-
-    with pytest.raises(UsageError, match="column 'price': the payload spells it 'PRICE'"):
-        read("a", "price")
-    # One that we have ourselves is no other spelling of ours.
-    with pytest.raises(UsageError, match="column 'price': the payload spells it 'Price'"):
-        read("a", "PRICE", "price")
-    with pytest.raises(UsageError, match="column 'b': the payload spells it 'B'"):
-        read("a", "missing", "b")
-    read("a", "PRICE", "Price", "price", "missing")
-
-
 # -- names of other classes ----------------------------------------------------------------------------------
 
 
@@ -245,10 +203,3 @@ def test_names_may_be_of_a_class_that_is_text(call: str, kind: type[Any]) -> Non
     found = TAKES_NAMES[call](kind("a"), kind("c"))
     assert found == VALUES
     assert {type(name) for name in found} == {str}
-
-
-def test_a_filter_and_a_data_set_take_such_names(tmp_path: Path) -> None:
-    (tmp_path / "1.arrow").write_bytes(ipc_bytes(ROWS, "file", statistics=True))
-    for wanted, rows in ((2, 2), (5, 0)):
-        dataset = ipc.open_dataset(tmp_path, columns=[Name.C, np.str_("a")], filter=[(Name.A, "==", wanted)])
-        assert dataset.read_all().to_pydict() == {name: VALUES[name][:rows] for name in VALUES}

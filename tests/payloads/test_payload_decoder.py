@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,7 @@ from helpers import forge, optional
 from helpers.arrays import pyarrow_bytes
 
 import arrowipc as ipc
-from arrowipc._core import live_objects
-from arrowipc.types import dictionary, field, int16, int64, null, struct, utf8
+from arrowipc.types import field, int64, null, struct
 
 pl = optional("polars")
 
@@ -54,11 +52,6 @@ def test_bare_messages_need_a_schema_and_may_follow_each_other():
     assert decode(*cells, schema=part.schema) == {"x": [1, 2] * 6}
     with pytest.raises(ipc.FormatError, match=r"cell 0: message 1 \(RecordBatch\): a stream begins with a Schema"):
         decode(cells[0])
-
-
-def test_bare_messages_in_the_framing_before_0_15():
-    part = batch(x=[1, 2])
-    assert decode(bare(part)[4:], schema=part.schema) == {"x": [1, 2]}
 
 
 def test_messages_as_objects_alone_and_with_their_dictionaries():
@@ -126,12 +119,6 @@ def test_a_column_without_payloads_has_no_columns_unless_a_schema_is_given():
 
 
 # -- schemas -------------------------------------------------------------------------------------------------
-
-
-def test_columns_are_found_by_name_and_missing_ones_become_null():
-    cells = [payload(a=[1], b=["x"], c=[True]), payload(c=[False], a=[2]), payload(b=["y"])]
-    assert decode(*cells) == {"a": [1, 2, None], "b": ["x", None, "y"], "c": [True, False, None]}
-    assert ipc.decode_payloads(cells, validate="strict").batch.schema.names == ["a", "b", "c"]
 
 
 def test_fields_of_structs_are_found_by_name_at_any_depth():
@@ -274,12 +261,6 @@ def test_the_children_of_lists_and_maps_may_have_any_name():
     assert decode(*cells) == {"l": rows["l"] * 2, "m": rows["m"] * 2}
 
 
-def test_many_schemas_in_turn():
-    cells = [payload(**{"x": [i], f"only {i}": [i]}) for i in range(100)] * 2
-    schema = ipc.Schema([field("x", int64())])
-    assert decode(*cells, schema=schema) == {"x": [*range(100)] * 2}
-
-
 def test_big_endian_metadata_v4_and_compressed_payloads_join_the_others():
     little = forge.stream(
         forge.schema(forge.field("x", forge.int_(32))), forge.batch(2, [(2, 0)], [b"", forge.i32(1, 2)])
@@ -304,80 +285,6 @@ def words(*values: str | None, kind: pa.DataType | None = None) -> bytes:
     return payload(w=pa.array(values).dictionary_encode().cast(kind or pa.dictionary(pa.int32(), pa.string())))
 
 
-def test_dictionaries_become_one_of_distinct_values():
-    decoded = ipc.decode_payloads([words("a", "b"), words("c", None, "a"), words("b", "d")])
-    theirs = pa.record_batch(decoded.batch).column(0)
-    assert theirs.to_pylist() == ["a", "b", "c", None, "a", "b", "d"]
-    assert theirs.dictionary.to_pylist() == ["a", "b", "c", "d"]
-
-
-def test_values_of_payloads_that_were_left_out_are_not_in_the_dictionary():
-    cells = [words("a"), words("x", "y")[:-20], words("b")]
-    theirs = pa.record_batch(ipc.decode_payloads(cells, on_error="skip").batch).column(0)
-    assert theirs.dictionary.to_pylist() == ["a", "b"]
-
-
-def test_dictionaries_decoded_to_plain_values():
-    decoded = ipc.decode_payloads([words("a", "b"), words("c", None, "a")], dictionaries="decode")
-    assert str(decoded.batch.schema.fields[0].type) == "string"
-    assert decoded.batch.to_pydict() == {"w": ["a", "b", "c", None, "a"]}
-
-
-def test_dictionaries_inside_of_lists_structs_and_other_dictionaries():
-    inner = pa.array(["p", "q", "p"]).dictionary_encode()
-    pairs = pa.StructArray.from_arrays([inner, pa.array([1, 2, 3])], ["i", "n"])
-    outer = pa.DictionaryArray.from_arrays(pa.array([2, 0, None, 1], pa.int8()), pairs)
-    lists = pa.ListArray.from_arrays(pa.array([0, 2, 2, 3, 4], pa.int32()), outer)
-    first = payload(o=outer, l=lists)
-    second = payload(o=outer.slice(1, 2), l=lists.slice(2, 2))
-    rows = [{"i": "p", "n": 3}, {"i": "p", "n": 1}, None, {"i": "q", "n": 2}]
-    expected = {"o": rows + rows[1:3], "l": [rows[:2], [], [None], rows[3:], [None], rows[3:]]}
-    assert decode(first, second, first)["o"] == [*expected["o"], *rows]
-    for how in ("unify", "decode"):
-        assert decode(first, second, dictionaries=how) == expected
-
-
-def test_deltas_and_replaced_dictionaries_inside_a_payload():
-    sink = pa.BufferOutputStream()
-    parts = [
-        batch(w=pa.DictionaryArray.from_arrays(pa.array([0, 1]), ["a", "b"])),
-        batch(w=pa.DictionaryArray.from_arrays(pa.array([2, 0]), ["a", "b", "c"])),
-        batch(w=pa.DictionaryArray.from_arrays(pa.array([0, 1]), ["z", "b"])),
-    ]
-    options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
-    with pa.ipc.new_stream(sink, parts[0].schema, options=options) as writer:
-        for part in parts:
-            writer.write_batch(part)
-    cell = sink.getvalue().to_pybytes()
-    for how in ("unify", "decode"):
-        assert decode(cell, cell, dictionaries=how) == {"w": ["a", "b", "c", "a", "z", "b"] * 2}
-
-
-def test_indices_that_cannot_count_all_values():
-    narrow = pa.dictionary(pa.int8(), pa.string())
-    cells = [words(*[f"{i} {k}" for k in range(50)], kind=narrow) for i in range(4)]
-    with pytest.raises(ipc.UsageError, match=r'cell 2: .*more than 128 distinct values.*dictionaries="decode"'):
-        decode(*cells, on_error="skip")
-    rows = [f"{i} {k}" for i in range(4) for k in range(50)]
-    assert decode(*cells, dictionaries="decode") == {"w": rows}
-    wider = ipc.Schema([field("w", dictionary(int16(), utf8()))])
-    assert decode(*cells, schema=wider) == {"w": rows}
-    decoded = ipc.decode_payloads(cells, max_rows=1000)
-    assert decoded.next == 2
-    assert decode(*cells, start=2) == {"w": rows[100:]}
-
-
-def test_an_index_outside_its_dictionary_is_found_whatever_is_validated():
-    schema = forge.schema(forge.field("w", forge.Table("Utf8"), dictionary=forge.encoding(0)))
-    values = forge.dictionary(0, forge.batch(1, [(1, 0)], [b"", forge.i32(0, 1), b"a"]))
-    for index in (1, -1):
-        bad = forge.stream(schema, values, forge.batch(1, [(1, 0)], [b"", forge.i32(index)]))
-        for level in ("none", "full", "strict"):
-            for how in ("unify", "decode"):
-                with pytest.raises(ipc.FormatError, match=f"index {index} .*outside the dictionary"):
-                    decode(bad, validate=level, dictionaries=how)
-
-
 # -- errors --------------------------------------------------------------------------------------------------
 
 
@@ -389,21 +296,6 @@ def test_errors_name_cell_message_and_column():
     assert decode(payload(text), broken, payload(text), on_error="skip") == {"x": [1, 1], "t": ["abc", "abc"]}
 
 
-@pytest.mark.parametrize("cut", [1, 5, 12, 60, -20, -9])
-def test_truncated_payloads_are_told_from_complete_ones(cut):
-    with pytest.raises(ipc.FormatError, match=r"^cell 0: "):
-        decode(TWO[:cut])
-
-
-def test_a_payload_that_fails_late_leaves_no_rows():
-    late = payload(batch(x=[1]), batch(x=[2]))[:-24]
-    decoded = ipc.decode_payloads([ONE, late, ONE], on_error="skip")
-    assert decoded.batch.to_pydict() == {"x": [1, 2, 1, 2]}
-    assert decoded.counts.to_pylist() == [2, 0, 2]
-    assert decoded.failures[0][0] == 1
-    assert isinstance(decoded.failures[0][1], ipc.TruncatedError)
-
-
 def test_the_schema_of_a_payload_that_failed_does_not_count():
     other = payload(y=["a"])[:-20]
     decoded = ipc.decode_payloads([other, None, ONE], on_error="null")
@@ -411,11 +303,6 @@ def test_the_schema_of_a_payload_that_failed_does_not_count():
     assert decoded.counts.to_pylist() == [1, 0, 2]
     nothing = ipc.decode_payloads([other, b"", None], on_error="null", parent_index=True)
     assert nothing.batch.to_pydict() == {"parent_index": [0, 1]}
-
-
-def test_only_the_first_reasons_are_kept():
-    decoded = ipc.decode_payloads([b"?"] * 25, on_error="skip")
-    assert (decoded.num_failed, len(decoded.failures), decoded.batch.num_rows) == (25, 10, 0)
 
 
 def test_null_rows_make_all_columns_nullable():
@@ -465,15 +352,6 @@ def test_tiny_payloads_that_claim_many_rows_make_no_large_columns():
     assert ipc.decode_payloads([bomb, bomb], max_rows=10).next == 1
 
 
-def test_dictionary_values_are_not_decoded_without_bound():
-    indices = pa.array(np.zeros(3000, np.int8))
-    cell = payload(w=pa.DictionaryArray.from_arrays(indices, pa.array(["x" * 500_000])))
-    small = ipc.Limits(decompressed_slack=0, decompressed_ratio=1000)
-    with pytest.raises(ipc.LimitError, match="cell 0"):
-        ipc.decode_payloads([cell], dictionaries="decode", limits=small)
-    assert ipc.decode_payloads([cell], limits=small).batch.num_rows == 3000
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -505,13 +383,6 @@ def test_going_on_with_the_schema_of_the_first_call_gives_equal_batches():
         assert then.batch.to_pydict() == {"a": [None], "w": ["y"], "parent_index": [1]}
 
 
-def test_results_say_what_they_are():
-    decoded = ipc.decode_payloads([ONE, None, b"?"], on_error="skip")
-    assert repr(decoded) == "<DecodedPayloads: 2 rows of cells 0..3, 1 null, 1 failed>"
-    with pytest.raises(ipc.UsageError):
-        ipc.DecodedPayloads()
-
-
 # -- rows beside payloads ------------------------------------------------------------------------------------
 
 
@@ -524,14 +395,6 @@ def test_other_columns_are_repeated_beside_the_rows_of_their_payloads():
     assert ipc.repeat(source.select(["topic"]), part).to_pydict() == {"topic": ["c"] * 3}
     again = ipc.repeat(source.select(["topic"]), parent_index=part.parent_index)
     assert again.to_pydict() == {"topic": ["c"] * 3}
-
-
-def test_repeat_takes_numpy_counts_and_slices_of_batches():
-    source = ipc.RecordBatch.from_arrow(batch(x=[1, 2, 3, 4], l=[[1], [2, 3], None, []])).slice(1, 3)
-    assert ipc.repeat(source, np.array([2, 0, 1])).to_pydict() == {"x": [2, 2, 4], "l": [[2, 3], [2, 3], []]}
-    assert ipc.repeat(source, [0, 0, 0]).to_pydict() == {"x": [], "l": []}
-    assert ipc.repeat(source, [1, 1, 2]).to_pydict() == {"x": [2, 3, 4, 4], "l": [[2, 3], None, [], []]}
-    assert ipc.repeat(source, [1, 0, 1]).to_pydict() == {"x": [2, 4], "l": [[2, 3], []]}
 
 
 @pytest.mark.parametrize(
@@ -555,23 +418,3 @@ def test_repeat_counts_offsets_before_it_copies():
     long = batch(t=["x" * 1_000_000])
     with pytest.raises(ipc.UnsupportedError, match="offsets would reach"):
         ipc.repeat(long, [3_000])
-
-
-def test_nothing_of_the_column_is_held_after_the_call():
-    gc.collect()
-    before = live_objects()
-    part = batch(x=[1], t=["abc"], w=pa.array(["q"]).dictionary_encode())
-    cells = [
-        memoryview(payload(part)),
-        payload(part)[:-30],
-        pyarrow_bytes([part], compression="zstd"),
-        pyarrow_bytes([part], kind="file"),
-    ]
-    decoded = ipc.decode_payloads(cells, on_error="skip")
-    assert decoded.num_failed == 1
-    for how in ("unify", "decode"):
-        with pytest.raises(ipc.ArrowIpcError):
-            ipc.decode_payloads(cells, dictionaries=how)
-    del decoded
-    gc.collect()
-    assert live_objects() == before

@@ -13,8 +13,7 @@ import pyarrow as pa
 import pytest
 from helpers import arrays, forge, randoms
 from helpers.arrays import CASES, ipc_bytes, read_batch
-from helpers.arrow_columns import COLUMNS, everything
-from helpers.processes import in_threads
+from helpers.arrow_columns import COLUMNS
 from hypothesis import given, settings, strategies as st
 
 import arrowipc as ipc
@@ -88,23 +87,6 @@ def test_every_type_comes_back(name, rows):
         check_rows(found, batch, offsets, full=name != "dense_union")
 
 
-def test_all_types_together_with_empty_ranges_come_back():
-    batch = read_batch(everything())
-    offsets = [0, 0, 1, 3, 3]
-    found = cells(ipc.encode_payloads(batch, offsets))
-    check_rows(found, batch, offsets)
-    whole = cells(ipc.encode_payloads(batch, offsets, trim_dictionaries=False))
-    assert whole == [ipc_bytes(batch.slice(*rows)) for rows in ranges(offsets)]
-
-
-@pytest.mark.parametrize("options", [{}, {"compression": "zstd"}, {"alignment": 64}, {"legacy": True}])
-def test_the_same_call_gives_the_same_bytes(options):
-    batch = read_batch(everything())
-    first = cells(ipc.encode_payloads(batch, rows_per_payload=1, **options))
-    assert first == cells(ipc.encode_payloads(batch, rows_per_payload=1, **options))
-    assert first == cells(ipc.encode_payloads(batch, rows_per_payload=1, use_threads=False, **options))
-
-
 @pytest.mark.parametrize("sizes", [[100_000, 1, 1, 1], [1, 1, 1, 100_000], [1] * 5_000 + [9] * 5_000])
 def test_cells_of_very_different_sizes_come_back(sizes):
     rows = sum(sizes)
@@ -143,18 +125,6 @@ def test_schema_and_end_are_there_as_asked_for(legacy):
     (bare,) = made(with_schema=False)
     assert whole.endswith(bare + end)
     assert made(with_schema=False, with_end=True) == [bare + end]
-
-
-def test_bare_messages_bring_their_dictionaries():
-    batch = read_batch(pa.record_batch({"w": pa.array(["a", "b", "a", "c"]).dictionary_encode()}))
-    for options in ({}, {"alignment": 64}):
-        found = cells(ipc.encode_payloads(batch, rows_per_payload=1, with_schema=False, **options))
-        schema = ipc.read_schema(ipc_bytes(batch))
-        for i, cell in enumerate(found):
-            messages = list(ipc.MessageReader(schema.serialize() + cell))[1:]
-            assert [message.kind for message in messages] == ["DictionaryBatch", "RecordBatch"]
-            again = ipc.read_record_batch(messages[1], schema, dictionaries=[messages[0]])
-            assert again == batch.slice(i, 1)
 
 
 def test_custom_metadata_of_the_batch_is_in_each_cell():
@@ -199,24 +169,6 @@ def test_no_columns_no_rows_and_no_payloads():
     counted = read_batch(pa.record_batch({"n": [1, 2, 3]}))
     found = ipc.encode_payloads(counted, group_by="n")
     assert [ipc.open_stream(cell).read_all().num_rows for cell in cells(found.payloads)] == [1, 1, 1]
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        NUMBERS,
-        pa.table(NUMBERS),
-        pa.Table.from_batches([NUMBERS.slice(0, 4), NUMBERS.slice(4)]),
-        [NUMBERS.slice(0, 1), NUMBERS.slice(1)],
-        pa.StructArray.from_arrays(NUMBERS.columns, NUMBERS.schema.names),
-    ],
-    ids=["batch", "table", "chunks", "list", "struct"],
-)
-def test_whatever_a_writer_takes_is_taken(data):
-    found = cells(ipc.encode_payloads(data, rows_per_payload=4))
-    rows = [row for cell in found for row in pa.ipc.open_stream(cell).read_all().to_pylist()]
-    assert rows == NUMBERS.to_pylist()
-    assert len(found) == 3
 
 
 def test_a_dict_of_columns():
@@ -286,12 +238,6 @@ def test_rows_per_payload_is_a_positive_integer(rows):
         ipc.encode_payloads(ours(NUMBERS), rows_per_payload=rows)
 
 
-def test_rows_per_payload_may_exceed_the_batch():
-    batch = ours(NUMBERS)
-    for rows in (10, 11, 2**63 - 1):
-        check_rows(cells(ipc.encode_payloads(batch, rows_per_payload=rows)), batch, [0, 10])
-
-
 def test_exactly_one_way_of_cutting():
     for options in ({}, {"offsets": [0], "rows_per_payload": 1}, {"rows_per_payload": 1, "group_by": "n"}):
         with pytest.raises(UsageError, match="expected one of offsets, rows_per_payload and group_by"):
@@ -340,19 +286,6 @@ def test_payloads_that_outgrow_int32_are_refused_with_what_to_do():
     with pytest.raises(UsageError, match=r"with number 32 of 33, .*: pass large=True"):
         ipc.encode_payloads(batch, rows_per_payload=1)
     assert len(ipc.encode_payloads(batch, rows_per_payload=1, large=True)) == 33
-
-
-def test_cells_are_handed_over_without_a_copy():
-    column = ipc.encode_payloads(ours(NUMBERS), rows_per_payload=1)
-    taken = pa.array(column)
-    _, offsets, data = taken.buffers()
-    mine = column.buffers()
-    assert (offsets.address, data.address) == tuple(np.frombuffer(each, np.uint8).ctypes.data for each in mine[1:])
-    assert data.address % 64 == 0
-    assert not np.any(np.frombuffer(offsets, np.int32) % 8)
-    expected = taken.to_pylist()
-    del column, mine
-    assert taken.to_pylist() == expected
 
 
 # -- dictionaries --------------------------------------------------------------------------------------------
@@ -504,13 +437,6 @@ def test_runs_are_those_of_the_values(kind, seed, rows, offset):
     assert list(map(key, keys["x"].to_pylist())) == [key(batch["x"][i]) for i in starts[:-1]]
 
 
-def test_nan_equals_nan_and_zeros_are_one():
-    for kind in (np.float16, np.float32, np.float64):
-        values = np.array([np.nan, -np.nan, 0.0, -0.0, 1.0, np.inf, -np.inf, np.nan], kind)
-        batch = ours(pa.record_batch({"x": values, "y": values}))
-        assert runs_of(batch, [0, 1])[0] == [0, 2, 4, 5, 6, 7, 8]
-
-
 def test_values_under_nulls_do_not_count():
     fields = [forge.field("x", forge.INT8), forge.field("t", forge.UTF8)]
     validity = forge.bits(1, 0, 0, 1, 1)
@@ -548,12 +474,6 @@ def test_several_keys_and_keys_that_stay():
     declared = ipc.encode_payloads(batch, group_by="a", schema=schema)
     found = ipc.read_schema(cells(declared.payloads)[0])
     assert (found.names, found.metadata.pairs) == (["v", "b"], ((b"made", b"here"),))
-
-
-def test_no_rows_give_no_groups():
-    found = ipc.encode_payloads(ours(NUMBERS).slice(3, 0), group_by="t")
-    assert len(found.payloads) == found.keys.num_rows == 0
-    assert found.keys.schema.names == ["t"]
 
 
 @pytest.mark.parametrize(
@@ -644,16 +564,3 @@ def test_what_is_kept_in_big_endian_is_refused():
     for options in ({"rows_per_payload": 1}, {"group_by": "n"}):
         with pytest.raises((UsageError, ipc.UnsupportedError), match="ensure_native_endian=True"):
             ipc.encode_payloads(batch, **options)
-
-
-# -- threads -------------------------------------------------------------------------------------------------
-
-
-def test_others_may_encode_the_same_batch_meanwhile():
-    batch = read_batch(everything())
-    expected = cells(ipc.encode_payloads(batch, rows_per_payload=1))
-
-    def work(_: int) -> None:
-        assert all(cells(ipc.encode_payloads(batch, rows_per_payload=1)) == expected for _ in range(20))
-
-    in_threads(work, range(4))

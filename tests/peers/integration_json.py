@@ -92,15 +92,15 @@ INLINE = 12
 # -- schemas -------------------------------------------------------------------------------------------------
 
 
-def _field_of(entry: Json) -> Field:
-    kind = _type_of(entry["type"], [_field_of(child) for child in entry.get("children") or ()])
+def field_of(entry: Json) -> Field:
+    kind = _type_of(entry["type"], [field_of(child) for child in entry.get("children") or ()])
     encoding = entry.get("dictionary")
     if encoding is not None:
         index = encoding["indexType"]
         kind = types.Dictionary(
             types.Int(index["bitWidth"], index["isSigned"]), kind, encoding["isOrdered"], encoding["id"]
         )
-    return Field(entry["name"], kind, entry["nullable"], _pairs_of(entry))
+    return Field(entry["name"], kind, entry["nullable"], pairs_of(entry))
 
 
 def _type_of(entry: Json, children: list[Field]) -> DataType:
@@ -120,7 +120,7 @@ def _type_of(entry: Json, children: list[Field]) -> DataType:
     return kind(*parameters)
 
 
-def _pairs_of(entry: Json) -> list[tuple[str, str]]:
+def pairs_of(entry: Json) -> list[tuple[str, str]]:
     return [(pair["key"], pair["value"]) for pair in entry.get("metadata") or ()]
 
 
@@ -271,7 +271,7 @@ def read_json(source: Any, *, limits: Limits | None = None) -> tuple[Schema, lis
     document = source if isinstance(source, dict) else _load(source, limits)
     try:
         described = document["schema"]
-        schema = Schema([_field_of(entry) for entry in described["fields"]], metadata=_pairs_of(described))
+        schema = Schema([field_of(entry) for entry in described["fields"]], metadata=pairs_of(described))
         read = schema_of(message_of(schema_metadata(schema)), limits)
         return schema, list(_batches(read, document, limits))
     except (

@@ -75,24 +75,6 @@ def test_pyarrow_reads_what_it_reads_of_the_original(case, form, how):
         assert ours.equals(theirs, check_metadata=True)
 
 
-@each_way
-@each_case
-def test_equals_its_json_and_stands_what_the_original_stands(case, form, how):
-    read = drive.from_bytes if form == "stream" else drive.from_file
-    reading = read(written(case, form, how), validate=strictest(case))
-    golden.assert_matches(golden.load(case).json, reading.schema, reading.batches)
-
-
-@each_case
-def test_what_is_written_again_is_the_same(case):
-    """A fixed point: written again, what we wrote does not change any more."""
-    for form, how in STREAMS + FILES:
-        data = written(case, form, how)
-        read = drive.from_bytes if form == "stream" else drive.from_file
-        reading = read(data)
-        assert arrays.ipc_bytes(reading.batches, form, reading.schema, **OPTIONS[how]) == data, (form, how)
-
-
 @each_case
 def test_a_file_holds_a_complete_stream(case):
     for form, how in FILES:

@@ -251,14 +251,6 @@ def test_text_that_is_none_is_refused_unless_a_null_hides_it(prefix, null):
             write_json(batch.schema, [batch])
 
 
-def test_inlined_text_that_is_none_is_refused():
-    broken = pa.array([b"ab", b"\xe2\x82"], pa.binary_view())
-    text = pa.Array.from_buffers(pa.string_view(), 2, broken.buffers())
-    batch = read_batch(pa.record_batch([text], ["x"]), validate="none")
-    with pytest.raises(FormatError, match="a text of the batches is not UTF-8"):
-        write_json(batch.schema, [batch])
-
-
 def test_sources_that_end_apart_differ():
     schema = ipc.Schema([field("x", int8())])
     batch = ipc.RecordBatch.from_pydict({"x": [1]}, schema)

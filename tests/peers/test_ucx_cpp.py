@@ -27,7 +27,6 @@ from arrowipc.read.framing import message_of
 from arrowipc.read.stream_decoder import StreamDecoder
 
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.nosanitize,
     pytest.mark.skipif(not LIBRARIES, reason="no libucp.so.0: install libucx0 or libucx-cu12"),
 ]
@@ -56,6 +55,10 @@ SOURCES = {
     "wide": lambda: pa.table({f"a column with a name of some length, {n}": [n] for n in range(3000)}),
     "large": lambda: pa.table({"x": np.arange(3_000_000)}),
 }
+#: One is enough usually.
+each_source = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if i else ()) for i, name in enumerate(SOURCES)]
+)
 
 
 @pytest.fixture(scope="module")
@@ -91,8 +94,8 @@ def parts_of(data: bytes) -> Iterator[ipc.Message]:
         at += head + len(rest or b"")
 
 
-@pytest.mark.parametrize("name", SOURCES)
-def test_the_peer_reads_what_we_serve(program, lanes, name):
+@each_source
+def test_d093_the_peer_reads_what_we_serve(program, lanes, name):
     source = SOURCES[name]()
     with dissociated.Server({name: source}, "ucx", transport_options={"error_mode": "none"}) as server:
         metadata, data = server.uris
@@ -107,8 +110,8 @@ def test_the_peer_reads_what_we_serve(program, lanes, name):
     assert found.equals(source)
 
 
-@pytest.mark.parametrize("name", SOURCES)
-def test_we_read_what_the_peer_serves(program, lanes, name):
+@each_source
+def test_d094_we_read_what_the_peer_serves(program, lanes, name):
     source = SOURCES[name]()
     stream = b""
     for message in messages_of(source):

@@ -15,8 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-from measuring import race, report
+from measuring import report
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks/RESULTS.md"
@@ -81,30 +80,6 @@ def test_a_row_shows_the_worst_case() -> None:
     (row,) = report.questions([found])
     assert row.cells() == ("write more and more units, per unit", "large", "1.00 ms", "2.00 ms", "0.500x")
     assert "| large | 1.00 ms | 2.00 ms |" in report.page([found])
-
-
-@pytest.mark.parametrize("power", [0, 1])
-def test_growth_is_fitted(power: int) -> None:
-    points = [(n, {"ratio": 1.0, "curve": "c", "x": n}) for n in (200, 400, 3200)]
-    found = run_of(*((str(n), peer, 3e-9 * n**power, more) for n, more in points for peer in ("pyarrow", "arrowipc")))
-    (row,) = report.questions([found])
-    assert row.cells()[-1] == f"1.00x, k {power:.2f}"
-
-
-@pytest.mark.parametrize(
-    ("value", "unit", "text"),
-    [(1.234e-7, "x", "123 ns"), (2.5e-6, "x", "2.50 us"), (0.0611, "x", "61.1 ms"), (3 << 20, "bytes", "3.00 MiB")],
-)
-def test_amounts(value: float, unit: str, text: str) -> None:
-    assert report.amount(value, unit) == text
-
-
-def test_another_answer_is_told() -> None:
-    runs = {"pyarrow": lambda: 1, "arrowipc": lambda: 1, "odd": lambda: 2, "unable": lambda: 1 // 0}
-    answers, problems = race.able(runs, "pyarrow", False)
-    assert list(answers) == ["pyarrow", "arrowipc"]
-    assert problems["odd"] == "another answer: 2, expected 1"
-    assert problems["unable"].startswith("ZeroDivisionError")
 
 
 QUESTION = """

@@ -52,9 +52,19 @@ def test_commands_run(page, tmp_path):
     pages.lay_files(tmp_path)
     for block in pages.blocks(page, "console"):
         for line in re.findall(r"^\$ ([^\n#]*)", block.code, re.MULTILINE):
-            if block.skip is None and not line.startswith(("pip install", "export ")):  # test_docs_clean.py does
+            if block.skip is None and not line.startswith(("pip install", "export ")):
                 done = subprocess.run(as_process(line), cwd=tmp_path, capture_output=True, text=True, timeout=60)
                 assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+
+
+def test_pages_say_what_to_install_before_it_is_used():
+    """The pages that import a package name it in a line that installs it."""
+    for page in pages.PAGES:
+        lines = [re.findall(r"^\$ pip install ([^\n#]*)", b.code, re.MULTILINE) for b in pages.blocks(page, "console")]
+        told = " ".join(line for each in lines for line in each)
+        for block in pages.blocks(page, "python"):
+            for name in re.findall(r"^(?:import|from) (polars|pyarrow|duckdb|torch|scipy|httpx)\b", block.code, re.M):
+                assert block.skip or name in told, f"{pages.name_of(page)}:{block.line} needs {name}"
 
 
 def test_blocks_that_do_not_run_say_what_they_need():

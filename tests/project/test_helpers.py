@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import struct
-
 import pyarrow as pa
 import pytest
-from helpers import forge, golden, randoms
+from helpers import forge, randoms
 from helpers.arrays import pyarrow_bytes
 from helpers.forge import (
     INT8,
     INT32,
-    STRUCT,
     UTF8,
     batch,
     bits,
@@ -55,21 +52,6 @@ def test_forged_dictionaries_are_read_by_pyarrow():
     assert pa.ipc.open_stream(data).read_all().to_pydict() == {"d": ["bb", "a", "bb"]}
 
 
-def test_forged_buffers():
-    text = pa.array(["short", "longer than twelve bytes"], pa.string_view())
-    views = text.buffers()[1].to_pybytes()[:32]
-    assert forge.view(b"short") + forge.view(b"longer than twelve bytes", 0, 0) == views
-    assert bits(1, 0, 1, 1, 0, 0, 0, 0, 1) == bytes([0b1101, 1])
-
-
-def test_messages_know_their_lengths():
-    whole = message(ROWS)
-    size = struct.unpack_from("<i", whole, 4)[0]
-    assert (whole.meta_length, whole.body_length) == (8 + size, len(ROWS.body))
-    assert len(whole) == whole.meta_length + whole.body_length
-    assert forge.split(stream(ROOT, ROWS)) == [message(ROOT), message(ROWS)]
-
-
 def test_paths_find_every_kind_of_word():
     whole = message(ROWS, metadata=[("key", "value")])
     assert forge.read(whole, "version") == forge.V5
@@ -83,29 +65,6 @@ def test_paths_find_every_kind_of_word():
     assert sum(a != b for a, b in zip(whole, changed, strict=True)) == 8
     with pytest.raises(LookupError):
         forge.read(whole, "header.compression")
-
-
-def test_shared_tables_are_written_once():
-    inner = field("x", INT32)
-    for _ in range(50):
-        inner = field("s", STRUCT, inner, inner)
-    assert len(message(schema(inner))) < 10_000
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("nested", "recursive_nested", "primitive", "dictionary", "nested_dictionary", "union", "map"),
-        *("decimal64", "run_end_encoded"),
-        *(("decimal", "binary_view", "list_view") if golden.WHOLE else ()),
-    ],
-)
-def test_expected_values_are_those_of_pyarrow(name):
-    (case,) = (c for c in golden.cases() if (c.parent.name, c.name) == ("cpp-21.0.0", f"generated_{name}"))
-    data = golden.load(case)
-    for theirs, columns in zip(pa.ipc.open_stream(data.stream.read_bytes()), golden.batches(data.json), strict=True):
-        for number, expected in enumerate(columns):
-            golden.assert_same(expected, theirs.column(number).to_pylist(), f"column {number}")
 
 
 @given(randoms.batches())

@@ -95,17 +95,6 @@ def test_the_wheel_holds_what_runs_and_what_type_checkers_read() -> None:
     assert names == sources, "the wheel and the checkout differ: built from another state?"
 
 
-def test_the_job_on_flights_stays_out_of_the_wheel_and_of_the_extras() -> None:
-    job = {path.name for path in (ROOT / "examples/flights").glob("*.py")} - {"__main__.py"}
-    assert job
-    assert job.isdisjoint(path.name for path in (PACKAGE / "spark").rglob("*"))
-    assert not (PACKAGE / "spark/__main__.py").exists()
-    needs = (ROOT / "examples/flights/requirements.txt").read_text().splitlines()
-    own = {re.split(r"[<>=]", line)[0] for line in needs if not line.startswith("#")}
-    extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["spark"]
-    assert own.isdisjoint(re.split(r"[<>=]", line)[0] for line in extra)
-
-
 @pytest.mark.nosanitize  # instrumented code with debug information
 def test_installed_size() -> None:
     # What Cython makes for later Pythons is larger: by 3 % for 3.12 and 3.13, by 9 % for 3.14.
@@ -114,13 +103,6 @@ def test_installed_size() -> None:
     jar = sum(sizes.pop(path) for path in [*sizes] if path.suffix in (".jar", ".scala"))
     assert sum(sizes.values()) <= most
     assert jar <= JAR_BYTES
-
-
-def test_spark_finds_the_data_source_module() -> None:
-    files = importlib.metadata.files("arrowipc")
-    assert files is not None
-    installed_files()
-    assert "pyspark_arrowipc.py" in {str(path) for path in files}
 
 
 def test_the_modules_under_test_are_the_instrumented_ones() -> None:

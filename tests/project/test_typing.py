@@ -66,7 +66,10 @@ def check_found(printed: str, pattern: str) -> None:
 
 
 @pytest.mark.nosanitize  # only reads sources
-@pytest.mark.parametrize(("tool", "arguments"), [("mypy", ["--strict", "--no-incremental"]), ("pyright", [])])
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [pytest.param("mypy", ["--strict", "--no-incremental"], marks=pytest.mark.slow), ("pyright", [])],
+)
 def test_mistakes_are_found_by(tool, arguments, tmp_path):
     (tmp_path / "program.py").write_text(MISTAKES)
     check_found(python(tool, *arguments, "program.py", cwd=tmp_path).stdout, "error:")

@@ -55,10 +55,6 @@ WORKS = {
             assert reader.count_rows() == 3 and reader[-1].to_pylist()[0]["tags"] == ["x"]
         assert [batch.num_rows for batch in ipc.open_stream("x.arrows")] == [3, 3, 3]
         """,
-    "an index of a stream": """
-        with ipc.open("x.arrows", index=True) as reader:
-            assert reader.num_record_batches == 3 and reader[1].num_rows == 3
-        """,
     "rows": """
         assert batch.take([2, 0])["id"].to_pylist() == [3, 1]
         assert batch[range(1, 3)]["id"].to_pylist() == [2, 3]
@@ -98,19 +94,6 @@ WORKS = {
         import pickle
         again = pickle.loads(pickle.dumps(batch[1:]))
         assert again.to_pydict() == batch[1:].to_pydict()
-        """,
-    "decoding in chunks, and messages": """
-        decoder = ipc.StreamDecoder()
-        decoder.feed(open("x.arrows", "rb").read())
-        assert decoder.next_batch().num_rows == 3
-        assert ipc.read_record_batch(batch.serialize(), batch.schema).num_rows == 3
-        """,
-    "an event loop": """
-        import asyncio
-        from arrowipc import aio
-        async def main():
-            return [part async for part in aio.encode(ipc.open("x.arrows"))]
-        assert ipc.open_stream(b"".join(asyncio.run(main()))).read_all().num_rows == 9
         """,
     "Dissociated IPC": """
         from arrowipc import dissociated

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers.processes import in_threads, run_python
+from helpers.processes import run_python
 from read.codec_ways import look_again, without_functions
 
 import arrowipc as ipc
@@ -88,13 +88,6 @@ def values(data: bytes) -> list[int]:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("size", [1, 8, 1000, CONTENT.nbytes // 8])
-def test_109_every_shape_of_lz4_frame(way, shape, size):
-    frame = lz4.compress(CONTENT[:size].tobytes(), **SHAPES[shape])
-    assert values(forged(frame, 8 * size)) == CONTENT[:size].tolist()
-
-
-@pytest.mark.parametrize("shape", SHAPES)
 def test_109_an_lz4_frame_ends_where_the_buffer_ends(way, shape):
     content = CONTENT.tobytes()
     frame = lz4.compress(content, **SHAPES[shape])
@@ -106,14 +99,6 @@ def test_109_an_lz4_frame_ends_where_the_buffer_ends(way, shape):
             values(forged(frame, claim))
     # A context that met an error decodes the next frame as if nothing had been.
     assert values(forged(frame, len(content))) == CONTENT.tolist()
-
-
-@pytest.mark.parametrize("checksum", ["content_checksum", "block_checksum"])
-def test_109_lz4_checksums(way, checksum):
-    frame = bytearray(lz4.compress(CONTENT.tobytes(), **{checksum: True}))
-    frame[-1 if checksum == "content_checksum" else -5] ^= 0x40
-    with pytest.raises(FormatError, match=r"(?i)checksum"):
-        values(forged(bytes(frame), CONTENT.nbytes))
 
 
 def test_109_empty_frames(way):
@@ -132,58 +117,6 @@ def test_109_every_shape_of_zstd_frame(zstd_way, shape, size):
             values(forged(stored, len(content), codecs.ZSTD))
     # A context that met an error decodes the next frame as if nothing had been.
     assert values(forged(frame, 8 * size, codecs.ZSTD)) == CONTENT[:size].tolist()
-
-
-def test_109_the_fastest_build_of_libzstd_is_preferred(monkeypatch):
-    pytest.importorskip("backports.zstd")
-    found = codecs.functions(codecs.ZSTD, False)
-    monkeypatch.setattr(codecs, "ZSTD_MODULES", [("no.such", "_zstd"), ("backports.nothing", "_zstd")])
-    assert codecs.functions(codecs.ZSTD, False) is None
-    monkeypatch.setattr(codecs, "ZSTD_MODULES", [("no.such", "_zstd"), ("backports.zstd", "_zstd")])
-    assert codecs.functions(codecs.ZSTD, False) == found
-
-
-@pytest.mark.parametrize("compression", ["lz4", "zstd"])
-@pytest.mark.parametrize("rows", [10, 5_000, 300_000])
-def test_113_threads_give_the_same_values(way, compression, rows):
-    columns = [np.random.default_rng(i).integers(0, 1000, rows) for i in range(7)]
-    data = stream(compression, *columns, batches=2)
-    for threads in (True, False):
-        for batch in ipc.open_stream(data, use_threads=threads):
-            for column, expected in zip(batch.columns, columns, strict=True):
-                assert (column.to_numpy() == expected).all()
-
-
-@pytest.mark.parametrize("compression", ["lz4", "zstd"])
-def test_readers_in_many_threads_share_the_pool(way, compression):
-    columns = [np.random.default_rng(i).integers(0, 1000, 60_000) for i in range(5)]
-    data = stream(compression, *columns)
-
-    def work(_: int) -> None:
-        for _ in range(5):
-            for batch in ipc.open_stream(data):
-                assert not any((c.to_numpy() != e).any() for c, e in zip(batch.columns, columns, strict=True))
-
-    in_threads(work, range(6))
-
-
-def test_run_shared_waits_for_all_and_passes_errors_on():
-    running, seen = [], set()
-
-    def run() -> None:
-        running.append(1)
-        seen.add(threading.get_ident())
-        running.pop()
-
-    codecs.run_shared(run, 8)
-    assert not running
-    assert threading.get_ident() in seen
-
-    def fail() -> None:
-        raise MemoryError("no room")
-
-    with pytest.raises(MemoryError, match="no room"):
-        codecs.run_shared(fail, 8)
 
 
 def test_an_interrupt_at_any_point_leaves_the_helpers_free(monkeypatch):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import io
-import json
 import random
 import zlib
 from pathlib import Path
@@ -22,7 +20,6 @@ from arrowipc import UsageError
 from arrowipc.columns import statistics
 from arrowipc.columns.statistics import STATISTICS_KEY
 from arrowipc.read.file_statistics import decode_entry
-from arrowipc.types import field, int64
 from arrowipc.write import file_statistics as written
 
 KINDS = {**CASES, **{f"column {name}": column.array for name, column in COLUMNS.items()}}
@@ -105,78 +102,7 @@ def test_the_entry_follows_arrows_statistics_schema():
     assert [each["column"] for each in two] == [None, 0, 1, 2]
 
 
-def test_bounds_have_the_type_of_their_column():
-    import datetime as dt
-    from decimal import Decimal
-
-    values = {"t": [dt.datetime(2024, 1, 1)], "d": [Decimal("1.50")], "day": [dt.date(2024, 1, 2)]}
-    data = file_of(pa.record_batch(values))
-    (rows,) = pa.ipc.open_stream(zlib.decompress(base64.b64decode(entry_of(data)))).read_all()["statistics"].to_pylist()
-    assert [dict(each["statistics"])["ARROW:min_value:exact"] for each in rows[1:]] == [
-        dt.datetime(2024, 1, 1),
-        Decimal("1.50"),
-        dt.date(2024, 1, 2),
-    ]
-
-
 # -- of this file only ---------------------------------------------------------------------------------------
-
-
-def test_what_is_appended_is_told_too(tmp_path):
-    path = tmp_path / "x.arrow"
-    path.write_bytes(file_of({"x": [1]}, {"x": [2]}))
-    with ipc.new_file(path, append=True, statistics=True) as writer:
-        writer.write({"x": [3]})
-    assert entry_of(path) is not None
-    assert [each["x"].max for each in told(path)] == [1, 2, 3]
-    with ipc.new_file(path, append=True) as writer:
-        writer.write({"x": [4]})
-    assert entry_of(path) is None
-    assert [each and each["x"].max for each in told(path)] == [1, 2, 3, None]
-    with ipc.new_file(path, append=True, statistics=True) as writer:
-        writer.write({"x": [5]})
-    assert entry_of(path) is not None
-    assert [each and each["x"].max for each in told(path)] == [1, 2, 3, None, 5]
-
-
-def test_metadata_of_another_file_bring_no_statistics(tmp_path):
-    source = file_of({"x": [1]}, {"x": [2]}, metadata={"made by": "hand"})
-    with ipc.open_file(source) as reader:
-        data = file_of({"x": [8]}, {"x": [9]}, statistics=False, metadata=reader.metadata)
-        both = file_of({"x": [8]}, {"x": [9]}, metadata=reader.metadata)
-    with ipc.open_file(data) as reader:
-        assert dict(reader.metadata) == {b"made by": b"hand"}
-        assert told(data) == [None, None]
-    assert [each["x"].max for each in told(both)] == [8, 9]
-    assert pa.ipc.open_stream(bytes(data)[8:]).schema.metadata is None
-
-
-def test_a_copy_by_others_with_the_metadata_of_the_source_is_not_believed():
-    source = file_of({"x": [1]}, {"x": [2]})
-    theirs = pa.ipc.open_file(pa.py_buffer(source))
-    sink = io.BytesIO()
-    with pa.ipc.new_file(sink, theirs.schema, metadata=theirs.metadata) as writer:
-        for x in (8, 9):
-            writer.write_batch(pa.record_batch({"x": [x]}))
-    assert entry_of(sink.getvalue()) is not None
-    assert told(sink.getvalue()) == [None, None]
-
-
-def test_copy_recover_and_unify_leave_nothing_stale(tmp_path):
-    source = file_of({"x": [1]}, {"x": [2]})
-    target = bytearray()
-    with ipc.open_file(source) as reader, ipc.new_file(target, reader.schema, metadata=reader.metadata) as writer:
-        assert ipc.copy(reader, writer) == 2
-    assert entry_of(target) is None
-    assert told(target) == told(source), "a message that is passed on keeps its own"
-    torn = tmp_path / "torn.arrow"
-    torn.write_bytes(source[:-20])
-    ipc.recover(torn, into=tmp_path / "new.arrow")
-    assert entry_of(tmp_path / "new.arrow") is None
-    batch = ipc.RecordBatch.from_arrow(pa.record_batch({"x": pa.array(["a", "b"]).dictionary_encode()}))
-    other = ipc.RecordBatch.from_arrow(pa.record_batch({"x": pa.array(["c"]).dictionary_encode()}))
-    unified = file_of(batch, other, unify_dictionaries=True)
-    assert [each["x"].max for each in told(unified)] == ["b", "c"]
 
 
 def test_a_batch_that_was_refused_is_not_told():
@@ -189,12 +115,6 @@ def test_a_batch_that_was_refused_is_not_told():
         writer.write(one)
     assert [each["x"].max for each in told(sink)] == ["a", "a"]
     assert entry_of(sink) is not None
-
-
-def test_files_without_batches_and_streams_have_none():
-    assert told(file_of(schema=ipc.Schema([field("x", int64())]))) == []
-    with pytest.raises(UsageError, match="expected a reader of a file"):
-        ipc.file_statistics(ipc.open_stream(ipc.Schema([field("x", int64())]).serialize()))
 
 
 def test_indexed_streams_and_what_is_left_of_torn_files(tmp_path):
@@ -215,21 +135,6 @@ def test_projection_does_not_change_what_is_told():
     assert {path: each.max for path, each in found.items()} == {"a": 1, "b": None, "b.c": 2}
 
 
-def test_projection_of_a_stream_does_not_change_what_is_told():
-    with ipc.new_stream(sink := bytearray(), statistics=True) as writer:
-        writer.write({"a": [1], "b": [{"c": 2}]})
-    with ipc.open(sink, index=True, columns=["b"]) as reader:
-        (found,) = ipc.file_statistics(reader)
-    assert {path: each.max for path, each in found.items()} == {"a": 1, "b": None, "b.c": 2}
-
-
-def test_a_file_of_pyarrow_or_polars_has_none(tmp_path: Path):
-    import polars as pl
-
-    pl.DataFrame({"x": [1, 2, 3]}).write_ipc(tmp_path / "x.arrow")
-    assert told(tmp_path / "x.arrow") == [None]
-
-
 def test_columns_that_nobody_can_read_are_no_reason_not_to_filter(tmp_path: Path):
     import polars as pl
 
@@ -237,15 +142,6 @@ def test_columns_that_nobody_can_read_are_no_reason_not_to_filter(tmp_path: Path
     frame.write_ipc(tmp_path / "x.arrow")
     with ipc.open_file(tmp_path / "x.arrow", columns=["x"]) as reader:
         assert ipc.file_statistics(reader) == [None]
-
-
-def test_messages_of_a_closed_reader_are_not_read():
-    with ipc.new_stream(sink := bytearray(), statistics=True) as writer:
-        writer.write({"x": [1]})
-    with ipc.open(sink, index=True) as reader:
-        pass
-    with pytest.raises(UsageError, match="closed"):
-        ipc.file_statistics(reader)
 
 
 def test_very_many_are_left_to_the_batches(monkeypatch):
@@ -285,13 +181,6 @@ def test_batches_are_chosen_by_number():
             for wrong in ("x", 1):
                 with pytest.raises(UsageError, match="names of columns"):
                     ipc.file_statistics(reader, columns=wrong)
-
-
-def test_thousands_of_batches():
-    batch = ipc.RecordBatch.from_pydict({"x": [1, 2], "t": ["a", "b"]})
-    data = file_of(*[batch] * 3000)
-    assert len(set(map(str, told(data)))) == 1
-    assert len(told(data)) == 3000
 
 
 # -- entries from anywhere -----------------------------------------------------------------------------------
@@ -345,29 +234,3 @@ def test_an_entry_says_no_more_than_a_file_has():
 
     forms = BOMBS["statistics in a footer"]()
     assert [told(data) for data in forms.values()] == [[{}], *[[None]] * (len(forms) - 1)]
-
-
-def test_no_writer_writes_more_than_readers_take(monkeypatch):
-    words = "".join(random.Random(1).choices("abcdefgh", k=64))
-    batches = [{"t": [f"{words}{i}"]} for i in range(50)]
-    data = file_of(*batches)
-    size = len(zlib.decompress(base64.b64decode(entry_of(data))))
-    monkeypatch.setattr(written, "MOST_BYTES", size // 2 - 1)
-    assert entry_of(file_of(*batches)) is None
-
-
-def test_what_statistics_make_no_sense_is_left_out():
-    def lists(column: Any, value: Any) -> Any:
-        kind = pa.list_(
-            pa.struct({"column": pa.int32(), "statistics": pa.map_(pa.dictionary(pa.int32(), pa.string()), pa.int64())})
-        )
-        return pa.array([[{"column": column, "statistics": [("ARROW:row_count:exact", value)]}]], kind)
-
-    document = {"v": 1, "last_block": bytes(24).hex(), "columns": {"0": "x"}}
-    for column in (lists(None, 3), pa.array([1]), pa.array([[1]]), pa.array([None], pa.list_(pa.int8()))):
-        schema = pa.schema([("statistics", column.type)], {STATISTICS_KEY: json.dumps(document)})
-        sink = io.BytesIO()
-        with pa.ipc.new_stream(sink, schema) as writer:
-            writer.write_batch(pa.record_batch([column], schema=schema))
-        assert decode_entry(base64.b64encode(zlib.compress(sink.getvalue())), 1, bytes(24), {0: "x"}) is None
-    assert statistics.KEYS[0] == "ARROW:row_count:exact"

@@ -9,10 +9,9 @@ import weakref
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers import drive, randoms
-from helpers.arrays import CASES, ipc_bytes, parts_of, pyarrow_bytes, read_array, read_batch
+from helpers import drive
+from helpers.arrays import CASES, ipc_bytes, parts_of, read_array, read_batch
 from helpers.drive import LEVELS
-from hypothesis import given
 
 import arrowipc as ipc
 from arrowipc import FormatError, LimitError, Limits, UsageError
@@ -52,14 +51,6 @@ def test_every_type_is_the_same_again(name, level):
     assert again.equals(batch, check_metadata=True, nan_equal=True)
     assert [b and b.tobytes() for b in again[0].buffers()] == [b and b.tobytes() for b in batch[0].buffers()]
     drive.use(again)
-
-
-@given(randoms.batches())
-def test_every_batch_is_the_same_again(parts):
-    for batch in drive.from_bytes(pyarrow_bytes(parts)).batches:
-        again = taken_apart_and_put_together(batch, validate="strict")
-        assert again.equals(batch, check_metadata=True, nan_equal=True)
-        drive.export_to_pyarrow(again)
 
 
 def _written(batch):
@@ -276,13 +267,6 @@ def test_what_cannot_be_is_a_format_error(kind, length, nodes, buffers, more, wo
         made(kind, length, nodes, buffers, **more)
 
 
-def test_what_can_be_iterated_once_is_enough():
-    batch = made(string_view(), 1, iter([(1, 0)]), iter([None, VIEW, b"12345678901234567890"]), variadic=iter([1]))
-    assert batch.num_rows == 1
-    encoded = dictionary(int8(), utf8())
-    assert made(encoded, 1, iter([(1, 0)]), iter([None, b"\0"]), dictionaries=iter([WORDS]))["x"].to_pylist() == ["a"]
-
-
 class Liar(list):
     """An empty list that says it is as long as it ought to be."""
 
@@ -307,8 +291,3 @@ def test_negative_variadic_counts_are_refused_where_their_sum_fits():
     for counts in itertools.permutations((-1, 1)):
         with pytest.raises(FormatError, match="variadicBufferCounts: an entry is -1"):
             ipc.RecordBatch.from_buffers(schema, 1, nodes, buffers, variadic=counts)
-
-
-def test_what_is_no_buffer_is_a_type_error():
-    with pytest.raises(TypeError):
-        made(int8(), 1, [(1, 0)], [None, [1]])

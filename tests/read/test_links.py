@@ -128,9 +128,3 @@ def test_a_directory_that_cannot_be_read_is_an_error() -> None:
             if user == 0:
                 os.seteuid(user)
             os.chmod(Path(folder, "locked"), 0o700)
-
-
-def test_what_is_no_file_is_no_data(tmp_path: Path) -> None:
-    put(tmp_path / "a.arrow", 1)
-    os.mkfifo(tmp_path / "pipe.arrow")
-    assert found(tmp_path) == ["a.arrow"]

@@ -50,18 +50,12 @@ def shapes() -> list[bytes]:
     ]
 
 
-def test_frames_of_one_block_hold_what_was_compressed():
-    for size in SIZES:
-        for linked in (False, True):
-            assert read(lz4.compress(CONTENT, block_size=size, block_linked=linked, store_size=False)) == NUMBERS
-
-
 def test_every_change_of_a_frame_is_judged_as_by_the_frames_decoder(monkeypatch):
     dice = random.Random(20261205)
     frames = shapes()
     for frame in shapes():
         for at in (*range(15), *range(len(frame) - 6, len(frame))):
-            for bit in (1, 8, 32, 128):
+            for bit in (1, 32):
                 frames.append(frame[:at] + bytes([frame[at] ^ bit]) + frame[at + 1 :])
         frames += [frame[:-1], frame + b"\0", frame[:-4], frame[:7] + frame[-4:], frame + frame]
         frames += [

@@ -126,27 +126,6 @@ def test_072_offsets_rise_inside_the_data(kind, n, step, start, data):
     holds(bad is None, make(pack(*offsets), n, size), rf"offset {bad} is {offsets[bad or 0]}\b")
 
 
-@pytest.mark.parametrize("kind", OFFSETS)
-@pytest.mark.parametrize("n", [1, 2, 3, 4, 7, 8, 9, 16, 17, 33])
-def test_072_one_bad_offset_at_every_place(kind, n):
-    pack, width, make = OFFSETS[kind]
-    top = 1 << (width - 1)
-    for place in range(n + 1):
-        for value in (-1, -top, top - 1, 2 * n + 1):
-            offsets = [2 * i for i in range(n + 1)]
-            offsets[place] = value
-            bad = first_bad_offset(offsets, 2 * n)
-            holds(bad is None, make(pack(*offsets), n, 2 * n), rf"offset {bad} is")
-
-
-def test_072_an_empty_array_has_one_offset_in_range():
-    for kind, (pack, _, make) in OFFSETS.items():
-        holds(True, make(b"", 0, 4), kind)
-        holds(True, make(pack(4), 0, 4), kind)
-        for bad in (5, -1):
-            holds(False, make(pack(bad), 0, 4), "offset 0")
-
-
 # Text.
 
 
@@ -197,8 +176,8 @@ def test_072_text_is_utf8_string_by_string(kind, values, hidden):
     holds(not wrong, strings(kind, values, hidden), f"value {wrong[0]} is not UTF-8" if wrong else "")
 
 
-@pytest.mark.parametrize("behind", [0, 60, 200])  # with so much behind it, a sequence is looked at by vectors
-@pytest.mark.parametrize("before", [0, 1, 2, 128, 129, 130, 131, 1021, 1022, 1023, 1024])
+@pytest.mark.parametrize("behind", [0, 200])  # with so much behind it, a sequence is looked at by vectors
+@pytest.mark.parametrize("before", [0, 1, 129, 130, 131, 1022, 1023])
 def test_072_every_short_sequence_of_edges(before, behind):
     """All pairs, and triples and quadruples behind a lead byte, at the borders of the blocks tested."""
     pad = "é" * (before // 2) + "a" * (before % 2)
@@ -214,7 +193,7 @@ def test_072_every_short_sequence_of_edges(before, behind):
 @pytest.mark.parametrize("words", ["Zürich 東京 😀 ", "é" * 9, "plain words only", "é" + 200 * "a"])
 def test_072_one_byte_that_differs_at_every_place_of_a_long_text(words):
     whole = (words * 40).encode()[:600].decode(errors="ignore").encode()
-    for place in range(0, len(whole), 3 if len(words) > 20 else 1):
+    for place in range(0, len(whole), 5):
         for byte in (0x41, 0x80, 0xBF, 0xC0, 0xC3, 0xE0, 0xED, 0xF4, 0xFF):
             text = whole[:place] + bytes([byte]) + whole[place + 1 :]
             holds(is_text(text), strings(UTF8, [text]), "value 0 is not UTF-8")
@@ -295,49 +274,6 @@ def raw_view(size: int, index: int, offset: int, prefix: bytes = b"0123") -> byt
     return struct.pack("<i4sii", size, prefix, index, offset)
 
 
-LONG = b"0123456789" * 3
-
-
-@pytest.mark.parametrize(
-    ("bad", "words"),
-    [
-        (raw_view(-1, 0, 0), "length of -1"),
-        (raw_view(-(2**31), 0, 0), "length of -2147483648"),
-        (raw_view(13, 1, 0), "buffer index of 1"),
-        (raw_view(13, -1, 0), "buffer index of -1"),
-        (raw_view(13, 0, -1), "offset of -1"),
-        (raw_view(13, 0, 18, LONG[18:22]), "offset of 18"),
-        (raw_view(2**31 - 1, 0, 2**31 - 1), "offset of 2147483647"),
-        (raw_view(31, 0, 0), "offset of 0"),
-        (raw_view(13, 0, 1), "prefix"),
-    ],
-)
-@pytest.mark.parametrize("place", [0, 1, 6])
-def test_080_views_stay_in_their_buffer(place, bad, words):
-    good = raw_view(30, 0, 0)
-    packed = good * place + bad + good
-    holds(False, view_column(packed, place + 2, LONG), f"view {place} has a {words}")
-    holds(True, view_column(packed, place + 2, LONG, nulls=[place]))
-    holds(True, view_column(raw_view(13, 0, 17, LONG[17:21]), 1, LONG))
-
-
-def test_080_views_without_buffers_and_empty_buffers():
-    holds(True, view_column(view(b"") + view(b"twelve bytes"), 2))
-    holds(True, view_column(view(b"x"), 1, b"", b""))
-    holds(False, view_column(raw_view(13, 0, 0), 1), "buffer index")
-    holds(False, view_column(raw_view(13, 0, 0), 1, b""), "offset")
-
-
-@pytest.mark.parametrize("size", range(12))
-def test_080_padding_of_inline_views_is_zero_at_strict(size):
-    value = view(b"x" * size)
-    holds(True, view_column(value, 1), validate="strict")
-    for at in range(4 + size, 16):
-        spoiled = value[:at] + b"\x80" + value[at + 1 :]
-        holds(True, view_column(spoiled, 1))
-        holds(False, view_column(spoiled, 1), "padding", validate="strict")
-
-
 def test_080_many_views_of_one_buffer_stay_linear():
     """80 GB of text by repetition, in a stream of 4 MiB: each buffer is looked at once."""
     text = "é".encode() * (2 << 20)
@@ -412,11 +348,6 @@ def test_083_dense_offsets_lie_in_their_child(rows, change, codes_too):
         codes[-1] = 7
     bad = [i for i, (c, at) in enumerate(zip(codes, offsets, strict=True)) if not 0 <= at < lengths.get(c, 0)]
     holds(not bad, union(1, codes, offsets, list(lengths.values())), f"value {bad[0]} " if bad else "")
-
-
-def test_083_dense_union_over_empty_children():
-    holds(True, union(1, [], [], [0, 0, 0]))
-    holds(False, union(1, [5], [0], [0, 4, 4]), "offset 0 of value 0 lies outside its child of 0")
 
 
 # Run ends.
@@ -532,20 +463,6 @@ def test_strict_times_lie_in_a_day(unit, width):
         holds(False, column(0, wrong), "value 1 is", validate="strict")
 
 
-def test_strict_date64_is_whole_days():
-    kind, day = schema(field("d", Table("Date", unit=1))), 86_400_000
-    for value, good in ((0, True), (day, True), (-day, True), (1, False), (day - 1, False), (-1, False)):
-        rows = batch(1, [(1, 0)], [b"", i64(value)])
-        holds(True, stream(kind, rows))
-        holds(good, stream(kind, rows), "whole day", validate="strict")
-    # Days as int32 are always whole.
-    holds(
-        True,
-        stream(schema(field("d", Table("Date", unit=0))), batch(1, [(1, 0)], [b"", i32(1)])),
-        validate="strict",
-    )
-
-
 @given(valid=st.lists(st.booleans(), min_size=1, max_size=70), claim=st.integers(0, 70))
 def test_strict_null_count_is_exact(valid, claim):
     n, nulls = len(valid), valid.count(False)
@@ -587,15 +504,3 @@ def test_none_proves_structure_only():
     ):
         holds(True, data, validate="none")
         holds(False, data)
-
-
-def test_116_bodies_that_keep_their_byte_order_are_validated_in_it():
-    def column(*offsets: int) -> bytes:
-        big = struct.pack(f">{len(offsets)}i", *offsets)
-        n = len(offsets) - 1
-        return stream(schema(field("s", UTF8), endianness=1), batch(n, [(n, 0)], [b"", big, b"abc"]))
-
-    for native in (True, False):
-        holds(True, column(0, 1, 3), ensure_native_endian=native)
-        holds(False, column(0, 1, 4), "offset 2 is 4", ensure_native_endian=native)
-        holds(False, column(1 << 24, 3), "offset 0 is 16777216", ensure_native_endian=native)

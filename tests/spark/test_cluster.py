@@ -13,9 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from helpers.arrow_columns import file, stream
-from helpers.spark import bare_environment, packed_environment, wheel_archive
+from helpers.spark import packed_environment, wheel_archive
 
-import arrowipc
 from arrowipc.spark.java import NO_JAVA, find_java
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -161,64 +160,25 @@ def test_wheel_and_jar_travel_and_a_killed_executor_loses_no_row(data: Path) -> 
     assert others(data / "written.arrow") == ["_SUCCESS"]
 
 
-def submit_with_environment(script: str, directory: Path, archive: Path, **settings: str) -> str:
-    """Run a script as the page on deployment says, in a directory that holds `environment`; returns what it prints.
+def test_an_environment_travels_packed(data: Path) -> None:
+    """In cluster mode, too, the driver's directory holds `environment`: there Spark unpacks it.
 
     The Python that the tests run with, its path and its PYTHONPATH have no part in it.
     """
     import pyspark
 
-    (directory / "job.py").write_text(script)
+    (data / "job.py").write_text(SESSION + "print('driver', sys.executable)\n" + FILES)
     spark = Path(pyspark.__file__).parent
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "PYTHON"))}
-    script_and_arguments = ["job.py", directory, json.dumps(settings)]
-    return submit(
-        [spark / "bin/spark-submit", "--archives", f"{archive}#environment", *script_and_arguments],
-        directory,
+    archives = ["--archives", f"{packed_environment(data)}#environment"]
+    printed = submit(
+        [spark / "bin/spark-submit", *archives, "job.py", data, "{}"],
+        data,
         {**inherited, "SPARK_HOME": str(spark), "PYSPARK_PYTHON": "./environment/bin/python"},
     )
-
-
-def test_an_environment_travels_packed(data: Path) -> None:
-    """In cluster mode, too, the driver's directory holds `environment`: there Spark unpacks it."""
-    script = SESSION + "print('driver', sys.executable)\n" + FILES
-    printed = submit_with_environment(script, data, packed_environment(data))
     assert f"driver {data}/environment/bin/python" in printed
     paths = [line for line in printed.splitlines() if line.startswith("path ")]
     assert len(paths) == 2
     assert all("work/app-" in path and "/environment/lib/" in path for path in paths)
     for line in ("files python 1225", "counted 50 50"):
         assert line in printed
-
-
-# Under the same path as on the driver, the executors have an environment without arrowipc.
-LACKING = """
-frame = spark.read.format("arrowipc").load(data + "/x.arrow")
-messages = spark.read.parquet(data + "/messages.parquet")
-numbers = spark.range(3)
-for name, ask in {
-    "read": frame.count,
-    "write": lambda: numbers.write.format("arrowipc").mode("append").save(data + "/written"),
-    "decode": decode_payloads(messages, "payload", "id bigint").count,
-    "encode": encode_payloads(numbers, rows_per_payload=2).count,
-    "column": messages.select(from_arrow("payload", "id bigint")).collect,
-}.items():
-    try:
-        ask()
-    except Exception as error:
-        [said] = {line for line in str(error).splitlines() if line.startswith("ModuleNotFoundError")}
-        print(name, said)
-"""
-
-
-def test_executors_without_the_package_name_the_page_that_helps(data: Path) -> None:
-    (data / "environment").symlink_to(sys.prefix)
-    driver = f"import sys; sys.path.insert(0, {str(Path(arrowipc.__file__).parents[1])!r})\n"
-    script, once = driver + SESSION + LACKING, {"spark.task.maxFailures": "1"}
-    everything = submit_with_environment(script, data, bare_environment(data), **once)
-    printed = [line for line in everything.splitlines() if "ModuleNotFoundError" in line]
-    assert [line.split()[0] for line in printed] == ["read", "write", "decode", "encode", "column"]
-    for line in printed:
-        assert "environment/bin/python on" in line
-        assert "cannot import arrowipc: tasks need arrowipc, pyarrow and NumPy on every executor" in line
-        assert "docs/spark-deployment.md" in line

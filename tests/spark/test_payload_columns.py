@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-import pickle
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -25,12 +24,7 @@ from arrowipc.spark import (
 )
 from arrowipc.spark.payloads.cells import PayloadDecoder, Wanted
 from arrowipc.spark.payloads.options import (
-    CodecKeywords,
-    CodecOptions,
-    DecodeKeywords,
     DecodeOptions,
-    EncodeKeywords,
-    EncodeOptions,
 )
 
 if TYPE_CHECKING:
@@ -69,16 +63,6 @@ def test_each_cell_has_the_rows_of_its_payload(payloads: list[bytes | None], mos
 
     assert lists(cells, most=most) == [alone(payload) for payload in payloads]
     assert lists(pa.concat_arrays([cells[:1], cells]).slice(len(cells[:1]))) == lists(cells)
-
-
-def test_options_travel_and_have_the_names_and_types_of_the_keywords() -> None:
-    for options, keywords in (
-        (DecodeOptions(keep=["a"]), DecodeKeywords),
-        (CodecOptions(compression="lz4"), CodecKeywords),
-        (EncodeOptions(group_by="a"), EncodeKeywords),
-    ):
-        assert get_type_hints(type(options)) == get_type_hints(keywords)
-        assert pickle.loads(pickle.dumps(options)) == options
 
 
 def frame(spark: SparkSession, *payloads: bytes | None) -> DataFrame:
@@ -148,15 +132,6 @@ def test_in_sql(spark: SparkSession) -> None:
     assert spark.sql("SELECT why FROM small_table(X'00')").first().why is not None
 
 
-def test_a_table_function_says_which_column_it_wants(spark: SparkSession) -> None:
-    from pyspark.errors import PySparkException
-
-    frame(spark, stream(SMALL)).selectExpr("payload AS a", "payload AS b").createOrReplaceTempView("two_columns")
-    spark.udtf.register("small_table", from_arrow_udtf(DDL))
-    with pytest.raises(PySparkException, match="expected a table with one binary column, found the columns a, b"):
-        spark.sql("SELECT * FROM small_table(TABLE(two_columns))").collect()
-
-
 def test_rows_become_payloads(spark: SparkSession) -> None:
     from pyspark.sql import functions as F
 
@@ -196,16 +171,3 @@ def test_what_payloads_cannot_hold_is_refused(spark: SparkSession) -> None:
         spark.sql("SELECT to_arrow(1)").collect()
     with pytest.raises(UsageError, match="compression"):
         to_arrow("x", compression="lzo")  # type: ignore[arg-type]
-
-
-def test_many_cells_in_small_batches(spark: SparkSession) -> None:
-    from pyspark.sql import functions as F
-
-    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "7")
-    try:
-        rows = F.transform(F.sequence(F.lit(1), F.col("id") % 5 + 1), lambda i: F.struct(i.alias("i")))
-        messages = spark.range(0, 200, 1, 3).select("id", to_arrow(rows).alias("payload"))
-        found = messages.select("id", F.inline(from_arrow("payload", "i bigint")))
-        assert sorted(map(tuple, found.collect())) == [(n, i) for n in range(200) for i in range(1, n % 5 + 2)]
-    finally:
-        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import random
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +19,8 @@ from pyspark.sql import types as st
 import arrowipc
 from arrowipc.errors import ArrowIpcError, UsageError
 from arrowipc.spark import decode_payload_batches, decode_payloads, to_spark_schema
+from arrowipc.spark.payloads.cells import PayloadDecoder, Wanted
+from arrowipc.spark.payloads.options import DecodeOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -91,14 +94,6 @@ def test_dictionaries_that_cannot_be_joined() -> None:
         for number in range(3)
     ]
     assert flat(table(*map(stream, lists)), schema=to_spark_schema(lists[0].schema)) == rows(*lists)
-
-
-def test_kept_columns_follow_their_payload() -> None:
-    column = table(stream(small(0, 2)), None, stream(small(2, 1), small(3, 2)))
-    found = decode(column, keep=["host"], rows_per_batch=2)
-    assert found[0].schema.names == ["host", "id", "word", "size"]
-    assert [row["host"] for row in rows(*found)] == ["host0"] * 2 + ["host2"] * 3
-    assert [row["id"] for row in rows(*found)] == [0, 1, 200, 300, 301]
 
 
 BROKEN = [b"", b"garbage", stream(small(1))[:-80], stream(pa.record_batch({"other": [1]}))]
@@ -295,6 +290,39 @@ def test_each_type_in_payloads_written_by_pyarrow(name: str) -> None:
     expected_rows = values + values[1:] + values[2:]
     assert flat(column, schema=schema) == expected_rows
     assert flat(column.slice(2), column, schema=schema, on_error="null") == values[2:] + expected_rows
+
+
+@pytest.mark.parametrize("kind", ["new_stream", "new_file"])
+@pytest.mark.parametrize("codec", [None, "zstd"])
+def test_mutated_payloads_give_rows_or_an_arrow_ipc_error(kind: str, codec: str | None) -> None:
+    dice = random.Random(20261120)
+    words = pa.array(["red", "green", None]).dictionary_encode()
+    batch = pa.record_batch({"n": [1, None, 3], "t": ["é", None, "abcdefghijklmnop"], "d": words})
+    sink = pa.BufferOutputStream()
+    with getattr(pa.ipc, kind)(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
+        writer.write_batch(batch)
+    good = sink.getvalue().to_pybytes()
+    wanted = to_spark_schema(batch.schema)
+    for _ in range(250):
+        bad = bytearray(good)
+        bad[dice.randrange(len(bad))] = dice.randrange(256)
+        cells = pa.record_batch({"id": [0, 1, 2], "payload": pa.array([good, bytes(bad), good], pa.binary())})
+        try:
+            decoded = list(decode_payload_batches([cells], "payload", wanted, validate="full"))
+            assert sum(part.num_rows for part in decoded) >= 6
+            failed = 0
+        except ArrowIpcError:
+            failed = 1
+        options = {"keep": ["id"], "on_error": "null", "error_column": "why", "validate": "full"}
+        rows = pa.Table.from_batches(decode_payload_batches([cells], "payload", wanted, **options)).to_pylist()
+        assert [row["t"] for row in rows if row["id"] != 1] == batch["t"].to_pylist() * 2
+        assert sum(row["why"] is not None for row in rows) == failed
+        decoder = PayloadDecoder(Wanted("payload", wanted, None), DecodeOptions(on_error="skip", validate="full"))
+        arrays = pa.concat_arrays(decoder.decode_lists(cells["payload"]))
+        arrays.validate(full=True)
+        lists = arrays.to_pylist()
+        assert [None if each is None else len(each) for each in lists[::2]] == [3, 3]
+        assert (lists[1] is None) == bool(failed)
 
 
 # In Spark.

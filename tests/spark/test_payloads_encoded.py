@@ -19,6 +19,8 @@ from arrowipc.spark import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
@@ -156,11 +158,6 @@ def test_instants_are_encoded_in_utc_also_inside_other_values() -> None:
     assert table.to_batches()[0].columns == expected
 
 
-def test_no_rows_no_payloads() -> None:
-    assert encoded([], rows_per_payload=3) == []
-    assert encoded([numbered(0, 0)] * 2, group_by="key") == []
-
-
 def test_arguments_that_are_wrong(rows: DataFrame) -> None:
     batches = [numbered(0, 3)]
     for options, text in (
@@ -263,3 +260,29 @@ def test_types_that_payloads_cannot_hold_are_refused_before_data_moves(spark: Sp
     frame = spark.sql(f"SELECT 1 AS id, {value} AS odd")
     with pytest.raises(UsageError, match=r"column 'odd' has the Spark type"):
         encode_payloads(frame, rows_per_payload=1)
+
+
+@pytest.mark.slow
+def test_rows_of_a_stream_are_encoded_and_decoded(spark: SparkSession, tmp_path: Path) -> None:
+    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).option("numPartitions", 2)
+    rate = source.load().selectExpr("value AS id", "timestamp AS at", "value % 3 AS key", "CAST(value AS string) AS t")
+    back = decode_payloads(encode_payloads(rate, rows_per_payload=4), "payload", rate.schema)
+    with pytest.raises(UsageError, match="pass schema="):
+        decode_payloads(encode_payloads(rate, rows_per_payload=4), "payload")
+    with pytest.raises(UsageError, match="nested columns"):
+        encode_payloads(rate.selectExpr("array(key) AS keys", "id"), group_by="keys")
+    writer = back.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = writer.option("path", str(tmp_path / "out")).trigger(processingTime="0 seconds").start()
+    found: list[Any] = []
+    try:
+        for _ in range(600):
+            assert query.exception() is None
+            if (tmp_path / "out").exists():
+                found = spark.read.schema(back.schema).parquet(str(tmp_path / "out")).orderBy("id").collect()
+            if len(found) >= 40:
+                break
+            query.awaitTermination(0.2)
+    finally:
+        query.stop()
+    assert len(found) >= 40
+    assert [(row["id"], row["key"], row["t"]) for row in found] == [(i, i % 3, str(i)) for i in range(len(found))]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -62,25 +61,6 @@ def test_an_executor_without_the_package_names_the_page_that_helps(what: str, tm
     assert last.startswith(f"ModuleNotFoundError: {sys.executable} on ")
     assert "cannot import arrowipc" in last
     assert "docs/spark-deployment.md" in last
-
-
-def test_what_is_shipped_is_the_same_there() -> None:
-    shared = Shared("token", 1, 2)
-    for dumps in (pickle.dumps, cloudpickle.dumps):
-        again = pickle.loads(dumps(shared))
-        assert (again._token, again._want_data, again._free_data) == ("token", 1, 2)
-    assert pickle.loads(cloudpickle.dumps(shipped(list)))([1]) == [1]
-
-
-def test_other_modules_that_are_missing_say_it_themselves() -> None:
-    class Other:
-        __name__ = "other"
-
-        def __reduce__(self) -> Any:
-            return __import__, ("a_module_of_the_user",)
-
-    with pytest.raises(ModuleNotFoundError, match=r"^No module named 'a_module_of_the_user'$"):
-        pickle.loads(cloudpickle.dumps(shipped(Other())))([])  # type: ignore[arg-type]
 
 
 def test_an_old_pyspark_is_named() -> None:

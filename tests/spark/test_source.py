@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-from itertools import groupby, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +16,9 @@ from pyspark.sql import types as st
 
 import arrowipc
 from arrowipc.columns.extensions import Names, variant_value
-from arrowipc.errors import FormatError, UnsupportedError, UsageError
-from arrowipc.read.files import FoundFile
+from arrowipc.errors import FormatError, UsageError
 from arrowipc.spark import ArrowIpcDataSource, count_rows, describe
 from arrowipc.spark.options import REFUSED, TABLE, USE_THE_JAR, explained, options_resource
-from arrowipc.spark.read.reader import OPEN_COST, TASK_COST, cut
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -104,17 +101,6 @@ def test_files_are_described_without_their_rows(spark: SparkSession, tmp_path: P
 # Values, damage, and what is gone.
 
 
-def test_options_for_types(tmp_path: Path) -> None:
-    batch = pa.record_batch({"at": pa.array([1_999], pa.timestamp("ns")), "d": pa.array([15], pa.decimal256(50, 1))})
-    path = put(tmp_path / "t.arrow", batch)
-    with pytest.raises(UnsupportedError, match=r"""t\.arrow: column 'd' .*unsupported="drop" leaves"""):
-        given(path).schema()
-    with pytest.raises(UnsupportedError, match=r"""t\.arrow: record batch 0: column 'at'.*nanoseconds="truncate\""""):
-        read_here(path, unsupported="drop")
-    assert read_here(path, nanoseconds="long", unsupported="drop").to_pylist() == [{"at": 1_999}]
-    assert read_here(path, nanoseconds="long", unsupported="string").to_pylist() == [{"at": 1_999, "d": "15.0"}]
-
-
 @pytest.mark.parametrize("encode", [file, stream])
 @pytest.mark.parametrize("most", [400, 1 << 20])
 def test_what_is_before_the_damage_is_read(
@@ -172,23 +158,6 @@ def test_files_that_vanish_or_change_after_they_were_planned(tmp_path: Path) -> 
 
 
 # Tasks.
-
-
-@pytest.mark.parametrize("sizes", [[], [0], [1], [10**9], [5, 0, 10**8, 3], [1000] * 2000, [None, 7]])
-@pytest.mark.parametrize("most", [1 << 17, 1 << 20, 1 << 27])
-def test_every_byte_belongs_to_one_task(sizes: list[int | None], most: int) -> None:
-    files = [FoundFile(f"/{number}", size, "") for number, size in enumerate(sizes)]
-    tasks = cut(files, most)
-    pieces = [piece for task in tasks for piece in task]
-    assert [*dict.fromkeys(piece.path for piece in pieces)] == [found.path for found in files]
-    for path, group in groupby(pieces, lambda piece: piece.path):
-        ranges = [(piece.start, piece.stop) for piece in group]
-        if ranges != [(0, None)]:
-            assert (ranges[0][0], ranges[-1][1]) == (0, files[int(path[1:])].size)
-            assert all(before[1] == after[0] for before, after in pairwise(ranges))
-    for task in tasks:
-        weights = [(piece.stop or files[int(piece.path[1:])].size or 0) - piece.start + OPEN_COST for piece in task]
-        assert sum(weights[:-1]) < max(most, TASK_COST)
 
 
 def test_files_are_split_at_batches_and_batches_at_rows(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import venv
 from pathlib import Path
 
 import pytest
+from helpers.processes import rounds
 from helpers.twins import DIFFERENCES, FORMATS, TWINS
 
 from arrowipc.spark import find_jar
@@ -32,6 +33,8 @@ WHERE = {
     "cluster": ("local-cluster[2,1,1024]", SPREAD),
     "connect": ("connect", [name for name in TWINS if name != "user_defined_types"]),
 }
+
+MARKS = {"local": (), "old": (pytest.mark.slow, pytest.mark.campaign)}
 
 Found = dict[str, dict[str, dict[str, str]]]
 
@@ -70,10 +73,12 @@ class Runs:
         return {line["twin"]: line for line in lines}
 
     def _old(self) -> str:
-        """An interpreter with an older PySpark: named by ARROWIPC_SPARK40, or in an environment made for this run."""
+        """An interpreter with an older PySpark: that of ARROWIPC_SPARK40, or one that `make campaign` makes."""
         named = os.environ.get("ARROWIPC_SPARK40")
         if named:
             return named
+        if not rounds(0, 1):
+            pytest.skip(f"ARROWIPC_SPARK40 names no interpreter with {OLD}; make campaign installs one")
         venv.create(self._folder / "venv", with_pip=True)
         python = str(self._folder / "venv" / "bin" / "python")
         command = [python, "-m", "pip", "install", "-q", OLD, "numpy", "pandas<3", "pyarrow"]
@@ -91,7 +96,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
 @pytest.mark.parametrize(
     ("where", "name"),
     [
-        pytest.param(where, name, marks=() if where == "local" else pytest.mark.slow)
+        pytest.param(where, name, marks=MARKS.get(where, pytest.mark.slow))
         for where, (_, names) in WHERE.items()
         for name in names
     ],

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from columns.variants import extension_streams
 from helpers import memory
-from helpers.arrow_columns import COLUMNS, OLD_SPARK, Column, everything, stream
+from helpers.arrow_columns import COLUMNS, OLD_SPARK, Column, stream
 from laws import nested_payloads
 from pyspark.sql import types as st
 
@@ -67,15 +67,6 @@ def test_every_type_alone_and_in_what_holds_it(name: str) -> None:
             converted.validate(full=True)
             assert converted["x"].to_pylist() == rows[offset : offset + length]
     assert to_spark_batch(ours(stream(one(COLUMNS[name].array))))["x"].to_pylist() == COLUMNS[name].values
-
-
-@pytest.mark.skipif(OLD_SPARK, reason="PySpark 4.0 names the zone by another word")
-def test_what_spark_compares_schemas_with() -> None:
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    schema = to_spark_schema(everything().schema)
-    assert to_arrow_schema(schema, timezone="UTC").equals(to_spark_batch(everything()).schema)
-    assert to_arrow_schema(schema, timezone="UTC").equals(arrow_schema_of(schema))
 
 
 # Extension types.
@@ -165,16 +156,6 @@ def test_nanoseconds(type_: pa.DataType) -> None:
             found = to_spark_batch(batch, options={"nanoseconds": way, "extensions": True})["x"].cast(pa.int64())
             scale = 1000 if is_time and way == "truncate" else 1
             assert found.to_pylist() == [each and each * scale for each in values]
-
-
-def test_long_decimals() -> None:
-    batch = pa.record_batch({"id": [1], "amount": pa.array([Decimal("1.5")], pa.decimal256(50, 2))})
-    with pytest.raises(UnsupportedError) as caught:
-        to_spark_schema(batch.schema)
-    for part in ("'amount'", "decimal256(50, 2)", "38", 'unsupported="string"', 'unsupported="drop"'):
-        assert part in str(caught.value)
-    assert to_spark_batch(batch, options={"unsupported": "string"}).to_pylist() == [{"id": 1, "amount": "1.50"}]
-    assert to_spark_batch(batch, options={"unsupported": "drop"}).to_pylist() == [{"id": 1}]
 
 
 DEEP = pa.list_(pa.struct([pa.field("at", pa.decimal256(60, 0))]))
@@ -343,20 +324,6 @@ def test_decoded_columns_that_outgrow_32_bit_offsets_are_halved(monkeypatch: pyt
     converter._limit.bytes = 20  # in the place of 2 GiB
     with pytest.raises(UnsupportedError, match=r"t\.arrow: column 'x'"):
         converter(batch)
-
-
-def test_batches_are_split_by_rows_and_bytes() -> None:
-    batch = one(pa.array(range(1000)))
-    split = converter_for(batch).split
-    assert [part.num_rows for part in split(batch, 400)] == [400, 400, 200]
-    assert [part.num_rows for part in split(batch, 400, 2000)] == [250] * 4
-    assert pa.Table.from_batches(split(batch, 7))["x"].to_pylist() == list(range(1000))
-
-
-@pytest.mark.parametrize("kind", sorted({*nested_payloads.KINDS} - {"union", "sparse", "null"}))
-def test_values_that_refer_to_dictionaries_become_plain(kind: str) -> None:
-    batch = ours(nested_payloads.payload(nested_payloads.Shape(kind, depth=3, fan=2, words=12), 0))
-    assert to_spark_batch(batch)["x"].to_pylist() == batch.column("x").to_pylist()
 
 
 @pytest.mark.nosanitize  # measured memory

@@ -21,7 +21,6 @@ from arrowipc.errors import UnsupportedError, UsageError
 from arrowipc.read.spark_log import LOG
 from arrowipc.spark import to_spark_batch, to_spark_schema
 from arrowipc.spark.options import USE_THE_JAR, Options
-from arrowipc.spark.write.files import regroup
 from arrowipc.spark.write.folder import open_folder
 from arrowipc.spark.write.job import ArrowIpcWriter, Written
 
@@ -181,19 +180,6 @@ def test_batches_are_joined_and_cut(tmp_path: Path) -> None:
     write_here(tmp_path / "pruned", numbers(*range(100)), statistics="TRUE", batchRows=10)
     found = arrowipc.open_dataset(tmp_path / "pruned").filter([("id", "=", 55)])
     assert [batch.to_pydict()["id"] for batch in found] == [list(range(50, 60))]
-
-
-@pytest.mark.parametrize("rows", [1, 3, 7, 100])
-@pytest.mark.parametrize("bytes_", [1, 24, 1 << 20])
-@pytest.mark.parametrize("cuts", [[10], [1] * 10, [0, 4, 0, 6], [3, 7, 2]])
-def test_regrouping_keeps_the_rows(rows: int, bytes_: int, cuts: list[int]) -> None:
-    values = iter(range(sum(cuts)))
-    batches = [numbers(*(next(values) for _ in range(size))) for size in cuts]
-    found = list(regroup(batches, rows, bytes_))
-    assert [value for table in found for value in table["id"].to_pylist()] == [*range(sum(cuts))]
-    assert all(0 < table.num_rows <= rows for table in found)
-    if bytes_ > 8 * sum(cuts):
-        assert all(table.num_rows == rows for table in found[:-1])
 
 
 # Folders.

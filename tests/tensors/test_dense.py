@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import gc
 import io
+import itertools
 import mmap
-import os
 import pickle
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from multiprocessing import shared_memory
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers import memory
+from helpers import drive, memory
 from helpers.arrays import address
 from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hnp
@@ -76,17 +74,6 @@ def same(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> bool:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("dtype", OUR_DTYPES)
-def test_what_is_written_is_read(dtype, layout):
-    x = LAYOUTS[layout](cube(dtype))
-    tensor = ipc.read_tensor(written(x))
-    assert same(tensor.to_numpy(), x)
-    assert tensor == ipc.Tensor(x)
-    assert tensor.serialize() == written(x) == ipc.Tensor(x).serialize()
-    assert same(pickle.loads(pickle.dumps(tensor)).to_numpy(), x)
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", THEIR_DTYPES)
 def test_pyarrow_reads_ours(dtype, layout):
     x = LAYOUTS[layout](cube(dtype))
@@ -124,16 +111,10 @@ def test_neighbours_keep_their_order():
 @pytest.mark.parametrize(
     ("kind", "dtype"),
     [
-        (T.date32(), "i4"),
         (T.date64(), "i8"),
-        (T.time32("ms"), "i4"),
-        (T.time64("ns"), "i8"),
         (T.timestamp("us", "Europe/Berlin"), "i8"),
-        (T.duration("s"), "i8"),
-        (T.decimal32(9, 2), "i4"),
         (T.decimal128(38, 2), "V16"),
         (T.decimal256(76, 0), "V32"),
-        (T.interval_year_month(), "i4"),
         (T.interval_day_time(), "i8"),
         (T.month_day_nano_interval(), "V16"),
         (T.binary(7), "V7"),
@@ -152,12 +133,6 @@ def test_every_type_of_fixed_width(kind, dtype):
     assert (tensor == ipc.Tensor(x)) == (kind == ipc.Tensor(x).type)
 
 
-def test_booleans_are_bytes_as_in_numpy():
-    tensor = ipc.read_tensor(written(np.array([True, False, True])))
-    assert tensor.type == T.uint8()
-    assert tensor.to_numpy().tolist() == [1, 0, 1]
-
-
 def test_other_byte_orders_are_written_little_endian():
     x = np.arange(5, dtype=">i4")
     assert ipc.read_tensor(written(x)).to_numpy().tolist() == [0, 1, 2, 3, 4]
@@ -168,13 +143,10 @@ def test_other_byte_orders_are_written_little_endian():
     ("data", "word"),
     [
         (np.array(["a"]), "text"),
-        (np.array([object()]), "fixed width"),
         (np.zeros(2, "c16"), "complex"),
         (np.zeros(2, "M8[D]"), "astype"),
-        (np.zeros(2, "g"), "no such type"),
         (np.ma.masked_array([1, 2], [True, False]), "filled"),
         ("abc", "expected an array"),
-        (None, "expected an array"),
         ([[1], [2, 3]], "expected an array"),
     ],
     ids=lambda given: str(given) if isinstance(given, str) else type(given).__name__,
@@ -220,6 +192,8 @@ def test_law_read_of_write_is_the_same(x):
     data = written(x)
     tensor = ipc.read_tensor(data)
     assert same(tensor.to_numpy(), x)
+    assert tensor.serialize() == data == ipc.Tensor(x).serialize()
+    assert same(pickle.loads(pickle.dumps(tensor)).to_numpy(), x)
     assert same(np.asarray(memoryview(tensor)), x) or x.dtype.kind in "MmVS"
     assert bytes(memoryview(tensor).tobytes()) == np.ascontiguousarray(x).tobytes()
     assert len(data) % 64 == 0
@@ -265,15 +239,6 @@ def test_gather_of_tensors_larger_than_a_piece(dtype):
         assert same(ipc.read_tensor(written(seen)).to_numpy(), seen)
 
 
-def test_tensors_have_no_hash_and_no_order():
-    with pytest.raises(TypeError):
-        hash(ipc.Tensor([1]))
-    assert ipc.Tensor([1]) != 1
-    assert len(ipc.Tensor([1, 2])) == 2
-    with pytest.raises(TypeError):
-        len(ipc.Tensor(1.5))
-
-
 # -- sinks and sources ---------------------------------------------------------------------------------------
 
 
@@ -297,26 +262,11 @@ def test_message_and_values_begin_at_multiples_of_64_of_the_sink(position):
     assert [len(each) for each in ipc.read_tensors(data[position:])] == [6, 1]
 
 
-class Trickle(io.RawIOBase):
-    """Gives one byte at a time."""
-
-    def __init__(self, data: bytes) -> None:
-        self.rest = data
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        count = min(1, len(self.rest))
-        buffer[:count], self.rest = self.rest[:count], self.rest[count:]
-        return count
-
-
 def test_padding_is_skipped_in_reads_of_any_size():
     x = cube("i2")
     for lead in (0, 4, 5, 6, 7, 63):
         data = bytes(lead) + written(x) + written(x[0])
-        file = Trickle(data)
+        file = drive.ShortReads(data, itertools.repeat(1))
         assert [each.ndim for each in ipc.read_tensors(file)] == [3, 2]
         assert ipc.read_tensor(data) == ipc.Tensor(x)
 
@@ -345,16 +295,6 @@ def test_every_kind_of_sink_gets_the_same_bytes(tmp_path):
         with theirs.makefile("rb") as file:
             assert ipc.read_tensor(file) == ipc.Tensor(x)
         thread.join()
-
-
-def test_a_file_appears_whole_or_not_at_all(tmp_path):
-    path = tmp_path / "x"
-    ipc.write_tensor([1], path)
-    before = path.read_bytes()
-    with pytest.raises(ipc.UsageError):
-        ipc.write_tensor(["a"], path)
-    assert path.read_bytes() == before
-    assert os.listdir(tmp_path) == ["x"]
 
 
 class Failing(io.RawIOBase):
@@ -414,17 +354,6 @@ def test_a_body_from_a_file_object_is_aligned():
     file = io.BytesIO(b"12345" + written(np.arange(100.0)))
     file.seek(5)
     assert address(ipc.read_tensor(file).to_numpy()) % 64 == 0
-
-
-def test_views_are_read_only_and_keep_the_memory_alive():
-    values = ipc.read_tensor(bytearray(written(np.arange(1000.0)))).to_numpy()
-    gc.collect()
-    assert values.sum() == 499500
-    assert not values.flags.writeable
-    assert ipc.Tensor(values).to_numpy(copy=True).flags.writeable
-    assert np.array(ipc.Tensor(values), dtype="f4").dtype == "f4"
-    with pytest.raises(ValueError, match="copy"):
-        ipc.Tensor(values).__array__("f4", copy=False)
 
 
 # -- shared memory -------------------------------------------------------------------------------------------
@@ -490,14 +419,6 @@ def test_another_process_reads_shared_memory_without_a_copy(kind, tmp_path):
             gc.collect()
             block.close()
             block.unlink()
-
-
-def test_maps_are_written_at_their_position():
-    size = ipc.get_tensor_size([1.5])
-    memory = mmap.mmap(-1, 3 * size)
-    assert ipc.write_tensor([1.5], memory) == memory.tell() == size
-    ipc.write_tensor([2.5], memory)
-    assert [each.to_numpy().tolist() for each in ipc.read_tensors(memory)] == [[1.5], [2.5]]
 
 
 # -- DLPack and buffers --------------------------------------------------------------------------------------
@@ -580,6 +501,7 @@ def test_tensors_of_dlpack_objects_and_buffers_share_memory():
     assert ipc.Tensor(pa.Tensor.from_numpy(np.eye(3))) == ipc.Tensor(np.eye(3))
 
 
+@pytest.mark.slow  # the import alone takes seconds
 def test_torch_takes_and_gives_tensors():
     torch = pytest.importorskip("torch", exc_type=ImportError)
     tensor = ipc.Tensor(np.arange(6.0).reshape(2, 3).T)
@@ -631,28 +553,6 @@ def test_a_bad_cell_is_named():
     for bad in (b"", b"abc", good[:-1], ipc.Schema([]).serialize()):
         with pytest.raises(ipc.FormatError, match="cell 1"):
             arrays_from_cells([good, bad])
-
-
-def test_nothing_stays_behind(tmp_path):
-    before = memory.counts()
-    for _ in range(50):
-        path = tmp_path / "x"
-        ipc.write_tensor(cube("f8")[::-1], path, durable=False)
-        tensor = ipc.read_tensor(path)
-        with path.open("rb") as file:
-            assert ipc.read_tensor(file) == tensor
-        for cut in (10, 100, 300):
-            with pytest.raises(ipc.FormatError):
-                ipc.read_tensor(path.read_bytes()[:cut])
-        del tensor
-    assert not memory.more_than(before)
-
-
-def test_an_unfinished_temporary_directory_is_left_clean():
-    with tempfile.TemporaryDirectory() as folder:
-        with pytest.raises(OSError, match="missing"):
-            ipc.write_tensor([1], Path(folder) / "missing" / "x")
-        assert os.listdir(folder) == []
 
 
 @pytest.mark.parametrize("answer", [True, "8", 1.5, -1])

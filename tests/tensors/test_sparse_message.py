@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import mmap
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -11,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tensors.sparse_forge import BOOL, FIXED_SIZE_BINARY, FLOAT, INT, INT64, UTF8, Body, coo, csf, csx, message, pack
+from tensors.sparse_forge import FIXED_SIZE_BINARY, INT, INT64, UTF8, Body, coo, csf, csx, message, pack
 
 import arrowipc as ipc
 import arrowipc.types as t
-from arrowipc import FormatError, LimitError, TruncatedError, UnsupportedError, UsageError
+from arrowipc import FormatError, LimitError, UnsupportedError, UsageError
 from arrowipc.tensors.sparse_io import get_sparse_tensor_size
 
 INTEGERS = {
@@ -266,24 +265,6 @@ def test_a_row_stride_larger_than_a_row_skips_what_lies_between():
     assert ipc.read_sparse_tensor(whole).to_dense().tolist() == [[0, 5], [6, 0]]
 
 
-@pytest.mark.parametrize(
-    ("kind", "code", "values", "type"),
-    [
-        ((INT, 8, False), "B", [1, 255], t.uint8()),
-        ((FLOAT, 0), "e", [1.5, -2], t.float16()),
-        ((FLOAT, 1), "f", [1.5, -2], t.float32()),
-        ((BOOL,), "?", [1, 1], t.bool_()),
-    ],
-)
-def test_values_of_other_types(kind, code, values, type):
-    body = Body()
-    indices = body.add(pack("q", [0, 2]))
-    data = body.add(struct.pack(f"<2{code}", *values))
-    tensor = ipc.read_sparse_tensor(message(body, coo(indices), (3,), 2, data, kind))
-    assert tensor.type == type
-    assert tensor.to_dense().tolist() == [values[0], 0, values[1]]
-
-
 # -- broken ones ---------------------------------------------------------------------------------------------
 
 BROKEN: dict[str, tuple[Callable[[], bytes], str]] = {
@@ -295,47 +276,30 @@ BROKEN: dict[str, tuple[Callable[[], bytes], str]] = {
     "negative dimension": (lambda: coo_message(shape=(2, -3, 4, 5)), r"SparseTensor.shape\[1\].size is -3"),
     "negative count": (lambda: coo_message(count=-1), "SparseTensor.non_zero_length is -1"),
     "more values than data": (lambda: coo_message(count=7), "SparseTensor.data"),
-    "count near 2**63": (lambda: coo_message(count=2**63 - 1), "SparseTensor.data"),
     "data outside": (lambda: coo_message(data=(1 << 40, 48)), "SparseTensor.data"),
-    "data at 2**63 - 1": (lambda: coo_message(data=(2**63 - 1, 48)), "SparseTensor.data"),
     "data before": (lambda: coo_message(data=(-8, 48)), "SparseTensor.data"),
     "COO without type": (lambda: coo_message(index={"kind": None}), "IndexCOO.indicesType"),
     "COO of 12-bit integers": (lambda: coo_message(index={"kind": (INT, 12, True)}), "IndexCOO.indicesType"),
-    "COO without buffer": (lambda: coo_message(index={"indices": None}), "IndexCOO.indicesBuffer"),
-    "COO buffer outside": (lambda: coo_message(index={"indices": (64, 1 << 50)}), "IndexCOO.indicesBuffer"),
     "COO buffer small": (lambda: coo_message(index={"indices": (0, 184)}), "IndexCOO.indicesBuffer"),
-    "COO one stride": (lambda: coo_message(index={"strides": (32,)}), "IndexCOO.indicesStrides"),
     "COO negative stride": (lambda: coo_message(index={"strides": (32, -8)}), "IndexCOO.indicesStrides"),
     "COO wide stride": (lambda: coo_message(index={"strides": (40, 8)}), "IndexCOO.indicesBuffer"),
-    "COO huge stride": (lambda: coo_message(index={"strides": (1 << 62, 8)}), "IndexCOO.indicesBuffer"),
     "COO index outside": (lambda: coo_message(shape=(2, 3, 3, 5)), r"indices\[3, 2\] is 3"),
     "CSR axis": (lambda: csx_message(index={"axis": 2}), "compressedAxis has the unknown value 2"),
-    "CSR axis -1": (lambda: csx_message(index={"axis": -1}), "compressedAxis has the unknown value -1"),
     "CSR of three dimensions": (lambda: csx_message(shape=(6, 5, 1)), "3 dimensions"),
-    "CSR of one dimension": (lambda: csx_message(shape=(6,)), "1 dimensions"),
-    "CSR more rows": (lambda: csx_message(shape=(7, 5)), "SparseMatrixIndexCSX.indptrBuffer"),
     "CSR 2**63 - 1 rows": (lambda: csx_message(shape=(2**63 - 1, 5)), "SparseMatrixIndexCSX.indptrBuffer"),
     "CSR fewer rows": (lambda: csx_message(shape=(5, 5)), r"indptr\[5\] is 8: the last pointer must be 9"),
     "CSR first pointer": (lambda: csx_message(indptr=[1, *INDPTR[1:]]), r"indptr\[0\] is 1"),
     "CSR descent": (lambda: csx_message(indptr=[0, 2, 3, 1, 5, 8, 9]), r"indptr\[3\] is 1"),
-    "CSR negative": (lambda: csx_message(indptr=[0, 2, -3, 5, 5, 8, 9]), r"indptr\[2\] is -3"),
-    "CSR last": (lambda: csx_message(indptr=[*INDPTR[:-1], 10]), r"indptr\[6\] is 10"),
     "CSR column": (lambda: csx_message(columns=[*COLUMNS[:-1], 5]), r"indices\[8\] is 5"),
-    "CSR negative column": (lambda: csx_message(columns=[-1, *COLUMNS[1:]]), r"indices\[0\] is -1"),
     "CSR indices small": (
         lambda: csx_message(index={"indices": (64, 64)}),
         "SparseMatrixIndexCSX.indicesBuffer",
     ),
     "CSF of one dimension": (lambda: csf_message(shape=(2,)), "SparseTensorIndexCSF"),
     "CSF no order": (lambda: csf_message(index={"order": None}), "IndexCSF.axisOrder"),
-    "CSF order short": (lambda: csf_message(index={"order": (0, 1, 2)}), "IndexCSF.axisOrder"),
-    "CSF order long": (lambda: csf_message(index={"order": (0, 1, 2, 3, 0)}), "IndexCSF.axisOrder"),
     "CSF order twice": (lambda: csf_message(index={"order": (0, 1, 1, 3)}), "IndexCSF.axisOrder"),
-    "CSF order outside": (lambda: csf_message(index={"order": (1, 2, 3, 4)}), "IndexCSF.axisOrder"),
     "CSF order negative": (lambda: csf_message(index={"order": (0, 1, 2, -1)}), "IndexCSF.axisOrder"),
-    "CSF no pointers": (lambda: csf_message(index={"indptr": None}), "IndexCSF.indptrBuffers"),
     "CSF pointers missing": (lambda: csf_message(indptr=CSF_INDPTR[:2]), "IndexCSF.indptrBuffers"),
-    "CSF no indices": (lambda: csf_message(index={"indices": None}), "IndexCSF.indicesBuffers"),
     "CSF indices missing": (
         lambda: csf_message(nodes=[CSF_INDICES[0], CSF_INDICES[2], CSF_INDICES[3]]),
         "SparseTensorIndexCSF.indicesBuffers",
@@ -348,10 +312,6 @@ BROKEN: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: csf_message(indptr=[[0, 2, 3], [0, 1, 3, 4], [0, 2, 4, 5, 7]]),
         r"indptrBuffers\[2\]",
     ),
-    "CSF first pointer": (
-        lambda: csf_message(indptr=[[1, 2, 3], *CSF_INDPTR[1:]]),
-        r"indptrBuffers\[0\]\[0\] is 1",
-    ),
     "CSF descent": (
         lambda: csf_message(indptr=[[0, 2, 3], [0, 3, 1, 4], CSF_INDPTR[2]]),
         r"indptrBuffers\[1\]\[2\] is 1",
@@ -359,10 +319,6 @@ BROKEN: dict[str, tuple[Callable[[], bytes], str]] = {
     "CSF index outside": (
         lambda: csf_message(nodes=[[0, 2], *CSF_INDICES[1:]]),
         r"indicesBuffers\[0\]\[1\] is 2",
-    ),
-    "CSF leaf outside": (
-        lambda: csf_message(nodes=[*CSF_INDICES[:3], [1, 2, 0, 2, 0, 0, 1, 5]]),
-        r"indicesBuffers\[3\]\[7\] is 5",
     ),
     "CSF fewer leaves": (lambda: csf_message(count=9, data=(0, 72)), r"indicesBuffers\[3\]"),
 }
@@ -433,14 +389,6 @@ def test_unproven_indices_are_proven_before_they_are_used(build):
     for use in uses:
         with pytest.raises(FormatError, match="expected an index"):
             use()
-
-
-@pytest.mark.parametrize("build", [coo_message, csx_message, csf_message])
-def test_every_truncation_is_refused(build):
-    data = build()
-    for size in range(len(data)):
-        with pytest.raises((TruncatedError, FormatError)):
-            ipc.read_sparse_tensor(data[:size])
 
 
 # -- written -------------------------------------------------------------------------------------------------
@@ -515,41 +463,10 @@ def test_sinks_and_sources_of_every_kind(layout, tmp_path):
     data = tensor.serialize()
     path = tmp_path / "tensor"
     assert ipc.write_tensor(tensor, path) == len(data)
-    assert path.read_bytes() == data
-    stream = io.BytesIO()
-    for _ in range(3):
-        ipc.write_sparse_tensor(tensor, stream)
-    stream.seek(0)
-    for _ in range(3):
-        found = ipc.read_sparse_tensor(stream)
-        assert found == tensor
-        assert found.dim_names == ("rows", "columns")
-    with mmap.mmap(-1, len(data)) as block:
-        ipc.write_sparse_tensor(tensor, block)
-        block.seek(0)
-        assert block.read() == data
-    for source in (path, str(path), data, memoryview(data), bytearray(data), ipc.read_message(data)):
+    for source in (path, io.BytesIO(data), ipc.read_message(data)):
         assert ipc.read_sparse_tensor(source) == tensor
+    assert ipc.read_sparse_tensor(data).dim_names == ("rows", "columns")
     assert [type(each) for each in ipc.read_tensors(data * 2)] == [layout] * 2
-
-
-def test_a_dense_tensor_is_none_of_these():
-    sink = bytearray()
-    ipc.write_tensor(np.eye(2), sink)
-    with pytest.raises(FormatError, match="expected a SparseTensor message, found Tensor"):
-        ipc.read_sparse_tensor(sink)
-    with pytest.raises(UsageError, match="expected a sparse tensor"):
-        ipc.write_sparse_tensor(np.eye(2), sink)
-
-
-def test_names_given_when_writing_replace_those_of_the_tensor():
-    tensor = ipc.SparseCOOTensor.from_dense(np.eye(2), dim_names=("a", "b"))
-    sink = bytearray()
-    ipc.write_sparse_tensor(tensor, sink, dim_names=("x", "y"))
-    assert ipc.read_sparse_tensor(sink).dim_names == ("x", "y")
-    assert tensor.dim_names == ("a", "b")
-    with pytest.raises(UsageError, match="2 dimensions need as many dim_names, found 1"):
-        ipc.write_sparse_tensor(tensor, sink, dim_names=("x",))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -190,22 +190,16 @@ def test_arrays_are_cast_only_without_loss():
     for values, kind, words in (
         (np.array([1.0]), t.int64(), "an array of float64 cannot become int64 without loss"),
         (np.array([1]), t.int32(), "int64 cannot become int32"),
-        (np.array([1], "u8"), t.int64(), "uint64 cannot become int64"),
         (np.array([1.0]), t.float32(), "float64 cannot become float"),
         (np.array([True]), t.int8(), "bool cannot become int8"),
-        (np.array([1], "u1"), t.bool_(), "uint8 cannot become bool"),
         (seconds, t.int64(), "cannot become int64"),
-        (seconds, t.duration("s"), "cannot become duration"),
         (np.array([5], "M8[ns]"), t.timestamp("us"), "cannot become timestamp"),
         (np.array([5], "M8[ns]"), t.dictionary(t.int8(), t.timestamp("us")), "cannot become timestamp"),
         (np.array([1, 2**53 + 1]), t.float64(), "row 1: 9007199254740993 is an integer"),
-        (np.array([1, 2**63 - 1]), t.float64(), "row 1: "),
         (np.array([1, 2**64 - 1], "u8"), t.float64(), "row 1: "),
-        (np.array([0, 2**40], "M8[s]"), t.timestamp("ns"), "row 1: .* lies outside the range"),
         (np.array([-9223372030, -9223372040], "M8[s]"), t.timestamp("ns"), "row 1: .* lies outside the range"),
         (np.array([9223372030, 9223372040], "m8[s]"), t.duration("ns"), "row 1: .* lies outside the range"),
         (np.array([0, 2**31], "M8[D]"), t.date32(), "row 1: .* lies outside the range"),
-        (np.array([1j]), t.float64(), "complex128 cannot become"),
         (np.array([1.0], np.longdouble), t.dictionary(t.int8(), t.float64()), "cannot become"),
     ):
         with pytest.raises(UsageError, match=words):

@@ -5,13 +5,11 @@ from __future__ import annotations
 import ctypes
 import datetime as dt
 import decimal
-import gc
 import math
 import random
 import struct
 import textwrap
 import zoneinfo
-from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import Any
 
@@ -20,7 +18,7 @@ import pyarrow as pa
 import pytest
 from helpers import optional
 from helpers.arrays import CASES, address, read_array, read_batch, seen_by_pyarrow
-from helpers.arrow_columns import COLUMNS
+from helpers.arrow_columns import ARRAYS
 from helpers.processes import run_python
 from helpers.randoms import array_of, types as any_type
 from hypothesis import given, strategies as st
@@ -28,7 +26,6 @@ from hypothesis import given, strategies as st
 import arrowipc as ipc
 import arrowipc.types as t
 from arrowipc import UsageError
-from arrowipc._core import live_objects
 from arrowipc.types import DayTime, Dictionary, MonthDayNano, field, schema
 from arrowipc.values.from_python import build_array, build_batch
 
@@ -36,7 +33,6 @@ pd = optional("pandas")
 pl = optional("polars")
 
 UTC = dt.UTC
-EVERY = {**CASES, **{f"column_{name}": column.array for name, column in COLUMNS.items()}}
 
 
 def tagged(array: ipc.Array) -> list[Any]:
@@ -90,9 +86,9 @@ def has_union(kind: t.DataType) -> bool:
 # -- the inverse of to_pylist --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", ARRAYS)
 def test_values_come_back(name):
-    source = read_array(EVERY[name])
+    source = read_array(ARRAYS[name])
     values = source.to_pylist()
     if has_union(source.type):
         values = tagged(source)
@@ -103,22 +99,7 @@ def test_values_come_back(name):
     assert built.to_pylist() == source.to_pylist()
     assert list(map(type, built.to_pylist())) == list(map(type, source.to_pylist()))
     assert built == source
-    assert seen_by_pyarrow(built).to_pylist() == EVERY[name].to_pylist()
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_values_come_back_inside_lists_structs_and_fixed_lists(name):
-    inner = EVERY[name]
-    count = len(inner)
-    lists = pa.ListArray.from_arrays(pa.array([0, 1, 1, count], pa.int32()), inner)
-    structs = pa.StructArray.from_arrays([inner, inner], ["a", "b"], mask=pa.array([True] + [False] * (count - 1)))
-    fixed = pa.FixedSizeListArray.from_arrays(pa.concat_arrays([inner, inner]), 2)
-    for outer in (lists, structs, fixed):
-        source = read_array(outer)
-        built = build_array(tagged(source), source.type)
-        assert built.to_pylist() == source.to_pylist()
-        assert built == source
-        assert seen_by_pyarrow(built).to_pylist() == outer.to_pylist()
+    assert seen_by_pyarrow(built).to_pylist() == ARRAYS[name].to_pylist()
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -142,52 +123,31 @@ def test_any_array_is_built_again_from_its_values(kind, rows, seed):
         assert build_array(source.to_pylist(), source.type) == source
 
 
-@given(any_type, st.integers(0, 12), st.integers(0, 2**32))
-def test_an_array_of_ours_becomes_a_column(kind, rows, seed):
-    theirs = array_of(kind, rows, random.Random(seed))
-    source = read_array(theirs).slice(rows // 3, rows // 2)
-    target = schema([field("n", t.int32()), field("x", source.type)])
-    batch = build_batch({"n": list(range(len(source))), "x": source}, target)
-    assert batch["x"] == source
-    assert read_batch(pa.record_batch(batch))["x"] == source
-
-
 PLAIN = [
     ([1, None, -(2**63), 2**63 - 1], pa.int64()),
-    ([0, 255, None], pa.uint8()),
     ([2**64 - 1, None, 2**63], pa.uint64()),
     ([0.1, None, -0.0, math.inf, 7], pa.float64()),
-    ([0.1, None, 1e-50, 7], pa.float32()),
     ([0.1, None, 65504.0], pa.float16()),
     ([True, None, False] * 7, pa.bool_()),
     (["a", None, "", "é€𝄞", "ÿ", "\0"], pa.string()),
     (["a", None, "twelve bytes", "thirteen byte", "é" * 6, "é" * 7, "𝄞" * 4], pa.string_view()),
-    ([b"a", None, bytearray(b"bc"), b""], pa.binary()),
-    ([b"a" * 13, None, b"bc" * 6], pa.binary_view()),
     ([b"ab", None, bytearray(b"cd")], pa.binary(2)),
     ([dt.date(1900, 2, 28), None, dt.date(2000, 2, 29), dt.date(2100, 3, 1), 5], pa.date32()),
     ([dt.date(1, 1, 1), None, dt.date(9999, 12, 31)], pa.date64()),
     ([dt.time(1, 2, 3, 4), None, 5], pa.time64("us")),
-    ([dt.time(1, 2, 3), None, 5], pa.time32("s")),
     ([dt.datetime(1, 1, 1), None, dt.datetime(9999, 12, 31, 23, 59, 59, 999999)], pa.timestamp("us")),
-    ([dt.datetime(2000, 1, 1, 0, 0, 0, 5), None, -5], pa.timestamp("ns")),
     (
         [dt.datetime(2024, 7, 1, tzinfo=UTC), None, dt.datetime(2024, 7, 1)],
         pa.timestamp("s", "Europe/Berlin"),
     ),
     ([dt.timedelta(-1, 5, 7), None, 3], pa.duration("us")),
-    ([dt.timedelta(-1, 5, 7), None, 3], pa.duration("ns")),
     ([(1, -2, 3), None, (0, 0, -1)], pa.month_day_nano_interval()),
     ([Decimal("1.50"), None, Decimal("-2"), Decimal("0E+5")], pa.decimal128(8, 2)),
-    ([Decimal("12E5"), None, 0], pa.decimal256(76, -3)),
     ([[1, None], None, [], (2,)], pa.list_(pa.int8())),
-    ([[1, None], None, [], [2]], pa.list_view(pa.int8())),
     ([["a", "b"], None, ["c", None]], pa.list_(pa.string(), 2)),
     ([{"a": 1}, None, {}, {"b": "x", "a": None}], pa.struct([("a", pa.int8()), ("b", pa.string())])),
     ([[("k", 1)], None, [], {"l": 2, "m": None}], pa.map_(pa.string(), pa.int8())),
     (["x", None, "y", "x"], pa.dictionary(pa.int8(), pa.string())),
-    ([3, None, 3, 4], pa.dictionary(pa.int32(), pa.int64())),
-    ([None, None], pa.null()),
 ]
 
 
@@ -263,33 +223,7 @@ def test_datetimes_of_any_zone_are_instants_and_naive_ones_utc():
     assert (found, found.fold) == (fold, 1)
 
 
-@given(st.lists(st.dates() | st.none(), max_size=20))
-def test_every_date_is_its_day(values):
-    for kind in (t.date32(), t.date64()):
-        assert build_array(values, kind).to_pylist() == values
-
-
-@given(
-    st.integers(1, 76),
-    st.integers(-90, 90),
-    st.lists(st.tuples(st.integers(0, 1), st.integers(0, 10**76 - 1), st.integers(0, 9)), max_size=8),
-)
-def test_decimals_are_exact_in_every_context(precision, scale, parts):
-    bits = next(width for width, digits in ((32, 9), (64, 18), (128, 38), (256, 76)) if precision <= digits)
-    kind = t.Decimal(precision, scale, bits)
-    values = []
-    for sign, number, zeros in parts:
-        digits = tuple(map(int, str(number % 10**precision))) + (0,) * zeros
-        values.append(Decimal((sign, digits, -scale - zeros)))
-    with decimal.localcontext() as context:
-        context.prec = 3
-        built = build_array(values, kind)
-        as_text = build_array(list(map(str, values)), kind)
-    assert built.to_pylist() == values
-    assert built == as_text
-
-
-def test_decimals_are_those_of_their_tuples():
+def test_decimals_are_those_of_their_tuples_in_every_context():
     dice = random.Random(7)
     kinds = [(t.decimal32, 9), (t.decimal64, 18), (t.decimal128, 38), (t.decimal256, 76)]
     for _ in range(2_000):
@@ -305,8 +239,12 @@ def test_decimals_are_those_of_their_tuples():
         if lost or end > precision:
             with pytest.raises(UsageError, match="digits would be lost" if lost else "more digits than the type"):
                 build_array([value], kind)
-        else:
-            assert build_array([value], kind).to_pylist() == [value]
+            continue
+        with decimal.localcontext() as context:
+            context.prec = 3
+            built, as_text = build_array([value], kind), build_array([str(value)], kind)
+        assert built.to_pylist() == [value]
+        assert built == as_text
 
 
 def test_decimals_that_do_not_fit():
@@ -314,18 +252,7 @@ def test_decimals_that_do_not_fit():
     assert build_array(["12.30", 99, "-99.99", "1e1", " 5 "], kind).to_pylist() == [
         Decimal("12.3"), 99, Decimal("-99.99"), 10, 5,
     ]  # fmt: skip
-    for wrong in (
-        "1.234",
-        "100",
-        Decimal("1E+30"),
-        10**5,
-        "NaN",
-        Decimal("Infinity"),
-        "x",
-        1.5,
-        True,
-        10**5000,
-    ):
+    for wrong in ("1.234", "100", Decimal("1E+30"), "NaN", "x", 1.5, True, 10**5000):
         with pytest.raises(UsageError, match="row 1: expected a Decimal, an int or a str of at most 4 digits"):
             build_array(["1", wrong], kind)
     huge = t.Decimal(5, -(2**31), 128)
@@ -414,20 +341,6 @@ def test_runs_and_dictionaries_tell_stored_values_apart():
     assert build_array(nested[4:], structs).dictionary.to_pylist() == [{"a": None, "b": 1}]
 
 
-def test_dictionaries_inside_dictionaries():
-    inner = t.dictionary(t.int8(), t.string())
-    kind = t.dictionary(t.uint16(), t.struct([field("w", inner), field("r", t.run_end_encoded(t.int16(), inner))]))
-    values = [{"w": "x", "r": "p"}, {"w": "y", "r": None}, None, {"r": "p", "w": "x"}, {"w": None, "r": None}]
-    built = build_array(values, kind)
-    expected = [values[0], values[1], None, values[0], values[4]]
-    assert built.to_pylist() == expected
-    assert len(built.dictionary) == 3
-    seen_by_pyarrow(built)
-    lists = build_array([["a", "b"], ["b"], ["a", "b"]], t.dictionary(t.int8(), t.list_(inner)))
-    assert lists.dictionary.to_pylist() == [["a", "b"], ["b"]]
-    assert seen_by_pyarrow(lists).to_pylist() == [["a", "b"], ["b"], ["a", "b"]]
-
-
 def test_columns_with_one_dictionary_id_share_the_dictionary():
     shared = Dictionary(t.int8(), t.string(), id=7)
     nested = t.list_(shared)
@@ -446,13 +359,6 @@ def test_columns_with_one_dictionary_id_share_the_dictionary():
 
 
 def test_types_as_deep_as_they_may_be():
-    kind, value = t.int8(), 5
-    for level in range(63):
-        if level % 2:
-            kind, value = t.struct([field("a", kind)]), {"a": value}
-        else:
-            kind, value = t.list_(kind), [value, None]
-    assert build_array([value, None], kind).to_pylist() == [value, None]
     kind, value = t.int8(), 5
     for level in range(62):
         if level % 2:
@@ -489,17 +395,6 @@ def test_null_slots_and_padding_are_zero():
         elif not isinstance(kind, (t.Utf8, t.List, t.ListView)):
             width = len(slots) // 11
             assert not any(any(slots[i * width : (i + 1) * width]) for i in (1, 3, 5, 7, 9, 10))
-
-
-def test_bitmaps_exist_only_where_there_are_nulls():
-    built = build_array(
-        [{"a": 1, "b": [1]}, {"a": None, "b": [None]}], t.struct([("a", t.int8()), ("b", t.list_(t.int8()))])
-    )
-    assert built.buffers() == [None]
-    a, b = built.children
-    assert a.buffers()[0] is not None
-    assert b.buffers()[0] is None
-    assert b.children[0].buffers()[0] is not None
 
 
 def test_children_that_are_not_nullable_hold_zeros_under_null_parents():
@@ -687,16 +582,6 @@ def test_no_value_of_a_row_is_lost():
             ipc.RecordBatch.from_pylist(wrong)
 
 
-def test_a_dictionary_in_a_dictionary_is_adopted_whole():
-    inner = t.dictionary(t.int8(), t.string())
-    source = build_array([["a", "b"], ["b"], None], t.dictionary(t.int8(), t.list_(inner)))
-    target = schema([field("first", inner), field("x", source.type)])
-    batch = build_batch({"first": ["p", "q", "p"], "x": source}, target)
-    assert batch["x"].to_pylist() == [["a", "b"], ["b"], None]
-    assert batch["first"].to_pylist() == ["p", "q", "p"]
-    assert pa.record_batch(batch).column(1).to_pylist() == batch["x"].to_pylist()
-
-
 # -- what is wrong, and where --------------------------------------------------------------------------------
 
 PARTS = [("a", t.int8()), ("b", t.string())]
@@ -704,66 +589,43 @@ INNER = t.struct([("b", t.int8())])
 WRONG = [
     (t.int8(), [1, 128], r"row 1: expected an integer from -128 to 127, found int 128"),
     (t.uint64(), [2**64], "row 0: expected an integer from 0 to 18446744073709551615"),
-    (t.uint8(), [0, None, -1], "row 2: expected an integer from 0 to 255, found int -1"),
-    (t.int64(), [2**63], "row 0: expected an integer"),
     (t.int64(), [1.0], "expected an integer .*, found float 1.0"),
     (t.int64(), [True], "expected an integer .*, found bool True"),
-    (t.int64(), ["1"], "expected an integer .*, found str '1'"),
     (t.float64(), [0.5, "x"], "row 1: expected a float, found str 'x'"),
-    (t.float64(), [True], "expected a float"),
-    (t.float64(), [Decimal(1)], "expected a float"),
     (t.float64(), [2**53 + 1], r"expected a float, .*digits would be lost"),
-    (t.float64(), [10**400], r"outside the range"),
     (t.float32(), [1e300], r"outside the range"),
-    (t.float16(), [1e300], r"outside the range"),
     (t.float16(), [2049], r"digits would be lost"),
     (t.bool_(), [1], "expected True or False, found int 1"),
     (t.null(), [None, 0], "row 1: expected None"),
     (t.string(), ["a", b"b"], "row 1: expected a str, found bytes b'b'"),
     (t.string(), ["a", "\ud800"], "row 1: expected text that UTF-8 can hold"),
-    (t.string_view(), ["a" * 20 + "\udfff"], "row 0: expected text that UTF-8 can hold"),
-    (t.dictionary(t.int8(), t.string()), ["\ud800"], "row 0: expected text that UTF-8 can hold"),
     (t.binary(), ["a"], "row 0: expected bytes, found str 'a'"),
-    (t.binary(), [5], "row 0: expected bytes, found int 5"),
     (t.binary(3), [b"abc", b"ab"], r"row 1: expected exactly 3 bytes, found bytes b'ab'"),
     (t.date32(), [dt.datetime(2024, 1, 1, 1)], "finer than the unit"),
     (t.date32(), ["2024-01-01"], "expected a date or an int of days since 1970-01-01"),
-    (t.date32(), [2**31], "outside the range"),
     (t.time32("s"), [dt.time(0, 0, 0, 1)], "finer than the unit"),
     (t.time64("us"), [dt.time(0, tzinfo=UTC)], "have no timezone"),
     (t.timestamp("ms"), [dt.datetime(2024, 1, 1, 0, 0, 0, 1)], "finer than the unit"),
     (t.timestamp("ms"), [dt.datetime(2024, 1, 1, tzinfo=UTC)], "the type has no timezone"),
     (t.timestamp("ns"), [dt.datetime(9999, 1, 1)], "outside the range"),
     (t.timestamp("us"), [2**63], "expected a datetime or an int of microseconds since 1970-01-01"),
-    (t.timestamp("us"), [dt.date(2024, 1, 1)], "expected a datetime"),
     (t.duration("s"), [dt.timedelta(microseconds=1)], "finer than the unit"),
     (t.duration("ns"), [dt.timedelta.max], "outside the range"),
-    (t.duration("us"), [dt.timedelta.max], "outside the range"),
     (t.interval_year_month(), [2**31], "expected an int of months"),
     (t.interval_day_time(), [(1, 2, 3)], r"expected \(days, milliseconds\)"),
-    (t.interval_day_time(), [(1, 2**31)], r"expected \(days, milliseconds\)"),
-    (t.month_day_nano_interval(), [(1, 2)], r"expected \(months, days, nanoseconds\)"),
     (t.list_(t.int8()), [[1], None, [2, 3, "x"]], r"'item', row 2: expected an int"),
-    (t.list_view(t.int8()), [[1], None, [], [2, 300], [5]], r"'item', row 3: expected an int"),
     (t.list_(t.int8()), ["ab"], "row 0: expected a list, found str 'ab'"),
-    (t.list_(t.int8()), [{"a": 1}], "row 0: expected a list, found dict"),
     (t.list_(t.int8(), 2), [[1, 2], [1]], r"row 1: expected a list of 2, found list \[1\] \(it has 1\)"),
-    (t.list_(t.int8(), 2), [None, [1, 2], [1, 300]], r"'item', row 2: expected an int"),
     (t.struct([("a", t.int8())]), [{"a": 1}, {"b": 1}], "row 1: the struct has no field 'b'; its"),
     (t.struct([("a", t.int8())]), [5], "row 0: expected a dict, found int 5"),
-    (t.struct([("a", t.int8())]), [[1]], "row 0: expected a dict or .* pairs"),
     (t.struct([("a", t.list_(INNER))]), [{}, {"a": [{}, {"b": "x"}]}], r"'a\.item\.b', row 1"),
     (t.map_(t.string(), t.int8()), [[("k", 1)], {None: 2}], r"column 'entries\.key', row 1: is null"),
     (t.map_(t.string(), t.int8()), [[("k", 1)], [], {"l": 300}], r"'entries\.value', row 2: expected an int"),
     (t.map_(t.string(), t.int8()), [[("k", 1, 2)]], r"row 0: expected \(key, value\) pairs"),
-    (t.map_(t.string(), t.int8()), [5], "row 0: expected a list of .* pairs or a dict"),
     (t.dense_union(PARTS), ["x", 1, "y", 300], r"'a', row 3: expected an int"),
-    (t.sparse_union(PARTS), ["x", 1, "y", 300], r"'a', row 3: expected an int"),
     (t.run_end_encoded(t.int16(), t.int8()), [1, 1, 1, "x"], r"'values', row 3: expected an int"),
-    (t.run_end_encoded(t.int16(), t.list_(t.int8())), [[1], [1], [2, "x"]], r"'values\.item', row 2: exp"),
     (t.run_end_encoded(t.int16(), t.int8()), range(2**15), "row 32767: 32,768 rows are more than"),
     (t.dictionary(t.int8(), t.int32()), range(200), r"row 128: this is distinct value 129 of the dictionary"),
-    (t.dictionary(t.uint8(), t.int8()), [1, 1, "x"], "row 2: expected an integer"),
     (t.dictionary(t.int8(), t.list_(t.int8())), [[1], [1, 300]], r"'item', row 1: expected an int"),
     (t.list_(t.dictionary(t.int8(), INNER)), [[], [{"b": 1}, {"b": ""}]], r"'item\.b', row 1"),
 ]  # fmt: skip
@@ -786,14 +648,6 @@ def test_null_where_none_may_be(name):
     good = [value for value in tagged(source.slice(0, 1)) if value is not None]
     with pytest.raises(UsageError, match=rf"column 'x', row {len(good)}: is null, and the field is not nullable"):
         build_batch({"x": [*good, None]}, target)
-
-
-def test_nulls_in_children_that_may_not_be_null():
-    child = field("item", t.int8(), nullable=False)
-    with pytest.raises(UsageError, match=r"column 'item', row 1: is null"):
-        build_array([[1], [2, None]], t.list_(child))
-    with pytest.raises(UsageError, match=r"column 'a', row 1: is null"):
-        build_array([None, {}], t.struct([field("a", t.int8(), nullable=False)]))
 
 
 def test_messages_stay_short_and_whole():
@@ -839,46 +693,6 @@ def test_a_list_that_changes_while_it_is_read_is_refused():
 
 @pytest.mark.slow
 @pytest.mark.nosanitize
-@pytest.mark.parametrize(("kind", "letter"), [(t.binary(), b"x"), (t.string(), "x")], ids=repr)
-def test_more_text_than_32_bits_count(kind, letter):
+def test_more_text_than_32_bits_count():
     with pytest.raises(UsageError, match=r"row 7: the values add up to 2,147,483,648 bytes here.*; use large_"):
-        build_array([letter * 2**28] * 8, kind)
-
-
-# -- memory and state ----------------------------------------------------------------------------------------
-
-
-def test_nothing_is_left_behind():
-    def work():
-        for array in CASES.values():
-            kind = read_array(array).type
-            values = tagged(read_array(array))
-            build_array(values, kind)
-            with pytest.raises(UsageError):
-                build_array([*values, object()], kind)
-        build_array(np.arange(10), t.int64())
-        with pytest.raises(UsageError):
-            build_array(np.arange(10), t.int8())
-
-    work()
-    gc.collect()
-    before = live_objects()
-    work()
-    gc.collect()
-    assert live_objects() == before
-
-
-def test_calls_share_nothing_that_changes():
-    kind = t.struct([("d", t.dictionary(t.int8(), t.string())), ("v", t.string_view()), ("l", t.list_(t.int64()))])
-    values = [{"d": f"w{i % 5}", "v": "x" * i, "l": list(range(i))} for i in range(50)]
-    kept = [dict(value) for value in values]
-    first = build_array(values, kind)
-    assert values == kept
-    assert build_array([{"d": "other"}], kind).children[0].dictionary.to_pylist() == ["other"]
-    assert first.children[0].dictionary.to_pylist() == [f"w{i}" for i in range(5)]
-    with ThreadPoolExecutor(4) as pool:
-        for found in pool.map(lambda _: build_array(values, kind), range(20)):
-            assert found == first
-    values[0]["l"].append(5)
-    values.clear()
-    assert first.to_pylist()[1:] == kept[1:]
+        build_array(["x" * 2**28] * 8, t.string())

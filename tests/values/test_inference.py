@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import enum
-import io
 import uuid
 import warnings
 from decimal import Decimal
@@ -17,7 +16,7 @@ import pytest
 
 import arrowipc as ipc
 from arrowipc import types
-from arrowipc.values.inference import infer_schema, infer_type
+from arrowipc.values.inference import infer_type
 
 UTC = dt.UTC
 
@@ -36,13 +35,10 @@ class Colour(enum.IntEnum):
     "values",
     [
         [],
-        [None, None],
         [True, None, False],
         [1, None, -(2**63)],
-        [1.5, None],
         [1, 2.5],
         ["a", None, ""],
-        [b"a", None],
         [dt.date(2020, 1, 2), None],
         [dt.time(1, 2, 3, 4)],
         [dt.timedelta(seconds=1, microseconds=5)],
@@ -50,40 +46,28 @@ class Colour(enum.IntEnum):
         [dt.datetime(2020, 1, 2, tzinfo=UTC)],
         [None, dt.datetime(2020, 1, 2, tzinfo=ZoneInfo("Europe/Oslo"))],
         [dt.datetime(2020, 1, 2, tzinfo=ZoneInfo("Asia/Tokyo")), dt.datetime(2020, 1, 2, tzinfo=UTC)],
-        [[dt.datetime(2020, 1, 2, tzinfo=ZoneInfo("Etc/UTC"))]],
         [dt.datetime(2020, 1, 2, tzinfo=dt.timezone(dt.timedelta(hours=5, minutes=45), "Nepal"))],
-        [dt.datetime(2020, 1, 2, tzinfo=dt.timezone(-dt.timedelta(hours=5, minutes=30)))],
         [uuid.UUID(int=5), None],
         [np.timedelta64(5, "s"), None],
         [np.datetime64("2020-01-01T00:00", "ms"), np.datetime64("1969-01-01T00:00", "ms")],
         [np.array([1.0, 2.0], "f4"), None, np.array([], "f4")],
         [np.array([1, 2], "i4"), np.array([3], "i8")],
-        [np.array([1, 2], "u1")],
-        [np.array([True])],
         [np.array(["2020-01-01"], "M8[s]")],
         [np.array(["a"]), ["b", None]],
-        [np.array([1]), [2.5]],
         [np.float32(1), None],
         [pa.MonthDayNano([1, -2, 3]), None],
         [Decimal("1.50"), None, Decimal("-1234.5")],
         [Decimal("1e3"), Decimal("0.001")],
-        [Decimal("1" * 50)],
         [[1, 2], None, []],
-        [[], None],
-        [["a"], [None]],
         [[[1.5]], []],
         [{"a": 1, "b": "x"}, None, {"b": None, "c": [1]}],
         [Colour.RED, 2],
-        [np.int64(3), None],
         [np.float32(1.5), 2.0],
         np.arange(3, dtype="i2"),
         np.array([1.5, 2.5], "f4"),
-        np.array([True, False]),
         np.array(["2020-01-01", "NaT"], "M8[D]"),
-        np.array(["2020-01-01", "NaT"], "M8[ms]"),
         np.array([1, 2], "m8[ns]"),
         np.array(["a", "bc"]),
-        np.array([b"a", b"bc"]),
         np.array(["a", None, "c"], object),
     ],
     ids=lambda values: f"{type(values).__name__} {values}"[:50],
@@ -94,25 +78,11 @@ def test_types_and_values_are_those_of_pyarrow(values: Any) -> None:
     assert pa.record_batch(batch).equals(expected), (batch.schema, expected.schema)
 
 
-def test_rows_of_an_array_are_lists() -> None:
-    array = ipc.Array.from_pylist(np.arange(6, dtype="i4").reshape(3, 2))
-    assert array.type == types.list_(types.int32(), 2)
-    assert array.to_pylist() == [[0, 1], [2, 3], [4, 5]]
-
-
-def test_arrays_keep_their_type() -> None:
-    array = ipc.Array.from_pylist([1, 2], types.uint8())
-    assert infer_schema({"x": array}) == types.schema({"x": types.uint8()})
-
-
 @pytest.mark.parametrize(
     ("values", "said"),
     [
         ([1, "a"], "mixed int and str: pass a schema"),
-        ([True, 2], "bool and int"),
         ([object()], "object have no Arrow type of their own"),
-        ([1j], "complex"),
-        ([np.timedelta64(5, "D")], "timedelta64"),
         ([nat_without_unit()], "timedelta64"),
         ([np.array([1], "M8[s]"), np.array([1])], r"datetime64\[s\] and int64"),
         ([np.zeros((2, 2)), np.zeros(2)], "float64 and ndarray"),
@@ -124,7 +94,6 @@ def test_arrays_keep_their_type() -> None:
         ([Decimal("1e80")], "81 digits"),
         ([{1: 2}], "map_"),
         ([[1], ["a"]], "int and str"),
-        ([[1], 2], "int and list"),
     ],
 )
 def test_no_guesses(values: list[Any], said: str) -> None:
@@ -215,22 +184,11 @@ def test_arrays_keep_their_extension_type() -> None:
         assert found.schema["y"].metadata == {b"ARROW:extension:name": b"arrow.json"}
 
 
-def test_names_are_text() -> None:
-    with pytest.raises(ipc.UsageError, match="text, found int 1"):
-        ipc.RecordBatch.from_pydict({1: [1]})
-
-
 def test_a_list_that_holds_itself_is_refused() -> None:
     endless: list[Any] = []
     endless.append(endless)
     with pytest.raises(ipc.UsageError, match="64 levels"):
         infer_type(endless)
-
-
-def test_large_numbers_are_unsigned() -> None:
-    array = ipc.Array.from_pylist([1, 2**64 - 1, None])
-    assert array.type == types.uint64()
-    assert array.to_pylist() == [1, 2**64 - 1, None]
 
 
 class Odd(dict[str, Any]):
@@ -269,26 +227,3 @@ def test_a_class_whose_hash_changes_the_list() -> None:
 
     values += [Nosy("Thing", (int,), {})(3), 2.5]
     assert infer_type(values) == types.int64()
-
-
-def test_numbers_that_nothing_holds_are_refused() -> None:
-    with pytest.raises(ipc.UsageError):
-        ipc.RecordBatch.from_pydict({"x": [2**64]})
-    with pytest.raises(ipc.UsageError):
-        ipc.RecordBatch.from_pydict({"x": [-1, 2**63]})
-
-
-def test_modules_come_with_the_package() -> None:
-    for name in ("types", "errors", "events", "dissociated", "tensor_columns"):
-        assert getattr(ipc, name).__name__ == f"arrowipc.{name}"
-    with pytest.raises(AttributeError, match="no attribute 'typos'"):
-        _ = ipc.typos
-
-
-def test_a_writer_takes_columns_without_a_schema() -> None:
-    sink = io.BytesIO()
-    with ipc.new_stream(sink) as writer:
-        writer.write({"x": [1, None], "s": ["a", "b"]})
-        writer.write({"x": [3], "s": [None]})
-    with ipc.open_stream(sink.getvalue()) as reader:
-        assert reader.read_all().to_pydict() == {"x": [1, None, 3], "s": ["a", "b", None]}

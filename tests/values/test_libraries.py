@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import optional
-from helpers.arrays import CASES, read_batch
+from helpers.arrays import read_batch
 
 import arrowipc as ipc
 from arrowipc import UsageError
@@ -35,15 +35,6 @@ ROWS = pa.record_batch(
 )
 OURS = read_batch(ROWS)
 TABLE = ipc.Table.from_batches([OURS, OURS[1:]])
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_pyarrow_gets_what_the_capsules_hand_over(name):
-    batch = read_batch(pa.record_batch({"x": CASES[name]}))
-    assert batch.to_arrow().schema.equals(pa.record_batch(batch).schema)
-    assert isinstance(batch.to_arrow(), pa.RecordBatch)
-    assert isinstance(ipc.Table.from_batches([batch]).to_arrow(), pa.Table)
-    assert batch["x"].to_arrow().type == pa.array(batch["x"]).type
 
 
 def test_an_old_polars_and_an_old_pandas_go_through_pyarrow(monkeypatch):

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from helpers import drive, randoms
 from helpers.arrays import CASES, pyarrow_bytes, read_batch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 import arrowipc as ipc
 from arrowipc import FormatError
@@ -104,44 +104,6 @@ def pool(request):
 def test_everything_travels_to_another_process_and_back(pool, name):
     sent = travelling()[name]
     assert same(pool.submit(copy.copy, sent).result(60), sent)
-
-
-@given(parts=randoms.batches())
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_every_batch_travels_to_another_process_and_back(pool, parts):
-    sent = drive.from_bytes(pyarrow_bytes(parts)).batches
-    assert same(list(pool.map(copy.copy, sent)), sent)
-
-
-def test_messages_and_readers_travel_to_another_process(pool, tmp_path):
-    batch = ipc.RecordBatch.from_pydict({"x": [1, None]})
-    message = batch.to_message()
-    assert pool.submit(ipc.Message.serialize, message).result(60) == message.serialize()
-    with ipc.new_file(tmp_path / "x.arrow", batch) as writer:
-        writer.write(batch)
-    with ipc.open(tmp_path / "x.arrow") as reader:
-        assert pool.submit(ipc.RecordBatchFileReader.read_all, reader).result(60).combine() == batch
-
-
-def test_pools_and_pipes_of_multiprocessing_take_them():
-    sent = travelling()
-    with multiprocessing.get_context("spawn").Pool(1) as workers:
-        for name, found in zip(sent, workers.map(copy.copy, sent.values()), strict=True):
-            assert same(found, sent[name]), name
-    left, right = multiprocessing.Pipe()
-    with left, right:
-        left.send(batch := ipc.RecordBatch.from_pydict({"x": [1]}))
-        assert right.recv() == batch
-
-
-def test_cloudpickle_takes_them_with_functions_that_hold_them():
-    cloudpickle = pytest.importorskip("cloudpickle")
-    batch = ipc.RecordBatch.from_pydict({"x": range(ROWS)}).slice(5, 10)
-    stored = cloudpickle.dumps(lambda rows: batch.take(rows))
-    assert len(stored) < 3000
-    assert pickle.loads(stored)([0, -1]).to_pydict() == {"x": [5, 14]}
-    for name, sent in travelling().items():
-        assert same(cloudpickle.loads(cloudpickle.dumps(sent)), sent), name
 
 
 def test_dask_s_processes_take_them():

@@ -186,12 +186,6 @@ def test_intervals_with_nulls_are_objects():
     assert found.column(0).to_numpy().dtype == np.int32
 
 
-def test_lists_of_equal_length_stay_objects():
-    found = read_array(pa.array([[1, 2], [3, 4]])).to_numpy(copy=True)
-    assert found.shape == (2,)
-    assert found.tolist() == [[1, 2], [3, 4]]
-
-
 def test_asarray():
     numbers = read_array(pa.array([1, 2, 3]))
     assert np.shares_memory(np.asarray(numbers), numbers.to_numpy())
@@ -204,17 +198,6 @@ def test_asarray():
     assert np.asarray(read_array(pa.array([Decimal("1.5")]))).tolist() == [Decimal("1.5")]
     assert np.asarray(read_array(pa.array([b"abc"], pa.binary(3)))).tolist() == [b"abc"]
     assert np.asarray(read_array(pa.array([True, False, True]))[1:]).tolist() == [False, True]
-
-
-def test_asarray_that_may_not_copy():
-    numbers, gaps = read_array(pa.array([1, 2, 3])), read_array(pa.array([1, None]))
-    assert np.shares_memory(numbers.__array__(copy=False), numbers.to_numpy())
-    assert numbers.__array__(np.int64, copy=False).dtype == np.int64
-    assert numbers.__array__(copy=True).flags.writeable
-    with pytest.raises(ValueError, match="copy"):
-        gaps.__array__(copy=False)
-    with pytest.raises(ValueError, match="copy"):
-        numbers.__array__(np.int8, copy=False)
 
 
 def rows_of(columns, cuts=(2,)):
@@ -275,13 +258,6 @@ def test_rows_without_rows_columns_or_batches():
     assert np.asarray(ipc.Table(schema)).shape == (0, 2)
     assert np.asarray(ipc.RecordBatch.from_pydict({"x": [], "y": []}, schema)).shape == (0, 2)
     assert np.asarray(ipc.Table(ipc.Schema([]))).shape == (0, 0)
-
-
-def test_rows_that_may_not_be_copied():
-    ours, _ = rows_of(ROWS["one dtype"])
-    for rows in (ours, ours.batches[0]):
-        with pytest.raises(ValueError, match="by a copy"):
-            rows.__array__(copy=False)
 
 
 def test_a_reader_is_no_array():

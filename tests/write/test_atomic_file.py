@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gc
 import os
 import re
 import shutil
@@ -87,13 +86,6 @@ def test_an_interrupt_anywhere_leaves_a_complete_file_and_nothing_open(quick_fol
     assert count > 400
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_an_interrupt_while_a_pipe_is_opened_leaves_nothing_open():
-    before = descriptors()
-    for count in interrupted(lambda: write("/dev/null", 1), atomic_file, targets):
-        assert descriptors() == before, count
-
-
 # -- what becomes of a file ----------------------------------------------------------------------------------
 
 
@@ -141,15 +133,6 @@ def test_a_writer_that_could_not_begin_leaves_nothing(old):
     assert untouched(old)
 
 
-def test_a_writer_that_is_forgotten_leaves_the_old_file_and_says_so(old):
-    writer = ipc.new_file(old)
-    writer.write(batch_of(1))
-    with pytest.warns(ResourceWarning, match=r"x\.arrow' was never closed"):  # noqa: PT031
-        del writer
-        gc.collect()
-    assert untouched(old)
-
-
 def test_the_end_of_the_interpreter_leaves_the_old_file(old):
     for code in ("sys.exit(3)", "", "raise RuntimeError", "keep = [writer]; keep.append(keep); del writer"):
         shown = run_python(
@@ -189,48 +172,6 @@ with ipc.new_file(path + "2") as writer:
 
 
 # -- failures of the disk ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("room", [10, 400, 20_000, 200_000])
-def test_a_file_that_grows_too_large_leaves_the_old_one(old, room):
-    code = """
-import resource
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]),) * 2)
-try:
-    with ipc.new_file(path) as writer:
-        for _ in range(20000):
-            writer.write(batch)
-except OSError as error:
-    assert (error.errno, error.filename) == (errno.EFBIG, path), repr(error)
-    print("refused")
-    try:
-        writer.write(batch)
-    except (ipc.UsageError, NameError) as error:
-        print(error)
-"""
-    shown = run_python(BEGIN + code, ipc_bytes(batch_of(1, 2)).hex(), old, room)
-    assert shown.returncode == 0, shown.stderr
-    assert shown.stdout.startswith("refused")
-    if room > 1000:
-        assert "File too large" in shown.stdout
-    assert untouched(old)
-
-
-def test_a_footer_that_does_not_fit_leaves_the_old_file(old):
-    code = """
-import resource
-writer = ipc.new_file(path)
-writer.write(batch)
-resource.setrlimit(resource.RLIMIT_FSIZE, (writer.bytes_written + 20,) * 2)
-try:
-    writer.close()
-except OSError as error:
-    print(error.errno == errno.EFBIG, error.filename == path)
-writer.close()
-"""
-    shown = run_python(BEGIN + code, ipc_bytes(batch_of(1, 2)).hex(), old)
-    assert shown.stdout.strip() == "True True", shown.stderr
-    assert untouched(old)
 
 
 @pytest.mark.parametrize("durable", [False, True])
@@ -282,30 +223,6 @@ def test_paths_that_cannot_be_are_refused_at_once_as_open_does(tmp_path, monkeyp
     assert sorted(os.listdir(tmp_path)) == before
 
 
-@pytest.mark.parametrize("what", ["folder", "file"])
-def test_what_may_not_be_written_is_refused_at_once(what):
-    code = """
-ipc.new_file("/dev/null", batch.schema).close()
-if os.getuid() == 0:
-    os.seteuid(65534)
-try:
-    ipc.new_file(path)
-except PermissionError as error:
-    print(error.filename == path, error)
-"""
-    # Not below pytest's folders, which other users may not enter.
-    with tempfile.TemporaryDirectory() as name:
-        folder, old = Path(name), Path(name, "x.arrow")
-        write(old, 0)
-        folder.chmod(0o555 if what == "folder" else 0o777)
-        old.chmod(0o666 if what == "folder" else 0o444)
-        shown = run_python(BEGIN + code, ipc_bytes(batch_of(1)).hex(), old)
-        folder.chmod(0o755)
-        assert shown.stdout.startswith("True [Errno 13] Permission denied"), shown.stderr
-        assert ".tmp" not in shown.stdout
-        assert untouched(old)
-
-
 # -- names, modes, links -------------------------------------------------------------------------------------
 
 
@@ -324,14 +241,6 @@ def test_a_first_file_obeys_the_umask(tmp_path, mask):
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o666 & ~mask
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="only root may give files away")
-def test_a_new_file_keeps_the_owner_of_the_old_one(old):
-    os.chown(old, 12, 34)
-    write(old, 1)
-    found = old.stat()
-    assert (found.st_uid, found.st_gid) == (12, 34)
 
 
 def test_a_link_is_followed(tmp_path):
@@ -463,9 +372,3 @@ def test_a_url_shows_complete_files_only():
         pass
     assert values(url) == [1]
     system.rm("/arrowipc", recursive=True)
-
-
-def test_a_url_that_nobody_knows_is_refused():
-    pytest.importorskip("fsspec")
-    with pytest.raises(ValueError, match="nowhere"):
-        ipc.new_file("nowhere://x", batch_of(1).schema)

@@ -79,11 +79,6 @@ def test_a_file_is_magic_stream_footer_size_and_magic(alignment, legacy, version
     assert pa.ipc.open_file(data).read_all().to_pydict() == {"x": [1, None, 3]}
 
 
-def test_the_first_message_of_a_file_is_a_schema_at_byte_8():
-    reader = ipc.MessageReader(ipc_bytes(batch_of(1), "file")[8:])
-    assert reader.read_next_message().kind == "Schema"
-
-
 @pytest.mark.parametrize("opener", [ipc.new_stream, ipc.new_file])
 def test_no_batches_are_an_empty_stream_or_file(opener):
     sink = bytearray()
@@ -131,13 +126,6 @@ def test_metadata_can_be_set_until_the_file_is_closed():
     assert pa.ipc.open_file(bytes(sink)).metadata == {b"last": b"2"}
     with pytest.raises(UsageError, match="closed"):
         writer.metadata = {"later": "3"}
-
-
-def test_metadata_of_a_wrong_type_is_refused_before_anything_is_written():
-    sink = bytearray()
-    with pytest.raises(UsageError, match=r"str or bytes, found int 1"):
-        ipc.new_file(sink, batch_of(1).schema, metadata={"k": 1})
-    assert not sink
 
 
 # -- metadata of batches -------------------------------------------------------------------------------------
@@ -208,22 +196,6 @@ def test_compressed_buffers_of_a_message_carry_their_length():
     assert ipc.read_record_batch(message, batch.schema).equals(batch)
 
 
-def test_a_message_of_a_slice_holds_only_its_rows():
-    batch = batch_of(*range(1000))
-    message = batch.slice(3, 2).to_message()
-    assert message.body_length == 16
-    assert ipc.read_record_batch(message, batch.schema).to_pydict() == {"x": [3, 4]}
-
-
-def test_a_message_keeps_the_custom_metadata_of_its_batch():
-    sink = bytearray()
-    with ipc.new_stream(sink, batch_of(1).schema) as writer:
-        writer.write_batch(batch_of(1), PAIRS)
-    (batch,) = ipc.open_stream(bytes(sink))
-    assert batch.to_message().custom_metadata.pairs == PAIRS
-    assert ipc.read_record_batch(batch.serialize(), batch.schema).custom_metadata.pairs == PAIRS
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -247,11 +219,3 @@ def test_options_that_cannot_be_are_refused(options, words):
         with pytest.raises(UsageError, match=words):
             call()
     assert not sink
-
-
-@pytest.mark.parametrize("legacy", [False, True])
-def test_the_size_of_a_batch_is_what_it_takes_in_a_stream(legacy):
-    batch = batch_of(1, None, 3)
-    empty = bytearray()
-    ipc.new_stream(empty, batch.schema, legacy=legacy).close()
-    assert ipc.get_record_batch_size(batch, legacy=legacy) == len(ipc_bytes(batch, legacy=legacy)) - len(empty)

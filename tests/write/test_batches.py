@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import optional
-from helpers.arrays import CASES, ipc_bytes, read_batch
+from helpers.arrays import CASES, ipc_bytes
 
 import arrowipc as ipc
 from arrowipc import UsageError
@@ -63,12 +63,6 @@ def test_pyarrow_arrays_of_every_type_are_written(name):
     assert stream(table.slice(1, 2)).equals(table.slice(1, 2))
 
 
-def test_a_stream_of_ours_is_written_from_a_reader():
-    batch = read_batch(TABLE.to_batches()[0])
-    reader = ipc.open_stream(b"".join([batch.schema.serialize(), batch.serialize(), batch.serialize()]))
-    assert stream(reader).num_rows == 2 * TABLE.num_rows
-
-
 def test_copy_takes_readers_of_other_libraries():
     sink = bytearray()
     with ipc.new_stream(sink) as writer:
@@ -108,13 +102,6 @@ def test_what_holds_no_rows_is_refused_with_what_was_expected():
         stream(7)
     with pytest.raises(UsageError, match="is one column, not a batch"):
         stream(ipc.Array.from_arrow(pa.array([1])))
-
-
-def test_many_small_batches_become_one():
-    rows = pa.Table.from_batches([TABLE.to_batches()[0].slice(i % 4, 1) for i in range(4000)])
-    sink = ipc_bytes([rows], schema=rows.schema, coalesce_rows=4000)
-    (batch,) = pa.ipc.open_stream(bytes(sink))
-    assert batch.to_pylist() == rows.to_pylist()
 
 
 def test_table_and_batch_are_taken_over_without_a_copy():

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import gc
-import os
 import struct
 import threading
 from collections.abc import Callable
@@ -13,21 +10,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers import forge, randoms
+from helpers import randoms
 from helpers.arrays import pyarrow_bytes, read_batch
-from helpers.processes import in_threads, run_python
+from helpers.processes import run_python
 from hypothesis import given, settings as examples
 from read.codec_ways import look_again, without_functions
 
 import arrowipc as ipc
-from arrowipc import UsageError, _core, codecs
+from arrowipc import UsageError, codecs
 from arrowipc.write.batch_encoder import Compressor, stored_buffers
 
 lz4 = pytest.importorskip("lz4.frame")
 zstandard = pytest.importorskip("zstandard")
 
 CODECS = ["lz4", "zstd"]
-NUMBER = {"lz4": codecs.LZ4_FRAME, "zstd": codecs.ZSTD}
 MB = 1 << 20
 # Bytes of a buffer: around what a frame costs, what a word, a block of LZ4 and one of ZSTD hold, and several.
 SIZES = [0, 1, 7, 8, 9, 10, 11, 12, 13, 24, 25, 26, 27, 100, 255, 256, 257, 65_535, 65_536, 65_537]
@@ -180,20 +176,6 @@ def test_110_min_space_savings_at_its_edge(way, codec, size):
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_108_empty_buffers_have_no_prefix(codec):
-    batch = read_batch(pa.record_batch({"x": pa.array([], pa.string()), "n": pa.nulls(0)}))
-    assert all(
-        stored == b""
-        for stored, content in zip(stored_buffers(batch, codec), contents(batch), strict=True)
-        if not content
-    )
-    batch = columns(mild(80), mild(80))
-    assert [bool(stored) for stored in stored_buffers(batch, codec)] == [False, True, False, True]
-    no_columns = read_batch(pa.RecordBatch.from_arrays([], names=[]))
-    assert stored_buffers(no_columns, codec) == []
-
-
-@pytest.mark.parametrize("codec", CODECS)
 def test_columns_that_are_not_chosen_stay_raw(way, codec):
     words = pa.array(["a word that is long enough to leave the view", None, "x"] * 50, pa.string_view())
     pairs = pa.array([{"a": i, "b": "some text"} for i in range(150)])
@@ -213,26 +195,6 @@ def test_columns_that_are_not_chosen_stay_raw(way, codec):
         assert compressed == {field for field in range(6) if chosen[field]} - {2}
     with pytest.raises(UsageError, match="a byte for each of 6 fields, found 5"):
         stored_buffers(batch, codec, chosen=bytes(5))
-
-
-@pytest.mark.parametrize("codec", CODECS)
-def test_views_with_many_data_buffers(way, codec):
-    """Every variadic buffer gets a frame of its own."""
-    first, second = (
-        pa.chunked_array(
-            [pa.array([f"{name} {i} {j} " + "padding " * 30 for j in range(4)], pa.binary_view()) for i in range(n)]
-        ).combine_chunks()
-        for name, n in (("first", 40), ("second", 25))
-    )
-    first, second = (a if isinstance(a, pa.Array) else pa.concat_arrays(a.chunks) for a in (first, second))
-    batch = read_batch(pa.record_batch([first[:100], second], ["first", "second"]))
-    originals = contents(batch)
-    variadic = originals[4:]
-    assert len(variadic) > 20
-    stored = stored_buffers(batch, codec)
-    for s, c in zip(stored, originals, strict=True):
-        check(s, c, codec)
-    assert all(split(s)[0] == len(c) for s, c in zip(stored[4:], variadic, strict=True) if len(c) > 500)
 
 
 @examples(max_examples=40)
@@ -312,49 +274,7 @@ def test_lz4_frame_is_another_name_of_lz4():
     assert buffer(mild(999), "lz4_frame") == buffer(mild(999), "lz4")
 
 
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("reader", ["arrowipc", "pyarrow", "polars", "arro3", "nanoarrow"])
-def test_109_every_implementation_reads_the_frames(way, codec, reader):
-    values = np.random.default_rng(5).integers(0, 3000, 3 * MB // 8 + 77)
-    rows = len(values)
-    batch = read_batch(pa.record_batch({"x": values}))
-    stored = stored_buffers(batch, codec)
-    data = forge.stream(
-        forge.schema(forge.field("x", forge.INT64)),
-        forge.batch(rows, [(rows, 0)], stored, codec=NUMBER[codec]),
-    )
-    assert read_by(reader, data).to_numpy().tolist() == values.tolist()
-
-
-def read_by(reader: str, data: bytes) -> pa.ChunkedArray:
-    """The column of the stream, as this implementation reads it."""
-    if reader == "arrowipc":
-        return pa.table(ipc.open_stream(data).read_all())["x"]
-    if reader == "pyarrow":
-        return pa.ipc.open_stream(data).read_all()["x"]
-    if reader == "polars":
-        return pytest.importorskip("polars").read_ipc_stream(data).to_arrow()["x"]
-    if reader == "arro3":
-        import io
-
-        return pa.table(pytest.importorskip("arro3.io").read_ipc_stream(io.BytesIO(data)))["x"]
-    stream = pytest.importorskip("nanoarrow").ArrayStream.from_readable(data)
-    return pa.table(stream)["x"]
-
-
 # -- threads and determinism ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("size", [1000, 60_000, 700_000])
-def test_113_the_same_bytes_however_many_threads(way, codec, size):
-    batch = columns(*[mild(size, seed) if seed % 3 else noise(size, seed) for seed in range(9)])
-    one, shared = Compressor(codec, use_threads=False), Compressor(codec, use_threads=True)
-    expected = one.stored(batch)
-    for content, stored in zip(contents(batch), expected, strict=True):
-        check(stored, content, codec)
-    for _ in range(4):
-        assert shared.stored(batch) == expected
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -371,42 +291,6 @@ def test_a_frame_does_not_depend_on_the_buffers_before_it(way, codec, level):
     for turn in (made, made[::-1], sorted(made)):
         for content in turn:
             assert reused.stored(columns(content))[1] == fresh[content]
-
-
-@pytest.mark.parametrize("codec", CODECS)
-def test_compressors_in_many_threads_do_not_meet(way, codec):
-    batches = [columns(*[mild(50_000, 10 * i + j) for j in range(6)]) for i in range(2)]
-    expected = [stored_buffers(batch, codec, use_threads=False) for batch in batches]
-
-    def work(i: int) -> None:
-        compressor = Compressor(codec)
-        for turn in range(6):
-            assert compressor.stored(batches[(i + turn) % 2]) == expected[(i + turn) % 2]
-
-    in_threads(work, range(6))
-
-
-@pytest.mark.parametrize("codec", CODECS)
-def test_one_writer_in_many_threads_refuses_or_is_right(way, codec):
-    batch = columns(*[mild(100_000, seed) for seed in range(5)])
-    sink = bytearray()
-    writer = ipc.new_stream(sink, batch.schema, compression=codec)
-    written: list[int] = []
-
-    def work(_: int) -> None:
-        for _ in range(8):
-            try:
-                writer.write_batch(batch)
-                written.append(1)
-            except UsageError as error:
-                if "one thread at a time" not in str(error):
-                    raise
-
-    in_threads(work, range(4))
-    writer.close()
-    found = list(ipc.open_stream(sink))
-    assert len(found) == len(written) > 0
-    assert all(contents(one) == contents(batch) for one in found)
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -444,43 +328,6 @@ def test_a_codec_that_fails_is_short_of_memory(monkeypatch):
         compressor.stored(columns(*[mild(400_000)] * 4))
 
 
-@pytest.mark.parametrize(
-    ("name", "error"), [("lz4", "ERROR_dstMaxSize_tooSmall"), ("zstd", "Destination buffer is too small")]
-)
-def test_an_error_of_a_library_says_which(name, error, monkeypatch):
-    addresses = codecs.functions(NUMBER[name], True)
-    if addresses is None:
-        pytest.skip("this build of the package exports nothing")
-    one_byte = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_size_t)(lambda size: 1)
-    bound = ctypes.cast(one_byte, ctypes.c_void_p).value
-    with monkeypatch.context() as patch:
-        patch.setattr(codecs, "functions", lambda *way: {**addresses, f"bound_{name}": bound})
-        look_again(patch)
-        for use_threads in (False, True):
-            compressor = Compressor(name, use_threads=use_threads)
-            with pytest.raises(MemoryError, match=f"cannot compress to {name.upper()}: {error}"):
-                compressor.stored(columns(*[mild(400_000)] * 4))
-    assert stored_buffers(columns(mild(4000)), name)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-@pytest.mark.parametrize("codec", CODECS)
-def test_a_forked_child_compresses(codec):
-    batch = columns(*[mild(200_000, seed) for seed in range(4)])
-    compressor = Compressor(codec)
-    expected = compressor.stored(batch)
-    child = os.fork()
-    if child == 0:
-        try:
-            same = compressor.stored(batch) == expected == stored_buffers(batch, codec)
-            os._exit(0 if same else 1)
-        except BaseException:
-            os._exit(2)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
-
-
 # -- memory --------------------------------------------------------------------------------------------------
 
 
@@ -501,29 +348,7 @@ def test_memory_is_reused_and_does_not_stay_large(way, codec):
     assert compressor.held <= 4 * MB
 
 
-@pytest.mark.parametrize("codec", CODECS)
-def test_nothing_is_left_behind(way, codec):
-    batch = columns(*[mild(200_000, seed) for seed in range(4)])
-    stored_buffers(batch, codec)
-    gc.collect()
-    before = _core.live_objects()
-    compressor = Compressor(codec, 2, 0.1)
-    for _ in range(3):
-        compressor.stored(batch)
-    assert _core.live_objects()["memory"] == before["memory"] + 1
-    with pytest.raises(UsageError):
-        compressor.stored(batch, chosen=b"")
-    del compressor
-    assert _core.live_objects() == before
-
-
 # -- refusals ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["gzip", "LZ4", "snappy", "", None, 0, b"lz4", ["lz4"]])
-def test_unknown_codecs_are_refused_with_the_known_ones(name):
-    with pytest.raises(UsageError, match=r"compression must be 'lz4', 'zstd' or None, .*, found"):
-        Compressor(name)
 
 
 @pytest.mark.parametrize(
@@ -569,10 +394,3 @@ def test_absent_packages_are_named_before_anything_is_written(package, codec, ot
     done = run_python(code, check=True)
     assert done.stdout.startswith("the package that compresses with ")
     assert "pip install 'arrowipc[compression]'" in done.stdout
-
-
-def test_importing_the_compressor_loads_no_codec_and_no_thread_pool():
-    heavy = {"lz4", "zstandard", "concurrent.futures", "ctypes"}
-    code = f"import sys, arrowipc.write.batch_encoder; print({heavy!r} & set(sys.modules))"
-    done = run_python(code, check=True)
-    assert done.stdout.strip() == "set()"

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import io
 import os
-import pickle
 import random
 import threading
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from helpers import drive, forge, golden
+from helpers import forge
 from helpers.arrays import ipc_bytes
-from helpers.processes import in_threads
 from helpers.support import growing, nested, replaced
 from helpers.web import Web
 
@@ -36,11 +34,6 @@ def in_order(data: bytes) -> list[Any]:
 
 
 # -- reading ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("case", golden.cases(), ids=lambda case: f"{case.parent.name}-{case.name}")
-def test_every_golden_stream_reads_the_same_in_any_order(case):
-    drive.read_stream(golden.load(case).stream.read_bytes())
 
 
 @pytest.mark.parametrize("make", [replaced, growing, lambda: growing(dictionary_deltas=True), nested])
@@ -137,31 +130,6 @@ def test_over_http_and_through_a_pipe():
         assert reader[-1].to_pydict() == {"x": [147, 148, 149]}
 
 
-def test_threads_may_ask_for_batches_with_replaced_dictionaries():
-    parts = [pa.record_batch({"x": pa.array([f"{i}.{k}" for k in range(50)]).dictionary_encode()}) for i in range(40)]
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, parts[0].schema) as writer:
-        for part in parts:
-            writer.write_batch(part)
-    reader = ipc.open(sink.getvalue(), index=True)
-
-    def ask(seed: int) -> None:
-        for i in random.Random(seed).choices(range(40), k=100):
-            assert reader[i].to_pydict() == parts[i].to_pydict()
-
-    in_threads(ask, range(4))
-
-
-def test_copying_out_of_order_reading_and_pickling(tmp_path):
-    (path := tmp_path / "x.arrows").write_bytes(stream_of(4))
-    with ipc.open(path, index=True) as reader:
-        again = pickle.loads(pickle.dumps(reader))
-        assert again[2] == reader[2]
-        with ipc.new_file(sink := bytearray(), reader.schema) as writer:
-            ipc.copy(reader, writer)
-        assert ipc.open_file(sink).read_all() == reader.read_all()
-
-
 # -- what is wrong ---------------------------------------------------------------------------------------------
 
 
@@ -215,11 +183,3 @@ def test_no_index_is_read_from_beside_a_stream_nor_written_there(tmp_path):
         assert reader.count_rows() == 9
     assert victim.read_bytes() == b"theirs"
     assert sorted(os.listdir(tmp_path)) == [".x.arrows.index", "victim", "x.arrows"]
-
-
-def test_a_stream_copied_into_a_file_has_an_index_that_stays(tmp_path):
-    (path := tmp_path / "x.arrows").write_bytes(growing()[0])
-    with ipc.open_stream(path) as reader, ipc.new_file(tmp_path / "x.arrow", unify_dictionaries=True) as writer:
-        ipc.copy(reader, writer)
-    with ipc.open(path, index=True) as stream, ipc.open_file(tmp_path / "x.arrow") as file:
-        assert [batch.to_pydict() for batch in file] == [batch.to_pydict() for batch in stream]

@@ -60,18 +60,6 @@ def test_a_table_without_batches():
     assert (empty.combine().schema, empty.combine().to_pylist()) == (empty.schema, [])
 
 
-def test_hand_over():
-    found = table(FIRST, SECOND)
-    assert pa.table(found).equals(pa.Table.from_batches([FIRST, SECOND]))
-    assert pa.schema(found) == FIRST.schema
-
-
-def test_one_batch_of_all_rows():
-    found = table(FIRST, SECOND)
-    assert found.combine().to_pydict() == found.to_pydict()
-    assert table(FIRST).combine().to_pydict() == FIRST.to_pydict()
-
-
 def test_values_of_all_batches_are_counted_together():
     found = table(FIRST, SECOND)
     assert len(found.to_pydict(max_values=6)["a"]) == 3

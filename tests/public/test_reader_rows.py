@@ -6,7 +6,6 @@ import gc
 import io
 import json
 import random
-import threading
 import weakref
 from typing import Any
 
@@ -15,7 +14,6 @@ import pyarrow as pa
 import pytest
 from helpers import drive, optional, randoms
 from helpers.arrays import pyarrow_bytes
-from helpers.processes import in_threads
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
@@ -151,16 +149,6 @@ def test_unread_columns_are_not_decompressed():
     assert reader.take([5, -1], columns="x").to_pydict() == {"x": [5, 99]}
 
 
-def test_the_last_selections_are_kept_and_no_more():
-    reader = ipc.open_file(FILE)
-    parts = [reader._part([i]) for i in range(6)]
-    assert reader._part([5]) is parts[5]
-    assert reader._part([0]) is not parts[0]
-    assert len(reader._parts) == 4
-    reader.close()
-    assert not reader._parts
-
-
 def test_a_closed_reader_has_no_rows_and_those_taken_stay():
     reader = ipc.open_file(FILE)
     taken, part = reader.take([1, 50]), reader.slice(0, 3, columns=["t"])
@@ -290,141 +278,3 @@ def test_what_polars_says_of_lengths_does_not_go_into_files_of_other_rows(tmp_pa
     scanned = pl.scan_ipc(path)
     assert scanned.select(pl.len()).collect().item() == len(rows)
     assert scanned.slice(6, 3).collect()["a"].to_list() == rows[6:9]
-
-
-def test_dictionaries_that_grow_or_are_replaced_are_right_for_every_batch():
-    kind = ipc.Schema([ipc.types.field("d", ipc.types.dictionary(ipc.types.int8(), ipc.types.utf8()))])
-    for deltas in (True, False):
-        values = [[f"v{i}" for i in range(k + 1)] if deltas else [f"{k}-{i}" for i in range(4)] for k in range(6)]
-        sink = io.BytesIO()
-        with ipc.new_stream(sink, kind, dictionary_deltas=deltas) as writer:
-            for words in values:
-                writer.write_batch(ipc.RecordBatch.from_pydict({"d": words}, kind))
-        whole = [word for words in values for word in words]
-        reader = ipc.open(sink.getvalue(), index=True)
-        dice = random.Random(3)
-        for _ in range(5):
-            chosen = [dice.randrange(len(whole)) for _ in range(20)]
-            assert reader.take(chosen)["d"].to_pylist() == [whole[i] for i in chosen]
-        if deltas:
-            assert len(reader.take(range(len(whole)))["d"].dictionary) == 6
-
-
-def test_texts_that_are_taken_keep_no_batch_alive():
-    """Of views the text is copied, unless most of a buffer is used."""
-    texts = [f"a text that lies in a data buffer {i}" * 20 for i in range(3000)]
-    data = written(pa.table({"v": pa.array(texts, pa.string_view())}), 500, compression="lz4")
-    reader = ipc.open_file(data)
-    for chosen in ([5], [5, 1200, 2999], range(1000, 1020), [7] * 100):
-        taken = reader.take(chosen)
-        assert taken["v"].to_pylist() == [texts[i] for i in chosen]
-        assert taken.nbytes <= sum(len(texts[i]) + 16 for i in chosen) + 100
-        drive.export_to_pyarrow(taken)
-    shared = reader.take([5, 1200] * 50_000)
-    assert shared.nbytes < 10_000_000, "a text is not copied fifty thousand times"
-    assert shared["v"].to_pylist()[:2] == [texts[5], texts[1200]]
-
-
-def test_broken_values_are_errors_where_they_are_taken():
-    offsets = np.array([0, 1, 5, 3, 99, 4], np.int32)
-    text = ipc.Schema([ipc.types.field("t", ipc.types.utf8())])
-    views = ipc.Schema([ipc.types.field("t", ipc.types.string_view())])
-    wild = np.zeros((5, 4), np.int32)
-    wild[1:] = [[20, 0, 0, 0], [20, 0, 1, 0], [20, 0, 0, 5], [-1, 0, 0, 0]]
-    broken = [
-        ipc.RecordBatch.from_buffers(text, 5, [(5, 0)], [None, offsets, b"abcd"]),
-        ipc.RecordBatch.from_buffers(views, 5, [(5, 0)], [None, wild, b"x" * 10], variadic=[1]),
-    ]
-    for batch in broken:
-        rows = RowReader([5, 5, 5], lambda _, batch=batch: batch)
-        good = rows.take([0, 5, 10] * 4).to_pylist()
-        assert good == [batch.slice(0, 1).to_pylist()[0]] * 12
-        for at in range(2, 5) if batch is broken[0] else range(1, 5):
-            for chosen in ([at], [0, at + 5], [at, 5, 10] * 9):
-                with pytest.raises(FormatError, match="'t'"):
-                    rows.take(chosen)
-
-
-def test_lists_of_a_batch_that_has_no_elements():
-    kind = ipc.Schema(
-        [
-            ipc.types.field("l", ipc.types.list_(ipc.types.utf8())),
-            ipc.types.field("n", ipc.types.list_(ipc.types.null())),
-        ]
-    )
-    parts = [
-        {"l": [["a", "b"], None], "n": [[None], []]},
-        {"l": [[], None], "n": [None, []]},
-        {"l": [["c"]], "n": [[None] * 3]},
-    ]
-    batches = [ipc.RecordBatch.from_pydict(part, kind) for part in parts]
-    rows = RowReader([2, 2, 1], batches.__getitem__)
-    taken = rows.take([4, 2, 0, 1, 4, 3])
-    assert taken.to_pydict() == {
-        "l": [["c"], [], ["a", "b"], None, ["c"], None],
-        "n": [[None] * 3, None, [None], [], [None] * 3, []],
-    }
-    drive.export_to_pyarrow(taken)
-
-
-def test_lists_of_more_elements_than_are_gathered_go_another_way():
-    """A list of nulls takes no bytes, however long it is."""
-    kind = ipc.Schema(
-        [
-            ipc.types.field("n", ipc.types.list_(ipc.types.null(), 1 << 22)),
-            ipc.types.field("i", ipc.types.int8()),
-        ]
-    )
-    batch = ipc.RecordBatch.from_buffers(
-        kind, 2, [(2, 0), (2 << 22, 2 << 22), (2, 0)], [None, None, np.array([1, 2], np.int8)]
-    )
-    rows = RowReader([2, 2], lambda _: batch)
-    taken = rows.take([3, 0] * 20)
-    assert taken["i"].to_pylist() == [2, 1] * 20
-    assert len(taken["n"].children[0]) == 40 << 22
-
-
-def test_millions_of_rows_of_compressed_batches(tmp_path):
-    n = 1_000_000
-    table = pa.table({"x": np.arange(n), "t": np.arange(n).astype(str)})
-    reader = ipc.open_file(written(table, 20_000, compression="lz4"), limits=Limits(row_cache_bytes=1 << 20))
-    chosen = np.random.default_rng(1).permutation(n)
-    taken = reader.take(chosen)
-    assert np.array_equal(taken["x"].to_numpy(), chosen)
-    assert taken["t"].to_arrow().equals(pa.array(chosen.astype(str)))
-
-
-@pytest.mark.parametrize("cache_bytes", [0, 5000, 1 << 20])
-def test_threads_take_at_the_same_time(cache_bytes):
-    reader = ipc.open_file(written(compression="lz4"), limits=Limits(row_cache_bytes=cache_bytes))
-    rows = TABLE.to_pylist()
-
-    def work(seed: int) -> None:
-        dice = random.Random(seed)
-        for _ in range(60):
-            chosen = [dice.randrange(60) for _ in range(dice.randrange(12))]
-            assert reader.take(chosen).to_pylist() == [rows[i] for i in chosen]
-            assert reader.row(chosen[0] if chosen else 0, columns=["id"]) == {"id": chosen[0] if chosen else 0}
-
-    in_threads(work, range(8))
-
-
-def test_a_reader_that_is_closed_meanwhile_says_so():
-    reader = ipc.open_file(written(compression="lz4"), limits=Limits(row_cache_bytes=0))
-    ended: list[Any] = []
-
-    def work() -> None:
-        try:
-            for k in range(10**6):
-                reader.take([k % 60, 3])
-        except UsageError as error:
-            ended.append(str(error))
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    reader.close()
-    for thread in threads:
-        thread.join()
-    assert len(ended) == 4
-    assert all("closed" in each for each in ended)

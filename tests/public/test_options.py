@@ -12,7 +12,6 @@ import pytest
 import arrowipc as ipc
 from arrowipc import options
 from arrowipc.dissociated import Channel, connect, connect_async
-from arrowipc.read.file_decoder import FileDecoder
 
 PACKAGE = Path(ipc.__file__).parent
 #: Who takes the keywords of which class, besides own ones.
@@ -76,20 +75,6 @@ def test_help_says_what_every_keyword_means(function):
         assert entry.startswith(f"{name} : ")
         assert entry in text
     assert "**keywords" not in text
-
-
-def test_stubs_of_compiled_modules_agree():
-    stub = {
-        each.name: each
-        for each in ast.walk(ast.parse((PACKAGE / "read/stream_decoder.pyi").read_text()))
-        if isinstance(each, ast.ClassDef)
-    }
-    begin = stub["StreamDecoder"].body[0]
-    assert isinstance(begin, ast.FunctionDef)
-    names = [each.arg for each in begin.args.args[1:]]
-    values = [ast.literal_eval(each) for each in begin.args.defaults]
-    assert dict(zip(names, values, strict=True)) == options.DecodeOptions.defaults
-    assert FileDecoder.__doc__.count(", ".join(options.DecodeOptions.types)) == 1
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 from helpers import arrays, forge
 from helpers.arrays import batch_of, ipc_bytes, pyarrow_bytes
-from helpers.processes import in_threads
 
 import arrowipc as ipc
 from arrowipc import FormatError, UsageError
@@ -30,29 +29,23 @@ def rows(sink: bytes | bytearray) -> list[int]:
 # -- schemas -------------------------------------------------------------------------------------------------
 
 
+WAYS = {
+    "write_batch": lambda writer, batch: writer.write_batch(batch),
+    "write_table": lambda writer, batch: writer.write_table(batch),
+    "table": lambda writer, batch: writer.write(ipc.Table(batch.schema, [batch])),
+    "iterator": lambda writer, batch: writer.write(iter([batch])),
+    "reader": lambda writer, batch: writer.write(ipc.open_stream(ipc_bytes(batch))),
+}
+
+
 @pytest.mark.parametrize("opener", OPENERS)
-@pytest.mark.parametrize("how", ["write", "write_batch", "write_table", "table", "list", "iterator", "reader"])
+@pytest.mark.parametrize("how", WAYS)
 def test_without_a_schema_the_first_batch_says_it(opener, how):
     batch, sink = batch_of(1, 2), bytearray()
-    stream = ipc_bytes(batch)
     with opener(sink) as writer:
         assert writer.schema is None
         assert not sink
-        match how:
-            case "write":
-                writer.write(batch)
-            case "write_batch":
-                writer.write_batch(batch)
-            case "write_table":
-                writer.write_table(batch)
-            case "table":
-                writer.write(ipc.Table(batch.schema, [batch]))
-            case "list":
-                writer.write([batch])
-            case "iterator":
-                writer.write(iter([batch]))
-            case "reader":
-                writer.write(ipc.open_stream(stream))
+        WAYS[how](writer, batch)
         assert writer.schema == batch.schema
     assert [each.equals(batch) for each in read(sink)] == [True]
 
@@ -107,13 +100,6 @@ def test_another_schema_is_refused_with_the_column_and_the_writer_goes_on(other,
             assert len(sink) == size
         writer.write(batch_of(2))
     assert [batch.to_pydict()["x"] for batch in read(sink)] in ([[1], [2]], [[1, 2]])
-
-
-def test_metadata_of_schemas_and_fields_may_differ():
-    theirs = pa.schema([pa.field("x", pa.int64(), metadata={"a": "b"})], metadata={"c": "d"})
-    other = arrays.read_batch(pa.record_batch([pa.array([2])], schema=theirs))
-    sink = ipc_bytes([batch_of(1), other])
-    assert [batch.to_pydict() for batch in read(sink)] == [{"x": [1]}, {"x": [2]}]
 
 
 # -- nulls ---------------------------------------------------------------------------------------------------
@@ -180,6 +166,7 @@ def test_a_batch_that_was_kept_big_endian_is_refused():
         (Path("x.arrow"), "expected data, found PosixPath"),
         (b"ARROW1", "expected data, found bytes"),
         ([batch_of(1), 5], "found int 5"),
+        (batch_of(1).column(0), "an array of int64 is one column, not a batch"),
     ],
 )
 def test_what_holds_no_rows_is_refused(data, words):
@@ -188,14 +175,6 @@ def test_what_holds_no_rows_is_refused(data, words):
         pytest.raises(UsageError, match=words),
     ):
         writer.write(data)
-
-
-def test_an_array_is_a_column_and_not_a_batch():
-    with (
-        ipc.new_stream(bytearray(), batch_of(1).schema) as writer,
-        pytest.raises(UsageError, match=r"an array of int64 is one column, not a batch"),
-    ):
-        writer.write(batch_of(1).column(0))
 
 
 def test_a_source_that_fails_leaves_the_writer_usable():
@@ -255,22 +234,6 @@ def test_max_chunk_bytes_bounds_bodies(alignment, most):
         assert len(sizes) == 1
     if most == 1:
         assert len(sizes) == 300
-
-
-def test_both_bounds_hold_together():
-    batch, sink = wide(500), bytearray()
-    with ipc.new_stream(sink) as writer:
-        writer.write_table(batch, 50, max_chunk_bytes=1500)
-    found = read(sink)
-    assert all(each.num_rows <= 50 for each in found)
-    assert all(len(each.to_message().body) <= 1500 or each.num_rows == 1 for each in found)
-
-
-def test_without_bounds_batches_stay_as_they_are():
-    sink = bytearray()
-    with ipc.new_stream(sink) as writer:
-        writer.write_table(ipc.Table(batch_of(1).schema, [batch_of(1, 2), batch_of(), batch_of(3)]))
-    assert rows(sink) == [2, 0, 1]
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, "7", True])
@@ -362,24 +325,3 @@ def test_stats_count_messages_and_bytes():
     raw = sum(len(buffer) for part in (batch, batch.slice(1)) for buffer in part.to_message().buffers)
     assert stats.total_raw_body_size == raw + len(b"ab") + 3 * 4
     assert writer.bytes_written == len(sink)
-
-
-# -- threads -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("options", [{}, {"compression": "lz4"}, {"alignment": 64, "compression": "zstd"}])
-def test_writers_in_several_threads_may_share_batches(options):
-    batches = [wide(n) for n in (50_000, 10, 0)]
-    sinks = [bytearray() for _ in range(4)]
-
-    def write(sink: bytearray) -> None:
-        with ipc.new_stream(sink, **options) as writer:
-            for i in range(6):
-                for batch in batches:
-                    writer.write(batch.slice(i))
-
-    in_threads(write, sinks)
-    alone = bytearray()
-    write(alone)
-    assert all(sink == alone for sink in sinks)
-    assert rows(alone) == [batch.slice(i).num_rows for i in range(6) for batch in batches]

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import io
-import os
 import struct
-import subprocess
-import sys
-import threading
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import arrays, forge, randoms
@@ -42,13 +37,6 @@ def source(batches: int = 3, **options: Any) -> bytes:
                 }
             )
             writer.write_batch(arrays.read_batch(theirs), {"number": str(k)})
-    return bytes(sink)
-
-
-def as_file(stream: bytes, **options: Any) -> bytes:
-    sink = bytearray()
-    with ipc.new_file(sink, **options) as writer:
-        ipc.copy(ipc.open_stream(stream), writer)
     return bytes(sink)
 
 
@@ -166,18 +154,6 @@ def test_a_copy_reads_as_the_original(parts, from_file, to_file, level):
     opened.read_all().validate(full=True)
 
 
-def test_stream_to_file_to_stream_is_the_stream_again(tmp_path):
-    data = source(compression="lz4")
-    path = tmp_path / "x.arrow"
-    with ipc.new_file(path, compression="lz4", durable=False) as writer:
-        assert ipc.copy(ipc.open_stream(data), writer) == 3
-    for options in ({}, {"memory_map": False}):
-        sink = bytearray()
-        with ipc.open_file(path, **options) as reader, ipc.new_stream(sink, compression="lz4") as writer:
-            assert ipc.copy(reader, writer) == 3
-        assert sink == data
-
-
 def test_only_what_is_left_in_a_reader_is_copied():
     data, sink = source(), bytearray()
     with ipc.open_stream(data) as reader, ipc.new_stream(sink) as writer:
@@ -204,15 +180,6 @@ def test_an_empty_reader_gives_its_schema():
     assert [field.name for field in ipc.open_stream(copied).schema] == ["x"]
 
 
-def test_what_a_writer_takes_can_be_copied_too():
-    (batch,) = ipc.open_stream(source(1))
-    sink = bytearray()
-    with ipc.new_stream(sink) as writer:
-        assert ipc.copy(batch, writer) == 0
-        assert ipc.copy([batch, batch], writer) == 0
-    assert [each.num_rows for each in ipc.open_stream(sink)] == [ROWS] * 3
-
-
 def test_another_schema_is_refused_before_anything_is_written():
     sink = bytearray()
     other = arrays.read_batch(pa.record_batch({"x": [1]}))
@@ -226,13 +193,6 @@ def test_another_schema_is_refused_before_anything_is_written():
         assert len(sink) == size
         writer.write(other)
     assert rows(bytes(sink)) == {"x": [1]}
-
-
-def test_a_writer_that_is_closed_or_failed_takes_nothing():
-    writer = ipc.new_stream(bytearray(), ipc.open_stream(source()).schema)
-    writer.close()
-    with pytest.raises(UsageError, match="closed"):
-        ipc.copy(ipc.open_stream(source()), writer)
 
 
 def test_nulls_do_not_pass_into_columns_that_have_none():
@@ -306,75 +266,7 @@ def test_buffers_that_are_not_aligned_are_moved():
     assert rows(copied) == {"x": [7, 8]}
 
 
-@pytest.mark.parametrize("codec", ["lz4", "zstd"])
-def test_compressed_bodies_of_pyarrow_pass(codec):
-    theirs = [pa.record_batch({"x": np.arange(k, k + 5000), "t": np.arange(k, k + 5000).astype(str)}) for k in (0, 1)]
-    data = pyarrow_bytes(theirs, compression=codec)
-    count, copied = transfer(data, compression=codec)
-    assert count == 2
-    assert bodies(copied) == bodies(data)
-    assert pa.ipc.open_stream(copied).read_all().equals(pa.Table.from_batches(theirs))
-
-
-def test_dictionaries_that_change_are_passed_on_in_streams():
-    def batch(words: list[str]) -> pa.RecordBatch:
-        return pa.record_batch({"d": pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), pa.array(words))})
-
-    data = pyarrow_bytes([batch(["a", "b"]), batch(["c", "d"]), batch(["c", "d"]), batch(["a", "b"])])
-    for level in ("none", "full"):
-        count, copied = transfer(data, reading={"validate": level})
-        assert count == 4
-        assert rows(copied) == {"d": ["a", "b", "c", "d", "c", "d", "a", "b"]}
-        assert pa.ipc.open_stream(copied).read_all().to_pydict() == rows(copied)
-
-
 # -- memory --------------------------------------------------------------------------------------------------
-
-RELAY = r"""
-import re, sys
-import arrowipc as ipc
-options = eval(sys.argv[1])
-reader = ipc.open_stream(open(0, "rb", buffering=0), validate="none")
-with ipc.new_stream(open(1, "wb", buffering=0), **options) as writer:
-    count = ipc.copy(reader, writer)
-with open("/proc/self/status") as status:
-    print(count, *re.findall(r"VmHWM:\s*(\d+) kB", status.read()), file=sys.stderr)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.nosanitize
-@pytest.mark.parametrize("options", [{}, {"compression": {"x": None}}])
-def test_one_batch_is_in_memory_at_a_time(options):
-    batches, size = 75, 1 << 19  # 300 MB
-    relay = subprocess.Popen(
-        [sys.executable, "-c", RELAY, repr(options)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        bufsize=0,
-    )
-    batch = arrays.read_batch(pa.record_batch({"x": np.arange(size)}))
-
-    def feed() -> None:
-        with ipc.new_stream(relay.stdin) as writer:
-            for _ in range(batches):
-                writer.write(batch)
-        relay.stdin.close()
-
-    thread = threading.Thread(target=feed)
-    thread.start()
-    total = 0
-    while part := os.read(relay.stdout.fileno(), 1 << 20):
-        total += len(part)
-    thread.join()
-    count, kilobytes = map(int, relay.stderr.read().split())
-    relay.stdout.close()
-    relay.stderr.close()
-    assert relay.wait() == 0
-    assert count == (0 if options else batches)
-    assert total > batches * size * 8
-    assert kilobytes < 120_000
 
 
 @pytest.mark.parametrize("kind", ["stream", "file"])
