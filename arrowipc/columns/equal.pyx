@@ -37,8 +37,8 @@ cdef enum:
 # million elements are few bytes and 2**40 comparisons.
 cdef int64_t FREE_ELEMENTS = 2**25
 
-# The same for two dictionaries, which a writer compares for each batch.
-cdef int64_t FREE_VALUES = 2**17
+# The same for two dictionaries, which are compared for each batch; beyond these, two for each byte.
+cdef int64_t FREE_VALUES = 2**13
 
 cdef enum Equality:
     # When floating-point numbers are equal.
@@ -53,6 +53,7 @@ cdef class Comparison:
     """Options, budget and depth of one comparison."""
 
     cdef int equality           # Equality
+    cdef int64_t per_byte       # comparisons for each byte of either side
     cdef int64_t limit
     cdef int64_t left
     cdef int depth
@@ -62,7 +63,7 @@ cdef class Comparison:
     cdef int take(self, int64_t count) except -1:
         cdef int64_t more
         if count > self.left and self.one is not None:
-            more = 8 * (count_bytes(self.one) + count_bytes(self.other))
+            more = self.per_byte * (count_bytes(self.one) + count_bytes(self.other))
             self.one = None
             self.limit += more
             self.left += more
@@ -100,9 +101,10 @@ cdef int begins_with(Columns longer, Columns shorter) except -1:
 
 
 cdef tuple adopted(tuple dictionaries, tuple others):
-    cdef list out = list(dictionaries)
-    if others is dictionaries:
+    cdef list out
+    if not dictionaries or others is dictionaries:
         return dictionaries
+    out = list(dictionaries)
     for i, other in enumerate(others):
         if other is not None and (out[i] is None or not begins_with(out[i], other)):
             out[i] = other
@@ -112,6 +114,8 @@ cdef tuple adopted(tuple dictionaries, tuple others):
 cdef Comparison comparison(Columns a, Columns b, int equality, int64_t free):
     cdef Comparison q = Comparison.__new__(Comparison)
     q.equality = equality
+    # A dictionary that takes longer to compare than to write is written.
+    q.per_byte = 2 if equality == EXACT else 8
     q.limit = q.left = free
     q.one = a
     q.other = b

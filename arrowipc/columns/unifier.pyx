@@ -379,12 +379,16 @@ cdef class Unifier:
     cdef TransposeMap find(self, Columns dictionary):
         """The numbers of a dictionary that begins with this one, or that this one begins with; None: not recent."""
         cdef TransposeMap known
+        cdef Columns longer, shorter
         self.check_version()
         for known in self.recent:
             if known.dictionary is dictionary:
                 return known
         for known in self.recent:
-            if begins_with(dictionary, known.dictionary) or begins_with(known.dictionary, dictionary):
+            longer, shorter = dictionary, known.dictionary
+            if longer.d.length < shorter.d.length:
+                longer, shorter = shorter, longer
+            if begins_with(longer, shorter):
                 return known
         return None
 

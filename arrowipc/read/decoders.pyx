@@ -251,7 +251,7 @@ cdef class Decoder:
         if builder is None:
             builder = ColumnsBuilder(entry.values.plan)
             builder.append(entry.values)
-            builder.dictionaries = entry.values.dictionaries
+            builder.dictionaries = adopted(builder.dictionaries, entry.values.dictionaries)
             # Whoever copies the batches tells by this that the dictionary grew by deltas.
             builder.origin = DeltaOrigin()
             begin_deltas(builder, entry.values)

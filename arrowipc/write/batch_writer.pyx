@@ -24,7 +24,7 @@ from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.footer_block cimport put_block
 from arrowipc.inline.huge_pages cimport HUGE_PAGE, want_huge_pages
-from arrowipc.inline.loads cimport load_i32, prefetch, prefetch_to_write
+from arrowipc.inline.loads cimport load_i32
 from arrowipc.inline.plan cimport FIELD_NULLABLE, ColumnsData, LimitsData
 from arrowipc.inline.room cimport reserve_items
 from arrowipc.metadata.schema_reader cimport plan_schema, python_plan
@@ -73,7 +73,6 @@ cdef extern from *:
     const uint8_t* ZEROS "arrowipc_padding"
 
 cdef enum:
-    CLAIMED = 8192              # bytes of a message whose memory is asked for at once
     MOST_PIECES = 1024          # of one writev: IOV_MAX of Linux and macOS
     MOST_AHEAD = 1 << 26        # by which a bytearray grows before it has to
     JOINED = 1 << 16            # objects get buffers smaller than this joined
@@ -108,10 +107,6 @@ cdef inline void put_message(uint8_t* out, const uint8_t* head, int64_t head_siz
                              int32_t n_parts, int64_t alignment, int64_t size) noexcept nogil:
     """Copy a whole message of `size` bytes to `out`, which has room for it."""
     cdef int32_t i
-    cdef int64_t at
-    # Memory that a stream has not reached yet is in no cache: small buffers would wait for it one after the other.
-    for at in range(0, min(size, <int64_t> CLAIMED), 64):
-        prefetch_to_write(out + at, 1)
     memcpy(out, head, head_size)
     out += head_size
     for i in range(n_parts):
@@ -967,7 +962,6 @@ cdef class BatchWriter:
         self.occupy()
         position = self.sink.position
         try:
-            fetch_ahead(&columns.d)
             self.truncate(columns, start, count)
             while (max_bytes < INT64_MAX and count > 1
                    and body_size(&self.truncator.d, self.encoder.alignment) > max_bytes):
@@ -1123,15 +1117,6 @@ cdef class BatchWriter:
 
 cdef str version_name(Encoder encoder):
     return "V4" if encoder.version == MetadataVersion_V4 else "V5"
-
-
-cdef inline void fetch_ahead(const ColumnsData* d) noexcept nogil:
-    """Prefetch the beginnings of all buffers: touched one by one, those of a small batch wait for memory each time."""
-    cdef int32_t i
-    cdef int64_t at
-    for i in range(min(d.n_extents, <int32_t> 64)):
-        for at in range(0, min(d.extents[i].size, <int64_t> 1024), 64):
-            prefetch(d.extents[i].data + at)
 
 
 cdef inline int64_t body_size(const ColumnsData* d, int64_t alignment) noexcept nogil:
