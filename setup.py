@@ -7,9 +7,12 @@ Environment switches, each with its own directory of objects so that builds neve
   load under the fuzzer alone, which defines what they call;
 * ``ARROWIPC_TRACE=1``: line tracing for coverage and profilers, and the C macro ``ARROWIPC_TRACE``;
 * ``ARROWIPC_ANNOTATE=1``: also write Cython's annotated HTML beside the generated C.
+
+``CYTHON_CACHE_DIR`` names a folder in which generated C outlives the build directory (.ci/run).
 """
 
 import gc
+import hashlib
 import os
 import shlex
 import subprocess
@@ -143,6 +146,12 @@ def optimization(name: str) -> list[str]:
     return [EXCEPTIONS.get(name) or PACKAGES.get(package, "-O3")]
 
 
+def cache_for(directives: dict[str, object]) -> str | None:
+    """Return where C is kept for later builds, if the environment says so: Cython does not compare directives."""
+    folder = os.environ.get("CYTHON_CACHE_DIR")
+    return folder and os.path.join(folder, hashlib.sha256(repr(sorted(directives.items())).encode()).hexdigest()[:16])
+
+
 NO_COMPILER = """
 arrowipc is being built from source, which needs a C compiler and Python's headers.
 {reason}
@@ -206,7 +215,7 @@ class BuildExtensions(build_ext):
             [Extension(name, [name.replace(".", "/") + ".pyx"]) for name in MODULES],
             build_dir=str(c_dir),
             nthreads=JOBS,
-            cache=os.environ.get("CYTHON_CACHE_DIR"),
+            cache=cache_for(DIRECTIVES | tracing),
             force=stale or ANNOTATE or None,  # None: CYTHON_FORCE_REGEN decides
             annotate=ANNOTATE,
             compiler_directives=DIRECTIVES | tracing,

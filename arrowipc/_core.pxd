@@ -49,12 +49,10 @@ cdef class Jobs:
     cdef int64_t taken
     cdef int64_t failed     # the first job that failed; n_jobs: none. Later ones are not begun
     cdef int64_t active     # threads inside `run`
-    cdef object error       # of the failed job, if Python raised it
     # How many jobs there are; none is taken yet.
     cdef void start(self, int64_t n_jobs) noexcept
     # Take jobs and do them. Every class has its own.
     cdef int work(self) except -1
-    cdef int fail(self, int64_t job, object error) except -1
     # Do all jobs. Whatever happens, no thread touches them afterwards.
     cdef int run_all(self, bint use_threads) except -1
 

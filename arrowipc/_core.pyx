@@ -209,15 +209,9 @@ cdef class Jobs:
     cdef void start(self, int64_t n_jobs) noexcept:
         self.n_jobs = self.failed = n_jobs
         self.taken = 0
-        self.error = None
 
     cdef int work(self) except -1:
         raise NotImplementedError
-
-    cdef int fail(self, int64_t job, object error) except -1:
-        if job < self.failed:
-            self.failed, self.error = job, error
-        return 0
 
     def run(self):
         """Do jobs until none is left or one failed."""

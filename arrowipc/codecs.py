@@ -8,7 +8,6 @@ import os
 import threading
 from _thread import start_new_thread
 from collections.abc import Callable
-from functools import partial
 from importlib.machinery import ModuleSpec, PathFinder
 from queue import SimpleQueue
 from typing import Any
@@ -21,8 +20,6 @@ __all__ = [
     "check_codec",
     "check_level",
     "check_savings",
-    "decoder",
-    "encoder",
     "functions",
     "run_shared",
 ]
@@ -35,9 +32,6 @@ NUMBERS = {"lz4": LZ4_FRAME, "lz4_frame": LZ4_FRAME, "zstd": ZSTD}
 # What the libraries themselves take. Below 0 both trade size for speed; 0 is their own default.
 LEVELS = {LZ4_FRAME: (-65536, 12), ZSTD: (-131072, 22)}
 DEFAULT_LEVEL = 1
-
-# What zstd itself grants a stream by default; a frame may ask for gigabytes.
-MAX_WINDOW = 1 << 27
 
 #: Functions of liblz4 and libzstd that decode (False) and encode (True) whole buffers, by what they do for us.
 #:
@@ -90,9 +84,6 @@ LZ4_BLOCK_SIZE = 6
 READING = "the body is compressed with {} and the package that decompresses it"
 WRITING = "the package that compresses with {}"
 
-Decoder = Callable[[memoryview, memoryview], None]
-Encoder = Callable[[memoryview], bytes]
-
 
 def _library(codec: int, need: str = READING) -> Any:
     """The Python package behind a codec."""
@@ -119,25 +110,23 @@ def available(codec: int) -> bool:
     return True
 
 
-def functions(codec: int, encodes: bool) -> dict[str, int] | None:
-    """Addresses of the `FUNCTIONS` of a codec; None where no package exports them all.
+def functions(codec: int, encodes: bool) -> dict[str, int]:
+    """Addresses of the `FUNCTIONS` of a codec, which the packages export that are built around liblz4 and libzstd.
 
-    The packages are built around liblz4 and libzstd and, on most platforms, export them. Their own interfaces take
-    1.5 us for each of many small buffers and make new bytes for every frame; the C functions work in the batch's
-    memory: decoding LZ4 is 15 % faster for large buffers and 2.5 times as fast for 1 KB, ZSTD ten times. Of libzstd,
-    zstandard brings a build for each of its backends, of which the one for cffi exports it; both leave out libzstd's
-    assembly, which the build in backports.zstd has: 53 instead of 55.5 ms for 53 MB of large buffers. Where no
-    functions are found, `decoder` and `encoder` do the same work.
+    The packages' own interfaces take 1.5 us for each of many small buffers and make new bytes for every frame. Of
+    libzstd, zstandard brings a build for each of its backends, of which the one for cffi exports it; both leave out
+    libzstd's assembly, which the build in backports.zstd has: 53 instead of 55.5 ms for 53 MB of large buffers.
     """
     library = _library(codec, WRITING if encodes else READING)
-    names = FUNCTIONS[codec, encodes]
-    if codec == LZ4_FRAME:
-        return _exported(getattr(library, "_frame", None), names)
-    for package, module in ZSTD_MODULES:
-        found = _exported(_spec(package, module), names)
+    holders = [getattr(library, "_frame", None)] if codec == LZ4_FRAME else [_spec(*each) for each in ZSTD_MODULES]
+    for holder in holders:
+        found = _exported(holder, FUNCTIONS[codec, encodes])
         if found is not None:
             return found
-    return None
+    raise UnsupportedError(
+        f"this build of {library.__name__.partition('.')[0]} does not export the functions of its library: install its "
+        "wheel from PyPI"
+    )
 
 
 def _spec(package: str, module: str) -> ModuleSpec | None:
@@ -158,52 +147,6 @@ def _exported(holder: Any, names: dict[str, str]) -> dict[str, int] | None:
         return {what: ctypes.cast(getattr(symbols, name), ctypes.c_void_p).value or 0 for what, name in names.items()}
     except (AttributeError, OSError):
         return None
-
-
-def decoder(codec: int) -> Decoder:
-    """A function that decodes `frame` into all of `target`, or raises an exception that says why not.
-
-    It is for one thread, and not used again after an exception: what a frame that failed leaves behind (the size that
-    it stated) outlives a reset.
-    """
-    library = _library(codec)
-    return _lz4_decoder(library) if codec == LZ4_FRAME else _zstd_decoder(library)
-
-
-def _lz4_decoder(library: Any) -> Decoder:
-    context = library.LZ4FrameDecompressor()
-
-    def decode(frame: memoryview, target: memoryview) -> None:
-        context.reset()
-        # One byte more than claimed, so that a longer frame shows itself.
-        made = context.decompress(frame, max_length=len(target) + 1)
-        if len(made) != len(target):
-            raise ValueError(f"it holds {'more' if len(made) > len(target) else f'{len(made):,}'} bytes")
-        if not context.eof:
-            raise ValueError("the frame does not end where it should")
-        if context.unused_data:
-            raise ValueError("bytes follow the frame")
-        target[:] = made
-
-    return decode
-
-
-def _zstd_decoder(library: Any) -> Decoder:
-    context = library.ZstdDecompressor(max_window_size=MAX_WINDOW)
-
-    def decode(frame: memoryview, target: memoryview) -> None:
-        reader = context.stream_reader(frame, read_across_frames=True)
-        made = reader.readinto(target)
-        while made < len(target):
-            more = reader.readinto(target[made:])
-            if not more:
-                raise ValueError(f"it holds {made:,} bytes")
-            made += more
-        # Reading on takes what is left of the frame, its checksum among it.
-        if reader.read(1):
-            raise ValueError("it holds more bytes")
-
-    return decode
 
 
 # -- writing -------------------------------------------------------------------------------------------------
@@ -233,25 +176,6 @@ def check_savings(fraction: object) -> float:
             f"found {described(fraction)}"
         )
     return float(fraction)
-
-
-def encoder(codec: int, level: int) -> Encoder:
-    """A function that compresses a buffer to one frame, for codecs without exported functions; one per thread.
-
-    ZSTD: `ZstdCompressor.compress` reuses its context (1 KB: 5.4 us, with a new context each time 14 us). The
-    package's interface for many buffers at once is slower: 14 us for one of 1 KB, 6 us each for ten.
-    """
-    library = _library(codec, WRITING)
-    if codec == ZSTD:
-        compress: Encoder = library.ZstdCompressor(level=level).compress
-        return compress
-    return partial(
-        library.compress,
-        compression_level=level,
-        block_size=LZ4_BLOCK_SIZE,
-        block_linked=False,
-        store_size=False,
-    )
 
 
 # -- threads -------------------------------------------------------------------------------------------------

@@ -103,11 +103,12 @@ class ExistingFile:
 
     def tell(self, statistics: Any) -> None:
         """Add the statistics of this file's batches to those of the new footer."""
+        from arrowipc.columns.statistics import entries_of
         from arrowipc.read.file_statistics import file_statistics
 
         for found in file_statistics(self._reader):
             rows = max([each.rows for each in (found or {}).values()], default=None)
-            statistics.add(rows, [(path, *each[1:]) for path, each in (found or {}).items()])
+            statistics.add(rows, entries_of([(path, *each[1:]) for path, each in (found or {}).items()]))
 
     @classmethod
     def find(cls, target: Any) -> tuple[KnownPath, Self | None]:

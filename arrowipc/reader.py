@@ -7,7 +7,7 @@ from _thread import RLock
 
 from arrowipc._core import Source, aligned_buffer
 from arrowipc.arguments import check_integer, columns_of, integer_of, items_of
-from arrowipc.errors import ArrowIpcError, FormatError, NotFoundError, UsageError
+from arrowipc.errors import ArrowIpcError, NotFoundError, UsageError
 from arrowipc.options import ReadOptions, read_options, with_keywords
 from arrowipc.read.file_decoder import TAIL_SIZE, FileDecoder, IndexedDecoder, footer_range
 from arrowipc.read.file_objects import Remote, SharedFile, end_of, is_remote, read_at
@@ -825,19 +825,6 @@ class RecordBatchFileReader(BatchReader):
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"batches: {self.num_record_batches}"
         return f"<{type(self).__name__}: {state}>\n{self.schema}"
-
-    def _repr_html_(self) -> str:
-        from arrowipc.values.repr import file_html
-
-        blocks = []
-        for dictionary in (True, False):
-            for i in range(self.decoder.num_dictionaries if dictionary else self.num_record_batches):
-                try:
-                    offset, head, body = self.decoder.block(i, dictionary=dictionary)
-                except FormatError:
-                    continue  # a picture need not be complete
-                blocks.append((offset, offset + head + body, dictionary))
-        return file_html(self.schema, blocks)
 
 
 def stated_lengths(metadata: KeyValueMetadata, count: int) -> list[int] | None:

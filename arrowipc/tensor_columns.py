@@ -1,7 +1,6 @@
 """Tensors as columns: the public place of `arrowipc.tensors.extension_columns`."""
 
 from arrowipc.tensors.extension_columns import (
-    column_to_numpy,
     fixed_shape_tensor,
     tensor_column,
     tensor_parameters,
@@ -9,7 +8,6 @@ from arrowipc.tensors.extension_columns import (
 )
 
 __all__ = [
-    "column_to_numpy",
     "fixed_shape_tensor",
     "tensor_column",
     "tensor_parameters",

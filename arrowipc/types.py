@@ -138,7 +138,6 @@ __all__ = [
     "time32",
     "time64",
     "timestamp",
-    "type_for_alias",
     "uint8",
     "uint16",
     "uint32",
@@ -229,9 +228,7 @@ def utf8() -> Utf8:
     return _UTF8
 
 
-def string() -> Utf8:
-    """Text with 32-bit offsets; the same as `utf8`."""
-    return _UTF8
+string = utf8
 
 
 def large_utf8() -> LargeUtf8:
@@ -239,9 +236,7 @@ def large_utf8() -> LargeUtf8:
     return _LARGE_UTF8
 
 
-def large_string() -> LargeUtf8:
-    """Text with 64-bit offsets; the same as `large_utf8`."""
-    return _LARGE_UTF8
+large_string = large_utf8
 
 
 def utf8_view() -> Utf8View:
@@ -249,9 +244,7 @@ def utf8_view() -> Utf8View:
     return _UTF8_VIEW
 
 
-def string_view() -> Utf8View:
-    """Text as 16-byte views; the same as `utf8_view`."""
-    return _UTF8_VIEW
+string_view = utf8_view
 
 
 def large_binary() -> LargeBinary:
@@ -456,28 +449,7 @@ def schema(
     return Schema(as_fields(fields), metadata, endianness)
 
 
-def type_for_alias(name: str) -> DataType:
-    """Return the type with the given name: the printed form of a type without children, or a usual short name.
-
-    Raises
-    ------
-    UsageError
-        If there is no such name; types with parameters other than a unit have none.
-
-    Examples
-    --------
-    >>> from arrowipc.types import type_for_alias
-    >>> type_for_alias("float64") == type_for_alias("double")
-    True
-    """
-    if not _ALIASES:
-        _ALIASES.update(_type_names())
-    try:
-        return _ALIASES[name]
-    except KeyError:
-        raise UsageError(f"no type is named {name!r}; types with parameters need their factory") from None
-
-
+#: The printed form of types without children and free parameters, and usual short names.
 _ALIASES: dict[str, DataType] = {}
 
 
@@ -511,9 +483,13 @@ def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
 def _as_type(value: TypeLike) -> DataType:
     if isinstance(value, DataType):
         return value
-    if isinstance(value, str):
-        return type_for_alias(value)
-    raise UsageError(f"expected a DataType or its name, found {described(value)}")
+    if not isinstance(value, str):
+        raise UsageError(f"expected a DataType or its name, found {described(value)}")
+    if not _ALIASES:
+        _ALIASES.update(_type_names())
+    if value not in _ALIASES:
+        raise UsageError(f"no type is named {value!r}; types with parameters need their factory")
+    return _ALIASES[value]
 
 
 def _as_field(value: FieldLike, name: str, nullable: bool = True) -> Field:

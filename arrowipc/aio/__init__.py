@@ -1,6 +1,6 @@
-"""Streams and files in an event loop: read from and written to asyncio's streams, HTTP bodies and object stores.
+"""Streams and files in an event loop: asyncio's streams, HTTP bodies and object stores.
 
-``off_loop`` decides what the loop's thread does and what another one; ``chunks`` is where bytes come from and go to;
+``off_loop`` decides what the loop's thread does and what another one; ``chunks`` is where bytes come from;
 ``streams``, ``files`` and ``writers`` turn the decoders and the writer that everybody uses.
 
 Examples
@@ -17,14 +17,12 @@ Examples
 
 from arrowipc.aio.files import AsyncFileReader, open_file
 from arrowipc.aio.streams import AsyncStreamReader, open_stream
-from arrowipc.aio.writers import AsyncStreamWriter, encode, new_stream
+from arrowipc.aio.writers import encode
 
 __all__ = [
     "AsyncFileReader",
     "AsyncStreamReader",
-    "AsyncStreamWriter",
     "encode",
-    "new_stream",
     "open_file",
     "open_stream",
 ]

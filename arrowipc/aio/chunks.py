@@ -1,4 +1,4 @@
-"""Sources and sinks of chunks: asyncio's and anyio's streams, HTTP bodies, async iterators."""
+"""Sources of chunks: asyncio's and anyio's streams, HTTP bodies, async iterators."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.aio.off_loop import LARGE, turns
-from arrowipc.arguments import bytes_taken, described
+from arrowipc.arguments import described
 from arrowipc.errors import UsageError
 
 if TYPE_CHECKING:
@@ -130,30 +130,3 @@ def _bytes_of(data: Any) -> memoryview:
         return memoryview(data if type(data) is bytes else bytes(memoryview(data)))
     except TypeError:
         raise UsageError(f"the source gave {described(data)}: expected bytes") from None
-
-
-def sender(sink: Any) -> Callable[[bytes], Awaitable[None]]:
-    """Find the way in which a sink takes all of some bytes and says when it has room for more.
-
-    Raises
-    ------
-    UsageError
-        It has none: it is a blocking one, or none at all.
-    """
-    ways = [name for name in ("send", "write", "drain") if inspect.iscoroutinefunction(getattr(sink, name, None))]
-    if not ways:
-        raise UsageError(
-            f"expected an asyncio.StreamWriter, an anyio stream or an object with an async write(), found "
-            f"{described(sink)}: arrowipc.new_stream() writes to paths, memory and blocking sinks"
-        )
-
-    async def send(chunk: bytes) -> None:
-        while chunk:
-            if ways == ["drain"]:
-                taken = sink.write(chunk)
-                await sink.drain()
-            else:
-                taken = await getattr(sink, ways[0])(chunk)
-            chunk = chunk[bytes_taken(sink, len(chunk), taken) :]
-
-    return send

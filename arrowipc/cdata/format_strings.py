@@ -116,15 +116,7 @@ _WITH_COLON = {"d", "w", "+w", "+us", "+ud", *(f"ts{unit[0]}" for unit in types.
 
 
 def nodes_of(described: Schema | types.Field | types.DataType) -> list[Node]:
-    """List what each ArrowSchema of an export holds, in pre-order, a dictionary after the children.
-
-    Raises
-    ------
-    UnsupportedError
-        If a name or a timezone contains a NUL character, or there are too many fields.
-    UsageError
-        If a schema describes data kept in big-endian byte order, or `described` is something else.
-    """
+    """List what each ArrowSchema of an export holds, in pre-order, a dictionary after the children."""
     nodes: list[Node] = []
     if isinstance(described, Schema):
         if described.endianness != "little":
@@ -221,17 +213,7 @@ def encoded_metadata(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 def schema_of(nodes: list[Node]) -> Schema:
-    """Make the schema that the nodes of a struct describe; the opposite of :func:`nodes_of`.
-
-    Raises
-    ------
-    UsageError
-        If the root is not a struct.
-    UnsupportedError
-        If a format string is not known.
-    FormatError
-        If the parts of a node contradict each other.
-    """
+    """Make the schema that the nodes of a struct describe; the opposite of :func:`nodes_of`."""
     format, _, metadata, _, n_children, encoded, _ = nodes[0]
     if format != b"+s" or encoded:
         raise UsageError(
@@ -242,7 +224,7 @@ def schema_of(nodes: list[Node]) -> Schema:
 
 
 def field_of(nodes: list[Node]) -> types.Field:
-    """Make the field that the nodes describe. Errors: as for :func:`schema_of`."""
+    """Make the field that the nodes describe."""
     return _read_field(nodes, 0, "")
 
 

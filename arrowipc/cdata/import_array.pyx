@@ -670,18 +670,14 @@ cdef object stream_error(int code, str message):
 
 
 cdef class BatchStream:
-    """The batches of another library's stream, one at a time, not copied.
+    """The batches of another library's stream, one at a time, not copied; :func:`stream_from` makes it.
 
-    :func:`stream_from` makes streams. They are iterators and context managers. A stream of arrays that are
-    not structs, such as the chunks of one column, gives batches of one column, which has the name that the
-    stream's schema gives it: often an empty one.
+    A stream of arrays that are not structs, such as the chunks of one column, gives batches of one column, with the
+    name of the stream's schema: often an empty one.
 
-    Notes
-    -----
-    What goes wrong in the producer reaches the caller with the producer's message: as `MemoryError` for the
-    errno code ENOMEM, :class:`FormatError` for EINVAL, :class:`UnsupportedError` for ENOSYS, else as
-    `OSError` with the code. The stream then stays failed. After a batch that is refused here the next one can
-    be taken. Two threads must not take from one stream at a time; the second gets a :class:`UsageError`.
+    What goes wrong in the producer reaches the caller with the producer's message (see `stream_error`). The stream
+    then stays failed. After a batch that is refused here the next one can be taken. Two threads must not take from one
+    stream at a time; the second gets a :class:`UsageError`.
     """
 
     def __init__(self):
@@ -994,34 +990,8 @@ cdef BatchStream import_stream(object source, int level=LEVEL_NONE):
 
 
 def schema_from(source):
-    """Return the schema of another library as an :class:`arrowipc.Schema`.
-
-    Parameters
-    ----------
-    source : object
-        Anything with ``__arrow_c_schema__`` that describes a struct, or an ``arrow_schema`` PyCapsule.
-
-    Returns
-    -------
-    Schema
-        Dictionaries are numbered. The flags that the format fixes for the entries of maps are set as it asks.
-
-    Raises
-    ------
-    UsageError
-        If `source` offers no schema, or that of a single column.
-    UnsupportedError
-        If a format string is not known, or a dictionary holds a dictionary.
-    FormatError
-        If the schema contradicts itself.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> from arrowipc.cdata import import_array
-    >>> import_array.schema_from(pa.schema([("x", pa.int32()), ("y", pa.list_(pa.string()))]))
-    x: int32
-    y: list<item: string>
+    """Return the schema of another library as an :class:`arrowipc.Schema`: that of a struct, by ``__arrow_c_schema__``
+    or an ``arrow_schema`` PyCapsule. Dictionaries are numbered.
     """
     return import_schema(source)
 
@@ -1037,99 +1007,20 @@ def described_from(source, whole):
 
 
 def batch_from(source, validate="none"):
-    """Return a batch of another library as a :class:`RecordBatch` over the same memory.
+    """Return a batch of another library as a :class:`RecordBatch` over the same memory; a RecordBatch as it is.
 
-    Parameters
-    ----------
-    source : object
-        Anything with ``__arrow_c_array__`` or ``__arrow_c_device_array__`` (on the CPU) that is a struct, or
-        the pair of PyCapsules that these return. Anything with ``__arrow_c_stream__``, such as a data frame:
-        all its batches, copied into one if there are several. A RecordBatch is returned as it is.
-    validate : {"none", "full", "strict"}
-        As for readers: whether the values are checked to be safe to use, or also to lie in their domains. What the
-        structs of the interface say is checked always.
-
-    Returns
-    -------
-    RecordBatch
-        It keeps the producer's memory, which is released with the last batch, slice, array or buffer of it.
-
-    Raises
-    ------
-    UsageError
-        If `source` offers nothing of this, is a single column, has null rows, or was consumed already.
-    UnsupportedError
-        If a type is not known.
-    FormatError
-        If schema and data contradict each other or themselves.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> from arrowipc.cdata import import_array
-    >>> import_array.batch_from(pa.record_batch({"x": [1, 2, None]})).to_pydict()
-    {'x': [1, 2, None]}
+    `source` has ``__arrow_c_array__`` or ``__arrow_c_device_array__`` (on the CPU) and is a struct, or it is the pair
+    of PyCapsules that these return; or it has ``__arrow_c_stream__``: all its batches, copied into one if there are
+    several. What the structs of the interface say is checked always, values as `validate` says.
     """
     return import_batch(source, level_of(validate))
 
 
 def array_from(source, validate="none"):
-    """Return an array of another library as an :class:`Array` over the same memory.
-
-    Parameters
-    ----------
-    source : object
-        As for :func:`batch_from`, of any type; a struct becomes an array of structs. The arrays of a stream,
-        such as the chunks of a column, are copied into one if there are several.
-    validate : {"none", "full", "strict"}
-
-    Returns
-    -------
-    Array
-
-    Raises
-    ------
-    UsageError, UnsupportedError, FormatError
-        As for :func:`batch_from`.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> from arrowipc.cdata import import_array
-    >>> import_array.array_from(pa.array(["a", None])).to_pylist()
-    ['a', None]
-    """
+    """The same as an :class:`Array`, of any type: a struct becomes an array of structs."""
     return import_array(source, level_of(validate))
 
 
 def stream_from(source, validate="none"):
-    """Return the batches of another library as a :class:`BatchStream`, which takes them one at a time.
-
-    Parameters
-    ----------
-    source : object
-        Anything with ``__arrow_c_stream__``, or an ``arrow_array_stream`` PyCapsule. What :func:`batch_from`
-        takes otherwise is a stream of one batch.
-    validate : {"none", "full", "strict"}
-        Of every batch, when it is taken.
-
-    Returns
-    -------
-    BatchStream
-
-    Raises
-    ------
-    UsageError, UnsupportedError, FormatError
-        As for :func:`batch_from`.
-    MemoryError, OSError
-        If the producer fails, see :class:`BatchStream`.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> from arrowipc.cdata import import_array
-    >>> with import_array.stream_from(pa.table({"x": [1, 2, 3]})) as stream:
-    ...     [len(batch) for batch in stream]
-    [3]
-    """
+    """Return the batches of another library as a :class:`BatchStream`; what `batch_from` takes is one of one batch."""
     return import_stream(source, level_of(validate))

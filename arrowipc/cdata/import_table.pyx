@@ -369,33 +369,8 @@ cdef bint is_chunked(object source):
 def columns_from(source, validate="none"):
     """Return the batches of a table as a :class:`ColumnStream`, put together of the chunks of its columns.
 
-    Parameters
-    ----------
-    source : object
-        With ``schema``, which has ``__arrow_c_schema__``, and ``columns``, a list of one or more objects with
-        ``__arrow_c_stream__``.
-    validate : {"none", "full", "strict"}
-        As for :func:`arrowipc.cdata.import_array.batch_from`.
-
-    Returns
-    -------
-    ColumnStream
-        Empty chunks are left out, so a table without rows gives no batches.
-
-    Raises
-    ------
-    UsageError
-        If a column has no stream.
-    FormatError
-        If a column's stream has another type than the schema says, or (later) columns are not equally long.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> from arrowipc.cdata import import_table
-    >>> table = pa.table({"x": pa.chunked_array([[1, 2], [3]]), "y": pa.chunked_array([["a"], ["b", None]])})
-    >>> [batch.to_pydict() for batch in import_table.columns_from(table)]
-    [{'x': [1], 'y': ['a']}, {'x': [2], 'y': ['b']}, {'x': [3], 'y': [None]}]
+    `source` has ``schema``, which has ``__arrow_c_schema__``, and ``columns``, a list of one or more objects with
+    ``__arrow_c_stream__``. Empty chunks are left out, so a table without rows gives no batches.
     """
     cdef ColumnStream stream = ColumnStream.__new__(ColumnStream)
     stream.level = level_of(validate)
@@ -404,25 +379,9 @@ def columns_from(source, validate="none"):
 
 
 def batches_from(source):
-    """Return the batches of anything with ``__arrow_c_stream__``, in the way that costs least.
+    """Return a BatchStream or a ColumnStream of anything with ``__arrow_c_stream__``: the one that costs less.
 
-    Parameters
-    ----------
-    source : object
-        As for :func:`arrowipc.cdata.import_array.stream_from`. Tables of several chunks are taken column by column, see
-        :func:`columns_from`; these have a method ``column``, and a number ``num_columns``.
-
-    Returns
-    -------
-    arrowipc.cdata.import_array.BatchStream or ColumnStream
-        Both iterate, and have a ``schema``. Their batches are cut at the same rows.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> from arrowipc.cdata import import_table
-    >>> [len(batch) for batch in import_table.batches_from(pa.table({"x": [1, 2, 3]}))]
-    [3]
+    Their batches are cut at the same rows. Tables of several chunks are taken column by column.
     """
     cdef BatchStream stream
     if is_chunked(source):

@@ -22,7 +22,7 @@ COMMANDS = {
     "head": ("rows", "show the first rows, rows by number or random rows, as a table"),
     "tail": ("rows", "show the last rows"),
     "count": ("rows", "count the rows"),
-    "stat": ("stat", "show bytes, nulls, minimum, maximum and number of distinct values of each column"),
+    "stat": ("stat", "show bytes, nulls, minimum and maximum of each column"),
     "messages": ("look", "list all messages: offset, kind and size"),
     "browse": ("browse", "write an HTML page of rows, columns, batches, layout and errors"),
     "check": ("check", "find all errors in a file or a stream"),

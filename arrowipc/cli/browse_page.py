@@ -121,7 +121,7 @@ class Browsed:
         """What each column holds; reads all values."""
         from arrowipc.cli.stat import TITLES, cells_of, survey
 
-        found = survey(self.buffer, self.size)
+        found = survey(self.buffer)
         rows = [list(cells_of(found, column).values()) for column in found.columns[:COLUMNS]]
         return {"titles": TITLES, "rows": rows}
 

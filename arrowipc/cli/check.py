@@ -1,4 +1,4 @@
-"""`check`: everything that is wrong with a source, what others may stumble over, and a verdict."""
+"""`check`: everything that is wrong with a source, and a verdict."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ SHOWN = 20
 def check(file: str, everything: bool, strict: bool, as_json: bool) -> None:
     """Check all of FILE, also after the first error, and list its errors.
 
-    There are three levels: structure, full (safe to read), strict (values in the range of their types). Notes about
-    valid data that other readers may reject follow. Exits with 1 if the data are not safe to read.
+    There are three levels: structure, full (safe to read), strict (values in the range of their types). Notes about a
+    file that is valid and unusual follow. Exits with 1 if the data are not safe to read.
 
     JSON: {"verdict": "good" | "questionable" | "bad", "format", "levels": {"structure", "full", "strict"},
     "batches", "rows", "bytes", "bad_batches", "bad_rows", "bad_bytes", "damage": [{"reason", "offset",
@@ -54,15 +54,9 @@ def check(file: str, everything: bool, strict: bool, as_json: bool) -> None:
 
 def checked(data: Any) -> dict[str, Any]:
     """Check a source that can be read more than once; returns what `check --json` prints."""
-    from arrowipc.inspection.portability import interoperability
-
     strict = ipc.validate(data, level="strict")
     full = strict if strict.ok else ipc.validate(data, level="full")
     levels = {"structure": full.ok or _opens(data), "full": full.ok, "strict": strict.ok}
-    remarks: tuple[Any, ...] = ()
-    if full.ok and full.format != "tensors":
-        # The same codes come from both.
-        remarks = tuple({each.code: each for each in (*full.remarks, *interoperability(data))}.values())
     shown = full if not full.ok else strict
     return {
         "verdict": "good" if strict.ok else "questionable" if full.ok else "bad",
@@ -75,7 +69,7 @@ def checked(data: Any) -> dict[str, Any]:
         "bad_rows": full.bad_rows,
         "bad_bytes": full.bad_bytes,
         "damage": [each._asdict() for each in shown.damage],
-        "remarks": [each._asdict() for each in remarks],
+        "remarks": [each._asdict() for each in full.remarks],
     }
 
 
@@ -144,4 +138,4 @@ def _say_verdict(report: dict[str, Any]) -> None:
     elif report["remarks"]:
         say_line("good: valid; some other readers may reject what the notes say", fg="green", bold=True)
     else:
-        say_line("good: valid, and portable to other readers", fg="green", bold=True)
+        say_line("good: valid", fg="green", bold=True)

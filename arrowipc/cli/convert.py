@@ -39,11 +39,6 @@ from arrowipc.errors import UsageError
 @click.option("--batch-rows", type=click.IntRange(1), metavar="N", help="Rows per batch.")
 @click.option("--dictionary", metavar="A,B", help="Columns to encode as dictionaries; * = all text columns.")
 @click.option("--no-dictionary", is_flag=True, help="Decode all dictionaries to plain values.")
-@click.option("--unify", is_flag=True, help="Write one dictionary per column for all batches.")
-@click.option("--v4", is_flag=True, help="Write metadata version V4, for readers older than Arrow 1.0.")
-@click.option(
-    "--alignment", type=click.Choice(["8", "64"]), default="8", show_default=True, help="Alignment of buffers in bytes."
-)
 @click.option("--statistics", is_flag=True, help="Write minimum, maximum and null count of columns with each batch.")
 @column_option
 @compression_options

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Anatomy", "Part", "Piece", "anatomy_of", "message_of"]
 
-#: Parts of one message, beyond which neighbours are one; pieces of a source, beyond which they are joined by twos.
+#: Parts of one message, of which more are one part; pieces of a source, beyond which they are joined by twos.
 PARTS, PIECES = 300, 500
 
 
@@ -136,7 +136,7 @@ def _plain(number: int, located: Located, outline: Any) -> Piece:
 
 
 def message_of(buffer: Any, anatomy: Anatomy, number: int) -> dict[str, Any]:
-    """One message with its parts, neighbours joined where there are too many.
+    """One message with its parts, the last ones as one where there are too many.
 
     Raises
     ------
@@ -166,7 +166,8 @@ def message_of(buffer: Any, anatomy: Anatomy, number: int) -> dict[str, Any]:
             name, kind = dictionary_fields(anatomy.schema).get(outline.dictionary_id, ("", None))
             fields = [] if kind is None else [ipc.Field(name, kind.value_type)]
         buffers = _buffers(nodes_of(message, fields), body, outline.codec)
-        parts = _joined([*parts, *_with_padding(buffers, body, located.body_length)])
+        parts += _with_padding(buffers, body, located.body_length)
+        parts = [*parts[:PARTS], *_as_one(parts[PARTS:])]
     names = [shorten(printable(field.name), 60) for field in fields[:PARTS]]
     piece = _plain(number, located, outline)
     return {**piece._asdict(), "parts": [part._asdict() for part in parts], "columns": names}
@@ -204,25 +205,6 @@ def _with_padding(buffers: Iterable[Part], start: int, length: int) -> Iterator[
         at = max(at, part.offset + part.length)
     if start + length > at:
         yield Part("padding", at, start + length - at, f"padding: {start + length - at:,} bytes")
-
-
-def _joined(parts: list[Part]) -> list[Part]:
-    """At most about `PARTS` parts: neighbours that are small are drawn as one."""
-    if len(parts) <= PARTS:
-        return parts
-    enough = 2 * sum([part.length for part in parts[1:]]) // PARTS + 1
-    out: list[Part] = []
-    small: list[Part] = []
-    for part in parts:
-        if part.length >= enough:
-            out += [*_as_one(small), part]
-            small = []
-            continue
-        small.append(part)
-        if part.offset + part.length - small[0].offset >= enough:
-            out += _as_one(small)
-            small = []
-    return [*out, *_as_one(small)]
 
 
 def _as_one(parts: list[Part]) -> list[Part]:

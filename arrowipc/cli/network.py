@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -9,9 +10,10 @@ from typing import Any
 
 import click
 
+import arrowipc as ipc
 from arrowipc.arguments import printable
 from arrowipc.cli.outputs import checked_output, output_options
-from arrowipc.cli.sources import about, opened, sink
+from arrowipc.cli.sources import about, sink
 from arrowipc.cli.terminal import (
     Progress,
     column_option,
@@ -44,7 +46,8 @@ def serve(files: tuple[str, ...], transport: str, address: str | None, columns: 
 
     JSON: one line: {"uri", "names"}.
     """
-    from arrowipc.dissociated.files import serve_files
+    from arrowipc.dissociated.served import StoredFile
+    from arrowipc.dissociated.server import Server
 
     if "-" in files:
         raise UsageError("standard input cannot be served: it can be read only once")
@@ -52,17 +55,20 @@ def serve(files: tuple[str, ...], transport: str, address: str | None, columns: 
     done = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: done.set())
-    options = None if chosen is None else {"columns": chosen}
-    for file in files:  # raises for what cannot be served, and names it
-        with opened(file, **options or {}):
-            pass
-    with serve_files(files, transport, address, read_options=options) as server:
-        names = [name.replace("\\", "/").rpartition("/")[2] for name in files]
+    options = {} if chosen is None else {"columns": chosen}
+    named: dict[str, StoredFile] = {}
+    for file in files:
+        name = os.path.basename(file)
+        if name in named:
+            raise UsageError(f"two files are named {name!r}; give them different names, or serve them apart")
+        with about(file):
+            named[name] = StoredFile(file, **options)
+    with Server(named, transport, address) as server:
         if as_json:
-            say_json({"uri": str(server.uri), "names": names}, line=True)
+            say_json({"uri": str(server.uri), "names": list(named)}, line=True)
         else:
             say_line(str(server.uri), bold=True)
-            for name in names:
+            for name in named:
                 say_line(f"  arrowipc fetch '{server.uri}' {printable(name)} -o COPY")
         sys.stdout.flush()
         done.wait()
@@ -85,18 +91,22 @@ def fetch(uri: str, name: str, output: str, kind: str | None, force: bool, compr
 
     JSON (on stderr where the output goes to standard output): {"rows", "batches", "written", "format"}.
     """
-    from arrowipc.dissociated.files import fetch as fetch_stream
+    from arrowipc.dissociated.client import connect
 
     kind = checked_output(output, kind, force, (), ("file", "stream"))
-    options = {"compression": None if compression == "none" else compression}
-    choice: Any = kind
-    with about(uri), Progress("fetching") as progress:
-        done = fetch_stream(
-            uri,
-            name,
-            sink(output),
-            format=choice,
-            write_options=options,
-            on_batch=lambda done: progress.advance(done.num_bytes - progress.done),
-        )
-    say_written(output, kind, done.num_rows, done.num_batches, as_json)
+    options: dict[str, Any] = {"compression": None if compression == "none" else compression}
+    if kind == "file":  # it has one dictionary per column
+        options["unify_dictionaries"] = True
+    begin = ipc.new_file if kind == "file" else ipc.new_stream
+    rows = batches = 0
+    with (
+        about(uri),
+        Progress("fetching") as progress,
+        connect(uri, name) as reader,
+        begin(sink(output), reader.schema, **options) as writer,
+    ):
+        for batch in reader:
+            writer.write_batch(batch)
+            rows, batches = rows + len(batch), batches + 1
+            progress.advance(batch.nbytes)
+    say_written(output, kind, rows, batches, as_json)

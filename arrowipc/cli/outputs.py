@@ -190,8 +190,6 @@ def batch_writer(path: str, kind: str, schema: ipc.Schema, options: dict[str, An
     made: dict[str, Any] = {
         "compression": None if codec == "none" else codec,
         "compression_level": options.get("level"),
-        "alignment": int(options.get("alignment", 8)),
-        "metadata_version": "V4" if options.get("v4") else "V5",
         "unify_dictionaries": options.get("unify") or kind == "file",
         "statistics": options.get("statistics", False),
     }

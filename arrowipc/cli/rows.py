@@ -14,7 +14,6 @@ import click
 
 import arrowipc as ipc
 from arrowipc.arguments import printable
-from arrowipc.cli.follow import follow
 from arrowipc.cli.outputs import checked_output, named_batches, output_options, write_batches
 from arrowipc.cli.sources import about, again, source
 from arrowipc.cli.terminal import (
@@ -222,24 +221,13 @@ def head(
 @click.command()
 @FILE
 @_count_option
-@click.option("-f", "--follow", "follows", is_flag=True, help="Follow appended rows.")
 @where_option
 @_table_options
-def tail(
-    file: str, rows: int, follows: bool, conditions: tuple[str, ...], columns: str | None, **printing: Any
-) -> None:
+def tail(file: str, rows: int, conditions: tuple[str, ...], columns: str | None, **printing: Any) -> None:
     """Print the last rows of FILE as a table; FILE as for `head`.
-
-    With -f, FILE is a stream that grows, or one that comes through a pipe. Its rows are printed as they arrive, until
-    it ends or Ctrl-C.
 
     JSON: as `head` prints it.
     """
-    if follows:
-        if printing["output"] is not None:
-            raise click.UsageError("-f prints rows as they arrive: omit -o")
-        follow(file, rows, columns, conditions, _Shown(file, printing))
-        return
     with _chosen(file, columns, conditions, lambda total: range(max(total - rows, 0), total)) as (schema, batches):
         _show(file, schema, batches, **printing)
 
@@ -303,21 +291,6 @@ def _between(batches: Any, offset: int, rows: int) -> Iterator[Any]:
 # -- printing ------------------------------------------------------------------------------------------------
 
 
-class _Shown:
-    """Shows batches one after the other, below the same titles while their values fit."""
-
-    def __init__(self, file: str, printing: dict[str, Any]) -> None:
-        self._file, self._printing = file, printing
-        self._needs: list[int] = []
-
-    def __call__(self, schema: Any, batches: Iterator[Any]) -> None:
-        if self._printing["as_json"] or not len(schema):
-            _show(self._file, schema, batches, **self._printing)
-            return
-        wide = self._printing["wide"]
-        self._needs = say_table(schema, list(batches), width() if wide is None else wide, self._needs)
-
-
 def _show(
     file: str,
     schema: Any,
@@ -369,8 +342,8 @@ class _Column(NamedTuple):
     need: int
 
 
-def _fitting(schema: Any, batches: list[Any], room: int, most: int, least: Sequence[int]) -> list[_Column]:
-    """The first columns that fit into `room` characters (0: all), cut to `most` each, no narrower than `least`.
+def _fitting(schema: Any, batches: list[Any], room: int, most: int) -> list[_Column]:
+    """The first columns that fit into `room` characters (0: all), cut to `most` each.
 
     Numbers and times are never cut.
     """
@@ -380,29 +353,23 @@ def _fitting(schema: Any, batches: list[Any], room: int, most: int, least: Seque
         name = shorten(printable(field.name), most)
         # The type is cut to what the values take: `schema` spells it out.
         need = fit([name, *texts, "x" * min(len(type_text(field.type, most)), TYPE_WIDTH)])
-        need = max(need, least[i]) if i < len(least) else need
         if room and found and sum([each.need + 2 for each in found]) + need > room:
             break
         found.append(_Column(field, name, texts, need))
     return found
 
 
-def say_table(schema: Any, batches: list[Any], room: int, known: Sequence[int] = ()) -> list[int]:
-    """Print rows as a table of the columns that fit into `room` characters (0: all); returns their widths.
-
-    Where those are `known`, the rows go on below others, without titles.
-    """
+def say_table(schema: Any, batches: list[Any], room: int) -> None:
+    """Print rows as a table of the columns that fit into `room` characters (0: all)."""
     from rich.text import Text
 
     from arrowipc.types import Decimal, FloatingPoint, Int
 
     most = CELL_WIDTH if not room else max(min(CELL_WIDTH, room - 3), 4)
-    columns = _fitting(schema, batches, room, most, known)
+    columns = _fitting(schema, batches, room, most)
     if len(columns) < len(schema):  # rather more of them than all of the first
-        columns = _fitting(schema, batches, room, max(min(most, room // 3), LEAST_WIDTH), known)
-    needs = [each.need for each in columns]
+        columns = _fitting(schema, batches, room, max(min(most, room // 3), LEAST_WIDTH))
     table = plain_table()
-    table.show_header = needs != known
     for field, name, _, need in columns:
         right = isinstance(field.type, (Int, FloatingPoint, Decimal))
         title = Text.assemble((name, "bold"), "\n", (type_text(field.type, need), "dim cyan"))
@@ -410,11 +377,9 @@ def say_table(schema: Any, batches: list[Any], room: int, known: Sequence[int] =
     for row in zip(*[each.texts for each in columns], strict=True):
         table.add_row(*[Text(text, style="dim italic" if text is NULL else "") for text in row])
     out = console()
-    out.width = max(room, sum(needs) + 2 * len(needs)) + 2
+    out.width = max(room, sum([each.need + 2 for each in columns])) + 2
     out.print(table, soft_wrap=False, crop=False)
-    if needs != known:
-        _say_left(schema.names[len(columns) :], max(room, 20))
-    return needs
+    _say_left(schema.names[len(columns) :], max(room, 20))
 
 
 def _say_left(names: list[str], room: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from itertools import pairwise
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ import click
 
 import arrowipc as ipc
 from arrowipc.arguments import printable
-from arrowipc.cli.sources import about, size_of, source
+from arrowipc.cli.sources import about, source
 from arrowipc.cli.terminal import (
     FILE,
     Progress,
@@ -26,7 +25,6 @@ from arrowipc.cli.terminal import (
     size_text,
     width,
 )
-from arrowipc.errors import ArrowIpcError
 from arrowipc.values.preview import shorten, type_text, value_text
 
 if TYPE_CHECKING:
@@ -37,59 +35,13 @@ if TYPE_CHECKING:
 SHOWN = 200
 #: Characters of a name or a type, and of a value that is text, beyond which they are cut; numbers never are.
 NAME_WIDTH, CELL_WIDTH = 60, 20
-#: Rows whose distinct values are looked for at once.
-PIECE = 65_536
-
-
-class Distinct:
-    """Counts distinct values: exactly up to `BOUND` of them, beyond that by the smallest hashes.
-
-    Hashes are spread evenly, so the position of the k-th smallest tells how many there are; with 4,096 the
-    standard error is 1.6 %. Those are the same in every process, and so is the estimate. Values with equal
-    ones can be made on purpose, so what is said to be exact counts others, which nobody can foresee.
-    """
-
-    BOUND = 4096
-
-    def __init__(self) -> None:
-        import numpy as np
-
-        self._values: Any = np.empty(0, np.uint64)  # None: more than `BOUND`
-        self._smallest = np.empty(0, np.uint64)
-
-    def add(self, hashes: bytes, stable: bytes) -> None:
-        """Take the hashes of the values of a batch, as `value_hashes` returns them."""
-        import numpy as np
-
-        if self._values is not None:
-            self._values = np.unique(np.concatenate([self._values, np.frombuffer(hashes, np.uint64)]))
-            if len(self._values) > self.BOUND:
-                self._values = None
-        more = np.frombuffer(stable, np.uint64)
-        if len(self._smallest) == self.BOUND:
-            more = more[more < self._smallest[-1]]
-        if len(more):
-            self._smallest = np.unique(np.concatenate([self._smallest, more]))[: self.BOUND]
-
-    @property
-    def is_exact(self) -> bool:
-        """bool: no value was left out."""
-        return self._values is not None
-
-    def count(self, most: int) -> int:
-        """How many there are, of `most` values that are not null."""
-        if self._values is not None:
-            return len(self._values)
-        estimate = round((self.BOUND - 1) * 2.0**64 / max(float(self._smallest[-1]), 1.0))
-        return min(max(estimate, self.BOUND + 1), most)
 
 
 class Column:
     """What is known of one column so far."""
 
-    def __init__(self, field: Field, schema: ipc.Schema) -> None:
+    def __init__(self, field: Field) -> None:
         self.field = field
-        self._schema = schema  # of its values alone
         self.rows: int = 0
         self.nulls: int = 0
         self.min: Any = None
@@ -98,7 +50,6 @@ class Column:
         self.raw: int = 0
         self.dictionary: int = 0
         self.codecs: set[str] = set()
-        self.distinct: Distinct | None = Distinct()
 
     def weigh(self, nodes: list[Node], codec: str | None, dictionary: bool) -> None:
         """Take the bytes of the column's nodes in one message."""
@@ -110,8 +61,8 @@ class Column:
         if codec is not None:
             self.codecs.add(codec)
 
-    def add(self, column: Any, found: Any, step: Callable[[float], None]) -> None:
-        """Take the values of one batch, and their statistics; `step` is called with the part that was done."""
+    def add(self, column: Any, found: Any) -> None:
+        """Take the values of one batch, and their statistics."""
         self.rows += len(column)
         self.nulls += column.null_count if found is None or found.null_count is None else found.null_count
         if found is not None:
@@ -121,28 +72,6 @@ class Column:
                     if bound == 0 and isinstance(bound, float):
                         bound = 0.0  # which stands for both zeros; the bounds of a batch hold both
                     setattr(self, name, bound if old is None else choose(old, bound, key=_in_bytes))
-        # Tables of a few distinct values stay in the caches. What nested values share, a call must see whole.
-        kind = column.type
-        nested = bool(kind.children) or hasattr(kind, "value_type")
-        size = len(column) if nested else PIECE
-        for start in range(0, len(column), size or 1):
-            self._count(column.slice(start, size))
-            step(min(size, len(column) - start) / len(column))
-
-    def _count(self, column: Any) -> None:
-        from arrowipc.columns.column_statistics import value_hashes
-
-        if self.distinct is not None:
-            try:
-                batch = ipc.RecordBatch.from_pydict({"": column}, self._schema)
-                self.distinct.add(*value_hashes(batch))
-            except ArrowIpcError:
-                self.distinct = None  # lists that share so much that to tell them apart takes too long
-
-    @property
-    def distinct_count(self) -> int | None:
-        """Number of distinct values that are not null, None if unknown; an estimate unless ``is_exact``."""
-        return None if self.distinct is None else self.distinct.count(self.rows - self.nulls)
 
 
 def _in_bytes(bound: Any) -> Any:
@@ -156,9 +85,7 @@ class Survey:
     def __init__(self, schema: Any) -> None:
         from arrowipc.inspection.message_layout import dictionary_fields
 
-        # One for all columns of a type: to make one takes longer than to look at a few thousand values.
-        alone = {field.type: ipc.Schema([ipc.Field("", field.type)]) for field in schema}
-        self.columns: list[Column] = [Column(field, alone[field.type]) for field in schema]
+        self.columns: list[Column] = [Column(field) for field in schema]
         self.rows: int = 0
         self.batches: int = 0
         self.messages: int = 0
@@ -189,58 +116,33 @@ class Survey:
             nodes = nodes_of(located.message, [ipc.Field("", kind.value_type)])
             self.columns[int(path.partition(".")[0])].weigh(nodes, found.codec, True)
 
-    def add(self, batch: Any, size: int, progress: Progress) -> None:
-        """Take the values of a batch, whose stored bytes `size` count for the progress."""
+    def add(self, batch: Any) -> None:
+        """Take the values of a batch."""
         self.batches += 1
         self.rows += len(batch)
         names = self._renamed.names
         # By number: two columns may share a name, and a name may hold a dot.
         numbered = ipc.RecordBatch.from_pydict(dict(zip(names, batch.columns, strict=True)), self._renamed)
         found = ipc.compute_statistics(numbered) if names else {}
-        share = size / max(len(names), 1)
         for name, column, values in zip(names, self.columns, batch.columns, strict=True):
-            column.add(values, found.get(name), lambda part: progress.advance(part * share))
+            column.add(values, found.get(name))
 
 
-def survey(data: Any, size: int | None) -> Survey:
-    """Read all of a source of `size` bytes: its messages for sizes, its batches for values."""
-    with Progress("reading", size) as progress:
-        found: Survey | None = None
-        for schema, located, batch, size in _parts(data):
-            found = Survey(schema) if found is None else found
-            if located is not None:
-                found.weigh(located)
-            if batch is not None:
-                found.add(batch, size, progress)
-    assert found is not None
-    return found
-
-
-def _parts(data: Any) -> Iterator[tuple[Any, Any, Any, int]]:
-    """Yield (schema, message, batch, size); message or batch is None where the other is alone.
-
-    The size is that of the batch as it is stored.
-    """
-    from arrowipc.events import BatchRead
+def survey(data: Any) -> Survey:
+    """Read all of a source: its messages for sizes, then its batches for values."""
     from arrowipc.inspection.message_layout import locate_messages
-    from arrowipc.read.sources import first_bytes
-    from arrowipc.read.stream_decoder import StreamDecoder
+    from arrowipc.inspection.recover import whole
 
-    if first_bytes(data) == b"ARROW1":
-        with ipc.open_file(data) as reader:
-            yield reader.schema, None, None, 0
-            for located in locate_messages(data):
-                yield reader.schema, located, None, 0
-            for (_, metadata, body), rows in zip(reader.blocks, reader, strict=True):
-                yield reader.schema, None, rows, metadata + body
-        return
-    decoder = StreamDecoder()
-    for located in locate_messages(data):
-        event = decoder.decode_next(located.message)
-        batch = event.batch if isinstance(event, BatchRead) else None
-        yield decoder.schema, located, batch, located.metadata_length + located.body_length
-    if decoder.schema is None:
-        ipc.open_stream(b"").close()  # says that there is nothing
+    buffer = whole(data, True)
+    with ipc.open(buffer) as reader:
+        found = Survey(reader.schema)
+        for located in locate_messages(buffer):
+            found.weigh(located)
+        with Progress("reading", sum([column.raw for column in found.columns])) as progress:
+            for batch in reader:
+                found.add(batch)
+                progress.advance(batch.nbytes)
+    return found
 
 
 @click.command()
@@ -250,18 +152,15 @@ def _parts(data: Any) -> Iterator[tuple[Any, Any, Any, int]]:
 def stat(file: str, everything: bool, as_json: bool) -> None:
     """Print statistics of each column of FILE.
 
-    These are nulls, minimum, maximum, number of distinct values, bytes without compression (raw), bytes as stored,
-    bytes of dictionaries, and the column's share of all bytes. Up to 4,096 distinct values are counted exactly; a
-    larger number is an estimate, marked ~ and mostly within 2 %, the same in every run. Minimum and maximum of text
-    and binary columns are cut to 64 bytes. One batch is in memory at a time. If a table would be too wide, each column
-    is printed as lines.
+    These are nulls, minimum, maximum, bytes without compression (raw), bytes as stored, bytes of dictionaries, and the
+    column's share of all bytes. Minimum and maximum of text and binary columns are cut to 64 bytes. One batch is in
+    memory at a time. If a table would be too wide, each column is printed as lines.
 
     JSON: {"rows", "batches", "messages", "bytes", "metadata_bytes", "columns": [{"name", "type", "nulls",
-    "min", "max", "distinct", "distinct_is_exact", "raw_bytes", "stored_bytes", "dictionary_bytes",
-    "codecs"}]}; bounds as `head --json` spells values.
+    "min", "max", "raw_bytes", "stored_bytes", "dictionary_bytes", "codecs"}]}; bounds as `head --json` spells values.
     """
     with about(file):
-        found = survey(source(file), size_of(file))
+        found = survey(source(file))
     if as_json:
         say_json(_document(found))
         return
@@ -278,7 +177,7 @@ def stat(file: str, everything: bool, as_json: bool) -> None:
 
 
 #: Titles of the table.
-TITLES = ("column", "type", "nulls", "min", "max", "distinct", "raw", "stored", "dict", "share")
+TITLES = ("column", "type", "nulls", "min", "max", "raw", "stored", "dict", "share")
 
 
 def _say_table(found: Survey, columns: list[Column]) -> None:
@@ -313,18 +212,11 @@ def cells_of(found: Survey, column: Column) -> dict[str, str]:
         "nulls": f"{column.nulls:,}" if column.nulls else "-",
         "min": _bound_text(column.min, kind),
         "max": _bound_text(column.max, kind),
-        "distinct": _distinct_text(column),
         "raw": size_text(column.raw),
         "stored": size_text(column.stored) + (f" {min(column.codecs)}" if column.codecs else ""),
         "dict": size_text(column.dictionary) if column.dictionary else "-",
         "share": f"{column.stored / found.size:.0%}" if found.size else "",
     }
-
-
-def _distinct_text(column: Column) -> str:
-    if column.distinct is None:
-        return "?"
-    return f"{'' if column.distinct.is_exact else '~'}{column.distinct_count:,}"
 
 
 def _bound_value(bound: Any, kind: DataType) -> Any:
@@ -362,7 +254,6 @@ def _document(found: Survey) -> dict[str, Any]:
         for bound in (column.min, column.max):
             array = _bound_value(bound, kind)
             bounds.append(as_json(bound if array is None else array.to_pylist()[0]))
-        distinct = column.distinct
         columns.append(
             {
                 "name": column.field.name,
@@ -370,8 +261,6 @@ def _document(found: Survey) -> dict[str, Any]:
                 "nulls": column.nulls,
                 "min": bounds[0],
                 "max": bounds[1],
-                "distinct": column.distinct_count,
-                "distinct_is_exact": distinct is not None and distinct.is_exact,
                 "raw_bytes": column.raw,
                 "stored_bytes": column.stored,
                 "dictionary_bytes": column.dictionary,

@@ -5,7 +5,6 @@ value, its run's value or a struct around it is null. Texts are compared by thei
 further, so views that share one long text cost no more than others.
 """
 
-cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.math cimport INFINITY
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint64_t
@@ -13,8 +12,6 @@ from libc.string cimport memcmp, memset
 
 from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, field_path, raise_fault
 from arrowipc.columns.elements cimport check_native, dictionary_id, dictionary_of
-from arrowipc.columns.memo_table cimport MemoTable
-from arrowipc.columns.record_batch cimport RecordBatch
 from arrowipc.inline.bits cimport SLACK, WORD, append_bits, load_bits, ones
 from arrowipc.inline.element cimport find_run, index_at, next_run, validity, word_span
 from arrowipc.inline.fault cimport Fault, fail, FAULT_NO_DICTIONARY
@@ -739,76 +736,3 @@ cdef class Collector:
             f = columns.d.plan.columns[i]
             self.visit(columns, f, columns.d.nodes[f].offset + start, count, NULL, 0, out)
         return out
-
-
-def value_hashes(RecordBatch column not None):
-    """Hash the distinct values of a batch with one column, twice.
-
-    Returns
-    -------
-    bytes
-        A native uint64 per value that is not null; equal values of one process share theirs, and nobody can
-        choose others that do.
-    bytes
-        The same by hashes that are equal in every process, for results that must be, too.
-
-    Raises
-    ------
-    LimitError
-        Lists share so many elements that to tell them apart would take too long.
-    """
-    cdef MemoTable table = MemoTable(column.plan)
-    cdef int64_t null
-    table.add_batch(column)
-    null = table.null_number()
-    hashes = PyBytes_FromStringAndSize(<const char*> table.hashes, 8 * table.count)
-    stable = table.stable_hashes()
-    if null < 0:
-        return hashes, stable
-    return hashes[:8 * null] + hashes[8 * null + 8:], stable[:8 * null] + stable[8 * null + 8:]
-
-
-# -- what a footer says of many batches ----------------------------------------------------------------------
-
-
-@cython.boundscheck(True)
-def collect_listed(numbers, dict paths, kind, list batch_ends, list columns, list entry_ends, list names, list places,
-                   bytes codes, list offsets, list values):
-    """The statistics of batches, in the columns that `paths` names, out of Arrow's statistics schema.
-
-    Batch i has the entries from ``batch_ends[i]`` on; entry j is about the column ``columns[j]`` and has the values
-    from ``entry_ends[j]`` on; value k is ``values[codes[k]][offsets[k]]``, and ``places[names[k]]`` is the place of its
-    name in `arrowipc.columns.statistics.KEYS`, or behind it. `kind` is `ColumnStatistics`.
-    """
-    cdef Py_ssize_t number, start, stop, place, i
-    cdef list said, out = []
-    cdef dict found
-    for number in numbers:
-        start, stop = batch_ends[number], batch_ends[number + 1]
-        found = None
-        rows = None
-        for place in range(start, stop):
-            column = columns[place]
-            if place > start and column not in paths:
-                continue
-            said = [None] * 8
-            for i in range(<Py_ssize_t> entry_ends[place], <Py_ssize_t> entry_ends[place + 1]):
-                said[<Py_ssize_t> places[<Py_ssize_t> names[i]]] = (<list> values[codes[i]])[<Py_ssize_t> offsets[i]]
-            if place == start:
-                rows = said[0]
-                if column is not None or type(rows) is not int or rows < 0:
-                    break
-                found = {}
-                continue
-            _, nulls, low, low_near, high, high_near, nan, _ = said
-            low, low_exact = (low, True) if low is not None else (low_near, low_near is None)
-            high, high_exact = (high, True) if high is not None else (high_near, high_near is None)
-            if nulls is not None and (type(nulls) is not int or not 0 <= nulls <= rows):
-                continue
-            if low is not None and high is not None and (type(low) is not type(high) or not low <= high):
-                continue
-            if low != low or high != high or (nan is not None and type(nan) is not bool):
-                continue
-            found[paths[column]] = tuple.__new__(kind, (rows, nulls, low, high, low_exact, high_exact, nan))
-        out.append(found)
-    return out

@@ -80,7 +80,6 @@ cdef class MemoTable:
     cdef int64_t null_number(self)
     cdef Columns snapshot(self)
     # A native uint64 per value (of null: any), the same in every process.
-    cdef bytes stable_hashes(self)
 
 
 # A table whose values have dictionaries that are the values of other tables, as they stand: numbers tell them apart.

@@ -8,7 +8,6 @@ a dictionary that took one for the other would change data.
 Nothing here trusts contents: broken offsets, indices, views, codes and run ends raise.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.ref cimport PyObject
 from libc.stdint cimport INT64_MAX, UINT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
@@ -25,7 +24,7 @@ from arrowipc.inline.bits cimport append_ones, largest, load_int, store_bits, st
 from arrowipc.inline.element cimport find_run, index_at, member_at, next_run, span, validity, word_span
 from arrowipc.inline.fault cimport FAULT_MEMORY, FAULT_NO_DICTIONARY, Fault, fail
 from arrowipc.inline.fbs_layout cimport Type_FloatingPoint
-from arrowipc.inline.hash cimport hash_with, stable_hash
+from arrowipc.inline.hash cimport hash_with
 from arrowipc.inline.layouts cimport LAYOUTS, has_offsets, is_union
 from arrowipc.inline.loads cimport (
     add_overflows, bitmap_bytes, get_bit, inside, load_i32, load_u16, load_u32, load_u64, loose_u64, mul_overflows,
@@ -762,31 +761,6 @@ cdef class MemoTable:
     cdef Columns snapshot(self):
         """The values so far, in memory that later ones leave alone."""
         return self.builder.snapshot()
-
-    cdef bytes stable_hashes(self):
-        cdef Columns values = self.snapshot() if self.flat else None
-        cdef bytes hashes = PyBytes_FromStringAndSize(NULL, 8 * self.count)
-        cdef uint64_t* out = <uint64_t*> PyBytes_AS_STRING(hashes)
-        cdef int64_t i, start = 0
-        cdef ValueBytes word
-        cdef Fault fault
-        cdef int found = 0
-        with nogil:
-            for i in range(self.count):
-                word.data = EMPTY
-                word.size = 0
-                if not self.flat:
-                    word.data = self.spelled.room.data + start
-                    word.size = self.ends[i] - start
-                    start = self.ends[i]
-                elif i != self.null_at:
-                    found = flat_word(&values.d, self.float_width, values.d.nodes[0].offset + i, &word, &fault)
-                    if found < 0:
-                        break
-                out[i] = stable_hash(word.data, word.size)
-        if found < 0:
-            raise_value_fault(&fault, values.plan, self.budget)
-        return hashes
 
     # For Python: tests and measurements.
 

@@ -1,4 +1,4 @@
-"""Statistics of batches: writing them into the metadata of a message, and reading them.
+"""Statistics of batches: writing them into the metadata of messages and files, and reading them.
 
 A writer that was asked for them (``new_file(..., statistics=True)``) puts one pair into the custom metadata
 of each RecordBatch message: the key ``arrowipc:statistics``, and JSON as its value::
@@ -33,6 +33,13 @@ members of structs have statistics of their own, names that would mean two colum
 ``nan``
     Of floating-point columns: whether there is a NaN.
 
+The footer of a file has the same of all its batches, side by side, so that one read tells all: under the same key the
+Base64 of zlib's compression of JSON. In it ``rows`` and each part of a column but its ``kind`` are lists with an entry
+for each batch (null: not there). ``last_block`` is the file's last batch as the footer stores it, in hexadecimal::
+
+    {"v": 1, "last_block": "...", "names": 168924141, "rows": [3, 4], "columns": {
+        "id": {"nulls": [0, 0], "kind": "int", "min": [1, 10], "max": [9, 12]}}}
+
 Statistics belong to the message that they lie in: no `RecordBatch` has them, so that whatever is made of one cannot
 carry those of other rows, and no writer writes any that it did not compute.
 """
@@ -41,7 +48,7 @@ from __future__ import annotations
 
 import json
 from binascii import crc32
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc import datatypes as at
@@ -62,21 +69,19 @@ if TYPE_CHECKING:
     Bound: TypeAlias = bool | int | float | str | bytes | None
 
 __all__ = [
-    "KEYS",
-    "MOST_VALUES",
     "STATISTICS_KEY",
     "VERSION",
     "Annotator",
     "ColumnStatistics",
     "compute_statistics",
+    "document_of",
     "encode_statistics",
-    "entry_document",
+    "entries_of",
+    "listed",
     "mark_of",
     "names_of",
-    "plain_type",
-    "schema_paths",
+    "paths_of",
     "statistics_in",
-    "stored_type",
 ]
 
 #: Key of the statistics in the custom metadata of a RecordBatch message, and in that of the footer.
@@ -190,7 +195,7 @@ class Annotator:
     def __init__(self, columns: bool | Iterable[str]) -> None:
         self._names = () if columns is True else tuple(names_of(columns))  # type: ignore[arg-type]
         self._collector = Collector(None if columns is True else self._names)
-        self._last: tuple[int, list[Found]] = 0, []
+        self._last: tuple[int, dict[str, dict[str, Any]]] = 0, {}
         self._mark = 0
         self.file = None
 
@@ -210,9 +215,9 @@ class Annotator:
         self, columns: Columns, start: int, rows: int, pairs: tuple[tuple[bytes, bytes], ...]
     ) -> tuple[tuple[bytes, bytes], ...]:
         """Return the metadata with the statistics of some rows."""
-        found = self._collector.collect(columns, start, rows)
-        self._last = rows, found
-        return (*pairs, (STATISTICS_KEY, encode_statistics(found, rows, self._mark)))
+        entries = entries_of(self._collector.collect(columns, start, rows))
+        self._last = rows, entries
+        return (*pairs, (STATISTICS_KEY, encode_statistics(entries, rows, self._mark)))
 
 
 # -- writing -------------------------------------------------------------------------------------------------
@@ -222,15 +227,31 @@ class Annotator:
 _TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
-def encode_statistics(found: Iterable[Found], rows: int, mark: int) -> bytes:
+def encode_statistics(entries: dict[str, dict[str, Any]], rows: int, mark: int) -> bytes:
     """The value that belongs to `STATISTICS_KEY`; `mark` is `mark_of` the schema."""
-    entries = {each[0]: _entry(*each[1:]) for each in found}
     return _TO_JSON({"v": VERSION, "rows": rows, "names": mark, "columns": entries}).encode()
+
+
+def entries_of(found: Iterable[Found]) -> dict[str, dict[str, Any]]:
+    """What is written of each column, by its path."""
+    return {each[0]: _entry(*each[1:]) for each in found}
 
 
 def mark_of(schema: Schema) -> int:
     """A number that is another one, almost certainly, for columns of other names or in another order."""
-    return crc32("\0".join([path for path, _, _ in _places(schema)]).encode())
+    return crc32("\0".join(paths_of(schema)).encode())
+
+
+def paths_of(schema: Schema) -> list[str]:
+    """The paths of all columns and members of structs, in depth-first order."""
+    found: list[str] = []
+    left: list[tuple[at.Field, str]] = [(field, "") for field in reversed(schema.fields)]
+    while left:
+        field, prefix = left.pop()
+        found.append(prefix + field.name)
+        if isinstance(field.type, at.Struct):
+            left += [(child, f"{found[-1]}.") for child in reversed(field.type.fields)]
+    return found
 
 
 def _entry(
@@ -279,46 +300,76 @@ def statistics_in(metadata: KeyValueMetadata, mark: int, own_rows: int) -> dict[
     copied. A column of which something makes no sense is left out.
     """
     values = [value for key, value in metadata.pairs if key == STATISTICS_KEY]
+    document = document_of(values[0], mark) if len(values) == 1 else None
+    rows, columns = (None, None) if document is None else (document.get("rows"), document.get("columns"))
+    if type(rows) is not int or rows != own_rows or not isinstance(columns, dict):
+        return None
+    found: dict[str, ColumnStatistics] = {}
+    for path, entry in columns.items():
+        if isinstance(entry, dict):
+            one = {name: value if name == "kind" else [value] for name, value in entry.items()}
+            found.update((path, each) for each in listed(one, [rows]))
+    return found
+
+
+def document_of(text: bytes, mark: int) -> dict[str, Any] | None:
+    """The JSON object of statistics of this version, for columns of this mark; None for anything else."""
     try:
-        # NaN and Infinity are Python's own idea of JSON.
-        document = json.loads(values[0], parse_constant=_refuse) if len(values) == 1 else None
+        document = json.loads(text, parse_constant=_refuse)  # NaN and Infinity are Python's own idea of JSON
     except (ValueError, RecursionError):
         return None
     if not isinstance(document, dict) or type(document.get("v")) is not int or document["v"] != VERSION:
         return None
-    rows, columns = document.get("rows"), document.get("columns")
-    if type(rows) is not int or rows != own_rows or document.get("names") != mark or not isinstance(columns, dict):
-        return None
-    return {path: found for path, entry in columns.items() if (found := _column(entry, rows)) is not None}
+    return document if document.get("names") == mark else None
 
 
 def _refuse(name: str) -> Any:
     raise ValueError(name)
 
 
-def _column(entry: Any, rows: int) -> ColumnStatistics | None:
-    if not isinstance(entry, dict):
-        return None
-    nulls, nan = entry.get("nulls"), entry.get("nan")
-    if nulls is not None and (type(nulls) is not int or not 0 <= nulls <= rows):
-        return None
-    if nan is not None and type(nan) is not bool:
-        return None
-    low = high = None
-    low_exact, high_exact = entry.get("min_exact", True), entry.get("max_exact", True)
-    if type(low_exact) is not bool or type(high_exact) is not bool:
-        return None
+def listed(column: Any, rows: list[int]) -> list[ColumnStatistics]:
+    """What a column of a document says of each batch; nothing if any of it makes no sense.
+
+    `rows` are those of the batches; parts of the column but its kind are lists of as many values.
+    """
+    count = len(rows)
+    if not isinstance(column, dict):
+        return []
+    parts: list[list[Any]] = []
+    for name in ("nulls", "min", "max", "min_exact", "max_exact", "nan"):
+        part = column.get(name, [None] * count)
+        if not isinstance(part, list) or len(part) != count:
+            return []
+        parts.append(part)
+    nulls, low, high, low_exact, high_exact, nan = parts
     try:
-        if "min" in entry or "max" in entry:
-            read = _KINDS[entry["kind"]][1]
-            low = read(entry["min"]) if "min" in entry else None
-            high = read(entry["max"]) if "max" in entry else None
+        if not _only(nulls, int) or not all(map(_only, (low_exact, high_exact, nan), (bool, bool, bool))):
+            return []
+        low, high = (_bounds(column, values) for values in (low, high))
+        # Text sorts by code points, and thus by its UTF-8 bytes too.
+        if any(a is not None and b is not None and a > b for a, b in zip(low, high, strict=True)):
+            return []
     except (KeyError, TypeError, ValueError, OverflowError):
-        return None
-    # Text sorts by code points, and thus by its UTF-8 bytes too.
-    if low is not None and high is not None and low > high:
-        return None
-    return ColumnStatistics(rows, nulls, low, high, low_exact, high_exact, nan)
+        return []
+    if any(n is not None and not 0 <= n <= most for n, most in zip(nulls, rows, strict=True)):
+        return []
+    exact = [[each is not False for each in part] for part in (low_exact, high_exact)]
+    return list(map(ColumnStatistics, rows, nulls, low, high, *exact, nan))
+
+
+def _only(values: list[Any], kind: type) -> bool:
+    return {*map(type, values)} <= {kind, type(None)}
+
+
+def _bounds(column: dict[str, Any], values: list[Any]) -> list[Any]:
+    """Bounds as they come in, which are often what they are."""
+    if _only(values, type(None)):
+        return values
+    kind = column["kind"]
+    if kind in ("int", "float") and _only(values, int if kind == "int" else float):
+        return values
+    read = _KINDS[kind][1]
+    return [None if value is None else read(value) for value in values]
 
 
 def _bool_in(value: Any) -> bool:
@@ -364,73 +415,3 @@ _KINDS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "text": (str, _text_in),
     "binary": (_binary_out, _binary_in),
 }
-
-
-# -- Arrow's statistics schema: how `read` and `write` understand each other about the footer -------------------
-
-#: Keys of Arrow's statistics schema that we write, and one of ours.
-KEYS = (
-    "ARROW:row_count:exact",
-    "ARROW:null_count:exact",
-    "ARROW:min_value:exact",
-    "ARROW:min_value:approximate",
-    "ARROW:max_value:exact",
-    "ARROW:max_value:approximate",
-    "arrowipc:has_nan",
-)
-#: Values in a footer; more are left to the batches' own metadata.
-MOST_VALUES = 1 << 20
-
-
-def entry_document(last_block: bytes, paths: dict[int, str]) -> bytes:
-    """What the entry says of its file: JSON whose bytes are compared, and never parsed."""
-    return json.dumps({"v": VERSION, "last_block": last_block.hex(), "columns": paths}).encode()
-
-
-def schema_paths(schema: Schema) -> dict[str, tuple[int, at.DataType]]:
-    """The number in depth-first order, and the type, of each column that has statistics, by dotted path."""
-    found: dict[str, tuple[int, at.DataType]] = {}
-    twice: set[str] = set()
-    for path, number, type_ in _places(schema):
-        if path in found:
-            twice.add(path)
-        found[path] = number, type_
-    return {path: place for path, place in found.items() if path not in twice}
-
-
-def _places(schema: Schema) -> Iterator[tuple[str, int, at.DataType]]:
-    """The paths of all columns and members of structs, with their numbers in depth-first order and types."""
-    number = 0
-    left: list[tuple[at.Field, str | None]] = [(field, "") for field in reversed(schema.fields)]
-    while left:
-        field, prefix = left.pop()
-        path = None if prefix is None else prefix + field.name
-        if path is not None:
-            yield path, number, field.type
-        number += 1
-        below = f"{path}." if path is not None and isinstance(field.type, at.Struct) else None
-        left += [(child, below) for child in reversed(getattr(field.type, "children", ()))]
-
-
-def plain_type(type_: at.DataType) -> at.DataType | None:
-    """The type that the bounds of a column have in a footer; None: it has none."""
-    while isinstance(type_, (at.Dictionary, at.RunEndEncoded)):
-        type_ = type_.value_type
-    if isinstance(type_, at.TEXT):
-        return at.Utf8()
-    if isinstance(type_, at.BYTES):
-        return at.Binary()
-    known = at.Bool, at.Int, at.FloatingPoint, at.Decimal, at.Date, at.Time, at.Timestamp, at.Duration
-    return type_ if isinstance(type_, known) else None
-
-
-def stored_type(type_: at.DataType) -> at.DataType:
-    """The integers by which dates and times are stored; other types as they are."""
-    match type_:
-        case at.Date():
-            return at.Int(32 if type_.unit == "day" else 64, True)
-        case at.Time():
-            return at.Int(type_.bit_width, True)
-        case at.Timestamp() | at.Duration():
-            return at.Int(64, True)
-    return type_

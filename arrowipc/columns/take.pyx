@@ -357,7 +357,11 @@ cdef class Taker:
         memory.reserve(self.rows.count * 8)
         starts = <int64_t*> memory.data
         with nogil:
-            total = gather_offsets(offsets, starts, width, self.pieces, self.rows, f, &fault)
+            # A loop for each width: a constant is no comparison in it.
+            if width == 4:
+                total = gather_offsets(offsets, starts, 4, self.pieces, self.rows, f, &fault)
+            else:
+                total = gather_offsets(offsets, starts, 8, self.pieces, self.rows, f, &fault)
         self.check_total(f, width, total, &fault)
         self.put(field.first_buffer + 1, offsets, (self.rows.count + 1) * width)
         if not is_list:
@@ -455,7 +459,6 @@ cdef class Taker:
         for k in range(self.n_pieces):
             parts[k] = Run(0, 0, <int32_t> k)
         with nogil:
-            # A loop for each width: a constant is no comparison in it.
             if width == 4:
                 found = check_list_views(offsets, sizes, parts, &total, 4, self.pieces, self.rows, f, &fault)
             else:

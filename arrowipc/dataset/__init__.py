@@ -4,5 +4,5 @@
 schema of many and brings batches to it, ``dataset`` has the public class; ``scan`` passes it to polars,
 and ``filters`` converts other filters to ours.
 
-Imports everything up to the public modules, and ``inspection`` for what is left of torn files.
+Imports everything up to the public modules.
 """

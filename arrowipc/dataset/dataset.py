@@ -12,7 +12,7 @@ from weakref import proxy
 import numpy as np
 
 from arrowipc.arguments import check_choice, check_integer, columns_of, described, instance_of
-from arrowipc.dataset.fragments import SMALL, Fragment, Opener, Recovered, Unreadable
+from arrowipc.dataset.fragments import SMALL, Fragment, Opener, Unreadable
 from arrowipc.dataset.partitioning import key_type, key_value, keys_of
 from arrowipc.dataset.unify import FileMapping, SchemaUnion, without_ids
 from arrowipc.errors import UsageError
@@ -223,7 +223,7 @@ class Dataset:
             with naming(fragment.path):
                 return plan.mapping(reader.get_batch(i), fragment.keys)
         except Unreadable as error:
-            self._options.opener.skip(fragment.path, error, partly=True)
+            self._options.opener.skip(fragment.path, error)
             return None
 
     # -- rows by their number --
@@ -372,8 +372,6 @@ class Dataset:
             from arrowipc.read.file_statistics import file_statistics
 
             reader = self._options.opener.open(fragment, plan.columns)
-            if isinstance(reader, Recovered):
-                return None
             with naming(fragment.path):
                 found = file_statistics(reader, pruner.columns)
             numbers = self._numbers[fragment] = [i for i, known in enumerate(found) if pruner.keeps(known, keys)]
@@ -460,7 +458,7 @@ def open_dataset(
     partitioning: Literal["hive"] | None = "hive",
     filter: Any = None,
     on_missing: Literal["null", "error"] = "null",
-    on_error: Literal["raise", "skip", "recover"] = "raise",
+    on_error: Literal["raise", "skip"] = "raise",
     workers: int = WORKERS,
     validate: Validate = "full",
     limits: Limits | None = None,
@@ -491,10 +489,9 @@ def open_dataset(
         looked at: **rows that do not match are returned too**, if others in their batch may match.
     on_missing : {"null", "error"}
         What becomes of a column that a file lacks.
-    on_error : {"raise", "skip", "recover"}
-        What happens with files that are damaged, gone or not Arrow data: an error; or they, and batches that cannot
-        be decoded, are skipped (`Dataset.skipped` says why); or the intact batches of a truncated file are read, see
-        `recover`.
+    on_error : {"raise", "skip"}
+        What happens with files that are damaged, gone or not Arrow data, and with batches that cannot be decoded: an
+        error, or they are skipped (`Dataset.skipped` says why). `recover` saves the intact batches of a truncated file.
     workers : int, default 4
         Batches that are decoded ahead in threads; each takes the memory of one. 0: none.
     validate : {"full", "none", "strict"}
@@ -534,7 +531,7 @@ def open_dataset(
     """
     check_choice("partitioning", partitioning, ("hive", None))
     check_choice("on_missing", on_missing, ("null", "error"))
-    check_choice("on_error", on_error, ("raise", "skip", "recover"))
+    check_choice("on_error", on_error, ("raise", "skip"))
     check_choice("validate", validate, ("none", "full", "strict"))
     check_integer("workers", workers, 0, 1024)
     if schema is not None and not isinstance(schema, Schema):

@@ -11,20 +11,18 @@ from typing import TYPE_CHECKING
 
 from arrowipc._core import Descriptor, FileMap
 from arrowipc.errors import ArrowIpcError, FormatError, UsageError, showable
-from arrowipc.inspection.recover import recover
 from arrowipc.opening import open as open_any
 from arrowipc.read.files import is_url, naming
 from arrowipc.read.remote import RemoteSource
 from arrowipc.reader import RecordBatchFileReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from typing import Any, TypeAlias
 
     import numpy as np
     import numpy.typing as npt
 
-    from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.limits import Limits
     from arrowipc.options import Columns, Validate
     from arrowipc.schema import Schema
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
     #: Rows of each batch of a file.
     Lengths: TypeAlias = npt.NDArray[np.int64]
 
-__all__ = ["SMALL", "Fragment", "Opener", "Recovered", "Unreadable"]
+__all__ = ["SMALL", "Fragment", "Opener", "Unreadable"]
 
 log: logging.Logger = logging.getLogger("arrowipc")
 
@@ -104,9 +102,9 @@ class Opener:
     def __reduce__(self) -> tuple[Any, ...]:
         return Opener, (self._options["validate"], self.limits, self.on_error, self._storage)
 
-    def skip(self, path: str, error: Exception, partly: bool = False) -> None:
+    def skip(self, path: str, error: Exception) -> None:
         """Leave a file out, or some of it; or raise the error where that is not wanted."""
-        if self.on_error != "skip" and not (partly and self.on_error == "recover"):
+        if self.on_error != "skip":
             raise error
         log.warning("left out: %s", str(error))  # handlers may keep what they are given
         self.skipped.setdefault(path, str(error))
@@ -134,15 +132,10 @@ class Opener:
     def _opened(self, fragment: Fragment, columns: Columns) -> Any:
         source, first = self._source(fragment)
         reader: Any
-        try:
-            if first == b"ARROW1":
-                reader = RecordBatchFileReader(source, columns=columns, **self._options)
-            else:
-                reader = open_any(source, columns=columns, index=True, **self._options)
-        except FormatError:
-            if self.on_error != "recover":
-                raise
-            reader = Recovered(fragment.path, recover(source, columns=columns, **self._options), self)
+        if first == b"ARROW1":
+            reader = RecordBatchFileReader(source, columns=columns, **self._options)
+        else:
+            reader = open_any(source, columns=columns, index=True, **self._options)
         if isinstance(source, RemoteSource):
             fragment.size, fragment.version = source.known_size, source.version
         return reader
@@ -194,27 +187,3 @@ class Opener:
                 fragment.lengths = self.open(fragment).batch_lengths()
                 assert fragment.lengths is not None
         return fragment.lengths
-
-
-class Recovered:
-    """The batches that a torn file or stream still has, by their number."""
-
-    schema: Schema
-    num_record_batches: int
-    get_batch: Callable[[int], RecordBatch]
-
-    def __init__(self, path: str, reader: Any, opener: Opener) -> None:
-        with reader:
-            self.schema: Schema = reader.schema
-            self._batches: list[RecordBatch] = list(reader)
-            report = reader.report
-        self.num_record_batches: int = len(self._batches)
-        self.get_batch: Callable[[int], RecordBatch] = self._batches.__getitem__
-        if not report.complete:
-            opener.skip(path, FormatError(f"{path}: {report}"), partly=True)
-
-    def batch_lengths(self) -> Lengths:
-        """Rows of each batch."""
-        import numpy as np
-
-        return np.array([batch.num_rows for batch in self._batches], np.int64)

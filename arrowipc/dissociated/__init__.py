@@ -10,21 +10,14 @@ if TYPE_CHECKING:
     from typing import Any
 
 _HOMES = {
-    "Arena": "arrowipc.dissociated.memory.arena",
-    "AsyncClient": "arrowipc.dissociated.aio",
-    "AsyncServer": "arrowipc.dissociated.aio",
     "Channel": "arrowipc.dissociated.client",
     "Client": "arrowipc.dissociated.client",
     "connect": "arrowipc.dissociated.client",
-    "connect_async": "arrowipc.dissociated.aio",
     "Dialect": "arrowipc.dissociated.protocol",
     "DissociatedUri": "arrowipc.dissociated.uri",
-    "NewTable": "arrowipc.dissociated.memory.new_table",
     "Prepared": "arrowipc.dissociated.served",
     "Server": "arrowipc.dissociated.server",
-    "fetch": "arrowipc.dissociated.files",
     "from_flight": "arrowipc.dissociated.flight",
-    "serve_files": "arrowipc.dissociated.files",
 }
 
 __all__ = sorted(_HOMES)

@@ -30,21 +30,29 @@ if TYPE_CHECKING:
     from arrowipc.read.framing import Message
     from arrowipc.schema import Schema
 
-__all__ = ["Channel", "Client", "ClientStream", "connect"]
+__all__ = ["Channel", "Client", "connect"]
 
 
-class ClientStream:
-    """One stream that arrives, without a driver: `step` does all work that needs no waiting.
+class Client(BatchReader):
+    """Reads the batches of a dissociated stream; made by `connect`.
+
+    Iterating, or `read_next_batch`, gives each batch once. Batches may use memory of the server, which
+    is released when the last array that uses it is gone.
 
     Parameters
     ----------
     link : Link
-        Over which it was asked for.
+        Over which the stream was asked for.
     decoder : StreamDecoder
     limits : Limits, optional
     dialect : Dialect
     keep : callable, optional
         Takes the link when the stream has ended well; else the link is closed with the stream.
+
+    Attributes
+    ----------
+    num_bodies_sent : int
+        Bodies received so far that the server sent, instead of sharing its memory.
     """
 
     def __init__(
@@ -55,6 +63,8 @@ class ClientStream:
         dialect: Dialect = STRICT,
         keep: Callable[[Link], object] | None = None,
     ) -> None:
+        self._closed = False
+        self._timeout: float | None = None
         self.decoder = decoder
         self._link: Link | None = link
         self._keep = keep
@@ -73,10 +83,23 @@ class ClientStream:
         self._run: Iterator[Message] = iter(())  # messages that came together
         self._turn = Lock()
 
+    def begin(self, timeout: float | None) -> Self:
+        """Read the schema; `timeout` is how long to wait whenever nothing has arrived, from now on."""
+        self._timeout = timeout
+        try:
+            if not isinstance(self._next(), SchemaRead):
+                raise FormatError("the stream ended before its schema")
+        except BaseException:
+            self.close()
+            raise
+        return self
+
     @property
-    def schema(self) -> Schema | None:
-        """Schema: None before it arrived."""
-        return self.decoder.schema
+    def schema(self) -> Schema:
+        """Schema: of the batches that are read, after projection."""
+        schema = self.decoder.schema
+        assert schema is not None  # `begin` read it
+        return schema
 
     @property
     def is_complete(self) -> bool:
@@ -135,11 +158,6 @@ class ClientStream:
         return [
             each for each, what in self._carriers if not each.at_end and (what == "both" or self._incoming.wants(what))
         ]
-
-    @property
-    def waits_for(self) -> str:
-        """What is missing, for the TimeoutError of a driver."""
-        return f"{self._metadata.name} to send message {self._incoming.next}"
 
     def _receive(self) -> bool:
         """Take in what is there, up to the next whole message; False: nothing."""
@@ -222,56 +240,13 @@ class ClientStream:
             arrival.metadata, pairs, self._returns.returned, self._limits, self.decoder.stretches_read
         )
 
-    def close(self) -> None:
-        """End the stream; the connection stays open while batches use memory of the server."""
-        self._failure = self._failure or "it was closed"
-        self._run = iter(())
-        self.decoder.release()
-        if self._link is not None:
-            self._link.close()
-            self._link = None
-
-
-class Client(BatchReader):
-    """Reads the batches of a dissociated stream; made by `connect`.
-
-    Iterating, or `read_next_batch`, gives each batch once. Batches may use memory of the server, which
-    is released when the last array that uses it is gone.
-    """
-
-    __slots__ = ("_pending", "_stream", "_timeout")
-
-    def __init__(self, stream: ClientStream, timeout: float | None) -> None:
-        self._closed = False
-        self._stream = stream
-        self._timeout = timeout
-        try:
-            if not isinstance(self._next(), SchemaRead):
-                raise FormatError("the stream ended before its schema")
-        except BaseException:
-            self.close()
-            raise
-
     def _next(self) -> Any:
         """Return what the stream says next, waiting for it; None: the end."""
-        stream = self._stream
         while True:
-            found = stream.step()
-            if found is not None or stream.is_complete:
+            found = self.step()
+            if found is not None or self.is_complete:
                 return found
-            wait(stream.wanted, Deadline(self._timeout), stream.waits_for)
-
-    @property
-    def schema(self) -> Schema:
-        """Schema: of the batches that are read, after projection."""
-        schema = self._stream.schema
-        assert schema is not None  # __init__ read it
-        return schema
-
-    @property
-    def num_bodies_sent(self) -> int:
-        """int: bodies received so far that the server sent, instead of sharing its memory."""
-        return self._stream.num_bodies_sent
+            wait(self.wanted, Deadline(self._timeout), f"{self._metadata.name} to send message {self._incoming.next}")
 
     def read_next_batch(self) -> RecordBatch:
         """Return the next batch.
@@ -299,17 +274,14 @@ class Client(BatchReader):
             yield batch
 
     def close(self) -> None:
-        """End the stream; batches that were read stay valid."""
-        if not self._closed:
-            self._closed = True
-            self._stream.close()
-
-
-def open_client_stream(
-    uri: Any, ident: str | bytes, decoder: StreamDecoder, limits: Limits | None, timeout: float | None, dialect: Dialect
-) -> ClientStream:
-    """Connect, ask for a stream, and return it before anything has arrived; for drivers."""
-    return ClientStream(Link.open(_uris(uri), ident_of(ident), limits, timeout), decoder, limits, dialect)
+        """End the stream; batches that were read stay valid, and the connection stays open while they are used."""
+        self._closed = True
+        self._failure = self._failure or "it was closed"
+        self._run = iter(())
+        self.decoder.release()
+        if self._link is not None:
+            self._link.close()
+            self._link = None
 
 
 def check_options(limits: Any, timeout: Any, dialect: Any) -> None:
@@ -386,7 +358,8 @@ def connect(
     options = DecodeOptions(keywords)
     check_options(options.limits, timeout, dialect)
     decoder = StreamDecoder(**options.decoding())
-    return Client(open_client_stream(uri, ident, decoder, options.limits, timeout, dialect), timeout)
+    link = Link.open(_uris(uri), ident_of(ident), options.limits, timeout)
+    return Client(link, decoder, options.limits, dialect).begin(timeout)
 
 
 class Channel:
@@ -436,7 +409,7 @@ class Channel:
         options = DecodeOptions({"limits": self._limits, **keywords})
         decoder = StreamDecoder(**options.decoding())
         link = self._ask(ident_of(ident))
-        return Client(ClientStream(link, decoder, options.limits, self._dialect, keep=self._put_back), self._timeout)
+        return Client(link, decoder, options.limits, self._dialect, keep=self._put_back).begin(self._timeout)
 
     def _ask(self, ident: bytes) -> Link:
         """Ask for a stream over a connection that waits for the next one, else over a new one."""

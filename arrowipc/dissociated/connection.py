@@ -1,6 +1,6 @@
 """One end of a connection, as every transport offers it: tagged and untagged messages, without waiting.
 
-Drivers (blocking, asyncio) decide when to wait and for what; transports only ever do what goes at once.
+Readers and servers decide when to wait and for what; transports only ever do what goes at once.
 """
 
 from __future__ import annotations
@@ -436,7 +436,7 @@ def wait(
         poll.register(descriptor, writable if only_write else writable | select.POLLIN)
     if alarm is not None:
         poll.register(alarm.fileno(), select.POLLIN)
-    interval = shortest_interval(connections)
+    interval = min((each.poll_interval for each in connections), default=math.inf)
     while True:
         seconds = min(interval, deadline.left)
         if poll.poll(None if seconds == math.inf else min(LONGEST_POLL, seconds * 1000)):
@@ -444,11 +444,6 @@ def wait(
         deadline.check(for_what)
         if seconds == interval:
             return
-
-
-def shortest_interval(connections: Sequence[Connection]) -> float:
-    """Return the seconds after which connections are checked, even if no descriptor is ready."""
-    return min((each.poll_interval for each in connections), default=math.inf)
 
 
 class Endpoint(NamedTuple):

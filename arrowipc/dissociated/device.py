@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from arrowipc.dissociated.memory.device_bodies import DeviceBatch, DeviceDecoder, DeviceMemory, import_device
+from arrowipc.dissociated.memory.device_bodies import DeviceBatch, DeviceDecoder, DeviceMemory
 
-__all__ = ["DeviceBatch", "DeviceDecoder", "DeviceMemory", "import_device"]
+__all__ = ["DeviceBatch", "DeviceDecoder", "DeviceMemory"]

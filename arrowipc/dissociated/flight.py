@@ -6,7 +6,6 @@ It needs pyarrow, and only inside of its functions: Flight is gRPC, and pyarrow 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -14,7 +13,7 @@ from arrowipc.arguments import check_names, described
 from arrowipc.cdata.import_array import stream_from
 from arrowipc.dissociated.client import connect
 from arrowipc.dissociated.schemes import SCHEMES
-from arrowipc.dissociated.served import Prepared, ReadyMessages, messages_of, schema_and_batches
+from arrowipc.dissociated.served import messages_of
 from arrowipc.dissociated.server import Server
 from arrowipc.dissociated.uri import DissociatedUri
 from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError, UsageError
@@ -28,13 +27,10 @@ if TYPE_CHECKING:
     from arrowipc.read.framing import Message
     from arrowipc.schema import Schema
 
-__all__ = ["REUSE_CONNECTION", "FlightReader", "FlightServer", "from_flight", "locations"]
+__all__ = ["REUSE_CONNECTION", "FlightReader", "from_flight", "locations"]
 
 #: Flight's way to say: ask me, by DoGet, over the connection that you have.
 REUSE_CONNECTION = "arrow-flight-reuse-connection://?"
-
-if TYPE_CHECKING:
-    FlightServer: Any
 
 
 # -- the client ----------------------------------------------------------------------
@@ -349,7 +345,7 @@ def from_flight(
     return FlightReader(endpoints, schema, every)
 
 
-# -- the server ----------------------------------------------------------------------
+# -- for servers of Flight ------------------------------------------------------------
 
 
 def locations(*servers: Server, separate: bool = False, do_get: bool = False) -> list[str]:
@@ -384,114 +380,3 @@ def locations(*servers: Server, separate: bool = False, do_get: bool = False) ->
         else:
             found.append(str(server.uri) + ("&streams=both" if len(servers) > 1 else ""))
     return [*found, REUSE_CONNECTION] if do_get else found
-
-
-@lru_cache(maxsize=1)
-def _server_class() -> Any:
-    """Make the class, because its base is pyarrow's."""
-    import pyarrow as pa
-    import pyarrow.flight as fl
-
-    class FlightServer(fl.FlightServerBase):  # type: ignore[misc, unused-ignore]
-        """A Flight server that hands out the streams of dissociated servers, and serves DoGet of them too.
-
-        The name of a stream is the command of its descriptor, or its path joined by "/".
-
-        Parameters
-        ----------
-        servers : Server or sequence of Server
-            All of the same streams; the first one's sources are what DoGet serves. They are the caller's to
-            close.
-        location : str
-            Of this server.
-        separate : bool, default False
-            See `locations`.
-        **options
-            Of `pyarrow.flight.FlightServerBase`.
-        """
-
-        def __init__(
-            self, servers: Any, location: str = "grpc://127.0.0.1:0", *, separate: bool = False, **options: Any
-        ) -> None:
-            self._servers = [servers] if isinstance(servers, Server) else list(servers)
-            self._separate = separate
-            super().__init__(location, **options)
-
-        def _opened(self, ident: bytes) -> Any:
-            server = self._servers[0]
-            source = server.find(ident)
-            if source is None:
-                raise KeyError(f"there is no stream {ident!r}")
-            return Opened(source, server.options.get("schema"))
-
-        def _info(self, ident: bytes, descriptor: Any) -> Any:
-            with self._opened(ident) as opened:
-                schema = pa.schema(opened.schema)
-            places = locations(*self._servers, separate=self._separate, do_get=True)
-            return fl.FlightInfo(schema, descriptor, [fl.FlightEndpoint(ident, places)], -1, -1)
-
-        def list_flights(self, context: Any, criteria: bytes) -> Iterator[Any]:
-            """Yield all streams whose names begin with `criteria`; none where a callable finds them."""
-            for ident in self._servers[0].idents:
-                if ident.startswith(criteria or b""):
-                    yield self._info(ident, fl.FlightDescriptor.for_command(ident))
-
-        def get_flight_info(self, context: Any, descriptor: Any) -> Any:
-            """Say where a stream is to be had."""
-            return self._info(_ident_of(descriptor), descriptor)
-
-        def get_schema(self, context: Any, descriptor: Any) -> Any:
-            """Say what is in a stream."""
-            with self._opened(_ident_of(descriptor)) as opened:
-                return fl.SchemaResult(pa.schema(opened.schema))
-
-        def do_get(self, context: Any, ticket: Any) -> Any:
-            """Serve a stream over gRPC."""
-            opened = self._opened(ticket.ticket)
-            return fl.RecordBatchStream(pa.RecordBatchReader.from_stream(opened))
-
-    return FlightServer
-
-
-def _ident_of(descriptor: Any) -> bytes:
-    if descriptor.command:
-        return bytes(descriptor.command)
-    return b"/".join(each if isinstance(each, bytes) else each.encode() for each in descriptor.path or ())
-
-
-class Opened:
-    """A source of a server (see `arrowipc.dissociated.served.messages_of`), opened for one reader."""
-
-    schema: Schema
-    _batches: Iterator[RecordBatch]
-
-    def __init__(self, source: Any, schema: Any) -> None:
-        data = source() if callable(source) else source
-        self._close = getattr(data, "close", None) if callable(source) else None
-        if isinstance(data, (Prepared, ReadyMessages)):
-            messages = data.messages(None) if isinstance(data, Prepared) else iter(data)
-            self._batches, self.schema = _decoded(StreamDecoder(), messages)
-            return
-        self.schema, self._batches = schema_and_batches(data, schema)
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        from arrowipc.cdata.export import export_stream
-
-        return export_stream(self.schema, self._closing(), requested_schema)
-
-    def _closing(self) -> Iterator[RecordBatch]:
-        with self:
-            yield from self._batches
-
-    def __enter__(self) -> Opened:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._close is not None:
-            self._close()
-
-
-def __getattr__(name: str) -> Any:
-    if name == "FlightServer":
-        return _server_class()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from arrowipc.arguments import check_choice, check_names, described
 from arrowipc.dissociated.connection import Endpoint
@@ -16,28 +16,25 @@ if TYPE_CHECKING:
     from arrowipc.dissociated.uri import DissociatedUri
     from arrowipc.limits import Limits
 
-__all__ = ["CONNECTORS", "SCHEMES", "TRANSPORTS", "Transport", "check_scheme", "connect", "listen"]
+__all__ = ["SCHEMES", "TRANSPORTS", "check_scheme", "connect", "listen"]
 
 
-class Transport(NamedTuple):
-    """How a server is reached.
-
-    Attributes
-    ----------
-    listen : callable
-        ``listen(transport, address, limits, **options)`` begins to; it gets the name of the transport too.
-    options : tuple of str
-        The names of its `transport_options`.
-    """
-
-    listen: Callable[..., Endpoint]
-    options: tuple[str, ...] = ()
+#: Of URIs.
+SCHEMES = ("arrowipc+tcp", "arrowipc+unix", "ucx")
+#: What a server knows, and the names of the `transport_options` of each.
+TRANSPORTS: dict[str, tuple[str, ...]] = {
+    "tcp": (),
+    "unix": (),
+    "shm": ("capacity", "segment_bytes", "least_bytes"),
+    "file": ("path",),
+    "ucx": ("error_mode", "memory", "least_bytes"),
+}
 
 
 def check_scheme(scheme: str) -> None:
     """Refuse a scheme that no transport has."""
-    if scheme not in CONNECTORS:
-        raise UnsupportedError(f"no transport speaks {scheme[:40]!r}: expected one of {', '.join(CONNECTORS)}")
+    if scheme not in SCHEMES:
+        raise UnsupportedError(f"no transport speaks {scheme[:40]!r}: expected one of {', '.join(SCHEMES)}")
 
 
 def connect(uri: DissociatedUri, limits: Limits | None, timeout: float | None) -> tuple[Connection, PeerMemory | None]:
@@ -57,44 +54,25 @@ def connect(uri: DissociatedUri, limits: Limits | None, timeout: float | None) -
         Nobody listens there.
     """
     check_scheme(uri.scheme)
-    return CONNECTORS[uri.scheme](uri, limits, timeout)
+    if uri.scheme == "ucx":
+        from arrowipc.dissociated.transports.ucx import connect_ucx
 
-
-def _connect_tcp(
-    uri: DissociatedUri, limits: Limits | None, timeout: float | None
-) -> tuple[Connection, PeerMemory | None]:
-    from arrowipc.dissociated.transports.sockets import connect_tcp
-
-    if uri.port is None:
-        raise UsageError(f"a TCP server has a port: {uri}")
-    return _with_memory(connect_tcp(uri.host, uri.port, limits, timeout), uri)
-
-
-def _connect_unix(
-    uri: DissociatedUri, limits: Limits | None, timeout: float | None
-) -> tuple[Connection, PeerMemory | None]:
-    from arrowipc.dissociated.transports.sockets import connect_unix
-
-    path = uri.path.removeprefix("/") if uri.path.startswith("/@") else uri.path
-    return _with_memory(connect_unix(path, limits, timeout), uri)
-
-
-def _connect_ucx(
-    uri: DissociatedUri, limits: Limits | None, timeout: float | None
-) -> tuple[Connection, PeerMemory | None]:
-    from arrowipc.dissociated.transports.ucx import connect_ucx
-
-    return connect_ucx(uri, limits, timeout)
-
-
-def _with_memory(connection: Connection, uri: DissociatedUri) -> tuple[Connection, PeerMemory | None]:
-    """Nothing is mapped or read before a body refers to it."""
+        return connect_ucx(uri, limits, timeout)
     from arrowipc.dissociated.transports.shared import check_user, open_peer_memory
+    from arrowipc.dissociated.transports.sockets import connect_tcp, connect_unix
 
+    if uri.scheme == "arrowipc+tcp":
+        if uri.port is None:
+            raise UsageError(f"a TCP server has a port: {uri}")
+        connection: Connection = connect_tcp(uri.host, uri.port, limits, timeout)
+    else:
+        path = uri.path.removeprefix("/") if uri.path.startswith("/@") else uri.path
+        connection = connect_unix(path, limits, timeout)
     try:
         if uri.remote_handle is not None and uri.scheme == "arrowipc+unix":
             # Also of what it sends: a name can be taken by anybody who comes first.
             check_user(connection)
+        # Nothing is mapped or read before a body refers to it.
         return connection, open_peer_memory(uri.remote_handle, connection)
     except BaseException:
         connection.close()
@@ -133,11 +111,9 @@ def _unix_path(address: Any) -> str:
 
 
 def _check_options(transport: str, options: Mapping[str, Any]) -> None:
-    check_names(f"transport_options: the transport {transport!r}", options, TRANSPORTS[transport].options)
-    found = ", ".join(sorted(options)) or "none"
-    if "arena" in options and len(options) > 1:
-        raise UsageError(f"transport_options: an arena has its sizes already, found {found}")
+    check_names(f"transport_options: the transport {transport!r}", options, TRANSPORTS[transport])
     if transport == "file" and "path" not in options:
+        found = ", ".join(sorted(options)) or "none"
         raise UsageError(
             'transport_options: "file" tells clients where bodies lie in one file, and needs its path '
             f'(transport_options={{"path": ...}}), found {found}'
@@ -154,8 +130,7 @@ def listen(transport: str, address: Any, limits: Limits | None, **options: Any) 
         Host and port, a path, or None: a free one of this machine.
     limits : Limits, optional
     **options
-        Of the transport, see `TRANSPORTS`: those of `Arena` ("shm"; or `arena`, one that exists and is the server's
-        from now on), `FileMemory` or `listen_ucx`.
+        Of the transport, see `TRANSPORTS`: those of `Arena` ("shm"), `FileMemory` or `listen_ucx`.
 
     Raises
     ------
@@ -166,52 +141,21 @@ def listen(transport: str, address: Any, limits: Limits | None, **options: Any) 
     """
     check_choice("transport", transport, tuple(TRANSPORTS))
     _check_options(transport, options)
-    return TRANSPORTS[transport].listen(transport, address, limits, **options)
+    if transport == "ucx":
+        from arrowipc.dissociated.transports.ucx import listen_ucx
 
+        return listen_ucx(host_and_port(address), limits, **options)
+    from arrowipc.dissociated.transports.sockets import listen_tcp, listen_unix
 
-def _listen_tcp(transport: str, address: Any, limits: Limits | None) -> Endpoint:
-    from arrowipc.dissociated.transports.sockets import listen_tcp
-
-    host, port = host_and_port(address)
-    listener = listen_tcp(host, port, limits)
-    return Endpoint(listener, "arrowipc+tcp", host, listener.port, "", None)
-
-
-def _listen_unix(transport: str, address: Any, limits: Limits | None, **options: Any) -> Endpoint:
-    from arrowipc.dissociated.transports.sockets import listen_unix
-
-    path = _unix_path(address)
-    memory = None
+    if transport == "tcp":
+        host, port = host_and_port(address)
+        tcp = listen_tcp(host, port, limits)
+        return Endpoint(tcp, "arrowipc+tcp", host, tcp.port, "", None)
+    path, memory = _unix_path(address), None
     if transport != "unix":
         from arrowipc.dissociated.transports.shared import OFFERED
 
-        memory = options["arena"] if "arena" in options else OFFERED[transport](**options)
-        if not isinstance(memory, OFFERED[transport]):
-            raise UsageError(f"arena: expected an Arena, found {described(memory)}")
+        memory = OFFERED[transport](**options)
     # Memory is for our own user only; bytes are for whoever may open the socket.
     unix = listen_unix(path, limits, same_user=memory is not None)
     return Endpoint(unix, "arrowipc+unix", "", None, path if path.startswith("/") else "/" + path, memory)
-
-
-def _listen_ucx(transport: str, address: Any, limits: Limits | None, **options: Any) -> Endpoint:
-    from arrowipc.dissociated.transports.ucx import listen_ucx
-
-    return listen_ucx(host_and_port(address), limits, **options)
-
-
-#: By the scheme of a URI: what connects.
-CONNECTORS: dict[str, Callable[..., tuple[Connection, PeerMemory | None]]] = {
-    "arrowipc+tcp": _connect_tcp,
-    "arrowipc+unix": _connect_unix,
-    "ucx": _connect_ucx,
-}
-#: Those of the package.
-SCHEMES = tuple(CONNECTORS)
-#: By the name that a server knows.
-TRANSPORTS: dict[str, Transport] = {
-    "tcp": Transport(_listen_tcp),
-    "unix": Transport(_listen_unix),
-    "shm": Transport(_listen_unix, ("arena", "capacity", "segment_bytes", "least_bytes")),
-    "file": Transport(_listen_unix, ("path", "mapping")),
-    "ucx": Transport(_listen_ucx, ("error_mode", "memory", "segment_bytes", "least_bytes")),
-}

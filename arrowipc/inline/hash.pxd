@@ -44,15 +44,4 @@ cdef extern from * nogil:
         return arrowipc_fold(first ^ secret, last ^ h);
     }
     """
-    uint64_t fold "arrowipc_fold"(uint64_t a, uint64_t b) noexcept
     uint64_t hash_with "arrowipc_hash"(uint64_t secret, uint64_t seed, const uint8_t* p, int64_t size) noexcept
-
-
-cdef inline uint64_t stable_hash(const uint8_t* p, int64_t size) noexcept nogil:
-    """The same in every process, so anybody can make values that share theirs: for estimates, never for tables.
-
-    The numbers are digits of pi. Folded once more: the order of these hashes counts, and one product keeps some
-    of that of the values.
-    """
-    cdef uint64_t secret = 0x243F6A8885A308D3, seed = 0x13198A2E03707344
-    return fold(hash_with(secret, seed, p, size) ^ seed, secret)

@@ -16,12 +16,11 @@ from arrowipc.inspection.damage import Damage, Ledger, Recovery, bare
 from arrowipc.inspection.resync import Outline, Search, take_dictionaries
 from arrowipc.limits import RecoveryLimits
 from arrowipc.options import ReadOptions, read_options, with_keywords
-from arrowipc.read.file_decoder import MAGIC, TAIL_SIZE, footer_range
-from arrowipc.read.file_objects import end_of, position_of, read_up_to, seek_to
+from arrowipc.read.file_decoder import MAGIC
+from arrowipc.read.file_objects import seek_to
 from arrowipc.read.framing import Framer, Message, survey
 from arrowipc.read.message_index import find_schema
-from arrowipc.read.remote import RemoteSource
-from arrowipc.read.sources import can_seek, file_path, first_bytes, locate_source, on_disk, open_source, pump
+from arrowipc.read.sources import file_path, first_bytes, locate_source, on_disk, open_source
 from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.reader import BatchReader, RecordBatchFileReader
 from arrowipc.write.atomic_file import KnownPath
@@ -39,8 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Recovery", "RecoveryReader", "recover"]
 
-#: How a file begins: with its magic, padded; what comes behind it is a stream.
-HEAD = MAGIC + bytes(2)
+#: Bytes of the magic that a file begins with, padded.
+HEAD = 8
 #: By what the metadata of a message says.
 CODECS: dict[int, Any] = {-1: None, 0: "lz4", 1: "zstd"}
 
@@ -125,7 +124,8 @@ def recover(
     Parameters
     ----------
     source : path, URL, RemoteSource, bytes-like or binary file object
-        As for `open_stream`.
+        As for `open_stream`. What is not in memory, no mapped path and no file with an intact footer is copied to a
+        temporary file first.
     into : path, URL, file object, socket, bytearray or writable buffer, optional
         Write the batches there, as a complete file or stream, instead of returning a reader. A path shows
         it when it is complete, and may be that of the source: until then the source is there as it was, and
@@ -135,7 +135,6 @@ def recover(
         batches of sources with other data before them, and of several files or streams of one schema in
         a row. Messages in the framing from before Arrow 0.15 have no marker to look for.
         Batches that need a dictionary are refused if it may have changed in what was skipped.
-        Sources that are not memory or a mapped path are copied to a temporary file first.
     format : {"file", "stream"}, optional
         Of what is written. Default: what the source begins like.
     compression : {"keep", None, "lz4", "zstd"}
@@ -204,7 +203,12 @@ def _opened(source: Any, memory_map: bool, options: dict[str, Any]) -> ByBlocks 
             return blocks
         if hasattr(source, "seek"):
             seek_to(source, 0)  # the footer counts from there
-    return _InOrder(source, memory_map, options, damage, expected)
+    buffer = whole(source, memory_map)
+    if buffer[:6] == MAGIC and damage is None:  # it came through a pipe
+        blocks, damage, expected = _open_blocks(buffer, memory_map, options)
+        if blocks is not None:
+            return blocks
+    return _InOrder(buffer, options, damage, expected)
 
 
 def _open_blocks(
@@ -253,7 +257,7 @@ def _outline(reader: RecordBatchFileReader, buffer: Any) -> tuple[Outline | None
     start = reader.decoder.messages_end
     complete = len(batches) == count and len(dictionaries) == reader.decoder.num_dictionaries
     end = max([stop for _, stop in batches + dictionaries], default=start)
-    if complete and start - end > 64 + len(HEAD):
+    if complete and start - end > 64 + HEAD:
         return None, False  # of the last of several files, whose blocks count from its own beginning
     lost = [number for number in range(count) if not _heads(reader, number)]
     # The last ones all missing: something came in between, or went.
@@ -281,16 +285,13 @@ def _heads(reader: RecordBatchFileReader, number: int) -> bool:
     return True
 
 
-def whole(source: Any, memory_map: bool, data: Any = b"") -> memoryview[int]:
-    """All bytes of a source: its own memory, its map, or the map of a copy on the disk.
-
-    `data` was read of a file already.
-    """
+def whole(source: Any, memory_map: bool) -> memoryview[int]:
+    """All bytes of a source: its own memory, its map, or the map of a copy on the disk."""
     buffer, file, owned = open_source(source, memory_map)
     if file is None:
         return memoryview(buffer).cast("B")
     try:
-        return memoryview(on_disk(file, bytearray(data)))
+        return memoryview(on_disk(file, bytearray()))
     finally:
         if owned:
             file.close()
@@ -417,81 +418,40 @@ class _InOrder:
     """The batches of a stream, or of a file after its magic, up to the first damage."""
 
     def __init__(
-        self, source: Any, memory_map: bool, options: dict[str, Any], damage: FormatError | None, expected: int | None
+        self, buffer: memoryview[int], options: dict[str, Any], damage: FormatError | None, expected: int | None
     ) -> None:
         self._damage = damage
         self._expected = expected
-        self._limits = options["limits"]
-        self._framer = Framer(self._limits)
+        self._size = len(buffer)
+        limits = options["limits"]
+        self._framer = Framer(limits)
         self._decoder = StreamDecoder(**options)
-        buffer, self._file, self._owned = open_source(source, memory_map)
-        try:
-            self._begin(buffer, source.known_size if isinstance(source, RemoteSource) else None)
-            self.ledger: Ledger = Ledger("file" if self._all else "stream")
-            message = self._bare or self._next()
-            if message is None:
-                begun = self._framer.bytes_consumed
-                raise FormatError(f"no schema: the {'stream ends before it' if begun else 'input is empty'}")
-            self._decoder.decode_next(message)
-            schema = self._decoder.schema  # refused only now where its custom_metadata is damaged
-        except BaseException:
-            self.close()
-            raise
+        self._skipped = 0
+        source = bare_schema = None
+        if buffer[:6] == MAGIC:
+            source = Source(buffer)
+            # Only with what follows the Schema message is clear where that ends.
+            start, stop, found = find_schema(source, self._size, limits)
+            if found is not None and len(found.metadata) == stop - start:
+                start, bare_schema = stop, found
+            self._skipped = start
+        self._framer.feed(buffer[self._skipped :], True)
+        self.ledger: Ledger = Ledger("stream" if source is None else "file")
+        message = bare_schema or self._framer.next_message()
+        if message is None:
+            begun = self._framer.bytes_consumed
+            raise FormatError(f"no schema: the {'stream ends before it' if begun else 'input is empty'}")
+        self._decoder.decode_next(message)
+        schema = self._decoder.schema  # refused only now where its custom_metadata is damaged
         self.metadata: KeyValueMetadata = message.custom_metadata
         assert schema is not None
         self.schema: Schema = schema
         self._keep()
-        self._ahead = self._all is not None and take_dictionaries(
-            self._decoder, self._all, self.ledger.num_bytes, self._limits
-        )
-
-    def _begin(self, buffer: Any, known_size: int | None) -> None:
-        """Feed the bytes that are available, without the magic; find out how long the source is."""
-        self._bare: Message | None = None  # the Schema message where it has no framing
-        self._all: Source | None = None  # of a file
-        self._skipped = 0
-        if self._file is None:
-            data: Any = memoryview(buffer).cast("B")
-            self._size: int | None = len(data)
-        else:
-            self._size = known_size if known_size is not None else _rest_of(self._file)
-            data = read_up_to(self._file, len(HEAD))
-        if data[:6] == MAGIC:
-            self._begin_file(self._file, data)
-        else:
-            self._framer.feed(data, self._file is None or len(data) < len(HEAD))
-
-    def _begin_file(self, file: Any, data: Any) -> None:
-        """Bring all of a file here, and find its Schema message: only with what follows it is clear where that ends."""
-        if file is not None:
-            data = whole(file, True, data)
-            if self._owned:
-                file.close()
-                self._owned = False
-            if self._size is None:
-                try:
-                    footer_range(HEAD, bytes(data[-TAIL_SIZE:]), len(data))
-                except FormatError as error:
-                    self._damage = error
-        self._size = len(data)
-        self._file, self._all = None, Source(data)
-        start, stop, message = find_schema(self._all, self._size, self._limits)
-        if message is not None and len(message.metadata) == stop - start:
-            start, self._bare = stop, message
-        self._skipped = start
-        self._framer.feed(memoryview(data).cast("B")[start:], True)
+        self._ahead = source is not None and take_dictionaries(self._decoder, source, self.ledger.num_bytes, limits)
 
     @property
     def report(self) -> Recovery:
         return self.ledger.report
-
-    def _next(self) -> Message | None:
-        """Bring the next message; None at the end."""
-        while True:
-            message = self._framer.next_message()
-            if message is not None or self._framer.at_end:
-                return message
-            pump(self._framer, self._file)
 
     def _keep(self) -> None:
         """Count what was read so far as kept."""
@@ -500,7 +460,7 @@ class _InOrder:
     def __iter__(self) -> Found:
         while self.ledger.error is None:
             try:
-                message = self._next()
+                message = self._framer.next_message()
                 event = None
                 if message is not None and not (self._ahead and message.kind == "DictionaryBatch"):
                     event = self._decoder.decode_next(message)
@@ -518,8 +478,7 @@ class _InOrder:
     def _end(self, marker: str | None) -> None:
         """Look at the bytes after the last message."""
         if self.ledger.format == "stream":
-            left = 0 if self._size is None else self._size - self.ledger.num_bytes
-            if left:
+            if left := self._size - self.ledger.num_bytes:
                 self._lose(
                     FormatError(f"an end-of-stream marker followed by {left:,} bytes: damage, not the end"), None
                 )
@@ -534,21 +493,8 @@ class _InOrder:
         if self._expected is not None:
             batches = self._expected - ledger.num_batches
         ledger.fail(error, ledger.num_bytes)
-        size = None if self._size is None else self._size - ledger.num_bytes
-        ledger.lose(batches, 0 if batches == 0 else None, size)
+        ledger.lose(batches, 0 if batches == 0 else None, self._size - ledger.num_bytes)
 
     def close(self) -> None:
         self._framer.release()
         self._decoder.release()
-        if self._owned:
-            self._file.close()
-
-
-def _rest_of(file: Any) -> int | None:
-    """Bytes from the position of a file to its end; None where it cannot seek."""
-    if not can_seek(file):
-        return None
-    start = position_of(file)
-    end = end_of(file)
-    seek_to(file, start)
-    return end - start

@@ -8,7 +8,6 @@ from arrowipc._core import Source
 from arrowipc.arguments import check_choice, printable
 from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError
 from arrowipc.inspection.damage import Damage, Ledger, counted
-from arrowipc.inspection.portability import Remark, schema_remarks
 from arrowipc.inspection.recover import ByBlocks, blocks_of, whole
 from arrowipc.inspection.resync import END, Search
 from arrowipc.read.decoders import schema_of
@@ -21,10 +20,24 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from arrowipc.limits import Limits
+    from arrowipc.read.framing import Message
 
     Options = dict[str, Any]
 
-__all__ = ["Validation", "validate"]
+__all__ = ["Remark", "Validation", "validate"]
+
+
+class Remark(NamedTuple):
+    """Something that is valid, and that some readers do not take."""
+
+    #: A short name that stays the same, such as ``footer-order``.
+    code: str
+    #: What was found, and who may stumble.
+    words: str
+    #: The byte of its first occurrence; None where it concerns all of the source.
+    offset: int | None
+    #: How often it was found.
+    times: int
 
 
 class Validation(NamedTuple):
@@ -266,6 +279,19 @@ def _compare_schema(reader: RecordBatchFileReader, ledger: Ledger, limits: Limit
     except (FormatError, UnsupportedError) as error:
         _note(ledger, error, at)
     return stop
+
+
+def schema_remarks(start: int, stop: int, message: Message | None) -> list[Remark]:
+    """The remark about the beginning of a file, for this result of `find_schema`."""
+    if message is None:
+        words = "no Schema message at the beginning: it cannot be read as a stream, nor recovered without its footer"
+        return [Remark("no-schema", words, start, 1)]
+    if len(message.metadata) == stop - start:
+        words = "the Schema message at the beginning has no framing: it cannot be read as a stream"
+        return [Remark("bare-schema", words, start, 1)]
+    if start > 8:
+        return [Remark("first-message", "the first message is not at byte 8: some readers look there only", 8, 1)]
+    return []
 
 
 # -- streams -------------------------------------------------------------------------------------------------

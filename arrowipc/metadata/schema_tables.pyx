@@ -282,16 +282,9 @@ def write_schema_message(schema, version, tuple custom_metadata):
 
 
 def encapsulate(bytes metadata not None, int64_t alignment=8, bint legacy=False):
-    """Put the prefix in front of `metadata` and zeros behind it.
+    """Put the prefix in front of a finished ``Message`` table and zeros behind it, up to a multiple of `alignment`.
 
-    Parameters
-    ----------
-    metadata : bytes
-        A finished ``Message`` table.
-    alignment : int, default 8
-        Prefix, metadata and padding together are a multiple of this.
-    legacy : bool, default False
-        The prefix from before version 0.15 of the format: 4 bytes of size, without a continuation marker.
+    `legacy`: the prefix from before version 0.15 of the format: 4 bytes of size, without a continuation marker.
     """
     cdef int64_t start = 4 if legacy else 8, size = len(metadata), whole = round_up(start + size, alignment)
     cdef bytes message = PyBytes_FromStringAndSize(NULL, whole)
@@ -530,20 +523,9 @@ cdef int64_t add_pairs(TableWriter w, tuple pairs) except -1:
 
 
 def write_tensor_message(type_, shape, names, strides, int64_t length, int64_t body_length):
-    """The ``Message`` table of a dense tensor.
+    """The ``Message`` table of a dense tensor, whose body begins with its `length` bytes of elements.
 
-    Parameters
-    ----------
-    type_ : DataType
-        Of the elements.
-    shape : sequence of int
-    names : sequence of str, optional
-        Of the dimensions.
-    strides : sequence of int, optional
-        In bytes; without it, the elements lie row-major.
-    length : int
-        Bytes of the elements, which begin with the body.
-    body_length : int
+    `strides` are in bytes; None: the elements lie row-major.
     """
     cdef TableWriter w = new_writer()
     cdef int64_t dims = add_dims(w, shape, names)
@@ -563,19 +545,9 @@ def write_sparse_tensor_message(type_, shape, names, int64_t non_zero_length, tu
                                 int64_t body_length):
     """The ``Message`` table of a sparse tensor.
 
-    Parameters
-    ----------
-    type_, shape, names
-        As for `write_tensor_message`.
-    non_zero_length : int
-        Number of stored values.
-    index : tuple
-        What the layout is called, then the fields of its table: ``("COO", type, strides, buffer, is canonical)``,
-        ``("CSR" or "CSC", type of indptr, buffer, type of indices, buffer)`` or ``("CSF", type of indptr, buffers,
-        type of indices, buffers, axis order)``. A buffer is a pair of offset and length.
-    data : tuple
-        The buffer of the values.
-    body_length : int
+    `index` is what the layout is called, then the fields of its table: ``("COO", type, strides, buffer, is
+    canonical)``, ``("CSR" or "CSC", type of indptr, buffer, type of indices, buffer)`` or ``("CSF", type of indptr,
+    buffers, type of indices, buffers, axis order)``. A buffer, as `data` is one, is a pair of offset and length.
     """
     cdef TableWriter w = new_writer()
     cdef int64_t dims = add_dims(w, shape, names), where

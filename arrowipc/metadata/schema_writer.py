@@ -39,18 +39,7 @@ def schema_metadata(
 ) -> bytes:
     """Write the metadata of a Schema message: a ``Message`` table without prefix or padding.
 
-    Parameters
-    ----------
-    schema : Schema
-        Dictionaries without an id are numbered as :func:`number_dictionaries` does it.
-    version : {"V5", "V4"}
-    custom_metadata : pairs of bytes
-        Metadata of the message itself, as opposed to the schema's own.
-
-    Raises
-    ------
-    UsageError
-        If two dictionaries of different types share an id.
+    `custom_metadata` is that of the message itself, as opposed to the schema's own.
     """
     return write_schema_message(number_dictionaries(schema), version, custom_metadata)
 
@@ -62,19 +51,9 @@ def footer_table(
     n_batches: int,
     metadata: tuple[tuple[bytes, bytes], ...],
 ) -> bytes:
-    """Write the ``Footer`` table of a file, all but its end: the blocks of the batches, which are not copied.
+    """Write the ``Footer`` table of a file, all but its end: the blocks of `n_batches` batches, which are not copied.
 
-    Parameters
-    ----------
-    schema : Schema
-    version : {"V5", "V4"}
-        That of the file's messages.
-    dictionaries : bytes
-        ``Block`` structs of 24 bytes each, one per message.
-    n_batches : int
-        So many such structs follow what is returned, and end the table.
-    metadata : pairs of bytes
-        The file's own metadata.
+    `dictionaries` are ``Block`` structs of 24 bytes each, `metadata` is the file's own.
     """
     return write_footer(number_dictionaries(schema), version, dictionaries, n_batches, metadata)
 

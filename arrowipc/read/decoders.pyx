@@ -128,8 +128,8 @@ cdef class Decoder:
     cdef RecordBatch batch_with(self, const Envelope* message, const uint8_t* body, object body_owner,
                                 tuple dictionaries):
         cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
-        decode_columns(out, self.plan, &message.header, message, body, body_owner, dictionaries, self.level,
-                       &self.limits, self.use_threads)
+        out.owner, out.dictionaries = body_owner, dictionaries
+        decode_columns(out, self.plan, &message.header, message, body, self.level, &self.limits, self.use_threads)
         if fb_field(&message.root, Message_custom_metadata, 4):
             # Whatever is done with the batch, nothing goes along that may describe other rows then.
             out.metadata_pairs = without_descriptions(read_pairs(&message.root, Message_custom_metadata))
@@ -199,8 +199,8 @@ cdef class Decoder:
             return 0
         piece = Columns.__new__(Columns)
         # Nested indices are checked when the dictionaries below have arrived, in whatever order: `values_of`.
-        decode_columns(piece, plan.values, &data, message, body, body_owner, None, self.level, &self.limits,
-                       self.use_threads)
+        piece.owner = body_owner
+        decode_columns(piece, plan.values, &data, message, body, self.level, &self.limits, self.use_threads)
         piece.dictionaries = (None,) * len(plan.values.dictionaries) if plan.values.dictionaries else ()
         if not delta:
             self.dictionary_bytes -= entry.nbytes if entry is not None else 0

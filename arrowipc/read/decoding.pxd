@@ -13,10 +13,10 @@ cdef int locate(Columns out, Plan plan, const BatchHeader* header, const uint8_t
 # The same for a table, which it opens; the codec may be named elsewhere, as Arrow 0.17 did.
 cdef int locate_batch(Columns out, Plan plan, const Table* table, const Envelope* message, const uint8_t* body,
                       int level, const LimitsData* limits, BatchHeader* header) except -1
-# All steps, for columns that are kept.
+# All steps, for columns that are kept: `out` has its dictionaries (None: its indices stay unchecked), and the owner of
+# the body as its own.
 cdef int decode_columns(Columns out, Plan plan, const Table* table, const Envelope* message, const uint8_t* body,
-                        object body_owner, tuple dictionaries, int level, const LimitsData* limits,
-                        bint use_threads) except -1
+                        int level, const LimitsData* limits, bint use_threads) except -1
 
 
 cdef enum Decoded:

@@ -90,16 +90,13 @@ cdef int locate_batch(Columns out, Plan plan, const Table* table, const Envelope
 
 
 cdef int decode_columns(Columns out, Plan plan, const Table* table, const Envelope* message, const uint8_t* body,
-                        object body_owner, tuple dictionaries, int level, const LimitsData* limits,
-                        bint use_threads) except -1:
+                        int level, const LimitsData* limits, bint use_threads) except -1:
     cdef BatchHeader header
     cdef int found = locate_batch(out, plan, table, message, body, level, limits, &header)
-    out.owner = body_owner
     if found == WALK_STORED:
         normalise(out, header.codec, limits, use_threads)
     elif found == WALK_UNALIGNED:
         align(out)
-    out.dictionaries = dictionaries
     if level:
         validate(out, level, use_threads)
     return 0

@@ -59,18 +59,16 @@ cdef class CodecContext:
 
 @cython.final
 cdef class CodecPool:
-    """How one codec decodes, or encodes at one level: C functions with idle contexts, or a package's callables."""
+    """How one codec decodes, or encodes at one level: C functions, with the contexts that are idle."""
     cdef int codec
     cdef int level          # of an encoder
-    cdef bint encodes
     cdef CodecFunctions c
-    cdef object addresses   # what `c` is made of; None: no package exports it, and callables are made
+    cdef dict addresses     # what `c` is made of
     cdef list idle          # contexts, or callables, that nobody uses
-    cdef bint native(self) noexcept nogil
     # A context or a callable, for one thread until it is given back; None: nothing is needed. One that met an error
     # is not given back: what a frame that failed leaves behind outlives a reset of LZ4's context.
-    cdef object take(self)
-    cdef int give(self, object taken) except -1
+    cdef CodecContext take(self)    # None: the codec needs no context
+    cdef int give(self, CodecContext taken) except -1
 
 
 # The pool of a codec; raises UnsupportedError where its package is missing. Encoders of other levels than the default

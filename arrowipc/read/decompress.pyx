@@ -1,8 +1,6 @@
 """Makes a located body readable: decompressed, proven large enough, in native byte order, aligned."""
 
 cimport cython
-from cpython.buffer cimport PyBUF_READ, PyBUF_WRITE
-from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint16_t, uint32_t, uint64_t, uint8_t, uintptr_t
 from libc.stdlib cimport free, malloc, qsort
 from libc.string cimport memcpy, memset
@@ -261,17 +259,14 @@ cdef class CodecContext:
 
 
 cdef class CodecPool:
-    """How one codec decodes, or encodes at one level: C functions with idle contexts, or a package's callables."""
+    """How one codec decodes, or encodes at one level: C functions, with the contexts that are idle."""
 
-    def __cinit__(self, int codec, int level, bint encodes, dict addresses):
+    def __cinit__(self, int codec, int level, dict addresses):
         self.codec = codec
         self.level = level
-        self.encodes = encodes
         self.addresses = addresses
         self.idle = []
         memset(&self.c, 0, sizeof(CodecFunctions))
-        if addresses is None:
-            return
         self.c.is_error = <is_error_t> address(addresses, "is_error")
         self.c.error_name = <error_name_t> address(addresses, "error_name")
         self.c.create_lz4 = <create_lz4_t> address(addresses, "create_lz4")
@@ -286,17 +281,10 @@ cdef class CodecPool:
         self.c.bound_zstd = <bound_zstd_t> address(addresses, "bound_zstd")
         self.c.encode_zstd = <encode_zstd_t> address(addresses, "encode_zstd")
 
-    cdef bint native(self) noexcept nogil:
-        return self.c.is_error != NULL
-
-    cdef object take(self):
+    cdef CodecContext take(self):
         cdef CodecContext made
         if self.idle:
             return self.idle.pop()
-        if not self.native():
-            from arrowipc import codecs
-
-            return codecs.encoder(self.codec, self.level) if self.encodes else codecs.decoder(self.codec)
         if self.c.free == NULL:
             return None
         made = CodecContext.__new__(CodecContext)
@@ -309,7 +297,7 @@ cdef class CodecPool:
             raise MemoryError(f"no memory for a context of {codec_name(self.codec)}")
         return made
 
-    cdef int give(self, object taken) except -1:
+    cdef int give(self, CodecContext taken) except -1:
         if taken is not None and len(self.idle) < MOST_IDLE:
             self.idle.append(taken)
         return 0
@@ -324,7 +312,7 @@ cdef CodecPool found_pool(int codec, bint encodes):
     if found is None:
         from arrowipc import codecs
 
-        found = CodecPool(codec, codecs.DEFAULT_LEVEL, encodes, codecs.functions(codec, encodes))
+        found = CodecPool(codec, codecs.DEFAULT_LEVEL, codecs.functions(codec, encodes))
         pools[2 * codec + encodes] = found
     return found
 
@@ -335,7 +323,7 @@ cdef CodecPool decoders(int codec):
 
 cdef CodecPool encoders(int codec, int level):
     cdef CodecPool found = found_pool(codec, True)
-    return found if level == found.level else CodecPool(codec, level, True, found.addresses)
+    return found if level == found.level else CodecPool(codec, level, found.addresses)
 
 
 cdef void decode_zstd(const CodecFunctions* c, void* state, DecompressJob* job) noexcept nogil:
@@ -427,44 +415,22 @@ cdef class DecompressJobs(Jobs):
         free(self.jobs)
 
     cdef int work(self) except -1:
-        cdef object taken = self.pool.take()
-        cdef void* state
-        if not self.pool.native():
-            self.run_package(taken)
+        cdef CodecContext taken = self.pool.take()
+        if self.claimed < WORTH_RELEASING:
+            self.run(taken.state)
         else:
-            state = (<CodecContext> taken).state
-            if self.claimed < WORTH_RELEASING:
-                self.run_native(state)
-            else:
-                with nogil:
-                    self.run_native(state)
+            with nogil:
+                self.run(taken.state)
         if self.failed == self.n_jobs:
             self.pool.give(taken)
         return 0
 
-    cdef void run_native(self, void* state) noexcept nogil:
+    cdef void run(self, void* state) noexcept nogil:
         cdef int64_t i = next_job(self)
         while i < self.failed:
             if not decode_job(&self.pool.c, state, &self.jobs[i]):
                 self.failed = i
             i = next_job(self)
-
-    cdef int run_package(self, object decode) except -1:
-        cdef int64_t i = next_job(self)
-        cdef DecompressJob* job
-        while i < self.failed:
-            job = &self.jobs[i]
-            job.outcome = DONE
-            try:
-                decode(
-                    PyMemoryView_FromMemory(<char*> job.frame, job.stored, PyBUF_READ),
-                    PyMemoryView_FromMemory(<char*> job.target, job.claim, PyBUF_WRITE),
-                )
-            except Exception as error:
-                job.outcome = BROKEN
-                self.fail(i, error)
-            i = next_job(self)
-        return 0
 
 
 cdef int by_claim(const void* a, const void* b) noexcept nogil:
@@ -566,14 +532,10 @@ cdef object refuse(Columns columns, int codec, int refusal, const DecompressJob*
 
 
 cdef object broken(Columns columns, DecompressJobs work):
-    """The exception for a frame that does not hold what was claimed, or for which there was no memory."""
+    """The exception for a frame that does not hold what was claimed."""
     cdef DecompressJob* job = &work.jobs[work.failed]
     cdef str why
-    if isinstance(work.error, MemoryError):
-        return work.error
-    if job.outcome == BROKEN and not work.pool.native():
-        why = str(work.error)
-    elif job.outcome == BROKEN:
+    if job.outcome == BROKEN:
         why = work.pool.c.error_name(job.code).decode("utf-8", "replace")
     elif job.outcome == TRAILING:
         why = "bytes follow the frame"
@@ -582,10 +544,8 @@ cdef object broken(Columns columns, DecompressJobs work):
     else:
         why = f"it holds {job.made:,} bytes"
     name = codec_name(work.pool.codec)
-    error = FormatError(f"{place_name(columns, job)}: {job.stored:,} bytes of {name} do not decompress to "
-                        f"the claimed {job.claim:,} bytes: {why}{hint(work.pool.codec, job)}")
-    error.__cause__ = work.error
-    return error
+    return FormatError(f"{place_name(columns, job)}: {job.stored:,} bytes of {name} do not decompress to "
+                       f"the claimed {job.claim:,} bytes: {why}{hint(work.pool.codec, job)}")
 
 
 # -- byte order and alignment --------------------------------------------------------------------------------
@@ -742,8 +702,6 @@ cdef class Inflater:
             pool = decoders(codec)
         except UnsupportedError:
             # The reader says so.
-            return 0
-        if not pool.native():
             return 0
         if codec == CompressionType_LZ4_FRAME:
             self.lz4_pool, self.lz4 = pool, pool.take()

@@ -173,21 +173,10 @@ class _Deadline:
 
 
 class HttpFile:
-    """A file over HTTP; one version is read, that of the first response.
+    """A file over HTTP, by fsspec's HTTPFileSystem; one version is read, that of the first response.
 
-    Parameters
-    ----------
-    system : fsspec's HTTPFileSystem
-    url : str
-    timeout : float, optional
-        Seconds that an answer may stall, or all that come before the first step of bytes.
-    version : mapping
-        What an earlier answer said of the version; may be empty.
-
-    Attributes
-    ----------
-    version : dict
-        As `version_of` gives it; what answers are compared with.
+    `timeout` is how many seconds an answer may stall, or all that come before the first step of bytes. `version` is
+    what an earlier answer said of the version, as `version_of` gives it; answers are compared with it.
     """
 
     def __init__(self, system: Any, url: str, timeout: float | None, version: Mapping[str, str]) -> None:

@@ -113,14 +113,7 @@ cdef class StreamIndex:
     """Where the messages of a stream lie, found by their prefixes and metadata alone: bodies are stepped over.
 
     Columnar format, "IPC Streaming Format". What it enters is framed and lies in the stream; nothing more is known.
-
-    Parameters
-    ----------
-    start : int
-        Where the first message behind the Schema message begins.
-    size : int
-        Bytes of the stream.
-    limits : Limits, optional
+    The first message behind the Schema message begins at `start`, the stream has `size` bytes.
     """
 
     def __cinit__(self, int64_t start, int64_t size, limits=None):
@@ -234,22 +227,11 @@ cdef int64_t search(const uint8_t* data, int64_t size, int64_t at, bint schemas,
 
 
 def find_message(Source source not None, int64_t start, *, bint schemas=False, bint there=False, limits=None):
-    """Find a whole message among bytes that may be anything.
+    """Find a whole message from byte `start` on, among bytes that may be anything; `schemas`: a Schema message.
 
-    Parameters
-    ----------
-    source : Source
-    start : int
-        Where to look.
-    schemas : bool
-        Look for Schema messages only.
-    there : bool
-        Look at byte `start` and nowhere else; there the framing from before Arrow 0.15 is understood too.
-
-    Returns
-    -------
-    start, end, message : (int, int, Message) or None
-        It is framed: its metadata is a Message table and its body lies in the source. Nothing more is known.
+    `there`: look at byte `start` and nowhere else; there the framing from before Arrow 0.15 is understood too. Returns
+    (start, end, message) or None. The message is framed: its metadata is a Message table and its body lies in the
+    source. Nothing more is known.
     """
     cdef Message message = Message.__new__(Message)
     cdef LimitsData bounds
@@ -276,19 +258,8 @@ def find_schema(Source source not None, int64_t end, limits=None):
     """Find the Schema message at the beginning of a file, in any form that writers give it.
 
     Most frame it, at byte 8. The Rust writer puts zeros in front of it, polars leaves its framing out, and the
-    JavaScript writer writes none: there the footer alone has the schema.
-
-    Parameters
-    ----------
-    source : Source
-        The file, from its magic on.
-    end : int
-        Where the footer begins; the size of the source if there is none.
-
-    Returns
-    -------
-    start, stop, message : (int, int, Message or None)
-        None: there is none, and the messages begin at `start`.
+    JavaScript writer writes none: there the footer alone has the schema. The footer begins at `end`. Returns (start,
+    stop, message); the message is None where there is none, and the messages begin at `start`.
     """
     cdef int64_t start = 8, stop
     cdef LimitsData bounds

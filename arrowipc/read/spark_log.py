@@ -61,23 +61,10 @@ def log_files(names: Iterable[str], where: str) -> list[str]:
 
 
 def listed(data: bytes, roots: Iterable[str], where: str) -> Iterator[tuple[str, bool]]:
-    """What one file of a log says: names under the folder, and whether they are there or were deleted.
+    """What `data`, one file of a log, says: names under the folder, and whether they are there or were deleted.
 
-    Parameters
-    ----------
-    data : bytes
-        From anywhere.
-    roots : iterable of str
-        The paths of the folder that the log is about.
-    where : str
-        The file of the log, for error texts.
-
-    Raises
-    ------
-    FormatError
-        It is no such file, or a path in it is not below the folder.
-    UnsupportedError
-        It has a later version.
+    The data may come from anywhere: a FormatError, or an UnsupportedError of a later version, names the file (`where`).
+    `roots` are the paths of the folder that the log is about.
     """
     try:
         version, *lines = data.decode("utf-8").split("\n")
@@ -197,23 +184,8 @@ def with_logs(
     """The files of a listing that count.
 
     A log is read before its folder is listed: then all the files are there that it lists, and none of a micro-batch
-    that ends meanwhile.
-
-    Parameters
-    ----------
-    listing : callable
-        Lists the files, at any depth, as `FoundFile` has them.
-    log_of : callable
-        Reads the log of a directory.
-    directory : str
-        Which is listed.
-    wanted : callable, optional
-        Says of a name that a log lists whether it is missed where it is not found.
-
-    Raises
-    ------
-    FileNotFoundError
-        A file that is wanted is gone.
+    that ends meanwhile. `listing` lists the files below `directory`, at any depth, `log_of` reads the log of a
+    directory, and `wanted` says of a name that a log lists whether its absence is a FileNotFoundError.
     """
     logs = {each: log_of(each) for each in above(directory)}
     while True:

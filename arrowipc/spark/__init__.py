@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from arrowipc.spark.jar import find_jar
-    from arrowipc.spark.payloads.columns import from_arrow, from_arrow_udf, from_arrow_udtf, to_arrow, to_arrow_udf
+    from arrowipc.spark.payloads.columns import from_arrow, from_arrow_udf, to_arrow, to_arrow_udf
     from arrowipc.spark.payloads.decode import decode_payload_batches, decode_payloads
     from arrowipc.spark.payloads.encode import encode_payload_batches, encode_payloads, payload_schema
     from arrowipc.spark.payloads.options import CodecOptions, DecodeOptions, EncodeOptions
@@ -44,7 +44,6 @@ __all__ = [
     "find_jar",
     "from_arrow",
     "from_arrow_udf",
-    "from_arrow_udtf",
     "payload_schema",
     "register",
     "session",
@@ -57,7 +56,7 @@ __all__ = [
 
 _MODULES = {
     "jar": ("find_jar",),
-    "payloads.columns": ("from_arrow", "from_arrow_udf", "from_arrow_udtf", "to_arrow", "to_arrow_udf"),
+    "payloads.columns": ("from_arrow", "from_arrow_udf", "to_arrow", "to_arrow_udf"),
     "payloads.decode": ("decode_payload_batches", "decode_payloads"),
     "payloads.encode": ("encode_payload_batches", "encode_payloads", "payload_schema"),
     "payloads.options": ("CodecOptions", "DecodeOptions", "EncodeOptions"),

@@ -4,21 +4,17 @@ from cpython.buffer cimport (
     PyBUF_ANY_CONTIGUOUS, PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_F_CONTIGUOUS, PyBUF_ND, PyBUF_STRIDED_RO,
     PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer,
 )
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.exc cimport PyErr_Fetch, PyErr_Restore
-from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New
-from cpython.ref cimport PyObject, Py_INCREF
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcmp, memcpy
 
 from arrowipc._core cimport Memory, Recent, Source, identity, limits_data, open_message, window
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, Vector, fb_vector
-from arrowipc.inline.loads cimport load_i64, load_u16
+from arrowipc.inline.loads cimport load_i64
 from arrowipc.inline.plan cimport LAYOUT_BOOL, Envelope, FieldPlan, LimitsData
-from arrowipc.payloads.cells cimport Cell, Cells, cells_from, raise_cell_fault
 from arrowipc.read.framing cimport FRAME_MESSAGE, CutMessage, Message, cut_message
 from arrowipc.tensors.message cimport (
     MOST_DIMENSIONS, Location, Shape, broken, count_elements, element_type, read_buffer, read_element, read_names,
@@ -32,18 +28,6 @@ from arrowipc.datatypes import Bool, FloatingPoint, Int
 from arrowipc.errors import FormatError, LimitError, TruncatedError, UsageError
 
 __all__ = ["Tensor"]
-
-cdef enum:
-    COMPARED = 1 << 20          # bytes of each tensor that are gathered to be compared: what a Gathered asks for
-
-# Floats at any address, as in inline/loads.pxd.
-cdef extern from * nogil:
-    """
-    typedef float loose_f32 __attribute__((aligned(1), may_alias));
-    typedef double loose_f64 __attribute__((aligned(1), may_alias));
-    """
-    ctypedef float loose_f32
-    ctypedef double loose_f64
 
 cdef dict plain_types = {}      # (Schema.fbs Type, width, flags) -> the one type object
 
@@ -226,6 +210,10 @@ cdef class Tensor:
     cdef bint in_rows(self) noexcept:
         return is_row_major(self._ndim, self.dims, self.dims + self._ndim, self.width)
 
+    cdef Tensor packed(self):
+        """The same values row by row: itself, or a copy."""
+        return self if self.in_rows() else Tensor(self.to_numpy(copy=True), None, self.type)
+
     # -- to others --
 
     def to_numpy(self, bint copy=False):
@@ -299,33 +287,31 @@ cdef class Tensor:
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
         """Hand the memory over as DLPack does; see the Array API standard.
 
-        Consumers that say ``max_version=(1, 0)`` or later get the memory itself, marked as read-only. Older ones
-        could write to it, so that they get a copy, or an error with ``copy=False``.
+        Consumers that say ``max_version=(1, 0)`` or later get the memory itself, marked as read-only, if NumPy is 2.1
+        or later. The others could write to it: they get a copy, or an error with ``copy=False``.
 
         Raises
         ------
         BufferError
             What DLPack's protocol asks for when memory cannot be handed over like this.
         """
-        cdef Tensor tensor = self
-        cdef bint versioned = max_version is not None and tuple(max_version) >= (1, 0)
-        cdef bint needed, copied
         if stream is not None:
             raise BufferError(f"this memory is on the CPU, which has no streams; found stream={stream!r}")
-        if dl_device is not None and tuple(dl_device) != (DEVICE_CPU, 0):
+        if dl_device is not None and tuple(dl_device) != (1, 0):
             raise BufferError(f"this memory is on the CPU, device (1, 0); asked for {tuple(dl_device)}")
-        dtype = dlpack_dtype(self)
-        # Consumers from before version 1 take memory for writable; and strides count elements.
-        needed = not versioned or not in_elements(self)
-        if copy is False and needed:
+        if not isinstance(self.type, (Bool, FloatingPoint, Int)):
+            raise BufferError(f"DLPack has no type for {self.type}: hand over numbers, for instance "
+                              "to_numpy().view('int64')")
+        # Strides count elements.
+        if max_version is not None and tuple(max_version) >= (1, 0) and not any([n % self.width for n in self.strides]):
+            try:
+                return self.to_numpy().__dlpack__(max_version=max_version, copy=copy)
+            except TypeError:
+                pass        # NumPy before 2.1 cannot say that memory is read-only
+        if copy is False:
             raise BufferError("this memory is read-only, or its strides are no multiples of an element: it needs a "
                               "copy, or a consumer of DLPack 1.0")
-        copied = copy is True or needed
-        if copied:
-            tensor = Tensor(self.to_numpy(copy=True), None, self.type)
-        if not versioned:
-            return capsule_plain(tensor, dtype)
-        return capsule_versioned(tensor, dtype, FLAG_IS_COPIED if copied else FLAG_READ_ONLY)
+        return self.to_numpy(copy=True).__dlpack__()
 
     def __dlpack_device__(self):
         """Return the device of the memory, ``(1, 0)``: the CPU."""
@@ -370,11 +356,6 @@ cdef class Tensor:
         from arrowipc.tensors.dense_io import tensor_text
 
         return tensor_text(self)
-
-    def _repr_html_(self):
-        from arrowipc.values.repr import tensor_html
-
-        return tensor_html(self)
 
 
 cdef dict formats = {}
@@ -491,18 +472,9 @@ cdef int64_t read_strides(const Table* header, Tensor tensor, int64_t nbytes, co
 
 
 def tensor_of(Message message not None, limits=None):
-    """Return the tensor of a message of kind "Tensor".
+    """Return the tensor of a message of kind "Tensor"; errors name the field of the table that is wrong.
 
-    Parameters
-    ----------
-    message : Message
-    limits : Limits, optional
-        Of them ``overlap_bytes`` counts: by how much elements may exceed the buffer that they share.
-
-    Raises
-    ------
-    FormatError
-        The message is of another kind, or what it says cannot be: the text names the field.
+    Of `limits`, ``overlap_bytes`` counts: by how much elements may exceed the buffer that they share.
     """
     cdef LimitsData bounds
     limits_data(limits, &bounds)
@@ -517,66 +489,18 @@ cdef LimitsData default_bounds
 limits_data(None, &default_bounds)
 
 
-cdef Tensor tensor_at(const uint8_t* data, int64_t size, object owner, const LimitsData* limits):
-    """The tensor of a whole Tensor message at `data`; None for anything else, of which `Framer` says what it is."""
+def tensor_in_bytes(bytes data not None):
+    """Return the tensor of bytes that begin with a whole Tensor message; None for others: `Framer` says what they are.
+    """
+    cdef const uint8_t* start = <const uint8_t*> PyBytes_AS_STRING(data)
     cdef CutMessage cut
     cdef Envelope envelope
     cdef Fault fault
-    if cut_message(data, size, limits, &cut) != FRAME_MESSAGE:
+    if (cut_message(start, PyBytes_GET_SIZE(data), &default_bounds, &cut) != FRAME_MESSAGE
+            or open_message(cut.metadata, cut.metadata_size, &envelope, &fault) < 0
+            or envelope.kind != MessageHeader_Tensor or envelope.body_length > cut.rest_size):
         return None
-    if open_message(cut.metadata, cut.metadata_size, &envelope, &fault) < 0:
-        return None
-    if envelope.kind != MessageHeader_Tensor or envelope.body_length > cut.rest_size:
-        return None
-    return open_tensor(&envelope.header, cut.rest, envelope.body_length, owner, limits)
-
-
-def tensor_in_bytes(bytes data not None):
-    """Return the tensor of bytes that begin with a whole Tensor message; None for any others."""
-    return tensor_at(<const uint8_t*> PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), data, &default_bounds)
-
-
-def tensors_of_cells(column, on_other, limits=None):
-    """Return the tensors of a column of binary cells, one message each.
-
-    Parameters
-    ----------
-    column : Arrow column of binary, or sequence of bytes-like or None
-    on_other : callable
-        Is given the bytes of each cell that is not simply a Tensor message; raises what is wrong with them, or returns
-        what takes the tensor's place.
-    limits : Limits, optional
-
-    Returns
-    -------
-    list
-        Of `Tensor`, None for null, and what `on_other` returned.
-    """
-    cdef LimitsData bounds
-    cdef Cells cells
-    cdef Cell cell
-    cdef Fault fault
-    cdef int64_t i
-    cdef Tensor tensor
-    limits_data(limits, &bounds)
-    out = []
-    for cells in cells_from(column, 0):
-        for i in range(cells.first, cells.first + cells.count):
-            if cells.get(i, &cell, &fault) < 0:
-                raise_cell_fault(&fault, cells)
-            if cell.data == NULL:
-                out.append(None)
-                continue
-            owner = cells.owner(i)
-            try:
-                if cell.metadata_size >= 0:
-                    raise FormatError("expected a Tensor message, found a message of another kind")
-                tensor = tensor_at(cell.data, cell.size, owner, &bounds)
-                out.append(tensor if tensor is not None else on_other(window(cell.data, cell.size, owner)))
-            except FormatError as error:
-                error.args = (f"cell {i}: {error}",)
-                raise
-    return out
+    return open_tensor(&envelope.header, cut.rest, envelope.body_length, data, &default_bounds)
 
 
 # -- on the way out ------------------------------------------------------------------------------------------
@@ -645,342 +569,28 @@ def remember_head(Tensor tensor not None, strides, bytes head not None):
 
 def joined(bytes head not None, buffer, int64_t stored):
     """Return a head and a buffer as bytes, with zeros up to `stored` bytes behind the head."""
-    cdef bytes out
     cdef Gathered pieces
-    cdef Source source
     cdef uint8_t* at
-    if not isinstance(buffer, Gathered):
-        return b"".join((head, buffer, bytes(stored - len(buffer))))
-    pieces = buffer
-    out = PyBytes_FromStringAndSize(NULL, len(head) + stored)
-    at = <uint8_t*> PyBytes_AS_STRING(out)
-    memcpy(at, PyBytes_AS_STRING(head), len(head))
-    at += len(head)
-    pieces.rewind()
-    with nogil:
-        gather_all(pieces, at)
-    zeros = bytes(stored - pieces.nbytes)
-    memcpy(at + pieces.nbytes, PyBytes_AS_STRING(zeros), len(zeros))
-    return out
-
-
-def row_major_copy(Tensor tensor not None):
-    """Return the values as a bytearray, row-major."""
-    cdef Gathered pieces = gathered(tensor.data, tensor, tensor._ndim, tensor.dims, tensor.dims + tensor._ndim,
-                                    tensor.width)
-    cdef uint8_t* at
-    out = bytearray(pieces.nbytes)
-    if pieces.nbytes:
-        at = out
+    if isinstance(buffer, Gathered):
+        pieces, buffer = buffer, bytearray(buffer.nbytes)
+        at = buffer
         with nogil:
             gather_all(pieces, at)
-    return out
+    return b"".join((head, buffer, bytes(stored - len(buffer))))
 
 
 # -- equality ------------------------------------------------------------------------------------------------
 
 
 cdef bint same(Tensor a, Tensor b, bint nan_equal) except -1:
-    """Whether two tensors have equal types, shapes and values; without copies of more than a piece."""
-    cdef Gathered left, right
-    cdef Memory memory
-    cdef int width
-    cdef bint equal
-    from arrowipc.datatypes import FloatingPoint
-
+    """Whether two tensors have equal types, shapes and values: floats as numbers, others by their bytes."""
     if a._ndim != b._ndim or a.type != b.type:
         return False
     if a._ndim and memcmp(a.dims, b.dims, a._ndim * sizeof(int64_t)) != 0:
         return False
     if a.count == 0 or a.width == 0:
         return True
-    width = a.width if isinstance(a.type, FloatingPoint) else 0
-    if a.in_rows() and b.in_rows():
-        with nogil:
-            equal = equal_bytes(a.data, b.data, a.count * a.width, width, nan_equal)
-        return equal
-    left = gathered(a.data, a, a._ndim, a.dims, a.dims + a._ndim, a.width)
-    right = gathered(b.data, b, b._ndim, b.dims, b.dims + b._ndim, b.width)
-    memory = Memory(2 * COMPARED)
-    with nogil:
-        equal = equal_pieces(left, right, memory.data, memory.data + COMPARED, width, nan_equal)
-    return equal
-
-
-cdef bint equal_pieces(Gathered left, Gathered right, uint8_t* a, uint8_t* b, int width, bint nan_equal) noexcept nogil:
-    """Gather both, each in the pieces that its layout gives, and compare what is there of both."""
-    cdef int64_t done = 0, from_left = 0, from_right = 0, in_left = 0, in_right = 0, size
-    while done < left.nbytes:
-        if from_left == in_left:
-            in_left = left.fill(a, COMPARED)
-            from_left = 0
-        if from_right == in_right:
-            in_right = right.fill(b, COMPARED)
-            from_right = 0
-        size = min(in_left - from_left, in_right - from_right)
-        if not equal_bytes(a + from_left, b + from_right, size, width, nan_equal):
-            return False
-        from_left += size
-        from_right += size
-        done += size
-    return True
-
-
-cdef bint equal_bytes(const uint8_t* a, const uint8_t* b, int64_t size, int width, bint nan_equal) noexcept nogil:
-    """Whether two stretches hold equal values: floats of `width` bytes, or with 0 just bytes."""
-    cdef int64_t i
-    if width == 0:
-        return memcmp(a, b, size) == 0
-    if width == 8:
-        return equal_floats(<const loose_f64*> a, <const loose_f64*> b, size // 8, nan_equal)
-    if width == 4:
-        return equal_floats(<const loose_f32*> a, <const loose_f32*> b, size // 4, nan_equal)
-    for i in range(0, size, 2):
-        if not equal_halves(load_u16(a + i), load_u16(b + i), nan_equal):
-            return False
-    return True
-
-
-ctypedef fused Float:
-    loose_f32
-    loose_f64
-
-
-cdef inline bint equal_floats(const Float* a, const Float* b, int64_t count, bint nan_equal) noexcept nogil:
-    cdef int64_t i
-    for i in range(count):
-        if a[i] != b[i] and not (nan_equal and a[i] != a[i] and b[i] != b[i]):
-            return False
-    return True
-
-
-cdef inline bint equal_halves(uint16_t a, uint16_t b, bint nan_equal) noexcept nogil:
-    cdef bint a_nan = a & 0x7FFF > 0x7C00, b_nan = b & 0x7FFF > 0x7C00
-    if a_nan or b_nan:
-        return nan_equal and a_nan and b_nan
-    return a == b or (a | b) & 0x7FFF == 0      # both zeros
-
-
-# -- as DLPack capsules, which other libraries take without a copy and release when they like ----------------
-
-
-cdef extern from "Python.h" nogil:
-    bint Py_IsInitialized() noexcept
-
-cdef extern from "Python.h":
-    void Py_DECREF(PyObject* o) noexcept
-
-cdef extern from * nogil:
-    """
-    #if PY_VERSION_HEX >= 0x030D0000
-    #define arrowipc_finalizing Py_IsFinalizing
-    #else
-    #define arrowipc_finalizing _Py_IsFinalizing
-    #endif
-
-    /* The structs of DLPack 1.0, which are its ABI. */
-    typedef struct { int32_t device_type; int32_t device_id; } arrowipc_DLDevice;
-    typedef struct { uint8_t code; uint8_t bits; uint16_t lanes; } arrowipc_DLDataType;
-    typedef struct {
-        void* data;
-        arrowipc_DLDevice device;
-        int32_t ndim;
-        arrowipc_DLDataType dtype;
-        int64_t* shape;
-        int64_t* strides;           /* in elements */
-        uint64_t byte_offset;
-    } arrowipc_DLTensor;
-    typedef struct arrowipc_DLManagedTensor {
-        arrowipc_DLTensor dl_tensor;
-        void* manager_ctx;
-        void (*deleter)(struct arrowipc_DLManagedTensor*);
-    } arrowipc_DLManagedTensor;
-    typedef struct arrowipc_DLManagedTensorVersioned {
-        struct { uint32_t major; uint32_t minor; } version;
-        void* manager_ctx;
-        void (*deleter)(struct arrowipc_DLManagedTensorVersioned*);
-        uint64_t flags;
-        arrowipc_DLTensor dl_tensor;
-    } arrowipc_DLManagedTensorVersioned;
-    """
-    bint finalizing "arrowipc_finalizing"() noexcept
-
-    struct DLDevice "arrowipc_DLDevice":
-        int32_t device_type
-        int32_t device_id
-
-    struct DLDataType "arrowipc_DLDataType":
-        uint8_t code
-        uint8_t bits
-        uint16_t lanes
-
-    ctypedef struct DLTensor "arrowipc_DLTensor":
-        void* data
-        DLDevice device
-        int32_t ndim
-        DLDataType dtype
-        int64_t* shape
-        int64_t* strides
-        uint64_t byte_offset
-
-    ctypedef struct DLManagedTensor "arrowipc_DLManagedTensor":
-        DLTensor dl_tensor
-        void* manager_ctx
-        void (*deleter)(DLManagedTensor*) noexcept nogil
-
-    struct DLPackVersion:
-        uint32_t major
-        uint32_t minor
-
-    ctypedef struct DLManagedTensorVersioned "arrowipc_DLManagedTensorVersioned":
-        DLPackVersion version
-        void* manager_ctx
-        void (*deleter)(DLManagedTensorVersioned*) noexcept nogil
-        uint64_t flags
-        DLTensor dl_tensor
-
-    int64_t atomic_add "__atomic_add_fetch"(int64_t* counter, int64_t by, int order) noexcept
-
-cdef enum:
-    RELAXED = 0
-    DEVICE_CPU = 1
-    FLAG_READ_ONLY = 1
-    FLAG_IS_COPIED = 2
-    CODE_INT = 0
-    CODE_UINT = 1
-    CODE_FLOAT = 2
-    CODE_BOOL = 6
-
-cdef const char* PLAIN = "dltensor"
-cdef const char* VERSIONED = "dltensor_versioned"
-
-# Structs that nobody has freed yet.
-cdef int64_t live = 0
-
-
-def live_dlpack():
-    """Count the DLPack structs that are not released yet: a seam for leak tests."""
-    return atomic_add(&live, 0, RELAXED)
-
-
-cdef tuple dlpack_dtype(Tensor tensor):
-    """Code and bits of the elements."""
-    kind = tensor.type
-    if isinstance(kind, Int):
-        return (CODE_INT if kind.signed else CODE_UINT, 8 * tensor.width)
-    if isinstance(kind, FloatingPoint):
-        return (CODE_FLOAT, 8 * tensor.width)
-    if isinstance(kind, Bool):
-        return (CODE_BOOL, 8)
-    raise BufferError(f"DLPack has no type for {kind}: hand over numbers, for instance to_numpy().view('int64')")
-
-
-cdef bint in_elements(Tensor tensor) noexcept:
-    cdef int32_t i
-    for i in range(tensor._ndim):
-        if tensor.dims[tensor._ndim + i] % tensor.width:
-            return False
-    return True
-
-
-cdef int fill(DLTensor* out, Tensor tensor, tuple dtype, int64_t* dims) noexcept:
-    """Describe the tensor; `dims` has room for shape and strides and lives as long as `out`."""
-    cdef int32_t i, ndim = tensor._ndim
-    for i in range(ndim):
-        dims[i] = tensor.dims[i]
-        dims[ndim + i] = tensor.dims[ndim + i] // tensor.width
-    out.data = <void*> tensor.data
-    out.device.device_type = DEVICE_CPU
-    out.device.device_id = 0
-    out.ndim = ndim
-    out.dtype.code = dtype[0]
-    out.dtype.bits = dtype[1]
-    out.dtype.lanes = 1
-    out.shape = dims
-    out.strides = dims + ndim
-    out.byte_offset = 0
-    return 0
-
-
-cdef void* block_for(Tensor tensor, size_t size) except NULL:
-    """Memory for a struct of `size` bytes, a multiple of 8, and shape and strides behind it."""
-    cdef void* block = malloc(size + 2 * tensor._ndim * sizeof(int64_t))
-    if block == NULL:
-        raise MemoryError()
-    memset(block, 0, size)
-    atomic_add(&live, 1, RELAXED)
-    Py_INCREF(tensor)
-    return block
-
-
-cdef object capsule_plain(Tensor tensor, tuple dtype):
-    cdef DLManagedTensor* made = <DLManagedTensor*> block_for(tensor, sizeof(DLManagedTensor))
-    fill(&made.dl_tensor, tensor, dtype, <int64_t*> (made + 1))
-    made.manager_ctx = <void*> tensor
-    made.deleter = delete_plain
-    try:
-        return PyCapsule_New(made, PLAIN, drop_plain)
-    except BaseException:
-        delete_plain(made)
-        raise
-
-
-cdef object capsule_versioned(Tensor tensor, tuple dtype, uint64_t flags):
-    cdef DLManagedTensorVersioned* made = <DLManagedTensorVersioned*> block_for(tensor,
-                                                                                sizeof(DLManagedTensorVersioned))
-    fill(&made.dl_tensor, tensor, dtype, <int64_t*> (made + 1))
-    made.version.major = 1
-    made.version.minor = 0
-    made.flags = flags
-    made.manager_ctx = <void*> tensor
-    made.deleter = delete_versioned
-    try:
-        return PyCapsule_New(made, VERSIONED, drop_versioned)
-    except BaseException:
-        delete_versioned(made)
-        raise
-
-
-# -- release: from any thread, with or without the GIL, also while an exception is on its way ----------------
-
-
-cdef void delete_plain(DLManagedTensor* made) noexcept nogil:
-    let_go(made.manager_ctx)
-    free(made)
-
-
-cdef void delete_versioned(DLManagedTensorVersioned* made) noexcept nogil:
-    let_go(made.manager_ctx)
-    free(made)
-
-
-cdef void let_go(void* tensor) noexcept nogil:
-    atomic_add(&live, -1, RELAXED)
-    if not Py_IsInitialized() or finalizing():
-        return      # there is no interpreter left to give it back to
-    with gil:
-        drop_reference(<PyObject*> tensor)
-
-
-cdef void drop_reference(PyObject* tensor) noexcept:
-    cdef PyObject* kind = NULL
-    cdef PyObject* value = NULL
-    cdef PyObject* traceback = NULL
-    PyErr_Fetch(&kind, &value, &traceback)
-    Py_DECREF(tensor)
-    PyErr_Restore(kind, value, traceback)
-
-
-cdef void drop_plain(object capsule) noexcept:
-    """A capsule that nobody has taken: a consumer renames it."""
-    cdef DLManagedTensor* made
-    if PyCapsule_IsValid(capsule, PLAIN):
-        made = <DLManagedTensor*> PyCapsule_GetPointer(capsule, PLAIN)
-        made.deleter(made)
-
-
-cdef void drop_versioned(object capsule) noexcept:
-    cdef DLManagedTensorVersioned* made
-    if PyCapsule_IsValid(capsule, VERSIONED):
-        made = <DLManagedTensorVersioned*> PyCapsule_GetPointer(capsule, VERSIONED)
-        made.deleter(made)
+    if isinstance(a.type, FloatingPoint):
+        return numpy_module().array_equal(a.to_numpy(), b.to_numpy(), equal_nan=nan_equal)
+    a, b = a.packed(), b.packed()
+    return memcmp(a.data, b.data, a.count * a.width) == 0

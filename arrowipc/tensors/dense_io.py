@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from arrowipc.arguments import described
+from arrowipc.columns.array import Array
 from arrowipc.errors import FormatError, UsageError
 from arrowipc.metadata.schema_tables import write_tensor_message
 from arrowipc.tensors.dense import (
@@ -15,7 +17,6 @@ from arrowipc.tensors.dense import (
     remember_head,
     tensor_in_bytes,
     tensor_of,
-    tensors_of_cells,
 )
 from arrowipc.tensors.message import head_of, stored_length
 from arrowipc.tensors.message_io import buffer_size, read_framed, read_framed_all, write_framed
@@ -251,7 +252,7 @@ def cells_from_arrays(arrays: Iterable[Any], dim_names: Sequence[str] | None = N
 
 
 def arrays_from_cells(column: Any, *, limits: Limits | None = None) -> list[npt.NDArray[Any] | None]:
-    """Return the tensors of a binary column as NumPy arrays, read-only views of the cells.
+    """Return the tensors of a binary column as read-only NumPy arrays.
 
     Parameters
     ----------
@@ -268,15 +269,25 @@ def arrays_from_cells(column: Any, *, limits: Limits | None = None) -> list[npt.
     FormatError
         A cell is no dense tensor; the text names the cell.
     """
+    if hasattr(column, "__arrow_c_array__") or hasattr(column, "__arrow_c_stream__"):
+        column = Array.from_arrow(column).to_pylist()
+    return [_array_in(cell, i, limits) for i, cell in enumerate(column)]
 
-    def other(cell: Any) -> Any:
-        tensor = read_tensor(cell, limits=limits)
-        if not isinstance(tensor, Tensor):
-            raise FormatError(f"expected a dense tensor, found a {tensor.__class__.__name__}")
-        return tensor
 
-    tensors = tensors_of_cells(column, other, limits)
-    return [None if tensor is None else tensor.to_numpy() for tensor in tensors]
+def _array_in(cell: Any, number: int, limits: Limits | None) -> npt.NDArray[Any] | None:
+    if cell is None:
+        return None
+    try:
+        tensor = read_tensor(cell if isinstance(cell, bytes) else memoryview(cell), limits=limits)
+    except FormatError as error:
+        error.args = (f"cell {number}: {error}",)
+        raise
+    except TypeError:
+        raise UsageError(f"cell {number}: expected bytes, found {described(cell)}") from None
+    if not isinstance(tensor, Tensor):
+        raise FormatError(f"cell {number}: expected a dense tensor, found a {tensor.__class__.__name__}")
+    array: npt.NDArray[Any] = tensor.to_numpy()
+    return array
 
 
 # -- text ----------------------------------------------------------------------------------------------------

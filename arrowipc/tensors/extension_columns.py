@@ -11,37 +11,30 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from arrowipc.arguments import check_integer, check_text, described, instance_of, items_of, order_of
+from arrowipc.arguments import check_integer, check_text, described, items_of, order_of
 from arrowipc.columns.array import Array
 from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.datatypes import (
     EXTENSION_METADATA,
     EXTENSION_NAME,
-    Bool,
     DataType,
     Field,
     FixedSizeList,
     Int,
-    LargeList,
     List,
     Struct,
 )
-from arrowipc.errors import FormatError, UsageError
+from arrowipc.errors import UsageError
 from arrowipc.metadata.tensor_parameters import FIXED_SHAPE, VARIABLE_SHAPE, TensorColumn, tensor_parameters
 from arrowipc.schema import Schema
-from arrowipc.tensors.dense import Tensor, row_major_copy
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+from arrowipc.tensors.dense import Tensor
 
 __all__ = [
     "FIXED_SHAPE",
     "VARIABLE_SHAPE",
     "TensorColumn",
-    "column_to_numpy",
     "fixed_shape_tensor",
     "tensor_column",
     "tensor_parameters",
@@ -149,107 +142,6 @@ def _metadata(name: str, parameters: dict[str, Any]) -> list[tuple[bytes, bytes]
     return [(EXTENSION_NAME, name.encode()), (EXTENSION_METADATA, text.encode())]
 
 
-# -- to NumPy ------------------------------------------------------------------------------------------------
-
-
-def column_to_numpy(array: Array, copy: bool = False) -> npt.NDArray[Any]:
-    """Return a column of tensors as NumPy sees tensors; also what ``array.to_numpy()`` does.
-
-    Parameters
-    ----------
-    array : Array
-        Its field says ``arrow.fixed_shape_tensor`` or ``arrow.variable_shape_tensor``.
-    copy : bool, default False
-        False: read-only views of the column's memory. True: a copy, and None for null rows.
-
-    Returns
-    -------
-    numpy.ndarray
-        Of shape ``(n, *shape)``, dimensions permuted as the column says; for tensors with a shape per row,
-        and for columns with nulls: of objects, one array (or None) per row.
-
-    Raises
-    ------
-    FormatError
-        The metadata is broken, or a row's shape does not fit its values.
-    UsageError
-        The column holds no tensors, or needs ``copy=True``.
-    """
-    parameters = tensor_parameters(instance_of("array", array, Array).field)
-    if parameters is None:
-        raise UsageError(f"expected a column of tensors, found {array.field}")
-    if array.null_count and not copy:
-        raise UsageError(f"a column of tensors with {array.null_count:,} nulls needs a copy: use copy=True")
-    if parameters.shape is not None:
-        return _fixed_to_numpy(array, parameters, parameters.shape, copy)
-    return _variable_to_numpy(array, parameters, copy)
-
-
-def _fixed_to_numpy(array: Array, parameters: TensorColumn, shape: tuple[int, ...], copy: bool) -> npt.NDArray[Any]:
-    order = None
-    if parameters.permutation is not None:
-        order = (0, *[each + 1 for each in parameters.permutation])
-    child, size = array.children[0], math.prod(shape)
-    bits = isinstance(parameters.value_type, Bool)
-
-    def seen(values: Array, length: int) -> npt.NDArray[Any]:
-        rows = values.to_numpy(copy=bits).reshape(length, *shape)
-        return rows if order is None else rows.transpose(order)
-
-    if array.null_count:
-        # The elements of null rows are nulls too, or anything.
-        valid = array.is_valid()
-        return _objects(
-            [seen(child.slice(i * size, size), 1)[0].copy() if valid[i] else None for i in range(len(array))]
-        )
-    rows = seen(child, len(array))
-    return rows.copy() if copy else rows
-
-
-def _objects(items: list[Any]) -> npt.NDArray[Any]:
-    import numpy as np
-
-    out = np.empty(len(items), object)
-    for i, item in enumerate(items):  # not out[:] = items, which would look into the arrays
-        out[i] = item
-    return out
-
-
-def _variable_to_numpy(array: Array, parameters: TensorColumn, copy: bool) -> npt.NDArray[Any]:
-    import numpy as np
-
-    names = [child.name for child in array.type.children]
-    data, sizes = (array.children[names.index(name)] for name in ("data", "shape"))
-    values = data.children[0].to_numpy(copy=isinstance(parameters.value_type, Bool))
-    edges = _edges(data, np.dtype("<i8" if isinstance(data.type, LargeList) else "<i4"))
-    shapes = sizes.children[0].to_numpy().reshape(len(array), parameters.ndim).tolist()
-    order = parameters.permutation
-    rows: list[Any] = []
-    for i, valid in enumerate(array.is_valid() if array.null_count else [True] * len(array)):
-        if not valid:
-            rows.append(None)
-            continue
-        start, stop, shape = edges[i], edges[i + 1], shapes[i]
-        if not 0 <= start <= stop <= len(values) or min(shape, default=0) < 0 or math.prod(shape) != stop - start:
-            raise FormatError(f"field {array.field.name!r}: row {i} has the shape {shape} and {stop - start} values")
-        row = values[start:stop].reshape(shape)
-        row = row if order is None else row.transpose(order)
-        rows.append(row.copy() if copy else row)
-    return _objects(rows)
-
-
-def _edges(lists: Array, dtype: np.dtype[Any]) -> list[int]:
-    """Return where the lists of an array begin and end among the values of its child."""
-    import numpy as np
-
-    if len(lists) == 0:
-        return [0]
-    stored = lists.buffers()[1]
-    assert stored is not None
-    found: list[int] = np.frombuffer(stored, dtype, len(lists) + 1, lists.offset * dtype.itemsize).tolist()
-    return found
-
-
 # -- from NumPy ----------------------------------------------------------------------------------------------
 
 
@@ -315,7 +207,9 @@ def tensor_column(
 def _bytes_of(tensor: Tensor) -> Any:
     if tensor.size == 0:
         return b""
-    return memoryview(tensor).cast("B") if tensor.is_row_major and tensor.ndim else row_major_copy(tensor)
+    if not tensor.is_row_major:
+        tensor = Tensor(tensor.to_numpy(copy=True), None, tensor.type)
+    return memoryview(tensor).cast("B")
 
 
 def _variable_column(

@@ -232,18 +232,9 @@ cdef class Exports:
 
 
 def write_message(Sink sink not None, bytes head not None, buffers):
-    """Write a head and the buffers of a body, each followed by zeros up to a multiple of 64.
+    """Write a head and the buffers of a body (bytes-like or Piecewise), each followed by zeros up to a multiple of 64.
 
-    Parameters
-    ----------
-    sink : Sink
-    head : bytes
-    buffers : sequence of bytes-like or Piecewise
-
-    Returns
-    -------
-    int
-        Bytes that were written.
+    Returns the bytes that were written.
     """
     cdef int64_t start = sink.position, body = 0
     cdef const uint8_t* at = <const uint8_t*> PyBytes_AS_STRING(head)

@@ -33,27 +33,10 @@ __all__ = [
 
 
 def read_framed(source: Any, limits: Limits | None = None) -> Message:
-    """Read one message that holds a tensor; a `Message` is returned as it is.
+    """Read the one message of a source, of kind "Tensor" or "SparseTensor"; a `Message` is returned as it is.
 
-    Parameters
-    ----------
-    source : path, URL, bytes-like, binary file object or Message
-        Memory is pointed into, a path is mapped; a file object or socket file is read from its position and
-        left behind the message, whose body lies in 64-byte aligned memory then.
-    limits : Limits, optional
-        Bounds on what the bytes may claim.
-
-    Returns
-    -------
-    Message
-        Of kind "Tensor" or "SparseTensor".
-
-    Raises
-    ------
-    FormatError
-        The bytes are no message, or a message of another kind.
-    TruncatedError
-        They stop too soon, or there are none.
+    Memory is pointed into, a path is mapped. A file object or socket file is read from its position and left behind
+    the message, whose body lies in 64-byte aligned memory then.
     """
     if isinstance(source, Message):
         return source
@@ -73,10 +56,7 @@ def read_framed(source: Any, limits: Limits | None = None) -> Message:
 
 
 def read_framed_all(source: Any, limits: Limits | None = None) -> Iterator[Message]:
-    """Iterate over the tensor messages of a source, one after another, until it ends.
-
-    Parameters are those of `read_framed`.
-    """
+    """Iterate over the tensor messages of a source, one after another, until it ends."""
     buffer, file, owned = open_source(source, True)
     if file is None:
         rest = memoryview(buffer).cast("B")
@@ -145,32 +125,10 @@ def _checked(message: Message) -> Message:
 
 
 def write_framed(target: Any, head: bytes, buffers: Sequence[Any], *, durable: bool = True) -> int:
-    """Write one message, so that it and the buffers of its body begin at multiples of 64 in the sink.
+    """Write a head (see `head_of`) and the buffers of a body, each at a multiple of 64 in the sink.
 
-    Parameters
-    ----------
-    target : path, URL, file object, socket, bytearray or writable buffer
-        A path appears under its name when the message is complete. A bytearray is appended to; a map is
-        written at its position, other memory at its beginning.
-    head : bytes
-        What `head_of` makes of a finished ``Message`` table.
-    buffers : sequence of bytes-like or Piecewise
-        The body: each is followed by zeros up to a multiple of 64, so offsets in the metadata are sums of
-        `stored_length`.
-    durable : bool, default True
-        For paths: wait until the file is on the disk.
-
-    Returns
-    -------
-    int
-        Bytes that were written, with the zeros in front.
-
-    Raises
-    ------
-    UsageError
-        The target cannot be written to, or has no room.
-    OSError
-        Writing failed.
+    A path appears under its name when the message is complete. A bytearray is appended to; a map is written at its
+    position, other memory at its beginning. Returns the bytes that were written, with the zeros in front.
     """
     if type(target) is memoryview and target.c_contiguous and not target.readonly:
         return _write_to_memory(target, head, buffers)

@@ -89,20 +89,9 @@ def matrix(count: int, axes: int, dtype: np.dtype[Any], by_rows: bool = False) -
 
 
 def index_dtype(index_type: Any, shape: Sequence[int], like: np.dtype[Any] | None = None) -> np.dtype[Any]:
-    """Return the dtype of indices into `shape`.
+    """Return the dtype of indices into `shape`; without `index_type`, `like` if it is large enough, else int64.
 
-    Parameters
-    ----------
-    index_type : dtype-like, Int or None
-        None: `like` if it is large enough, else int64.
-    like : numpy.dtype, optional
-        The dtype of the indices that new ones are made from.
-
-    Raises
-    ------
-    UsageError
-        If `index_type` is no integer type or too small: readers that are written in C++ want types that hold
-        each dimension itself, not only the largest index.
+    Readers that are written in C++ want types that hold each dimension itself, not only the largest index.
     """
     largest = max(shape, default=0)
     if index_type is None:
@@ -274,10 +263,12 @@ def dense_of(index: Index, data: Values, shape: Sequence[int]) -> Values:
     try:
         for axis, indices, counts in reversed(list(_columns(index))):
             step = math.prod(shape[axis + 1 :])
-            steps = indices if step == 1 and places is not None else np.multiply(indices, step, dtype=np.int64)
+            steps = indices.astype(np.int64, copy=places is None)
+            if step != 1:
+                steps = steps * step
             if counts is not None:
                 steps = np.repeat(steps, counts)
-            places = steps if places is None else np.add(places, steps, out=places, dtype=np.int64)
+            places = steps if places is None else np.add(places, steps, out=places)
         dense.reshape(-1)[slice(len(data)) if places is None else places] = data
     except (IndexError, ValueError) as error:
         raise _changed(error) from None

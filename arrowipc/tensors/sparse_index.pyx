@@ -212,19 +212,8 @@ def check_level(indices, int64_t size, pointers):
 def transpose_level(pointers, indices, int64_t size, starts, parents, order):
     """Turn compressed rows into compressed columns by counting: no faster sort exists.
 
-    Parameters
-    ----------
-    pointers : contiguous vector of int64
-    indices : vector of integers below `size`
-    starts : size + 1 zeros of int64
-        Get the new pointers.
-    parents, order : as many int64 as there are indices
-        Get the row of each value in its new place, and the place that it had.
-
-    Returns
-    -------
-    bool
-        False if pointers or indices are wrong.
+    `starts`, `size` + 1 zeros, get the new pointers; `parents` and `order` the row of each value in its new place, and
+    the place that it had. All but the indices are contiguous int64. False: pointers or indices are wrong.
     """
     cdef Integers held = Integers(indices), ranges = Integers(pointers)
     cdef Output ends = Output(starts, size + 1), rows = Output(parents, held.w.rows), out = Output(order, held.w.rows)

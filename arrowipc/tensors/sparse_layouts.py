@@ -405,20 +405,10 @@ LAYOUTS.update(COO=SparseCOOTensor, CSR=SparseCSRMatrix, CSC=SparseCSCMatrix, CS
 
 
 def from_any(obj: Any, dim_names: Iterable[str] | None = None) -> SparseTensor:
-    """Take over a sparse object of any library that is known here, in the layout that it has.
+    """Take over a sparse object of SciPy, PyData Sparse, PyTorch or pyarrow, in the layout that it has, or ours.
 
-    Parameters
-    ----------
-    obj : object
-        One of the classes above, or an object of SciPy, PyData Sparse, PyTorch or pyarrow. What has none of the
-        layouts becomes coordinates. Compressed fibres of pyarrow, which hides the order of their dimensions,
-        become a dense tensor on the way.
-    dim_names : iterable of str, optional
-
-    Raises
-    ------
-    UsageError
-        If it is something else.
+    What has none of the layouts becomes coordinates. Compressed fibres of pyarrow, which hides the order of their
+    dimensions, become a dense tensor on the way.
     """
     if isinstance(obj, SparseTensor):
         return obj if dim_names is None else obj.rename(dim_names)

@@ -235,11 +235,6 @@ class SparseTensor:
             f"{self.non_zero_length:,} values, {self.nbytes:,} bytes>"
         )
 
-    def _repr_html_(self) -> str:
-        from arrowipc.values.repr import sparse_html
-
-        return sparse_html(self)
-
     def __eq__(self, other: object) -> bool:
         return self.equals(other) if isinstance(other, SparseTensor) else NotImplemented
 

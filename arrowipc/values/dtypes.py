@@ -117,16 +117,8 @@ def byte_width(kind: DataType) -> int:
 def as_values(data: Any, kind: DataType | None) -> tuple[npt.NDArray[Any], DataType]:
     """Give data of any library as an array in native byte order, and the type of its elements.
 
-    Parameters
-    ----------
-    data : numpy.ndarray, buffer, DLPack object, object with ``__array__``, scalar or nested list
-    kind : DataType, optional
-        What the stored values mean, such as int32 that are dates; the widths must agree.
-
-    Raises
-    ------
-    UsageError
-        The data is no array, or its elements are not of a fixed width.
+    `kind` is what the stored values mean, such as int32 that are dates; the widths must agree. UsageError: the data is
+    no array, or its elements are not of a fixed width.
     """
     values = data if isinstance(data, np.ndarray) else _array_of(data)
     if not values.dtype.isnative:

@@ -49,22 +49,9 @@ class Misfit(Exception):
 def stored(values: _Values, kind: DataType) -> tuple[_Values, _Mask | None] | None:
     """Give the values of one dimension as the buffer of `kind` holds them, and a mask of the nulls.
 
-    Parameters
-    ----------
-    values : numpy.ndarray
-        Masked arrays have nulls where they are masked, and datetime64 and timedelta64 at NaT.
-    kind : DataType
-
-    Returns
-    -------
-    (numpy.ndarray, numpy.ndarray of bool or None) or None
-        The first shares memory with `values` where that was possible; booleans are one byte each. None: only
-        Python values will do.
-
-    Raises
-    ------
-    Misfit
-        If the dtype cannot be cast without loss.
+    Masked arrays have nulls where they are masked, datetime64 and timedelta64 at NaT. The values share memory with
+    `values` where that was possible; booleans are one byte each. None: only Python values will do. `Misfit`: the dtype
+    cannot be cast without loss.
     """
     dtype = values.dtype
     if dtype.kind in "OSUT" or dtype.fields is not None:

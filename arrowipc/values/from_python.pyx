@@ -661,40 +661,10 @@ cdef Recent recent_types = Recent(8)
 
 
 cpdef RecordBatch build_batch(object mapping, object schema=None, int64_t rows=0):
-    """Make a batch of columns given by name.
+    """See `RecordBatch.from_pydict`; `rows` are those of a batch without columns.
 
-    Parameters
-    ----------
-    mapping : mapping of str to column
-        A column is a list, a tuple or another sequence of Python values, a NumPy array, or an
-        :class:`arrowipc.Array` of the column's type. The names are exactly those of the schema, in any order.
-    schema : Schema, optional
-        In little-endian byte order, without repeated names. None: what the values are.
-    rows : int, default 0
-        Of a batch without columns.
-
-    Returns
-    -------
-    RecordBatch
-        Arrays of the right dtype, contiguous and in native byte order, are used as they are: the batch holds
-        their memory, and later changes to it show in the batch. Everything else is copied.
-
-    Raises
-    ------
-    UsageError
-        If names or lengths differ, or a value does not fit its type, naming column and row.
-
-    See Also
-    --------
-    build_array : what each type takes
-
-    Examples
-    --------
-    >>> from arrowipc.values.from_python import build_batch
-    >>> from arrowipc.types import int8, list_, schema, string
-    >>> s = schema([("id", int8()), ("tags", list_(string()))])
-    >>> build_batch({"id": [1, None], "tags": [["a", None], []]}, s).to_pylist()
-    [{'id': 1, 'tags': ['a', None]}, {'id': None, 'tags': []}]
+    A column may also be another sequence, or an :class:`Array` of the column's type. Arrays of NumPy of the right
+    dtype, contiguous and in native byte order, are used as they are: later changes show in the batch.
     """
     from arrowipc.schema import Schema
 
@@ -745,26 +715,8 @@ def empty_batch(schema):
 
 
 cpdef Array build_array(object values, object type=None):
-    """Make an array of a type; its field is called "" and is nullable.
+    """See `Array.from_pylist`; the field of the array is called "" and is nullable.
 
-    Parameters
-    ----------
-    values : sequence, numpy.ndarray or Array
-        See :func:`build_batch`.
-    type : DataType, optional
-        None: that of the values.
-
-    Returns
-    -------
-    Array
-
-    Raises
-    ------
-    UsageError
-        If a value does not fit the type, naming the row.
-
-    Notes
-    -----
     Every type takes what ``to_pylist`` gives for it, and None. Beyond that:
 
     ======================  ================================================================================
@@ -788,15 +740,6 @@ cpdef Array build_array(object values, object type=None):
     run-end encoded         plain values; equal neighbours make a run
     dictionaries            plain values; the dictionary holds the distinct ones, in order of first use
     ======================  ================================================================================
-
-    Examples
-    --------
-    >>> from arrowipc.values.from_python import build_array
-    >>> from arrowipc.types import decimal128, dictionary, int8, string
-    >>> build_array(["1.50", 2, None], decimal128(5, 2)).to_pylist()
-    [Decimal('1.50'), Decimal('2.00'), None]
-    >>> build_array(["x", "y", "x"], dictionary(int8(), string())).dictionary.to_pylist()
-    ['x', 'y']
     """
     cdef RecordBatch batch
     source = column_source("", values, type)

@@ -6,7 +6,6 @@ at, long text is cut, and what is missing is counted. Text from data is escaped,
 
 from __future__ import annotations
 
-import math
 import sys
 from html import escape
 
@@ -23,7 +22,7 @@ from arrowipc.values.preview import CUT, NULL, shorten, size_text, type_text, va
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from typing import Any
 
     from arrowipc.schema import Schema
@@ -33,15 +32,12 @@ __all__ = [
     "array_text",
     "batch_html",
     "batch_text",
-    "file_html",
     "message_text",
     "schema_html",
     "schema_text",
     "shaped",
-    "sparse_html",
     "table_html",
     "table_text",
-    "tensor_html",
 ]
 
 # Text: columns shown, widths of their parts, values looked at.
@@ -60,7 +56,6 @@ HTML_FIELDS = 100
 HTML_ROWS = 10
 CELL_WIDTH = 50
 MEASURED = 20_000
-STRIP_PIECES = 150
 
 # Metadata: pairs shown, characters of a value; children per level and levels that are looked at for more.
 PAIRS = 20
@@ -89,10 +84,6 @@ STYLE = (
     ".arrowipc .i{opacity:.7}"
     ".arrowipc .z{opacity:.7;font-style:italic}"
     ".arrowipc p{margin:.4em 0;opacity:.75}"
-    ".arrowipc .strip{display:flex;gap:1px;height:1.4em;max-width:60em;margin:.4em 0}"
-    ".arrowipc .strip i{min-width:1px;background:rgba(66,133,244,.6)}"
-    ".arrowipc .strip .d{background:rgba(244,160,0,.7)}"
-    ".arrowipc .strip .bd{background:rgba(130,130,130,.7)}"
     "</style>"
 )
 
@@ -218,35 +209,6 @@ def array_html(array: Any) -> str:
     return _frame(caption, _table(head, _numbered(rows, len(array), 1, "value")))
 
 
-def file_html(schema: Schema, blocks: Iterable[tuple[int, int, bool]]) -> str:
-    """Return a strip of the messages of a file, as wide as they are long, and the table of its schema.
-
-    Parameters
-    ----------
-    schema : Schema
-    blocks : iterable of (int, int, bool)
-        Where each message that the footer lists begins and ends, and whether it is a dictionary.
-    """
-    found = sorted(blocks)
-    batches = sum(not dictionary for _, _, dictionary in found)
-    caption = f"RecordBatchFileReader: {_counted(batches, 'batch', 'batches')}"
-    if len(found) > batches:
-        caption += f", {_counted(len(found) - batches, 'dictionary batch', 'dictionary batches')}"
-    total = sum(max(end - start, 0) for start, end, _ in found)
-    caption += f", {total:,} bytes"
-    pieces = []
-    step = -(-len(found) // STRIP_PIECES) or 1
-    for i in range(0, len(found), step):
-        group = found[i : i + step]
-        size = sum(max(end - start, 0) for start, end, _ in group)
-        kinds = "".join(sorted({"d" if dictionary else "b" for _, _, dictionary in group}))
-        what = " and ".join({"b": "record batches", "d": "dictionary batches"}[kind] for kind in kinds)
-        title = f"{what}, {len(group):,} messages, {size:,} bytes from byte {group[0][0]:,}"
-        pieces.append(f'<i class="{kinds}" style="flex-grow:{max(size, 1)}" title="{title}"></i>')
-    strip = f"<div class=strip>{''.join(pieces)}</div>" if pieces else ""
-    return _frame(caption, strip + _fields_table(schema))
-
-
 def schema_html(schema: Schema) -> str:
     """Return a table of the fields, one row each, and the metadata of the schema below."""
     order = "" if schema.endianness == "little" else f", {schema.endianness}-endian"
@@ -273,63 +235,11 @@ def _fields_table(schema: Schema) -> str:
     return _table(head, rows) + below
 
 
-def tensor_html(tensor: Any) -> str:
-    """Return the shape of a tensor, and the first rows and columns of its first plane."""
-    caption = f"Tensor: {tensor.type}, {shaped(tensor)}"
-    if not tensor.is_row_major:
-        caption += f", strides {tensor.strides}"
-    if tensor.size == 0 or tensor.itemsize == 0:
-        return _frame(escape(caption), "")
-    plane = tensor.to_numpy()
-    if plane.ndim > 2:
-        first = (0,) * (plane.ndim - 2)
-        caption += f", of which [{', '.join(map(str, first))}]"
-        plane = plane[first]
-    plane = plane.reshape((1, 1, *plane.shape)[-2:])
-    rows, columns = plane.shape
-    shown = min(columns, HTML_COLUMNS)
-    cut = [_cell("td", CUT, "z")] * (shown < columns)
-    numbers = [_cell("th", str(i), "n i") for i in range(shown)]
-    lines = []
-    for i in range(min(rows, HTML_ROWS)):
-        cells = [_cell("td", shorten(str(value), NAME_WIDTH), "n") for value in plane[i, :shown].tolist()]
-        lines.append(f"<tr>{_cell('th', str(i), 'n i')}{''.join(cells + cut)}</tr>")
-    if rows > HTML_ROWS:
-        lines.append(f"<tr><td></td>{_cell('td', CUT, 'n z') * shown}{'<td></td>' * len(cut)}</tr>")
-    return _frame(escape(caption), _table(f"<tr><th></th>{''.join(numbers)}</tr>", lines))
-
-
-def sparse_html(tensor: Any) -> str:
-    """Return shape and density of a sparse tensor, and how its arrays begin."""
-    size = math.prod(tensor.shape)
-    density = f" ({tensor.non_zero_length / size:.2%})" if size else ""
-    caption = f"{type(tensor).__name__}: {tensor.type}, {shaped(tensor)}, "
-    caption += f"{_counted(tensor.non_zero_length, 'value')}{density}"
-    rows = []
-    for name, array in _arrays({name: getattr(tensor, name, None) for name in ("data", "indptr", "indices")}):
-        first = array[:HTML_COLUMNS].tolist()
-        text = ", ".join(map(str, first)) + (f", {CUT}" if len(array) > len(first) else "")
-        shape = " x ".join([f"{size:,}" for size in array.shape])
-        cells = [_cell("td", name), _cell("td", str(array.dtype), "t"), _cell("td", shape, "n")]
-        rows.append(f"<tr>{''.join(cells)}{_cell('td', shorten(text, LINE_WIDTH), 't')}</tr>")
-    head = "".join([_cell("th", title) for title in ("array", "type", "entries", "first")])
-    return _frame(escape(caption), _table(f"<tr>{head}</tr>", rows))
-
-
 def shaped(tensor: Any) -> str:
     """The shape of a tensor, and its dimensions where they have names."""
     if tensor.dim_names is None:
         return f"shape {tensor.shape}"
     return f"shape {tensor.shape}, dimensions ({', '.join([printable(n) or '-' for n in tensor.dim_names])})"
-
-
-def _arrays(parts: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the arrays among some named values; those of each level of a CSF index have numbers."""
-    for name, value in parts.items():
-        levels = value if isinstance(value, tuple) else (value,)
-        for level, array in enumerate(levels):
-            if hasattr(array, "dtype"):
-                yield f"{name}[{level}]" if levels is value else name, array
 
 
 def _data_table(schema: Schema, batches: list[Any], total: int) -> str:

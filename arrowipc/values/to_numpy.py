@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from arrowipc.columns.array import Array
 from arrowipc.datatypes import (
     Bool,
@@ -15,6 +17,7 @@ from arrowipc.datatypes import (
     FloatingPoint,
     Int,
     Interval,
+    LargeList,
     RunEndEncoded,
     Struct,
     Time,
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from arrowipc.columns.record_batch import RecordBatch
+    from arrowipc.metadata.tensor_parameters import TensorColumn
 
     _Values: TypeAlias = npt.NDArray[Any]
     _Valid: TypeAlias = npt.NDArray[np.bool_] | None
@@ -68,23 +72,10 @@ _CODES: dict[type[DataType], Callable[[Any], Any]] = {
 
 def to_numpy(array: Array, copy: bool) -> _Values:
     """See :meth:`arrowipc.Array.to_numpy`."""
-    if isinstance(array.type, (FixedSizeList, Struct)) and _holds_tensors(array):
-        from arrowipc.tensors.extension_columns import column_to_numpy
-
-        return column_to_numpy(array, copy)
+    parameters = _tensor_parameters(array)
+    if parameters is not None:
+        return _tensors(array, parameters, copy)
     return _copied(array) if copy else _viewed(array)
-
-
-def _holds_tensors(array: Array) -> bool:
-    """Whether a column says that it is one of tensors, and what it says is sound."""
-    if array.field.extension_name is None:
-        return False
-    from arrowipc.metadata.tensor_parameters import tensor_parameters
-
-    try:
-        return tensor_parameters(array.field) is not None
-    except FormatError:
-        return False
 
 
 def as_array(array: Array, dtype: npt.DTypeLike | None, copy: bool | None) -> _Values:
@@ -306,3 +297,87 @@ def _check_growth(array: Array, size: int) -> None:
             f"an array of {array.type} would take {size:,} bytes in NumPy, and its {stored:,} bytes allow "
             f"{allowed:,}; take slices"
         )
+
+
+# Columns of tensors.
+
+
+def _tensor_parameters(array: Array) -> TensorColumn | None:
+    """What a column says of its tensors; None if it holds none, or if what it says is not sound."""
+    if not isinstance(array.type, (FixedSizeList, Struct)) or array.field.extension_name is None:
+        return None
+    from arrowipc.metadata.tensor_parameters import tensor_parameters
+
+    try:
+        return tensor_parameters(array.field)
+    except FormatError:
+        return None
+
+
+def _tensors(array: Array, parameters: TensorColumn, copy: bool) -> _Values:
+    """Tensors of one shape: an array of shape ``(n, *shape)``, dimensions permuted as the column says.
+
+    With a shape per row, and where rows are null: an array of objects, one array (or None) per row.
+    """
+    if array.null_count and not copy:
+        raise UsageError(f"a column of tensors with {array.null_count:,} nulls needs a copy: use copy=True")
+    if parameters.shape is not None:
+        return _fixed_to_numpy(array, parameters, parameters.shape, copy)
+    return _variable_to_numpy(array, parameters, copy)
+
+
+def _fixed_to_numpy(array: Array, parameters: TensorColumn, shape: tuple[int, ...], copy: bool) -> _Values:
+    order = None
+    if parameters.permutation is not None:
+        order = (0, *[each + 1 for each in parameters.permutation])
+    child, size = array.children[0], math.prod(shape)
+    bits = isinstance(parameters.value_type, Bool)
+
+    def seen(values: Array, length: int) -> _Values:
+        rows = values.to_numpy(copy=bits).reshape(length, *shape)
+        return rows if order is None else rows.transpose(order)
+
+    if array.null_count:
+        # The elements of null rows are nulls too, or anything.
+        valid = array.is_valid()
+        return _each([seen(child.slice(i * size, size), 1)[0].copy() if valid[i] else None for i in range(len(array))])
+    rows = seen(child, len(array))
+    return rows.copy() if copy else rows
+
+
+def _each(items: list[Any]) -> _Values:
+    out = np.empty(len(items), object)
+    for i, item in enumerate(items):  # not out[:] = items, which would look into the arrays
+        out[i] = item
+    return out
+
+
+def _variable_to_numpy(array: Array, parameters: TensorColumn, copy: bool) -> _Values:
+    names = [child.name for child in array.type.children]
+    data, sizes = (array.children[names.index(name)] for name in ("data", "shape"))
+    values = data.children[0].to_numpy(copy=isinstance(parameters.value_type, Bool))
+    edges = _edges(data, np.dtype("<i8" if isinstance(data.type, LargeList) else "<i4"))
+    shapes = sizes.children[0].to_numpy().reshape(len(array), parameters.ndim).tolist()
+    order = parameters.permutation
+    rows: list[Any] = []
+    for i, valid in enumerate(array.is_valid() if array.null_count else [True] * len(array)):
+        if not valid:
+            rows.append(None)
+            continue
+        start, stop, shape = edges[i], edges[i + 1], shapes[i]
+        if not 0 <= start <= stop <= len(values) or min(shape, default=0) < 0 or math.prod(shape) != stop - start:
+            raise FormatError(f"field {array.field.name!r}: row {i} has the shape {shape} and {stop - start} values")
+        row = values[start:stop].reshape(shape)
+        row = row if order is None else row.transpose(order)
+        rows.append(row.copy() if copy else row)
+    return _each(rows)
+
+
+def _edges(lists: Array, dtype: np.dtype[Any]) -> list[int]:
+    """Where the lists of an array begin and end among the values of its child."""
+    if len(lists) == 0:
+        return [0]
+    stored = lists.buffers()[1]
+    assert stored is not None
+    found: list[int] = np.frombuffer(stored, dtype, len(lists) + 1, lists.offset * dtype.itemsize).tolist()
+    return found

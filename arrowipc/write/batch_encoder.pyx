@@ -6,9 +6,7 @@ follow, every offset points forward, and the whole metadata is two loops of stor
 """
 
 cimport cython
-from cpython.buffer cimport PyBUF_READ
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cpython.memoryview cimport PyMemoryView_FromMemory
+from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, int8_t, uint64_t, uint8_t
 from libc.stdlib cimport free, qsort
 from libc.string cimport memcpy, memset
@@ -117,8 +115,7 @@ cdef class CompressJobs(Jobs):
         """Bytes that the frame of `size` bytes may take where it is made."""
         if self.pool.c.bound_lz4 != NULL:
             return self.pool.c.bound_lz4(size, &self.preferences)
-        # A package allocates for itself: only what is smaller than the buffer comes to us.
-        return self.pool.c.bound_zstd(size) if self.pool.c.bound_zstd != NULL else size
+        return self.pool.c.bound_zstd(size)
 
     cdef size_t encode(self, void* state, const CompressJob* job) noexcept nogil:
         """Bytes of the frame that was made, or an error."""
@@ -134,24 +131,17 @@ cdef class CompressJobs(Jobs):
         return 0
 
     cdef int work(self) except -1:
-        taken = self.pool.take()
-        if self.pool.native():
-            self.run_released(taken)
+        cdef CodecContext taken = self.pool.take()
+        cdef void* state = NULL if taken is None else taken.state
+        if self.total < WORTH_RELEASING and self.pool.level <= QUICK_LEVEL:
+            self.run(state)
         else:
-            self.run_package(taken)
+            with nogil:
+                self.run(state)
         self.pool.give(taken)
         return 0
 
-    cdef int run_released(self, CodecContext context) except -1:
-        cdef void* state = NULL if context is None else context.state
-        if self.total < WORTH_RELEASING and self.pool.level <= QUICK_LEVEL:
-            self.run_native(state)
-        else:
-            with nogil:
-                self.run_native(state)
-        return 0
-
-    cdef void run_native(self, void* state) noexcept nogil:
+    cdef void run(self, void* state) noexcept nogil:
         cdef CompressJob* job
         cdef size_t stored
         cdef int64_t i = next_job(self)
@@ -163,34 +153,6 @@ cdef class CompressJobs(Jobs):
             elif accepted(job.size, stored, self.savings):
                 job.stored = stored
             i = next_job(self)
-
-    cdef int run_package(self, object encode) except -1:
-        cdef CompressJob* job
-        cdef bytes frame
-        cdef const uint8_t* made
-        cdef int64_t stored
-        cdef int64_t i = next_job(self)
-        while i < self.failed:
-            job = &self.jobs[i]
-            try:
-                frame = encode(PyMemoryView_FromMemory(<char*> job.source, job.size, PyBUF_READ))
-                stored = PyBytes_GET_SIZE(frame)
-            except Exception as error:
-                self.fail(i, error)
-                break
-            if accepted(job.size, stored, self.savings):
-                # Kept in memory that is reused: keeping the frames themselves instead makes the package
-                # take fresh memory for each, which cost up to 6 % of the time of large buffers.
-                made = <const uint8_t*> PyBytes_AS_STRING(frame)
-                if stored < WORTH_RELEASING:
-                    memcpy(job.target, made, stored)
-                else:
-                    with nogil:
-                        memcpy(job.target, made, stored)
-                job.stored = stored
-            frame = None
-            i = next_job(self)
-        return 0
 
     cdef int compress(self, bint use_threads) except -1:
         cdef int64_t worth = WORTH_THREADS_ZSTD
@@ -205,9 +167,6 @@ cdef class CompressJobs(Jobs):
         if self.code:
             name = self.pool.c.error_name(self.code).decode()
             raise MemoryError(f"cannot compress to {'LZ4' if self.pool.c.encode_lz4 != NULL else 'ZSTD'}: {name}")
-        if self.failed < self.n_jobs:
-            # The arguments are proven: what a codec can still lack is memory.
-            raise MemoryError(f"cannot compress {self.jobs[self.failed].size:,} bytes: {self.error}") from self.error
         return 0
 
 

@@ -27,7 +27,7 @@ def open_sink(target: Any, durable: bool) -> Sink:
         return target
     if isinstance(target, (str, os.PathLike)):
         return _opened_sink(target, durable)
-    refuse_async(target, ("drain", "write", "send"), "arrowipc.aio.new_stream() writes to it")
+    refuse_async(target, ("drain", "write", "send"), "arrowipc.aio.encode() gives what to write to it")
     if not is_map(target) and (hasattr(target, "write") or hasattr(target, "sendall")):
         sink = _object_sink(target)
         if hasattr(target, "flush"):

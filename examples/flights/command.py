@@ -132,7 +132,7 @@ def reason(error: Exception) -> str:
 
 def _run(options: argparse.Namespace) -> int:
     import pipeline
-    from arrowipc.spark.local_session import start_session
+    from local_session import start_session
     from report import show, step_line, write_report
 
     output, flights = options.output, not options.input

@@ -289,7 +289,7 @@ def test_blocking_readers_and_writers_name_aio():
                     opener(source)
         await generator.aclose()
         for opener in (ipc.new_stream, ipc.new_file):
-            with pytest.raises(ipc.UsageError, match=r"arrowipc\.aio\.new_stream\(\)"):
+            with pytest.raises(ipc.UsageError, match=r"arrowipc\.aio\.encode\(\)"):
                 opener(Async())
 
     asyncio.run(main())
@@ -303,15 +303,17 @@ def test_anyio_streams():
         async with send, receive, anyio.create_task_group() as group:
 
             async def write() -> None:
-                async with send, aio.new_stream(send) as writer:
-                    await writer.write(ipc.open_stream(LONG).read_all())
+                async with send:
+                    async for chunk in aio.encode(ipc.open_stream(LONG).read_all()):
+                        await send.send(chunk)
 
             group.start_soon(write)
             assert (await aio.open_stream(receive).read_all()).equals(ipc.open_stream(LONG).read_all())
 
         async def serve(client: Any) -> None:
-            async with client, aio.new_stream(client) as writer:
-                await writer.write(aio.open_stream(fed(LONG)))
+            async with client:
+                async for chunk in aio.encode(aio.open_stream(fed(LONG))):
+                    await client.send(chunk)
 
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
         async with listener, anyio.create_task_group() as group:

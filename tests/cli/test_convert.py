@@ -48,8 +48,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ["--to", "file"],
         ["--to", "stream", "--compression", "zstd", "--level", "5"],
-        ["--to", "legacy", "--v4", "--compression", "none"],
-        ["--to", "file", "--batch-rows", "7", "--alignment", "64", "--statistics"],
+        ["--to", "legacy", "--compression", "none"],
+        ["--to", "file", "--batch-rows", "7", "--statistics"],
         ["--to", "file", "--dictionary", "word,id"],
         ["--to", "stream", "--dictionary", "*", "--batch-rows", "11"],
         ["--to", "stream", "--no-dictionary"],

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -138,7 +136,7 @@ def test_conditions_find_exactly_the_rows_that_meet_them(data, name, monkeypatch
         assert counted.err == f"--where: skipped {count - 20} of {count} rows, by statistics and names of folders\n"
 
 
-# -- many sources, and what grows -----------------------------------------------------------------------------------
+# -- many sources -----------------------------------------------------------------------------------
 
 
 def test_files_of_several_schemas_become_one(data, tmp_path):
@@ -153,42 +151,8 @@ def test_files_of_several_schemas_become_one(data, tmp_path):
     assert (refused.code, "source itself" in refused.err) == (2, True)
 
 
-def test_a_stream_that_grows_is_followed_to_its_end(tmp_path):
-    path = tmp_path / "live.arrows"
-    batches = [ipc.RecordBatch.from_pydict(columns(start, 2)) for start in range(0, 8, 2)]
-    with path.open("wb", buffering=0) as file:
-        file.write(batches[0].schema.serialize() + batches[0].serialize() + batches[1].serialize())
-        command = [*COMMAND, "tail", "-f", str(path), "-n", "3", "--json"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as tail:
-            assert tail.stdout is not None
-            assert [json.loads(tail.stdout.readline())["id"] for _ in range(3)] == [1, 2, 3]
-            message = batches[2].serialize()
-            file.write(message[:50])  # a part of a message is nothing yet
-            file.write(message[50:])
-            assert [json.loads(tail.stdout.readline())["id"] for _ in range(2)] == [4, 5]
-            file.write(batches[3].serialize() + b"\xff\xff\xff\xff\0\0\0\0")
-            assert [json.loads(line)["id"] for line in tail.stdout] == [6, 7]
-            assert tail.wait(30) == 0
-    piped = shell(f"cat {path} | arrowipc tail -f - --json -c id --where 'id in 2,5'")
-    assert piped.out == '{"id": 2}\n{"id": 5}\n'
-
-
-def test_a_stream_that_is_cut_short_while_it_is_followed_is_an_error(tmp_path):
-    path = tmp_path / "live.arrows"
-    batch = ipc.RecordBatch.from_pydict(columns(0, 2))
-    path.write_bytes(batch.schema.serialize() + batch.serialize())
-    command = [*COMMAND, "tail", "-f", str(path), "--json"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, **pipes, text=True, env=environment()) as tail:
-        assert tail.stdout is not None
-        tail.stdout.readline()
-        os.truncate(path, 10)
-        assert "truncated while it was followed" in tail.communicate(timeout=30)[1]
-        assert tail.returncode == 1
-
-
 @pytest.mark.parametrize(
-    ("words", "number", "shown"), [("arrowipc st", 1, "plain,stat"), ("arrowipc tail --fo", 2, "--follow")]
+    ("words", "number", "shown"), [("arrowipc st", 1, "plain,stat"), ("arrowipc tail --fo", 2, "--force")]
 )
 def test_a_shell_completes_commands_and_options(words, number, shown):
     asked = environment(_ARROWIPC_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(number))

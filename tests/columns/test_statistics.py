@@ -25,7 +25,14 @@ from hypothesis import given, strategies as st
 import arrowipc as ipc
 from arrowipc import ColumnStatistics, FormatError, UsageError
 from arrowipc.columns.column_statistics import LONGEST
-from arrowipc.columns.statistics import STATISTICS_KEY, compute_statistics, encode_statistics, mark_of, statistics_in
+from arrowipc.columns.statistics import (
+    STATISTICS_KEY,
+    compute_statistics,
+    encode_statistics,
+    entries_of,
+    mark_of,
+    statistics_in,
+)
 from arrowipc.types import field, int64, struct
 
 NO_COLUMNS = ipc.Schema([])
@@ -35,7 +42,8 @@ PRESENT = object()  # a value that has no order
 
 
 def encoded_of(found: dict[str, ColumnStatistics], rows: int, schema: ipc.Schema = NO_COLUMNS) -> bytes:
-    return encode_statistics([(path, *each[1:]) for path, each in found.items()], rows, mark_of(schema))
+    entries = entries_of([(path, *each[1:]) for path, each in found.items()])
+    return encode_statistics(entries, rows, mark_of(schema))
 
 
 def decoded_of(data: bytes, rows: int, schema: ipc.Schema = NO_COLUMNS) -> dict[str, ColumnStatistics] | None:

@@ -162,8 +162,6 @@ def test_foreign_and_torn_files(folder, caplog):
     (folder / "README.md").write_text("# What these files are\n" * 10)
     with pytest.raises(FormatError, match=r"README\.md"):
         ipc.open_dataset(folder)
-    with pytest.raises(FormatError, match=r"README\.md"):
-        ipc.open_dataset(folder, on_error="recover").read_all()
     dataset = ipc.open_dataset(folder, on_error="skip")
     assert dataset.count_rows() == 100
     assert list(dataset.skipped) == [str(folder / "README.md")]
@@ -174,13 +172,6 @@ def test_foreign_and_torn_files(folder, caplog):
     with pytest.raises(FormatError, match=r"a\.arrow"):
         ipc.open_dataset(folder)
     assert ipc.open_dataset(folder, on_error="skip").read_all().to_pydict()["x"] == [*range(50, 100)]
-    recovered = ipc.open_dataset(folder, on_error="recover")
-    expected = [*range(30), *range(30, 40), *range(50, 100)]
-    assert recovered.read_all().to_pydict()["x"] == expected
-    assert recovered.count_rows() == len(expected)
-    assert recovered.take([-1, 0, 39]).to_pydict()["x"] == [99, 0, 39]
-    assert {os.path.basename(path) for path in recovered.skipped} == {"a.arrow", "b.arrows"}
-    assert recovered.filter([("x", ">", 50)]).count_rows() == len(expected)  # there are no statistics
 
 
 def test_a_batch_that_is_damaged_comes_at_its_place(folder):
@@ -252,31 +243,6 @@ def test_more_files_than_may_be_mapped_are_read(folder, monkeypatch):
 
 
 # -- order, and workers --
-
-
-def test_results_are_in_order_and_errors_where_they_belong():
-    def task(number: int) -> Any:
-        def run() -> int:
-            time.sleep(0.002 * (number % 3))
-            if number == 7:
-                raise KeyError(number)
-            return number
-
-        return run, True
-
-    def planned() -> Any:
-        yield from map(task, range(3))
-        raise OSError("no more")
-
-    results = _in_order(map(task, range(20)), 4)
-    assert [next(results) for _ in range(7)] == [*range(7)]
-    with pytest.raises(KeyError):
-        next(results)
-    results = _in_order(planned(), 4)
-    assert [next(results) for _ in range(3)] == [*range(3)]
-    with pytest.raises(OSError, match="no more"):
-        next(results)
-    assert list(_in_order(iter([]), 4)) == []
 
 
 def test_no_more_is_done_ahead_than_there_are_workers_and_nothing_after_the_end():

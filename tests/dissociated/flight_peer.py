@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.flight as fl
 from helpers import arrow_columns
 from helpers.processes import start
 
@@ -32,6 +33,30 @@ def streams() -> dict[str, Any]:
         "opened anew": lambda: pa.table({"y": ["once", "more"]}),
         "names/with a slash": pa.table({"z": [1.5]}),
     }
+
+
+class FlightServer(fl.FlightServerBase):
+    """Says where streams are to be had of a dissociated server, and serves DoGet of them."""
+
+    def __init__(self, server: Any, sources: dict[str, Any], separate: bool = False) -> None:
+        self._places = flight.locations(server, separate=separate, do_get=True)
+        self._sources = sources
+        super().__init__("grpc://127.0.0.1:0")
+
+    def _table(self, name: bytes) -> pa.Table:
+        if name.decode() not in self._sources:
+            raise KeyError(f"there is no stream {name!r}")
+        source = self._sources[name.decode()]
+        data = source() if callable(source) else source
+        return pa.Table.from_batches(data) if isinstance(data, list) else data
+
+    def get_flight_info(self, context: Any, descriptor: Any) -> Any:
+        name = descriptor.command
+        endpoint = fl.FlightEndpoint(name, self._places)
+        return fl.FlightInfo(self._table(name).schema, descriptor, [endpoint], -1, -1)
+
+    def do_get(self, context: Any, ticket: Any) -> Any:
+        return fl.RecordBatchStream(self._table(ticket.ticket))
 
 
 @contextmanager
@@ -57,7 +82,7 @@ def main(how: str) -> None:
     transport, _, separate = how.partition(",")
     with (
         dissociated.Server(streams(), transport) as server,
-        flight.FlightServer(server, separate=bool(separate)) as front,
+        FlightServer(server, streams(), bool(separate)) as front,
     ):
         print(json.dumps({"port": front.port, "uris": flight.locations(server)}), flush=True)
         sys.stdin.read()

@@ -19,7 +19,7 @@ from helpers.processes import start
 
 import arrowipc as ipc
 from arrowipc import dissociated
-from arrowipc.dissociated.client import Client, ClientStream
+from arrowipc.dissociated.client import Client
 from arrowipc.dissociated.connection import Connection, Frame, PeerMemory
 from arrowipc.dissociated.link import Link
 from arrowipc.dissociated.memory.address_pairs import Pairs
@@ -130,7 +130,7 @@ class ForgedServer:
     ) -> None:
         client, self.connection = pair()
         link = Link(client, client, memory or open_peer_memory(remote_handle, client), free_data)
-        self.stream = ClientStream(link, decoder or StreamDecoder(limits=limits), limits)
+        self.stream = Client(link, decoder or StreamDecoder(limits=limits), limits)
         self.messages = list(messages_of(batch(0) if source is None else source, **options))
         self.number = 0
         self.send(self.messages[0])
@@ -156,7 +156,7 @@ class ForgedServer:
 
     def client(self) -> Client:
         """The client, which has the schema."""
-        return Client(self.stream, PATIENCE)
+        return self.stream.begin(PATIENCE)
 
     def frame(self) -> Frame:
         """What the client sends next."""

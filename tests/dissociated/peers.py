@@ -5,7 +5,6 @@ The bytes of the protocol are made here a second time, from the text of the spec
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import gc
 import io
@@ -24,7 +23,7 @@ import pyarrow as pa
 import arrowipc as ipc
 from arrowipc import dissociated as served
 from arrowipc.dissociated import protocol, schemes
-from arrowipc.dissociated.client import Client, ClientStream
+from arrowipc.dissociated.client import Client
 from arrowipc.dissociated.connection import Connection, Frame
 from arrowipc.dissociated.link import Link
 from arrowipc.dissociated.transports.sockets import SocketConnection
@@ -34,8 +33,8 @@ from arrowipc.read.stream_decoder import StreamDecoder
 Sent = tuple[int | None, bytes]
 
 SECONDS = 20
-#: How streams are read: over one connection or two, over a kept one, in an event loop.
-WAYS = ("one", "two", "channel", "asyncio")
+#: How streams are read: over one connection or two, over a kept one.
+WAYS = ("one", "two", "channel")
 OURS = ("arrowipc-accept", "arrowipc-session", "arrowipc-returns", "arrowipc-hang-up")
 HELLO = b"arwipc\x01\x00"
 
@@ -119,9 +118,9 @@ def written_words(file: bool = False) -> bytes:
 # -- peers ---------------------------------------------------------------------------------------------------
 
 
-def stream_between(connections: tuple[Connection, ...], **options: Any) -> ClientStream:
+def stream_between(connections: tuple[Connection, ...], **options: Any) -> Client:
     """The reading end of one connection, or of one for metadata and one for bodies."""
-    return ClientStream(Link(connections[0], connections[-1]), StreamDecoder(), **options)
+    return Client(Link(connections[0], connections[-1]), StreamDecoder(), **options)
 
 
 @contextlib.contextmanager
@@ -132,7 +131,7 @@ def numbered_from(first: int) -> Iterator[None]:
 
 
 def client_of(connections: tuple[Connection, ...], timeout: float | None = SECONDS, **options: Any) -> Client:
-    return Client(stream_between(connections, **options), timeout)
+    return stream_between(connections, **options).begin(timeout)
 
 
 def read(sent: Iterable[Sent], **options: Any) -> Any:
@@ -236,76 +235,17 @@ def beside(script: Callable[[], object]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def serving(kind: str, streams: Any, transport: str, **options: Any) -> Iterator[Any]:
-    """A server of either kind; that of asyncio in a thread with a loop."""
-    if kind == "threads":
-        with served.Server(streams, transport, **options) as server:
-            yield server
-        return
-    loop, made, done = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
-    found: list[Any] = []
-
-    async def main() -> None:
-        async with served.AsyncServer(streams, transport, **options) as server:
-            found.append(server)
-            made.set()
-            await done.wait()
-
-    def run() -> None:
-        try:
-            loop.run_until_complete(main())
-        finally:
-            made.set()
-            loop.close()
-
-    with beside(run):
-        assert made.wait(SECONDS)
-        try:
-            yield found[0]
-        finally:
-            loop.call_soon_threadsafe(done.set)
-
-
-class Blocking:
-    """An asyncio client, read like a blocking one in a loop of its own."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, client: Any) -> None:
-        self._loop, self._client = loop, client
-
-    def read_next_batch(self) -> Any:
-        return self._loop.run_until_complete(self._client.read_next_batch())
-
-    def read_all(self) -> Any:
-        return self._loop.run_until_complete(self._client.read_all())
-
-    def __iter__(self) -> Iterator[Any]:
-        while True:
-            yield self.read_next_batch()
-
-    def close(self) -> None:
-        self._loop.run_until_complete(self._client.close())
-
-
-@contextlib.contextmanager
 def opening(server: Any, way: str) -> Iterator[Callable[..., Any]]:
     """What opens streams of a server in one of the `WAYS`."""
     uri = server.uris if way == "two" else server.uri
-    loop = asyncio.new_event_loop()
-    channel = served.Channel(uri, timeout=SECONDS)
+    with served.Channel(uri, timeout=SECONDS) as channel:
 
-    def open_it(name: str, **options: Any) -> Any:
-        if way == "channel":
-            return channel.read(name, **options)
-        if way == "asyncio":
-            connecting = served.connect_async(uri, name, timeout=SECONDS, **options)
-            return Blocking(loop, loop.run_until_complete(connecting))
-        return served.connect(uri, name, timeout=SECONDS, **options)
+        def open_it(name: str, **options: Any) -> Any:
+            if way == "channel":
+                return channel.read(name, **options)
+            return served.connect(uri, name, timeout=SECONDS, **options)
 
-    try:
-        with channel:
-            yield open_it
-    finally:
-        loop.close()
+        yield open_it
 
 
 def connected(server: Any) -> Connection:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from dissociated import peers
-from dissociated.peers import connected, serving, until
+from dissociated.peers import connected, until
 from helpers.memory import resident
 
 from arrowipc import dissociated
@@ -25,7 +25,6 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 SECONDS = peers.SECONDS
 KIB, MIB = 1 << 10, 1 << 20
-both_kinds = pytest.mark.parametrize("kind", ["threads", "asyncio"])
 
 
 def counted(size: int = MIB) -> Iterator[pa.RecordBatch]:
@@ -46,11 +45,6 @@ def held(server: Any) -> int:
     return sum(each.held for each in list(server._sessions))
 
 
-def beyond(kind: str, clients: int) -> int:
-    """Messages beyond the limit: one for each source that was running when the limit was reached."""
-    return clients if kind == "threads" else 1
-
-
 # -- errors --------------------------------------------------------------------------------------------------
 
 
@@ -58,8 +52,7 @@ class Large:
     """Memory that a source had when it failed."""
 
 
-@both_kinds
-def test_nothing_of_a_session_that_failed_is_kept(kind):
+def test_nothing_of_a_session_that_failed_is_kept():
     made: list[weakref.ref[Large]] = []
 
     def source():
@@ -67,7 +60,7 @@ def test_nothing_of_a_session_that_failed_is_kept(kind):
         made.append(weakref.ref(loaded))
         raise ValueError("x" * 10_000)
 
-    with serving(kind, {"t": source}, "tcp") as server:
+    with dissociated.Server({"t": source}, "tcp") as server:
         for _ in range(3):
             with pytest.raises((ValueError, OSError)):
                 dissociated.connect(server.uri, "t", timeout=SECONDS)
@@ -122,11 +115,10 @@ def test_a_handler_of_errors_that_fails_does_not_keep_the_server_alive(monkeypat
 
 
 @pytest.mark.nosanitize  # measured memory
-@both_kinds
-def test_requests_that_wait_have_one_limit_for_all_clients(kind):
+def test_requests_that_wait_have_one_limit_for_all_clients():
     """64 clients ask for 64 streams each, by names of 64 KiB: 256 MiB, of which 16 may wait beside as many of data."""
     with (
-        serving(kind, {"t": small}, "tcp", max_held=16 * MIB, max_clients=64) as server,
+        dissociated.Server({"t": small}, "tcp", max_held=16 * MIB, max_clients=64) as server,
         contextlib.ExitStack() as stack,
     ):
         tag = server.uri.want_data
@@ -139,7 +131,7 @@ def test_requests_that_wait_have_one_limit_for_all_clients(kind):
                 with contextlib.suppress(OSError):
                     client.send(tag, [bytes(64 * KIB)])
                     client.flush(SECONDS)  # what our end keeps is in the same process
-            assert held(server) < 32 * MIB + beyond(kind, 64) * SMALL
+            assert held(server) < 32 * MIB + 64 * SMALL
         until(lambda: server.num_clients == 0, "all went too far")
         assert set(peers.kinds(server)) == {"LimitError"}
         assert "sent requests of" in server.errors[0]
@@ -147,9 +139,8 @@ def test_requests_that_wait_have_one_limit_for_all_clients(kind):
         assert resident() - before < 128 * MIB
 
 
-@both_kinds
-def test_a_client_that_asks_for_too_much_hears_so(kind):
-    with serving(kind, {"t": peers.numbers()}, "unix") as server, connected(server) as client:
+def test_a_client_that_asks_for_too_much_hears_so():
+    with dissociated.Server({"t": peers.numbers()}, "unix") as server, connected(server) as client:
         client.send(server.uri.want_data, [bytes(MIB + 1)])
         with contextlib.suppress(OSError):
             client.flush(SECONDS)
@@ -179,30 +170,28 @@ def settled(server: Any) -> bool:
 
 
 @contextlib.contextmanager
-def endless(kind: str, transport: str, source: Any) -> Iterator[tuple[Any, contextlib.ExitStack]]:
+def endless(transport: str, source: Any) -> Iterator[tuple[Any, contextlib.ExitStack]]:
     """A server of one endless stream that may keep 8 MiB, and what closes its clients."""
     options = {"max_held": 8 * MIB, "max_clients": 100, "idle_timeout": None}
-    with serving(kind, {"t": source}, transport, **options) as server, contextlib.ExitStack() as clients:
+    with dissociated.Server({"t": source}, transport, **options) as server, contextlib.ExitStack() as clients:
         yield server, clients
 
 
-@both_kinds
 @exact_transports
-def test_streams_that_nobody_reads_have_one_limit_for_all_clients(kind, transport):
+def test_streams_that_nobody_reads_have_one_limit_for_all_clients(transport):
     """40 clients that read nothing of an endless source at once: each alone could have a sixteenth, 20 MiB in all."""
-    with endless(kind, transport, small) as (server, clients):
+    with endless(transport, small) as (server, clients):
         for client in [clients.enter_context(connected(server)) for _ in range(40)]:
             client.send(server.uri.want_data, [b"t"])
         until(lambda: server.num_clients == 40 and held(server) >= 8 * MIB and settled(server), "all is taken")
-        assert held(server) < 8 * MIB + beyond(kind, 40) * SMALL
+        assert held(server) < 8 * MIB + 40 * SMALL
         assert server._books.held == held(server)
         assert server._books.short == sum(each.is_short for each in list(server._sessions))
         assert server.errors == []
     assert (server._books.held, server._books.short) == (0, 0)
 
 
-@both_kinds
-def test_clients_that_read_all_get_on_where_there_is_room_for_few(kind):
+def test_clients_that_read_all_get_on_where_there_is_room_for_few():
     """Fifty slow readers, and room for the messages of four: nobody is sent away, and nobody starves."""
     failures: list[BaseException] = []
 
@@ -220,7 +209,7 @@ def test_clients_that_read_all_get_on_where_there_is_room_for_few(kind):
         except BaseException as error:
             failures.append(error)
 
-    with serving(kind, {"t": source}, "unix", max_held=4 * MIB, idle_timeout=SECONDS) as server:
+    with dissociated.Server({"t": source}, "unix", max_held=4 * MIB, idle_timeout=SECONDS) as server:
         threads = [threading.Thread(target=read) for _ in range(50)]
         for each in threads:
             each.start()
@@ -230,11 +219,10 @@ def test_clients_that_read_all_get_on_where_there_is_room_for_few(kind):
         assert server.errors == []
 
 
-@both_kinds
 @exact_transports
-def test_clients_that_take_nothing_make_room_for_those_that_do(kind, transport):
+def test_clients_that_take_nothing_make_room_for_those_that_do(transport):
     with (
-        serving(kind, {"t": counted}, transport, max_held=4 * MIB, idle_timeout=0.2) as server,
+        dissociated.Server({"t": counted}, transport, max_held=4 * MIB, idle_timeout=0.2) as server,
         contextlib.ExitStack() as stack,
     ):
         for client in [stack.enter_context(connected(server)) for _ in range(10)]:

@@ -129,6 +129,6 @@ def test_what_a_live_source_gives_is_sent_before_it_is_asked_for_more(transport)
 def test_a_second_thread_on_one_stream_is_refused_and_harms_nothing():
     with served("unix") as server, dissociated.connect(server.uri, "numbers", timeout=SECONDS) as reader:
         # As another thread has it while it takes a step.
-        with reader._stream._turn, pytest.raises(UsageError, match="one thread at a time"):
+        with reader._turn, pytest.raises(UsageError, match="one thread at a time"):
             reader.read_next_batch()
         assert values(reader) == NUMBERS.to_pydict()

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from dissociated import peers
-from dissociated.peers import connected, serving, until
+from dissociated.peers import connected, until
 from dissociated.ucx_peers import LIBRARIES, environment
 
 from arrowipc import dissociated
@@ -34,13 +34,9 @@ def endless() -> Iterator[pa.RecordBatch]:
         number += 1
 
 
-both_kinds = pytest.mark.parametrize("kind", ["threads", "asyncio"])
-
-
-@both_kinds
 @pytest.mark.parametrize("transport", SOCKETS)
-def test_a_client_that_asks_for_nothing_is_sent_away(kind, transport):
-    with serving(kind, {"t": peers.numbers()}, transport, request_timeout=0.3) as server:
+def test_a_client_that_asks_for_nothing_is_sent_away(transport):
+    with dissociated.Server({"t": peers.numbers()}, transport, request_timeout=0.3) as server:
         silent = [connected(server) for _ in range(4)]
         with dissociated.connect(server.uri, "t", timeout=SECONDS) as reader:
             until(lambda: server.num_clients == 1, "only the one that asked is there")
@@ -57,12 +53,12 @@ def test_a_client_that_asks_for_nothing_is_sent_away(kind, transport):
 SILENT_OVER_UCX = """
 import sys, time
 from dissociated import peers
-from dissociated.peers import connected, serving, until
+from dissociated.peers import connected, until
 from dissociated.test_deadlines import connected
 from arrowipc import dissociated
 
-kind, deadline = sys.argv[1], float(sys.argv[2]) or None
-with serving(kind, {"t": peers.numbers()}, "ucx", request_timeout=deadline, max_clients=3) as server:
+deadline = float(sys.argv[1]) or None
+with dissociated.Server({"t": peers.numbers()}, "ucx", request_timeout=deadline, max_clients=3) as server:
     silent = [connected(server) for _ in range(3)]
     until(lambda: server.num_clients == (0 if deadline else 3), "they are gone, or have all slots")
     time.sleep(0.3)
@@ -78,10 +74,10 @@ with serving(kind, {"t": peers.numbers()}, "ucx", request_timeout=deadline, max_
 
 @pytest.mark.nosanitize
 @pytest.mark.skipif(not LIBRARIES, reason="no libucp.so.0: install libucx0 or libucx-cu12")
-@pytest.mark.parametrize(("kind", "deadline"), [("threads", "0.3"), ("asyncio", "0")])
-def test_silent_clients_over_ucx_have_a_deadline_and_make_room(kind, deadline):
+@pytest.mark.parametrize("deadline", ["0.3", "0"])
+def test_silent_clients_over_ucx_have_a_deadline_and_make_room(deadline):
     done = subprocess.run(
-        [sys.executable, "-c", SILENT_OVER_UCX, kind, deadline],
+        [sys.executable, "-c", SILENT_OVER_UCX, deadline],
         env=environment(next(iter(LIBRARIES)), "tcp"),
         capture_output=True,
         text=True,
@@ -90,11 +86,10 @@ def test_silent_clients_over_ucx_have_a_deadline_and_make_room(kind, deadline):
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-@both_kinds
 @pytest.mark.parametrize("transport", SOCKETS)
 @pytest.mark.parametrize("asks", [False, True])
-def test_half_a_message_is_not_waited_for(kind, transport, asks):
-    with serving(kind, {"t": peers.numbers()}, transport, request_timeout=0.3) as server:
+def test_half_a_message_is_not_waited_for(transport, asks):
+    with dissociated.Server({"t": peers.numbers()}, transport, request_timeout=0.3) as server:
         client = connected(server)
         raw = client._socket
         if asks:
@@ -112,12 +107,11 @@ def test_half_a_message_is_not_waited_for(kind, transport, asks):
         client.close()
 
 
-@both_kinds
 @pytest.mark.parametrize("transport", ["tcp", "shm"])
-def test_a_hundred_silent_connections_keep_nobody_out(kind, transport):
+def test_a_hundred_silent_connections_keep_nobody_out(transport):
     """Whatever their deadlines are: the oldest of them makes room."""
     with (
-        serving(kind, {"t": peers.numbers()}, transport, max_clients=100) as server,
+        dissociated.Server({"t": peers.numbers()}, transport, max_clients=100) as server,
         contextlib.ExitStack() as stack,
     ):
         silent = [connected(server) for _ in range(100)]
@@ -134,10 +128,9 @@ def test_a_hundred_silent_connections_keep_nobody_out(kind, transport):
         assert silent[0].reason == Reason.IDLE
 
 
-@both_kinds
-def test_a_full_server_sends_the_longest_idle_one_away(kind):
-    with serving(
-        kind, {"t": endless, "n": peers.numbers()}, "tcp", max_clients=3, idle_timeout=0.5, max_held=16 * MIB
+def test_a_full_server_sends_the_longest_idle_one_away():
+    with dissociated.Server(
+        {"t": endless, "n": peers.numbers()}, "tcp", max_clients=3, idle_timeout=0.5, max_held=16 * MIB
     ) as server:
         slow = dissociated.connect(server.uri, "t", timeout=SECONDS)
         numbers = [slow.read_next_batch().column(0)[0]]
@@ -163,12 +156,11 @@ def test_a_full_server_sends_the_longest_idle_one_away(kind):
             each.close()
 
 
-@both_kinds
 @pytest.mark.parametrize("transport", ["tcp", "unix"])
-def test_a_slow_reader_has_all_the_time_it_wants_where_there_is_room(kind, transport):
+def test_a_slow_reader_has_all_the_time_it_wants_where_there_is_room(transport):
     deadlines = {"request_timeout": 0.2, "idle_timeout": 0.2}
     with (
-        serving(kind, {"t": endless}, transport, max_held=16 * MIB, max_clients=2, **deadlines) as server,
+        dissociated.Server({"t": endless}, transport, max_held=16 * MIB, max_clients=2, **deadlines) as server,
         dissociated.connect(server.uri, "t", timeout=SECONDS) as reader,
     ):
         for number in range(4):
@@ -177,10 +169,9 @@ def test_a_slow_reader_has_all_the_time_it_wants_where_there_is_room(kind, trans
         assert server.errors == []
 
 
-@both_kinds
-def test_two_connections_for_one_stream_each_ask_for_their_part(kind):
+def test_two_connections_for_one_stream_each_ask_for_their_part():
     """A client of data only, and one of metadata only, have asked."""
-    with serving(kind, {"t": peers.numbers(100, 20)}, "tcp", request_timeout=0.3) as server:
+    with dissociated.Server({"t": peers.numbers(100, 20)}, "tcp", request_timeout=0.3) as server:
         with dissociated.connect(server.uris, "t", timeout=SECONDS) as reader:
             assert reader.read_next_batch().num_rows == 100
             time.sleep(0.5)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import gc
 import random
@@ -20,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from dissociated import peers
-from dissociated.peers import serving, until, until_collected
+from dissociated.peers import until, until_collected
 from dissociated.ucx_peers import LIBRARIES, environment
 from helpers.processes import rounds
 from helpers.web import Web
@@ -35,7 +34,6 @@ SECONDS = peers.SECONDS
 ROWS = 1 << 13  # 64 KiB: told of, where memory is shared
 BATCHES = 12
 TRANSPORTS = ("tcp", "unix", "shm", "file")
-KINDS = ("threads", "asyncio")
 
 
 def batches() -> Iterator[pa.RecordBatch]:
@@ -52,10 +50,10 @@ def failing() -> Iterator[pa.RecordBatch]:
 
 
 @contextlib.contextmanager
-def served(kind: str, transport: str, folder: Path, **options: Any) -> Iterator[Any]:
+def served(transport: str, folder: Path, **options: Any) -> Iterator[Any]:
     """A server of "t", and of "torn", which fails in the middle."""
     if transport != "file":
-        with serving(kind, {"t": batches, "torn": failing}, transport, **options) as server:
+        with dissociated.Server({"t": batches, "torn": failing}, transport, **options) as server:
             yield server
         return
     path = folder / "x.arrow"
@@ -67,7 +65,7 @@ def served(kind: str, transport: str, folder: Path, **options: Any) -> Iterator[
     def find(name: bytes) -> Any:
         return ReadyMessages(found[0].memory.messages()) if name == b"t" else failing
 
-    with serving(kind, find, "file", transport_options={"path": path}, **options) as server:
+    with dissociated.Server(find, "file", transport_options={"path": path}, **options) as server:
         found.append(server)
         yield server
 
@@ -184,22 +182,21 @@ def drop_some(server: Any, way: str, dice: random.Random, count: int) -> None:
             held_values(kept.pop())
 
 
-def law(kind: str, transport: str, folder: Path, count: int, readers: int) -> None:
+def law(transport: str, folder: Path, count: int, readers: int) -> None:
     """Dropped readers leave nothing."""
     for seed in range(count):
-        dice = random.Random(f"{kind} {transport} {seed}")
-        with nothing_left(), served(kind, transport, folder) as server:
+        dice = random.Random(f"{transport} {seed}")
+        with nothing_left(), served(transport, folder) as server:
             for way in peers.WAYS:
                 with nothing_left(server):
                     drop_some(server, way, dice, readers)
-                    until_gone(server, f"{kind} {transport} {way} {seed}")
+                    until_gone(server, f"{transport} {way} {seed}")
 
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("transport", TRANSPORTS)
-@pytest.mark.parametrize("kind", KINDS)
-def test_dropped_readers_leave_nothing(kind, transport, tmp_path):
-    law(kind, transport, tmp_path, rounds(1, 10), rounds(3, 6))
+def test_dropped_readers_leave_nothing(transport, tmp_path):
+    law(transport, tmp_path, rounds(1, 10), rounds(3, 6))
 
 
 OVER_UCX = """
@@ -208,21 +205,20 @@ import dissociated.test_drops as drops
 from arrowipc import dissociated
 
 # What UCX itself keeps until the process ends is made by the first streams.
-with drops.served("threads", "ucx", None, transport_options={"memory": 64 << 20}) as server:
+with drops.served("ucx", None, transport_options={"memory": 64 << 20}) as server:
     for _ in range(2):
         dissociated.connect(server.uri, "t", timeout=20).read_all()
-for kind in drops.KINDS:
-    drops.law_over_ucx(kind, int(sys.argv[1]))
+drops.law_over_ucx(int(sys.argv[1]))
 """
 
 
-def law_over_ucx(kind: str, count: int) -> None:
+def law_over_ucx(count: int) -> None:
     for memory in (0, 64 << 20):
-        with nothing_left(), served(kind, "ucx", Path(), transport_options={"memory": memory}) as server:
+        with nothing_left(), served("ucx", Path(), transport_options={"memory": memory}) as server:
             for seed in range(count):
                 for way in peers.WAYS:
-                    drop_some(server, way, random.Random(f"{kind} {memory} {seed} {way}"), rounds(2, 6))
-                    until_gone(server, f"{kind} {memory} {way} {seed}")
+                    drop_some(server, way, random.Random(f"{memory} {seed} {way}"), rounds(2, 6))
+                    until_gone(server, f"{memory} {way} {seed}")
 
 
 @pytest.mark.campaign
@@ -242,25 +238,30 @@ def test_dropped_readers_over_ucx_leave_nothing():
 CLOSED_BY_THE_SERVER = """
 import dissociated.test_drops as drops
 
-drops.client_closed_in_the_loop_of_its_server()
+drops.client_closed_in_a_thread_of_its_server()
 """
 
 
-def client_closed_in_the_loop_of_its_server() -> None:
-    """The collector closes a client in whatever thread it works: in that of the server nobody answers meanwhile."""
+def client_closed_in_a_thread_of_its_server() -> None:
+    """The collector closes a client in whatever thread it works: in that of its session nobody answers meanwhile."""
+    held: list[Any] = []
+    read = threading.Event()
 
-    async def main() -> None:
-        async with dissociated.AsyncServer({"t": batches}, "ucx") as server:
-            for _ in range(3):
-                reader = await asyncio.to_thread(dissociated.connect, server.uri, "t", timeout=SECONDS)
-                await asyncio.to_thread(reader.read_next_batch)
-                reader.close()
-            end = time.monotonic() + SECONDS
-            while server.num_clients or peers.ours():
-                assert time.monotonic() < end, f"{server.num_clients} clients, {peers.ours()}"
-                await asyncio.sleep(0.01)
+    def source() -> Iterator[pa.RecordBatch]:
+        small = next(batches()).slice(0, 8)  # which arrives without its sender's help
+        yield small
+        read.wait(SECONDS)
+        held.pop().close()
+        yield small
 
-    asyncio.run(main())
+    with dissociated.Server({"t": source}, "ucx") as server:
+        for _ in range(3):
+            read.clear()
+            held.append(dissociated.connect(server.uri, "t", timeout=SECONDS))
+            held[0].read_next_batch()
+            read.set()
+            until(lambda: not held and server.num_clients == 0, "the client is gone")
+    until(lambda: not peers.ours(), "no thread is left")
 
 
 @pytest.mark.nosanitize
@@ -329,20 +330,11 @@ def test_a_dropped_server_serves_its_clients_to_the_end():
         reader.close()
 
 
-def test_an_async_server_that_never_ran_leaves_nothing(tmp_path):
-    with nothing_left():
-        server = dissociated.AsyncServer({"t": batches}, "shm", tmp_path / "x.sock")
-        assert (tmp_path / "x.sock").exists()
-        del server
-        gc.collect()
-        assert not (tmp_path / "x.sock").exists()
-
-
 def test_a_dropped_flight_reader_leaves_nothing():
     fl = pytest.importorskip("pyarrow.flight")
     from arrowipc.dissociated.flight import from_flight, locations
 
-    with nothing_left(), served("threads", "shm", Path()) as server:
+    with nothing_left(), served("shm", Path()) as server:
         endpoint = fl.FlightEndpoint(b"t", locations(server))
         info = fl.FlightInfo(pa.schema([("x", pa.int64())]), fl.FlightDescriptor.for_command(b"t"), [endpoint])
         reader = from_flight(info, timeout=SECONDS)
@@ -404,7 +396,7 @@ def test_dropped_writers_leave_nothing(exists, tmp_path):
 
 #: A child that lets go of what its parent still uses, as workers of data loaders do.
 FORKED = """
-import asyncio, gc, os, sys, time
+import gc, os, sys, time
 import arrowipc as ipc
 from arrowipc import dissociated
 
@@ -442,20 +434,12 @@ def serving():
     held.pop().close()
 
 
-async def waiting():
-    held = [dissociated.AsyncServer({"x": batch}, transport, path)]
-    in_a_child(held.clear)
-    async with held[0] as server:
-        async with await dissociated.connect_async(server.uri, "x") as reader:
-            assert sum([len(each) async for each in reader]) == 50_000
-
-
-asyncio.run(waiting()) if kind == "waiting" else {"reading": reading, "serving": serving}[kind]()
+{"reading": reading, "serving": serving}[kind]()
 print("whole")
 """
 
 
-@pytest.mark.parametrize("kind", ["reading", "serving", "waiting"])
+@pytest.mark.parametrize("kind", ["reading", "serving"])
 @pytest.mark.parametrize("transport", ["tcp", "unix", "shm"])
 def test_what_a_forked_child_lets_go_of_stays_with_its_parent(transport, kind, tmp_path):
     command = [sys.executable, "-W", "ignore", "-c", FORKED, transport, kind, str(tmp_path)]

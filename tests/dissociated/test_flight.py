@@ -223,35 +223,9 @@ def test_d092_a_pair_of_our_servers_is_read_over_two_connections():
 # -- the server ----------------------------------------------------------------------
 
 
-def test_a_flight_server_lists_its_streams_and_their_schemas(there):
-    client, _ = there
-    listed = {info.descriptor.command.decode(): info.schema for info in client.list_flights()}
-    assert sorted(listed) == NAMES
-    one = fl.FlightDescriptor.for_path("names", "with a slash")
-    assert client.get_schema(one).schema == listed["names/with a slash"]
+def test_a_stream_that_nobody_knows_is_an_error(there):
     with pytest.raises(KeyError, match="there is no stream"):
-        info_of(client, "nothing")
-
-
-def test_sources_that_were_opened_for_do_get_are_closed():
-    closed = []
-
-    class Source:
-        def __arrow_c_stream__(self, requested_schema=None):
-            return pa.table({"x": [1]}).__arrow_c_stream__()
-
-        def close(self):
-            closed.append(True)
-
-    with (
-        dissociated.Server({"x": Source}, "tcp") as server,
-        flight.FlightServer(server) as front,
-        fl.connect(f"grpc://127.0.0.1:{front.port}") as client,
-    ):
-        assert client.do_get(fl.Ticket(b"x")).read_all().num_rows == 1
-        assert len(closed) == 1
-        info_of(client, "x")
-        assert len(closed) == 2
+        info_of(there[0], "nothing")
 
 
 def test_what_fails_in_the_source_reaches_who_reads_by_do_get():
@@ -259,9 +233,12 @@ def test_what_fails_in_the_source_reaches_who_reads_by_do_get():
         yield pa.record_batch({"x": [1]})
         raise OSError(5, "the disk is gone")
 
+    class Failing(fl.FlightServerBase):
+        def do_get(self, context, ticket):
+            return fl.GeneratorStream(pa.schema([("x", pa.int64())]), failing())
+
     with (
-        dissociated.Server({"x": lambda: failing()}, "tcp") as server,
-        flight.FlightServer(server) as front,
+        Failing("grpc://127.0.0.1:0") as front,
         fl.connect(f"grpc://127.0.0.1:{front.port}") as client,
         from_flight(fl.FlightEndpoint(b"x", []), client=client) as reader,
         pytest.raises(OSError, match="the disk is gone"),
@@ -283,19 +260,3 @@ def test_a_closed_reader_says_so(there):
         reader.read_next_batch()
     with contextlib.closing(from_flight(fl.FlightEndpoint(b"many", []), client=client)) as reader:
         reader.read_next_batch()  # and the call is ended in its midst
-
-
-@pytest.mark.parametrize("kind", ["Prepared", "ReadyMessages"])
-def test_d091_messages_that_are_made_already_are_served_by_do_get_too(kind):
-    from arrowipc.dissociated.served import Prepared, ReadyMessages, messages_of
-
-    table = pa.table({"x": [1, 2], "d": pa.array(["a", "b"]).dictionary_encode()})
-    source = Prepared(table) if kind == "Prepared" else ReadyMessages(list(messages_of(table)))
-    with (
-        dissociated.Server({"x": source}, "tcp") as server,
-        flight.FlightServer(server) as front,
-        fl.connect(f"grpc://127.0.0.1:{front.port}") as client,
-        from_flight(info_of(client, "x"), timeout=20) as reader,
-    ):
-        assert pa.table(reader.read_all()).equals(table)
-        assert client.do_get(fl.Ticket(b"x")).read_all().equals(table)

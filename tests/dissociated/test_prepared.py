@@ -1,4 +1,4 @@
-"""Tables that are put into shared memory once, or built there; files that are served by their path."""
+"""Tables that are put into shared memory once; files that are served by their path."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from dissociated import peers
 from dissociated.peers import until, until_collected
 
 import arrowipc as ipc
-from arrowipc import dissociated, types
+from arrowipc import dissociated
 from arrowipc.dissociated.served import StoredFile
 from arrowipc.errors import FormatError, UsageError
-from arrowipc.types import field
 
 SECONDS = peers.SECONDS
 ROWS = 5000
@@ -93,21 +92,6 @@ def test_tables_beyond_the_capacity_are_not_held():
         assert server.memory.state.size < 3 * size + (5 * size // 2)
 
 
-def test_prepared_tables_of_flight_are_held_for_the_others_later():
-    pytest.importorskip("pyarrow.flight")
-    from arrowipc.dissociated.flight import Opened
-
-    with dissociated.Server({"t": table()}, "shm") as server:
-        # What a Flight server does for DoGet, which reads the messages where they are.
-        assert pa.RecordBatchReader.from_stream(Opened(server.find(b"t"), None)).read_all().equals(table())
-        assert server.memory.state.blocks == 0
-        assert read(server).equals(table())
-        assert server.memory.state.blocks == 4
-
-
-# -- files -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def path(tmp_path):
     target = tmp_path / "t.arrow"
@@ -150,123 +134,3 @@ def test_files_that_cannot_be_served_are_refused_at_once(path):
             dissociated.Server({"t": path.with_name("text.arrow")}, transport)
     with pytest.raises(UsageError, match=r'"file" is for one file, .* found 2'):
         dissociated.Server({"t": path, "u": path}, "file")
-
-
-# -- tables that are built in the arena ------------------------------------------------------------------------------
-
-PLAIN = [
-    *(types.int8(), types.uint8(), types.int16(), types.uint16(), types.int32(), types.uint32(), types.int64()),
-    *(types.uint64(), types.float16(), types.float32(), types.float64(), types.timestamp("us", "UTC")),
-    *(types.duration("ns"), types.time32("s"), types.time64("ns"), types.date64(), types.FixedSizeBinary(5)),
-    *(types.decimal128(9, 2), types.month_day_nano_interval()),
-]
-
-
-def filled(arena, rows: int, kinds: list) -> tuple[ipc.Table, dict[str, bytes]]:
-    new = arena.new_table(ipc.Schema([field(f"c{i}", kind) for i, kind in enumerate(kinds)]), rows)
-    chance, expected = np.random.default_rng(5), {}
-    for i in range(len(kinds)):
-        array = new[f"c{i}"]
-        assert len(array) == rows
-        assert not array.any() if array.dtype.kind not in "VMm" else True
-        if array.dtype.kind != "V":
-            days = 86_400_000 if kinds[i] == types.date64() else 1
-            array[...] = (chance.integers(0, 50, array.shape) * days).astype(array.dtype)
-        expected[f"c{i}"] = array.tobytes()
-        assert array.flags.writeable
-    made = new.finish()
-    for i in range(len(kinds)):
-        with pytest.raises(ValueError, match="read-only"):
-            new[f"c{i}"][...] = 0
-    return made, expected
-
-
-@pytest.mark.parametrize("rows", [0, 1, 7, 1000])
-def test_tables_built_in_the_arena_are_served_from_where_they_lie(rows):
-    arena = dissociated.Arena()
-    nested = types.list_(types.list_(types.int16(), 3), 2)
-    made, expected = filled(arena, rows, [*PLAIN, types.list_(types.float32(), 4), nested])
-    before = arena.state
-    with dissociated.Server({"t": made}, "shm", transport_options={"arena": arena}) as server:
-        assert server.memory is arena
-        for _ in range(2):
-            with dissociated.connect(server.uri, "t", timeout=SECONDS, validate="strict") as reader:
-                found = reader.read_all()
-                assert reader.num_bodies_sent == 0
-            assert found.equals(made)
-            (batch,) = found.to_batches()
-            for name, values in expected.items():
-                assert batch[name].to_numpy().tobytes() == values
-            assert arena.state == before
-        pa.table(found).validate(full=True)
-        del found, batch, reader
-        gc.collect()
-
-
-def test_memory_of_new_tables_goes_with_the_last_that_reads_it():
-    arena = dissociated.Arena()
-    schema = ipc.Schema([field("x", types.int64())])
-    arena.new_table(schema, 1000)  # dropped before it was finished
-    gc.collect()
-    assert arena.state.segments == 0
-    new = arena.new_table(schema, 1000)
-    new["x"][:] = np.arange(1000)
-    made = new.finish()
-    del new
-    column = made.to_batches()[0]["x"].slice(10, 2)
-    del made
-    gc.collect()
-    assert arena.state.blocks == 1
-    assert column.to_pylist() == [10, 11]
-    del column
-    gc.collect()
-    assert arena.state.segments == 0
-    arena.close()
-    with pytest.raises(UsageError, match="closed"):
-        arena.new_table(schema, 1)
-
-
-def test_several_batches_of_a_table_may_each_be_built_there():
-    arena = dissociated.Arena()
-    schema = ipc.Schema([field("x", types.int64())])
-    batches = []
-    for number in range(3):
-        new = arena.new_table(schema, 100)
-        new["x"] = number - 1
-        new["x"] += 1
-        batches += new.finish().to_batches()
-    with dissociated.Server({"t": ipc.Table(schema, batches)}, "shm", transport_options={"arena": arena}) as server:
-        assert read(server).column("x").to_pylist() == [0] * 100 + [1] * 100 + [2] * 100
-        assert arena.state.blocks == 3
-
-
-@pytest.mark.parametrize(
-    ("fields", "rows", "words"),
-    [
-        ([field("s", types.utf8())], 1, r"column 's': expected a type of fixed width .* found utf8|string"),
-        ([field("b", types.bool_())], 1, "column 'b': expected a type of fixed width"),
-        ([field("d", types.dictionary(types.int8(), types.utf8()))], 1, "column 'd'"),
-        ([field("n", types.null())], 1, "column 'n'"),
-        ([field("l", types.list_(types.utf8(), 2))], 1, "column 'l'"),
-        ([field("x", types.int8()), field("x", types.int8())], 1, "two columns are named 'x'"),
-        ([field("x", types.int8())], -1, "num_rows"),
-        ([field("x", types.int8())], 1 << 41, "num_rows"),
-    ],
-)
-def test_tables_that_cannot_be_built_in_place_are_refused(fields, rows, words):
-    arena = dissociated.Arena()
-    with pytest.raises(UsageError, match=words):
-        arena.new_table(ipc.Schema(fields), rows)
-    assert arena.state.segments == 0
-    arena.close()
-
-
-def test_tables_for_which_there_is_no_memory_are_refused():
-    arena = dissociated.Arena()
-    schema = ipc.Schema([field("x", types.list_(types.int64(), 1 << 10))])
-    with pytest.raises((OSError, UsageError)):
-        arena.new_table(schema, 1 << 40)
-    assert arena.state.segments == 0
-    with pytest.raises(UsageError, match="no column 'y': there are 'x'"):
-        arena.new_table(schema, 2)["y"]
-    arena.close()

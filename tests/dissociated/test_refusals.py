@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import signal
@@ -17,9 +16,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from dissociated import peers
-from dissociated.peers import serving, until
+from dissociated.peers import until
 from helpers.memory import interrupted
-from helpers.processes import run_python, start
+from helpers.processes import start
 
 import arrowipc as ipc
 from arrowipc import dissociated
@@ -34,7 +33,6 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 SECONDS = peers.SECONDS
 NOBODY = 65534
 TRANSPORTS = ("tcp", "unix", "shm")
-both_servers = pytest.mark.parametrize("kind", [dissociated.Server, dissociated.AsyncServer])
 as_root = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can be another user, too"
 )
@@ -60,7 +58,6 @@ def find(name: bytes) -> Any:
 FAILED = re.escape(REASONS[Reason.FAILED])
 
 
-@pytest.mark.parametrize("kind", ["threads", "asyncio"])
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize(
     ("name", "error", "words", "said"),
@@ -83,8 +80,8 @@ FAILED = re.escape(REASONS[Reason.FAILED])
         ),
     ],
 )
-def test_d021_what_becomes_of_a_request_is_said(kind, transport, name, error, words, said):
-    with serving(kind, find, transport) as server:
+def test_d021_what_becomes_of_a_request_is_said(transport, name, error, words, said):
+    with dissociated.Server(find, transport) as server:
         with pytest.raises(error, match=words) as raised:
             dissociated.connect(server.uri, name, timeout=SECONDS).read_all()
         assert type(raised.value) is error
@@ -93,11 +90,10 @@ def test_d021_what_becomes_of_a_request_is_said(kind, transport, name, error, wo
         assert peers.kinds(server) == ([said] if said else [])
 
 
-@pytest.mark.parametrize("kind", ["threads", "asyncio"])
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_a_full_server_says_so(kind, transport):
+def test_a_full_server_says_so(transport):
     with (
-        serving(kind, find, transport, max_clients=1) as server,
+        dissociated.Server(find, transport, max_clients=1) as server,
         dissociated.connect(server.uri, "n", timeout=SECONDS),
     ):
         with pytest.raises(ConnectionRefusedError, match="serves as many clients as it may already"):
@@ -175,21 +171,16 @@ def test_flight_goes_on_to_another_location_when_a_server_is_full():
 # -- options -------------------------------------------------------------------------------------------------
 
 
-def test_an_installed_package_has_these_transports():
-    """In a process of its own: to those of this one the tests have added another."""
-    code = "from arrowipc.dissociated.schemes import *; print(*CONNECTORS, '|', *TRANSPORTS)"
-    said = run_python(code, check=True)
-    assert said.stdout.strip() == "arrowipc+tcp arrowipc+unix ucx | tcp unix shm file ucx"
-
-
 @pytest.mark.parametrize(
     ("transport", "options", "words"),
     [
         ("file", {}, r'"file" tells clients where bodies lie in one file, and needs its path'),
         ("tcp", {"capacity": 1}, "the transport 'tcp' has no option 'capacity': there are none"),
-        ("shm", {"sise": 1}, r"the transport 'shm' has no option 'sise': there are arena, capacity, least_bytes, segm"),
-        ("shm", {"arena": None, "capacity": 1}, "an arena has its sizes already, found arena, capacity"),
-        ("shm", {"arena": 1}, "arena: expected an Arena, found int 1"),
+        (
+            "shm",
+            {"sise": 1},
+            r"the transport 'shm' has no option 'sise': there are capacity, least_bytes, segm",
+        ),
         ("carrier pigeon", {}, "transport must be"),
         ("cma", {}, "transport must be 'tcp' or 'unix' or 'shm' or 'file' or 'ucx'"),
         (["tcp"], {}, "transport must be"),
@@ -217,19 +208,17 @@ REFUSED_OPTIONS = [
 ]
 
 
-@both_servers
 @pytest.mark.parametrize(("options", "words"), REFUSED_OPTIONS)
-def test_options_are_checked_when_a_server_is_made(kind, options, words, tmp_path):
+def test_options_are_checked_when_a_server_is_made(options, words, tmp_path):
     path = tmp_path / "x.sock"
     with pytest.raises(UsageError, match=re.escape(words)):
-        kind({"n": peers.numbers()}, "unix", path, **options)
+        dissociated.Server({"n": peers.numbers()}, "unix", path, **options)
     assert not path.exists()
     if not options.keys() & {"schema", "compression_level"} and options.keys() & {"compression", "compresion"}:
         with pytest.raises(UsageError, match=re.escape(words)):
             dissociated.Prepared(peers.numbers(), **options)
 
 
-@both_servers
 @pytest.mark.parametrize(
     ("source", "words"),
     [
@@ -242,9 +231,9 @@ def test_options_are_checked_when_a_server_is_made(kind, options, words, tmp_pat
         ({"x": object()}, "column 'x': expected a sequence of values"),
     ],
 )
-def test_sources_are_checked_when_a_server_is_made(kind, source, words):
+def test_sources_are_checked_when_a_server_is_made(source, words):
     with pytest.raises(UsageError, match=rf"streams\['a'\]: .*{words}"):
-        kind({"n": peers.numbers(), "a": source}, "tcp")
+        dissociated.Server({"n": peers.numbers(), "a": source}, "tcp")
     with pytest.raises(UsageError, match=words):
         dissociated.Prepared(source)
 
@@ -267,14 +256,12 @@ def test_checking_a_source_uses_nothing_of_it_up(source):
 # -- addresses -----------------------------------------------------------------------------------------------
 
 
-@both_servers
 @pytest.mark.parametrize("address", ["127.0.0.1:0", "localhost:0", ("127.0.0.1", 0), None])
-def test_a_server_listens_at_a_host_and_port(kind, address):
-    server = kind({"n": peers.numbers()}, "tcp", address)
+def test_a_server_listens_at_a_host_and_port(address):
+    server = dissociated.Server({"n": peers.numbers()}, "tcp", address)
     assert server.uri.host in ("127.0.0.1", "localhost")
     assert server.uri.port > 0
-    if kind is dissociated.Server:
-        server.close()
+    server.close()
 
 
 def test_addresses_of_ipv6_are_in_brackets():
@@ -305,8 +292,6 @@ def test_a_wrong_scheme_says_so(uri, pair):
         dissociated.connect([uri, uri] if pair else uri, "n")
     with pytest.raises(UnsupportedError, match="no transport speaks"):
         dissociated.Channel(uri)
-    with pytest.raises(UnsupportedError, match="no transport speaks"):
-        asyncio.run(dissociated.connect_async(uri, "n"))
 
 
 @pytest.mark.parametrize(
@@ -325,8 +310,6 @@ def test_options_of_clients_are_checked_before_they_connect(options, words):
         dissociated.connect(uri, "n", **options)
     with pytest.raises(UsageError, match=words):
         dissociated.Channel(uri, **options)
-    with pytest.raises(UsageError, match=words):
-        asyncio.run(dissociated.connect_async(uri, "n", **options))
 
 
 # -- paths that are taken ------------------------------------------------------------------------------------
@@ -455,9 +438,8 @@ def other_user(*arguments: str) -> subprocess.Popen[str]:
 
 
 @as_root
-@pytest.mark.parametrize("kind", ["threads", "asyncio"])
-def test_a_client_of_another_user_hears_why_it_is_sent_away_and_so_does_the_server(kind):
-    with serving(kind, find, "shm") as server:
+def test_a_client_of_another_user_hears_why_it_is_sent_away_and_so_does_the_server():
+    with dissociated.Server(find, "shm") as server:
         uri = str(server.uri)
         # One that does not check whose server it is, too.
         for each in (uri, re.sub("&remote_handle=[^&]*", "", uri)):

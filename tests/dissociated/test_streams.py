@@ -354,16 +354,15 @@ def test_d021_a_refusal_comes_after_what_was_asked_for_before(transport):
             received(connection, 1)
 
 
-@pytest.mark.parametrize("kind", ["threads", "asyncio"])
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_d022_streams_at_once_do_not_mix(kind, transport):
+def test_d022_streams_at_once_do_not_mix(transport):
     tables = {str(n): peers.numbers(10 + n, batches=20) for n in range(8)}
     found: dict[str, ipc.Table] = {}
 
     def run(name: str, way: str) -> None:
         found[name + way] = read(server, name, way)
 
-    with peers.serving(kind, tables, transport) as server, contextlib.ExitStack() as running:
+    with served(tables, transport) as server, contextlib.ExitStack() as running:
         for name in tables:
             for way in WAYS:
                 running.enter_context(peers.beside(lambda name=name, way=way: run(name, way)))
@@ -413,17 +412,14 @@ def tables() -> dict[str, pa.Table]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "transport", "compression"),
-    [
-        *((kind, transport, None) for kind in ("threads", "asyncio") for transport in ("tcp", "unix", "shm")),
-        *(("threads", transport, codec) for transport in ("tcp", "shm") for codec in ("lz4", "zstd")),
-    ],
+    ("transport", "compression"),
+    [("unix", None), *((transport, codec) for transport in ("tcp", "shm") for codec in (None, "lz4", "zstd"))],
 )
 @pytest.mark.parametrize("way", peers.WAYS)
-def test_d035_d040_d056_d063_d064_streams_are_the_same_over_every_transport_and_way(kind, transport, compression, way):
+def test_d035_d040_d056_d063_d064_streams_are_the_same_over_every_transport_and_way(transport, compression, way):
     given = tables()
     with (
-        peers.serving(kind, given, transport, compression=compression) as server,
+        served(given, transport, compression=compression) as server,
         peers.opening(server, way) as open_it,
     ):
         for name, table in given.items():
@@ -448,7 +444,7 @@ def test_d036_dictionaries_come_before_their_users_with_deltas_and_replacements(
         with dissociated.connect(uri, "t", timeout=SECONDS) as reader:
             assert [batch.to_pydict() for batch in reader] == expected
             # schema, first dictionary, batch, delta or replacement, batch, replacement, batch, batch
-            assert reader._stream.decoder.stats == (8, 4, 3, int(deltas), 2 - deltas)
+            assert reader.decoder.stats == (8, 4, 3, int(deltas), 2 - deltas)
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)

@@ -237,12 +237,67 @@ def fetch(uri: Any, names: list[str]) -> None:
     for name in names:
         with dissociated.connect(uri, name, timeout=PATIENCE) as reader:
             found = list(reader)
-            memory = reader._stream._memory
+            memory = reader._memory
             say([name, equal(found, SOURCES[name]()), bool(memory is not None and memory.is_mapped)])
-            returns = reader._stream._returns
+            returns = reader._returns
         del found, reader, memory
         if returns._thread is not None:
             returns._thread.join(PATIENCE)  # until the server has its memory back
+
+
+def arena(seed: int) -> None:
+    """Place, free and abandon in a region; says what was found to be wrong, and what is left at the end."""
+    from arrowipc.dissociated.served import messages_of
+    from arrowipc.dissociated.transports.ucx_library import context
+    from arrowipc.dissociated.transports.ucx_memory import UcxArena
+
+    class Client:
+        pass
+
+    rng = random.Random(seed)
+    lent = UcxArena(context(True, False), 16 << 20, 0)
+    bodies = [list(messages_of(plain(rows, rows)[0]))[-1] for rows in (10, 1000, 9000, 60_000)]
+    contents = [bytes(each.body) for each in bodies]
+    clients = [Client() for _ in range(3)]
+    held: list[tuple[Any, int, list[int], int]] = []
+    gone: list[tuple[int, int]] = []
+    wrong, full = [], 0
+
+    def at(segment: Any, start: int, size: int) -> bytes:
+        return bytes(segment.memory[start - segment.address :][:size])
+
+    for step in range(3000):
+        action = rng.random()
+        if action < 0.5:
+            which = rng.randrange(len(bodies))
+            placed = lent.place(bodies[which], rng.choice(clients))
+            if placed is None:
+                full += 1
+                continue
+            start, size = placed[1][0], len(contents[which])
+            segment = next(each for each in lent._segments.values() if each.find(start))
+            if any(a < start + size and start < b for a, b in gone):
+                wrong.append(f"step {step}: memory of a client that is gone was used again")
+            held.append((segment, start, list(placed[1]), which))
+        elif held:
+            segment, start, addresses, which = held.pop(rng.randrange(len(held)))
+            if action < 0.95:
+                lent.release(addresses)
+            else:
+                lent.abandon(addresses)
+                gone.append((start, start + len(contents[which])))
+            del segment
+        if step % 20 == 0:
+            wrong += [
+                f"step {step}: what somebody holds has changed"
+                for segment, start, _, which in held
+                if at(segment, start, len(contents[which])) != contents[which]
+            ]
+            segment = None
+    for _, _, addresses, _ in held:
+        lent.release(addresses)
+    retired = sum(each.retired for each in lent._segments.values())
+    say([wrong, full > 0, len(gone) > 20, lent.free + retired])
 
 
 def read(uri: Any, name: str) -> None:
@@ -408,26 +463,20 @@ def _foreign_context() -> Any:
 WANT_METADATA, WANT_DATA, WANT_MASK = 0xFFFFFDEADBA0BAB0, 0x00000DEADBA0BAB0, 0x00000FFFFFFFFFFF
 
 
-def reference_server(body_type: int = 0, pairs: str = "", other: bool = False) -> None:
+def reference_server(body_type: int = 0, pairs: str = "") -> None:
     """Do what the reference example's server does: one stream, in mode "none".
 
-    With `pairs` (hex), each body says that instead, as type 1; with `other`, that they lie in a segment which
-    is there no more, and another one at its addresses.
+    With `pairs` (hex), each body says that instead, as type 1.
     """
-    from arrowipc.dissociated.memory.address_pairs import write_pairs
     from arrowipc.dissociated.served import messages_of
     from arrowipc.dissociated.transports import ucx_worker
     from arrowipc.dissociated.transports.ucx import packed_address, unpacked_port
-    from arrowipc.dissociated.transports.ucx_memory import Description
 
     context = _foreign_context()
     listener = ucx_worker.Listener(context, packed_address("127.0.0.1", 0)[0])
     port = unpacked_port(listener.address)
     region = ucx_worker.Region(context, 1 << 16)
     key = region.key
-    if other:
-        told = Description(bytes(16), region.address, region.size, (region.address,), key).packed()
-        memoryview(region)[:16] = bytes([1] * 16)
     more = f"&free_data={0xAB << 56 | 1 << 32}&remote_handle={key.hex()}" if pairs else ""
     say([port, key.hex(), more])
     connections = {}
@@ -446,15 +495,13 @@ def reference_server(body_type: int = 0, pairs: str = "", other: bool = False) -
     number = -1
     for number, message in enumerate(messages_of(plain())):
         prefix = struct.pack("<BI", 1, number)
-        sent.append(connections["metadata"].send(None, [prefix, message.metadata], in_pieces=True))
+        sent.append(connections["metadata"].send(None, [prefix, message.metadata]))
         if message.kind != "Schema":
             body = [bytes.fromhex(pairs)] if pairs else message.stretches
-            if other:
-                body = [write_pairs(message, region.address + 64) + told]
             bodies.append((body_type << 55 << 1 | number, body))
     sent.append(connections["metadata"].send(None, [struct.pack("<BI", 0, number + 1)]))
     for tag, body in bodies:
-        sent.append(connections["data"].send(tag, body, in_pieces=True))
+        sent.append(connections["data"].send(tag, body))
     while not select.select([sys.stdin], [], [], 0)[0]:
         for worker in connections.values():
             worker.progress()

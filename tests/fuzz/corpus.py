@@ -22,7 +22,7 @@ from tensors import sparse_forge as sf
 
 import arrowipc as ipc
 from arrowipc import types
-from arrowipc.columns.statistics import compute_statistics
+from arrowipc.columns.statistics import compute_statistics, entries_of
 from arrowipc.dissociated.memory.address_pairs import write_pairs
 from arrowipc.read.framing import message_of
 from arrowipc.tensors.extension_columns import tensor_column
@@ -168,33 +168,6 @@ def files() -> list[bytes]:
 
 
 @functools.cache
-def saved_rows() -> bytes:
-    """The shard of a folder of Hugging Face: a stream of 30 rows."""
-    made = bytearray()
-    with ipc.new_stream(made) as writer:
-        for start in range(0, 30, 10):
-            writer.write({"x": list(range(start, start + 10)), "y": [[i] for i in range(10)]})
-    return bytes(made)
-
-
-@functools.cache
-def saved() -> list[bytes]:
-    """Lists of files in a folder of Hugging Face, each with an index of rows behind an empty line."""
-    found = []
-    for names, numbers in ((["data"], []), (["data"], [29, 0, 11]), (["data"], list(range(29, -1, -1)))):
-        index = bytearray()
-        schema = ipc.Schema([ipc.Field("indices", ipc.types.uint64())])
-        with ipc.new_stream(index, schema) as writer:
-            for start in range(0, len(numbers), 10):
-                writer.write({"indices": numbers[start : start + 10]})
-        state: dict[str, Any] = {"_data_files": [{"filename": f"{name}.arrow"} for name in names]}
-        if numbers:
-            state["_indices_data_files"] = [{"filename": "indices.arrow"}]
-        found.append(json.dumps(state, indent=1).encode() + b"\n\n" + index)
-    return found
-
-
-@functools.cache
 def schemas() -> list[Any]:
     return [ipc.read_schema(each) for each in _written(False)]
 
@@ -296,7 +269,7 @@ def footers() -> list[bytes]:
             notes.begin(batches[0].schema)
             for batch in batches:
                 known = compute_statistics(batch)
-                notes.add(len(batch), [(path, *each[1:]) for path, each in known.items()])
+                notes.add(len(batch), entries_of([(path, *each[1:]) for path, each in known.items()]))
             found += [zlib.decompress(a2b_base64(text)) for _, text in notes.entry(bytes(24))]
     return found
 

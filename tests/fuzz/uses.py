@@ -14,7 +14,7 @@ import arrowipc as ipc
 from arrowipc import types
 from arrowipc.columns.statistics import compute_statistics
 from arrowipc.tensors.dense_io import arrays_from_cells
-from arrowipc.tensors.extension_columns import column_to_numpy, tensor_parameters
+from arrowipc.tensors.extension_columns import tensor_parameters
 
 #: What a value may answer; a FormatError of something that was validated is a finding.
 REFUSED = (ipc.ArrowIpcError, MemoryError)
@@ -73,7 +73,7 @@ def _array(array: Any) -> None:
         drive.use_array(array)
     with contextlib.suppress(*((ipc.FormatError,) if extended else ())):
         if tensor_parameters(array.field) is not None:
-            column_to_numpy(array)
+            array.to_numpy(copy=True)
     with contextlib.suppress(*((ipc.FormatError,) if "ARROW:extension" in str(array.field.metadata) else ())):
         array.to_pylist(extensions=True)
     if isinstance(array.type, types.Binary | types.LargeBinary | types.BinaryView):

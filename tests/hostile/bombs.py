@@ -290,51 +290,28 @@ def statistics_as_JSON() -> Bomb:
     return forms
 
 
-def _in_a_footer(*entry: forge.Part) -> bytes:
-    """A file of one batch whose footer has a stream as its statistics."""
+def _in_a_footer(text: str) -> bytes:
+    """A file of one batch whose footer has a JSON text as its statistics, in which ``BLOCK`` is that of the batch."""
     import base64
 
     from arrowipc.columns.statistics import STATISTICS_KEY
 
-    text = base64.b64encode(zlib.compress(forge.stream(*entry), 1))
-    return forge.file(schema(field("x", INT8)), batch(1, [(1, 0)], [b"", i8(1)]), metadata=[(STATISTICS_KEY, text)])
-
-
-def _statistics(child: Table, node: tuple[int, int], data: list[bytes], codec: int | None = None) -> bytes:
-    """One value of a union whose only child is `child`."""
-    from arrowipc.columns.statistics import STATISTICS_KEY, entry_document
-
     plain, rows = schema(field("x", INT8)), forge.message(batch(1, [(1, 0)], [b"", i8(1)]))
     block = struct.pack("<qi4xq", 8 + len(forge.message(plain)), rows.meta_length, rows.body_length)
-    key = field("key", UTF8, dictionary=encoding(0), nullable=False)
-    union = field("value", Table("Union", mode=1, typeIds=[0]), field("child", child))
-    statistics = field("statistics", MAP, field("entries", STRUCT, key, union, nullable=False), nullable=False)
-    lists = field("statistics", LIST, field("item", STRUCT, field("column", INT32), statistics))
-    inner = schema(lists, metadata=[(STATISTICS_KEY, entry_document(block, {0: "x"}).decode())])
-    name = b"ARROW:row_count:exact"
-    nodes = [(1, 0), (1, 0), (1, 1), (1, 0), (1, 0), (1, 0), (1, 0), node]
-    buffers = [b"", i32(0, 1), b"", i8(0), i32(0), b"", i32(0, 1), b"", b"", i32(0), i8(0), i32(0)]
-    if codec is not None:
-        buffers = [each and i64(-1) + each for each in buffers]
-    names = dictionary(0, batch(1, [(1, 0)], [b"", i32(0, len(name)), name]))
-    return _in_a_footer(inner, names, batch(1, nodes, [*buffers, *data], codec=codec))
+    entry = base64.b64encode(zlib.compress(text.replace("BLOCK", block.hex()).encode(), 1))
+    return forge.file(plain, batch(1, [(1, 0)], [b"", i8(1)]), metadata=[(STATISTICS_KEY, entry)])
 
 
 @bomb
 def statistics_in_a_footer() -> Bomb:
-    """What a footer says about batches, which `file_statistics` reads: values that nothing refers to."""
-    from arrowipc.columns.statistics import STATISTICS_KEY
-
-    bits, many = Table("Bool"), 8 * 12 * MIB
-    described = schema(metadata=[(STATISTICS_KEY, '{"columns":[' + "[]," * (5 * MIB) + "[]]}")])
+    """What a footer says about batches, which `file_statistics` reads: more than there are batches and columns."""
+    whole = f'{{"v":1,"last_block":"BLOCK","names":{zlib.crc32(b"x")},"rows":[1],"columns":{{%s}}}}'
     return {
-        "file": _statistics(INT64, (1, 0), [b"", i64(1)]),
-        "file without buffers": _statistics(STRUCT, (128 * MIB, 0), [b""]),
-        "file of bits": _statistics(bits, (many, 0), [b"", bytes(many // 8)]),
-        "file unpacked": _statistics(INT64, (3 * MIB, 0), [b"", bytes(24 * MIB)]),
-        "file compressed": _statistics(bits, (many, 0), [b"", packed(bytes(many // 8))], codec=ZSTD),
-        "file of fields": _in_a_footer(schema(*[field("x", INT8)] * (MIB // 8)), batch(1, [(1, 0)] * 9, [])),
-        "file of JSON": _in_a_footer(described, batch(1, [], [])),
+        "file": _in_a_footer(whole % ""),
+        "file of lists": _in_a_footer(whole % ('"x":{"min":[' + "[]," * (5 * MIB) + "[]]}")),
+        "file of numbers": _in_a_footer(whole % ('"x":{"min":[' + "1," * (7 * MIB) + "1]}")),
+        "file of columns": _in_a_footer(whole % (",".join([f'"{i}":{{}}' for i in range(MIB)]))),
+        "file of levels": _in_a_footer("[" * (16 * MIB)),
     }
 
 

@@ -257,7 +257,8 @@ def callables() -> dict[str, tuple[Callable[[], Any], str]]:
         kind = type(make())
         for member in dir(kind):
             public = member in SYNTAX or not (member.startswith("_") or member in NOT_CALLED)
-            if public and callable(getattr(kind, member)):
+            inherited = getattr(tuple, member, None) is getattr(kind, member)
+            if public and callable(getattr(kind, member)) and not inherited:
                 found[f"{name}.{member}"] = make, member
     return found
 

@@ -22,7 +22,6 @@ from arrowipc import Limits, dissociated
 from arrowipc.dissociated import DissociatedUri
 from arrowipc.dissociated.protocol import Incoming
 from arrowipc.dissociated.served import MAKING
-from arrowipc.dissociated.service import Service
 from arrowipc.errors import ArrowIpcError
 from arrowipc.read.framing import message_of
 from arrowipc.read.stream_decoder import StreamDecoder
@@ -177,11 +176,10 @@ def client_bytes(chance: random.Random, want: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("transport", ["tcp", "unix"])
-@pytest.mark.parametrize("driver", ["threads", "asyncio"])
-def test_d090_a_server_survives_any_client(transport, driver):
+def test_d090_a_server_survives_any_client(transport):
     chance = random.Random(90)
     table = peers.numbers(1000, batches=30)
-    with peers.serving(driver, {"t": table}, transport) as server, open(os.devnull, "rb") as spare:
+    with dissociated.Server({"t": table}, transport) as server, open(os.devnull, "rb") as spare:
         for _ in range(150):
             raw = socket.socket(socket.AF_INET if transport == "tcp" else socket.AF_UNIX)
             raw.settimeout(SECONDS)
@@ -245,30 +243,23 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("kind", [dissociated.Server, dissociated.AsyncServer])
-def test_any_argument_of_a_server_is_taken_or_named(kind, tmp_path):
+def test_any_argument_of_a_server_is_taken_or_named(tmp_path):
     streams = {"t": peers.numbers()}
-    options = [*Service.__init__.__kwdefaults__, *MAKING, "max_client", ""]
+    options = [*dissociated.Server.__init__.__kwdefaults__, *MAKING, "max_client", ""]
     calls = [((streams, transport, value), {}) for transport in ("tcp", "unix") for value in HOSTILE]
     calls += [((value,), {}) for value in HOSTILE] + [(({"t": value},), {}) for value in HOSTILE]
     calls += [((streams, value), {}) for value in HOSTILE]
     calls += [((streams,), {name: value}) for name in options for value in HOSTILE]
-    calls += [
-        ((streams, "shm"), {"transport_options": {name: value}})
-        for name in ("arena", "capacity", 5)
-        for value in HOSTILE
-    ]
+    calls += [((streams, "shm"), {"transport_options": {name: value}}) for name in ("capacity", 5) for value in HOSTILE]
     taken = 0
     with contextlib.chdir(tmp_path):  # some values are names of files
         for given, named in calls:
             try:
-                server = kind(*given, **named)
+                server = dissociated.Server(*given, **named)
             except (ArrowIpcError, OSError):
                 continue
             taken += 1
-            if kind is dissociated.Server:
-                server.close()
-        del server
+            server.close()
         assert os.listdir() == []
     assert taken < len(calls) / 4
 

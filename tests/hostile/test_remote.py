@@ -307,7 +307,7 @@ def test_files_of_other_file_systems_whose_reads_lie(monkeypatch: Any, answer: A
 def test_streams_of_other_file_systems_that_are_replaced() -> None:
     system = fsspec.filesystem("memory")
     data = written(ipc.new_stream, 0, batches=12, rows=32_000)
-    for opener in (ipc.open_stream, ipc.open, ipc.recover):
+    for opener in (ipc.open_stream, ipc.open):
         system.pipe("/replaced/x.arrows", data)
         with opener("memory://replaced/x.arrows") as reader:
             batches = iter(reader)

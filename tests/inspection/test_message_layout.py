@@ -1,4 +1,4 @@
-"""What lies where: nodes and buffers find their columns, and habits that others stumble over are told."""
+"""What lies where: nodes and buffers find their columns."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from helpers.arrays import ipc_bytes
 import arrowipc as ipc
 from arrowipc.errors import FormatError, UsageError
 from arrowipc.inspection.message_layout import dictionary_fields, locate_messages, nodes_of, outline_of
-from arrowipc.inspection.portability import interoperability
 from arrowipc.types import (
     Dictionary,
-    dictionary,
     field,
     float64,
     int8,
@@ -75,67 +73,6 @@ def test_compressed_buffers_tell_both_lengths():
     place = nodes_of(message, schema.fields)[0].buffers[1]
     assert place.raw_length == 4000
     assert place.length < 100
-
-
-# -- habits --------------------------------------------------------------------------------------------------
-
-
-def codes(data: bytes) -> set[str]:
-    return {remark.code for remark in interoperability(data)}
-
-
-def written(begin=ipc.new_stream, words=(["a"],), schema=None, **options) -> bytes:
-    sink = bytearray()
-    schema = schema or ipc.Schema([field("x", dictionary(int8(), utf8()))])
-    with begin(sink, schema, **options) as writer:
-        for each in words:
-            writer.write({"x": each})
-    return bytes(sink)
-
-
-def test_what_our_writers_write_is_for_everybody():
-    plain = ipc.Schema([field("x", utf8())])
-    for begin in (ipc.new_file, ipc.new_stream):
-        for options in ({}, {"compression": "lz4"}, {"alignment": 64}):
-            assert codes(written(begin, **options)) == set()
-            assert codes(written(begin, schema=plain, words=([],), **options)) == set()
-    assert codes(written(ipc.new_file, metadata={"made by": "hand"})) == set()
-
-
-def test_habits_are_told_by_name():
-    assert codes(written(legacy=True)) == {"legacy-framing"}
-    assert codes(written(metadata_version="V4")) == {"metadata-v4"}
-    assert codes(written(words=(["a"], ["a", "b"]), dictionary_deltas=True)) == {"dictionary-delta"}
-    assert codes(written(words=(["a"], ["b"]))) == {"dictionary-replaced"}
-    numbered = ipc.Schema([field("x", ipc.types.Dictionary(int8(), utf8(), id=7))])
-    message = numbered.serialize()
-    assert codes(message + bytes(8)) == {"dictionary-ids"}
-    twice = ipc.Schema([field("x", int8()), field("x", int8())])
-    assert codes(twice.serialize()) == {"duplicate-names"}
-
-
-def test_a_file_without_a_stream_inside_is_told():
-    whole = written(ipc.new_file)
-    at = whole.rindex(b"\xff\xff\xff\xff\0\0\0\0")
-    assert codes(whole[:at] + b"\1\0\0\0\1\0\0\0" + whole[at + 8 :]) == {"no-end-marker"}
-
-
-def test_dirty_padding_is_told_where_it_is():
-    schema = ipc.Schema([field("x", int8())])
-    data = bytearray(written(schema=schema, words=([1, 2, 3],)))
-    at = bytes(data).rindex(b"\1\2\3")
-    data[at + 4] = 9
-    (remark,) = interoperability(data)
-    located = list(locate_messages(data))[1]
-    assert (remark.code, remark.offset, remark.times) == ("dirty-padding", located.offset, 1)
-
-
-@pytest.mark.parametrize("case", CASES, ids=ids)
-def test_golden_files_are_looked_at_without_an_error(case, arrow_data):
-    for form in (".stream", ".arrow_file"):
-        found = codes(case.with_name(case.name + form))
-        assert ("big-endian" in found) == ("bigendian" in case.parent.name)
-        assert ("legacy-framing" in found) == (case.parent.name == "0.14.1")
 
 
 # -- columns encoded, decoded, batches cut -------------------------------------------------------------------

@@ -15,10 +15,8 @@ from helpers.arrays import pyarrow_bytes
 from helpers.drive import LEVELS
 from helpers.mutate import overwritten
 from hypothesis import given, strategies as st
-from read.codec_ways import without_functions
 
 import arrowipc as ipc
-from arrowipc import codecs
 
 SEED = 20261204
 WIDTHS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
@@ -382,15 +380,6 @@ def test_large_bodies_are_left_to_the_threads_of_readers(use_threads):
     assert decoded.batch.num_rows == 80_002
     assert decoded.num_alone == 1 + 2 * use_threads
     assert decoded.batch.column(1).to_pylist()[1:40_001] == list(range(40_000))
-
-
-@pytest.mark.parametrize("missing", ["lz4", "zstd"])
-def test_without_the_codecs_functions_readers_do_it(missing, monkeypatch):
-    without_functions(monkeypatch, (codecs.NUMBERS[missing], False))
-    cells = [payload(compression, x=list(range(30))) for compression in ("lz4", "zstd") for _ in range(3)]
-    decoded = ipc.decode_payloads(cells)
-    assert rows_of(decoded.batch) == [(i,) for _ in range(6) for i in range(30)]
-    assert decoded.num_alone == (3 if missing == "lz4" else 4)
 
 
 @pytest.mark.parametrize(

@@ -56,9 +56,8 @@ UPWARD = {
     # Types and schemas: the PyCapsule method, comparison with those of others, text, Schema.serialize().
     "datatypes": {"cdata.export", "cdata.import_array"},
     "schema": {"metadata.schema_writer", "values.repr"},
-    # Messages: pickles and text. Columns of tensors as NumPy arrays of their shape.
+    # Messages: pickles and text.
     "read.framing": {"values.pickling", "values.repr"},
-    "values.to_numpy": {"tensors.extension_columns"},
     # Tensors: text, pickles and messages.
     "tensors.dense": {"tensors.dense_io"},
     "tensors.sparse_tensor": {"tensors.sparse_io"},

@@ -11,14 +11,14 @@ import pytest
 
 import arrowipc as ipc
 from arrowipc import options
-from arrowipc.dissociated import Channel, connect, connect_async
+from arrowipc.dissociated import Channel, connect
 
 PACKAGE = Path(ipc.__file__).parent
 #: Who takes the keywords of which class, besides own ones.
 TAKEN: dict[Any, type[options.Options]] = {
     **dict.fromkeys((ipc.open, ipc.open_file, ipc.open_stream, ipc.recover), options.ReadOptions),
     **dict.fromkeys((ipc.aio.open_file, ipc.aio.open_stream, connect), options.DecodeOptions),
-    **dict.fromkeys((ipc.new_stream, ipc.new_file, ipc.aio.new_stream, ipc.aio.encode), options.WriteOptions),
+    **dict.fromkeys((ipc.new_stream, ipc.new_file, ipc.aio.encode), options.WriteOptions),
     ipc.get_record_batch_size: options.MessageOptions,
 }
 #: The same of those that refer to another one for what these mean.
@@ -29,7 +29,6 @@ REFERRING: dict[Any, type[options.Options]] = {
     ipc.RecordBatchFileWriter: options.WriteOptions,
     ipc.RecordBatchStreamWriter: options.WriteOptions,
     Channel.read: options.DecodeOptions,
-    connect_async: options.DecodeOptions,
     ipc.StreamDecoder: options.DecodeOptions,
     ipc.encode_payloads: options.MessageOptions,
 }

@@ -9,7 +9,7 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 from helpers.fbs import LAYOUT
-from hypothesis import given
+from hypothesis import assume, given
 
 import arrowipc
 from arrowipc import types as T
@@ -160,7 +160,11 @@ def test_any_schema_reads_back_in_pyarrow(schema: Schema) -> None:
     assert len(message) % 8 == 0
     assert message[:4] == b"\xff" * 4
     assert int.from_bytes(message[4:8], "little") == len(message) - 8
-    assert read_back(schema).equals(pa.schema(schema), check_metadata=True)
+    try:
+        expected = pa.schema(schema)
+    except (arrowipc.UnsupportedError, pa.ArrowInvalid):
+        assume(False)  # NUL in a name, runs of runs: no Arrow C schema
+    assert read_back(schema).equals(expected, check_metadata=True)
 
 
 @given(schemas)

@@ -1,4 +1,4 @@
-"""How codec libraries are found and called: both ways to liblz4, absent packages, threads, forks."""
+"""How codec libraries are found and called: absent packages, threads, forks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers.processes import run_python
-from read.codec_ways import look_again, without_functions
+from read.codec_ways import look_again
 
 import arrowipc as ipc
 from arrowipc import FormatError, UnsupportedError, codecs
@@ -31,20 +31,6 @@ SHAPES = {
     "no content size": {"store_size": False},
     "high compression": {"compression_level": 12},
 }
-
-
-@pytest.fixture(params=["functions", "package"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways to decode LZ4: liblz4's functions, and the package where it does not export them."""
-    if request.param == "package":
-        without_functions(monkeypatch, (codecs.LZ4_FRAME, False))
-    elif codecs.functions(codecs.LZ4_FRAME, False) is None:
-        pytest.skip("this build of the lz4 package exports nothing")
-    else:
-        look_again(monkeypatch)
-    return str(request.param)
-
-
 ZSTD_SHAPES: dict[str, dict[str, Any]] = {
     "plain": {},
     "checksum": {"write_checksum": True},
@@ -53,14 +39,12 @@ ZSTD_SHAPES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(params=["backports.zstd", "zstandard", "package"])
+@pytest.fixture(params=["backports.zstd", "zstandard"])
 def zstd_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """All ways to decode ZSTD: libzstd's functions in either build, and the package without them."""
+    """Both builds of libzstd."""
     builds = [build for build in codecs.ZSTD_MODULES if build[0] == request.param]
-    if builds:
-        pytest.importorskip(request.param)  # from Python 3.14 on the standard library takes the place of backports
+    pytest.importorskip(request.param)  # from Python 3.14 on the standard library takes the place of backports
     monkeypatch.setattr(codecs, "ZSTD_MODULES", builds)
-    assert (codecs.functions(codecs.ZSTD, False) is None) == (request.param == "package")
     look_again(monkeypatch)
     return str(request.param)
 
@@ -88,7 +72,7 @@ def values(data: bytes) -> list[int]:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_109_an_lz4_frame_ends_where_the_buffer_ends(way, shape):
+def test_109_an_lz4_frame_ends_where_the_buffer_ends(shape):
     content = CONTENT.tobytes()
     frame = lz4.compress(content, **SHAPES[shape])
     for stored in (frame[:-1], frame[:-4], frame + b"\0", frame + frame, frame[: len(frame) // 2]):
@@ -101,7 +85,7 @@ def test_109_an_lz4_frame_ends_where_the_buffer_ends(way, shape):
     assert values(forged(frame, len(content))) == CONTENT.tolist()
 
 
-def test_109_empty_frames(way):
+def test_109_empty_frames():
     assert values(forged(lz4.compress(b""), 0)) == []
     assert values(forged(zstandard.compress(b""), 0, codecs.ZSTD)) == []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import struct
 import sys
@@ -35,7 +36,7 @@ from helpers.forge import (
 )
 from helpers.processes import run_python
 from hypothesis import given, strategies as st
-from read.codec_ways import without_functions
+from read.codec_ways import look_again
 
 import arrowipc as ipc
 from arrowipc import FormatError, LimitError, _core, codecs
@@ -97,18 +98,15 @@ def test_106_each_buffer_is_stored_its_own_way(codec, ways, n, threads):
 @both
 def test_a_helper_without_memory_spoils_no_values(codec, monkeypatch):
     """Its caller gets a MemoryError, not a batch with a buffer that nobody has decoded."""
-    caller = threading.get_ident()
-    decoder = codecs.decoder
-
-    def for_callers_only(number: int) -> codecs.Decoder:
-        decode = decoder(number)
-
-        def decode_or_lack(frame: memoryview, target: memoryview) -> None:
-            if threading.get_ident() != caller:
-                raise MemoryError("a helper")
-            decode(frame, target)
-
-        return decode_or_lack
+    caller, functions = threading.get_ident(), codecs.functions
+    lz4 = codec == codecs.LZ4_FRAME
+    create = "create_lz4" if lz4 else "create_zstd"
+    kind = (
+        ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_void_p, ctypes.c_uint) if lz4 else ctypes.CFUNCTYPE(ctypes.c_size_t)
+    )
+    real = kind(functions(codec, False)[create])
+    lacking = kind(lambda *arguments: real(*arguments) if threading.get_ident() == caller else 0)
+    address = ctypes.cast(lacking, ctypes.c_void_p).value
 
     def helper_first(run: Callable[[], None], n_jobs: int) -> None:
         turn = codecs.Turn(run)
@@ -116,13 +114,15 @@ def test_a_helper_without_memory_spoils_no_values(codec, monkeypatch):
         helper.start()
         helper.join()
         run()
+        if turn.error is not None:
+            raise turn.error
 
-    without_functions(monkeypatch, (codecs.LZ4_FRAME, False), (codecs.ZSTD, False))
-    monkeypatch.setattr(codecs, "decoder", for_callers_only)
+    monkeypatch.setattr(codecs, "functions", lambda *way: {**functions(*way), create: address})
+    look_again(monkeypatch)
     monkeypatch.setattr(codecs, "run_shared", helper_first)
     wide, content = schema(field("a", INT64), field("b", INT64)), bytes(1 << 23)
     data = stream(wide, batch(1 << 20, [(1 << 20, 0)] * 2, [b"", packed(codec, content)] * 2, codec=codec))
-    with pytest.raises(MemoryError, match="a helper"):
+    with pytest.raises(MemoryError, match="no memory for a context"):
         read(data, limits=ipc.Limits(decompressed_ratio=1 << 20))
 
 

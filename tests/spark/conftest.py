@@ -54,7 +54,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     if find_java() is None:
         pytest.skip(NO_JAVA)
     from arrowipc.spark import find_jar
-    from arrowipc.spark.local_session import start_session
+    from local_session import start_session
 
     assert find_jar() is not None, "run python -m arrowipc.spark.jar, which says why there is no jar"
     os.environ["PYSPARK_PYTHON"] = sys.executable

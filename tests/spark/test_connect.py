@@ -43,7 +43,7 @@ import sys
 import pyarrow as pa
 from pyspark.sql import SparkSession, functions as F
 from arrowipc.spark import (
-    count_rows, decode_payloads, describe, encode_payloads, from_arrow, from_arrow_udf, from_arrow_udtf,
+    count_rows, decode_payloads, describe, encode_payloads, from_arrow, from_arrow_udf,
     session, share, to_arrow, to_arrow_udf
 )
 from arrowipc.spark.sessions import reader_of
@@ -70,10 +70,8 @@ print("rows", grouped.select(F.inline(from_arrow("payload", "id bigint"))).agg({
 messages.createOrReplaceTempView("messages")
 spark.udf.register("rows_of", from_arrow_udf("id bigint"))
 spark.udf.register("to_arrow", to_arrow_udf())
-spark.udtf.register("table_of", from_arrow_udtf("id bigint"))
 again = "SELECT inline(rows_of(to_arrow(rows_of(payload)))) FROM messages"
 print("sql", spark.sql(f"SELECT sum(id) FROM ({again})").first()[0])
-print("table", spark.sql("SELECT sum(id) FROM table_of(TABLE(messages))").first()[0])
 shared = share(spark.createDataFrame([(i, f"name {i}") for i in range(50)], "id long, name string"))
 
 def names(batches):
@@ -125,6 +123,6 @@ def test_everything_works_from_a_client(tmp_path: Path, port: str) -> None:
         ["python", "1225"],
         ["jvm", "1225"],
         ["counted", "50 50"],
-        *([name, "1225"] for name in ("payloads", "encoded", "columns", "rows", "sql", "table")),
+        *([name, "1225"] for name in ("payloads", "encoded", "columns", "rows", "sql")),
         ["shared", "name 9 50"],
     ]

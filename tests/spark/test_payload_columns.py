@@ -17,7 +17,6 @@ from arrowipc.spark import (
     decode_payloads,
     from_arrow,
     from_arrow_udf,
-    from_arrow_udtf,
     to_arrow,
     to_arrow_udf,
     to_spark_schema,
@@ -102,8 +101,6 @@ def test_broken_payloads(spark: SparkSession) -> None:
     for option in ({"keep": ["host"]}, {"error_column": "why", "on_error": "null"}):
         with pytest.raises(UsageError, match="from_arrow has no such option"):
             from_arrow("payload", DDL, **option)
-    with pytest.raises(UsageError, match="keep: from_arrow_udtf has no such option"):
-        from_arrow_udtf(DDL, keep=["host"])
 
 
 def test_bare_messages_and_some_columns(spark: SparkSession) -> None:
@@ -117,7 +114,6 @@ def test_in_sql(spark: SparkSession) -> None:
     frame(spark, stream(SMALL), None, stream(BARE)).createOrReplaceTempView("messages_in_sql")
     spark.udf.register("small_rows", from_arrow_udf(DDL))
     spark.udf.register("to_arrow", to_arrow_udf(compression="zstd"))
-    spark.udtf.register("small_table", from_arrow_udtf(DDL, on_error="null", error_column="why"))
     found = spark.sql("SELECT host, inline(small_rows(payload)) FROM messages_in_sql").collect()
     assert [tuple(row) for row in found] == [
         ("host0", 1, "a"),
@@ -125,11 +121,8 @@ def test_in_sql(spark: SparkSession) -> None:
         ("host0", 3, "c"),
         ("host2", 2, None),
     ]
-    table = spark.sql("SELECT * FROM small_table(TABLE(SELECT payload FROM messages_in_sql)) ORDER BY id, word")
-    assert [tuple(row) for row in table.collect()] == [(1, "a", None), (2, None, None), (2, None, None), (3, "c", None)]
     again = spark.sql("SELECT size(small_rows(to_arrow(small_rows(payload)))) AS n FROM messages_in_sql").collect()
     assert [row.n for row in again] == [3, None, 1]
-    assert spark.sql("SELECT why FROM small_table(X'00')").first().why is not None
 
 
 def test_rows_become_payloads(spark: SparkSession) -> None:

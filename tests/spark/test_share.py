@@ -37,7 +37,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from arrowipc.spark import share
-from arrowipc.spark.local_session import start_session
+from local_session import start_session
 
 folder = Path(sys.argv[1])
 ROWS = 4 * 6_250_000
@@ -202,7 +202,11 @@ def test_four_workers_hold_one_copy_of_200_mb(tmp_path: Path) -> None:
     if find_java() is None:
         pytest.skip(NO_JAVA)
     done = subprocess.run(
-        [sys.executable, "-c", FOUR_WORKERS, str(tmp_path)], capture_output=True, text=True, timeout=400
+        [sys.executable, "-c", FOUR_WORKERS, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=400,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     found = [json.loads(path.read_text()) for path in tmp_path.glob("*.json")]

@@ -48,9 +48,10 @@ def test_what_spark_asks_for(spark: SparkSession, read: Any, tmp_path: Path) -> 
     (tmp_path / "empty").mkdir()
     assert spark.read.format(FORMAT).schema("id long").load(str(tmp_path / "empty")).collect() == []
     put(tmp_path / "n/x.arrow", *(numbers(i, i + 1) for i in range(0, 100, 2)), numbers(2**40))
+    put(tmp_path / "n/y.arrow", numbers(2**41))
     frame = read(tmp_path / "n", maxPartitionBytes="1k")
-    assert frame.rdd.getNumPartitions() > 5
-    assert [row.id for row in frame.collect()] == [*range(100), 2**40]
+    assert frame.rdd.getNumPartitions() == 2
+    assert [row.id for row in frame.collect()] == [*range(100), 2**40, 2**41]
     assert frame.limit(3).count() == 3
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW numbers USING {FORMAT} OPTIONS (path '{tmp_path}/n', columns 'id')")
     assert spark.sql("SELECT min(id) FROM numbers").first()[0] == 0
@@ -102,10 +103,7 @@ def test_files_are_described_without_their_rows(spark: SparkSession, tmp_path: P
 
 
 @pytest.mark.parametrize("encode", [file, stream])
-@pytest.mark.parametrize("most", [400, 1 << 20])
-def test_what_is_before_the_damage_is_read(
-    tmp_path: Path, encode: Any, most: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_is_before_the_damage_is_read(tmp_path: Path, encode: Any, caplog: pytest.LogCaptureFixture) -> None:
     batches = [
         pa.record_batch({"id": [*range(first, first + 4)], "tag": [f"t{n}" for n in range(first, first + 4)]})
         for first in range(10, 30, 4)
@@ -114,9 +112,9 @@ def test_what_is_before_the_damage_is_read(
     (tmp_path / "k=1/x.arrow").write_bytes(encode(*batches).replace(b"t18", b"\xff18"))  # no UTF-8
     put(tmp_path / "k=2/y.arrow", pa.record_batch({"id": [99], "tag": ["t"]}))
     with pytest.raises(FormatError, match=r"x\.arrow.*'tag'"):
-        ids(tmp_path, maxPartitionBytes=most)
+        ids(tmp_path)
     with caplog.at_level(logging.WARNING, "arrowipc.spark"):
-        found = ids(tmp_path, ignoreCorruptFiles=True, maxPartitionBytes=most)
+        found = ids(tmp_path, ignoreCorruptFiles=True)
     assert {*range(10, 18), 99} <= {*found}
     assert not {18, 19, 20, 21} & {*found}
     assert "x.arrow" in caplog.text
@@ -141,7 +139,7 @@ def test_files_that_are_none(tmp_path: Path, garbage: bytes) -> None:
         given(tmp_path, format="stream", ignoreCorruptFiles=True).schema()
 
 
-def test_files_that_vanish_or_change_after_they_were_planned(tmp_path: Path) -> None:
+def test_files_that_vanish_after_they_were_planned(tmp_path: Path) -> None:
     for name in ("1", "2", "3"):
         put(tmp_path / name, *[numbers(*range(500))] * 4)
     lenient, strict = (
@@ -152,18 +150,15 @@ def test_files_that_vanish_or_change_after_they_were_planned(tmp_path: Path) -> 
     assert sum(batch.num_rows for part in parts for batch in lenient.read(part)) == 4000
     with pytest.raises(FileNotFoundError, match="1"):
         list(strict.read(parts[0]))
-    put(tmp_path / "1", numbers(1))
-    with pytest.raises(OSError, match="changed after it was planned"):
-        list(strict.read(parts[0]))
 
 
 # Tasks.
 
 
-def test_files_are_split_at_batches_and_batches_at_rows(tmp_path: Path) -> None:
+def test_tasks_read_whole_files_and_batches_are_cut_at_rows(tmp_path: Path) -> None:
     put(tmp_path / "x.arrow", *(numbers(*range(start, start + 100)) for start in range(0, 1000, 100)))
     (tmp_path / "y.arrows").write_bytes(stream(numbers(*range(1000, 1100)), numbers(*range(1100, 1200))))
-    assert len(given(tmp_path, maxPartitionBytes="2k").reader(IDS).partitions()) > 5
+    assert len(given(tmp_path, maxPartitionBytes="2k").reader(IDS).partitions()) == 2
     assert ids(tmp_path, maxPartitionBytes="2k") == list(range(1200))
     assert len(given(tmp_path).reader(IDS).partitions()) == 1
     words = pa.array([f"w{number}" for number in range(6)])
@@ -172,8 +167,7 @@ def test_files_are_split_at_batches_and_batches_at_rows(tmp_path: Path) -> None:
         for number in range(6)
     ]
     (tmp_path / "d").write_bytes(file(*deltas, emit_dictionary_deltas=True))
-    assert len(given(tmp_path / "d", maxPartitionBytes=500).reader(st.StructType().add("w", "string")).partitions()) > 3
-    found = read_here(tmp_path / "d", maxPartitionBytes=500)["w"].to_pylist()
+    found = read_here(tmp_path / "d")["w"].to_pylist()
     assert sorted(found) == sorted([*words.to_pylist(), *["w0"] * 6])
     put(tmp_path / "z", numbers(*range(100_000)))
     assert [batch.num_rows for batch in read_here(tmp_path / "z").to_batches()] == [32_768] * 3 + [1696]

@@ -208,35 +208,6 @@ def test_null_counts_that_are_wrong_give_values(name: str, nested: bool) -> None
                 assert to_spark_batch(one(column), options=options).num_rows == 2
 
 
-def decimals(precision: int, scale: int, value: int) -> pa.Array:
-    data = b"".join(each.to_bytes(16, "little", signed=True) for each in (10**precision - 1, value))
-    return pa.Array.from_buffers(pa.decimal128(precision, scale), 2, [None, pa.py_buffer(data)])
-
-
-#: The second value of each is none that Spark has.
-TOO_LARGE = [
-    *(counts(pa.date64(), 0, sign * 2**31 * 86_400_000) for sign in (1, -2)),
-    *(counts(kind(unit), 0, 2**62) for kind in (pa.timestamp, pa.duration) for unit in ("s", "ms")),
-    *(counts(pa.time64(unit), 0, value) for unit in ("us", "ns") for value in (2**62, -(2**62), 86_400 * 10**9)),
-    *(counts(pa.time32("ms"), 0, value) for value in (-(2**31), -1)),
-    counts(pa.time32("s"), 0, 86_400),
-    *(decimals(*digits, sign * 10 ** digits[0]) for digits in ((5, 2), (38, 0), (38, 38)) for sign in (1, -1)),
-]
-
-
-@pytest.mark.parametrize("nested", [False, True])
-@pytest.mark.parametrize("array", TOO_LARGE, ids=lambda array: str(array.type))
-def test_values_that_spark_has_not_name_the_column(array: pa.Array, nested: bool) -> None:
-    if OLD_SPARK and pa.types.is_time(array.type):
-        pytest.skip("times are whole numbers where Spark has no type for them")
-    column = pa.ListArray.from_arrays(pa.array([0, 2], pa.int32()), array) if nested else array
-    where = r"column 'x\.element' " if nested else "column 'x' "
-    with pytest.raises(UnsupportedError, match=where):
-        to_spark_batch(one(column), options={"nanoseconds": "truncate"})
-    assert to_spark_batch(one(column[:0])).num_rows == 0
-    assert to_spark_batch(one(array[:1])).num_rows == 1
-
-
 # Schemas of the user's.
 
 

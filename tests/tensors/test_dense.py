@@ -24,7 +24,6 @@ from hypothesis.extra import numpy as hnp
 
 import arrowipc as ipc
 from arrowipc import types as T
-from arrowipc.tensors.dense import live_dlpack
 
 THEIR_DTYPES = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8")
 OUR_DTYPES = (*THEIR_DTYPES, "M8[s]", "M8[us]", "m8[ns]", "m8[ms]", "V3", "V16", "S5")
@@ -442,7 +441,6 @@ class Older:
 def test_numpy_takes_tensors_over_dlpack(dtype, layout):
     x = LAYOUTS[layout](cube(dtype))
     tensor = ipc.Tensor(x)
-    before = live_dlpack()
     plain = np.from_dlpack(Older(tensor))
     assert same(plain, x)
     assert not np.shares_memory(plain, x)  # it may be written to
@@ -454,25 +452,18 @@ def test_numpy_takes_tensors_over_dlpack(dtype, layout):
         copy = np.from_dlpack(tensor, copy=True)
         assert same(copy, x)
         assert not np.shares_memory(copy, x)
-        del view, copy
-    del plain
-    assert live_dlpack() == before
 
 
 def test_capsules_that_nobody_takes_are_released():
-    before = live_dlpack(), memory.counts()
+    before = memory.counts()
     tensor = ipc.read_tensor(bytearray(written(cube("f8"))))
     for _ in range(100):
         tensor.__dlpack__()
         tensor.__dlpack__(max_version=(1, 0))
         tensor.__dlpack__(max_version=(2, 5), copy=True)
-    assert live_dlpack() == before[0]
     capsule = tensor.__dlpack__(max_version=(1, 0), dl_device=(1, 0))
-    del tensor
-    assert live_dlpack() == before[0] + 1
-    del capsule
-    assert live_dlpack() == before[0]
-    assert not memory.more_than(before[1])
+    del tensor, capsule
+    assert not memory.more_than(before)
 
 
 def test_dlpack_refuses_what_it_cannot_do():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import decimal
-import re
 from html.parser import HTMLParser
 from typing import Any
 
@@ -362,21 +361,6 @@ def test_text_of_a_schema() -> None:
     ]
     assert repr(schema).endswith("-- schema metadata --\nwho: 'me'\n-- endianness: big --")
     assert repr(T.schema([])) == ""
-
-
-@pytest.mark.parametrize(
-    ("array", "caption", "values"),
-    [
-        (np.arange(8.0).reshape(2, 2, 2), "shape (2, 2, 2), of which [0]", ["0.0", "1.0", "2.0", "3.0"]),
-        (np.arange(3), "shape (3,)", ["0", "1", "2"]),
-        (np.array(7), "shape ()", ["7"]),
-        (np.zeros((0, 3)), "shape (0, 3)", []),
-    ],
-)
-def test_html_of_tensors_of_any_rank(array: Any, caption: str, values: list[str]) -> None:
-    html = arrowipc.Tensor(array)._repr_html_()
-    assert Parsed(html).texts[1].endswith(caption)
-    assert re.findall(r'<td class="n">([^<]*)</td>', html) == values
 
 
 def test_metadata_cut_within_a_character() -> None:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from arrowipc.arguments import check_integer
 from arrowipc.dissociated.connection import Connection, Placed, registered
 from arrowipc.dissociated.memory.address_pairs import Lease, Pairs, write_places
-from arrowipc.dissociated.memory.new_table import NewTable
 from arrowipc.dissociated.memory.receiving import ALIGNMENT, rounded
 from arrowipc.dissociated.memory.segments import BodyMemory, Segment, SegmentedMemory
 from arrowipc.errors import UnsupportedError, UsageError
@@ -26,7 +25,6 @@ from arrowipc.read.framing import message_of
 
 if TYPE_CHECKING:
     from arrowipc.read.framing import Message
-    from arrowipc.schema import Schema
 
 __all__ = ["F_SEAL_GROW", "F_SEAL_SHRINK", "GONE", "OFFSET_BITS", "SEALS", "Arena", "ArenaState"]
 
@@ -76,17 +74,13 @@ class MemfdSegment(Segment):
             self._prepared = max(self._prepared, block.start + block.size)
         return block
 
-    def writable(self, block: BodyMemory, size: int) -> memoryview:
-        """Return a block's first bytes; asks for memory, for touching pages that cannot be had ends the process."""
+    def write(self, message: Message, block: BodyMemory) -> None:
+        """See `Segment.write`; asks for memory, for touching pages that cannot be had ends the process."""
         assert self._writable is not None  # whoever writes is counted in `writers`
         start, missing = block.start - self.address, block.start + block.size - block.fresh
         if missing > 0:
             os.posix_fallocate(self.fd, block.fresh - self.address, missing)
-        return memoryview(self._writable)[start : start + size]
-
-    def write(self, message: Message, block: BodyMemory) -> None:
-        """See `Segment.write`."""
-        with self.writable(block, message.body_length) as part:
+        with memoryview(self._writable)[start : start + message.body_length] as part:
             message.copy_body_into(part)
 
     def map_readable(self) -> memoryview:
@@ -194,7 +188,7 @@ class Arena(SegmentedMemory[MemfdSegment]):
             return [self._hold_one(segment, each) if moves else each for each, moves in zip(given, moved, strict=True)]
 
     @contextlib.contextmanager
-    def _new_held(self, size: int, sparing: bool = False) -> Iterator[MemfdSegment]:
+    def _new_held(self, size: int, sparing: bool) -> Iterator[MemfdSegment]:
         """Make a segment for bytes that are held; nothing else uses it, and it can be written."""
         if self._pid != os.getpid():
             raise UsageError("this arena belongs to the process that this one was forked from")
@@ -220,68 +214,18 @@ class Arena(SegmentedMemory[MemfdSegment]):
             with self._lock:
                 self._end_write(segment)
 
-    def _hold_block(self, segment: MemfdSegment, size: int) -> tuple[BodyMemory, Lease]:
-        """Return a block of a segment that is held, and its memory for readers, which keep it alive."""
+    def _hold_one(self, segment: MemfdSegment, message: Message) -> Message:
+        """Copy a body into its own block; the memory that readers get keeps that alive."""
+        size = message.body_length
         with self._lock:
             block = segment.take(size)
             assert block is not None  # the segment is as large as all of them
             assert segment.readable is not None
             block.leases = 1
         start = block.start - segment.address
-        return block, Lease(segment.readable[start : start + size], self._dropped.put, block.start)
-
-    def _hold_one(self, segment: MemfdSegment, message: Message) -> Message:
-        block, body = self._hold_block(segment, message.body_length)
+        body = Lease(segment.readable[start : start + size], self._dropped.put, block.start)
         segment.write(message, block)
         return message_of(bytes(message.metadata), body)
-
-    def new_table(self, schema: Schema, num_rows: int) -> NewTable:
-        """Return a table to fill in, whose columns are in the arena, so that serving it copies nothing.
-
-        Parameters
-        ----------
-        schema : Schema
-            Types of fixed width that NumPy has as they are stored: numbers, timestamps, durations, times,
-            decimals and bytes of fixed size, and FixedSizeLists of those.
-        num_rows : int
-
-        Returns
-        -------
-        NewTable
-            Its columns are NumPy arrays by name, zeros at first; `finish` returns the table. No process that is
-            forked from this one may touch the arrays. The memory comes on top of `capacity`.
-
-        Raises
-        ------
-        UsageError
-            A column has another type, or the arena is closed.
-        OSError
-            The system has no memory for it.
-
-        Examples
-        --------
-        >>> import arrowipc as ipc
-        >>> from arrowipc import dissociated
-        >>> from arrowipc.types import field, float32, int64
-        >>> arena = dissociated.Arena()
-        >>> new = arena.new_table(ipc.Schema([field("id", int64()), field("score", float32())]), 3)
-        >>> new["id"] = [1, 2, 3]
-        >>> new["score"] += 0.5
-        >>> table = new.finish()
-        >>> with dissociated.Server({"scores": table}, "shm", transport_options={"arena": arena}) as server:
-        ...     with dissociated.connect(server.uri, "scores") as reader:
-        ...         reader.read_all().to_pydict()
-        {'id': [1, 2, 3], 'score': [0.5, 0.5, 0.5]}
-        """
-        return NewTable(schema, num_rows, self._room)
-
-    def _room(self, size: int) -> tuple[memoryview, Any]:
-        """Return memory of the arena twice: to write to, and as what readers keep."""
-        if not size:
-            return memoryview(bytearray()), b""
-        with self._new_held(size) as segment:
-            block, body = self._hold_block(segment, size)
-            return segment.writable(block, size), body
 
     def _find_held(self, message: Message) -> tuple[MemfdSegment, bytes, list[int]] | None:
         """Return the place of a body that is in the arena already, or None."""

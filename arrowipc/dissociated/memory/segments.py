@@ -194,10 +194,6 @@ class SegmentedMemory(OfferedMemory, Generic[SegmentT]):
     def _told(self, segment: SegmentT, connection: Connection, pairs: bytes, addresses: Sequence[int]) -> Placed:
         """Return what to send for a body that was placed, with what the client needs to get to its segment."""
 
-    def _reaches(self, connection: Connection, segment: SegmentT | None) -> bool:
-        """Whether a client may be told of bodies in a segment; None: in a new one."""
-        return True
-
     def _end_held(self) -> None:
         """End the leases of bodies whose messages are gone; the caller holds the lock."""
 
@@ -209,7 +205,7 @@ class SegmentedMemory(OfferedMemory, Generic[SegmentT]):
             return None
         with self._lock:
             self._end_held()
-            reserved = self._reserve(message.body_length, connection)
+            reserved = self._reserve(message.body_length)
             if reserved is None:
                 return None
             segment, block = reserved
@@ -229,14 +225,14 @@ class SegmentedMemory(OfferedMemory, Generic[SegmentT]):
                 self._end_write(segment)
         return self._told(segment, connection, pairs, addresses) if addresses else None
 
-    def _reserve(self, size: int, connection: Connection) -> tuple[SegmentT, BodyMemory] | None:
+    def _reserve(self, size: int) -> tuple[SegmentT, BodyMemory] | None:
         """Find room for a body, in a segment that is there or in a new one."""
         if self._closed or size == 0:
             return None
         for segment in self._segments.values():
-            if not segment.is_shut and self._reaches(connection, segment) and (block := segment.take(size)):
+            if not segment.is_shut and (block := segment.take(size)):
                 return segment, block
-        new = self._new_segment(size) if self._reaches(connection, None) else None
+        new = self._new_segment(size)
         return (new, block) if new is not None and (block := new.take(size)) else None
 
     def _new_segment(self, size: int) -> SegmentT | None:

@@ -1,7 +1,7 @@
 """Body type 1 on one machine: bodies in memory that the client maps.
 
 The `remote_handle` of a URI says which: ``memfd`` (or none: file descriptors come with bodies),
-``shm:/name`` or ``file:/path``. All of it is for processes of one user.
+or ``file:/path``. All of it is for processes of one user.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from arrowipc.dissociated.connection import Connection, OfferedMemory, PeerMemory, Placed, registered
 from arrowipc.dissociated.memory.address_pairs import Lease, Pairs, write_places
 from arrowipc.dissociated.memory.arena import F_SEAL_GROW, F_SEAL_SHRINK, GONE, OFFSET_BITS, Arena
-from arrowipc.errors import FormatError, UnsupportedError, UsageError
+from arrowipc.errors import FormatError, UnsupportedError
 from arrowipc.read.framing import Framer
 
 if TYPE_CHECKING:
@@ -51,8 +51,6 @@ class FileMemory(OfferedMemory):
     Parameters
     ----------
     path : str or path-like
-    mapping : bytes-like, optional
-        A read-only map of the whole file; default: one of our own.
 
     Attributes
     ----------
@@ -72,15 +70,12 @@ class FileMemory(OfferedMemory):
     {'x': [1, 2, 3]}
     """
 
-    def __init__(self, path: Any, mapping: Any = None) -> None:
+    def __init__(self, path: Any) -> None:
         self._path = os.path.abspath(os.fspath(path))
         with open(self._path, "rb") as file:
             info = os.fstat(file.fileno())
-            if mapping is None:
-                mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if info.st_size else b""
-        self.mapping: memoryview = memoryview(mapping).cast("B")
-        if len(self.mapping) != info.st_size:
-            raise UsageError(f"the map has {len(self.mapping):,} bytes, and {self._path} {info.st_size:,}")
+            mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if info.st_size else b""
+        self.mapping: memoryview = memoryview(mapping)
         self._identity = _identity(info)
         self.remote_handle: bytes = b"file:" + os.fsencode(self._path)
 
@@ -141,7 +136,7 @@ def open_peer_memory(remote_handle: bytes | None, connection: Connection | None 
     Parameters
     ----------
     remote_handle : bytes or None
-        Of the URI: ``memfd``, ``shm:/name`` or ``file:/path``; None means ``memfd``.
+        Of the URI: ``memfd`` or ``file:/path``; None means ``memfd``.
     connection : Connection, optional
         To the server, which has to be of our user. None: the caller knows that it is.
 
@@ -159,14 +154,7 @@ def open_peer_memory(remote_handle: bytes | None, connection: Connection | None 
         if not rest.startswith(b"/") or b"\0" in rest:
             raise FormatError(f"a remote_handle for a file has its absolute path, found {rest!r}")
         return MappedMemory(os.fsdecode(rest), connection)
-    if kind == b"shm":
-        name = rest[1:]
-        if rest[:1] != b"/" or not name or b"/" in name or b"\0" in name or name in (b".", b".."):
-            raise FormatError(f"a remote_handle for named memory has a name like /this, found {rest!r}")
-        return MappedMemory("/dev/shm/" + os.fsdecode(name), connection, named=True)
-    raise UnsupportedError(
-        f"remote_handle: expected memfd, shm:/name or file:/path, found {(remote_handle or b'')[:64]!r}"
-    )
+    raise UnsupportedError(f"remote_handle: expected memfd or file:/path, found {(remote_handle or b'')[:64]!r}")
 
 
 def check_user(connection: Connection | None) -> None:
@@ -260,29 +248,22 @@ def _map_sealed(handle: int) -> memoryview:
 
 
 class MappedMemory(PeerMemory):
-    """A file, or named shared memory (which has to be our own user's), that both sides map.
+    """A file that both sides map. Addresses are offsets in it."""
 
-    Addresses are offsets in it.
-    """
-
-    def __init__(self, path: str, connection: Connection | None, *, named: bool = False) -> None:
+    def __init__(self, path: str, connection: Connection | None) -> None:
         self._path = path
         self._connection = connection
-        self._named = named
         self._map: mmap.mmap | None = None
         self._view = memoryview(b"")
 
     def _open(self) -> mmap.mmap:
         check_user(self._connection)
         # A pipe or a device must not make us wait.
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_NOFOLLOW if self._named else 0)
-        handle, end = registered(self, os.open, self._path, flags)
+        handle, end = registered(self, os.open, self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             info = os.fstat(handle)
             if not stat.S_ISREG(info.st_mode) or info.st_size == 0:
                 raise FormatError(f"{self._path}: expected a file with something in it")
-            if self._named and info.st_uid != os.geteuid():
-                raise PermissionError(f"{self._path} is memory of user {info.st_uid}, not of ours")
             self._map = mmap.mmap(handle, info.st_size, prot=mmap.PROT_READ)
         finally:
             end()

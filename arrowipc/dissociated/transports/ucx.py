@@ -8,20 +8,18 @@ UCX ends operations when a peer is lost, and "none", the reference's mode, when 
 
 from __future__ import annotations
 
-import re
 import select
 import socket
 import struct
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.arguments import check_choice
 from arrowipc.dissociated.connection import Connection, Deadline, Endpoint, Frame, Listener, PeerMemory
 from arrowipc.dissociated.memory.receiving import announced
-from arrowipc.dissociated.protocol import SEQUENCE_MASK, BodyType
+from arrowipc.dissociated.protocol import SEQUENCE_MASK
 from arrowipc.dissociated.transports import ucx_worker
 from arrowipc.dissociated.transports.ucx_library import context, load_library
 from arrowipc.dissociated.transports.ucx_memory import UcxArena, UcxPeerMemory
@@ -42,12 +40,6 @@ PATIENCE = 30.0
 LEAVING = threading.BoundedSemaphore(64)
 #: Seconds after which UCX is given a chance to do what no event told of.
 POLL_INTERVAL = 0.02
-#: Tag of the empty message by which a client says that it knows what segments are (see `ucx_memory`).
-SEGMENTS = 0xA5 << 56 | 0x5E67 << 32
-#: Transports of one machine, as UCX names them in the description of a connection.
-SHARED = re.compile(r"lane\[.*\b(?:posix|sysv|cma|xpmem|knem)/")
-#: Shorter pieces than this on average are copied together sooner than UCX looks at each.
-WORTH_A_PIECE = 4096
 
 
 class UcxConnection(Connection):
@@ -61,13 +53,6 @@ class UcxConnection(Connection):
         `read_ahead` bounds what is allocated for bytes that have not arrived; untagged messages are metadata.
     is_client : bool
         Tagged messages count as sent when the peer has taken them.
-
-    Attributes
-    ----------
-    knows_segments : bool
-        Of a server's end: the client takes descriptions of segments behind pairs.
-    descriptions : deque of bytes
-        Of a client's end: those that came and nobody has looked at yet.
     """
 
     poll_interval = POLL_INTERVAL
@@ -83,10 +68,6 @@ class UcxConnection(Connection):
         self._receives: set[ucx_worker.Operation] = set()
         self._receiving = 0
         self._expected: int | None = None
-        self._lanes_are_shared: bool | None = None
-        self._asked_for_segments = False
-        self.knows_segments: bool = False
-        self.descriptions: deque[bytes] = deque()
         self._waiting: set[int] = set()  # threads that wait for `fileno` now
 
     # -- sending --
@@ -100,25 +81,7 @@ class UcxConnection(Connection):
         if tag is None:
             self.worker.send(None, stretches)
         else:
-            self.worker.send(tag, stretches, synchronous=self._is_client, in_pieces=self._goes_in_pieces(stretches))
-
-    def _goes_in_pieces(self, stretches: Sequence[Any]) -> bool:
-        """Whether UCX is to gather a message: saves a copy over shared memory, and is slow over a network."""
-        if len(stretches) < 2:
-            return False
-        return self.is_local and sum(map(len, stretches)) >= WORTH_A_PIECE * len(stretches)
-
-    @property
-    def is_local(self) -> bool:
-        """bool: messages take ways that only processes of one machine have."""
-        if self._lanes_are_shared is None:
-            self._lanes_are_shared = bool(SHARED.search(self.worker.lanes()))
-        return self._lanes_are_shared
-
-    def ask_for_segments(self) -> None:
-        """Tell the server that descriptions of segments may follow pairs."""
-        self._asked_for_segments = True
-        self.send(SEGMENTS, [])
+            self.worker.send(tag, stretches, synchronous=self._is_client)
 
     @property
     def unsent(self) -> int:
@@ -194,21 +157,7 @@ class UcxConnection(Connection):
     def _deliver(self, operation: ucx_worker.Operation) -> None:
         if operation.status < 0:
             return  # it was lost with the peer
-        if operation.tag == SEGMENTS and not self._is_client:
-            self.knows_segments = True
-            return
-        data = memoryview(operation.memory)
-        tag = operation.tag
-        if self._asked_for_segments and tag is not None and tag >> 56 == BodyType.PAIRS:
-            data = self._without_description(data)
-        self._inbox.append(Frame(tag, data))
-
-    def _without_description(self, data: memoryview) -> memoryview:
-        """Return a body of pairs alone; a description of a segment may follow it."""
-        end = 16 * (int.from_bytes(data[8:16], "little") + 1)
-        if end < len(data):
-            self.descriptions.append(bytes(data[end:]))
-        return data[:end]
+        self._inbox.append(Frame(operation.tag, memoryview(operation.memory)))
 
     def _take_the_rest(self) -> None:
         """Take what came before the peer went. What it still had to fetch from there never comes."""
@@ -443,7 +392,6 @@ def listen_ucx(
     *,
     error_mode: str = "peer",
     memory: int = 0,
-    segment_bytes: int = 64 << 20,
     least_bytes: int = 16 << 10,
 ) -> Endpoint:
     """Begin to listen.
@@ -458,11 +406,11 @@ def listen_ucx(
         "peer": UCX itself ends what was under way with a client that is lost. "none" is what the reference
         example's clients want; a client that is lost is noticed too.
     memory : int
-        Bytes of memory that clients read by themselves: bodies are put there as long as there is room. UCX
+        Bytes of memory that clients read by themselves: bodies are put there as long as there is room. What a
+        killed client held is not used again. UCX
         lets every client read and write all memory of a process that offers some: for trusted clients.
-    segment_bytes, least_bytes : int
-        Of that memory: how many bytes are released together after a client was killed, and below which size
-        bodies are sent; see `ucx_memory.UcxArena`.
+    least_bytes : int
+        Below this size bodies are sent; see `ucx_memory.UcxArena`.
 
     Raises
     ------
@@ -474,7 +422,7 @@ def listen_ucx(
     check_choice("error_mode", error_mode, ("peer", "none"))
     host, port = address
     listener = UcxListener(host, port, limits, error_mode=error_mode, remote_memory=memory > 0)
-    offered = UcxArena(listener.context, memory, segment_bytes, least_bytes) if memory > 0 else None
+    offered = UcxArena(listener.context, memory, least_bytes) if memory > 0 else None
     return Endpoint(listener, "ucx", host, listener.port, "", offered)
 
 

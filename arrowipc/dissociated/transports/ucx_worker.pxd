@@ -6,7 +6,6 @@ tests/dissociated/test_ucx.py compares sizes, places and numbers with the header
 """
 
 from libc.stdint cimport int8_t, intptr_t, uint32_t, uint64_t, uintptr_t
-from libc.stdio cimport FILE
 
 # UCX's statuses are one byte; what a function returns has rubbish in the other bytes of its register.
 ctypedef int8_t Status
@@ -57,9 +56,7 @@ cdef enum:
 
     UCP_OP_ATTR_FIELD_CALLBACK = 1 << 1
     UCP_OP_ATTR_FIELD_USER_DATA = 1 << 2
-    UCP_OP_ATTR_FIELD_DATATYPE = 1 << 3
     UCP_OP_ATTR_FIELD_FLAGS = 1 << 4
-    UCP_DATATYPE_IOV = 2
 
     UCP_AM_HANDLER_PARAM_FIELD_ID = 1 << 0
     UCP_AM_HANDLER_PARAM_FIELD_CB = 1 << 2
@@ -150,10 +147,6 @@ ctypedef struct ucp_tag_recv_info_t:
     uint64_t sender_tag
     size_t length
 
-ctypedef struct ucp_dt_iov_t:
-    void* buffer
-    size_t length
-
 # Callbacks for receiving have other and more parameters, behind or in place of `user_data`: they are cast to this.
 ctypedef void (*send_callback)(void* request, Status status, void* user_data) noexcept nogil
 
@@ -220,7 +213,6 @@ cdef struct Ucp:
     Status (*ep_create)(void* worker, const ucp_ep_params_t* params, void** ep) noexcept nogil
     void* (*ep_close_nbx)(void* ep, const ucp_request_param_t* param) noexcept nogil
     void* (*ep_flush_nbx)(void* ep, const ucp_request_param_t* param) noexcept nogil
-    void (*ep_print_info)(void* ep, FILE* out) noexcept nogil
     void* (*tag_send_nbx)(void* ep, const void* buffer, size_t count, uint64_t tag,
                           const ucp_request_param_t* param) noexcept nogil
     void* (*tag_send_sync_nbx)(void* ep, const void* buffer, size_t count, uint64_t tag,

@@ -12,7 +12,6 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int64_t, intptr_t, uint8_t, uint64_t, uintptr_t
-from libc.stdio cimport FILE, fclose
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
@@ -61,7 +60,7 @@ FUNCTIONS = (
     "get_version", "status_string", "config_read", "config_modify", "config_release", "init_version", "cleanup",
     "worker_create", "worker_destroy", "worker_progress", "worker_get_efd", "worker_arm", "worker_signal",
     "worker_set_am_recv_handler", "listener_create", "listener_destroy", "listener_query", "listener_reject",
-    "conn_request_query", "ep_create", "ep_close_nbx", "ep_flush_nbx", "ep_print_info", "tag_send_nbx",
+    "conn_request_query", "ep_create", "ep_close_nbx", "ep_flush_nbx", "tag_send_nbx",
     "tag_send_sync_nbx", "tag_probe_nb", "tag_msg_recv_nbx", "am_send_nbx", "am_recv_data_nbx", "am_data_release",
     "get_nbx", "request_free", "mem_map", "mem_unmap", "mem_query", "rkey_pack", "rkey_buffer_release",
     "ep_rkey_unpack", "rkey_ptr", "rkey_destroy",
@@ -180,15 +179,6 @@ cdef class Context:
         if self.handle != NULL and self.forks == forks:
             ucp.cleanup(self.handle)
 
-
-cdef extern from * nogil:
-    """
-    #include <stdio.h>
-    #ifdef _WIN32
-    static inline FILE* open_memstream(char** out, size_t* size) { (void) out; (void) size; return NULL; }
-    #endif
-    """
-    FILE* open_memstream(char** out, size_t* size)
 
 cdef enum:
     ACTIVE_MESSAGE = 0          # the id of untagged messages
@@ -310,8 +300,7 @@ cdef class Operation:
     """Something that a worker was asked to do."""
 
     cdef Ticket ticket
-    cdef ucp_dt_iov_t* pieces
-    cdef object held                # what the operation reads
+    cdef Source held                # what the operation reads
     cdef Py_buffer target           # what it writes
     cdef bint has_target
     cdef bint is_send
@@ -329,7 +318,6 @@ cdef class Operation:
         return self.ticket.status
 
     def __dealloc__(self):
-        free(self.pieces)
         if self.has_target:
             PyBuffer_Release(&self.target)
 
@@ -342,6 +330,30 @@ cdef class Waiting:
     cdef readonly object tag        # None: untagged
     cdef readonly object memory     # an untagged message whose bytes are here
     cdef readonly int64_t length
+
+
+cdef Source gathered(stretches):
+    """What is to be sent as one piece: over a network, UCX takes four times as long to gather it itself."""
+    cdef list sources = []
+    cdef Source source
+    cdef Memory memory
+    cdef int64_t total = 0
+    cdef uint8_t* out
+    for stretch in stretches:
+        source = Source(stretch)
+        if source.size:
+            sources.append(source)
+            total += source.size
+    if len(sources) == 1:
+        return sources[0]
+    memory = Memory(total)
+    memory.size = total
+    out = memory.data
+    for source in sources:
+        with nogil:
+            memcpy(out, source.data, source.size)
+        out += source.size
+    return Source(memory)
 
 
 cdef inline void use(ucp_request_param_t* param, Operation operation, void* callback) noexcept:
@@ -449,24 +461,6 @@ cdef class Worker:
         """int: operations that are under way."""
         return len(self.outstanding)
 
-    def lanes(self):
-        """Return UCX's description of the connection, which names the transports that it uses."""
-        cdef char* text = NULL
-        cdef size_t size = 0
-        cdef FILE* out
-        self.check_open()
-        if self.ep == NULL:
-            return ""
-        out = open_memstream(&text, &size)
-        if out == NULL:
-            raise MemoryError("no memory for a description of the connection")
-        ucp.ep_print_info(self.ep, out)
-        fclose(out)
-        try:
-            return PyBytes_FromStringAndSize(text, <Py_ssize_t> size).decode("utf-8", "replace")
-        finally:
-            free(text)
-
     # -- operations --
 
     cdef Operation begin(self):
@@ -489,7 +483,7 @@ cdef class Worker:
                 self.unsent += operation.length + 1
         return operation
 
-    def send(self, tag, stretches, bint synchronous=False, bint in_pieces=False):
+    def send(self, tag, stretches, bint synchronous=False):
         """Begin to send a message; `tag` None: an active message.
 
         Parameters
@@ -499,12 +493,10 @@ cdef class Worker:
             The message, in pieces one behind the other; they must not change until it is sent.
         synchronous : bool
             It counts as sent when the receiver has begun to receive it.
-        in_pieces : bool
-            Let UCX gather it; else it is put together here.
         """
         cdef Operation operation = self.begin()
         cdef ucp_request_param_t param
-        cdef const void* buffer
+        cdef const void* buffer = NULL
         cdef size_t count
         cdef uint64_t number = 0 if tag is None else tag
         cdef bint is_tagged = tag is not None
@@ -514,15 +506,11 @@ cdef class Worker:
         check(self.mailbox.failure, "UCX: sending")
         operation.is_send = True
         use(&param, operation, <void*> on_sent)
-        self.gather(operation, stretches, in_pieces)
-        if operation.pieces != NULL:
-            buffer = operation.pieces
-            count = <size_t> len(operation.held)
-            param.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE
-            param.datatype = UCP_DATATYPE_IOV
-        else:
-            buffer = (<Source> operation.held).data if operation.length else NULL
-            count = <size_t> operation.length
+        operation.held = gathered(stretches)
+        operation.length = operation.held.size
+        count = <size_t> operation.length
+        if count:
+            buffer = operation.held.data
         with nogil:
             if not is_tagged:
                 param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS
@@ -533,42 +521,6 @@ cdef class Worker:
             else:
                 result = ucp.tag_send_nbx(self.ep, buffer, count, number, &param)
         return self.started(operation, result, "UCX: sending")
-
-    cdef int gather(self, Operation operation, stretches, bint in_pieces) except -1:
-        """Hold what is to be sent: as a Source, or as a list of them and an array that names their places."""
-        cdef list sources = []
-        cdef Source source
-        cdef Memory memory
-        cdef int64_t total = 0, i
-        cdef uint8_t* out
-        for stretch in stretches:
-            source = Source(stretch)
-            if source.size:
-                sources.append(source)
-                total += source.size
-        operation.length = total
-        if len(sources) == 1 and not in_pieces:
-            operation.held = sources[0]
-            return 0
-        if total and in_pieces:
-            operation.pieces = <ucp_dt_iov_t*> malloc(len(sources) * sizeof(ucp_dt_iov_t))
-            if operation.pieces == NULL:
-                raise MemoryError("no memory to send a message from")
-            for i in range(len(sources)):
-                source = sources[i]
-                operation.pieces[i].buffer = <void*> source.data
-                operation.pieces[i].length = <size_t> source.size
-            operation.held = sources
-            return 0
-        memory = Memory(total)
-        memory.size = total
-        out = memory.data
-        for source in sources:
-            with nogil:
-                memcpy(out, source.data, source.size)
-            out += source.size
-        operation.held = Source(memory)
-        return 0
 
     def probe(self, uint64_t tag, uint64_t mask):
         """Take the first tagged message that has the bits `mask` of `tag` out of those that arrived; None: none has."""

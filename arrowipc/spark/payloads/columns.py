@@ -12,16 +12,16 @@ from pyspark.sql import types as st
 import arrowipc
 from arrowipc.errors import UsageError
 from arrowipc.spark.payloads.cells import PayloadDecoder
-from arrowipc.spark.payloads.decode import output_schema, wanted_rows
+from arrowipc.spark.payloads.decode import wanted_rows
 from arrowipc.spark.payloads.encode import COLUMN_OVERHEAD, PAYLOAD_OVERHEAD, in_utc
 from arrowipc.spark.payloads.options import BYTES_PER_BATCH, CodecKeywords, CodecOptions, DecodeKeywords, DecodeOptions
 from arrowipc.spark.read.convert import WithSchema
-from arrowipc.spark.shipping import needing, packed, shipped
+from arrowipc.spark.shipping import needing, shipped
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["from_arrow", "from_arrow_udf", "from_arrow_udtf", "to_arrow", "to_arrow_udf"]
+__all__ = ["from_arrow", "from_arrow_udf", "to_arrow", "to_arrow_udf"]
 
 # What Spark marks a struct with that is another type of its own.
 MARKS = (b"variant", b"geometry", b"geography")
@@ -90,7 +90,9 @@ def from_arrow_udf(schema: Any, **options: Unpack[DecodeKeywords]) -> Any:
 
 def _from_arrow(name: str, schema: Any, given: DecodeKeywords) -> Any:
     options = DecodeOptions(**given)
-    _refuse(options, "from_arrow", "keep", "error_column")
+    for each in ("keep", "error_column"):
+        if getattr(options, each):
+            raise UsageError(f"{each}: from_arrow has no such option, as a query keeps what it selects")
     if options.on_error == "skip":
         raise UsageError("on_error: expected 'raise' or 'null', found 'skip': a column leaves no row out")
     wanted = wanted_rows(name, schema, options)
@@ -106,13 +108,6 @@ def _from_arrow(name: str, schema: Any, given: DecodeKeywords) -> Any:
     return _arrow_udf(from_arrow, st.ArrayType(wanted.target, False))
 
 
-def _refuse(options: DecodeOptions, function: str, *names: str) -> None:
-    """Raise for options that only make sense beside the columns of a data frame."""
-    for name in names:
-        if getattr(options, name):
-            raise UsageError(f"{name}: {function} has no such option, as a query keeps what it selects")
-
-
 def _arrow_udf(function: Any, type_: st.DataType) -> Any:
     with needing("4.1", function.__name__):
         from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
@@ -120,68 +115,6 @@ def _arrow_udf(function: Any, type_: st.DataType) -> Any:
     wrapped.__annotations__ = {"batches": Iterator[pa.Array], "return": Iterator[pa.Array]}
     make: Any = arrow_udf  # whose overloads know no plain DataType
     return make(wrapped, type_)
-
-
-def from_arrow_udtf(schema: Any, **options: Unpack[DecodeKeywords]) -> Any:
-    """:func:`decode_payloads` as a table function for SQL: one row per row of a payload.
-
-    Spark has no lateral joins with such functions: ``inline`` of :func:`from_arrow_udf` keeps other columns.
-
-    Parameters
-    ----------
-    schema
-        As for :func:`decode_payloads`; without one, Spark could not know what the function returns.
-    **options
-        Of :class:`DecodeOptions`, without `keep`.
-
-    Returns
-    -------
-    user-defined table function
-        For ``spark.udtf.register``; its argument is a table with one binary column.
-
-    Raises
-    ------
-    UsageError
-        For arguments that are not as described, and for PySpark older than 4.1.
-
-    Examples
-    --------
-    >>> spark.udtf.register("prices", from_arrow_udtf("id bigint, price double"))         # doctest: +SKIP
-    >>> spark.sql("SELECT * FROM prices(TABLE(SELECT payload FROM messages))")           # doctest: +SKIP
-    """
-    with needing("4.1", "from_arrow_udtf"):
-        from pyspark.sql.functions import arrow_udtf
-    checked = DecodeOptions(**options)
-    _refuse(checked, "from_arrow_udtf", "keep")
-    wanted = wanted_rows("payload", schema, checked)
-
-    def start() -> Any:
-        decoder = PayloadDecoder(wanted, checked)
-        return lambda given: decoder.decode(_payloads_of(given))
-
-    unpack = packed(start)
-
-    class FromArrow:
-        def __init__(self) -> None:
-            self.decode = unpack()()
-
-        def eval(self, table: Any) -> Any:
-            return self.decode(table)
-
-    return arrow_udtf(FromArrow, returnType=output_schema([], wanted.target, checked))
-
-
-def _payloads_of(given: Any) -> pa.RecordBatch:
-    """The only binary column of a table, or the payloads that a query gave instead of a table."""
-    if isinstance(given, pa.RecordBatch):
-        binary = [i for i, type_ in enumerate(given.schema.types) if type_ in (pa.binary(), pa.large_binary())]
-        if len(binary) != 1:
-            raise UsageError(
-                f"expected a table with one binary column, found the columns {', '.join(given.schema.names)}; say "
-                "which one has the payloads: TABLE(SELECT payload FROM ...)"
-            )
-        given = given.column(binary[0])
-    return pa.record_batch({"payload": given})
 
 
 # -- rows as payloads ----------------------------------------------------------------------------------------

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import arrowipc
 from arrowipc.errors import ArrowIpcError
 from arrowipc.read.files import naming
-from arrowipc.reader import RecordBatchFileReader
+from arrowipc.read.sources import first_bytes
 from arrowipc.spark.read.sources import ReadOptions
 from arrowipc.spark.shipping import shipped
 
@@ -99,13 +100,15 @@ def _described(options: ReadOptions, path: str, size: int | None) -> tuple[Any, 
     try:
         with naming(path):
             source = options.source(path, size)
-            kind = "stream" if options.is_stream(source) else "file"
+            kind = options.given["format"]
+            if kind == "auto":
+                kind = "file" if first_bytes(source) == b"ARROW1" else "stream"
             size = len(source) if isinstance(source, memoryview) else source.size
-            with options.open(source, [], index=True) as reader:
-                if isinstance(reader, RecordBatchFileReader):
-                    return path, kind, size, reader.num_record_batches, reader.count_rows()
-                lengths = [batch.num_rows for batch in reader]
-                return path, kind, size, len(lengths), sum(lengths)
+            reader: Any = (
+                arrowipc.open(source, columns=[], index=True) if kind == "stream" else options.open(source, [])
+            )
+            with reader:
+                return path, kind, size, reader.num_record_batches, reader.count_rows()
     except FileNotFoundError:
         if not options.given["ignoreMissingFiles"]:
             raise

@@ -1,20 +1,17 @@
-"""Reading Arrow IPC files and streams in Spark: files are cut by bytes into tasks, then read and converted."""
+"""Reading Arrow IPC files and streams in Spark: tasks read whole files and convert their batches."""
 
-import errno
 import logging
 import os
 from collections.abc import Iterator
 from contextlib import closing
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from arrowipc._core import FileMap
 from arrowipc.dataset.partitioning import keys_of
 from arrowipc.errors import FormatError
-from arrowipc.read.files import FoundFile, is_url, naming
-from arrowipc.reader import RecordBatchFileReader
+from arrowipc.read.files import FoundFile, naming
 from arrowipc.schema import Schema
 from arrowipc.spark.read.sources import ReadOptions
 from arrowipc.spark.shipping import Shipped
@@ -26,7 +23,7 @@ if TYPE_CHECKING:
 
     from arrowipc.spark.read.convert import BatchConverter
 
-__all__ = ["ArrowIpcReader", "Slice", "cut"]
+__all__ = ["ArrowIpcReader", "grouped"]
 
 log: logging.Logger = logging.getLogger("arrowipc.spark")
 
@@ -38,33 +35,19 @@ ROWS_PER_BATCH = 32_768
 WINDOW = 32 << 20
 
 
-class Slice(NamedTuple):
-    """What a task reads of one file: the batches that begin in a range of bytes; all of them if `stop` is None."""
-
-    path: str
-    below: str
-    size: int | None
-    start: int = 0
-    stop: int | None = None
-
-
-def cut(files: list[FoundFile], most: int) -> list[list[Slice]]:
-    """Share files out among tasks of about the same number of bytes, `most` of them at most."""
+def grouped(files: list[FoundFile], most: int) -> list[list[FoundFile]]:
+    """Share files out among tasks of about the same number of bytes, `most` of them at most but for one file."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     total = sum((file.size or 0) + OPEN_COST for file in files)
     target = max(1, min(most, max(TASK_COST, -(-total // cores))))
-    tasks: list[list[Slice]] = []
+    tasks: list[list[FoundFile]] = []
     room = 0
     for file in files:
-        size = file.size or 0
-        pieces = max(1, -(-size // target))
-        ends = [size * number // pieces for number in range(pieces + 1)]
-        for start, stop in pairwise(ends):
-            if not tasks or room <= 0:
-                tasks.append([])
-                room = target
-            room -= stop - start + OPEN_COST
-            tasks[-1].append(Slice(file.path, file.below, file.size, start, None if pieces == 1 else stop))
+        if room <= 0:
+            tasks.append([])
+            room = target
+        room -= (file.size or 0) + OPEN_COST
+        tasks[-1].append(file)
     return tasks
 
 
@@ -77,19 +60,19 @@ class ArrowIpcReader(Shipped, DataSourceReader):
         self._last: tuple[Schema, list[str], BatchConverter] | None = None
 
     def partitions(self) -> list[InputPartition]:
-        """Cut the files that are there into tasks; none of them is opened."""
+        """Share the files that are there out among tasks; none of them is opened."""
         return self.partitions_of(self._options.files())
 
     def partitions_of(self, files: list[FoundFile]) -> list[InputPartition]:
-        """Cut some files into tasks."""
-        return [InputPartition(slices) for slices in cut(files, self._options.given["maxPartitionBytes"])]
+        """Share some files out among tasks."""
+        return [InputPartition(some) for some in grouped(files, self._options.given["maxPartitionBytes"])]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         """Read one partition as batches that have exactly the schema."""
-        for piece in partition.value or ():  # without files Spark makes one of its own
+        for file in partition.value or ():  # without files Spark makes a partition of its own
             try:
-                with naming(piece.path):
-                    yield from self._read(piece)
+                with naming(file.path):
+                    yield from self._read(file)
             except FileNotFoundError as error:
                 if not self._options.given["ignoreMissingFiles"]:
                     raise
@@ -99,39 +82,30 @@ class ArrowIpcReader(Shipped, DataSourceReader):
                     raise
                 log.warning("left out, from here to the end of the file: %s", str(error))
 
-    def _read(self, piece: Slice) -> Iterator["pa.RecordBatch"]:
+    def _read(self, file: FoundFile) -> Iterator["pa.RecordBatch"]:
         from arrowipc.spark.read.schema import chosen_columns
 
         options = self._options
-        source = options.source(piece.path, piece.size)
-        if piece.stop is not None and not is_url(piece.path) and len(source) != piece.size:
-            sizes = f"{piece.size} bytes then, {len(source)} now"
-            raise OSError(errno.ESTALE, f"the file changed after it was planned ({sizes}): read it again", piece.path)
-        keys = keys_of(piece.path, piece.below)
+        source = options.source(file.path, file.size)
+        keys = keys_of(file.path, file.below)
         target = type(self._schema)([each for each in self._schema if index_of(each.name, [*keys]) is None])
-        index = piece.stop is not None
-        if index and options.given["ignoreCorruptFiles"] and options.is_stream(source):
-            # No index of its messages can be made beyond what is damaged: one task reads what lies before.
-            index = False
-            if piece.start:
-                return
-        reader = options.open(source, index=index)
+        reader = options.open(source)
         try:
-            chosen = chosen_columns(reader.schema, target, options.given["columns"], piece.path)
+            chosen = chosen_columns(reader.schema, target, options.given["columns"], file.path)
             if chosen is not None:
                 reader.close()
-                reader = options.open(source, chosen, index=index)
-            convert = self._converter(reader.schema, target, piece.path)
+                reader = options.open(source, chosen)
+            convert = self._converter(reader.schema, target, file.path)
         except BaseException:
             reader.close()
             raise
         owner = getattr(source, "obj", None)
         passed = 0
         with closing(reader):
-            for number, batch in _batches(reader, piece):
-                convert.label = f"{piece.path}: record batch {number}"
+            for number, batch in enumerate(reader):
+                convert.label = f"{file.path}: record batch {number}"
                 for part in convert.split(convert.hand_over(batch), ROWS_PER_BATCH):
-                    yield self._with_keys(part, piece.path, keys)
+                    yield self._with_keys(part, file.path, keys)
                     passed += part.nbytes
                     if passed >= WINDOW and isinstance(owner, FileMap):
                         # Nothing is lost: who touches them again gets them from the file again.
@@ -164,15 +138,3 @@ class ArrowIpcReader(Shipped, DataSourceReader):
             for field in self._schema.fields
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema_of(self._schema))
-
-
-def _batches(reader: Any, piece: Slice) -> Iterator[tuple[int, Any]]:
-    """The batches of a slice, with their numbers in the file."""
-    if not isinstance(reader, RecordBatchFileReader):
-        yield from enumerate(reader)
-        return
-    stop = piece.stop
-    numbers = [i for i, (at, _, _) in enumerate(reader.blocks) if stop is None or piece.start <= at < stop]
-    reader.expect(numbers)
-    for number in numbers:
-        yield number, reader.get_batch(number)

@@ -8,7 +8,7 @@ import arrowipc
 from arrowipc.errors import UsageError
 from arrowipc.read.files import FoundFile, find_files, is_url, root_of
 from arrowipc.read.remote import RemoteSource, find_system
-from arrowipc.read.sources import first_bytes, map_file
+from arrowipc.read.sources import map_file
 from arrowipc.spark.options import USE_THE_JAR, Options
 from arrowipc.spark.types import TypeOptions
 
@@ -74,16 +74,7 @@ class ReadOptions:
             small = size is not None and size <= SMALL
             return memoryview(file.readall() if small else map_file(file))
 
-    def open(self, source: Any, columns: Sequence[int | str] | None = None, *, index: bool = False) -> Any:
-        """Open a `source` of either format, streams with an `index` where that is asked for; a reader of arrowipc."""
-        level = self.given["validate"]
-        if index and self.given["format"] != "file":
-            return arrowipc.open(source, columns=columns, validate=level, index=True)
+    def open(self, source: Any, columns: Sequence[int | str] | None = None) -> Any:
+        """Open a `source` of either format; a reader of arrowipc."""
         openers: dict[str, Any] = {"auto": arrowipc.open, "file": arrowipc.open_file, "stream": arrowipc.open_stream}
-        return openers[self.given["format"]](source, columns=columns, validate=level)
-
-    def is_stream(self, source: Any) -> bool:
-        """Whether a `source` is to be read as a stream."""
-        return bool(self.given["format"] == "stream") or (
-            self.given["format"] == "auto" and first_bytes(source) != b"ARROW1"
-        )
+        return openers[self.given["format"]](source, columns=columns, validate=self.given["validate"])
