@@ -52,6 +52,7 @@ EXCEPTIONS = {
     "arrowipc.columns.elements": "-O2",
     "arrowipc.columns.group_runs": "-O2",
     "arrowipc.columns.memo_table": "-O2",
+    "arrowipc.columns.record_batch": "-O2",
     "arrowipc.columns.unifier": "-O2",
     "arrowipc.metadata.schema_reader": "-O2",
     "arrowipc.metadata.schema_tables": "-O2",

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from arrowipc.arguments import Extensions
-    from arrowipc.columns.array import Array, RecordBatch
+    from arrowipc.columns.array import Array
+    from arrowipc.columns.record_batch import RecordBatch
 
 __all__ = ["Table"]
 
@@ -74,7 +75,7 @@ class Table:
     batches: list[RecordBatch]
 
     def __init__(self, schema: Schema, batches: Iterable[RecordBatch] = ()) -> None:
-        from arrowipc.columns.array import RecordBatch
+        from arrowipc.columns.record_batch import RecordBatch
 
         self.schema = instance_of("Table: schema", schema, Schema, "; Table.from_arrow() takes data of other libraries")
         self.batches = items_of("Table: batches", batches)
@@ -92,7 +93,7 @@ class Table:
         UsageError
             If there is neither a batch nor a schema, or schemas differ.
         """
-        from arrowipc.columns.array import RecordBatch
+        from arrowipc.columns.record_batch import RecordBatch
 
         batches = items_of("batches", batches)
         if schema is None:
@@ -178,7 +179,7 @@ class Table:
         ) -> Table: ...
 
     def __getitem__(self, i: Any) -> list[Array] | Table:
-        from arrowipc.columns.array import names_columns
+        from arrowipc.columns.record_batch import names_columns
 
         if isinstance(i, slice):
             start, stop, step = i.indices(self.num_rows)
@@ -275,7 +276,7 @@ class Table:
         return Table(found[0].schema if found else change(self._empty()).schema, found)
 
     def _empty(self) -> RecordBatch:
-        from arrowipc.columns.array import RecordBatch
+        from arrowipc.columns.record_batch import RecordBatch
 
         return RecordBatch.from_pydict({name: [] for name in self.schema.names}, self.schema)
 
@@ -289,19 +290,19 @@ class Table:
             from arrowipc.values.from_python import empty_batch
 
             return empty_batch(self.schema)
-        from arrowipc.columns.builder import concat_batches
+        from arrowipc.columns.record_batch import concat_batches
 
         return self.batches[0] if len(self.batches) == 1 else concat_batches(self.batches)
 
     def to_pydict(self, *, max_values: int | None = None, extensions: Extensions = False) -> dict[str, list[Any]]:
         """Return the columns as lists of Python values; see :meth:`arrowipc.RecordBatch.to_pydict`."""
-        from arrowipc.columns.array import batches_to_pydict
+        from arrowipc.columns.record_batch import batches_to_pydict
 
         return batches_to_pydict(self.batches, self.schema, max_values, extensions)
 
     def to_pylist(self, *, max_values: int | None = None, extensions: Extensions = False) -> list[Any]:
         """Return the rows; see :meth:`arrowipc.RecordBatch.to_pylist`."""
-        from arrowipc.columns.array import batches_to_pylist
+        from arrowipc.columns.record_batch import batches_to_pylist
 
         return batches_to_pylist(self.batches, self.schema, max_values, extensions)
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from typing import Any, Literal, TypeAlias, TypeVar
 
     from arrowipc.arguments import Extensions
-    from arrowipc.columns.array import RecordBatch
     from arrowipc.columns.pruning import Pruner
+    from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.dataset.fragments import Lengths
     from arrowipc.options import Columns, Validate
     from arrowipc.read.row_reader import RowReader

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 import arrowipc as ipc
 from arrowipc import types
-from arrowipc.columns.array import Array, RecordBatch
+from arrowipc.columns.array import Array
+from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.columns.truncate import compact
 from arrowipc.errors import FormatError, UnsupportedError, UsageError
 from arrowipc.inspection.message_layout import dictionary_fields, roles_of
