@@ -43,13 +43,16 @@ PACKAGES = {
     "arrowipc.write": "-O2",
 }
 
-#: Modules that are built otherwise than the others of their package.
+#: Modules that are built otherwise than the others of their package. The walk in `_core` begins its loops and functions
+#: where the processor fetches them at once: wherever else a change moved them, batches took 2 to 4 % longer.
 EXCEPTIONS = {
+    "arrowipc._core": "-O3 -falign-functions=64 -falign-loops=32",
     "arrowipc.cdata.import_table": "-Os",
     "arrowipc.columns.array": "-O2",
     "arrowipc.columns.elements": "-O2",
     "arrowipc.columns.group_runs": "-O2",
     "arrowipc.columns.memo_table": "-O2",
+    "arrowipc.columns.record_batch": "-O2",
     "arrowipc.columns.unifier": "-O2",
     "arrowipc.metadata.schema_reader": "-O2",
     "arrowipc.metadata.schema_tables": "-O2",
@@ -142,7 +145,7 @@ def optimization(name: str) -> list[str]:
     if VARIANT != "release" or os.name != "posix":
         return []
     package = ".".join(name.split(".")[:2])
-    return [EXCEPTIONS.get(name) or PACKAGES.get(package, "-O3")]
+    return (EXCEPTIONS.get(name) or PACKAGES.get(package, "-O3")).split()
 
 
 def cache_for(directives: dict[str, object]) -> str | None:

@@ -30,8 +30,8 @@ __version__ = "0.1.0"
 # The compiled modules, all in one library, that of `_core`.
 _COMPILED = """
     _core cdata.export cdata.import_array cdata.import_table columns.array columns.builder
-    columns.column_statistics columns.elements columns.equal columns.group_runs
-    columns.memo_table columns.take columns.truncate columns.unifier dissociated.memory.address_pairs
+    columns.column_statistics columns.elements columns.equal columns.group_runs columns.memo_table
+    columns.record_batch columns.take columns.truncate columns.unifier dissociated.memory.address_pairs
     dissociated.memory.device_bodies dissociated.transports.message_runs dissociated.transports.ucx_worker
     filters.ranges
     metadata.schema_reader metadata.schema_tables payloads.cells payloads.dictionaries payloads.dictionary_gc
@@ -110,11 +110,11 @@ _HOMES = {
     "IndexedStreamReader": "arrowipc.indexed",
     "release_unused": "arrowipc._core",
     "StreamDecoder": "arrowipc.read.stream_decoder",
-    **dict.fromkeys(("Array", "RecordBatch"), "arrowipc.columns.array"),
+    "Array": "arrowipc.columns.array",
+    **dict.fromkeys(("RecordBatch", "concat_batches"), "arrowipc.columns.record_batch"),
     "ChunkedArray": "arrowipc.chunked_array",
     **dict.fromkeys(("array", "chunked_array", "field", "record_batch"), "arrowipc.factories"),
     "Table": "arrowipc.table",
-    "concat_batches": "arrowipc.columns.builder",
     **dict.fromkeys(("DecodedPayloads", "decode_payloads", "repeat"), "arrowipc.payloads.payload_decoder"),
     "Schema": "arrowipc.schema",
     **dict.fromkeys(("DataType", "Field"), "arrowipc.types"),

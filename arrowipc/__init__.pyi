@@ -11,8 +11,8 @@ from arrowipc import (
 )
 from arrowipc._core import release_unused as release_unused
 from arrowipc.arguments import KeyValueMetadata as KeyValueMetadata
-from arrowipc.columns.array import Array as Array, RecordBatch as RecordBatch
-from arrowipc.columns.builder import concat_batches as concat_batches
+from arrowipc.columns.array import Array as Array
+from arrowipc.columns.record_batch import RecordBatch as RecordBatch, concat_batches as concat_batches
 from arrowipc.columns.statistics import (
     ColumnStatistics as ColumnStatistics,
     compute_statistics as compute_statistics,

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from arrowipc.arguments import Extensions
-    from arrowipc.columns.array import Array, RecordBatch
+    from arrowipc.columns.array import Array
+    from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.datatypes import DataType, Field
     from arrowipc.types import TypeLike
 
@@ -196,7 +197,7 @@ class ChunkedArray:
         """Return one array of all elements; several chunks are copied into one."""
         if len(self.chunks) == 1:
             return self.chunks[0]
-        from arrowipc.columns.builder import concat_batches
+        from arrowipc.columns.record_batch import concat_batches
         from arrowipc.values.from_python import empty_batch
 
         return (concat_batches(self._batches()) if self.chunks else empty_batch(self._schema())).column(0)
@@ -205,7 +206,7 @@ class ChunkedArray:
 
     def to_pylist(self, *, max_values: int | None = None, extensions: Extensions = False) -> list[Any]:
         """Return the elements as Python values; see :meth:`Array.to_pylist`."""
-        from arrowipc.columns.array import batches_to_pydict
+        from arrowipc.columns.record_batch import batches_to_pydict
 
         return batches_to_pydict(self._batches(), self._schema(), max_values, extensions)[self.field.name]
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arrowipc.arguments import KeyValueMetadata
-    from arrowipc.columns.array import RecordBatch
+    from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.schema import Schema
 
 __all__ = [

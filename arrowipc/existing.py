@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Literal, Self
 
     from arrowipc.arguments import KeyValueMetadata
-    from arrowipc.columns.array import RecordBatch
+    from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.schema import Schema
 
 __all__ = ["ExistingFile"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from arrowipc.chunked_array import ChunkedArray
-from arrowipc.columns.array import Array, RecordBatch
+from arrowipc.columns.array import Array
+from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.table import Table
 from arrowipc.types import field, schema
 

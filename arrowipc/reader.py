@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from arrowipc.arguments import Extensions, KeyValueMetadata
-    from arrowipc.columns.array import RecordBatch
+    from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.events import ReadStats, RecordBatchWithMetadata
     from arrowipc.limits import Limits
     from arrowipc.options import Columns, ReadKeywords, Validate
@@ -653,7 +653,7 @@ class RecordBatchFileReader(BatchReader):
         parts = rows.slice(start, stop - start)
         if len(parts) == 1:
             return parts[0]
-        from arrowipc.columns.builder import concat_batches
+        from arrowipc.columns.record_batch import concat_batches
 
         return concat_batches(parts) if parts else rows.take([])
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from arrowipc.arguments import Extensions, MetadataLike
-    from arrowipc.columns.array import Array, RecordBatch
+    from arrowipc.columns.array import Array
+    from arrowipc.columns.record_batch import RecordBatch
 
 __all__ = ["Table"]
 
@@ -77,7 +78,7 @@ class Table:
     batches: list[RecordBatch]
 
     def __init__(self, schema: Schema, batches: Iterable[RecordBatch] = ()) -> None:
-        from arrowipc.columns.array import RecordBatch
+        from arrowipc.columns.record_batch import RecordBatch
 
         self.schema = schema = as_schema(schema)
         self.batches = items_of("Table: batches", batches)
@@ -95,7 +96,7 @@ class Table:
         UsageError
             If there is neither a batch nor a schema, or schemas differ.
         """
-        from arrowipc.columns.array import RecordBatch
+        from arrowipc.columns.record_batch import RecordBatch
 
         batches = items_of("batches", batches)
         if schema is None:
@@ -208,7 +209,8 @@ class Table:
         ) -> Table: ...
 
     def __getitem__(self, i: Any) -> ChunkedArray | Table:
-        from arrowipc.columns.array import is_mask, names_columns
+        from arrowipc.columns.array import is_mask
+        from arrowipc.columns.record_batch import names_columns
 
         if isinstance(i, slice):
             start, stop, step = i.indices(self.num_rows)
@@ -290,11 +292,11 @@ class Table:
     rename_columns = rename
     drop_columns = drop
 
-    def append_column(self, field: str | Field, values: Any) -> Table:
+    def append_column(self, field: Any, values: Any) -> Table:
         """Return the table with one more column at its end; see :meth:`arrowipc.RecordBatch.append_column`."""
         return self.add_column(len(self.schema), field, values)
 
-    def add_column(self, i: SupportsIndex, field: str | Field, values: Any) -> Table:
+    def add_column(self, i: SupportsIndex, field: Any, values: Any) -> Table:
         """Return the table with one more column before column `i`; see :meth:`arrowipc.RecordBatch.append_column`."""
         from arrowipc.values.from_python import build_array
 
@@ -311,7 +313,7 @@ class Table:
             at += batch.num_rows
         return Table(found[0].schema, found if self.batches else ())
 
-    def set_column(self, i: SupportsIndex | str, field: str | Field, values: Any) -> Table:
+    def set_column(self, i: SupportsIndex | str, field: Any, values: Any) -> Table:
         """Return the table with another column in place of column `i`; see :meth:`add_column`."""
         position = self.schema.position(i)
         return self.drop(position).add_column(position, field, values)
@@ -335,7 +337,7 @@ class Table:
         return Table(found[0].schema if found else change(self._empty()).schema, found)
 
     def _empty(self) -> RecordBatch:
-        from arrowipc.columns.array import RecordBatch
+        from arrowipc.columns.record_batch import RecordBatch
 
         return RecordBatch.from_pydict({name: [] for name in self.schema.names}, self.schema)
 
@@ -363,7 +365,7 @@ class Table:
             from arrowipc.values.from_python import empty_batch
 
             return empty_batch(self.schema)
-        from arrowipc.columns.builder import concat_batches
+        from arrowipc.columns.record_batch import concat_batches
 
         return self.batches[0] if len(self.batches) == 1 else concat_batches(self.batches)
 
@@ -373,13 +375,13 @@ class Table:
 
     def to_pydict(self, *, max_values: int | None = None, extensions: Extensions = False) -> dict[str, list[Any]]:
         """Return the columns as lists of Python values; see :meth:`arrowipc.RecordBatch.to_pydict`."""
-        from arrowipc.columns.array import batches_to_pydict
+        from arrowipc.columns.record_batch import batches_to_pydict
 
         return batches_to_pydict(self.batches, self.schema, max_values, extensions)
 
     def to_pylist(self, *, max_values: int | None = None, extensions: Extensions = False) -> list[Any]:
         """Return the rows; see :meth:`arrowipc.RecordBatch.to_pylist`."""
-        from arrowipc.columns.array import batches_to_pylist
+        from arrowipc.columns.record_batch import batches_to_pylist
 
         return batches_to_pylist(self.batches, self.schema, max_values, extensions)
 

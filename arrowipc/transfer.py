@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.arguments import instance_of
-from arrowipc.columns.array import RecordBatch
+from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader
 from arrowipc.writer import RecordBatchFileWriter, RecordBatchStreamWriter
 

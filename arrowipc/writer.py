@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from arrowipc.arguments import check_integer, metadata_of
-from arrowipc.columns.array import RecordBatch
+from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.errors import UsageError
 from arrowipc.existing import ExistingFile
 from arrowipc.options import MessageOptions, WriteOptions, with_keywords, write_options

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import TypeVar, Unpack
 
     from arrowipc.arguments import KeyValueMetadata
-    from arrowipc.columns.array import RecordBatch
+    from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.events import ReadStats
     from arrowipc.options import DecodeKeywords
     from arrowipc.read.remote import Steps

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator
     from typing import Self, Unpack
 
-    from arrowipc.columns.array import RecordBatch
+    from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.events import ReadStats
     from arrowipc.options import DecodeKeywords
     from arrowipc.read.framing import Message

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from arrowipc.aio.off_loop import LARGE, off_loop, turns
 from arrowipc.aio.streams import AsyncReader
-from arrowipc.columns.array import RecordBatch
+from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.options import WriteOptions, with_keywords
 from arrowipc.write.batch_writer import MessageSink
 from arrowipc.write.batches import batches_of

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from typing import Any, final
 
-from arrowipc.columns.array import Array, BatchProducer, RecordBatch
+from arrowipc.columns.array import Array
+from arrowipc.columns.record_batch import BatchProducer, RecordBatch
 from arrowipc.datatypes import DataType, Field
 from arrowipc.schema import Schema
 

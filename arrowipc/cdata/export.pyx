@@ -18,7 +18,8 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport Columns, DictionaryPlan, Plan, Recent, identity, limits_data
-from arrowipc.columns.array cimport Array, BatchProducer, RecordBatch, single_column
+from arrowipc.columns.array cimport Array
+from arrowipc.columns.record_batch cimport BatchProducer, RecordBatch, single_column
 from arrowipc.inline.layouts cimport BUFFER_DATA, LAYOUTS, LayoutSpec
 from arrowipc.inline.loads cimport prefetch, round_up
 from arrowipc.inline.plan cimport LAYOUT_NULL, ColumnsData, Extent, FieldPlan, LimitsData, PlanData

@@ -5,7 +5,8 @@ from libc.string cimport strcmp
 
 from arrowipc._core cimport Columns, Plan
 from arrowipc.cdata.export cimport ArrowArray, ArrowArrayStream, ArrowSchema
-from arrowipc.columns.array cimport Array, RecordBatch
+from arrowipc.columns.array cimport Array
+from arrowipc.columns.record_batch cimport RecordBatch
 
 # The plan of the batches that a struct describes (`whole`), or of the one column that any schema describes.
 # Equal schemas give the same plan while they are among the last few. `schema` stays the caller's to release.

@@ -3,7 +3,8 @@
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, final
 
-from arrowipc.columns.array import Array, RecordBatch
+from arrowipc.columns.array import Array
+from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.schema import Schema
 
 @final

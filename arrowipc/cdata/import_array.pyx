@@ -16,7 +16,8 @@ from libc.string cimport memcmp, memset, strcmp, strerror
 
 from arrowipc._core cimport Columns, DictionaryPlan, Plan, Recent, field_path, level_of, limits_data, raise_fault
 from arrowipc.cdata.export cimport ARROW_DEVICE_CPU, ArrowArray, ArrowArrayStream, ArrowDeviceArray, ArrowSchema
-from arrowipc.columns.array cimport Array, RecordBatch, make_array
+from arrowipc.columns.array cimport Array, make_array
+from arrowipc.columns.record_batch cimport RecordBatch
 from arrowipc.inline.bits cimport load_int
 from arrowipc.inline.fault cimport FAULT_BUFFER_SMALL, FAULT_OFFSET, Fault, fail
 from arrowipc.inline.layouts cimport BUFFER_BITS, BUFFER_OFFSETS, LAYOUTS, LayoutSpec, is_binary, width_of
@@ -899,7 +900,7 @@ cdef RecordBatch all_of(BatchStream stream):
         return empty_batch(stream.plan)
     if len(batches) == 1:
         return batches[0]
-    from arrowipc.columns.builder import concat_batches
+    from arrowipc.columns.record_batch import concat_batches
 
     return concat_batches(batches)
 

@@ -3,7 +3,7 @@
 from typing import Any, Literal, Self, final
 
 from arrowipc.cdata.import_array import BatchStream
-from arrowipc.columns.array import RecordBatch
+from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.schema import Schema
 
 @final

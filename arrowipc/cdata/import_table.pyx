@@ -16,7 +16,7 @@ from arrowipc.cdata.import_array cimport (
     ArrayOwner, BatchStream, Dictionaries, count_live, import_stream, load, load_columns, moved_stream, plan_of,
     schema_in,
 )
-from arrowipc.columns.array cimport RecordBatch, slice_column
+from arrowipc.columns.record_batch cimport RecordBatch, slice_column
 from arrowipc.metadata.schema_reader cimport plan_schema, project
 
 from arrowipc.errors import FormatError, UsageError

@@ -1,15 +1,12 @@
-# The compiled shapes of the objects that people hold: a batch, and one column or child of it.
+# The compiled shape of an array: one column of a batch, or one child of it.
 cimport cython
 from libc.stdint cimport int32_t, int64_t
 
-from arrowipc._core cimport Columns, Plan
-from arrowipc.inline.plan cimport ColumnsData
+from arrowipc._core cimport Columns
 
-@cython.final
-@cython.no_gc
-cdef class RecordBatch(Columns):
-    pass
-
+cdef enum:
+    # Elements, or rows, that iteration turns into Python values at a time.
+    STEP = 1024
 
 @cython.final
 cdef class Array:
@@ -22,26 +19,15 @@ cdef class Array:
     cdef object _field                  # arrowipc.Field, made when asked for
 
 
-cdef class BatchProducer:
-    """Where a stream takes its batches from: compiled readers subclass this and override `next`."""
-    cdef Columns next(self)             # None at the end, and from then on; may raise anything
-
-
 cdef Array make_array(Columns columns, int32_t field, int64_t offset, int64_t length)
 cdef Array dictionary_array(Columns columns, int32_t field)
 cdef int64_t count_nulls(Array array) noexcept
-# Whether something hands rows over by the Arrow C interfaces; an array of it, of ours or another library's.
-cdef bint is_foreign(object data)
+# An array of ours, or of another library.
 cdef Array as_array(object data)
-# A batch of ours, or what another library hands over as one.
-cdef RecordBatch as_batch(object data)
-cdef RecordBatch slice_batch(RecordBatch batch, int64_t offset, int64_t length)
-cdef Columns single_column(Array array, Plan plan)
-# Arrays as the columns of `plan`, which has their types, over the same buffers; each has `length` elements.
-cdef RecordBatch batch_of_arrays(Plan plan, list arrays, int64_t length)
-# Some columns, as `project` names them.
-cdef RecordBatch select_columns(RecordBatch batch, tuple columns)
-cdef tuple share_dictionaries(Plan plan, list arrays)
 
-# Make of top-level field `f` its elements [offset, offset + length), which exist; its null count is exact.
-cdef void slice_column(ColumnsData* d, int32_t f, int64_t offset, int64_t length) noexcept
+# What methods of arrays and batches are given: one index; something that hands rows over by the Arrow C interfaces;
+# the quota of values; start and count of what a slice asks for and that exists.
+cdef bint is_integer(object i) except -1
+cdef bint is_foreign(object data)
+cdef int64_t given(object max_values) except? -1
+cpdef tuple clip(object offset, object length, int64_t available)

@@ -36,7 +36,7 @@ cdef struct Undo:
 cdef struct Buffers:
     # Their extents; those before Pool.count are in use.
     Extent* extents
-    int32_t room
+    int64_t room
 
 
 cdef class SnapshotOwner:
@@ -84,23 +84,18 @@ cdef class BuilderMemory:
 
 cdef int grow(BuilderMemory g, int32_t buffer, int64_t extra, Fault* fault) noexcept with gil
 cdef int pool_grow(BuilderMemory g, int32_t view, int64_t size, Fault* fault) noexcept with gil
-cdef int pool_borrow(BuilderMemory g, int32_t view, const Extent* extent, PyObject* owner,
-                     Fault* fault) noexcept with gil
-cdef int32_t pool_find(BuilderMemory g, int32_t view, const Extent* extent) noexcept nogil
 # Lets `first`, whose values `g` has just copied, count as the first of its snapshots, which grow by deltas.
 cdef int begin_deltas(BuilderMemory g, Columns first) except -1
 
 cdef enum Beginning:
     # How a column is known to begin with the values of another one.
     BEGINS_NOT = 0
-    BEGINS_VALUES           # value by value: `begins_with_values` of columns.memo_table
-    BEGINS_BYTES            # its buffers begin with the same bytes
+    BEGINS_VALUES           # value by value
     BEGINS_SNAPSHOT         # it is the same column, or a later snapshot of the same builder
     BEGINS_DELTAS           # ... to which only deltas have added
 
-# A Beginning of columns and of the dictionaries below them; BEGINS_NOT is not proven.
-cdef int begins_with(Columns longer, Columns shorter)
-# The same as far as snapshots show it, whatever became of the dictionaries below.
+# A Beginning as far as snapshots show it, whatever became of the dictionaries below. `columns.equal` also looks at
+# values.
 cdef int begins_with_snapshot(Columns longer, Columns shorter)
 
 
@@ -183,17 +178,14 @@ cdef class ColumnsBuilder(BuilderMemory):
     """Columns that grow at the end; snapshots share their memory."""
     cdef Span* spans                # per field
     cdef PoolTarget* targets        # scratch: per variadic buffer of one field of the piece
-    cdef int32_t targets_room
+    cdef int64_t targets_room
     cdef Plan matched               # the last plan of a piece that has this one's shape
 
-    cdef int append(self, Columns piece, const int64_t* shifts=*) except -1
+    cdef int append(self, Columns piece) except -1
     cdef int append_data(self, const ColumnsData* piece, const int64_t* shifts, PyObject* owner,
                          Fault* fault) noexcept nogil
     cdef Columns snapshot(self)
     cdef int match(self, Plan plan) except -1
-    cdef tuple adopted(self, tuple dictionaries)
 
 
 cdef int raise_append_fault(const Fault* fault, Plan plan, object where=*) except -1
-# `lend`: large data buffers of views stay those of the pieces; else everything is copied, but for dictionaries.
-cdef int concat_into(Columns out, tuple pieces, bint lend=*) except -1

@@ -1,9 +1,6 @@
-"""Builders of columns, and concatenated batches; see ``builder.pyx``."""
+"""Builders of columns; see ``builder.pyx``."""
 
-from collections.abc import Iterable
 from typing import Any, final
-
-from arrowipc.columns.array import RecordBatch
 
 class SnapshotOwner: ...
 
@@ -17,5 +14,3 @@ class BuilderMemory:
 @final
 class ColumnsBuilder(BuilderMemory):
     def __init__(self, plan: Any) -> None: ...
-
-def concat_batches(batches: Iterable[Any]) -> RecordBatch: ...

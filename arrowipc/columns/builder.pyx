@@ -1,6 +1,6 @@
 """Builders: memory that grows, and how the elements of every layout join those before them.
 
-Dictionary deltas, `concat_batches` and payload columns all go through `ColumnsBuilder.append_data`, which walks the
+Dictionary deltas, concatenation and payload columns all go through `ColumnsBuilder.append_data`, which walks the
 flat plan once: each field takes a span of the piece's elements and hands spans to its children.
 
 An append writes only behind the bytes that a snapshot can see, with one exception: the last byte of a bitmap,
@@ -9,24 +9,19 @@ in which the bits behind the snapshot's length change. No reader gives those bit
 """
 
 cimport cython
-from cpython.list cimport PyList_GET_ITEM
 from cpython.ref cimport PyObject
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, int8_t, uint8_t
-from libc.stdlib cimport calloc, free, realloc
+from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy, memset
 
 from arrowipc._core cimport Columns, Memory, Plan, field_name, raise_fault
-from arrowipc.columns.array cimport RecordBatch, as_batch
-from arrowipc.inline.bits cimport SLACK, append_bits, append_ones, largest, load_int, ones, shift_offsets, store_int
+from arrowipc.inline.bits cimport SLACK, append_bits, append_ones, largest, load_int, shift_offsets, store_int
 from arrowipc.inline.element cimport find_run
 from arrowipc.inline.fault cimport (
     FAULT_BUFFER_SMALL, FAULT_INDEX, FAULT_LIST_VIEW, FAULT_MEMORY, FAULT_OFFSET, FAULT_RUN_END,
     FAULT_TYPE_CODE, FAULT_UNION_OFFSET, FAULT_VIEW, Fault, fail,
 )
-from arrowipc.inline.layouts cimport (
-    BUFFER_BITS, BUFFER_DATA, BUFFER_FIXED, BUFFER_OFFSETS, BUFFER_VALIDITY, LAYOUTS, LayoutSpec, alignment_of,
-    width_of,
-)
+from arrowipc.inline.layouts cimport LAYOUTS, alignment_of
 from arrowipc.inline.loads cimport (
     add_overflows, bitmap_bytes, count_bits, get_bit, inside, load_i32, load_u32, mul_overflows,
 )
@@ -35,8 +30,8 @@ from arrowipc.inline.plan cimport (
     LAYOUT_LIST64, LAYOUT_LIST_VIEW32, LAYOUT_LIST_VIEW64, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT,
     LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, Node, PlanData,
 )
+from arrowipc.inline.room cimport new_zeros, reserve_items
 
-from arrowipc.arguments import items_of
 from arrowipc.errors import UnsupportedError, UsageError
 
 # -- memory that grows ---------------------------------------------------------------------------------------
@@ -100,17 +95,9 @@ cdef int pool_entry(BuilderMemory g, int32_t view, const uint8_t* data, int64_t 
                     Fault* fault) noexcept nogil:
     """One more data buffer of a view field."""
     cdef Buffers* buffers = &g.buffers[view]
-    cdef void* moved
-    cdef int32_t room
-    if g.pools[view].count == buffers.room:
-        room = 8 if buffers.room == 0 else 2 * buffers.room
-        if buffers.room > INT32_MAX // 2:
-            return fail(fault, FAULT_MEMORY)
-        moved = realloc(buffers.extents, room * sizeof(Extent))
-        if moved == NULL:
-            return fail(fault, FAULT_MEMORY)
-        buffers.extents = <Extent*> moved
-        buffers.room = room
+    cdef int64_t count = <int64_t> g.pools[view].count + 1
+    if count > INT32_MAX or reserve_items(<void**> &buffers.extents, &buffers.room, count, sizeof(Extent)) < 0:
+        return fail(fault, FAULT_MEMORY)
     buffers.extents[g.pools[view].count].data = data
     buffers.extents[g.pools[view].count].size = size
     g.pools[view].count += 1
@@ -187,19 +174,15 @@ cdef class BuilderMemory:
     def __cinit__(self, Plan plan not None):
         cdef int64_t fields = plan.d.n_fields, buffers = plan.d.n_buffers, views = plan.d.n_views, i
         cdef int64_t arrays = buffers * <int64_t> (sizeof(GrowableBuffer) + 8) + views * <int64_t> sizeof(Buffers)
-        cdef uint8_t* block
         self.plan = plan
         self.p = &plan.d
         self.state_bytes = fields * <int64_t> sizeof(Node) + buffers * 8 + views * <int64_t> sizeof(Pool)
-        block = <uint8_t*> calloc(1, 2 * self.state_bytes + arrays + 1)
-        if block == NULL:
-            raise MemoryError(f"cannot allocate columns that grow, of {fields:,} fields")
-        self.block = block
-        self.nodes = <Node*> block
+        self.block = new_zeros(2 * self.state_bytes + arrays, 1)
+        self.nodes = <Node*> self.block
         self.sizes = <int64_t*> (self.nodes + fields)
         self.pools = <Pool*> (self.sizes + buffers)
         self.undo.state = self.pools + views
-        self.blocks = <GrowableBuffer*> (block + 2 * self.state_bytes)
+        self.blocks = <GrowableBuffer*> (<uint8_t*> self.block + 2 * self.state_bytes)
         self.buffers = <Buffers*> (self.blocks + buffers)
         self.wanted = <int64_t*> (self.buffers + views)
         for i in range(views):
@@ -299,88 +282,6 @@ cdef int begins_with_snapshot(Columns longer, Columns shorter):
         if longer.d.nodes[column].offset or shorter.d.nodes[column].offset:
             return BEGINS_SNAPSHOT if longer is shorter else BEGINS_NOT
     return BEGINS_DELTAS if type((<SnapshotOwner> longer.owner).origin) is DeltaOrigin else BEGINS_SNAPSHOT
-
-
-cdef inline bint same_start(const Extent* a, const Extent* b, int64_t size) noexcept nogil:
-    """Whether two buffers both have `size` bytes, and the same."""
-    return (size <= a.size and size <= b.size
-            and (size == 0 or a.data == b.data or memcmp(a.data, b.data, size) == 0))
-
-
-cdef bint same_first_bits(const Extent* a, const Extent* b, int64_t count) noexcept nogil:
-    """Whether two bitmaps begin with the same `count` (> 0) bits; one that is absent has only ones."""
-    cdef int64_t whole = count >> 3
-    if a.data == NULL or b.data == NULL:
-        if a.data != NULL:
-            return bitmap_bytes(count) <= a.size and count_bits(a.data, 0, count) == count
-        return b.data == NULL or (bitmap_bytes(count) <= b.size and count_bits(b.data, 0, count) == count)
-    return (bitmap_bytes(count) <= a.size and bitmap_bytes(count) <= b.size and same_start(a, b, whole)
-            and (count & 7 == 0 or (a.data[whole] ^ b.data[whole]) & ones(count & 7) == 0))
-
-
-cdef bint field_begins(const ColumnsData* a, const ColumnsData* b, int32_t f) noexcept nogil:
-    """Whether the buffers of field f of `a` begin with those of `b`."""
-    cdef const FieldPlan* field = &a.plan.fields[f]
-    cdef const Extent* x = &a.extents[field.first_buffer]
-    cdef const Extent* y = &b.extents[field.first_buffer]
-    cdef int64_t n = b.nodes[f].length, end
-    cdef const LayoutSpec* spec = &LAYOUTS[field.layout]
-    cdef int kind, k
-    if a.nodes[f].offset or b.nodes[f].offset or a.nodes[f].length < n:
-        return False
-    if n == 0:
-        return True
-    for k in range(spec.n_buffers):
-        kind = spec.buffers[k].kind
-        if kind == BUFFER_VALIDITY or kind == BUFFER_BITS:
-            if not same_first_bits(x + k, y + k, n):
-                return False
-            continue
-        end = (n if kind == BUFFER_FIXED else n + 1) * width_of(field, k)
-        if kind == BUFFER_DATA:
-            end = load_int(y[k - 1].data, n, spec.buffers[k - 1].width)
-        if end < 0 or not same_start(x + k, y + k, end):
-            return False
-    if field.view >= 0:
-        for k in range(b.views[field.view].count):
-            y = &b.extents[b.views[field.view].first + k]
-            if (k >= a.views[field.view].count
-                    or not same_start(&a.extents[a.views[field.view].first + k], y, y.size)):
-                return False
-    return True
-
-
-cdef bint buffers_begin(const ColumnsData* longer, const ColumnsData* shorter) noexcept nogil:
-    """Whether the buffers of columns begin with those of others, which have the same shape.
-
-    Stricter than equal values: children may hold elements that nobody refers to, and views lie as they like.
-    """
-    cdef int32_t i
-    if longer.length < shorter.length or not same_layout(longer.plan, shorter.plan):
-        return False
-    for i in range(longer.plan.n_fields):
-        if not field_begins(longer, shorter, i):
-            return False
-    return True
-
-
-cdef int begins_with(Columns longer, Columns shorter):
-    cdef int found = begins_with_snapshot(longer, shorter), below
-    if longer is shorter:
-        return found
-    if not found:
-        if not buffers_begin(&longer.d, &shorter.d):
-            return BEGINS_NOT
-        found = BEGINS_BYTES
-    # Indices count in dictionaries by the same ordinals: the shapes are the same.
-    for a, b in zip(longer.dictionaries, shorter.dictionaries):
-        if b is not None:
-            below = begins_with(a, b) if a is not None else BEGINS_NOT
-            if below < BEGINS_SNAPSHOT:
-                found = min(found, below)
-            if not found:
-                break
-    return found
 
 
 # -- appending -----------------------------------------------------------------------------------------------
@@ -720,13 +621,8 @@ cdef int append_views(ColumnsBuilder g, const Append* job, int32_t f) noexcept n
 
 cdef int reset_targets(ColumnsBuilder g, int32_t count, Fault* fault) noexcept nogil:
     """Nothing is known yet of where the piece's `count` data buffers go."""
-    cdef void* moved
-    if count > g.targets_room:
-        moved = realloc(g.targets, <size_t> count * 2 * sizeof(PoolTarget))
-        if moved == NULL:
-            return fail(fault, FAULT_MEMORY)
-        g.targets = <PoolTarget*> moved
-        g.targets_room = 2 * count if count < INT32_MAX // 2 else count
+    if reserve_items(<void**> &g.targets, &g.targets_room, count, sizeof(PoolTarget)) < 0:
+        return fail(fault, FAULT_MEMORY)
     if count:
         memset(g.targets, 0, count * sizeof(PoolTarget))
     return 0
@@ -975,9 +871,7 @@ cdef class ColumnsBuilder(BuilderMemory):
             raise UnsupportedError("columns left in big-endian order cannot be appended to each other; read "
                                    "them with ensure_native_endian=True")
         self.matched = plan
-        self.spans = <Span*> calloc(plan.d.n_fields + 1, sizeof(Span))
-        if self.spans == NULL:
-            raise MemoryError(f"cannot allocate columns that grow, of {plan.d.n_fields:,} fields")
+        self.spans = <Span*> new_zeros(plan.d.n_fields, sizeof(Span))
 
     def __dealloc__(self):
         free(self.spans)
@@ -998,22 +892,13 @@ cdef class ColumnsBuilder(BuilderMemory):
         job.fault = fault
         return append_columns(self, &job)
 
-    cdef int append(self, Columns piece, const int64_t* shifts=NULL) except -1:
-        """Append all rows of `piece` and take over its dictionaries; what may lack memory comes first.
-
-        The piece's dictionaries continue those so far, or the caller gives `shifts` and sets `dictionaries`
-        afterwards.
-        """
+    cdef int append(self, Columns piece) except -1:
+        """Append all rows of `piece`; the caller sets `dictionaries`."""
         cdef Fault fault
-        cdef tuple dictionaries = self.dictionaries
         if piece.plan is not self.matched:
             self.match(piece.plan)
-        if dictionaries and piece.dictionaries is not dictionaries:
-            dictionaries = self.adopted(piece.dictionaries)
-        if self.append_data(&piece.d, shifts, <PyObject*> piece.owner if piece.owner is not None else NULL,
-                            &fault) < 0:
+        if self.append_data(&piece.d, NULL, <PyObject*> piece.owner if piece.owner is not None else NULL, &fault) < 0:
             raise_append_fault(&fault, self.plan)
-        self.dictionaries = dictionaries
         return 0
 
     cdef int match(self, Plan plan) except -1:
@@ -1024,181 +909,8 @@ cdef class ColumnsBuilder(BuilderMemory):
         self.matched = plan
         return 0
 
-    cdef tuple adopted(self, tuple dictionaries):
-        """The dictionaries of a piece, except for those that have not arrived or are older than ours."""
-        cdef list adopted = list(self.dictionaries)
-        for i, dictionary in enumerate(dictionaries):
-            if dictionary is not None and (adopted[i] is None or not begins_with(adopted[i], dictionary)):
-                adopted[i] = dictionary
-        return tuple(adopted)
-
     cdef Columns snapshot(self):
         """Everything so far, in memory that later appends leave alone."""
         cdef Columns out = Columns.__new__(Columns)
         self.snapshot_into(out)
         return out
-
-
-# -- concatenation -------------------------------------------------------------------------------------------
-
-
-cdef tuple join_dictionaries(list versions):
-    """One dictionary for columns that came with these (None: with none), and the shifts of their indices."""
-    cdef list distinct = [], places = [], starts = [0]
-    cdef dict known = {}
-    cdef Columns last = None, out
-    for version in versions:
-        # Nearly always a column has one dictionary, or one that grows: a look at the last one is enough.
-        if version is not None and id(version) not in known:
-            if last is None or not (begins_with(last, version) or begins_with(version, last)):
-                distinct.append(version)
-                last = version
-            elif last.d.length < (<Columns> version).d.length:
-                last = distinct[len(distinct) - 1] = version
-            known[id(version)] = len(distinct) - 1
-        places.append(0 if version is None else known[id(version)])
-    if len(distinct) < 2:
-        return last, [0] * len(versions)
-    for dictionary in distinct:
-        starts.append(starts[len(starts) - 1] + (<Columns> dictionary).d.length)
-    out = Columns.__new__(Columns)
-    concat_into(out, tuple(distinct))
-    return out, [starts[place] for place in places]
-
-
-cdef void measure(BuilderMemory g, const ColumnsData* d, int32_t f, int64_t at, int64_t count) noexcept nogil:
-    """Add what `count` elements of a field will need, from physical element node.offset + `at` on.
-
-    Of fields below lists nothing but numbers is counted. What is not counted grows as it comes.
-    """
-    cdef const FieldPlan* field = &d.plan.fields[f]
-    cdef const FieldPlan* below = field + 1
-    cdef const Extent* extents = &d.extents[field.first_buffer]
-    cdef int64_t* wanted = g.wanted + field.first_buffer
-    cdef int32_t kind = LAYOUTS[field.layout].buffers[1].kind, width, child = f + 1
-    cdef int64_t within
-    at += d.nodes[f].offset
-    if field.layout == LAYOUT_STRUCT:
-        while child < field.end:
-            measure(g, d, child, at, count)
-            child = d.plan.fields[child].end
-    elif kind == BUFFER_FIXED:
-        wanted[1] += count * width_of(field, 1)
-    elif kind == BUFFER_OFFSETS and at + count < extents[1].size // width_of(field, 1):
-        width = <int32_t> width_of(field, 1)
-        wanted[1] += (count + (wanted[1] == 0)) * width
-        # Whatever the offsets say, no more than there is.
-        within = max(load_int(extents[1].data, at + count, width) - load_int(extents[1].data, at, width), 0)
-        if LAYOUTS[field.layout].n_children == 0:
-            wanted[2] += min(within, extents[2].size)
-        elif below.layout == LAYOUT_FIXED:
-            g.wanted[below.first_buffer + 1] += min(within, d.nodes[f + 1].length) * below.width
-
-
-cdef int concat_into(Columns out, tuple pieces, bint lend=True) except -1:
-    """Fill `out` with the rows of all pieces (one at least); dictionaries that differ follow each other."""
-    cdef ColumnsBuilder builder = ColumnsBuilder((<Columns> pieces[0]).plan)
-    cdef int64_t n = len(builder.dictionaries), count = len(pieces), rows = 0, k, i
-    cdef Memory shifts = Memory(n * count * 8), data = Memory(2 * count * sizeof(void*))
-    cdef const ColumnsData** piece = <const ColumnsData**> data.data
-    cdef PyObject** owner = <PyObject**> (piece + count)
-    cdef list dictionaries = [], owners = [(<Columns> one).owner for one in pieces]
-    cdef Columns one
-    cdef Append job
-    cdef Fault fault
-    cdef int found = 0
-    job.fault = &fault
-    for i in range(count):
-        one = <Columns> pieces[i]
-        if one.plan is not builder.matched:
-            builder.match(one.plan)
-        piece[i] = &one.d
-        owner[i] = PyList_GET_ITEM(owners, i)
-        rows += one.d.length
-    for k in range(n):
-        dictionary, moves = join_dictionaries([(<Columns> one).dictionaries[k] for one in pieces])
-        dictionaries.append(dictionary)
-        for i in range(count):
-            (<int64_t*> shifts.data)[i * n + k] = moves[i]
-    # `builder` is nobody else's, and batches do not change: others may run meanwhile.
-    with nogil:
-        for i in range(count):
-            for k in range(builder.p.n_columns):
-                measure(builder, piece[i], builder.p.columns[k], 0, piece[i].length)
-        for i in range(count):
-            builder.ahead = <double> rows / max(builder.length + piece[i].length, 1)
-            # What a failed append leaves needs not be taken back here.
-            job.piece = piece[i]
-            job.shifts = <const int64_t*> shifts.data + i * n if n else NULL
-            job.owner = owner[i] if lend else NULL
-            found = append_columns(builder, &job)
-            if found < 0:
-                break
-    if found < 0:
-        raise_append_fault(&fault, builder.plan, f"batch {i}")
-    builder.dictionaries = tuple(dictionaries)
-    builder.snapshot_into(out)
-    return 0
-
-
-cdef RecordBatch own_batch(int64_t i, object data):
-    try:
-        return as_batch(data)
-    except UsageError as error:
-        raise UsageError(f"concat_batches: item {i}: {error}") from None
-
-
-def concat_batches(batches):
-    """Put batches one behind the other.
-
-    Parameters
-    ----------
-    batches : iterable of RecordBatch, or of objects with ``__arrow_c_array__`` or ``__arrow_c_stream__``
-        One or more, with the same types (names and metadata are taken from the first one).
-
-    Returns
-    -------
-    RecordBatch
-        The rows of all batches, in order. A single batch is returned as it is; else everything is copied,
-        except large data buffers of view columns, which are shared. Dictionaries that differ, and do not
-        continue each other, are put one behind the other and are not freed of duplicates.
-
-    Raises
-    ------
-    UsageError
-        No batch, or batches of different types.
-    UnsupportedError
-        32-bit offsets, run ends or dictionary indices cannot count all values.
-    FormatError
-        A batch was read with ``validate="none"`` and its contents are broken.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> import arrowipc as ipc
-    >>> sink = pa.BufferOutputStream()
-    >>> with pa.ipc.new_stream(sink, pa.schema([("x", pa.int64())])) as writer:
-    ...     for value in (1, 2, 3):
-    ...         writer.write_batch(pa.record_batch({"x": [value]}))
-    >>> ipc.concat_batches(ipc.open_stream(sink.getvalue())).to_pydict()
-    {'x': [1, 2, 3]}
-    """
-    cdef tuple pieces = tuple([own_batch(i, each) for i, each in enumerate(items_of("batches", batches))])
-    cdef Plan plan = None
-    cdef int64_t i
-    cdef RecordBatch out
-    if not pieces:
-        raise UsageError("concat_batches: expected one batch at least, found none")
-    for i in range(len(pieces)):
-        batch = pieces[i]
-        if i == 0:
-            plan = (<RecordBatch> batch).plan
-        elif (<RecordBatch> batch).plan is not plan and not pieces[0].schema.equals(batch.schema):
-            raise UsageError(f"concat_batches: batch {i} has another schema than batch 0\n"
-                             f"batch 0: {pieces[0].schema}\nbatch {i}: {batch.schema}")
-    if len(pieces) == 1:
-        return pieces[0]
-    out = RecordBatch.__new__(RecordBatch)
-    out.metadata_pairs = ()
-    concat_into(out, pieces)
-    return out

@@ -8,7 +8,7 @@ further, so views that share one long text cost no more than others.
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.math cimport INFINITY
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint64_t
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcmp, memset
 
 from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, field_path, raise_fault
 from arrowipc.columns.elements cimport check_native, dictionary_id, dictionary_of
@@ -21,13 +21,13 @@ from arrowipc.inline.fbs_layout cimport (
 )
 from arrowipc.inline.layouts cimport is_binary
 from arrowipc.inline.loads cimport (
-    bitmap_bytes, bswap64, count_bits, get_bit, load_i64, load_u16, loose_i16, loose_i32, loose_i64, loose_u16,
-    loose_u32, loose_u64, set_bit,
+    bitmap_bytes, count_bits, get_bit, load_i64, load_u16, loose_i16, loose_i32, loose_i64, loose_u16, loose_u32,
+    loose_u64, set_bit,
 )
 from arrowipc.inline.minmax cimport Number, Real, loose_f32, loose_f64, widen, widen_reals
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_SIGNED, FIELD_UTF8, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_RUN_END,
-    LAYOUT_STRUCT, LAYOUT_VIEW, ColumnsData, FieldPlan,
+    LAYOUT_STRUCT, ColumnsData, FieldPlan,
 )
 
 from arrowipc.errors import FormatError, LimitError, UsageError
@@ -69,8 +69,6 @@ cdef struct Bounds:
     const uint8_t* last
     int64_t first_size
     int64_t last_size
-    uint64_t first_head     # their first 8 bytes as a number that sorts as they do
-    uint64_t last_head
 
 
 # -- which rows count ----------------------------------------------------------------------------------------
@@ -251,18 +249,6 @@ cdef void wides(const uint8_t* values, int32_t width, int64_t count, const uint8
 # -- text and binary -----------------------------------------------------------------------------------------
 
 
-cdef inline uint64_t head_of(const uint8_t* p, int64_t size, const uint8_t* end) noexcept nogil:
-    """The first 8 bytes as a number that sorts as they do; missing ones are 0. Memory reaches to `end`."""
-    cdef uint64_t word = 0
-    if size <= 0:
-        return 0
-    if end - p >= 8:
-        word = bswap64(<uint64_t> load_i64(p))
-        return word if size >= 8 else word & ~(<uint64_t> -1 >> (8 * size))
-    memcpy(&word, p, size)
-    return bswap64(word)
-
-
 cdef inline bint less_word(const uint8_t* a, int64_t a_size, const uint8_t* b, int64_t b_size) noexcept nogil:
     """Whether one value sorts below another, as far as their first CUT bytes and their lengths up to there say."""
     cdef int64_t shared = min(min(a_size, b_size), <int64_t> CUT)
@@ -272,52 +258,42 @@ cdef inline bint less_word(const uint8_t* a, int64_t a_size, const uint8_t* b, i
     return min(a_size, <int64_t> CUT + 1) < min(b_size, <int64_t> CUT + 1)
 
 
-cdef inline void offer(Bounds* b, const uint8_t* p, int64_t size, const uint8_t* end) noexcept nogil:
-    cdef uint64_t head = head_of(p, size, end)
-    if not b.found or head < b.first_head or (head == b.first_head and less_word(p, size, b.first, b.first_size)):
+cdef inline void offer(Bounds* b, const uint8_t* p, int64_t size) noexcept nogil:
+    if not b.found or less_word(p, size, b.first, b.first_size):
         b.first = p
         b.first_size = size
-        b.first_head = head
-    if not b.found or head > b.last_head or (head == b.last_head and less_word(b.last, b.last_size, p, size)):
+    if not b.found or less_word(b.last, b.last_size, p, size):
         b.last = p
         b.last_size = size
-        b.last_head = head
     b.found = True
 
 
 cdef int words(const ColumnsData* d, int32_t f, int64_t first, int64_t count, const uint8_t* bits, int64_t at,
                Bounds* b, Fault* fault) noexcept nogil:
-    cdef const FieldPlan* field = &d.plan.fields[f]
     cdef const uint8_t* p = NULL
-    cdef const uint8_t* end = NULL
-    cdef bint view = field.layout == LAYOUT_VIEW
     cdef int64_t i, size = 0
-    if not view:
-        end = d.extents[field.first_buffer + 2].data + d.extents[field.first_buffer + 2].size
     for i in range(count):
         if bits != NULL and not get_bit(bits, at + i):
             continue
         if word_span(d, f, first + i, &p, &size, fault) < 0:
             return -1
-        # The 12 bytes of an inline view are all there, as are those of a longer value.
-        offer(b, p, size, p + 12 if view else end if size else p)
+        offer(b, p, size)
     return 0
 
 
 cdef void blobs(const uint8_t* values, int32_t width, int64_t count, const uint8_t* bits, int64_t at,
                 Bounds* b) noexcept nogil:
     """Binary of fixed size."""
-    cdef const uint8_t* end = values + count * width
     cdef int64_t i
     if width == 0:
         # A few bytes may claim to be billions of these.
         i = first_valid(bits, at, count)
         if i < count:
-            offer(b, <const uint8_t*> b"", 0, <const uint8_t*> b"")
+            offer(b, <const uint8_t*> b"", 0)
         return
     for i in range(count):
         if bits == NULL or get_bit(bits, at + i):
-            offer(b, values + i * width, width, end)
+            offer(b, values + i * width, width)
 
 
 # -- one column ----------------------------------------------------------------------------------------------

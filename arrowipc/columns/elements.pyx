@@ -15,7 +15,7 @@ from libc.string cimport memcpy
 
 cimport cython
 
-from arrowipc._core cimport Columns, DictionaryPlan, field_name, field_path, raise_fault
+from arrowipc._core cimport Columns, DictionaryPlan, Recent, field_name, field_path, raise_fault
 from arrowipc.inline.bits cimport load_int
 from arrowipc.inline.element cimport (
     find_run, index_at, load_signed, load_unsigned, member_at, next_run, span, validity, word_span,
@@ -319,11 +319,6 @@ cdef list floats(const ColumnsData* d, int32_t field, int64_t at, int64_t count)
     cdef double value
     cdef float single
     cdef int64_t i
-    if valid == NULL and f.unit == Precision_DOUBLE:
-        for i in range(count):
-            memcpy(&value, p + 8 * i, 8)
-            put(out, i, value)
-        return out
     for i in range(count):
         if valid != NULL and not get_bit(valid, at + i):
             put(out, i, None)
@@ -400,7 +395,7 @@ cdef object EPOCH = None            # datetime(1970, 1, 1)
 cdef object EPOCH_UTC = None
 cdef object EPOCH_DATE = None
 cdef object UTC = None
-cdef object time_zones = {}         # name -> tzinfo
+cdef Recent recent_zones = Recent(16)   # name -> tzinfo
 
 # Seconds from the epoch to the first and past the last moment that datetime can express, in whole days too.
 cdef enum:
@@ -460,11 +455,10 @@ cdef object time_zone(object name):
     ready_datetime()
     if len(name) > MOST_ZONE_NAME:
         return None     # no zone is called that, and what is remembered by its name should be short
-    zone = time_zones.get(name)
+    zone = recent_zones.get(name)
     if zone is None:
-        if len(time_zones) >= 1000:
-            time_zones.clear()
-        zone = time_zones[name] = find_zone(name)
+        zone = find_zone(name)
+        recent_zones.put(name, zone)
     return zone
 
 

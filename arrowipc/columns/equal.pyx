@@ -3,21 +3,26 @@
 Like `columns.elements`, nothing here trusts the contents: broken offsets, indices, views, codes and run ends raise.
 """
 
+from libc.math cimport signbit
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcmp, memcpy
 
 cimport cython
 
 from arrowipc._core cimport Columns, raise_fault
+from arrowipc.columns.builder cimport BEGINS_NOT, BEGINS_SNAPSHOT, BEGINS_VALUES, begins_with_snapshot
 from arrowipc.columns.elements cimport count_bytes, dictionary_id, dictionary_of
+from arrowipc.inline.bits cimport load_int
 from arrowipc.inline.element cimport find_run, index_at, member_at, next_run, span, validity, word_span
 from arrowipc.inline.fault cimport Fault, fail, FAULT_NO_DICTIONARY
 from arrowipc.inline.fbs_layout cimport Precision_DOUBLE, Precision_SINGLE, Type_FloatingPoint
-from arrowipc.inline.layouts cimport is_binary, is_union
+from arrowipc.inline.layouts cimport LAYOUTS, has_offsets, is_binary, is_union
 from arrowipc.inline.loads cimport get_bit
 from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_STRUCT, FieldPlan,
+    FIELD_ENCODED, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_STRUCT,
+    ColumnsData, Extent, FieldPlan,
 )
+from arrowipc.metadata.schema_reader cimport same_shape
 
 from arrowipc.errors import LimitError
 
@@ -32,13 +37,23 @@ cdef enum:
 # million elements are few bytes and 2**40 comparisons.
 cdef int64_t FREE_ELEMENTS = 2**25
 
+# The same for two dictionaries, which are compared for each batch; beyond these, two for each byte.
+cdef int64_t FREE_VALUES = 2**13
+
+cdef enum Equality:
+    # When floating-point numbers are equal.
+    AS_NUMBERS = 0      # -0.0 equals 0.0, NaN equals nothing
+    NAN_EQUAL           # ... NaN equals NaN
+    EXACT               # NaN equals NaN, -0.0 differs from 0.0
+
 
 @cython.final
 @cython.auto_pickle(False)
 cdef class Comparison:
     """Options, budget and depth of one comparison."""
 
-    cdef bint nan_equal
+    cdef int equality           # Equality
+    cdef int64_t per_byte       # comparisons for each byte of either side
     cdef int64_t limit
     cdef int64_t left
     cdef int depth
@@ -48,7 +63,7 @@ cdef class Comparison:
     cdef int take(self, int64_t count) except -1:
         cdef int64_t more
         if count > self.left and self.one is not None:
-            more = 8 * (count_bytes(self.one) + count_bytes(self.other))
+            more = self.per_byte * (count_bytes(self.one) + count_bytes(self.other))
             self.one = None
             self.limit += more
             self.left += more
@@ -61,12 +76,50 @@ cdef class Comparison:
 cdef int same_values(Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j, int64_t count,
                      bint nan_equal) except -1:
     """Whether elements [i, i + count) of field f of `a` equal [j, j + count) of g of `b`; types are equal."""
+    return same(comparison(a, b, NAN_EQUAL if nan_equal else AS_NUMBERS, FREE_ELEMENTS), a, f, i, b, g, j, count)
+
+
+cdef int begins_with(Columns longer, Columns shorter) except -1:
+    cdef int found = begins_with_snapshot(longer, shorter), below
+    if longer is shorter or longer.d.length < shorter.d.length:
+        return found
+    if found:
+        # Indices count in dictionaries by the same ordinals: it is the same plan.
+        for a, b in zip(longer.dictionaries, shorter.dictionaries):
+            if b is not None:
+                below = begins_with(a, b) if a is not None else BEGINS_NOT
+                found = found if below >= BEGINS_SNAPSHOT else min(found, below)
+    if found or (longer.plan is not shorter.plan and not same_shape(longer.plan, shorter.plan)):
+        return found
+    try:
+        if same(comparison(longer, shorter, EXACT, FREE_VALUES), longer, 0, longer.d.nodes[0].offset, shorter, 0,
+                shorter.d.nodes[0].offset, shorter.d.length):
+            return BEGINS_VALUES
+    except LimitError:
+        pass
+    return BEGINS_NOT
+
+
+cdef tuple adopted(tuple dictionaries, tuple others):
+    cdef list out
+    if not dictionaries or others is dictionaries:
+        return dictionaries
+    out = list(dictionaries)
+    for i, other in enumerate(others):
+        if other is not None and (out[i] is None or not begins_with(out[i], other)):
+            out[i] = other
+    return tuple(out)
+
+
+cdef Comparison comparison(Columns a, Columns b, int equality, int64_t free):
     cdef Comparison q = Comparison.__new__(Comparison)
-    q.nan_equal = nan_equal
-    q.limit = q.left = FREE_ELEMENTS
+    q.equality = equality
+    # A dictionary that takes longer to compare than to write is written.
+    q.per_byte = 2 if equality == EXACT else 8
+    q.limit = q.left = free
     q.one = a
     q.other = b
-    return same(q, a, f, i, b, g, j, count)
+    return q
 
 
 cdef int same(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
@@ -164,7 +217,7 @@ cdef int same_valid(Comparison q, Columns a, int32_t f, int64_t i, Columns b, in
         r = b.d.extents[b.d.plan.fields[g].first_buffer + 1].data + j * field.width
         if field.type == Type_FloatingPoint:
             q.take(count)
-            return same_floats(p, r, field.unit, count, q.nan_equal)
+            return same_floats(p, r, field.unit, count, q.equality)
         q.take(count * field.width >> 3)
         return field.width == 0 or memcmp(p, r, count * field.width) == 0
     if layout == LAYOUT_BOOL:
@@ -191,8 +244,7 @@ cdef int same_valid(Comparison q, Columns a, int32_t f, int64_t i, Columns b, in
 
 
 cdef int same_floats(const uint8_t* p, const uint8_t* r, int32_t unit, int64_t count,
-                     bint nan_equal) except -1:
-    """As numbers: -0.0 equals 0.0; NaN equals NaN when asked for."""
+                     int equality) except -1:
     cdef double x, y
     cdef float single
     cdef int64_t k
@@ -208,9 +260,31 @@ cdef int same_floats(const uint8_t* p, const uint8_t* r, int32_t unit, int64_t c
         else:
             x = PyFloat_Unpack2(<const char*> p + 2 * k, 1)
             y = PyFloat_Unpack2(<const char*> r + 2 * k, 1)
-        if x != y and not (nan_equal and x != x and y != y):
+        if x != y and not (equality != AS_NUMBERS and x != x and y != y):
+            return False
+        if equality == EXACT and x == 0 and signbit(x) != signbit(y):
             return False
     return True
+
+
+cdef bint same_offsets(const ColumnsData* a, int32_t f, int64_t i, const ColumnsData* b, int32_t g, int64_t j,
+                       int64_t count, int64_t* start, int64_t* size) noexcept nogil:
+    """Whether values of two columns lie behind the same good offsets: all of them are `size` bytes from `start` on."""
+    cdef const Extent* x = &a.extents[a.plan.fields[f].first_buffer + 1]
+    cdef const Extent* y = &b.extents[b.plan.fields[g].first_buffer + 1]
+    cdef int layout = a.plan.fields[f].layout
+    cdef int32_t width = LAYOUTS[layout].buffers[1].width
+    cdef const uint8_t* p
+    cdef int64_t k
+    cdef bint falls = False
+    if not has_offsets(layout) or memcmp(x.data + i * width, y.data + j * width, (count + 1) * width) != 0:
+        return False
+    p = x.data + i * width
+    for k in range(count):
+        falls |= load_int(p, k + 1, width) < load_int(p, k, width)
+    start[0] = load_int(p, 0, width)
+    size[0] = load_int(p, count, width) - start[0]
+    return not falls and start[0] >= 0 and start[0] + size[0] <= min(x[1].size, y[1].size)
 
 
 cdef int same_words(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
@@ -222,6 +296,11 @@ cdef int same_words(Comparison q, Columns a, int32_t f, int64_t i, Columns b, in
     cdef const uint8_t* second = NULL
     cdef int64_t size = 0, other = 0, together = 0, k
     cdef Fault fault
+    if same_offsets(&a.d, f, i, &b.d, g, j, count, &size, &other):
+        q.take(other >> 3)
+        p = a.d.extents[a.d.plan.fields[f].first_buffer + 2].data + size
+        r = b.d.extents[b.d.plan.fields[g].first_buffer + 2].data + size
+        return other == 0 or memcmp(p, r, other) == 0
     for k in range(count):
         if word_span(&a.d, f, i + k, &p, &size, &fault) < 0:
             raise_fault(&fault, a.plan)
@@ -336,6 +415,8 @@ cdef int same_decoded(Comparison q, Columns a, int32_t f, int64_t i, Columns b, 
     cdef int32_t twin = 0 if others is None else others.d.plan.columns[0]
     cdef bint identical = False
     cdef dict seen = {}
+    # Dictionaries in dictionaries may lead to the same values on many ways.
+    q.take(1)
     if values is not None and others is not None and values.d.length == others.d.length <= count:
         # Mostly the two dictionaries are the same; then equal indices need no second look.
         identical = same(q, values, child, values.d.nodes[child].offset,

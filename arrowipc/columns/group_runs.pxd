@@ -2,7 +2,7 @@
 from libc.stdint cimport int64_t
 
 from arrowipc._core cimport Memory
-from arrowipc.columns.array cimport RecordBatch
+from arrowipc.columns.record_batch cimport RecordBatch
 
 # Where runs of rows begin that have equal values in every column, and the number of rows behind them: int64.
 cdef Memory find_runs(RecordBatch keys)

@@ -2,6 +2,6 @@
 
 from collections.abc import Sequence
 
-from arrowipc.columns.array import RecordBatch
+from arrowipc.columns.record_batch import RecordBatch
 
 def runs_of(batch: RecordBatch, columns: Sequence[int]) -> tuple[list[int], RecordBatch]: ...

@@ -10,8 +10,8 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memset
 
 from arrowipc._core cimport Memory, raise_fault
-from arrowipc.columns.array cimport RecordBatch, select_columns
 from arrowipc.columns.equal cimport same_values
+from arrowipc.columns.record_batch cimport RecordBatch, select_columns
 from arrowipc.columns.take cimport take_pieces
 from arrowipc.inline.element cimport validity, word_span
 from arrowipc.inline.fault cimport Fault

@@ -1,11 +1,12 @@
 # Tables of distinct values: what many dictionaries become when they are unified.
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
 from arrowipc._core cimport Columns, Plan
 from arrowipc.columns.builder cimport ColumnsBuilder
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.plan cimport ColumnsData
+from arrowipc.inline.room cimport Room
 
 cdef enum:
     # Bytes that may be spelled, and appended, without any in the input, and for each that there is: list views,
@@ -19,20 +20,10 @@ cdef struct Slot:
     uint32_t tag            # the upper half of the value's hash
     uint32_t place          # ordinal of the value + 1; 0: free
 
-cdef struct Tree:
-    # Columns and their dictionaries, for kernels.
-    const ColumnsData* d    # NULL: a dictionary that has not arrived
-    int64_t id              # of the dictionary
-    Tree* below             # per ordinal of Plan.dictionaries
-    int64_t n_below
-    bint numbered           # the values of a table: each once, so that its number says which it is ...
-    int64_t null_at         # ... and the number of null, -1: none
-
 cdef struct Spelling:
     # Bytes that grow.
-    uint8_t* data
-    int64_t size
-    int64_t capacity
+    Room room
+    int64_t size            # bytes in use
     int64_t* left           # how many more may be written: a Budget's
 
 
@@ -63,10 +54,11 @@ cdef class MemoTable:
     cdef Slot* slots                # open addressing, at most half full
     cdef uint64_t mask
     cdef uint64_t* hashes           # per value
-    cdef int64_t room               # of hashes (and ends)
+    cdef int64_t hashes_room
     cdef int64_t null_at            # ordinal of null, -1: none so far
     cdef Spelling spelled           # nested types: all values
     cdef int64_t* ends              # ... where each stops
+    cdef int64_t ends_room
     cdef int64_t spelled_null       # ... ordinal of null, -1: none so far
     cdef Budget budget              # ... what may be spelled
     cdef bint earns                 # ... and whether each `add` adds to that
@@ -92,17 +84,3 @@ cdef class MemoTable:
 
 # A table whose values have dictionaries that are the values of other tables, as they stand: numbers tell them apart.
 cdef MemoTable nested_memo_table(Plan plan, tuple below, Budget budget, bint earns)
-
-
-# Nested values as bytes: `fill_tree` fills an empty tree, `free_tree` frees it, also after an exception. `tables`:
-# those whose values the dictionaries are, None: dictionaries of any kind.
-cdef int fill_tree(Columns columns, Tree* tree, tuple tables) except -1
-cdef void free_tree(Tree* tree) noexcept
-# Appends element `at` of field f. -1: `fault`, in words by `raise_value_fault`.
-cdef int spell(const Tree* t, int32_t f, int64_t at, Spelling* out, Fault* fault) noexcept nogil
-cdef int raise_value_fault(const Fault* fault, Plan plan, Budget budget) except -1
-
-
-# A Beginning of `longer` by the values of `shorter`; their types are equal. Where dictionaries refer to dictionaries,
-# BEGINS_NOT may also mean that it takes too long to tell.
-cdef int begins_with_values(Columns longer, Columns shorter) except -1

@@ -2,7 +2,7 @@
 
 from typing import Any, final
 
-from arrowipc.columns.array import RecordBatch
+from arrowipc.columns.record_batch import RecordBatch
 
 @final
 class Budget: ...

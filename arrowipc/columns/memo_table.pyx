@@ -10,17 +10,16 @@ Nothing here trusts contents: broken offsets, indices, views, codes and run ends
 
 from cpython.ref cimport PyObject
 from libc.stdint cimport INT64_MAX, UINT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
 
 from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, field_path
-from arrowipc.columns.array cimport RecordBatch
 from arrowipc.columns.builder cimport (
-    BEGINS_NOT, BEGINS_VALUES, FAULT_FULL, BuilderMemory, ColumnsBuilder, Undo, begins_with, copy_in, pool_place,
-    raise_append_fault, reserve,
+    FAULT_FULL, BuilderMemory, ColumnsBuilder, Undo, copy_in, pool_place, raise_append_fault, reserve,
 )
 from arrowipc.columns.elements cimport count_bytes
-from arrowipc.columns.equal cimport same_values
+from arrowipc.columns.equal cimport adopted
+from arrowipc.columns.record_batch cimport RecordBatch
 from arrowipc.inline.bits cimport append_ones, largest, load_int, store_bits, store_int
 from arrowipc.inline.element cimport find_run, index_at, member_at, next_run, span, validity, word_span
 from arrowipc.inline.fault cimport FAULT_MEMORY, FAULT_NO_DICTIONARY, Fault, fail
@@ -35,6 +34,7 @@ from arrowipc.inline.plan cimport (
     FIELD_ENCODED, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_STRUCT, LAYOUT_VIEW,
     ColumnsData, FieldPlan, Node,
 )
+from arrowipc.inline.room cimport make_room, new_zeros, reserve_items
 from arrowipc.metadata.schema_reader cimport same_shape
 
 import os
@@ -42,7 +42,7 @@ import os
 from arrowipc.errors import LimitError, UsageError
 
 cdef enum:
-    BLOCK = 64              # values that are hashed before the first of them is looked up
+    HASHED_AT_ONCE = 64              # values that are hashed before the first of them is looked up
     SMALLEST = 128          # slots
     AHEAD = 16              # values between the fetch of a slot and its use
 
@@ -56,7 +56,7 @@ cdef const uint8_t* BOOLS = <const uint8_t*> b"\x00\x01"
 cdef const uint8_t* EMPTY = <const uint8_t*> b""
 
 
-cdef struct Word:
+cdef struct ValueBytes:
     # The bytes by which a value is known.
     const uint8_t* data     # NULL: null
     int64_t size
@@ -70,24 +70,8 @@ cdef inline uint64_t hash_bytes(const uint8_t* p, int64_t size) noexcept nogil:
 
 
 cdef inline bint same_bytes(const uint8_t* p, const uint8_t* q, int64_t size) noexcept nogil:
-    """As memcmp, of which a call takes longer than comparing the few bytes that most values are."""
-    if size > 32:
-        return memcmp(p, q, size) == 0
-    while size > 8:
-        if load_u64(p) != load_u64(q):
-            return False
-        p += 8
-        q += 8
-        size -= 8
-    if size == 8:
-        return load_u64(p) == load_u64(q)
-    if size >= 4:
-        return load_u32(p) == load_u32(q) and load_u32(p + size - 4) == load_u32(q + size - 4)
-    while size > 0:
-        size -= 1
-        if p[size] != q[size]:
-            return False
-    return True
+    # Memory for no bytes may have no address.
+    return size == 0 or memcmp(p, q, size) == 0
 
 
 cdef inline const uint8_t* canonical(const uint8_t* p, int32_t width) noexcept nogil:
@@ -102,7 +86,7 @@ cdef inline const uint8_t* canonical(const uint8_t* p, int32_t width) noexcept n
 # -- flat values ---------------------------------------------------------------------------------------------
 
 
-cdef inline int flat_word(const ColumnsData* d, int32_t float_width, int64_t at, Word* word,
+cdef inline int flat_word(const ColumnsData* d, int32_t float_width, int64_t at, ValueBytes* word,
                           Fault* fault) noexcept nogil:
     """The bytes of value `at`, which is valid, of a one-column plan."""
     cdef const FieldPlan* field = &d.plan.fields[0]
@@ -119,7 +103,7 @@ cdef inline int flat_word(const ColumnsData* d, int32_t float_width, int64_t at,
     return word_span(d, 0, at, &word.data, &word.size, fault)
 
 
-cdef inline bint holds_flat(MemoTable t, BuilderMemory g, int64_t ordinal, const Word* word) noexcept nogil:
+cdef inline bint holds_flat(MemoTable t, BuilderMemory g, int64_t ordinal, const ValueBytes* word) noexcept nogil:
     """Whether value `ordinal` of the table has these bytes."""
     cdef const FieldPlan* field = &g.p.fields[0]
     cdef int32_t first = field.first_buffer
@@ -146,7 +130,7 @@ cdef inline bint holds_flat(MemoTable t, BuilderMemory g, int64_t ordinal, const
                       word.size)
 
 
-cdef int keep_view(BuilderMemory g, const FieldPlan* field, const Word* word, Fault* fault) noexcept nogil:
+cdef int keep_view(BuilderMemory g, const FieldPlan* field, const ValueBytes* word, Fault* fault) noexcept nogil:
     cdef uint8_t* view
     cdef uint8_t* place
     cdef int32_t buffer = field.first_buffer + 1
@@ -170,7 +154,7 @@ cdef int keep_view(BuilderMemory g, const FieldPlan* field, const Word* word, Fa
     return 0
 
 
-cdef inline int keep_var(BuilderMemory g, const FieldPlan* field, int32_t width, const Word* word,
+cdef inline int keep_var(BuilderMemory g, const FieldPlan* field, int32_t width, const ValueBytes* word,
                          Fault* fault) noexcept nogil:
     cdef int32_t offsets = field.first_buffer + 1, data = offsets + 1
     cdef int64_t size = word.size if word.data != NULL else 0
@@ -186,7 +170,7 @@ cdef inline int keep_var(BuilderMemory g, const FieldPlan* field, int32_t width,
     return 0
 
 
-cdef int keep_flat(BuilderMemory g, int64_t ordinal, const Word* word, Fault* fault) noexcept nogil:
+cdef int keep_flat(BuilderMemory g, int64_t ordinal, const ValueBytes* word, Fault* fault) noexcept nogil:
     """Append a value, or null, behind the `ordinal` values so far; `finish_flat` does the rest."""
     cdef const FieldPlan* field = &g.p.fields[0]
     cdef int32_t buffer = field.first_buffer + 1
@@ -235,34 +219,25 @@ cdef int finish_flat(MemoTable t, BuilderMemory g, int64_t before, Fault* fault)
 # -- the table -----------------------------------------------------------------------------------------------
 
 
-cdef int make_room(MemoTable t, int64_t extra, Fault* fault) noexcept nogil:
+cdef int reserve_values(MemoTable t, int64_t extra, Fault* fault) noexcept nogil:
     """Room for `extra` more values."""
-    cdef int64_t needed = t.count + extra, room, i
+    cdef int64_t needed = t.count + extra, i
     cdef uint64_t slot, mask = t.mask if t.slots != NULL else SMALLEST - 1
-    cdef void* moved
-    if needed > t.room:
-        room = max(2 * t.room, max(needed, SMALLEST))
-        moved = realloc(t.hashes, room * sizeof(uint64_t))
-        if moved == NULL:
-            return fail(fault, FAULT_MEMORY)
-        t.hashes = <uint64_t*> moved
-        if not t.flat:
-            moved = realloc(t.ends, room * sizeof(int64_t))
-            if moved == NULL:
-                return fail(fault, FAULT_MEMORY)
-            t.ends = <int64_t*> moved
-        t.room = room
+    cdef void* slots
+    if (reserve_items(<void**> &t.hashes, &t.hashes_room, needed, sizeof(uint64_t)) < 0
+            or (not t.flat and reserve_items(<void**> &t.ends, &t.ends_room, needed, sizeof(int64_t)) < 0)):
+        return fail(fault, FAULT_MEMORY)
     if needed > UINT32_MAX - 1:
         return fail(fault, FAULT_FULL, -1, -1, -1, needed, UINT32_MAX - 1, b"distinct values")
     if t.slots != NULL and 2 * <uint64_t> needed <= mask + 1:
         return 0
     while 2 * <uint64_t> needed > mask + 1:
         mask = 2 * mask + 1
-    moved = calloc(mask + 1, sizeof(Slot))
-    if moved == NULL:
+    slots = calloc(mask + 1, sizeof(Slot))
+    if slots == NULL:
         return fail(fault, FAULT_MEMORY)
     free(t.slots)
-    t.slots = <Slot*> moved
+    t.slots = <Slot*> slots
     t.mask = mask
     # In the order of the values: whoever takes the last ones back finds the others where they would be.
     for i in range(t.count):
@@ -277,12 +252,12 @@ cdef int make_room(MemoTable t, int64_t extra, Fault* fault) noexcept nogil:
     return 0
 
 
-cdef inline bint holds_spelled(MemoTable t, int64_t ordinal, const Word* word) noexcept nogil:
+cdef inline bint holds_spelled(MemoTable t, int64_t ordinal, const ValueBytes* word) noexcept nogil:
     cdef int64_t start = t.ends[ordinal - 1] if ordinal else 0
-    return t.ends[ordinal] - start == word.size and memcmp(t.spelled.data + start, word.data, word.size) == 0
+    return t.ends[ordinal] - start == word.size and memcmp(t.spelled.room.data + start, word.data, word.size) == 0
 
 
-cdef inline int64_t find(MemoTable t, BuilderMemory g, uint64_t hash, const Word* word,
+cdef inline int64_t find(MemoTable t, BuilderMemory g, uint64_t hash, const ValueBytes* word,
                          uint64_t* slot) noexcept nogil:
     """Ordinal of a value; -1 for a new one, and then the slot for it."""
     cdef uint64_t i = hash & t.mask
@@ -325,15 +300,15 @@ cdef void shrink(MemoTable t, int64_t count, int64_t null_at) noexcept nogil:
 cdef int add_words(MemoTable t, BuilderMemory g, const ColumnsData* d, int64_t start, int64_t count,
                    int64_t* mapping, Fault* fault) noexcept nogil:
     """Add flat values of any type."""
-    cdef Word words[BLOCK]
-    cdef uint64_t hashes[BLOCK]
+    cdef ValueBytes words[HASHED_AT_ONCE]
+    cdef uint64_t hashes[HASHED_AT_ONCE]
     cdef const uint8_t* bits = validity(d, 0)
     cdef bint all_null = d.plan.fields[0].layout == LAYOUT_NULL
     cdef int64_t at = d.nodes[0].offset + start, before = t.count, done = 0, ordinal, n, k
     cdef uint64_t slot = 0
     while done < count:
-        n = min(BLOCK, count - done)
-        if make_room(t, n, fault) < 0:
+        n = min(HASHED_AT_ONCE, count - done)
+        if reserve_values(t, n, fault) < 0:
             return -1
         # A large table is out of the caches: the fetches of a block run side by side.
         for k in range(n):
@@ -373,7 +348,7 @@ cdef int add_words(MemoTable t, BuilderMemory g, const ColumnsData* d, int64_t s
 cdef int add_numbers(MemoTable t, BuilderMemory g, const ColumnsData* d, int64_t start, int64_t count,
                      int64_t* mapping, Fault* fault) noexcept nogil:
     """The same for values of 8 bytes, all valid, that are no floating-point numbers: mostly keys."""
-    cdef uint64_t hashes[BLOCK]
+    cdef uint64_t hashes[HASHED_AT_ONCE]
     cdef int32_t buffer = d.plan.fields[0].first_buffer + 1
     cdef const loose_u64* values = (<const loose_u64*> d.extents[buffer].data) + d.nodes[0].offset + start
     cdef loose_u64* kept
@@ -381,8 +356,8 @@ cdef int add_numbers(MemoTable t, BuilderMemory g, const ColumnsData* d, int64_t
     cdef uint64_t slot, value
     cdef uint32_t tag, place
     while done < count:
-        n = min(BLOCK, count - done)
-        if make_room(t, n, fault) < 0 or reserve(g, buffer, 8 * n, fault) < 0:
+        n = min(HASHED_AT_ONCE, count - done)
+        if reserve_values(t, n, fault) < 0 or reserve(g, buffer, 8 * n, fault) < 0:
             return -1
         kept = <loose_u64*> g.blocks[buffer].data
         for k in range(n):
@@ -415,25 +390,27 @@ cdef int add_flat(MemoTable t, BuilderMemory g, const ColumnsData* d, int64_t st
 
 # -- spelling nested values ----------------------------------------------------------------------------------
 
+cdef struct Tree:
+    # Columns and their dictionaries, for kernels.
+    const ColumnsData* d    # NULL: a dictionary that has not arrived
+    int64_t id              # of the dictionary
+    Tree* below             # per ordinal of Plan.dictionaries
+    int64_t n_below
+    bint numbered           # the values of a table: each once, so that its number says which it is ...
+    int64_t null_at         # ... and the number of null, -1: none
+
 
 cdef inline uint8_t* write(Spelling* s, int64_t size, Fault* fault) noexcept nogil:
     """Room for `size` more bytes; NULL when there is none."""
-    cdef int64_t capacity
-    cdef void* moved
     if size > s.left[0]:
         fail(fault, FAULT_TOO_MUCH)
         return NULL
-    if size > s.capacity - s.size:
-        capacity = max(2 * s.capacity, s.size + size + 64)
-        moved = realloc(s.data, capacity)
-        if moved == NULL:
-            fail(fault, FAULT_MEMORY)
-            return NULL
-        s.data = <uint8_t*> moved
-        s.capacity = capacity
+    if make_room(&s.room, s.size + size) == NULL:
+        fail(fault, FAULT_MEMORY)
+        return NULL
     s.left[0] -= size
     s.size += size
-    return s.data + s.size - size
+    return s.room.data + s.size - size
 
 
 cdef inline int write_tag(Spelling* s, uint8_t tag, Fault* fault) noexcept nogil:
@@ -549,13 +526,15 @@ cdef int spell_encoded(const Tree* t, int32_t f, int64_t at, Spelling* out, Faul
 
 
 cdef int fill_tree(Columns columns, Tree* tree, tuple tables) except -1:
+    """Fill an empty tree, which `free_tree` frees, also after an exception.
+
+    `tables`: those whose values the dictionaries are, None: dictionaries of any kind.
+    """
     cdef int64_t i, n = len(columns.plan.dictionaries)
     tree.d = &columns.d
     if n == 0:
         return 0
-    tree.below = <Tree*> calloc(n, sizeof(Tree))
-    if tree.below == NULL:
-        raise MemoryError()
+    tree.below = <Tree*> new_zeros(n, sizeof(Tree))
     tree.n_below = n
     for i in range(n):
         tree.below[i].id = (<DictionaryPlan> columns.plan.dictionaries[i]).id
@@ -645,7 +624,7 @@ cdef int add_spelled(MemoTable t, ColumnsBuilder g, const Tree* tree, Node* node
                      int64_t* mapping, PyObject* owner, Fault* fault) noexcept nogil:
     """Add nested values, new ones that lie together in one append; `nodes` is room for a copy of the nodes."""
     cdef ColumnsData piece = tree.d[0]
-    cdef Word word
+    cdef ValueBytes word
     cdef int64_t ordinal, first = start, pending = 0, end, i
     cdef uint64_t hash, slot = 0
     memcpy(nodes, tree.d.nodes, tree.d.plan.n_fields * sizeof(Node))
@@ -653,10 +632,10 @@ cdef int add_spelled(MemoTable t, ColumnsBuilder g, const Tree* tree, Node* node
     for i in range(start, start + count):
         # Behind the values so far, where it stays if it is new.
         end = t.spelled.size
-        if (make_room(t, 1, fault) < 0
+        if (reserve_values(t, 1, fault) < 0
                 or spell(tree, 0, tree.d.nodes[0].offset + i, &t.spelled, fault) < 0):
             return -1
-        word.data = t.spelled.data + end
+        word.data = t.spelled.room.data + end
         word.size = t.spelled.size - end
         hash = hash_bytes(word.data, word.size)
         ordinal = find(t, g, hash, &word, &slot)
@@ -711,7 +690,7 @@ cdef class MemoTable:
         free(self.slots)
         free(self.hashes)
         free(self.ends)
-        free(self.spelled.data)
+        free(self.spelled.room.data)
 
     cdef int add(self, Columns values, int64_t start, int64_t count, int64_t* mapping) except -1:
         cdef ColumnsBuilder builder = self.builder
@@ -734,15 +713,15 @@ cdef class MemoTable:
     cdef int add_nested(self, Columns values, int64_t start, int64_t count, int64_t* mapping,
                         Fault* fault) except -2:
         cdef ColumnsBuilder builder = self.builder
-        cdef tuple adopted = self.below is None and values.dictionaries and builder.adopted(values.dictionaries) or None
+        cdef tuple dictionaries = None
         cdef Tree tree
-        cdef Node* nodes = <Node*> malloc(values.d.plan.n_fields * sizeof(Node))
+        cdef Node* nodes = <Node*> new_zeros(values.d.plan.n_fields, sizeof(Node))
         cdef PyObject* owner = <PyObject*> values.owner if values.owner is not None else NULL
         cdef int found
-        if nodes == NULL:
-            raise MemoryError()
         memset(&tree, 0, sizeof(Tree))
         try:
+            if self.below is None and values.dictionaries:
+                dictionaries = adopted(builder.dictionaries, values.dictionaries)
             fill_tree(values, &tree, self.below)
             if self.earns:
                 self.budget.earn(count_bytes(values) if self.below is None else own_bytes(values, count))
@@ -751,8 +730,8 @@ cdef class MemoTable:
         finally:
             free_tree(&tree)
             free(nodes)
-        if found == 0 and adopted is not None:
-            builder.dictionaries = adopted
+        if found == 0 and dictionaries is not None:
+            builder.dictionaries = dictionaries
         return found
 
     cdef int add_data(self, const ColumnsData* d, int64_t start, int64_t count, int64_t* mapping,
@@ -834,82 +813,3 @@ cdef MemoTable nested_memo_table(Plan plan, tuple below, Budget budget, bint ear
     table.spelled.left = &budget.left
     table.earns = earns
     return table
-
-
-# -- whether one column begins with the values of another ----------------------------------------------------
-
-
-cdef enum:
-    SPELLED_FREE = 1 << 20  # bytes that may be spelled beside those that the values have: for each batch of a writer
-
-
-cdef bint has_floats(Plan plan):
-    cdef DictionaryPlan dictionary
-    cdef int32_t i
-    for i in range(plan.d.n_fields):
-        if plan.d.fields[i].type == Type_FloatingPoint:
-            return True
-    for dictionary in plan.dictionaries:
-        if has_floats(dictionary.values):
-            return True
-    return False
-
-
-cdef int spelled_alike(const Tree* a, const Tree* b, int64_t count, Spelling* one, Spelling* other,
-                       Fault* fault) noexcept nogil:
-    """Whether the first `count` values are the same, -0.0 told from 0.0; -1: `fault`, of either side."""
-    cdef int64_t i
-    for i in range(count):
-        one.size = other.size = 0
-        if (spell(a, 0, a.d.nodes[0].offset + i, one, fault) < 0
-                or spell(b, 0, b.d.nodes[0].offset + i, other, fault) < 0):
-            return -1
-        if one.size != other.size or memcmp(one.data, other.data, one.size) != 0:
-            return 0
-    return 1
-
-
-cdef bint same_spelling(Columns longer, Columns shorter) except -1:
-    """Whether the values are spelled alike; those that share so many elements that it takes long to tell are not."""
-    cdef Tree a, b
-    cdef Spelling one, other
-    cdef Fault fault
-    cdef Budget budget = new_budget(SPELLED_FREE, "")
-    cdef int found
-    memset(&a, 0, sizeof(Tree))
-    memset(&b, 0, sizeof(Tree))
-    memset(&one, 0, sizeof(Spelling))
-    memset(&other, 0, sizeof(Spelling))
-    try:
-        fill_tree(longer, &a, None)
-        fill_tree(shorter, &b, None)
-        budget.earn(count_bytes(longer))
-        budget.earn(count_bytes(shorter))
-        one.left = other.left = &budget.left
-        with nogil:
-            found = spelled_alike(&a, &b, shorter.d.length, &one, &other, &fault)
-    finally:
-        free_tree(&a)
-        free_tree(&b)
-        free(one.data)
-        free(other.data)
-    if found < 0 and fault.code == FAULT_TOO_MUCH:
-        return False
-    if found < 0:
-        raise_value_fault(&fault, longer.plan, budget)
-    return found != 0
-
-
-cdef int begins_with_values(Columns longer, Columns shorter) except -1:
-    cdef int found = begins_with(longer, shorter)
-    cdef bint same
-    if found or longer.d.length < shorter.d.length:
-        return found
-    if shorter.d.length == 0:
-        same = True
-    elif has_floats(longer.plan) or longer.plan.dictionaries:
-        same = same_spelling(longer, shorter)
-    else:
-        same = same_values(longer, 0, longer.d.nodes[0].offset, shorter, 0, shorter.d.nodes[0].offset,
-                           shorter.d.length, True) != 0
-    return BEGINS_VALUES if same else BEGINS_NOT

@@ -53,8 +53,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc import datatypes as at
 from arrowipc.arguments import check_text, described, instance_of, items_of
-from arrowipc.columns.array import RecordBatch
 from arrowipc.columns.column_statistics import Collector
+from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.errors import UsageError
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ if TYPE_CHECKING:
 
     from arrowipc._core import Columns
     from arrowipc.arguments import KeyValueMetadata
-    from arrowipc.columns.array import RecordBatch
     from arrowipc.columns.column_statistics import Found
+    from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.schema import Schema
 
     Bound: TypeAlias = bool | int | float | str | bytes | None
@@ -353,7 +353,10 @@ def listed(column: Any, rows: list[int]) -> list[ColumnStatistics]:
         return []
     if any(n is not None and not 0 <= n <= most for n, most in zip(nulls, rows, strict=True)):
         return []
-    exact = [[each is not False for each in part] for part in (low_exact, high_exact)]
+    exact = [
+        [True] * count if _only(part, type(None)) else [each is not False for each in part]
+        for part in (low_exact, high_exact)
+    ]
     return list(map(ColumnStatistics, rows, nulls, low, high, *exact, nan))
 
 

@@ -2,7 +2,7 @@
 from libc.stdint cimport int32_t, int64_t
 
 from arrowipc._core cimport Columns, Memory, Source
-from arrowipc.columns.array cimport RecordBatch
+from arrowipc.columns.record_batch cimport RecordBatch
 
 # Fill `out`, which is new, with rows of `source`: each number is that of one that exists, or negative for a row of
 # nulls. `left` bytes may be written, and what was is taken from it, also after an exception. Dictionaries, data buffers

@@ -15,10 +15,12 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
-from arrowipc._core cimport Columns, Memory, Plan, Source, field_path
-from arrowipc.columns.array cimport Array, RecordBatch, as_array, count_nulls, is_foreign
-from arrowipc.columns.builder cimport FAULT_FULL, SnapshotOwner, begins_with, concat_into, raise_append_fault
+from arrowipc._core cimport Columns, Memory, Plan, Source, field_path, limits_data
+from arrowipc.columns.array cimport Array, as_array, count_nulls, is_foreign, make_array
+from arrowipc.columns.builder cimport FAULT_FULL, SnapshotOwner, raise_append_fault
 from arrowipc.columns.elements cimport check_native
+from arrowipc.columns.equal cimport begins_with
+from arrowipc.columns.record_batch cimport RecordBatch, batch_of_arrays, concat_into
 from arrowipc.inline.bits cimport SLACK, WORD, largest, load_bits, store_int
 from arrowipc.inline.element cimport validity
 from arrowipc.inline.fault cimport Fault, fail
@@ -34,12 +36,14 @@ from arrowipc.inline.loads cimport (
 )
 from arrowipc.inline.plan cimport (
     FIELD_NULLABLE, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_RUN_END,
-    LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, Node, ViewRange, copy_tables,
+    LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, LimitsData, Node, ViewRange,
+    copy_tables,
 )
 from arrowipc.inline.room cimport Room, make_room
-from arrowipc.metadata.schema_reader cimport own_metadata, same_shape
+from arrowipc.metadata.schema_reader cimport own_metadata, python_plan, same_shape
 
 from arrowipc.errors import LimitError, UsageError
+from arrowipc.schema import Schema
 
 cdef extern from "Python.h":
     bint PyLong_CheckExact(object)
@@ -49,7 +53,7 @@ cdef enum:
     SHORT = 3                   # elements of a run, on average, from which on runs are copied instead of elements
     LONG = 24                   # ... of bits and numbers
     MOST_ELEMENTS = 1 << 24     # of lists in work, by their numbers, which take 12 bytes each
-    BLOCK = 1 << 10             # indices that are looked at together
+    INDICES_AT_ONCE = 1 << 10   # indices that are looked at together
     SMALL = 1 << 12             # bytes of a buffer that shares its block with others
 
 
@@ -814,6 +818,8 @@ cdef Source integers(object values, str name):
     if type(values) is Memory or (type(values) is memoryview and values.format in "ql" and values.itemsize == 8
                                   and values.ndim == 1 and values.c_contiguous):
         return Source(values)
+    if not hasattr(values, "__len__") and hasattr(values, "__iter__"):
+        values = list(values)
     np = None if type(values) is list else numpy_or_none()
     if np is None:
         values = values if type(values) is list else list(values)
@@ -851,7 +857,7 @@ cdef int64_t check_index(int64_t* out, const loose_i64* index, int64_t n, int64_
     cdef int64_t wrong = 0, next = -1, row, first = 0, stop, i
     cdef uint64_t runs = n > 0, gap
     while first < n:
-        stop = min(first + BLOCK, n)
+        stop = min(first + INDICES_AT_ONCE, n)
         for i in range(first, stop):
             # A sign says that the row is negative, or too large.
             row = index[i]
@@ -1054,6 +1060,16 @@ def take_indices(RecordBatch source not None, indices):
     indices, positions = without_nulls(indices)
     out = alone(take_numbers(source, indices, True, IndexError, "take"))
     return out if positions is None else with_nulls(out, positions)
+
+
+def take_elements(Array array not None, indices):
+    """See `Array.take`."""
+    cdef LimitsData limits
+    cdef RecordBatch taken
+    check_native(array.columns, "taking elements")
+    limits_data(None, &limits)
+    taken = take_indices(batch_of_arrays(python_plan(Schema([array.field]), &limits), [array], array.length), indices)
+    return make_array(taken, 0, taken.d.nodes[0].offset, taken.d.length)
 
 
 # -- nulls among indices, and masks --------------------------------------------------------------------------

@@ -4,8 +4,8 @@ from libc.stdint cimport int64_t, uint8_t
 cimport cython
 
 from arrowipc._core cimport Plan
-from arrowipc.columns.array cimport RecordBatch
 from arrowipc.columns.builder cimport Span
+from arrowipc.columns.record_batch cimport RecordBatch
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.plan cimport ColumnsData
 
@@ -16,11 +16,11 @@ cdef class Truncator:
     cdef Plan plan
     cdef ColumnsData d      # what the last call left, valid until the next one; its `plan` is `self.plan.d`
     cdef double view_waste  # views are packed when their data buffers are larger than this times what is used
-    cdef bint tight         # data buffers of views are cut to what is used: rows are one of many pieces of a column
+    cdef bint tight         # views are always packed: these rows are one of many pieces of a column
     cdef int64_t largest    # bytes of a data buffer of packed views, unless one value is longer
 
     cdef Span* spans        # per field: the elements of the source to take; behind d.nodes
-    cdef int64_t room       # extents that fit behind d.nodes
+    cdef int64_t room       # bytes of the block that begins with d.nodes
     cdef list blocks        # Memory: scratch that this call has used, or one block that waits for the next
     cdef uint8_t* only      # the one block, when it may wait as it is; NULL: `recycle` has to look
     cdef int64_t only_room

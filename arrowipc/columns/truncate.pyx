@@ -18,13 +18,13 @@ is followed. Offsets between the first and the last one are copied unchecked: a 
 """
 
 from libc.stdint cimport INT32_MAX, INT64_MAX, UINT64_MAX, int8_t, int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport Memory, Plan, raise_fault
-from arrowipc.columns.array cimport RecordBatch
 from arrowipc.columns.builder cimport Span, set_children, set_span
 from arrowipc.columns.elements cimport check_native
+from arrowipc.columns.record_batch cimport RecordBatch
 from arrowipc.inline.bits cimport SLACK, append_bits, load_int, store_int
 from arrowipc.inline.element cimport find_run, run_end
 from arrowipc.inline.fault cimport (
@@ -41,6 +41,7 @@ from arrowipc.inline.plan cimport (
     LAYOUT_LIST_VIEW64, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64,
     LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, Node, PlanData, ViewRange, copy_tables,
 )
+from arrowipc.inline.room cimport reserve_items
 
 from arrowipc.errors import UsageError
 
@@ -113,9 +114,8 @@ cdef int drop_blocks(Truncator t) noexcept with gil:
     return 0
 
 
-cdef inline void arrange(Truncator t, uint8_t* block) noexcept nogil:
-    """Where all lies in `block`: nodes, spans, views, and extents at the end, which may become more."""
-    t.d.nodes = <Node*> block
+cdef inline void arrange(Truncator t) noexcept nogil:
+    """Where all lies in the block that begins with the nodes: spans, views, and extents, which may become more."""
     t.spans = <Span*> (t.d.nodes + t.d.plan.n_fields)
     t.d.views = <ViewRange*> (t.spans + t.d.plan.n_fields)
     t.d.extents = <Extent*> (t.d.views + t.d.plan.n_views)
@@ -123,19 +123,11 @@ cdef inline void arrange(Truncator t, uint8_t* block) noexcept nogil:
 
 cdef int more_extents(Truncator t, int32_t count, Fault* fault) noexcept nogil:
     """Make room for `count` more extents; pointers to nodes, spans, views and extents are void after this."""
-    cdef int64_t needed = <int64_t> t.d.n_extents + count, size
-    cdef uint8_t* block
-    if needed <= t.room:
-        return 0
-    if needed > INT32_MAX:
+    cdef int64_t needed = <int64_t> t.d.n_extents + count, before = <uint8_t*> t.d.extents - <uint8_t*> t.d.nodes
+    if (needed > INT32_MAX
+            or reserve_items(<void**> &t.d.nodes, &t.room, before + needed * <int64_t> sizeof(Extent), 1) < 0):
         return fail(fault, FAULT_MEMORY)
-    needed = max(needed, 2 * t.room)
-    size = <uint8_t*> t.d.extents - <uint8_t*> t.d.nodes
-    block = <uint8_t*> realloc(t.d.nodes, size + needed * <int64_t> sizeof(Extent))
-    if block == NULL:
-        return fail(fault, FAULT_MEMORY)
-    t.room = needed
-    arrange(t, block)
+    arrange(t)
     return 0
 
 
@@ -511,76 +503,13 @@ cdef int cut_views(Truncator t, const TruncateCall* cut, int32_t f) noexcept nog
     t.d.views[field.view].count = 0
     if more_extents(t, source.count, cut.fault) < 0:
         return -1
-    if t.tight:
-        total = find_windows(t, cut, f, bits)
     # Views may share bytes: packed, they must not take more than the buffers do.
-    if used <= total and <double> total > t.view_waste * <double> used + VIEW_SLACK:
+    if used <= total and (t.tight or <double> total > t.view_waste * <double> used + VIEW_SLACK):
         return pack_views(t, cut, f, bits, used) if used or stray else 0
-    if t.tight:
-        return move_views(t, cut, f, bits)
     if source.count:
         memcpy(&t.d.extents[t.d.n_extents], buffers, source.count * sizeof(Extent))
         t.d.n_extents += source.count
         t.d.views[field.view].count = source.count
-    return 0
-
-
-cdef int64_t find_windows(Truncator t, const TruncateCall* cut, int32_t f, const uint8_t* bits) noexcept nogil:
-    """Find what lies between the first and the last byte in use of each data buffer: windows, behind the extents.
-
-    Returns how many bytes that is. Values that share bytes go on to share them. All views have been checked.
-    """
-    cdef const ViewRange* source = &cut.source.views[t.d.plan.fields[f].view]
-    cdef const uint8_t* views = t.d.extents[t.d.plan.fields[f].first_buffer + 1].data
-    cdef const uint8_t* place
-    cdef Extent* windows = t.d.extents + t.d.n_extents
-    cdef Extent* window
-    cdef int64_t i, length, total = 0
-    memset(windows, 0, source.count * sizeof(Extent))
-    for i in range(t.spans[f].count):
-        length = load_i32(views + 16 * i)
-        if length <= 12 or (bits != NULL and not get_bit(bits, t.spans[f].start + i)):
-            continue
-        window = &windows[load_i32(views + 16 * i + 8)]
-        place = cut.source.extents[source.first + load_i32(views + 16 * i + 8)].data + load_i32(views + 16 * i + 12)
-        total -= window.size
-        if window.size == 0 or place < window.data:
-            window.size += window.data - place if window.size else 0
-            window.data = place
-        window.size = max(window.size, place + length - window.data)
-        total += window.size
-    return total
-
-
-cdef int move_views(Truncator t, const TruncateCall* cut, int32_t f, const uint8_t* bits) noexcept nogil:
-    """Let views point into the windows that `find_windows` has left, without the buffers that no view uses."""
-    cdef const ViewRange* source = &cut.source.views[t.d.plan.fields[f].view]
-    cdef int32_t buffer = t.d.plan.fields[f].first_buffer + 1, k, kept = 0
-    cdef const uint8_t* views = t.d.extents[buffer].data
-    cdef Extent* windows = t.d.extents + t.d.n_extents
-    cdef uint8_t* out = take(t, 16 * t.spans[f].count, cut.fault)
-    cdef int32_t* places = <int32_t*> take(t, 4 * <int64_t> source.count, cut.fault)
-    cdef int64_t i
-    if out == NULL or places == NULL:
-        return -1
-    t.d.extents[buffer].data = out
-    for k in range(source.count):
-        places[k] = kept
-        if windows[k].size:
-            windows[kept] = windows[k]
-            kept += 1
-    for i in range(t.spans[f].count):
-        memcpy(out, views, 16)
-        if bits != NULL and not get_bit(bits, t.spans[f].start + i):
-            memset(out, 0, 16)
-        elif load_i32(views) > 12:
-            k = load_i32(views + 8)
-            store_int(out, 2, 4, places[k])
-            store_int(out, 3, 4, load_i32(views + 12) - (windows[places[k]].data
-                                                         - cut.source.extents[source.first + k].data))
-        views, out = views + 16, out + 16
-    t.d.n_extents += kept
-    t.d.views[t.d.plan.fields[f].view].count = kept
     return 0
 
 
@@ -759,16 +688,14 @@ cdef class Truncator:
     """Cuts columns of one plan down to a range of rows; made once per writer, used for every batch."""
 
     def __cinit__(self, Plan plan not None):
-        cdef int64_t fields = plan.d.n_fields * <int64_t> (sizeof(Node) + sizeof(Span))
-        cdef int64_t views = plan.d.n_views * <int64_t> sizeof(ViewRange)
-        cdef uint8_t* block
-        self.room = plan.d.n_buffers + 2 * <int64_t> plan.d.n_views
-        block = <uint8_t*> malloc(fields + views + self.room * <int64_t> sizeof(Extent) + 1)
-        if block == NULL:
+        cdef int64_t size = (plan.d.n_fields * <int64_t> (sizeof(Node) + sizeof(Span))
+                             + plan.d.n_views * <int64_t> (sizeof(ViewRange) + 2 * sizeof(Extent))
+                             + plan.d.n_buffers * <int64_t> sizeof(Extent))
+        if reserve_items(<void**> &self.d.nodes, &self.room, size, 1) < 0:
             raise MemoryError(f"cannot allocate columns of {plan.d.n_fields:,} fields")
         self.plan = plan
         self.d.plan = &plan.d
-        arrange(self, block)
+        arrange(self)
         self.view_waste = 2.0
         self.largest = INT32_MAX
         self.blocks = []

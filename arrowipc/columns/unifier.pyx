@@ -7,25 +7,27 @@ the values of the outer ones follow them.
 """
 
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport calloc, free
+from libc.stdint cimport int32_t, int64_t, int8_t, uint8_t, uint64_t
+from libc.stdlib cimport free
 from libc.string cimport memset
 
 from arrowipc._core cimport Columns, Plan, field_name, field_path, raise_fault
-from arrowipc.columns.array cimport RecordBatch
-from arrowipc.columns.builder cimport BEGINS_DELTAS, FAULT_FULL, Span, begins_with, set_span
+from arrowipc.columns.builder cimport BEGINS_DELTAS, FAULT_FULL, Span, set_span
 from arrowipc.columns.elements cimport dictionary_of
+from arrowipc.columns.equal cimport begins_with
 from arrowipc.columns.memo_table cimport Budget, MemoTable, nested_memo_table
+from arrowipc.columns.record_batch cimport RecordBatch
 from arrowipc.inline.bits cimport largest, load_int, store_int
 from arrowipc.inline.element cimport index_at, validity
 from arrowipc.inline.fault cimport FAULT_INDEX, FAULT_MEMORY, FAULT_OFFSET, Fault, fail
 from arrowipc.inline.layouts cimport BUFFER_OFFSETS, LAYOUTS, BufferSpec
-from arrowipc.inline.loads cimport get_bit, loose_u16, loose_u32, loose_u64, unlikely
+from arrowipc.inline.loads cimport get_bit, loose_i16, loose_i32, loose_i64, unlikely
+from arrowipc.inline.minmax cimport Number, widen
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_SIGNED, LAYOUT_FIXED_LIST, LAYOUT_SPARSE, LAYOUT_STRUCT, ColumnsData, FieldPlan, Node,
     PlanData,
 )
-from arrowipc.inline.room cimport make_room
+from arrowipc.inline.room cimport make_room, new_zeros
 
 from arrowipc.errors import UsageError
 
@@ -136,33 +138,30 @@ cdef int transpose(const ColumnsData* d, int32_t f, int64_t start, int64_t count
     return fail(fault, FAULT_FULL, f, 1, stopped, numbers[index], limit)
 
 
-cdef inline bint all_below(const uint8_t* p, int64_t n, int32_t width, uint64_t end) noexcept nogil:
-    """Whether n unsigned integers are less than `end`."""
-    cdef uint64_t bad = 0
-    cdef int64_t i
-    if width == 4:
-        for i in range(n):
-            bad |= (<const loose_u32*> p)[i] >= end
-    elif width == 1:
-        for i in range(n):
-            bad |= p[i] >= end
-    elif width == 2:
-        for i in range(n):
-            bad |= (<const loose_u16*> p)[i] >= end
-    else:
-        for i in range(n):
-            bad |= (<const loose_u64*> p)[i] >= end
-    return bad == 0
+cdef inline bint all_below(const Number* indices, int64_t n, int64_t end) noexcept nogil:
+    cdef Number low = 0, high = 0
+    widen(indices, n, &low, &high)
+    return low >= 0 and <int64_t> high < end
 
 
 cdef int check_indices(const ColumnsData* d, int32_t f, int64_t start, int64_t count, int64_t n_values,
                        Fault* fault) noexcept nogil:
     cdef const FieldPlan* field = &d.plan.fields[f]
     cdef const uint8_t* bits = validity(d, f)
-    cdef int64_t top = largest(field.width, (field.flags & FIELD_SIGNED) != 0), i, index = 0
-    # Taken as unsigned, negative indices are larger than any that is not. Nulls mostly have a good index too.
-    if all_below(d.extents[field.first_buffer + 1].data + start * field.width, count, field.width,
-                 <uint64_t> (n_values if n_values <= top else top) + <uint64_t> (n_values > top)):
+    cdef const uint8_t* p = d.extents[field.first_buffer + 1].data + start * field.width
+    cdef int64_t i, index = 0
+    cdef bint fits = False
+    # Nulls mostly have a good index too. Taken as signed, unsigned indices that are very large are negative: the loop
+    # decides about these.
+    if n_values and field.width == 4:
+        fits = all_below(<const loose_i32*> p, count, n_values)
+    elif n_values and field.width == 2:
+        fits = all_below(<const loose_i16*> p, count, n_values)
+    elif n_values and field.width == 1:
+        fits = all_below(<const int8_t*> p, count, n_values)
+    elif n_values:
+        fits = all_below(<const loose_i64*> p, count, n_values)
+    if fits:
         return 0
     for i in range(start, start + count):
         if (bits == NULL or get_bit(bits, i)) and index_at(d, f, i, n_values, &index, fault) < 0:
@@ -189,7 +188,7 @@ cdef str place_path(tuple place):
 
 @cython.auto_pickle(False)
 cdef class Indices:
-    """Memory for transposed indices, from `calloc`: the rows that are not written out are zeros and cost nothing."""
+    """Memory for transposed indices, from `new_zeros`: the rows that are not written out are zeros and cost nothing."""
 
     cdef uint8_t* data
 
@@ -281,9 +280,7 @@ cdef Columns transposed(Columns columns, Plan plan, list fields, list maps, tupl
     cdef int32_t f
     cdef int found
     cdef int64_t i, known
-    cdef Span* spans = <Span*> calloc(columns.d.plan.n_fields + 1, sizeof(Span))
-    if spans == NULL:
-        raise MemoryError()
+    cdef Span* spans = <Span*> new_zeros(columns.d.plan.n_fields, sizeof(Span))
     try:
         if spread(&columns.d, start, count, spans, &fault) < 0:
             raise_index_fault(&fault, columns, dictionaries, outer)
@@ -304,9 +301,7 @@ cdef Columns transposed(Columns columns, Plan plan, list fields, list maps, tupl
                 field = &columns.d.plan.fields[f]
                 node = &columns.d.nodes[f]
                 indices = Indices.__new__(Indices)
-                indices.data = <uint8_t*> calloc(node.offset + node.length, field.width)
-                if indices.data == NULL:
-                    raise MemoryError()
+                indices.data = <uint8_t*> new_zeros(node.offset + node.length, field.width)
                 owners.append(indices)
                 out.d.extents[field.first_buffer + 1].data = indices.data
                 out.d.extents[field.first_buffer + 1].size = (node.offset + node.length) * field.width
@@ -384,12 +379,16 @@ cdef class Unifier:
     cdef TransposeMap find(self, Columns dictionary):
         """The numbers of a dictionary that begins with this one, or that this one begins with; None: not recent."""
         cdef TransposeMap known
+        cdef Columns longer, shorter
         self.check_version()
         for known in self.recent:
             if known.dictionary is dictionary:
                 return known
         for known in self.recent:
-            if begins_with(dictionary, known.dictionary) or begins_with(known.dictionary, dictionary):
+            longer, shorter = dictionary, known.dictionary
+            if longer.d.length < shorter.d.length:
+                longer, shorter = shorter, longer
+            if begins_with(longer, shorter):
                 return known
         return None
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Any, Literal, TypeAlias, TypeVar
 
     from arrowipc.arguments import Extensions
-    from arrowipc.columns.array import RecordBatch
+    from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.dataset.fragments import Lengths
     from arrowipc.filters.pruning import Pruner
     from arrowipc.filters.row_filters import RowFilter

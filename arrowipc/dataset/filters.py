@@ -22,7 +22,7 @@ from arrowipc.filters.row_filters import RowFilter
 if TYPE_CHECKING:
     import polars as pl
 
-    from arrowipc.columns.array import RecordBatch
+    from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.schema import Schema
 
     #: A column (a name or a dotted path), an operator, and the value where it has one.

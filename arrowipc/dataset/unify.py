@@ -13,7 +13,8 @@ import numpy as np
 
 from arrowipc import datatypes as at
 from arrowipc.arguments import repeated
-from arrowipc.columns.array import Array, RecordBatch
+from arrowipc.columns.array import Array
+from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UsageError
 from arrowipc.schema import Schema
 from arrowipc.values.to_numpy import stored_dtype

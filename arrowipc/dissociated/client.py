@@ -25,7 +25,7 @@ from arrowipc.reader import BatchReader
 if TYPE_CHECKING:
     from typing import Self, Unpack
 
-    from arrowipc.columns.array import RecordBatch
+    from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.options import DecodeKeywords
     from arrowipc.read.framing import Message
     from arrowipc.schema import Schema

@@ -23,7 +23,7 @@ from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.reader import BatchReader
 
 if TYPE_CHECKING:
-    from arrowipc.columns.array import RecordBatch
+    from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.read.framing import Message
     from arrowipc.schema import Schema
 

@@ -18,7 +18,7 @@ from arrowipc.write.batch_writer import BatchWriter, EncodeOptions, MessageSink
 from arrowipc.write.batches import batches_of
 
 if TYPE_CHECKING:
-    from arrowipc.columns.array import RecordBatch
+    from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.dissociated.connection import OfferedMemory
     from arrowipc.read.framing import Message
     from arrowipc.schema import Schema

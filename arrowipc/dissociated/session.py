@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from arrowipc.columns.array import RecordBatch
+from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.dissociated.connection import Connection, Deadline, Frame, OfferedMemory, Placed
 from arrowipc.dissociated.protocol import (
     BodyType,

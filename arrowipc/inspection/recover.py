@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, overload
 
 from arrowipc._core import Source
-from arrowipc.columns.array import RecordBatch
+from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.errors import FormatError, UsageError
 from arrowipc.events import BatchRead
 from arrowipc.inspection.damage import Damage, Ledger, Recovery, bare

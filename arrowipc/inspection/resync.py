@@ -27,7 +27,7 @@ from arrowipc.read.message_index import find_message, find_schema
 from arrowipc.read.stream_decoder import StreamDecoder
 
 if TYPE_CHECKING:
-    from arrowipc.columns.array import RecordBatch
+    from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.inspection.damage import Recovery
     from arrowipc.read.framing import Message
     from arrowipc.schema import Schema

@@ -7,7 +7,7 @@ schema are made from it when somebody asks.
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t, int8_t, uint32_t, uint64_t, uint8_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy, memset
 
 from arrowipc._core cimport (
@@ -27,6 +27,7 @@ from arrowipc.inline.plan cimport (
     LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, SWAP_16, SWAP_2,
     SWAP_32, SWAP_4, SWAP_4_4, SWAP_4_4_8, SWAP_8, SWAP_NONE, SWAP_VIEW, Envelope, FieldPlan, LimitsData, v4_bitmap,
 )
+from arrowipc.inline.room cimport reserve_items
 from arrowipc.inline.utf8 cimport utf8_error
 
 from arrowipc.arguments import described, iterator_of
@@ -175,7 +176,8 @@ cdef class PlanBuilder:
     # A plan while its fields are being added, in pre-order.
     cdef FieldPlan* fields
     cdef int8_t* codes
-    cdef int32_t n_fields, room, n_unions, n_bitmaps, n_views, n_buffers, n_nodes, n_columns
+    cdef int32_t n_fields, n_unions, n_bitmaps, n_views, n_buffers, n_nodes, n_columns
+    cdef int64_t fields_room, codes_room
     cdef list dictionaries
     cdef dict ordinals          # dictionary id -> ordinal
 
@@ -189,14 +191,11 @@ cdef class PlanBuilder:
 
     cdef FieldPlan* add(self, const FieldPlan* model, int32_t parent) except NULL:
         """Append a copy of `model`: everything that depends on its place in this plan is set anew."""
-        cdef void* block
         cdef FieldPlan* f
-        if self.n_fields == self.room:
-            self.room = max(16, 2 * self.room)
-            block = realloc(self.fields, self.room * sizeof(FieldPlan))
-            if block == NULL:
-                raise MemoryError()
-            self.fields = <FieldPlan*> block
+        cdef bint is_union = model.layout == LAYOUT_SPARSE or model.layout == LAYOUT_DENSE
+        if (reserve_items(<void**> &self.fields, &self.fields_room, self.n_fields + 1, sizeof(FieldPlan)) < 0
+                or (is_union and reserve_items(<void**> &self.codes, &self.codes_room, self.n_unions + 1, 128) < 0)):
+            raise MemoryError(f"cannot allocate a plan of more than {self.n_fields:,} fields")
         f = &self.fields[self.n_fields]
         f[0] = model[0]
         f.parent = parent
@@ -206,11 +205,7 @@ cdef class PlanBuilder:
         if f.layout == LAYOUT_VIEW:
             f.view = self.n_views
             self.n_views += 1
-        if f.layout == LAYOUT_SPARSE or f.layout == LAYOUT_DENSE:
-            block = realloc(self.codes, 128 * (self.n_unions + 1))
-            if block == NULL:
-                raise MemoryError()
-            self.codes = <int8_t*> block
+        if is_union:
             f.codes = self.n_unions
             self.n_unions += 1
         self.n_bitmaps += v4_bitmap(f)

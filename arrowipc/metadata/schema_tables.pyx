@@ -8,11 +8,12 @@ cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint16_t, uint8_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.loads cimport load_u16, put16, put32, put64, round_up
+from arrowipc.inline.room cimport reserve_items
 from arrowipc.inline.slots cimport slot, slot_place
 
 from arrowipc import datatypes as types
@@ -136,13 +137,8 @@ cdef class TableWriter:
 
     cdef int wait(self, int64_t table) except -1:
         """Keep the place of a table for the vector that will point at it."""
-        cdef void* moved
-        if self.n_waiting == self.waiting_room:
-            moved = realloc(self.waiting, (2 * self.waiting_room + 16) * sizeof(int32_t))
-            if moved == NULL:
-                raise MemoryError(f"cannot allocate a list of {self.n_waiting:,} tables")
-            self.waiting = <int32_t*> moved
-            self.waiting_room = 2 * self.waiting_room + 16
+        if reserve_items(<void**> &self.waiting, &self.waiting_room, self.n_waiting + 1, sizeof(int32_t)) < 0:
+            raise MemoryError(f"cannot allocate a list of {self.n_waiting:,} tables")
         self.waiting[self.n_waiting] = <int32_t> table
         self.n_waiting += 1
         return 0

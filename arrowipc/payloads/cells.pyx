@@ -2,25 +2,27 @@
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport free
 
 from arrowipc._core cimport Source, raise_fault
 from arrowipc.cdata.import_array cimport BatchStream, import_stream
-from arrowipc.columns.array cimport Array, RecordBatch, make_array
+from arrowipc.columns.array cimport Array, make_array
 from arrowipc.columns.elements cimport check_native
+from arrowipc.columns.record_batch cimport RecordBatch
 from arrowipc.inline.element cimport validity, word_span
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport Type_FixedSizeBinary
 from arrowipc.inline.layouts cimport LAYOUTS
 from arrowipc.inline.loads cimport get_bit
 from arrowipc.inline.plan cimport FIELD_ENCODED, FIELD_UTF8, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_NULL, FieldPlan
+from arrowipc.inline.room cimport new_zeros
 from arrowipc.read.framing cimport Message
 
 from arrowipc.errors import UsageError
 
 cdef enum:
     # Python objects that are looked at together: a call that stops early should not have looked at all of them.
-    BLOCK = 4096
+    OBJECTS_AT_ONCE = 4096
 
 cdef const uint8_t* EMPTY = <const uint8_t*> b""
 
@@ -143,10 +145,8 @@ def cells_of_objects(column, int64_t start):
     while first < count:
         cells = Cells.__new__(Cells)
         cells.first = first
-        items = list(column[first:first + BLOCK])
-        cells.table = <Cell*> calloc(len(items) + 1, sizeof(Cell))
-        if cells.table == NULL:
-            raise MemoryError()
+        items = list(column[first:first + OBJECTS_AT_ONCE])
+        cells.table = <Cell*> new_zeros(len(items), sizeof(Cell))
         cells.objects = []
         for i, item in enumerate(items):
             fill_cell(&cells.table[i], item, cells.objects, first + i)

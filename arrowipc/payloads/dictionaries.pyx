@@ -8,12 +8,13 @@ Both number the values in the same tables, and what the loop makes is what they 
 
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy
 
 from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, field_path, limits_data, raise_fault
-from arrowipc.columns.builder cimport FAULT_FULL, ColumnsBuilder, begins_with, raise_append_fault
+from arrowipc.columns.builder cimport FAULT_FULL, ColumnsBuilder, raise_append_fault
 from arrowipc.columns.elements cimport dictionary_of
+from arrowipc.columns.equal cimport begins_with
 from arrowipc.columns.memo_table cimport Budget, MemoTable
 from arrowipc.columns.take cimport take_into
 from arrowipc.columns.unifier cimport TransposeMap, Unifier, check_indices, new_unifier, transpose
@@ -26,7 +27,7 @@ from arrowipc.inline.loads cimport get_bit, mul_overflows, round_up, too_many_va
 from arrowipc.inline.plan cimport (
     LAYOUT_NULL, LAYOUT_VIEW, ColumnsData, Envelope, FieldPlan, LimitsData, ViewRange, place_views,
 )
-from arrowipc.inline.room cimport make_room
+from arrowipc.inline.room cimport make_room, new_zeros
 from arrowipc.metadata.schema_reader cimport plan_schema, python_plan
 from arrowipc.payloads.dictionary_gc cimport take_flat
 from arrowipc.payloads.schema_mapping cimport (
@@ -146,34 +147,24 @@ cdef int raise_field_fault(const Fault* fault, Columns columns, const EncodedFie
     return raise_append_fault(fault, columns.plan)
 
 
-cdef int number_rows(int64_t* out, const ColumnsData* d, int32_t f, const ColumnsData* values) noexcept nogil:
-    """The number of each row's value, -1 where the index or the value is null; -1: an index is broken.
+cdef int number_rows(int64_t* out, const ColumnsData* d, int32_t f, const ColumnsData* values,
+                     Fault* fault) noexcept nogil:
+    """The number of each row's value, -1 where the index or the value is null.
 
     `values`: NULL where the dictionary has not arrived.
     """
     cdef const uint8_t* bits = validity(d, f)
     cdef const uint8_t* valid = validity(values, 0) if values != NULL else NULL
     cdef bint none_valid = values != NULL and values.plan.fields[0].layout == LAYOUT_NULL
-    cdef int64_t count = values.length if values != NULL else 0, i
-    cdef Fault fault
-    for i in range(d.nodes[f].length):
-        out[i] = -1
-        if bits == NULL or get_bit(bits, i):
-            if index_at(d, f, i, count, &out[i], &fault) < 0:
-                return -1
-            if none_valid or (valid != NULL and not get_bit(valid, out[i])):
-                out[i] = -1
-    return 0
-
-
-cdef int read_indices(int64_t* out, const ColumnsData* d, int32_t f, int64_t count, Fault* fault) noexcept nogil:
-    """The indices of a field into a dictionary of `count` values, -1 where null."""
-    cdef const uint8_t* bits = validity(d, f)
+    cdef int64_t count = values.length if values != NULL else 0, origin = values.nodes[0].offset if count else 0
     cdef int64_t start = d.nodes[f].offset, i
     for i in range(d.nodes[f].length):
         out[i] = -1
-        if (bits == NULL or get_bit(bits, start + i)) and index_at(d, f, start + i, count, &out[i], fault) < 0:
-            return -1
+        if bits == NULL or get_bit(bits, start + i):
+            if index_at(d, f, start + i, count, &out[i], fault) < 0:
+                return -1
+            if none_valid or (valid != NULL and not get_bit(valid, origin + out[i])):
+                out[i] = -1
     return 0
 
 
@@ -274,7 +265,7 @@ cdef class OutputDictionaries:
         before = left
         try:
             with nogil:
-                found = read_indices(<int64_t*> numbers.data, &columns.d, f, values.d.length, &fault)
+                found = number_rows(<int64_t*> numbers.data, &columns.d, f, &values.d, &fault)
             if found < 0:
                 raise_fault(&fault, columns.plan)
             take_into(out, values, <const int64_t*> numbers.data, length, &left)
@@ -360,9 +351,7 @@ cdef OutputDictionaries new_output(Plan out, Budget budget):
     output.budget = budget
     output.top = tuple([enter(dictionary, known, budget) for dictionary in out.dictionaries])
     output.order = [*output.top, *[one for one in known.values() if one not in output.top]]
-    output.tables = <PyObject**> malloc((len(output.order) + 1) * sizeof(PyObject*))
-    if output.tables == NULL:
-        raise MemoryError()
+    output.tables = <PyObject**> new_zeros(len(output.order), sizeof(PyObject*))
     for one in output.order:
         output.tables[output.n_tables] = <PyObject*> (<Unifier> one).table
         output.n_tables += 1
@@ -540,7 +529,7 @@ cdef class LoopDictionaries:
         if length > most // 8:
             return DECODE_BY_DECODER
         numbers = <int64_t*> make_room(&field.numbers, length * sizeof(int64_t))
-        if numbers == NULL or number_rows(numbers, d, field.read, values) < 0:
+        if numbers == NULL or number_rows(numbers, d, field.read, values, &fault) < 0:
             return DECODE_BY_DECODER
         if out.view >= 0:
             self.wanted = piece.n_extents - piece.plan.n_buffers
@@ -563,14 +552,11 @@ cdef class LoopDictionaries:
         cdef int32_t n = len(known), m = mapping.n_encoded, i
         cdef const EncodedField* field
         cdef DictionaryPlan dictionary
-        self.cache = <CachedDictionary*> calloc(n + 1, sizeof(CachedDictionary))
-        self.lengths = <int64_t*> calloc(n + 1, sizeof(int64_t))
-        self.order = <int32_t*> calloc(n + 1, sizeof(int32_t))
-        self.maps = <CachedMap*> calloc(m + 1, sizeof(CachedMap))
-        self.map_of = <int32_t*> calloc(m + 1, sizeof(int32_t))
-        if (self.cache == NULL or self.lengths == NULL or self.order == NULL or self.maps == NULL
-                or self.map_of == NULL):
-            raise MemoryError()
+        self.cache = <CachedDictionary*> new_zeros(n, sizeof(CachedDictionary))
+        self.lengths = <int64_t*> new_zeros(n, sizeof(int64_t))
+        self.order = <int32_t*> new_zeros(n, sizeof(int32_t))
+        self.maps = <CachedMap*> new_zeros(m, sizeof(CachedMap))
+        self.map_of = <int32_t*> new_zeros(m, sizeof(int32_t))
         self.columns = []
         self.transpose_maps = []
         for i, dictionary in enumerate(known):
@@ -598,9 +584,7 @@ cdef class LoopDictionaries:
         cached.wanted = True
         cached.values.d = &values.d
         cached.values.room = MOST_BUFFERS
-        cached.values.prefix = <int64_t*> calloc(plan.d.source_views + 1, sizeof(int64_t))
-        if cached.values.prefix == NULL:
-            raise MemoryError()
+        cached.values.prefix = <int64_t*> new_zeros(plan.d.source_views + 1, sizeof(int64_t))
         return 0
 
     cdef int32_t map_for(self, int32_t cached, int32_t target) except -1:

@@ -8,7 +8,7 @@ Indices, offsets and views are untrusted: each is checked as it is followed.
 """
 
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
-from libc.stdlib cimport calloc, free, qsort
+from libc.stdlib cimport free, qsort
 from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport Columns
@@ -20,10 +20,7 @@ from arrowipc.inline.gather cimport flat_words
 from arrowipc.inline.layouts cimport BUFFER_BITS, BUFFER_FIXED, LAYOUTS, size_needed, width_of
 from arrowipc.inline.loads cimport bitmap_bytes, get_bit, load_i32, set_bit
 from arrowipc.inline.plan cimport FIELD_ENCODED, LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, Node
-from arrowipc.inline.room cimport Room, make_room
-
-cdef enum:
-    FEW = 24        # values that are sorted by insertion
+from arrowipc.inline.room cimport Room, make_room, new_zeros
 
 
 # -- values of a flat column, by their numbers ------------------------------------------------------------------
@@ -133,25 +130,9 @@ cdef int by_number(const void* a, const void* b) noexcept nogil:
     return (left > right) - (left < right)
 
 
-cdef inline void sort(int64_t* numbers, int64_t count) noexcept nogil:
-    cdef int64_t i, k, one
-    if count > FEW:
-        qsort(numbers, count, sizeof(int64_t), by_number)
-        return
-    for i in range(1, count):
-        one = numbers[i]
-        k = i
-        while k > 0 and numbers[k - 1] > one:
-            numbers[k] = numbers[k - 1]
-            k -= 1
-        numbers[k] = one
-
-
 cdef int open_used(UsedValues* s, Columns values) except -1:
     memset(s, 0, sizeof(UsedValues))
-    s.places = <int64_t*> calloc(values.d.length, sizeof(int64_t))
-    if s.places == NULL:
-        raise MemoryError(f"cannot allocate places for {values.d.length:,} values")
+    s.places = <int64_t*> new_zeros(values.d.length, sizeof(int64_t))
     s.values = &values.d
     s.d.plan = values.d.plan
     s.d.nodes = &s.node
@@ -191,8 +172,8 @@ cdef int gather_used(UsedValues* s, bint ordered, Fault* fault) noexcept nogil:
     cdef int64_t* used = <int64_t*> s.used.data
     cdef int64_t* numbers = used
     cdef int64_t offset = s.values.nodes[0].offset, i
-    if ordered:
-        sort(used, s.n_used)
+    if ordered and s.n_used:
+        qsort(used, s.n_used, sizeof(int64_t), by_number)
     for i in range(s.n_used):
         s.places[used[i]] = i
     if bits != NULL or offset:

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, final
 
-from arrowipc.columns.array import Array, RecordBatch
+from arrowipc.columns.array import Array
+from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.errors import ArrowIpcError
 from arrowipc.limits import Limits
 from arrowipc.read.stream_decoder import StreamDecoder

@@ -12,10 +12,13 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free
 from libc.string cimport memcmp
 
-from arrowipc._core cimport Columns, Memory, Plan, Source, level_of, limits_data, open_message, raise_fault, window
+from arrowipc._core cimport (
+    Columns, Memory, Plan, Recent, Source, level_of, limits_data, open_message, raise_fault, window,
+)
 from arrowipc.cdata.import_array cimport import_batch, import_schema
-from arrowipc.columns.array cimport Array, RecordBatch, make_array
+from arrowipc.columns.array cimport Array, make_array
 from arrowipc.columns.builder cimport FAULT_FULL, ColumnsBuilder, raise_append_fault
+from arrowipc.columns.record_batch cimport RecordBatch, batch_of_arrays
 from arrowipc.columns.take cimport repeat_rows, take_rows
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
@@ -29,11 +32,11 @@ from arrowipc.payloads.schema_mapping cimport (
     raise_mapping_fault,
 )
 from arrowipc.read.decoders cimport Dictionary, TakenDictionary
-from arrowipc.read.file_decoder cimport FileDecoder
-from arrowipc.read.stream_decoder cimport StreamDecoder
 from arrowipc.read.decoding cimport DECODE_BY_DECODER, DECODE_CODEC, DECODE_ROOM, DECODED, decode_batch_into
 from arrowipc.read.decompress cimport Inflater, Scratch, new_inflater
+from arrowipc.read.file_decoder cimport FileDecoder
 from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, CutMessage, Message, cut_message
+from arrowipc.read.stream_decoder cimport StreamDecoder
 
 from arrowipc.arguments import check_choice, check_text, described
 from arrowipc.columns.unifier import IndicesFull
@@ -52,32 +55,27 @@ cdef object index_field(str name):
     return Field(name, Int(64, True), False)
 
 
-cdef void put_words(Extent* extents, Memory memory) noexcept:
-    """The buffers of a column of int64 without nulls."""
-    extents[0].data = extents[1].data = NULL
-    extents[0].size = 0
-    extents[1].size = memory.size
-    if memory.size:
-        extents[1].data = memory.data
-
-
-cdef Plan plan_of_one = None
+cdef Recent recent_plans = Recent(1)    # of the counts
 
 
 cdef Array int64_array(Memory memory, int64_t count):
     """An array without nulls over memory of our own."""
     cdef Columns columns = Columns.__new__(Columns)
     cdef LimitsData limits
-    global plan_of_one
-    if plan_of_one is None:
+    plan = recent_plans.get("count")
+    if plan is None:
         from arrowipc.schema import Schema
 
         limits_data(None, &limits)
-        plan_of_one = python_plan(Schema([index_field("count")]), &limits)
-    columns.allocate(plan_of_one, 0)
+        plan = python_plan(Schema([index_field("count")]), &limits)
+        recent_plans.put("count", plan)
+    columns.allocate(plan, 0)
     columns.d.length = count
     columns.d.nodes[0] = Node(count, 0, 0)
-    put_words(columns.d.extents, memory)
+    columns.d.extents[0] = Extent(NULL, 0)
+    columns.d.extents[1] = Extent(NULL, memory.size)
+    if memory.size:
+        columns.d.extents[1].data = memory.data
     columns.owner = memory
     columns.dictionaries = ()
     return make_array(columns, 0, 0, count)
@@ -101,30 +99,16 @@ cdef RecordBatch with_index(RecordBatch batch, str name, const int64_t* counts, 
     """The batch with one more column: the number of the cell that each row comes from."""
     from arrowipc.schema import Schema
 
-    cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
     cdef LimitsData limits
     cdef Plan plan
-    cdef Memory memory
-    cdef int32_t i, next
     schema = plan_schema(batch.plan)
     if name in schema.names:
         raise UsageError(f"parent_index: the payloads have a column {name!r} themselves; pass another name: "
                          'parent_index="..."')
     limits_data(None, &limits)
     plan = python_plan(Schema([*schema.fields, index_field(name)], schema.metadata, schema.endianness), &limits)
-    memory = cell_numbers(counts, start, n, batch.d.length)
-    out.allocate(plan, batch.d.n_extents - batch.plan.d.n_buffers)
-    out.d.length = batch.d.length
-    dictionaries = [None] * len(plan.dictionaries)
-    next = plan.d.n_buffers
-    for i in range(batch.plan.d.n_columns):
-        next = out.place_column(plan.d.columns[i], batch, batch.plan.d.columns[i], next, dictionaries)
-    out.d.n_extents = next
-    out.d.nodes[batch.plan.d.n_fields] = Node(batch.d.length, 0, 0)
-    put_words(out.d.extents + batch.plan.d.n_buffers, memory)
-    out.owner = (batch.owner, memory)
-    out.dictionaries = tuple(dictionaries)
-    return out
+    numbers = int64_array(cell_numbers(counts, start, n, batch.d.length), batch.d.length)
+    return batch_of_arrays(plan, [*batch.columns, numbers], batch.d.length)
 
 
 # -- what is asked for ---------------------------------------------------------------------------------------

@@ -6,27 +6,22 @@ the same truncator and encoder, range by range, into one block of memory that gr
 and custom metadata take the GIL.
 """
 
-from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING
-from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport calloc, free
-from libc.string cimport memcpy, strlen
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
+from libc.stdlib cimport free
+from libc.string cimport memcpy
 
-from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, limits_data, raise_fault
-from arrowipc.columns.array cimport Array, RecordBatch, make_array, select_columns
+from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, Recent, Source, limits_data, raise_fault
+from arrowipc.columns.array cimport Array, make_array
 from arrowipc.columns.elements cimport check_native
 from arrowipc.columns.group_runs cimport find_runs, first_rows
+from arrowipc.columns.record_batch cimport RecordBatch, select_columns
+from arrowipc.columns.take cimport integers
 from arrowipc.columns.truncate cimport Truncator
 from arrowipc.inline.body_parts cimport BodyPart, put_part
-from arrowipc.inline.element cimport load_signed, load_unsigned
 from arrowipc.inline.fault cimport FAULT_MEMORY, Fault, fail
-from arrowipc.inline.fbs_layout cimport Type_Int
-from arrowipc.inline.loads cimport load_u32, loose_u64
-from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, FIELD_NULLABLE, FIELD_ORDERED, FIELD_SIGNED, LAYOUT_FIXED, ColumnsData, FieldPlan,
-    LimitsData,
-)
-from arrowipc.inline.room cimport Room, make_room
+from arrowipc.inline.plan cimport FIELD_ENCODED, FIELD_NULLABLE, FIELD_ORDERED, ColumnsData, FieldPlan, LimitsData
+from arrowipc.inline.room cimport Room, make_room, new_zeros
 from arrowipc.metadata.schema_reader cimport plan_schema, python_plan
 from arrowipc.payloads.dictionary_gc cimport (
     UsedValues, close_used, forget_used, gather_used, is_reducible, note_used, open_used, transpose_used,
@@ -36,11 +31,9 @@ from arrowipc.write.batch_writer cimport BatchWriter, EncodeOptions
 from arrowipc.write.dictionary_writer cimport Emission
 
 from collections import namedtuple
-from collections.abc import Mapping
-from operator import index as integer
 
 from arrowipc.arguments import check_integer, described, items_of
-from arrowipc.columns.builder import concat_batches
+from arrowipc.columns.record_batch import concat_batches
 from arrowipc.datatypes import Binary, Field, LargeBinary
 from arrowipc.errors import UsageError
 from arrowipc.schema import Schema
@@ -54,7 +47,6 @@ cdef enum:
     FIRST_BLOCK = 1 << 16   # of the cells; how the rest grows is found out on the way
     LEAST_MESSAGE = 256     # of a RecordBatch, about
     LEAST_PAYLOAD = 64      # every payload takes more, whatever is in it
-    FEW_BYTES = 128         # up to which a loop of words beats a call of memcpy
     # Times as many values as elements that make a dictionary worth cutting down: smaller ones save little, and a
     # reader that finds the same bytes in each payload need not unify.
     LARGER = 2
@@ -138,7 +130,6 @@ cdef class PayloadEncoder:
     cdef int32_t n_shared
     cdef bint used_values           # some of them may be written in part
     cdef bint raw                   # neither compressed nor with metadata: no Python needed
-    cdef bint words                 # buffers are padded to 8 bytes
     cdef bint careful               # the writer may refuse rows
     cdef bint large
     cdef list values                # Emission per dictionary message
@@ -173,7 +164,6 @@ cdef class PayloadEncoder:
         self.end_data = <const uint8_t*> PyBytes_AS_STRING(self.end)
         self.end_size = len(self.end)
         self.raw = self.encoder.compressor is None and not self.pairs
-        self.words = self.encoder.alignment == 8 and self.encoder.compressor is None
         self.careful = self.writer.has_required
         for f in range(batch.d.plan.n_fields):
             self.careful |= batch.d.nodes[f].length > INT32_MAX
@@ -209,9 +199,7 @@ cdef class PayloadEncoder:
         self.schema_size = writer.sink.position
         if writer.dictionaries is not None:
             writer.dictionaries.before(self.batch, self.values)
-        self.shared = <Shared*> calloc(len(self.values) + 1, sizeof(Shared))
-        if self.shared == NULL:
-            raise MemoryError()
+        self.shared = <Shared*> new_zeros(len(self.values), sizeof(Shared))
         for emission in self.values:
             i = self.n_shared
             self.n_shared += 1
@@ -234,9 +222,7 @@ cdef class PayloadEncoder:
         """Make a dictionary ready to be written in part."""
         cdef Plan plan = self.writer.plan
         cdef int32_t f
-        one.fields = <Encoded*> calloc(plan.d.n_fields, sizeof(Encoded))
-        if one.fields == NULL:
-            raise MemoryError()
+        one.fields = <Encoded*> new_zeros(plan.d.n_fields, sizeof(Encoded))
         for f in range(plan.d.n_fields):
             if plan.d.fields[f].flags & FIELD_ENCODED and id_of(plan, plan.d.fields[f].dictionary) == one.id:
                 one.fields[one.n_fields].field = f
@@ -295,16 +281,17 @@ cdef class PayloadEncoder:
         return make_array(out, 0, 0, self.n)
 
 
-cdef list cell_plans = [None, None]
+cdef Recent recent_plans = Recent(2)    # of cells: large or not -> Plan
 
 
 cdef Plan cell_plan(bint large):
     cdef LimitsData limits
-    if cell_plans[large] is None:
+    plan = recent_plans.get(large)
+    if plan is None:
         limits_data(None, &limits)
-        kind = LargeBinary() if large else Binary()
-        cell_plans[large] = python_plan(Schema([Field("", kind)]), &limits)
-    return cell_plans[large]
+        plan = python_plan(Schema([Field("", LargeBinary() if large else Binary())]), &limits)
+        recent_plans.put(large, plan)
+    return plan
 
 
 cdef int64_t id_of(Plan plan, int32_t dictionary) except -1:
@@ -372,38 +359,6 @@ cdef inline int put_bytes(PayloadEncoder k, const uint8_t* data, int64_t size) n
     return 0
 
 
-cdef inline uint8_t* put_words(uint8_t* out, const uint8_t* data, int64_t size) noexcept nogil:
-    """`size` bytes, and zeros up to a multiple of 8; returns where the next ones go.
-
-    Most buffers of a payload are shorter than what a call of memcpy costs.
-    """
-    cdef uint64_t word
-    cdef int64_t left = size & 7
-    if size > FEW_BYTES:
-        (<loose_u64*> (out + ((size - 1) & ~<int64_t> 7)))[0] = 0
-        memcpy(out, data, size)
-        return out + ((size + 7) & ~<int64_t> 7)
-    while size >= 16:
-        memcpy(out, data, 16)
-        out += 16
-        data += 16
-        size -= 16
-    if size >= 8:
-        memcpy(out, data, 8)
-        out += 8
-        data += 8
-    if left == 0:
-        return out
-    # Two loads that may overlap; where they do, they agree.
-    if left >= 4:
-        word = load_u32(data) | <uint64_t> load_u32(data + left - 4) << 8 * (left - 4)
-    else:
-        word = (data[0] | <uint64_t> data[left >> 1] << 8 * (left >> 1)
-                | <uint64_t> data[left - 1] << 8 * (left - 1))
-    (<loose_u64*> out)[0] = word
-    return out + 8
-
-
 cdef int put_message(PayloadEncoder k) noexcept nogil:
     """The message that was just encoded."""
     cdef const BodyPart* parts = k.encoder.parts
@@ -414,12 +369,8 @@ cdef int put_message(PayloadEncoder k) noexcept nogil:
         return RAISED
     memcpy(out, k.encoder.head, head)
     out += head
-    if k.words:
-        for i in range(n):
-            out = put_words(out, parts[i].data, parts[i].size)
-    else:
-        for i in range(n):
-            out = put_part(out, &parts[i], k.encoder.alignment)
+    for i in range(n):
+        out = put_part(out, &parts[i], k.encoder.alignment)
     return 0
 
 
@@ -582,93 +533,15 @@ cdef Memory int64s(int64_t count):
     return out
 
 
-cdef Memory widened(const uint8_t* values, int64_t count, int32_t width, bint signed):
-    cdef Memory out = int64s(count)
-    cdef int64_t* to = <int64_t*> out.data
-    cdef int64_t i
-    for i in range(count):
-        if signed:
-            to[i] = load_signed(values + i * width, width)
-        else:
-            # Those above 2^63 turn negative, and are outside either way.
-            to[i] = <int64_t> load_unsigned(values + i * width, width)
-    return out
-
-
-cdef Memory array_integers(Array array):
-    cdef const ColumnsData* d = &array.columns.d
-    cdef const FieldPlan* field = &d.plan.fields[array.index]
-    check_native(array.columns, "encode_payloads(offsets=)")
-    if field.layout != LAYOUT_FIXED or field.type != Type_Int or field.flags & FIELD_ENCODED:
-        raise UsageError(f"offsets: expected integers, found an array of {array.type}")
-    if array.null_count:
-        raise UsageError(f"offsets: {array.null_count:,} of the {array.length:,} entries are null")
-    if array.length == 0:
-        return int64s(0)
-    return widened(d.extents[field.first_buffer + 1].data + array.offset * field.width, array.length, field.width,
-                   (field.flags & FIELD_SIGNED) != 0)
-
-
-cdef Memory buffer_integers(object given):
-    """What a buffer of integers in our byte order holds; None: it is something else."""
-    cdef Py_buffer view
-    cdef const char* code
-    try:
-        PyObject_GetBuffer(given, &view, PyBUF_FORMAT | PyBUF_ND)
-    except (BufferError, ValueError):
-        return None
-    try:
-        code = view.format
-        if code == NULL:
-            code = b"B"
-        if code[0] == b"<" or code[0] == b"=" or code[0] == b"@":
-            code += 1
-        if view.ndim != 1 or strlen(code) != 1 or not (view.itemsize == 1 or view.itemsize == 2 or view.itemsize == 4
-                                                       or view.itemsize == 8):
-            return None
-        if code[0:1] in b"bhilqn":
-            return widened(<const uint8_t*> view.buf, view.shape[0], <int32_t> view.itemsize, True)
-        if code[0:1] in b"BHILQN":
-            return widened(<const uint8_t*> view.buf, view.shape[0], <int32_t> view.itemsize, False)
-        return None
-    finally:
-        PyBuffer_Release(&view)
-
-
-cdef Memory listed_integers(object given):
-    cdef Memory out
-    cdef int64_t i
-    try:
-        items = list(given)
-    except TypeError:
-        raise UsageError(f"offsets: expected a sequence or array of integers, found {described(given)}") from None
-    out = int64s(len(items))
-    for i, item in enumerate(items):
-        try:
-            # What no batch is long enough for need not be told apart.
-            (<int64_t*> out.data)[i] = max(-1, min(integer(item), INT64_MAX))
-        except TypeError:
-            raise UsageError(f"offsets: entry {i} must be an integer, found {described(item)}") from None
-    return out
-
-
 cdef Memory read_offsets(object given, int64_t rows):
     """Offsets as int64, which rise and lie inside the batch."""
-    cdef Memory out = None
-    cdef const int64_t* offsets
-    cdef int64_t i, n
-    if isinstance(given, Array):
-        out = array_integers(given)
-    elif hasattr(given, "__arrow_c_array__"):
-        from arrowipc.cdata.import_array import array_from
-
-        out = array_integers(array_from(given))
-    elif PyObject_CheckBuffer(given):
-        out = buffer_integers(given)
-    if out is None:
-        out = listed_integers(given)
-    offsets = <const int64_t*> out.data
-    n = out.size // 8
+    cdef Source source = integers(given, "offsets")
+    cdef int64_t n = source.size // 8, i
+    cdef Memory out = int64s(n)
+    cdef int64_t* offsets = <int64_t*> out.data
+    if n:
+        # A copy: the caller's memory may change meanwhile.
+        memcpy(offsets, source.data, 8 * n)
     if n == 0:
         raise UsageError("offsets: expected one entry more than there are payloads, found none")
     for i in range(n):

@@ -5,7 +5,7 @@ Which fields change between dictionary indices and plain values is found here; `
 
 cimport cython
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 from arrowipc._core cimport Columns, Plan, limits_data
@@ -19,6 +19,7 @@ from arrowipc.inline.plan cimport (
     FIELD_NULLABLE, FIELD_SIGNED, LAYOUT_DENSE, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_STRUCT,
     ColumnsData, Extent, FieldPlan, LimitsData, Node, copy_tables, place_field,
 )
+from arrowipc.inline.room cimport make_room, new_zeros
 from arrowipc.metadata.schema_reader cimport arrange, children_of, plan_schema
 from arrowipc.payloads.dictionary_gc cimport free_flat
 
@@ -52,16 +53,12 @@ cdef int codes_of(Blanks* b, Extent* extent, int32_t code, int64_t count, Fault*
         return zeros(b, extent, count, 1, fault)
     if add_overflows(b.used, count, &b.used) or b.used > b.most:
         return fail(fault, FAULT_BLANKS, -1, -1, -1, b.used, b.most)
-    if count > b.n_codes[code]:
-        free(b.codes[code])
-        b.n_codes[code] = 0
-        b.codes[code] = <uint8_t*> malloc(2 * count)
-        if b.codes[code] == NULL:
+    if count > b.codes[code].size:
+        if make_room(&b.codes[code], count) == NULL:
             return fail(fault, FAULT_MEMORY)
-        memset(b.codes[code], code, 2 * count)
-        b.n_codes[code] = 2 * count
+        memset(b.codes[code].data, code, b.codes[code].size)
         b.moved = True
-    extent.data = b.codes[code] if count else NULL
+    extent.data = b.codes[code].data if count else NULL
     extent.size = count
     return 0
 
@@ -168,7 +165,7 @@ cdef class SchemaMapping:
         free(self.blanks.zeros)
         free(self.blanks.ends)
         for i in range(128):
-            free(self.blanks.codes[i])
+            free(self.blanks.codes[i].data)
 
     cdef int reserve(self, int64_t variadic) except -1:
         """Room for so many data buffers of views."""
@@ -185,12 +182,10 @@ cdef class SchemaMapping:
     cdef int allocate(self, int64_t guarded) except -1:
         """Room for what is found about the fields, of which so many are guarded."""
         cdef int32_t n = self.out.d.n_fields
-        self.origins = <Origin*> calloc(n + 1, sizeof(Origin))
-        self.guarded = <int32_t*> calloc(guarded + 1, sizeof(int32_t))
-        self.target.prefix = <int64_t*> calloc(self.plan.d.source_views + 1, sizeof(int64_t))
-        self.blanks.ends = <int64_t*> calloc(n + 1, sizeof(int64_t))
-        if self.origins == NULL or self.guarded == NULL or self.target.prefix == NULL or self.blanks.ends == NULL:
-            raise MemoryError()
+        self.origins = <Origin*> new_zeros(n, sizeof(Origin))
+        self.guarded = <int32_t*> new_zeros(guarded, sizeof(int32_t))
+        self.target.prefix = <int64_t*> new_zeros(self.plan.d.source_views + 1, sizeof(int64_t))
+        self.blanks.ends = <int64_t*> new_zeros(n, sizeof(int64_t))
         self.n_guarded = guarded
         return self.reserve(0)
 
@@ -224,9 +219,7 @@ cdef class SchemaMapping:
         cdef const FieldPlan* out
         cdef EncodedField* field
         cdef int32_t i, n = self.out.d.n_fields
-        self.encoded = <EncodedField*> calloc(n + 1, sizeof(EncodedField))
-        if self.encoded == NULL:
-            raise MemoryError()
+        self.encoded = <EncodedField*> new_zeros(n, sizeof(EncodedField))
         for i in range(n):
             if self.origins[i].how < HOW_TRANSPOSED:
                 continue

@@ -3,8 +3,8 @@ cimport cython
 from libc.stdint cimport int64_t, uint8_t
 
 from arrowipc._core cimport Columns, DictionaryPlan, Plan
-from arrowipc.columns.array cimport RecordBatch
 from arrowipc.columns.builder cimport ColumnsBuilder
+from arrowipc.columns.record_batch cimport RecordBatch
 from arrowipc.inline.plan cimport Envelope, LimitsData
 from arrowipc.read.framing cimport Message
 

@@ -1,7 +1,7 @@
 from collections.abc import Iterable
 from typing import Literal, final
 
-from arrowipc.columns.array import RecordBatch
+from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.limits import Limits
 from arrowipc.read.framing import Message
 from arrowipc.schema import Schema

@@ -6,8 +6,9 @@ A reader (of a stream, a file, single messages) hands it what its framing found.
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from arrowipc._core cimport Columns, DictionaryPlan, Plan, level_of, limits_data, raise_fault, read_pairs
-from arrowipc.columns.array cimport RecordBatch
 from arrowipc.columns.builder cimport ColumnsBuilder, DeltaOrigin, begin_deltas
+from arrowipc.columns.equal cimport adopted
+from arrowipc.columns.record_batch cimport RecordBatch
 from arrowipc.inline.fault cimport (
     FAULT_FLATBUFFER, FAULT_INDEX, FAULT_MISSING, FAULT_NO_DICTIONARY, Fault, fail, fail_in,
 )
@@ -233,6 +234,7 @@ cdef class Decoder:
         cdef int64_t nbytes = 0, length
         cdef int32_t i
         cdef ColumnsBuilder builder
+        cdef tuple dictionaries
         for i in range(piece.d.n_extents):
             nbytes += piece.d.extents[i].size
         length = piece.d.length + (0 if entry.values is None else entry.values.d.length)
@@ -249,12 +251,15 @@ cdef class Decoder:
         if builder is None:
             builder = ColumnsBuilder(entry.values.plan)
             builder.append(entry.values)
+            builder.dictionaries = adopted(builder.dictionaries, entry.values.dictionaries)
             # Whoever copies the batches tells by this that the dictionary grew by deltas.
             builder.origin = DeltaOrigin()
             begin_deltas(builder, entry.values)
             if entry.resolved is not None:
                 begin_deltas(builder, entry.resolved)
+        dictionaries = adopted(builder.dictionaries, piece.dictionaries)
         builder.append(piece)
+        builder.dictionaries = dictionaries
         entry.values = builder.snapshot()
         entry.builder = builder
         return 0

@@ -2,7 +2,7 @@
 
 cimport cython
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint16_t, uint32_t, uint64_t, uint8_t, uintptr_t
-from libc.stdlib cimport free, malloc, qsort, realloc
+from libc.stdlib cimport free, malloc, qsort
 from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport *
@@ -13,6 +13,7 @@ from arrowipc.inline.loads cimport (
     bswap16, bswap32, bswap64, load_i64, load_u16, load_u32, loose_u16, loose_u32, loose_u64, mul_overflows, round_up,
 )
 from arrowipc.inline.plan cimport *
+from arrowipc.inline.room cimport new_zeros, reserve_items
 
 from arrowipc.errors import FormatError, LimitError, UnsupportedError, UsageError
 
@@ -408,9 +409,7 @@ cdef class DecompressJobs(Jobs):
     cdef CodecPool pool
 
     def __cinit__(self, int64_t room):
-        self.jobs = <DecompressJob*> malloc(room * sizeof(DecompressJob))
-        if self.jobs == NULL:
-            raise MemoryError()
+        self.jobs = <DecompressJob*> new_zeros(room, sizeof(DecompressJob))
 
     def __dealloc__(self):
         free(self.jobs)
@@ -717,15 +716,10 @@ cdef class Inflater:
         cdef DecompressJob* job
         cdef uint8_t* target
         cdef int64_t i
-        cdef void* moved
         if not self.known[codec]:
             return INFLATE_LATER
-        if d.n_extents >= self.room:
-            moved = realloc(self.jobs, 2 * (<int64_t> d.n_extents + 1) * sizeof(DecompressJob))
-            if moved == NULL:
-                return INFLATE_NOT
-            self.jobs = <DecompressJob*> moved
-            self.room = 2 * (<int64_t> d.n_extents + 1)
+        if reserve_items(<void**> &self.jobs, &self.room, d.n_extents, sizeof(DecompressJob)) < 0:
+            return INFLATE_NOT
         if enter_all(d, codec, self.jobs, limits, &sums):
             return INFLATE_NOT
         if sums.jobs == 0:

@@ -3,7 +3,7 @@ from typing import Self, Unpack
 
 from arrowipc._core import Columns, Memory, ReadableBuffer, Source
 from arrowipc.arguments import KeyValueMetadata
-from arrowipc.columns.array import RecordBatch
+from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.options import DecodeKeywords
 from arrowipc.read.framing import Message
 from arrowipc.read.message_index import StreamIndex

@@ -10,7 +10,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from arrowipc._core cimport (
     Columns, Memory, Plan, Source, limits_data, open_batch, open_message, raise_fault, read_pairs,
 )
-from arrowipc.columns.array cimport RecordBatch
+from arrowipc.columns.record_batch cimport RecordBatch
 from arrowipc.inline.fault cimport FAULT_FLATBUFFER, FAULT_MISSING, Fault, fail_in
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, Vector, fb_i16, fb_root, fb_table, fb_vector

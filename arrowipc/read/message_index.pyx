@@ -7,6 +7,7 @@ from arrowipc._core cimport Memory, Source, limits_data, open_message
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport fb_i64, fb_u8
+from arrowipc.inline.footer_block cimport put_block
 from arrowipc.inline.loads cimport inside, load_i32, load_i64, loose_i64
 from arrowipc.inline.plan cimport Envelope, LimitsData
 from arrowipc.read.framing cimport (
@@ -29,13 +30,6 @@ cdef enum:
     ROOM_AT_ONCE = 1024     # entries of an index
     WIDE_WINDOW = 8         # times `near`: read at once where messages are shorter than `near`
     SPARE_HEAD = 64         # bytes beyond those of the last head, where only heads are read
-
-
-cdef inline void put_block(Memory blocks, int64_t offset, int64_t head, int64_t body) noexcept nogil:
-    (<loose_i64*> (blocks.data + blocks.size + Block_offset))[0] = offset
-    (<loose_i64*> (blocks.data + blocks.size + Block_metaDataLength))[0] = head     # an int32, and its padding
-    (<loose_i64*> (blocks.data + blocks.size + Block_bodyLength))[0] = body
-    blocks.size += Block_SIZE
 
 
 cdef inline void put_number(Memory numbers, int64_t number) noexcept nogil:
@@ -72,14 +66,16 @@ cdef int scan_messages(StreamIndex index, const uint8_t* data, int64_t start, in
                 return SCAN_BROKEN
             if not 0 <= number <= index.limits.rows_per_batch:
                 return SCAN_ROWS
-            put_block(index.batches, index.next, head, message.body_length)
+            put_block(index.batches.data + index.batches.size, index.next, head, message.body_length)
+            index.batches.size += Block_SIZE
             put_number(index.lengths, number)
             put_number(index.epochs, index.ids.size // 8)
         elif message.kind == MessageHeader_DictionaryBatch:
             if (fb_i64(&message.header, DictionaryBatch_id, 0, &number) < 0
                     or fb_u8(&message.header, DictionaryBatch_isDelta, 0, &delta) < 0):
                 return SCAN_BROKEN
-            put_block(index.dictionaries, index.next, head, message.body_length)
+            put_block(index.dictionaries.data + index.dictionaries.size, index.next, head, message.body_length)
+            index.dictionaries.size += Block_SIZE
             put_number(index.ids, number)
             put_number(index.deltas, delta != 0)
         else:

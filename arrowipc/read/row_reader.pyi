@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, SupportsIndex, final
 
 from arrowipc.arguments import Extensions
-from arrowipc.columns.array import Array, RecordBatch
+from arrowipc.columns.array import Array
+from arrowipc.columns.record_batch import RecordBatch
 
 @final
 class RowReader:

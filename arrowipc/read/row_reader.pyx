@@ -7,10 +7,10 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t
 from libc.string cimport memset
 
 from arrowipc._core cimport Columns, Memory, Plan, Source, field_name
-from arrowipc.columns.array cimport RecordBatch, slice_batch
 from arrowipc.columns.elements cimport (
     AS_BACKED, Quota, check_native, pause_collector, quota, read_values, resume_collector,
 )
+from arrowipc.columns.record_batch cimport RecordBatch, slice_batch
 from arrowipc.columns.take cimport (
     alone, integers, number_rows, take_numbers, take_pieces, with_nulls, without_nulls,
 )
@@ -20,7 +20,7 @@ from arrowipc.inline.plan cimport Extent, Node
 from arrowipc.metadata.schema_reader cimport same_shape
 
 from arrowipc.columns.array import clip
-from arrowipc.columns.builder import concat_batches
+from arrowipc.columns.record_batch import concat_batches
 from arrowipc.errors import FormatError, LimitError, NotFoundError, UsageError
 
 cdef extern from "Python.h":

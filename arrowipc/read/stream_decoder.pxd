@@ -1,5 +1,5 @@
 # The decoder of streams.
-from arrowipc.columns.array cimport RecordBatch
+from arrowipc.columns.record_batch cimport RecordBatch
 from arrowipc.read.decoders cimport Decoder
 from arrowipc.read.framing cimport Framer
 

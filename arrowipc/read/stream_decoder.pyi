@@ -2,7 +2,7 @@ from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from arrowipc._core import Columns, ReadableBuffer
-from arrowipc.columns.array import RecordBatch
+from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.events import BatchRead, DictionaryRead, EndOfStream, SchemaRead
 from arrowipc.limits import Limits
 from arrowipc.read.framing import Framer, Message

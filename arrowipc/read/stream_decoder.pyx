@@ -6,7 +6,7 @@ Columnar format, "IPC Streaming Format". Pull readers, push users and asyncio al
 from libc.stdint cimport int32_t, int64_t, uintptr_t
 
 from arrowipc._core cimport Columns, Plan, Source, open_batch
-from arrowipc.columns.array cimport BatchProducer, RecordBatch
+from arrowipc.columns.record_batch cimport BatchProducer, RecordBatch
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.loads cimport inside

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from arrowipc.arguments import check_integer, check_text, described, items_of, order_of
-from arrowipc.columns.array import Array, RecordBatch
+from arrowipc.columns.array import Array
+from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.datatypes import (
     EXTENSION_METADATA,
     EXTENSION_NAME,

@@ -5,7 +5,8 @@ from typing import Any, Literal, SupportsIndex
 
 from arrowipc._core import ReadableBuffer
 from arrowipc.arguments import MetadataLike
-from arrowipc.columns.array import Array, RecordBatch
+from arrowipc.columns.array import Array
+from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.datatypes import Field
 from arrowipc.limits import Limits
 from arrowipc.schema import Schema

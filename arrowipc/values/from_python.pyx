@@ -19,10 +19,9 @@ from arrowipc._core cimport (
     Columns, DictionaryPlan, Plan, Recent, Source, field_name, field_path, identity, level_of, limits_data,
 )
 from arrowipc.cdata.import_array cimport import_array
-from arrowipc.columns.array cimport (
-    Array, RecordBatch, batch_of_arrays, dictionary_array, make_array, share_dictionaries, single_column,
-)
+from arrowipc.columns.array cimport Array, dictionary_array, make_array
 from arrowipc.columns.elements cimport MAX_VALUES, check_native, count_bytes
+from arrowipc.columns.record_batch cimport RecordBatch, batch_of_arrays, share_dictionaries, single_column
 from arrowipc.inline.bits cimport largest, store_int
 from arrowipc.inline.element cimport validity
 from arrowipc.inline.fbs_layout cimport (

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from arrowipc import datatypes as at
 from arrowipc.arguments import instance_of
-from arrowipc.columns.array import Array, RecordBatch
+from arrowipc.columns.array import Array
+from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.errors import UnsupportedError, UsageError, not_installed
 
 try:

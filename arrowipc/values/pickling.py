@@ -9,7 +9,8 @@ from __future__ import annotations
 from pickle import PickleBuffer
 from typing import TYPE_CHECKING, Any
 
-from arrowipc.columns.array import Array, RecordBatch
+from arrowipc.columns.array import Array
+from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.columns.truncate import compact
 from arrowipc.datatypes import BinaryView, Dictionary, Utf8View
 from arrowipc.read.framing import message_of

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from arrowipc.columns.array import RecordBatch
+    from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.metadata.tensor_parameters import TensorColumn
 
     _Values: TypeAlias = npt.NDArray[Any]

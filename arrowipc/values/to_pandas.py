@@ -15,8 +15,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from arrowipc import datatypes as at
-from arrowipc.columns.array import Array, RecordBatch
-from arrowipc.columns.builder import concat_batches
+from arrowipc.columns.array import Array
+from arrowipc.columns.record_batch import RecordBatch, concat_batches
 from arrowipc.errors import ArrowIpcError, LimitError, UnsupportedError, not_installed
 from arrowipc.values.libraries import library
 from arrowipc.values.to_numpy import indices_of, split, stored_dtype

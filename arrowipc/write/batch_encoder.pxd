@@ -37,10 +37,11 @@ cdef class Encoder:
     cdef int64_t head_size
     cdef int64_t head_room
     cdef int64_t metadata_at            # in `head`: behind the prefix
-    cdef BodyPart* stored                   # per extent
-    cdef BodyPart* parts                    # in the order of the body
+    cdef BodyPart* stored               # per extent
+    cdef int64_t stored_room
+    cdef BodyPart* parts                # in the order of the body
     cdef int32_t n_parts
-    cdef int32_t parts_room
+    cdef int64_t parts_room
     cdef int64_t body_length
     cdef int64_t raw_length             # what the body would be without compression and padding
 

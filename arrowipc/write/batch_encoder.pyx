@@ -8,16 +8,17 @@ follow, every offset points forward, and the whole metadata is two loops of stor
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, int8_t, uint64_t, uint8_t
-from libc.stdlib cimport free, malloc, qsort, realloc
+from libc.stdlib cimport free, qsort
 from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport Jobs, Memory, next_job, open_batch, raise_fault
-from arrowipc.columns.array cimport RecordBatch
+from arrowipc.columns.record_batch cimport RecordBatch
 from arrowipc.inline.body_parts cimport BodyPart, padding, stored_size
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.loads cimport add_overflows, load_i64, put16, put32, put64, round_up
 from arrowipc.inline.plan cimport BatchHeader, ColumnsData, Extent, FieldPlan, v4_bitmap
+from arrowipc.inline.room cimport new_zeros, reserve_items
 from arrowipc.read.decompress cimport CodecContext, CodecPool, encoders
 from arrowipc.read.framing cimport Message
 
@@ -123,13 +124,8 @@ cdef class CompressJobs(Jobs):
         return self.pool.c.encode_zstd(state, job.target, job.room, job.source, job.size, self.pool.level)
 
     cdef int clear(self, int64_t room) except -1:
-        if room > self.room:
-            free(self.jobs)
-            self.room = 0
-            self.jobs = <CompressJob*> malloc(room * sizeof(CompressJob))
-            if self.jobs == NULL:
-                raise MemoryError()
-            self.room = room
+        if reserve_items(<void**> &self.jobs, &self.room, room, sizeof(CompressJob)) < 0:
+            raise MemoryError(f"cannot allocate a list of {room:,} buffers")
         self.n_jobs = self.total = 0
         self.code = 0
         return 0
@@ -281,9 +277,7 @@ cdef class Compressor:
             if len(chosen) != d.plan.n_fields:
                 raise UsageError(f"expected a byte for each of {d.plan.n_fields} fields, found {len(chosen)}")
             wanted = <const uint8_t*> PyBytes_AS_STRING(chosen)
-        parts = <BodyPart*> malloc((d.n_extents + 1) * sizeof(BodyPart))
-        if parts == NULL:
-            raise MemoryError()
+        parts = <BodyPart*> new_zeros(d.n_extents, sizeof(BodyPart))
         try:
             self.compress(d, wanted, parts)
             return [joined(&parts[i]) for i in range(d.n_extents)]
@@ -456,6 +450,7 @@ cdef class Encoder:
     def __dealloc__(self):
         free(self.head)
         free(self.stored)
+        free(self.parts)
 
     cdef int record_batch(self, const ColumnsData* d, const uint8_t* chosen, tuple pairs,
                           int64_t position) except -1:
@@ -649,21 +644,10 @@ cdef class Encoder:
 
     cdef int reserve(self, int64_t head, int32_t parts) except -1:
         """Room for `head` bytes and `parts` parts; what is there stays."""
-        cdef void* moved
-        if head > self.head_room:
-            # 64 more for the padding, so that the common case asks once.
-            moved = realloc(self.head, 2 * head + 64)
-            if moved == NULL:
-                raise MemoryError(f"cannot allocate {head:,} bytes of metadata")
-            self.head = <uint8_t*> moved
-            self.head_room = 2 * head + 64
-        if parts > self.parts_room:
-            moved = realloc(self.stored, 2 * <size_t> parts * sizeof(BodyPart))
-            if moved == NULL:
-                raise MemoryError(f"cannot allocate a list of {parts:,} buffers")
-            self.stored = <BodyPart*> moved
-            self.parts = self.stored + parts
-            self.parts_room = parts
+        if (reserve_items(<void**> &self.head, &self.head_room, head, 1) < 0
+                or reserve_items(<void**> &self.stored, &self.stored_room, parts, sizeof(BodyPart)) < 0
+                or reserve_items(<void**> &self.parts, &self.parts_room, parts, sizeof(BodyPart)) < 0):
+            raise MemoryError(f"cannot allocate {head:,} bytes of metadata and lists of {parts:,} buffers")
         return 0
 
 

@@ -10,22 +10,23 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyBy
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
-from libc.stdlib cimport free, getenv, realloc
+from libc.stdlib cimport free, getenv
 from libc.string cimport memcpy, memset, strchr, strcmp
 
 import io
 import os
 
 from arrowipc._core cimport Columns, Plan, Recent, export_bytes, field_path, identity, limits_data, raise_fault
-from arrowipc.columns.array cimport RecordBatch, as_batch
-from arrowipc.columns.builder cimport concat_into
+from arrowipc.columns.record_batch cimport RecordBatch, as_batch, concat_into
 from arrowipc.columns.truncate cimport Truncator
 from arrowipc.inline.body_parts cimport BodyPart, padding, put_part, stored_size
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
+from arrowipc.inline.footer_block cimport put_block
 from arrowipc.inline.huge_pages cimport HUGE_PAGE, want_huge_pages
-from arrowipc.inline.loads cimport load_i32, prefetch, prefetch_to_write
+from arrowipc.inline.loads cimport load_i32
 from arrowipc.inline.plan cimport FIELD_NULLABLE, ColumnsData, LimitsData
+from arrowipc.inline.room cimport reserve_items
 from arrowipc.metadata.schema_reader cimport plan_schema, python_plan
 from arrowipc.read.framing cimport Message, new_message
 from arrowipc.write.batch_encoder cimport Compressor, Encoder
@@ -72,7 +73,6 @@ cdef extern from *:
     const uint8_t* ZEROS "arrowipc_padding"
 
 cdef enum:
-    CLAIMED = 8192              # bytes of a message whose memory is asked for at once
     MOST_PIECES = 1024          # of one writev: IOV_MAX of Linux and macOS
     MOST_AHEAD = 1 << 26        # by which a bytearray grows before it has to
     JOINED = 1 << 16            # objects get buffers smaller than this joined
@@ -107,10 +107,6 @@ cdef inline void put_message(uint8_t* out, const uint8_t* head, int64_t head_siz
                              int32_t n_parts, int64_t alignment, int64_t size) noexcept nogil:
     """Copy a whole message of `size` bytes to `out`, which has room for it."""
     cdef int32_t i
-    cdef int64_t at
-    # Memory that a stream has not reached yet is in no cache: small buffers would wait for it one after the other.
-    for at in range(0, min(size, <int64_t> CLAIMED), 64):
-        prefetch_to_write(out + at, 1)
     memcpy(out, head, head_size)
     out += head_size
     for i in range(n_parts):
@@ -266,7 +262,7 @@ cdef class DescriptorSink(Sink):
     cdef object name
     cdef object ask
     cdef iovec* pieces
-    cdef int32_t room
+    cdef int64_t room
 
     def __cinit__(self, int descriptor, name=None, int64_t position=0, ask=None):
         self.descriptor = descriptor
@@ -314,13 +310,8 @@ cdef class DescriptorSink(Sink):
         raise OSError(code, os.strerror(code), self.name)
 
     cdef int reserve(self, int64_t pieces) except -1:
-        cdef void* moved
-        if pieces > self.room:
-            moved = realloc(self.pieces, pieces * sizeof(iovec))
-            if moved == NULL:
-                raise MemoryError(f"cannot allocate a list of {pieces:,} buffers")
-            self.pieces = <iovec*> moved
-            self.room = <int32_t> pieces
+        if reserve_items(<void**> &self.pieces, &self.room, pieces, sizeof(iovec)) < 0:
+            raise MemoryError(f"cannot allocate a list of {pieces:,} buffers")
         return 0
 
 
@@ -460,13 +451,6 @@ cdef bint released(object view) except -1:
 # -- the order of messages -------------------------------------------------------------------------------------------
 
 MAGIC = b"ARROW1"
-
-cdef struct Block:
-    # As in File.fbs, with its padding.
-    int64_t offset
-    int32_t metadata_length
-    int32_t padding
-    int64_t body_length
 
 
 # -- how bodies are stored -----------------------------------------------------------------------------------
@@ -978,7 +962,6 @@ cdef class BatchWriter:
         self.occupy()
         position = self.sink.position
         try:
-            fetch_ahead(&columns.d)
             self.truncate(columns, start, count)
             while (max_bytes < INT64_MAX and count > 1
                    and body_size(&self.truncator.d, self.encoder.alignment) > max_bytes):
@@ -1039,12 +1022,7 @@ cdef class BatchWriter:
     cdef int hand_over(self, bytearray blocks) except -1:
         """Send the message that was just encoded to the sink."""
         cdef Encoder encoder = self.encoder
-        cdef int64_t used
-        cdef Block block
-        memset(&block, 0, sizeof(Block))
-        block.offset = self.sink.position
-        block.metadata_length = <int32_t> encoder.head_size
-        block.body_length = encoder.body_length
+        cdef int64_t used, position = self.sink.position
         self.sink.write(encoder.head, encoder.head_size, encoder.parts, encoder.n_parts, encoder.alignment,
                         encoder.body_length)
         self.num_messages += 1
@@ -1052,8 +1030,9 @@ cdef class BatchWriter:
         self.stored_bytes += encoder.body_length
         if self.is_file:
             used = PyByteArray_GET_SIZE(blocks)
-            PyByteArray_Resize(blocks, used + sizeof(Block))
-            memcpy(PyByteArray_AS_STRING(blocks) + used, &block, sizeof(Block))
+            PyByteArray_Resize(blocks, used + Block_SIZE)
+            put_block(<uint8_t*> PyByteArray_AS_STRING(blocks) + used, position, encoder.head_size,
+                      encoder.body_length)
         return 0
 
     cdef int flush(self) except -1:
@@ -1114,7 +1093,7 @@ cdef class BatchWriter:
         cdef BodyPart[2] parts
         cdef int64_t size = PyByteArray_GET_SIZE(self.batch_blocks)
         cdef bytes head = footer_table(plan_schema(self.plan), version_name(self.encoder), self.dictionary_blocks,
-                                       size // sizeof(Block), metadata)
+                                       size // Block_SIZE, metadata)
         cdef bytes tail = (len(head) + size).to_bytes(4, "little") + MAGIC
         # The end marker of old streams has 4 bytes only; what follows in a file begins at a multiple of 8.
         head = end.ljust(8, b"\0") + head
@@ -1138,15 +1117,6 @@ cdef class BatchWriter:
 
 cdef str version_name(Encoder encoder):
     return "V4" if encoder.version == MetadataVersion_V4 else "V5"
-
-
-cdef inline void fetch_ahead(const ColumnsData* d) noexcept nogil:
-    """Prefetch the beginnings of all buffers: touched one by one, those of a small batch wait for memory each time."""
-    cdef int32_t i
-    cdef int64_t at
-    for i in range(min(d.n_extents, <int32_t> 64)):
-        for at in range(0, min(d.extents[i].size, <int64_t> 1024), 64):
-            prefetch(d.extents[i].data + at)
 
 
 cdef inline int64_t body_size(const ColumnsData* d, int64_t alignment) noexcept nogil:

@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 
 from arrowipc.arguments import described
-from arrowipc.columns.array import Array, RecordBatch
+from arrowipc.columns.array import Array
+from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.errors import UsageError
 from arrowipc.schema import Schema
 

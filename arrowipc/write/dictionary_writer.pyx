@@ -10,9 +10,10 @@ together, and only when nothing has raised does any of it become the new state.
 from libc.stdint cimport int32_t, int64_t
 
 from arrowipc._core cimport Columns, DictionaryPlan, Plan
-from arrowipc.columns.builder cimport BEGINS_DELTAS, ColumnsBuilder, begins_with, begins_with_snapshot
+from arrowipc.columns.builder cimport BEGINS_DELTAS, ColumnsBuilder, begins_with_snapshot
 from arrowipc.columns.elements cimport check_native, dictionary_of
-from arrowipc.columns.memo_table cimport SPELLED_LEAST, begins_with_values, new_budget
+from arrowipc.columns.equal cimport begins_with
+from arrowipc.columns.memo_table cimport SPELLED_LEAST, new_budget
 from arrowipc.columns.unifier cimport encoded_fields, new_unifier, place_path, transposed
 from arrowipc.metadata.schema_reader cimport same_shape
 
@@ -224,11 +225,11 @@ cdef class WrittenDictionaries:
                 self.emit(w, no_values(w.plan), False, made)
         elif sent is None or below:
             self.emit(w, values, False, made)
-        elif values.d.length <= sent.d.length and begins_with_values(sent, values):
+        elif values.d.length <= sent.d.length and begins_with(sent, values):
             if values.d.length == sent.d.length:
                 # The next batch probably has the same object, or one that grew out of it.
                 w.next = values
-        elif values.d.length > sent.d.length and begins_with_values(values, sent):
+        elif values.d.length > sent.d.length and begins_with(values, sent):
             if self.file and not self.deltas:
                 raise UsageError(
                     f"column {place_path(one.place)!r}: its dictionary has grown from {sent.d.length:,} to "
@@ -307,7 +308,7 @@ cdef Brought longest(Written w):
             best = one
             continue
         longer, shorter = (one, best) if one.values.d.length > best.values.d.length else (best, one)
-        if not begins_with_values(longer.values, shorter.values):
+        if not begins_with(longer.values, shorter.values):
             raise UsageError(
                 f"columns {place_path(best.place)!r} and {place_path(one.place)!r} share dictionary {w.id} "
                 "and come with different values for it; give them dictionaries of their own, or pass "

@@ -167,60 +167,6 @@ def test_streams_without_batches() -> None:
     assert array_from(encoded).to_pylist() == []
 
 
-def test_polars() -> None:
-    pl = pytest.importorskip("polars")
-    frame = pl.DataFrame(
-        {"i": [1, None, 3], "s": ["a", "longer than twelve bytes", None], "l": [[1], None, []]}
-    ).with_columns(c=pl.Series(["x", "y", "x"], dtype=pl.Categorical), d=pl.lit("2024-01-02").str.to_date())
-    found = batch_from(frame, "full")
-    assert found.to_pydict() == frame.to_dict(as_series=False)
-    assert batch_from(frame.slice(1), "full").to_pydict() == frame.slice(1).to_dict(as_series=False)
-    for name in frame.columns:
-        assert array_from(frame[name].slice(1), "full").to_pylist() == frame[name].slice(1).to_list()
-    (batch,) = stream_from(frame["s"])
-    assert batch.schema.names == ["s"]
-
-
-def test_pandas() -> None:
-    pd = pytest.importorskip("pandas", minversion="2.2")
-    frame = pd.DataFrame({"i": [1, 2, 3], "f": [0.5, None, 1.5], "s": ["a", None, "c"]})
-    assert batch_from(frame, "full").to_pydict() == pa.table(frame).to_pydict()
-
-
-def test_duckdb() -> None:
-    duckdb = pytest.importorskip("duckdb")
-    query = (
-        "select i::int as i, case when i % 3 = 0 then null else 'text ' || i end as s, [i, null] as l, "
-        "{'a': i} as r, map {'k': i} as m, null as n, i::decimal(10, 2) as d, "
-        "i::int::union(x int, y varchar) as u from range(5000) t(i)"
-    )
-    with duckdb.connect() as connection:
-        expected = connection.sql(query).to_arrow_table()
-        with stream_from(connection.sql(query), "full") as stream:
-            rows = [row for batch in stream for row in batch.to_pylist()]
-    assert rows == expected.to_pylist()
-
-
-def test_nanoarrow() -> None:
-    na = pytest.importorskip("nanoarrow")
-    array = na.Array([1, None, 3], na.int32())
-    assert array_from(array).to_pylist() == [1, None, 3]
-    assert array_from(na.c_array(["a", None], na.string())).to_pylist() == ["a", None]
-    stream = na.ArrayStream(pa.record_batch({"x": [1, 2]}))
-    assert batch_from(stream).to_pydict() == {"x": [1, 2]}
-    assert schema_from(na.c_schema(na.struct({"x": na.int32()}))).names == ["x"]
-
-
-def test_arro3() -> None:
-    core = pytest.importorskip("arro3.core")
-    batch = pa.record_batch({"x": [1, None, 3], "s": ["a", "b", None]})
-    found = core.RecordBatch.from_arrow(batch)
-    assert batch_from(found, "full").to_pydict() == batch.to_pydict()
-    assert batch_from(found.slice(1), "full").to_pydict() == batch.slice(1).to_pydict()
-    assert batch_from(core.Table.from_batches([found, found]), "full").num_rows == 6
-    assert array_from(core.Array.from_arrow(batch["s"]).slice(1), "full").to_pylist() == ["b", None]
-
-
 def test_our_own() -> None:
     everything = pa.record_batch({name: array[:3] for name, array in CASES.items() if len(array) >= 3})
     ours = read_batch(everything)

@@ -7,7 +7,7 @@ import datetime as dt
 import pyarrow as pa
 import pytest
 from helpers import drive
-from helpers.drive import column, read_stream, refuse_stream
+from helpers.drive import column, read_stream, refuse_at_every_level, refuse_stream
 from helpers.forge import (
     BINARY,
     BOOL,
@@ -73,8 +73,253 @@ def refuse_values(data: bytes, *words: str) -> None:
 
 def refuse_structure(data: bytes, *words: str, error: type[Exception] = FormatError) -> None:
     """Not decodable: an error at every level."""
-    for level in drive.LEVELS:
-        refuse_stream(data, error, *words, validate=level)
+    refuse_at_every_level(data, error, *words)
+
+
+LONG = b"longer than twelve bytes"
+VIEWS = of(UTF8_VIEW)
+
+
+def views(*items: bytes, data: tuple[bytes, ...] = (LONG,), variadic: list[int] | None = None) -> Table:
+    return batch(
+        len(items),
+        [(len(items), 0)],
+        [b"", b"".join(items), *data],
+        variadic=[len(data)] if variadic is None else variadic,
+    )
+
+
+ENTRIES = field("entries", STRUCT, field("key", INT32, nullable=False), B, nullable=False)
+BAD_VIEWS = {
+    "negative length": view(b"abc", length=-1),
+    "buffer index out of range": view(LONG, 1),
+    "negative buffer index": view(LONG, -1),
+    "offset out of range": view(LONG, 0, 1),
+    "negative offset": view(LONG, 0, -1),
+    "offset far away": view(LONG, 0, 2**31 - 1),
+    "length past the buffer": view(LONG, 0, 0, length=2**31 - 1),
+    "prefix differs": view(LONG, 0, 0, prefix=b"shor"),
+    "not UTF-8 inline": view(b"a\xff"),
+}
+
+
+EXTENTS = [(-8, 12), (0, -1), (0, 20), (8, 12), (24, 12), (1 << 40, 12), (2**63 - 8, 12), (8, 2**63 - 8)]
+EXTENTS += [(2**62, 2**62), (-(2**63), -(2**63))]
+CUT = "é".encode() * 10
+LARGE_LIST_VIEW = Table("LargeListView")
+EMPTY_LISTS = Table("FixedSizeList", listSize=0)
+RUNS_OF_NOTHING = field("item", REE, RUNS, field("values", NULL))
+CODED = schema(field("d", UTF8, dictionary=encoding(0, int_(64, False))))
+AB = dictionary(0, batch(2, [(2, 0)], [b"", i32(0, 1, 2), b"ab"]))
+
+
+def text(kind: Table, offsets: bytes, data: bytes, rows: int = 2) -> bytes:
+    return stream(of(kind), batch(rows, [(rows, 0)], [b"", offsets, data]))
+
+
+def lists(kind: Table, *places: bytes, items: bytes, rows: int = 2, validity: bytes = b"") -> bytes:
+    """A column of lists of int32."""
+    nodes = [(rows, 1 if validity else 0), (len(items) // 4, 0)]
+    return stream(of(kind, ITEM), batch(rows, nodes, [validity, *places, b"", items]))
+
+
+def union(
+    mode: int, codes: bytes, *offsets: bytes, validity: tuple[bytes, ...] = (), nulls: int = 0, **options
+) -> bytes:
+    """A column of unions over int32, of as many rows as codes; two elements in each child."""
+    below = [b"", i32(1, 2), b"", i32(8, 9)]
+    rows = batch(len(codes), [(len(codes), nulls), (2, 0), (2, 0)], [*validity, codes, *offsets, *below])
+    return stream(of((SPARSE, DENSE)[mode], A, B), rows, **options)
+
+
+def runs(kind: Table, ends: bytes, count: int, length: int, values: bytes, nulls: int = 0) -> bytes:
+    """A run-end encoded column of int32."""
+    root = of(REE, field("run_ends", kind, nullable=False), field("values", INT32))
+    return stream(root, batch(length, [(length, nulls), (count, 0), (len(values) // 4, 0)], [b"", ends, b"", values]))
+
+
+def in_body(extents: list, body: bytes, nulls: int = 0) -> bytes:
+    return stream(ONE, message(batch(3, [(3, nulls)], extents), body=body))
+
+
+#: Number of the case, a stream, the values of its column, and the highest level at which it is read.
+READ = [
+    *[
+        ("062", union(mode, i8(3, 9), *[i32(0, 1)] * mode, validity=(validity,), version=V4), [1, 9], "strict")
+        for mode in (0, 1)
+        for validity in (b"", bits(1, 1))
+    ],
+    ("068", stream(ONE, ints(1, 2, 3, validity=bits(0, 0, 0))), [1, 2, 3], "full"),
+    *[
+        ("069", stream(ONE, ints(1, 2, 3, validity=validity)), [1, 2, 3], "strict")
+        for validity in (b"", bits(1, 1, 1), b"\xff" * 64)
+    ],
+    ("070", stream(of(MAP, ENTRIES), batch(0, [(0, 0)] * 4, [b""] * 7)), [], "strict"),
+    ("071", text(UTF8, i32(1, 2, 3), b"abc"), ["b", "c"], "strict"),
+    ("071", lists(LIST, i32(1, 2, 3), items=i32(7, 8, 9)), [[8], [9]], "strict"),
+    ("072", text(BINARY, i32(0, 1, 2), "é".encode()), [b"\xc3", b"\xa9"], "strict"),
+    (
+        "076",
+        stream(ONE, batch(3, [(3, 1)], [b"\x05" + bytes(63), i32(1, 2, 3) + bytes(52)])),
+        [1, None, 3],
+        "strict",
+    ),
+    ("077", stream(of(BOOL), batch(3, [(3, 1)], [b"\xfd\xff", b"\xfe\xff"])), [False, None, True], "full"),
+    ("077", stream(ONE, message(ints(1, 2, 3), body=i32(1, 2, 3) + b"\xaa" * 4)), [1, 2, 3], "strict"),
+    ("079", stream(ONE, batch(1, [(1, 0)], [b"", i32(5)], variadic=[])), [5], "strict"),
+    (
+        "080",
+        stream(VIEWS, views(view(b""), view(b"exactly 12 b"), view(LONG), view(LONG[4:20], 0, 4), data=(LONG, b""))),
+        ["", "exactly 12 b", LONG.decode(), LONG[4:20].decode()],
+        "strict",
+    ),
+    ("080", stream(of(Table("BinaryView")), views(view(CUT[1:16], 0, 1), data=(CUT,))), [CUT[1:16]], "strict"),
+    (
+        "082",
+        lists(LIST_VIEW, i32(2, 0, 1), i32(2, 1, 3), items=i32(5, 6, 7, 8), rows=3),
+        [[7, 8], [5], [6, 7, 8]],
+        "strict",
+    ),
+    ("082", lists(LARGE_LIST_VIEW, i64(2, 0), i64(2, 0), items=i32(5, 6, 7, 8)), [[7, 8], []], "strict"),
+    ("083", union(1, i8(3, 3, 9, 3), i32(1, 0, 1, 1)), [2, 1, 9, 2], "full"),
+    *[
+        ("085", runs(kind, pack(2, 5), 2, length, i32(7, 8)), [7, 7, 8, 8, 8][:length], "strict")
+        for kind, pack in ((INT16, i16), (INT32, i32), (INT64, i64))
+        for length in (5, 3)
+    ],
+    *[("085", runs(kind, b"", 0, 0, b""), [], "strict") for kind in (INT16, INT32, INT64)],
+    ("086", stream(of(STRUCT), batch(3, [(3, 1)], [bits(1, 0, 1)])), [{}, None, {}], "strict"),
+    (
+        "086",
+        stream(of(STRUCT, field("s", STRUCT, field("n", NULL))), batch(2, [(2, 0), (2, 1), (2, 2)], [b"", bits(1, 0)])),
+        [{"s": {"n": None}}, {"s": None}],
+        "strict",
+    ),
+    (
+        "086",
+        stream(of(LIST, field("item", NULL)), batch(2, [(2, 0), (3, 3)], [b"", i32(0, 2, 3)])),
+        [[None, None], [None]],
+        "strict",
+    ),
+    (
+        "086",
+        stream(of(EMPTY_LISTS, ITEM), batch(3, [(3, 1), (0, 0)], [bits(1, 1, 0), b"", b""])),
+        [[], [], None],
+        "strict",
+    ),
+    (
+        "086",
+        stream(of(LIST, RUNS_OF_NOTHING), batch(1, [(1, 0), (2, 0), (1, 0), (1, 1)], [b"", i32(0, 2), b"", i32(2)])),
+        [[None, None]],
+        "strict",
+    ),
+    ("089", stream(CODED, AB, batch(2, [(2, 0)], [b"", i64(1, 0)])), ["b", "a"], "strict"),
+]
+
+
+@pytest.mark.parametrize("row", READ, ids=[f"{row[0]} {i}" for i, row in enumerate(READ)])
+def test_is_read(row):
+    _, data, expected, highest = row
+    for level in drive.LEVELS[: drive.LEVELS.index(highest) + 1]:
+        assert column(data, validate=level) == expected
+    drive.export_to_pyarrow(read_stream(data).batches[0])
+
+
+TWO = schema(A, B)
+
+#: Number of the case, a stream that no level reads, and words of its FormatError.
+REFUSED = [
+    *[("062", union(mode, i8(3, 9), *[i32(0, 1)] * mode, validity=(b"",)), "buffer") for mode in (0, 1)],
+    ("064", stream(TWO, batch(1, [(1, 0)], [b"", i32(1), b"", i32(2)])), "node", "2", "1"),
+    ("064", stream(TWO, batch(1, [(1, 0)] * 2, [b"", i32(1), b""])), "buffer", "4", "3"),
+    ("064", stream(TWO, batch(1, [], [])), "node"),
+    ("064", stream(ONE, batch(1, [(1, 0)] * 2, [b"", i32(1)])), "node", "2", "1"),
+    ("064", stream(ONE, batch(1, [(1, 0)], [b"", i32(1), b""])), "buffer", "3", "2"),
+    ("064", stream(schema(), batch(1, [(1, 0)], [])), "node"),
+    *[("065", stream(ONE, batch(n, [(3, 0)], [b"", i32(1, 2, 3)])), "length|rows") for n in (0, 2, 4, -1, 1 << 40)],
+    *[
+        ("065", stream(TWO, batch(3, [(3, 0), (n, 0)], [b"", i32(1, 2, 3)] * 2)), "length|rows")
+        for n in (0, 2, 4, -1, 1 << 40)
+    ],
+    ("065", stream(schema(), batch(-1, [], [])), "length|rows", "-1"),
+    ("065", stream(of(STRUCT, A), batch(1, [(1, 0), (-1, 0)], [b"", b"", i32(1)])), "-1"),
+    *[
+        ("067", stream(ONE, ints(1, 2, 3, nulls=nulls, validity=bits(1, 0, 0))), "null", str(nulls))
+        for nulls in (-2, -(2**63), 4, 1 << 40)
+    ],
+    ("068", stream(ONE, ints(1, 2, 3, nulls=1)), "valid"),
+    ("068", stream(ONE, batch(9, [(9, 1)], [bits(1), i32(*range(9))])), "valid", "2"),
+    *[("073", in_body([b"", extent], i32(1, 2, 3, 0)), "buffer") for extent in EXTENTS],
+    *[("073", in_body([extent, (0, 12)], i32(1, 2, 3, 0), nulls=1), "buffer") for extent in EXTENTS],
+    *[("073", in_body([b"", (0, length)], i32(1, 2, 3, 0)), "buffer 1", "12") for length in (0, 1, 8, 11)],
+    ("073", text(UTF8, i32(0, 1), b"ab"), "buffer 1", "12"),
+    ("073", stream(of(BOOL), batch(9, [(9, 0)], [b"", b"\xff"])), "buffer 1", "2"),
+    *[
+        ("079", stream(VIEWS, views(view(LONG), variadic=variadic)), "variadic|buffers")
+        for variadic in ([], [-1], [2], [0], [2**31], [2**62], [2**63 - 1], [-(2**63)])
+    ],
+    ("079", stream(VIEWS, batch(1, [(1, 0)], [b"", view(LONG), LONG])), "variadic"),
+]
+
+
+@pytest.mark.parametrize("row", REFUSED, ids=[f"{row[0]} {i}" for i, row in enumerate(REFUSED)])
+def test_is_refused(row):
+    refuse_structure(*row[1:])
+
+
+OUT_OF_RANGE = [(-1, 1), (0, -1), (0, 5), (4, 1), (5, 0), (2**31 - 1, 1), (1, 2**31 - 1)]
+BAD_OFFSETS = [(-1, 1, 2), (0, 2, 1), (0, 1, 4), (0, -1, 2), (0, 1, 2**31 - 1), (3, 2, 1), (0, 5, 2)]
+
+#: Number of the case, a stream whose values break a rule, and words of the FormatError at "full" and "strict".
+REFUSED_VALUES = [
+    *[
+        (
+            "066",
+            stream(of(REE, RUNS, B), batch(3, [(3, 0), (e, 0), (v, 0)], [b"", i32(1, 3), b"", i32(7, 8)])),
+            "run|parent",
+        )
+        for e, v in ((2, 1), (1, 2))
+    ],
+    *[("072", text(UTF8, i32(*offsets), b"abc"), "offset") for offsets in BAD_OFFSETS],
+    *[("072", text(LARGE_UTF8, i64(*offsets), b"abc"), "offset") for offsets in BAD_OFFSETS],
+    *[("072", lists(LIST, i32(*offsets), items=i32(7, 8, 9)), "offset") for offsets in BAD_OFFSETS],
+    *[
+        ("072", text(LARGE_UTF8, i64(*offsets), b"abc"), "offset")
+        for offsets in ((0, 1 << 40, 2), (0, 1, 1 << 62), (-(2**63), 1, 2))
+    ],
+    ("072", text(UTF8, i32(0, 1, 2), b"a\xff"), "UTF-8"),
+    ("072", text(UTF8, i32(0, 1, 2), "é".encode()), "UTF-8"),
+    *[
+        ("080", stream(VIEWS, views(bad)), "UTF-8" if "UTF-8" in n else "view|prefix|row")
+        for n, bad in BAD_VIEWS.items()
+    ],
+    *[("080", stream(VIEWS, views(view(b"ok"), bad, view(LONG))), "1") for bad in BAD_VIEWS.values()],
+    ("080", stream(VIEWS, views(view(LONG[:-1] + b"\xff"), data=(LONG[:-1] + b"\xff",))), "UTF-8"),
+    ("080", stream(VIEWS, views(view(CUT[1:16], 0, 1), data=(CUT,))), "UTF-8"),
+    *[
+        (
+            "082",
+            lists(LIST_VIEW, i32(0, offset), i32(1, size), items=i32(5, 6, 7, 8), validity=validity),
+            "offset|size|range",
+        )
+        for offset, size in OUT_OF_RANGE
+        for validity in (b"", bits(1, 0))
+    ],
+    *[("083", union(1, i8(3, 9), i32(0, offset)), "offset") for offset in (-1, 2, 2**31 - 1, -(2**31))],
+    *[("084", union(0, i8(3, code)), "type|code|id", str(code)) for code in (0, 4, -1, 127, -128)],
+    *[("084", union(1, i8(3, code), i32(0, 0)), "type|code|id", str(code)) for code in (0, 4, -1, 127, -128)],
+    *[
+        ("085", runs(INT32, i32(*ends), 2, 5, i32(7, 8)), "run")
+        for ends in ((0, 5), (-1, 5), (5, 5), (5, 2), (2, 4), (2, -5))
+    ],
+    ("085", runs(INT32, b"", 0, 5, b""), "run"),
+    ("089", stream(CODED, AB, batch(2, [(2, 0)], [b"", i64(1, -1)])), "index|indices"),
+]
+
+
+@pytest.mark.parametrize("row", REFUSED_VALUES, ids=[f"{row[0]} {i}" for i, row in enumerate(REFUSED_VALUES)])
+def test_values_are_refused(row):
+    refuse_values(*row[1:])
 
 
 def test_061_buffers_come_in_pre_order():
@@ -90,36 +335,9 @@ def test_061_buffers_come_in_pre_order():
         field("u", DENSE, field("a", INT8), field("b", UTF8)),
         field("last", INT32),
     )
-    nodes = [
-        (2, 0),
-        (2, 1),
-        (1, 0),
-        (2, 2),
-        (2, 0),
-        (1, 0),
-        (1, 0),
-        (2, 0),
-        (4, 0),
-        (2, 0),
-        (1, 0),
-        (1, 0),
-        (2, 0),
-    ]
-    buffers = [b"", bits(0, 1), i32(0, 0, 1), b"", i32(5), b"", i32(2), b"", i8(7)]
-    buffers += [
-        b"",
-        b"",
-        i16(1, 2, 3, 4),
-        i8(9, 3),
-        i32(0, 0),
-        b"",
-        i8(6),
-        b"",
-        i32(0, 1),
-        b"z",
-        b"",
-        i32(-1, -2),
-    ]
+    nodes = [(2, 0), (2, 1), (1, 0), (2, 2), (2, 0), (1, 0), (1, 0), (2, 0), (4, 0), (2, 0), (1, 0), (1, 0), (2, 0)]
+    buffers = [b"", bits(0, 1), i32(0, 0, 1), b"", i32(5), b"", i32(2), b"", i8(7), b"", b"", i16(1, 2, 3, 4)]
+    buffers += [i8(9, 3), i32(0, 0), b"", i8(6), b"", i32(0, 1), b"z", b"", i32(-1, -2)]
     assert read_stream(stream(root, batch(2, nodes, buffers)), validate="strict").values() == [
         [
             [{"l": None, "n": None, "r": 7}, {"l": [5], "n": None, "r": 7}],
@@ -130,19 +348,10 @@ def test_061_buffers_come_in_pre_order():
     ]
 
 
-@pytest.mark.parametrize(("kind", "offsets"), [(SPARSE, []), (DENSE, [i32(0, 1)])])
-def test_062_v4_unions_have_a_validity_buffer(kind, offsets):
-    below = [b"", i32(1, 2), b"", i32(8, 9)]
-    for validity in (b"", bits(1, 1)):
-        rows = batch(2, [(2, 0)] * 3, [validity, i8(3, 9), *offsets, *below])
-        assert column(stream(of(kind, A, B), rows, version=V4)) == [1, 9]
-    refuse_structure(stream(of(kind, A, B), rows), "buffer")
-
-
-@pytest.mark.parametrize(("kind", "offsets"), [(SPARSE, []), (DENSE, [i32(0, 1)])])
-def test_062_v4_unions_with_nulls_are_unsupported(kind, offsets):
-    rows = batch(2, [(2, 1), (2, 0), (2, 0)], [bits(1, 0), i8(3, 9), *offsets, b"", i32(1, 2), b"", i32(8, 9)])
-    refuse_structure(stream(of(kind, A, B), rows, version=V4), "union", "null", "V4", error=UnsupportedError)
+@pytest.mark.parametrize("mode", [0, 1])
+def test_062_v4_unions_with_nulls_are_unsupported(mode):
+    data = union(mode, i8(3, 9), *[i32(0, 1)] * mode, validity=(bits(1, 0),), nulls=1, version=V4)
+    refuse_structure(data, "union", "null", "V4", error=UnsupportedError)
 
 
 def test_062_v4_run_end_encoded_columns_have_a_validity_buffer_too():
@@ -153,25 +362,6 @@ def test_062_v4_run_end_encoded_columns_have_a_validity_buffer_too():
     with pa.ipc.new_stream(sink, made.schema, options=options) as writer:
         writer.write_batch(made)
     assert read_stream(sink.getvalue().to_pybytes()).batches[0].to_pydict() == made.to_pydict()
-
-
-def test_064_fewer_nodes_or_buffers_than_needed():
-    two = schema(A, B)
-    refuse_structure(stream(two, batch(1, [(1, 0)], [b"", i32(1), b"", i32(2)])), "node", "2", "1")
-    refuse_structure(stream(two, batch(1, [(1, 0)] * 2, [b"", i32(1), b""])), "buffer", "4", "3")
-    refuse_structure(stream(two, batch(1, [], [])), "node")
-
-
-def test_064_more_nodes_or_buffers_than_needed():
-    refuse_structure(stream(ONE, batch(1, [(1, 0)] * 2, [b"", i32(1)])), "node", "2", "1")
-    refuse_structure(stream(ONE, batch(1, [(1, 0)], [b"", i32(1), b""])), "buffer", "3", "2")
-    refuse_structure(stream(schema(), batch(1, [(1, 0)], [])), "node")
-
-
-@pytest.mark.parametrize("length", [0, 2, 4, -1, 1 << 40])
-def test_065_column_length_equals_batch_length(length):
-    refuse_structure(stream(ONE, batch(length, [(3, 0)], [b"", i32(1, 2, 3)])), "length|rows")
-    refuse_structure(stream(schema(A, B), batch(3, [(3, 0), (length, 0)], [b"", i32(1, 2, 3)] * 2)), "length|rows")
 
 
 def test_065_absent_length_is_zero():
@@ -186,52 +376,37 @@ def test_065_rows_without_columns(rows):
         assert reader.read_all().num_rows == rows
 
 
-def test_065_negative_lengths():
-    refuse_structure(stream(schema(), batch(-1, [], [])), "length|rows", "-1")
-    refuse_structure(stream(of(STRUCT, A), batch(1, [(1, 0), (-1, 0)], [b"", b"", i32(1)])), "-1")
-
-
+#: A type whose rows need 2 elements of its child, a batch whose child has `n`, and its values.
 CHILD_LENGTHS = {
     "struct": (
         of(STRUCT, A),
         lambda n: batch(2, [(2, 0), (n, 0)], [b"", b"", i32(5, 6, 7)]),
-        2,
         [{"a": 5}, {"a": 6}],
     ),
     "sparse union": (
         of(SPARSE, A, B),
         lambda n: batch(2, [(2, 0), (n, 0), (n, 0)], [i8(3, 9), b"", i32(5, 6, 7), b"", i32(7, 8, 9)]),
-        2,
         [5, 8],
     ),
-    "fixed size list": (
-        of(FSL2, ITEM),
-        lambda n: batch(1, [(1, 0), (n, 0)], [b"", b"", i32(5, 6, 7)]),
-        2,
-        [[5, 6]],
-    ),
+    "fixed size list": (of(FSL2, ITEM), lambda n: batch(1, [(1, 0), (n, 0)], [b"", b"", i32(5, 6, 7)]), [[5, 6]]),
     "list": (
         of(LIST, ITEM),
         lambda n: batch(1, [(1, 0), (n, 0)], [b"", i32(0, 2), b"", i32(5, 6, 7)]),
-        2,
         [[5, 6]],
     ),
     "list view": (
         of(LIST_VIEW, ITEM),
         lambda n: batch(1, [(1, 0), (n, 0)], [b"", i32(0), i32(2), b"", i32(5, 6, 7)]),
-        2,
         [[5, 6]],
     ),
     "dense union": (
         of(DENSE, A, B),
         lambda n: batch(2, [(2, 0), (n, 0), (0, 0)], [i8(3, 3), i32(0, 1), b"", i32(5, 6, 7), b"", b""]),
-        2,
         [5, 6],
     ),
     "map": (
-        of(MAP, field("entries", STRUCT, field("key", INT32, nullable=False), B, nullable=False)),
+        of(MAP, ENTRIES),
         lambda n: batch(1, [(1, 0)] + [(n, 0)] * 3, [b"", i32(0, 2), b"", b"", i32(1, 2, 3), b"", i32(5, 6, 7)]),
-        2,
         [[(1, 5), (2, 6)]],
     ),
 }
@@ -239,20 +414,11 @@ CHILD_LENGTHS = {
 
 @pytest.mark.parametrize("name", CHILD_LENGTHS)
 def test_066_child_lengths(name):
-    root, rows, enough, expected = CHILD_LENGTHS[name]
-    for longer in (enough, enough + 1):
+    root, rows, expected = CHILD_LENGTHS[name]
+    for longer in (2, 3):
         assert column(stream(root, rows(longer))) == expected
-    for shorter in (enough - 1, 0):
+    for shorter in (1, 0):
         refuse_values(stream(root, rows(shorter)), "parent|offset|range|outside")
-
-
-def test_066_run_end_children_have_one_length():
-    root = of(REE, RUNS, field("values", INT32))
-    for ends, items in ((2, 1), (1, 2)):
-        refuse_values(
-            stream(root, batch(3, [(3, 0), (ends, 0), (items, 0)], [b"", i32(1, 3), b"", i32(7, 8)])),
-            "run|parent",
-        )
 
 
 def test_067_null_count_minus_one_is_unknown():
@@ -264,34 +430,12 @@ def test_067_null_count_minus_one_is_unknown():
     assert read_stream(without).batches[0].column(0).null_count == 0
 
 
-@pytest.mark.parametrize("nulls", [-2, -(2**63), 4, 1 << 40])
-def test_067_null_count_out_of_range(nulls):
-    refuse_structure(stream(ONE, ints(1, 2, 3, nulls=nulls, validity=bits(1, 0, 0))), "null", str(nulls))
-
-
 @pytest.mark.parametrize("nulls", [1, 3])
 def test_067_wrong_null_count_matters_at_strict(nulls):
     data = stream(ONE, ints(1, 2, 3, nulls=nulls, validity=bits(1, 0, 0)))
     for level in ("none", "full"):
         assert column(data, validate=level) == [1, None, None]
     refuse_stream(data, FormatError, "null", str(nulls), "2", validate="strict")
-
-
-def test_068_null_count_zero_ignores_the_bitmap():
-    data = stream(ONE, ints(1, 2, 3, validity=bits(0, 0, 0)))
-    assert column(data) == [1, 2, 3]
-    assert read_stream(data).batches[0].column(0).null_count == 0
-
-
-def test_068_nulls_without_bitmap():
-    refuse_structure(stream(ONE, ints(1, 2, 3, nulls=1)), "valid")
-    nine = batch(9, [(9, 1)], [bits(1), i32(*range(9))])
-    refuse_structure(stream(ONE, nine), "valid", "2")
-
-
-def test_069_bitmap_without_nulls():
-    for validity in (b"", bits(1, 1, 1), b"\xff" * 64):
-        assert column(stream(ONE, ints(1, 2, 3, validity=validity))) == [1, 2, 3]
 
 
 @pytest.mark.parametrize("width", [0, 1])
@@ -310,75 +454,6 @@ def test_070_empty_arrays_with_and_without_an_offset(kind, children, zero, width
     data = stream(of(kind, *children), batch(0, nodes, [b"", zero * width, *([b"", b""] if children else [b""])]))
     assert column(data, validate="strict") == []
     drive.export_to_pyarrow(read_stream(data).batches[0])
-
-
-def test_070_empty_map():
-    entries = field("entries", STRUCT, field("key", INT32, nullable=False), B, nullable=False)
-    data = stream(of(MAP, entries), batch(0, [(0, 0)] * 4, [b""] * 7))
-    assert column(data) == []
-    drive.export_to_pyarrow(read_stream(data).batches[0])
-
-
-def test_071_offsets_need_not_start_at_zero():
-    assert column(stream(of(UTF8), batch(2, [(2, 0)], [b"", i32(1, 2, 3), b"abc"])), validate="strict") == [
-        "b",
-        "c",
-    ]
-    rows = batch(2, [(2, 0), (3, 0)], [b"", i32(1, 2, 3), b"", i32(7, 8, 9)])
-    assert column(stream(of(LIST, ITEM), rows), validate="strict") == [[8], [9]]
-
-
-@pytest.mark.parametrize(
-    "offsets", [(-1, 1, 2), (0, 2, 1), (0, 1, 4), (0, -1, 2), (0, 1, 2**31 - 1), (3, 2, 1), (0, 5, 2)]
-)
-def test_072_offsets_out_of_order_or_range(offsets):
-    refuse_values(stream(of(UTF8), batch(2, [(2, 0)], [b"", i32(*offsets), b"abc"])), "offset")
-    refuse_values(stream(of(LARGE_UTF8), batch(2, [(2, 0)], [b"", i64(*offsets), b"abc"])), "offset")
-    refuse_values(stream(of(LIST, ITEM), batch(2, [(2, 0), (3, 0)], [b"", i32(*offsets), b"", i32(7, 8, 9)])), "offset")
-
-
-@pytest.mark.parametrize("offsets", [(0, 1 << 40, 2), (0, 1, 1 << 62), (-(2**63), 1, 2)])
-def test_072_large_offsets_do_not_wrap(offsets):
-    refuse_values(stream(of(LARGE_UTF8), batch(2, [(2, 0)], [b"", i64(*offsets), b"abc"])), "offset")
-
-
-def test_072_text_must_be_utf8():
-    refuse_values(stream(of(UTF8), batch(2, [(2, 0)], [b"", i32(0, 1, 2), b"a\xff"])), "UTF-8")
-    split = batch(2, [(2, 0)], [b"", i32(0, 1, 2), "é".encode()])
-    refuse_values(stream(of(UTF8), split), "UTF-8")
-    assert column(stream(of(BINARY), split)) == [b"\xc3", b"\xa9"]
-
-
-EXTENTS = [
-    (-8, 12),
-    (0, -1),
-    (0, 20),
-    (8, 12),
-    (24, 12),
-    (1 << 40, 12),
-    (2**63 - 8, 12),
-    (8, 2**63 - 8),
-    (2**62, 2**62),
-    (-(2**63), -(2**63)),
-]
-
-
-@pytest.mark.parametrize("extent", EXTENTS, ids=str)
-def test_073_buffers_lie_inside_the_body(extent):
-    refuse_structure(stream(ONE, message(batch(3, [(3, 0)], [b"", extent]), body=i32(1, 2, 3, 0))), "buffer")
-    nulls = batch(3, [(3, 1)], [extent, (0, 12)])
-    refuse_structure(stream(ONE, message(nulls, body=i32(1, 2, 3, 0))), "buffer")
-
-
-def test_073_buffers_are_long_enough():
-    for length in (0, 1, 8, 11):
-        refuse_structure(
-            stream(ONE, message(batch(3, [(3, 0)], [b"", (0, length)]), body=i32(1, 2, 3, 0))),
-            "buffer 1",
-            "12",
-        )
-    refuse_structure(stream(of(UTF8), batch(2, [(2, 0)], [b"", i32(0, 1), b"ab"])), "buffer 1", "12")
-    refuse_structure(stream(of(BOOL), batch(9, [(9, 0)], [b"", b"\xff"])), "buffer 1", "2")
 
 
 def test_073_sizes_do_not_overflow():
@@ -441,17 +516,6 @@ def test_075_empty_buffers_may_point_anywhere(offset):
         refuse_stream(data, FormatError, "buffer 0", validate="strict")
 
 
-def test_076_buffers_may_be_longer_than_needed():
-    rows = batch(3, [(3, 1)], [b"\x05" + bytes(63), i32(1, 2, 3) + bytes(52)])
-    assert column(stream(ONE, rows), validate="strict") == [1, None, 3]
-
-
-def test_077_padding_and_trailing_bits_may_be_garbage():
-    assert column(stream(of(BOOL), batch(3, [(3, 1)], [b"\xfd\xff", b"\xfe\xff"]))) == [False, None, True]
-    padded = message(ints(1, 2, 3), body=i32(1, 2, 3) + b"\xaa" * 4)
-    assert column(stream(ONE, padded), validate="strict") == [1, 2, 3]
-
-
 @pytest.mark.parametrize("offset", [0, 1, 3, 7, 8, 9, 13])
 def test_078_slices_at_bit_offsets(offset):
     import pyarrow as pa
@@ -465,19 +529,6 @@ def test_078_slices_at_bit_offsets(offset):
     assert pa.record_batch(part).column(0).to_pylist() == truth[offset : offset + 6]
 
 
-LONG = b"longer than twelve bytes"
-VIEWS = of(UTF8_VIEW)
-
-
-def views(*items: bytes, data: tuple[bytes, ...] = (LONG,), variadic: list[int] | None = None) -> Table:
-    return batch(
-        len(items),
-        [(len(items), 0)],
-        [b"", b"".join(items), *data],
-        variadic=[len(data)] if variadic is None else variadic,
-    )
-
-
 def test_079_one_count_per_view_column_in_pre_order():
     root = schema(
         field("a", UTF8_VIEW),
@@ -486,79 +537,11 @@ def test_079_one_count_per_view_column_in_pre_order():
         field("z", INT32),
     )
     nodes = [(1, 0), (1, 0), (1, 0), (1, 0), (1, 0)]
-    buffers = [
-        b"",
-        view(b"short"),
-        b"",
-        i32(0, 1),
-        b"",
-        view(LONG, 1),
-        b"unused",
-        LONG,
-        b"",
-        view(LONG),
-        LONG,
-        b"",
-        i32(4),
-    ]
+    buffers = [b"", view(b"short"), b"", i32(0, 1), b"", view(LONG, 1), b"unused", LONG, b"", view(LONG), LONG]
+    buffers += [b"", i32(4)]
     data = stream(root, batch(1, nodes, buffers, variadic=[0, 2, 1]))
     text = LONG.decode()
     assert read_stream(data, validate="strict").values() == [[["short"], [[text]], [text], [4]]]
-
-
-def test_079_views_inside_a_dictionary_have_their_own_counts():
-    data = stream(
-        schema(field("d", UTF8_VIEW, dictionary=encoding(0, INT8)), field("v", UTF8_VIEW)),
-        dictionary(0, views(view(LONG), view(b"x"))),
-        batch(2, [(2, 0)] * 2, [b"", i8(1, 0), b"", view(LONG) * 2, LONG], variadic=[1]),
-    )
-    assert read_stream(data).values() == [[["x", LONG.decode()], [LONG.decode()] * 2]]
-
-
-def test_079_missing_counts_are_fine_without_views():
-    assert column(stream(ONE, batch(1, [(1, 0)], [b"", i32(5)], variadic=[]))) == [5]
-
-
-@pytest.mark.parametrize("variadic", [[], [-1], [2], [0], [2**31], [2**62], [2**63 - 1], [-(2**63)]])
-def test_079_wrong_counts(variadic):
-    refuse_structure(stream(VIEWS, views(view(LONG), variadic=variadic)), "variadic|buffers")
-
-
-def test_079_absent_counts_with_views():
-    refuse_structure(stream(VIEWS, batch(1, [(1, 0)], [b"", view(LONG), LONG])), "variadic")
-
-
-def test_080_good_views():
-    rows = views(view(b""), view(b"exactly 12 b"), view(LONG), view(LONG[4:20], 0, 4), data=(LONG, b""))
-    expected = ["", "exactly 12 b", LONG.decode(), LONG[4:20].decode()]
-    assert column(stream(VIEWS, rows), validate="strict") == expected
-
-
-BAD_VIEWS = {
-    "negative length": view(b"abc", length=-1),
-    "buffer index out of range": view(LONG, 1),
-    "negative buffer index": view(LONG, -1),
-    "offset out of range": view(LONG, 0, 1),
-    "negative offset": view(LONG, 0, -1),
-    "offset far away": view(LONG, 0, 2**31 - 1),
-    "length past the buffer": view(LONG, 0, 0, length=2**31 - 1),
-    "prefix differs": view(LONG, 0, 0, prefix=b"shor"),
-    "not UTF-8 inline": view(b"a\xff"),
-}
-
-
-@pytest.mark.parametrize("bad", BAD_VIEWS)
-def test_080_bad_views(bad):
-    refuse_values(stream(VIEWS, views(BAD_VIEWS[bad])), "UTF-8" if "UTF-8" in bad else "view|prefix|row")
-    refuse_values(stream(VIEWS, views(view(b"ok"), BAD_VIEWS[bad], view(LONG))), "1")
-
-
-def test_080_view_text_must_be_utf8_in_its_buffer():
-    broken = LONG[:-1] + b"\xff"
-    refuse_values(stream(VIEWS, views(view(broken), data=(broken,))), "UTF-8")
-    cut = "é".encode() * 10
-    refuse_values(stream(VIEWS, views(view(cut[1:16], 0, 1), data=(cut,))), "UTF-8")
-    assert column(stream(of(Table("BinaryView")), views(view(cut[1:16], 0, 1), data=(cut,)))) == [cut[1:16]]
 
 
 def test_080_padding_behind_inline_text():
@@ -576,100 +559,11 @@ def test_080_views_of_null_slots():
         )
 
 
-def test_082_list_views_may_be_out_of_order_and_overlap():
-    rows = batch(3, [(3, 0), (4, 0)], [b"", i32(2, 0, 1), i32(2, 1, 3), b"", i32(5, 6, 7, 8)])
-    assert column(stream(of(LIST_VIEW, ITEM), rows), validate="strict") == [[7, 8], [5], [6, 7, 8]]
-    large = batch(2, [(2, 0), (4, 0)], [b"", i64(2, 0), i64(2, 0), b"", i32(5, 6, 7, 8)])
-    assert column(stream(of(Table("LargeListView"), ITEM), large), validate="strict") == [[7, 8], []]
-
-
-@pytest.mark.parametrize(("offset", "size"), [(-1, 1), (0, -1), (0, 5), (4, 1), (5, 0), (2**31 - 1, 1), (1, 2**31 - 1)])
-def test_082_list_views_out_of_range(offset, size):
-    rows = batch(2, [(2, 0), (4, 0)], [b"", i32(0, offset), i32(1, size), b"", i32(5, 6, 7, 8)])
-    refuse_values(stream(of(LIST_VIEW, ITEM), rows), "offset|size|range")
-    nulls = batch(2, [(2, 1), (4, 0)], [bits(1, 0), i32(0, offset), i32(1, size), b"", i32(5, 6, 7, 8)])
-    refuse_values(stream(of(LIST_VIEW, ITEM), nulls), "offset|size|range")
-
-
-@pytest.mark.parametrize("offset", [-1, 2, 2**31 - 1, -(2**31)])
-def test_083_dense_union_offsets_out_of_range(offset):
-    rows = batch(2, [(2, 0), (2, 0), (2, 0)], [i8(3, 9), i32(0, offset), b"", i32(1, 2), b"", i32(8, 9)])
-    refuse_values(stream(of(DENSE, A, B), rows), "offset")
-
-
-def test_083_dense_union_offsets_may_repeat_or_go_back():
-    rows = batch(4, [(4, 0), (2, 0), (2, 0)], [i8(3, 3, 9, 3), i32(1, 0, 1, 1), b"", i32(1, 2), b"", i32(8, 9)])
-    assert column(stream(of(DENSE, A, B), rows)) == [2, 1, 9, 2]
-
-
-@pytest.mark.parametrize("code", [0, 4, -1, 127, -128])
-def test_084_union_codes_that_the_type_does_not_have(code):
-    sparse = batch(2, [(2, 0)] * 3, [i8(3, code), b"", i32(1, 2), b"", i32(8, 9)])
-    refuse_values(stream(of(SPARSE, A, B), sparse), "type|code|id", str(code))
-    dense = batch(2, [(2, 0)] * 3, [i8(3, code), i32(0, 0), b"", i32(1, 2), b"", i32(8, 9)])
-    refuse_values(stream(of(DENSE, A, B), dense), "type|code|id", str(code))
-
-
-@pytest.mark.parametrize(("kind", "pack"), [(INT16, i16), (INT32, i32), (INT64, i64)])
-def test_085_run_ends(kind, pack):
-    root = of(REE, field("run_ends", kind, nullable=False), field("values", UTF8))
-    rows = batch(5, [(5, 0), (2, 0), (2, 1)], [b"", pack(2, 5), bits(1, 0), i32(0, 1, 1), b"a"])
-    assert column(stream(root, rows), validate="strict") == ["a", "a", None, None, None]
-    beyond = batch(3, [(3, 0), (2, 0), (2, 1)], [b"", pack(2, 5), bits(1, 0), i32(0, 1, 1), b"a"])
-    assert column(stream(root, beyond)) == ["a", "a", None]
-    assert column(stream(root, batch(0, [(0, 0)] * 3, [b"", b"", b"", i32(0), b""]))) == []
-
-
-@pytest.mark.parametrize("ends", [(0, 5), (-1, 5), (5, 5), (5, 2), (2, 4), (2, -5)])
-def test_085_run_ends_rise_and_cover(ends):
-    root = of(REE, RUNS, field("values", INT32))
-    refuse_values(stream(root, batch(5, [(5, 0), (2, 0), (2, 0)], [b"", i32(*ends), b"", i32(7, 8)])), "run")
-
-
-def test_085_run_ends_are_not_null_and_not_missing():
+def test_085_run_ends_are_not_null():
     root = of(REE, RUNS, field("values", INT32))
     nulls = batch(5, [(5, 0), (2, 1), (2, 0)], [bits(1, 0), i32(2, 5), b"", i32(7, 8)])
     refuse_stream(stream(root, nulls), FormatError, "run", "null")
-    refuse_values(stream(root, batch(5, [(5, 0), (0, 0), (0, 0)], [b"", b"", b"", b""])), "run")
-    refuse_stream(stream(root, batch(5, [(5, 2), (1, 0), (1, 0)], [b"", i32(5), b"", i32(7)])), FormatError, "null")
-
-
-def test_085_run_end_slices():
-    import pyarrow as pa
-
-    root = of(REE, RUNS, field("values", INT32))
-    (whole,) = read_stream(
-        stream(root, batch(6, [(6, 0), (3, 0), (3, 0)], [b"", i32(2, 5, 6), b"", i32(7, 8, 9)]))
-    ).batches
-    expected = [7, 7, 8, 8, 8, 9]
-    for offset in range(7):
-        part = whole.slice(offset)
-        assert part.column(0).to_pylist() == expected[offset:]
-        assert pa.record_batch(part).column(0).to_pylist() == expected[offset:]
-
-
-def test_086_odd_nestings():
-    empty = of(STRUCT)
-    assert column(stream(empty, batch(3, [(3, 1)], [bits(1, 0, 1)]))) == [{}, None, {}]
-    assert column(
-        stream(
-            of(STRUCT, field("s", STRUCT, field("n", NULL))),
-            batch(2, [(2, 0), (2, 1), (2, 2)], [b"", bits(1, 0)]),
-        )
-    ) == [
-        {"s": {"n": None}},
-        {"s": None},
-    ]
-    assert column(stream(of(LIST, field("item", NULL)), batch(2, [(2, 0), (3, 3)], [b"", i32(0, 2, 3)]))) == [
-        [None, None],
-        [None],
-    ]
-    zero = of(Table("FixedSizeList", listSize=0), ITEM)
-    assert column(stream(zero, batch(3, [(3, 1), (0, 0)], [bits(1, 1, 0), b"", b""]))) == [[], [], None]
-    nothing = of(LIST, field("item", REE, RUNS, field("values", NULL)))
-    assert column(stream(nothing, batch(1, [(1, 0), (2, 0), (1, 0), (1, 1)], [b"", i32(0, 2), b"", i32(2)]))) == [
-        [None, None]
-    ]
+    refuse_stream(runs(INT32, i32(5), 1, 5, i32(7), nulls=2), FormatError, "null")
 
 
 def test_088_rows_are_limited_unless_asked_for():
@@ -691,13 +585,6 @@ def test_088_a_row_may_not_stand_for_gigabytes():
     assert rows.num_rows == 1
     with pytest.raises((LimitError, MemoryError)):
         rows.to_pylist()
-
-
-def test_089_unsigned_64_bit_indices():
-    coded = schema(field("d", UTF8, dictionary=encoding(0, int_(64, False))))
-    words = dictionary(0, batch(2, [(2, 0)], [b"", i32(0, 1, 2), b"ab"]))
-    assert column(stream(coded, words, batch(2, [(2, 0)], [b"", i64(1, 0)]))) == ["b", "a"]
-    refuse_values(stream(coded, words, batch(2, [(2, 0)], [b"", i64(1, -1)])), "index|indices|indices")
 
 
 def test_batches_temporal_values_that_python_cannot_hold():

@@ -40,7 +40,7 @@ from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import ArrowIpcError, UnsupportedError, UsageError
-from arrowipc.columns.builder import concat_batches
+from arrowipc.columns.record_batch import concat_batches
 
 MOST = 2**31 - 1
 

@@ -18,8 +18,7 @@ from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import FormatError, LimitError, UnsupportedError, UsageError, types as T
-from arrowipc.columns.extensions import MEANINGS
-from arrowipc.columns.variant import Names, variant_value
+from arrowipc.columns.extensions import MEANINGS, Names, variant_value
 
 IDS = [uuid.UUID(int=1), None, uuid.UUID(int=2**128 - 1)]
 UTC = dt.UTC

@@ -108,7 +108,7 @@ def test_a_failed_add_takes_everything_back():
 
 
 def test_lists_that_share_their_elements_are_bounded():
-    size = 1 << 20
+    size = 1 << 18
     views = forge.schema(field("c0", forge.LIST_VIEW, field("item", INT32)))
     rows = forge.batch(
         1000, [(1000, 0), (size, 0)], [b"", bytes(4000), i32(*range(size - 1000, size)), b"", bytes(4 * size)]

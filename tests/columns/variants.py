@@ -1,4 +1,4 @@
-"""Variants of Parquet, encoded plainly: the oracle of what `arrowipc.columns.variant` reads; and extension types."""
+"""Variants of Parquet, encoded plainly: the oracle of what `arrowipc.columns.extensions` reads; and extension types."""
 
 from __future__ import annotations
 

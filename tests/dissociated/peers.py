@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import io
+import itertools
 import os
 import socket
 import struct
@@ -18,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pyarrow as pa
 
 import arrowipc as ipc
@@ -103,6 +105,12 @@ def words() -> list[pa.RecordBatch]:
         )
         for i, each in enumerate(lists)
     ]
+
+
+def endless(size: int = 1 << 20) -> Iterator[pa.RecordBatch]:
+    """Batches of so many bytes, each in memory of its own and full of its number: 0, 1, 2 ..."""
+    for number in itertools.count():
+        yield pa.record_batch([pa.array(np.full(size // 8, number))], ["x"])
 
 
 def written_words(file: bool = False) -> bytes:

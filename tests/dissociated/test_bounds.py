@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import itertools
 import threading
 import weakref
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from dissociated import peers
@@ -27,14 +25,8 @@ SECONDS = peers.SECONDS
 KIB, MIB = 1 << 10, 1 << 20
 
 
-def counted(size: int = MIB) -> Iterator[pa.RecordBatch]:
-    """Batches of 1 MiB, each in memory of its own: 0, 1, 2 ..."""
-    for number in itertools.count():
-        yield pa.record_batch([pa.array(np.full(size // 8, number))], ["x"])
-
-
 def small() -> Iterator[pa.RecordBatch]:
-    return counted(64 * KIB)
+    return peers.endless(64 * KIB)
 
 
 #: Bytes of a message of `small`, with its metadata.
@@ -158,10 +150,6 @@ def test_a_limit_leaves_room_for_the_names_of_all_clients():
 # -- streams -------------------------------------------------------------------------------------------------
 
 
-# TCP is left out where bytes are compared: its buffers grow, and take more a moment later.
-exact_transports = pytest.mark.parametrize("transport", ["unix"])
-
-
 def settled(server: Any) -> bool:
     """Whether each client has as much as it gets, and nobody is being served."""
     sessions = list(server._sessions)
@@ -170,17 +158,19 @@ def settled(server: Any) -> bool:
 
 
 @contextlib.contextmanager
-def endless(transport: str, source: Any) -> Iterator[tuple[Any, contextlib.ExitStack]]:
-    """A server of one endless stream that may keep 8 MiB, and what closes its clients."""
+def endless(source: Any) -> Iterator[tuple[Any, contextlib.ExitStack]]:
+    """A server of one endless stream that may keep 8 MiB, and what closes its clients.
+
+    Not over TCP, where buffers grow, and take more a moment later.
+    """
     options = {"max_held": 8 * MIB, "max_clients": 100, "idle_timeout": None}
-    with dissociated.Server({"t": source}, transport, **options) as server, contextlib.ExitStack() as clients:
+    with dissociated.Server({"t": source}, "unix", **options) as server, contextlib.ExitStack() as clients:
         yield server, clients
 
 
-@exact_transports
-def test_streams_that_nobody_reads_have_one_limit_for_all_clients(transport):
+def test_streams_that_nobody_reads_have_one_limit_for_all_clients():
     """40 clients that read nothing of an endless source at once: each alone could have a sixteenth, 20 MiB in all."""
-    with endless(transport, small) as (server, clients):
+    with endless(small) as (server, clients):
         for client in [clients.enter_context(connected(server)) for _ in range(40)]:
             client.send(server.uri.want_data, [b"t"])
         until(lambda: server.num_clients == 40 and held(server) >= 8 * MIB and settled(server), "all is taken")
@@ -196,7 +186,7 @@ def test_clients_that_read_all_get_on_where_there_is_room_for_few():
     failures: list[BaseException] = []
 
     def source() -> Iterator[pa.RecordBatch]:
-        for number, batch in zip(range(20), counted(), strict=False):
+        for number, batch in zip(range(20), peers.endless(), strict=False):
             assert batch.column(0)[0].as_py() == number
             yield batch
 
@@ -219,10 +209,9 @@ def test_clients_that_read_all_get_on_where_there_is_room_for_few():
         assert server.errors == []
 
 
-@exact_transports
-def test_clients_that_take_nothing_make_room_for_those_that_do(transport):
+def test_clients_that_take_nothing_make_room_for_those_that_do():
     with (
-        dissociated.Server({"t": counted}, transport, max_held=4 * MIB, idle_timeout=0.2) as server,
+        dissociated.Server({"t": peers.endless}, "unix", max_held=4 * MIB, idle_timeout=0.2) as server,
         contextlib.ExitStack() as stack,
     ):
         for client in [stack.enter_context(connected(server)) for _ in range(10)]:

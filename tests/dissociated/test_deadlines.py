@@ -6,10 +6,7 @@ import contextlib
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 
-import numpy as np
-import pyarrow as pa
 import pytest
 from dissociated import peers
 from dissociated.peers import connected, until
@@ -25,13 +22,6 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 SECONDS = peers.SECONDS
 MIB = 1 << 20
 SOCKETS = ("tcp", "unix", "shm")
-
-
-def endless() -> Iterator[pa.RecordBatch]:
-    number = 0
-    while True:
-        yield pa.record_batch([pa.array(np.full(MIB // 8, number))], ["x"])
-        number += 1
 
 
 @pytest.mark.parametrize("transport", SOCKETS)
@@ -130,7 +120,7 @@ def test_a_hundred_silent_connections_keep_nobody_out(transport):
 
 def test_a_full_server_sends_the_longest_idle_one_away():
     with dissociated.Server(
-        {"t": endless, "n": peers.numbers()}, "tcp", max_clients=3, idle_timeout=0.5, max_held=16 * MIB
+        {"t": peers.endless, "n": peers.numbers()}, "tcp", max_clients=3, idle_timeout=0.5, max_held=16 * MIB
     ) as server:
         slow = dissociated.connect(server.uri, "t", timeout=SECONDS)
         numbers = [slow.read_next_batch().column(0)[0]]
@@ -160,7 +150,7 @@ def test_a_full_server_sends_the_longest_idle_one_away():
 def test_a_slow_reader_has_all_the_time_it_wants_where_there_is_room(transport):
     deadlines = {"request_timeout": 0.2, "idle_timeout": 0.2}
     with (
-        dissociated.Server({"t": endless}, transport, max_held=16 * MIB, max_clients=2, **deadlines) as server,
+        dissociated.Server({"t": peers.endless}, transport, max_held=16 * MIB, max_clients=2, **deadlines) as server,
         dissociated.connect(server.uri, "t", timeout=SECONDS) as reader,
     ):
         for number in range(4):

@@ -226,17 +226,11 @@ def test_type_1_without_a_way_to_the_memory_is_refused():
 # -- processes -----------------------------------------------------------------------------------------------
 
 SERVE = """
-import sys, numpy as np, pyarrow as pa
+import sys
 from arrowipc import dissociated
 from dissociated import peers
 
-def endless():
-    number = 0
-    while True:
-        yield pa.record_batch([pa.array(np.full(1 << 17, number))], ["x"])
-        number += 1
-
-streams = {"numbers": peers.numbers(1000, 50), "words": lambda: iter(peers.words()), "endless": endless}
+streams = {"numbers": peers.numbers(1000, 50), "words": lambda: iter(peers.words()), "endless": peers.endless}
 with dissociated.Server(streams, sys.argv[1]) as server:
     print(server.uri, *server.uris, flush=True)
     sys.stdin.read()

@@ -35,7 +35,7 @@ from arrowipc import dissociated
 from arrowipc.dissociated.memory.address_pairs import write_pairs
 from arrowipc.dissociated.memory.arena import SEALS
 from arrowipc.dissociated.served import ReadyMessages, messages_of
-from arrowipc.dissociated.transports.shared import FileMemory, open_peer_memory
+from arrowipc.dissociated.transports.shared import open_peer_memory
 from arrowipc.dissociated.transports.sockets import HEADER, HELLO, TAGGED, SocketConnection
 
 # Processes of other users and forked children, which the sanitizers' runtime does not get along with.
@@ -165,20 +165,6 @@ def test_files_are_mapped_by_both_sides_and_nothing_is_copied(tmp_path, ending, 
         del found
         kept.clear()
         until(lambda: server.num_clients == 0, "the client gave everything back")
-
-
-def test_a_file_that_was_replaced_is_sent(tmp_path):
-    path = tmp_path / "x.arrow"
-    with ipc.new_file(path) as writer:
-        writer.write(batch(0))
-    memory = FileMemory(path)
-    found = list(memory.messages())[-1]
-    assert memory.place(found, NoConnection()) is not None
-    with ipc.new_file(path) as writer:
-        writer.write(batch(1))
-    assert memory.place(found, NoConnection()) is None
-    path.unlink()
-    assert memory.place(found, NoConnection()) is None
 
 
 def test_files_that_are_none_or_became_shorter_are_errors(tmp_path):

@@ -36,8 +36,8 @@ from arrowipc import Limits, aio, types
 from arrowipc.cdata.import_array import array_from, batch_from, live_imports, schema_from, stream_from
 from arrowipc.cli.browse_page import Browsed
 from arrowipc.cli.terminal import json_text
+from arrowipc.columns.extensions import Names, variant_value
 from arrowipc.columns.statistics import mark_of
-from arrowipc.columns.variant import Names, variant_value
 from arrowipc.dissociated.client import Client
 from arrowipc.dissociated.connection import PeerMemory
 from arrowipc.dissociated.link import Link

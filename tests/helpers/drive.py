@@ -251,6 +251,12 @@ def refuse_stream(data: bytes, error: type[Exception], *words: str, **options: A
     _refuse(data, error, words, STREAM_DRIVERS, options)
 
 
+def refuse_at_every_level(data: bytes, error: type[Exception], *words: str, **options: Any) -> None:
+    """The same at each level of validation."""
+    for level in LEVELS:
+        refuse_stream(data, error, *words, validate=level, **options)
+
+
 def refuse_file(data: bytes, error: type[Exception], *words: str, **options: Any) -> None:
     """Every file driver raises `error`, and the message contains each of the patterns."""
     _refuse(data, error, words, FILE_DRIVERS, options)

@@ -41,7 +41,7 @@ def measured(names: list[str], levels: tuple[str, ...]) -> dict[str, list[dict[s
 
 @pytest.mark.nosanitize  # measured memory and time
 @pytest.mark.campaign
-@pytest.mark.parametrize("share", range(SHARES))
+@pytest.mark.parametrize("share", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, SHARES))])
 def test_bombs_stay_within_their_bounds(share):
     names = list(bombs.BOMBS)[share::SHARES]
     wrong = []

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -191,19 +189,6 @@ def test_the_size_of_a_copy_grows_with_its_source() -> None:
     assert time.process_time() - start < 3  # 30 ms; whole dictionaries are 2 GB
 
 
-@pytest.mark.parametrize("command", ["convert", "cat"])
-def test_the_command_line_copies_deltas_as_they_came(command: str, tmp_path: Path) -> None:
-    data, source, target = deltas(50), tmp_path / "x.arrows", tmp_path / "y.arrows"
-    source.write_bytes(data)
-    run = [sys.executable, "-m", "arrowipc", command, str(source), "-o", str(target)]
-    subprocess.run(run, check=True, capture_output=True, timeout=60)
-    assert target.read_bytes() == data
-    target = target.with_suffix(".arrow")
-    subprocess.run([*run[:-1], str(target)], check=True, capture_output=True, timeout=60)
-    assert target.stat().st_size <= 1.5 * len(data)
-    assert ipc.open(target).read_all().to_pydict() == ipc.open(data).read_all().to_pydict()
-
-
 def test_a_server_sends_deltas_as_they_came() -> None:
     data = deltas(20)
     sent = list(messages_of(ipc.open_stream(data)))
@@ -237,18 +222,6 @@ def test_unified_dictionaries_grow_as_their_sources_did() -> None:
     assert ipc.open_stream(sink, validate="strict").read_all().to_pydict() == {"d": expected}
 
 
-def test_several_sources_with_deltas_go_into_one_stream() -> None:
-    parts = [deltas(6), deltas(12), deltas(3), deltas(6, 30)]
-    sink = bytearray()
-    with ipc.new_stream(sink) as writer:
-        for part in parts:
-            ipc.copy(ipc.open_stream(part), writer)
-    expected = [v for part in parts for v in ipc.open_stream(part).read_all().to_pydict()["d"]]
-    assert ipc.open_stream(sink, validate="strict").read_all().to_pydict() == {"d": expected}
-    assert pa.ipc.open_stream(bytes(sink)).read_all().to_pydict() == {"d": expected}
-    assert len(sink) <= 2 * sum(map(len, parts))
-
-
 def test_a_file_refuses_deltas_that_nobody_asked_for_and_says_what_helps() -> None:
     data = deltas(20)
     with pytest.raises(UsageError, match=r"has grown from 20 to 40 values.*dictionary_deltas=True"):
@@ -271,16 +244,6 @@ def test_what_is_left_in_a_reader_begins_with_a_whole_dictionary() -> None:
     assert kinds(bytes(sink)).count("+") == 9
     found = [batch.to_pydict() for batch in ipc.open_stream(sink, validate="strict")]
     assert [*expected, *found] == [batch.to_pydict() for batch in ipc.open_stream(data)]
-
-
-def test_batches_in_another_order_keep_their_values() -> None:
-    batches = list(ipc.open_stream(deltas(12)))
-    for seed in range(rounds(10, 200)):
-        chance = random.Random(seed)
-        order = [chance.choice(batches).slice(0, chance.randint(0, 1)) for _ in range(20)]
-        sink = ipc_bytes(order, unify_dictionaries=chance.random() < 0.3)
-        found = list(ipc.open_stream(sink, validate="strict"))
-        assert [one.to_pydict() for one in found] == [one.to_pydict() for one in order]
 
 
 # -- dictionaries below dictionaries -------------------------------------------------------------------------

@@ -56,7 +56,7 @@ def in_a_process_of_its_own(perturb: int) -> dict[str, str]:
 
 
 @pytest.mark.nosanitize  # AddressSanitizer's allocator knows nothing of that variable
-@pytest.mark.parametrize("perturb", [0, 85, 170])
+@pytest.mark.parametrize("perturb", [0, 170])
 def test_whatever_the_allocator_leaves_in_memory(expected, perturb):
     assert not differing(expected, in_a_process_of_its_own(perturb))
 

@@ -302,4 +302,4 @@ def test_a_killed_append_leaves_nothing_but_whole_files(tmp_path: Path) -> None:
 
 def test_a_killed_micro_batch_is_there_once_when_it_was_run_again(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
-    check("micro-batch", tmp_path, rounds(20, 100))
+    check("micro-batch", tmp_path, rounds(12, 100))

@@ -12,31 +12,10 @@ import pytest
 from helpers import randoms
 from helpers.arrays import pyarrow_bytes
 from helpers.drive import LEVELS
-from helpers.mutate import overwritten
 from hypothesis import given, strategies as st
+from laws.payload_rows import alone, rows_of, samples
 
 import arrowipc as ipc
-
-SEED = 20261130
-
-
-def alone(payload: bytes, schema: Any = None, **options: Any) -> list[list[Any]]:
-    """The rows of one payload, as the readers read it."""
-    opened = ipc.open_file if payload[:6] == b"ARROW1" else ipc.open_stream
-    with opened(payload, **options) as reader:
-        columns: list[list[Any]] = [[] for _ in reader.schema.fields]
-        rows = 0
-        for batch in reader:
-            rows += batch.num_rows
-            for values, column in zip(columns, batch.columns, strict=True):
-                values += column.to_pylist()
-    return [list(row) for row in zip(*columns, strict=True)] if columns else [[]] * rows
-
-
-def rows_of(batch: Any) -> list[list[Any]]:
-    if not batch.num_columns:
-        return [[]] * batch.num_rows
-    return [list(row) for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
 
 
 def expected(cells: list[bytes | None], **options: Any) -> list[list[Any]]:
@@ -151,84 +130,6 @@ def test_schemas_that_fit_are_mapped_by_name(parts, chance, decode):
     assert rows_of(decoded.batch) == rows
 
 
-def samples() -> list[bytes]:
-    """Payloads with every kind of column, in every kind of framing."""
-    batch = pa.record_batch(
-        {
-            "n": pa.array([1, None, 3], pa.int32()),
-            "t": ["é", None, "abcdefghijklmnop"],
-            "l": [[1, 2], [], None],
-            "d": pa.array(["x", "y", "x"]).dictionary_encode(),
-            "v": pa.array(["a" * 20, "b", None], pa.string_view()),
-            "b": [True, None, False],
-            "s": [{"a": 1}, None, {"a": None}],
-            "r": pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array([1.5, None])),
-            "u": pa.UnionArray.from_dense(
-                pa.array([0, 1, 0], pa.int8()),
-                pa.array([0, 0, 1], pa.int32()),
-                [pa.array([1, 2]), pa.array(["x"])],
-            ),
-        }
-    )
-    plain = batch.select(["n", "t", "l", "v", "b", "s", "u"])
-    return [
-        pyarrow_bytes([plain, plain]),
-        pyarrow_bytes([batch]),
-        pyarrow_bytes([batch], compression="lz4"),
-        pyarrow_bytes([batch], kind="file"),
-        pyarrow_bytes([plain], use_legacy_format=True),
-    ]
-
-
-@pytest.mark.parametrize("which", range(5))
-@pytest.mark.parametrize("level", LEVELS)
-def test_broken_payloads_give_values_or_errors_and_leave_their_neighbours_alone(level, which):
-    dice = random.Random(SEED)
-    good = samples()[which]
-    rows = alone(good)
-    for _ in range(400):
-        bad = overwritten(good, dice)
-        decoded = ipc.decode_payloads([good, bad, good], validate=level, on_error="skip", columns=ALL[which])
-        counts = decoded.counts.to_pylist()
-        assert counts[0] == counts[2] == len(rows)
-        if decoded.batch.num_rows > 10_000:
-            continue
-        if level == "none":
-            repr(decoded.batch)
-            try:
-                decoded.batch.slice(0, len(rows)).to_pylist()
-            except ipc.ArrowIpcError:
-                continue  # dictionaries of broken payloads are followed as far as that goes
-        else:
-            found = rows_of(decoded.batch)
-            assert found[: len(rows)] == found[-len(rows) :] == rows
-            try:
-                model = alone(bad, validate=level)
-            except ipc.ArrowIpcError:
-                model = None
-            if decoded.num_failed:
-                assert counts[1] == 0
-            if model is None:
-                assert decoded.num_failed == 1
-            elif not decoded.num_failed and not renamed(good, bad):
-                assert found[len(rows) : -len(rows)] == model
-
-
-ALL = [["n", "t", "l", "v", "b", "s", "u"], *[["n", "t", "l", "d", "v", "b", "s", "r", "u"]] * 3, None]
-ALL[4] = ALL[0]
-
-
-def renamed(good: bytes, bad: bytes) -> bool:
-    """Whether the mutation has hit the schema, which says what the columns are called."""
-
-    def schema(data: bytes) -> Any:
-        opened = ipc.open_file if data[:6] == b"ARROW1" else ipc.open_stream
-        with opened(data) as reader:
-            return reader.schema
-
-    return schema(good) != schema(bad)
-
-
 @given(cells=columns(file=False), data=st.data())
 def test_null_stands_for_a_broken_payload_with_one_row(cells, data):
     marks = [data.draw(st.booleans()) for _ in cells]
@@ -243,23 +144,8 @@ def test_null_stands_for_a_broken_payload_with_one_row(cells, data):
     assert decoded.num_failed == sum(marks)
 
 
-@given(parts=randoms.batches(most_batches=2), data=st.data())
-def test_repeated_rows_are_those_of_numpy_repeat(parts, data):
-    if not parts or not parts[0].num_columns:
-        return
-    batch = ipc.RecordBatch.from_arrow(parts[0])
-    rows = rows_of(batch)
-    counts = [data.draw(st.integers(0, 3)) for _ in rows]
-    repeated = ipc.repeat(batch, counts)
-    assert rows_of(repeated) == [row for row, n in zip(rows, counts, strict=True) for _ in range(n)]
-    pa.record_batch(repeated).validate(full=True)
-    index = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=8)) if rows else []
-    assert rows_of(ipc.repeat(batch, parent_index=index)) == [rows[i] for i in index]
-
-
 def test_every_cut_of_a_column_into_chunks_gives_the_same():
-    cells = [*samples()[:2], None, *samples()[:2]]
-    cells = [cells[0], None, cells[0], cells[0]]
+    cells = [cell := samples()["plain"], None, cell, cell]
     rows = expected(cells)
     for cuts in range(2 ** (len(cells) - 1)):
         ends = [0, *[i + 1 for i in range(len(cells) - 1) if cuts >> i & 1], len(cells)]

@@ -15,6 +15,7 @@ from helpers.arrays import pyarrow_bytes
 from helpers.drive import LEVELS
 from helpers.mutate import overwritten
 from hypothesis import given, strategies as st
+from laws.payload_rows import alone, encoded, rows_of, samples
 
 import arrowipc as ipc
 
@@ -25,22 +26,8 @@ CODECS = [None, "lz4", "zstd"]
 LEAVES = [kind for kind in randoms.LEAVES if kind != pa.float16()]
 
 
-def alone(payload: bytes, **options: Any) -> list[tuple[Any, ...]]:
-    """The rows of one payload, as the readers read it."""
-    with ipc.open_stream(payload, **options) as reader:
-        return [row for batch in reader for row in rows_of(batch)]
-
-
-def rows_of(batch: Any) -> list[tuple[Any, ...]]:
-    return list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
-
-
 def dictionaries_of(batch: Any) -> list[Any]:
     return [column.dictionary and column.dictionary.to_pylist() for column in batch.columns]
-
-
-def encoded(words: pa.Array, indices: list[int | None], width: Any = None, ordered: bool = False) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(pa.array(indices, width or pa.int32()), words, ordered=ordered)
 
 
 def payload(_compression: str | None = None, **columns: Any) -> bytes:
@@ -148,40 +135,6 @@ def test_the_order_of_a_dictionary_stays():
     assert dictionaries_of(decoded.batch) == [["low", "high"]]
 
 
-def test_several_dictionaries_in_any_order_of_columns():
-    a, b = encoded(pa.array(["x", "y"]), [0, 1]), encoded(pa.array([7, 8, 9]), [2, 0])
-    shared = encoded(pa.array(["y", "z"]), [1, 0])
-    cells = [payload(a=a, b=b, c=shared), payload(c=shared, b=b, a=a), payload(a=shared, b=b, c=a)] * 3
-    decoded = same_both_ways(cells)
-    assert decoded.num_alone == 2
-    assert rows_of(decoded.batch)[2:4] == [("x", 9, "z"), ("y", 7, "y")]
-    chosen = ipc.decode_payloads(cells, columns=["b"])
-    assert rows_of(chosen.batch) == [row[1:2] for row in rows_of(decoded.batch)]
-    assert chosen.num_alone == 2
-
-
-def test_projected_dictionaries_are_stepped_over():
-    cells = [payload("lz4", a=encoded(pa.array([f"{i}"]), [0, 0]), n=[i, i + 1]) for i in range(9)]
-    decoded = ipc.decode_payloads(cells, columns=["n"])
-    assert decoded.num_alone == 1
-    assert rows_of(decoded.batch) == [(k,) for i in range(9) for k in (i, i + 1)]
-
-
-def test_encoded_fields_below_others():
-    words = [pa.array([f"{i}", "both", None]) for i in range(4)]
-    cells = []
-    for i, part in enumerate(words):
-        below = encoded(part, [0, 1, 2, None], pa.int8())
-        lists = pa.ListArray.from_arrays(pa.array([0, 1, 4], pa.int32()), below)
-        structs = pa.StructArray.from_arrays([below.slice(0, 2)], ["d"], mask=pa.array([False, i == 2]))
-        cells.append(payload(CODECS[i % 3], l=lists, s=structs))
-    rows = [row for cell in cells for row in alone(cell)]
-    assert rows_of(same_both_ways(cells).batch) == rows
-    plain = same_both_ways(cells, dictionaries="decode")
-    assert rows_of(plain.batch) == rows
-    assert plain.num_alone == 1
-
-
 @pytest.mark.parametrize("deltas", [False, True])
 def test_dictionaries_that_change_within_a_payload(deltas):
     parts = [pa.record_batch({"x": encoded(pa.array(["a", "b", "c", "d"][: 2 + i]), [1 + i, 0])}) for i in range(3)]
@@ -193,15 +146,6 @@ def test_dictionaries_that_change_within_a_payload(deltas):
     assert dictionaries_of(decoded.batch) == [["a", "b", "c", "d"]]
     assert decoded.num_alone == (3 if deltas else 1)
     assert rows_of(ipc.decode_payloads(cells, dictionaries="decode").batch) == rows
-
-
-def test_nested_dictionaries_and_values_are_read_alone():
-    nested = encoded(pa.array([["a"], ["b", None]]), [0, 1, 0])
-    cells = [payload(x=nested)] * 3
-    decoded = ipc.decode_payloads(cells)
-    assert decoded.num_alone == 3
-    assert rows_of(decoded.batch) == alone(cells[0]) * 3
-    assert rows_of(ipc.decode_payloads(cells, dictionaries="decode").batch) == alone(cells[0]) * 3
 
 
 def test_a_dictionary_that_has_not_arrived_serves_nulls_alone():
@@ -418,36 +362,10 @@ def test_limits_refuse_in_the_loop_what_they_refuse_of_a_reader(limits):
 # -- broken payloads -----------------------------------------------------------------------------------------
 
 
-def samples() -> list[bytes]:
-    """Payloads with encoded columns of many types, and compressed ones."""
-    texts = encoded(pa.array(["x", None, "a longer text"]), [0, 1, 2, None], pa.int8())
-    views = encoded(pa.array(["y" * 20, "z"], pa.string_view()), [1, 0, None, 1])
-    batch = pa.record_batch(
-        {
-            "t": texts,
-            "v": views,
-            "f": encoded(pa.array([1.5, float("nan")]), [1, 0, 1, 1], pa.uint16()),
-            "b": encoded(pa.array([True, False]), [1, 0, None, 0]),
-            "d": encoded(pa.array([1, 2, 3]), [2, 2, 0, 1], pa.int64()),
-            "l": pa.ListArray.from_arrays(pa.array([0, 1, 1, 3, 4], pa.int32()), texts),
-            "p": ["plain", None, "text", ""],
-        }
-    )
-    one = pa.record_batch({"t": texts.slice(0, 3)})
-    return [
-        pyarrow_bytes([batch]),
-        pyarrow_bytes([batch], compression="lz4"),
-        pyarrow_bytes([batch], compression="zstd"),
-        pyarrow_bytes([one, one]),
-        payload("zstd", x=list(range(100)), s=[str(i % 9) * 5 for i in range(100)]),
-    ]
-
-
 def check_beside(good: bytes, bad: bytes, level: str, **options: Any) -> None:
     """Whatever a payload is, its neighbours stay what they are, and it is what a reader says or left out."""
     rows = alone(good)
-    with ipc.open_stream(good) as reader:
-        schema = reader.schema
+    schema = ipc.read_schema(good)
     decoded = ipc.decode_payloads([good, good, bad, good], validate=level, on_error="skip", **options)
     counts = decoded.counts.to_pylist()
     assert counts[0] == counts[1] == counts[3] == len(rows)
@@ -462,8 +380,7 @@ def check_beside(good: bytes, bad: bytes, level: str, **options: Any) -> None:
     assert repr(found[: len(rows)]) == repr(found[-len(rows) :]) == repr(rows)
     try:
         model = alone(bad, validate=level)
-        with ipc.open_stream(bad) as reader:
-            same = reader.schema.names == schema.names
+        same = ipc.read_schema(bad).names == schema.names
     except ipc.ArrowIpcError:
         assert level == "none" or decoded.num_failed == 1
         return
@@ -471,34 +388,22 @@ def check_beside(good: bytes, bad: bytes, level: str, **options: Any) -> None:
         assert repr(found[2 * len(rows) : -len(rows)]) == repr(model)
 
 
-@pytest.mark.parametrize("which", range(5))
+@pytest.mark.parametrize("name", samples())
 @pytest.mark.parametrize("level", LEVELS)
-def test_every_truncation_leaves_the_neighbours_alone(level, which):
-    good = samples()[which]
+def test_every_truncation_leaves_the_neighbours_alone(level, name):
+    good = samples()[name]
     step = max(1, len(good) // 150)
     for size in (*range(0, len(good), step), *range(len(good) - 40, len(good))):
         check_beside(good, good[:size], level)
 
 
 @pytest.mark.parametrize("dictionaries", ["unify", "decode"])
-@pytest.mark.parametrize("which", range(5))
+@pytest.mark.parametrize("name", samples())
 @pytest.mark.parametrize("level", LEVELS)
-def test_mutations_give_values_or_errors_and_leave_the_neighbours_alone(level, which, dictionaries):
-    dice = random.Random(SEED + which)
-    good = samples()[which]
-    if dictionaries == "unify":
-        for _ in range(250):
-            check_beside(good, overwritten(good, dice), level)
-        return
-    rows = len(alone(good))
-    for _ in range(250):
-        decoded = ipc.decode_payloads(
-            [good, overwritten(good, dice), good], validate=level, dictionaries="decode", on_error="skip"
-        )
-        counts = decoded.counts.to_pylist()
-        assert counts[0] == counts[2] == rows
-        if decoded.batch.num_rows < 10_000:
-            use(decoded.batch)
+def test_mutations_give_values_or_errors_and_leave_the_neighbours_alone(level, name, dictionaries):
+    dice, good = random.Random(f"{SEED} {name}"), samples()[name]
+    for _ in range(150):
+        check_beside(good, overwritten(good, dice), level, dictionaries=dictionaries)
 
 
 class Once:

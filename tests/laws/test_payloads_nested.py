@@ -279,13 +279,6 @@ def test_bodies_that_inflate_share_the_slack_of_their_column(codec):
     assert ipc.decode_payloads([cell] * 4, limits=ipc.Limits(payload_slack=5 * size)).batch.num_rows == 4
 
 
-def test_the_slack_is_a_limit_like_the_others():
-    assert ipc.Limits().payload_slack == 64 * MIB
-    assert ipc.Limits(payload_slack=5) != ipc.Limits()
-    with pytest.raises(ValueError, match="payload_slack"):
-        ipc.Limits(payload_slack=-1)
-
-
 # -- writing as it comes -------------------------------------------------------------------------------------
 
 

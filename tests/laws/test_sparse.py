@@ -175,5 +175,4 @@ def test_every_single_byte_of_the_metadata_may_be_wrong():
     for seed in SEEDS[1::4]:
         head = len(seed) - ipc.read_message(seed).body_length
         for at in range(head):
-            for value in (0, 0xFF):
-                survive(seed[:at] + bytes([value]) + seed[at + 1 :])
+            survive(seed[:at] + bytes([0 if seed[at] else 0xFF]) + seed[at + 1 :])

@@ -345,20 +345,6 @@ def test_feeding_while_another_thread_decodes(stream: bytes) -> None:
 # -- writers -------------------------------------------------------------------------------------------------
 
 
-def test_one_writer_per_thread_on_the_same_batches() -> None:
-    batches = [arrays.read_batch(each) for each in large(2)]
-
-    def write() -> bytes:
-        sink = io.BytesIO()
-        with ipc.new_stream(sink, batches[0].schema, compression="lz4", unify_dictionaries=True) as writer:
-            for batch in batches:
-                writer.write_batch(batch)
-        return sink.getvalue()
-
-    first, *others = together(*[write] * THREADS)
-    assert others == [first] * (THREADS - 1)
-
-
 @pytest.mark.parametrize("options", [{}, {"compression": "zstd"}], ids=["plain", "zstd"])
 def test_many_threads_on_one_writer(options: Any, tmp_path: Any) -> None:
     """A message is written whole, or its thread is turned away and may try again."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,12 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import arrays, forge, randoms
-from helpers.arrays import pyarrow_bytes
+from helpers.arrays import ipc_bytes, pyarrow_bytes
 from hypothesis import given, settings, strategies as st
 
 import arrowipc as ipc
 from arrowipc import types
 
+KINDS = ("stream", "file")
 CODECS = st.sampled_from([None, "lz4", "zstd", {"c0": "zstd", "*": None}, {"c0": None, "*": "lz4"}])
 options = st.fixed_dictionaries(
     {"alignment": st.sampled_from([8, 64]), "compression": CODECS, "legacy": st.booleans()},
@@ -41,13 +40,8 @@ def ours(parts: list[pa.RecordBatch]) -> list[ipc.RecordBatch]:
     return list(ipc.open_stream(pyarrow_bytes(parts)))
 
 
-def write(batches: list[ipc.RecordBatch], file: bool, schema: Any = None, **chosen: Any) -> bytes:
-    sink = bytearray()
-    opener = ipc.new_file if file else ipc.new_stream
-    with opener(sink, batches[0].schema if batches else schema or ipc.Schema([]), **chosen) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-    return bytes(sink)
+def write(batches: list[ipc.RecordBatch], file: bool, **chosen: Any) -> bytes:
+    return ipc_bytes(batches, KINDS[file], None if batches else ipc.Schema([]), **chosen)
 
 
 def read(data: bytes, file: bool, **chosen: Any) -> list[ipc.RecordBatch]:
@@ -56,11 +50,7 @@ def read(data: bytes, file: bool, **chosen: Any) -> list[ipc.RecordBatch]:
 
 def read_by_pyarrow(data: bytes, file: bool, full: bool = True) -> list[pa.RecordBatch]:
     """What pyarrow reads, every batch validated."""
-    if file:
-        opened = pa.ipc.open_file(data)
-        found = [opened.get_batch(i) for i in range(opened.num_record_batches)]
-    else:
-        found = list(pa.ipc.open_stream(data))
+    _, found = arrays.read_by_pyarrow(data, KINDS[file])
     for batch in found:
         batch.validate(full=full)
     return found
@@ -236,19 +226,3 @@ def test_messages_stay_good_when_more_are_made_and_the_batch_is_gone():
     for i, message in enumerate(parts):
         found = ipc.read_record_batch(message.serialize(), schema)
         assert pa.record_batch(found).equals(theirs.slice(i // 2, 7))
-
-
-@pytest.mark.parametrize("codec", [None, "lz4", "zstd"])
-def test_threads_do_not_change_the_bytes(codec):
-    dice = random.Random(7)
-    theirs = pa.record_batch(
-        {f"c{i}": pa.array([dice.randrange(i + 2) for _ in range(60_000)], pa.int64()) for i in range(6)}
-    )
-    batch = arrays.read_batch(theirs)
-    data = [
-        write([batch, batch.slice(5)], file, compression=codec, use_threads=threads)
-        for file, threads in itertools.product((False, True), (False, True))
-    ]
-    assert data[0] == data[1]
-    assert data[2] == data[3]
-    assert equal(read(data[3], True, validate="strict"), [batch, batch.slice(5)])

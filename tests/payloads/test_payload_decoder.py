@@ -41,11 +41,6 @@ def decode(*cells: Any, **options: Any) -> dict[str, list[Any]]:
 # -- what a cell may be --------------------------------------------------------------------------------------
 
 
-def test_streams_files_and_nulls_in_one_column():
-    stored = pyarrow_bytes([batch(x=[7])], kind="file")
-    assert decode(ONE, None, stored, TWO) == {"x": [1, 2, 7, 3, None, 5]}
-
-
 def test_bare_messages_need_a_schema_and_may_follow_each_other():
     part = batch(x=[1, 2])
     cells = [bare(part), bare(part) * 3, b"", ONE, bare(part) + forge.EOS]

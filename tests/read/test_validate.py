@@ -401,18 +401,6 @@ def test_102_indices_of_valid_slots_lie_in_the_dictionary(width, signed, data):
         holds(len(nulls) == n, stream(column, rows), "dictionary 0 has not arrived")
 
 
-@pytest.mark.parametrize("n", [8, 20, 64, 70])
-def test_102_one_slot_that_differs_at_every_place(n):
-    column = schema(field("d", INT64, dictionary=encoding(0, INT16)))
-    words = dictionary(0, batch(2, [(2, 0)], [b"", i64(7, 8)]))
-    for place in range(n):
-        indices = i16(*[99 if i == place else 1 for i in range(n)])
-        hidden = batch(n, [(n, 1)], [bits(*[i != place for i in range(n)]), indices])
-        holds(True, stream(column, words, hidden))
-        alone = batch(n, [(n, n - 1)], [bits(*[i == place for i in range(n)]), indices])
-        holds(False, stream(column, words, alone), rf"\(row {place}\)")
-
-
 def test_102_indices_inside_a_dictionary():
     """They are summed up as a range when the dictionary arrives; null slots are not part of it."""
     inner = field("x", INT64, dictionary=encoding(2, INT16))

@@ -15,7 +15,7 @@ from helpers.spark import FORMAT, failure, given, names_below, numbers, put, rea
 from pyspark.sql import types as st
 
 import arrowipc
-from arrowipc.columns.variant import Names, variant_value
+from arrowipc.columns.extensions import Names, variant_value
 from arrowipc.errors import FormatError, UsageError
 from arrowipc.spark import ArrowIpcDataSource, count_rows, describe
 from arrowipc.spark.options import REFUSED, TABLE, USE_THE_JAR, explained, options_resource

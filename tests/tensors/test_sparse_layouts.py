@@ -183,16 +183,6 @@ def test_canonical_is_computed():
     assert not ipc.SparseCSFTensor([1, 2], [[0, 1, 2]], [[1, 0], [0, 0]], (2, 2)).is_canonical
 
 
-@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"])
-def test_values_of_equal_coordinates_are_added_up_in_their_own_type(dtype):
-    values = np.array([100, 100, 100, 1], dtype)
-    tensor = ipc.SparseCOOTensor(values, [[3], [0], [3], [3]], (4,))
-    with np.errstate(over="ignore"):
-        expected = np.array([100, 0, 0, values[0] + values[2] + values[3]], dtype)
-    assert tensor.to_dense().dtype == dtype
-    assert tensor.to_dense().tolist() == expected.tolist()
-
-
 def test_sorting_is_stable_and_knows_shapes_beyond_64_bits():
     generator = np.random.default_rng(5)
     shape = (1 << 40, 3, 1 << 40, 5)

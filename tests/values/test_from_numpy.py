@@ -10,7 +10,7 @@ import struct
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers.arrays import CASES, address, read_array, seen_by_pyarrow
+from helpers.arrays import address, seen_by_pyarrow
 
 import arrowipc.types as t
 from arrowipc import UsageError
@@ -205,14 +205,3 @@ def test_arrays_are_cast_only_without_loss():
         with pytest.raises(UsageError, match=words):
             build_array(values, kind)
     assert build_array(np.array([], "f8").astype("f4"), t.float64()).to_pylist() == []
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_what_to_numpy_gives_comes_back(name):
-    source = read_array(CASES[name])
-    if source.null_count == 0 and isinstance(source.type, (t.Int, t.FloatingPoint)):
-        assert build_array(source.to_numpy(), source.type) == source
-    if not isinstance(source.type, (t.Int, t.Time, t.Union)):
-        values = source.to_numpy(copy=True)
-        if values.dtype.kind in "OMmb":
-            assert build_array(values, source.type) == source

@@ -102,15 +102,6 @@ def test_values_come_back(name):
     assert seen_by_pyarrow(built).to_pylist() == ARRAYS[name].to_pylist()
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_no_values_and_only_nulls(name):
-    kind = read_array(CASES[name]).type
-    for values in ([], [None] * 11):
-        built = build_array(values, kind)
-        assert built.to_pylist() == values
-        assert seen_by_pyarrow(built).to_pylist() == values
-
-
 @given(any_type, st.integers(0, 12), st.integers(0, 2**32))
 def test_any_array_is_built_again_from_its_values(kind, rows, seed):
     theirs = array_of(kind, rows, random.Random(seed))

@@ -132,16 +132,6 @@ def test_polars_and_pandas_get_frames_and_series():
         assert list(reader.read_pandas().columns) == ROWS.schema.names
 
 
-def test_pandas_frames_come_back():
-    frame = ROWS.to_pandas()
-    for made in (ipc.RecordBatch.from_pandas(frame), ipc.Table.from_pandas(frame)):
-        pd.testing.assert_frame_equal(made.to_pandas(), frame)
-    assert ipc.RecordBatch.from_pandas(frame[:0]).num_rows == 0
-    indexed = frame.set_index("t")
-    assert "t" in ipc.RecordBatch.from_pandas(indexed).schema.names
-    assert "t" not in ipc.Table.from_pandas(indexed, preserve_index=False).schema.names
-
-
 def test_records_both_ways():
     made = np.array([(1, 1.5, b"ab"), (2, 2.5, b"cd")], [("x", "<i4"), ("y", "<f8"), ("z", "S2")])
     batch = ipc.RecordBatch.from_records(made)

@@ -98,13 +98,6 @@ def test_a_batch_without_columns_keeps_its_rows():
             assert [batch.num_rows for batch in opener(data)] == [whole.num_rows]
 
 
-def test_schema_metadata_and_field_metadata_are_written():
-    theirs = pa.schema([pa.field("x", pa.int8(), metadata={"f": "1"})], metadata={"s": "2"})
-    batch = arrays.read_batch(pa.record_batch([pa.array([1], pa.int8())], schema=theirs))
-    for found in (pa.ipc.open_stream(ipc_bytes(batch)).schema, pa.ipc.open_file(ipc_bytes(batch, "file")).schema):
-        assert found.equals(theirs, check_metadata=True)
-
-
 # -- metadata of files ---------------------------------------------------------------------------------------
 
 

@@ -147,14 +147,6 @@ def test_what_cannot_be_a_sink_is_refused_with_a_reason(tmp_path, make, words):
         sink.close()
 
 
-@pytest.mark.parametrize("buffering", [0, -1])
-def test_a_closed_file_object_is_refused(tmp_path, buffering):
-    file = open(tmp_path / "x", "wb", buffering=buffering)  # noqa: SIM115
-    file.close()
-    with pytest.raises(UsageError, match="the file object is closed"):
-        ipc.new_stream(file, small().schema)
-
-
 def test_a_file_object_that_is_closed_meanwhile_does_not_lend_its_descriptor_to_another(tmp_path):
     file = open(tmp_path / "x", "wb", buffering=0)  # noqa: SIM115
     writer = ipc.new_stream(file, small().schema)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Literal, Self, TypeAlias, final
 
-from arrowipc.columns.array import RecordBatch
+from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.events import BatchRead, DictionaryRead, SchemaRead
 from arrowipc.limits import Limits
 from arrowipc.read.framing import Message

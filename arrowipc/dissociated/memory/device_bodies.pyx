@@ -10,7 +10,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t, uintptr_t
 
 from arrowipc._core cimport Source, export_bytes, open_batch, raise_fault
 from arrowipc.cdata.export cimport ARROW_DEVICE_CPU, device_capsule
-from arrowipc.columns.array cimport RecordBatch
+from arrowipc.columns.record_batch cimport RecordBatch
 from arrowipc.inline.body_parts cimport padding, stored_size
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *

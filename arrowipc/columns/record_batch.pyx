@@ -1,0 +1,1208 @@
+"""Record batches: what a reader hands out, as thin views of the columns that it read.
+
+A batch is its table of nodes and buffers; a column becomes an `Array` when somebody asks for it.
+"""
+
+cimport cython
+from cpython.list cimport PyList_GET_ITEM
+from cpython.ref cimport PyObject
+from libc.stdint cimport int32_t, int64_t
+
+from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, Recent, field_path, identity, limits_data
+from arrowipc.columns.array cimport STEP, Array, clip, dictionary_array, given, is_foreign, is_integer, make_array
+from arrowipc.columns.builder cimport BuilderMemory, ColumnsBuilder, raise_append_fault
+from arrowipc.columns.elements cimport (
+    AS_BACKED, DICT_SLOTS, Quota, check_native, count_bytes, pause_collector, quota, read_values, resume_collector,
+    rows_of,
+)
+from arrowipc.columns.equal cimport begins_with, same_values
+from arrowipc.inline.bits cimport load_int
+from arrowipc.inline.fault cimport Fault
+from arrowipc.inline.layouts cimport BUFFER_FIXED, BUFFER_OFFSETS, LAYOUTS, width_of
+from arrowipc.inline.loads cimport count_bits
+from arrowipc.inline.plan cimport (
+    LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_STRUCT, ColumnsData, Extent, FieldPlan, LimitsData, Node, place_field,
+)
+from arrowipc.metadata.schema_reader cimport column_named, plan_schema, project, python_plan
+
+from arrowipc.columns.array import is_conditions, is_mask, mask_of
+
+from arrowipc.arguments import columns_of, integer_of, items_of, metadata_of, no_attribute
+from arrowipc.errors import NotFoundError, UsageError
+
+__all__ = ["RecordBatch", "concat_batches"]
+
+# What a batch that nobody filled stands on: no fields, so nothing in it can be reached.
+cdef Plan NO_COLUMNS = Plan.__new__(Plan)
+NO_COLUMNS.allocate(0, 0, 0)
+NO_COLUMNS.dictionaries = []
+
+
+@cython.no_gc
+cdef class RecordBatch(Columns):
+    """Rows of several columns, in the memory that they were read into.
+
+    Readers make batches; ``RecordBatch()`` is one without columns. A batch keeps the bytes it points at
+    alive, and nothing is copied until values are asked for.
+
+    Notes
+    -----
+    ``len(batch)`` is the number of rows. ``batch["x"]`` and ``batch[0]`` are columns. ``==`` compares schemas
+    and values, see :meth:`equals`. Batches are not hashable.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> import arrowipc as ipc
+    >>> made = pa.record_batch({"x": [1, 2, None], "y": ["a", "b", "c"]})
+    >>> (batch,) = ipc.open_stream(b"".join([made.schema.serialize(), made.serialize()]))
+    >>> batch.num_rows, batch.num_columns
+    (3, 2)
+    >>> batch["x"].to_pylist()
+    [1, 2, None]
+    >>> batch.slice(1).to_pylist()
+    [{'x': 2, 'y': 'b'}, {'x': None, 'y': 'c'}]
+    >>> batch.column("y").equals(batch["y"]), batch.equals(ipc.RecordBatch.from_arrow(made))
+    (True, True)
+    >>> batch.head(1).to_pydict(), list(batch.tail(1).iter_rows())
+    ({'x': [1], 'y': ['a']}, [(None, 'c')])
+    >>> batch.drop("y").rename(["a"]).append_column("b", [7, 8, 9]).schema.names
+    ['a', 'b']
+    >>> batch.to_arrow().equals(made), batch.to_polars().shape, batch.to_pandas().shape
+    (True, (3, 2), (3, 2))
+    >>> frame = batch.drop("x").to_pandas()
+    >>> ipc.RecordBatch.from_pandas(frame)["y"] == ipc.RecordBatch.from_records(batch.slice(0, 2).to_records())["y"]
+    False
+    """
+
+    def __cinit__(self):
+        self.metadata_pairs = ()
+        self.dictionaries = ()
+        self.plan = NO_COLUMNS
+        self.d.plan = &NO_COLUMNS.d
+
+    @property
+    def custom_metadata(self):
+        """KeyValueMetadata: what the message carried beside the rows, but for keys of ours, which describe them."""
+        return metadata_of(self.metadata_pairs)
+
+    @property
+    def schema(self):
+        """Schema of the columns, an :class:`arrowipc.Schema`; batches of one reader share it."""
+        return plan_schema(self.plan)
+
+    @property
+    def num_rows(self):
+        """Number of rows."""
+        return self.d.length
+
+    @property
+    def num_columns(self):
+        """Number of columns."""
+        return self.d.plan.n_columns
+
+    @property
+    def shape(self):
+        """Number of rows and of columns."""
+        return self.d.length, self.d.plan.n_columns
+
+    @property
+    def column_names(self):
+        """Names of the columns, in order."""
+        return plan_schema(self.plan).names
+
+    @property
+    def nbytes(self):
+        """Bytes of all buffers, also those of dictionaries; a slice counts the buffers it was cut from."""
+        return count_bytes(self)
+
+    @property
+    def columns(self):
+        """All columns, as a list of :class:`Array`."""
+        return [column_at(self, i) for i in range(self.d.plan.n_columns)]
+
+    def itercolumns(self):
+        """Iterate over the columns."""
+        return iter(self.columns)
+
+    def column(self, i):
+        """Return one column.
+
+        Parameters
+        ----------
+        i : int or str
+            Index (negative counts from the end) or name.
+
+        Returns
+        -------
+        Array
+
+        Raises
+        ------
+        IndexError
+            If the index is out of range.
+        KeyError
+            If no column has that name.
+        UsageError
+            If several columns have that name.
+        """
+        cdef int64_t count = self.d.plan.n_columns
+        if isinstance(i, str):
+            return column_at(self, column_named(self.plan, i))
+        position = integer_of("column", i)
+        if not -count <= position < count:
+            raise NotFoundError(f"column index {i} is out of range: the batch has {count} columns")
+        return column_at(self, position + count if position < 0 else position)
+
+    def __getitem__(self, i):
+        if isinstance(i, (str, int)) or is_integer(i):
+            return self.column(i)
+        if isinstance(i, slice):
+            start, stop, step = i.indices(self.d.length)
+            return slice_batch(self, start, max(stop - start, 0)) if step == 1 else self.take(range(start, stop, step))
+        if names_columns(i):
+            return self.select(i)
+        return self.filter(i) if is_mask(i) else self.take(i)
+
+    def __len__(self):
+        return self.d.length
+
+    def select(self, columns):
+        """Return some columns, without copying.
+
+        Parameters
+        ----------
+        columns : sequence of str or int
+            Names, indices, or dotted paths into structs and lists, in the order wanted.
+
+        Returns
+        -------
+        RecordBatch
+
+        Raises
+        ------
+        UsageError
+            If there is no such column, or a part of one is asked for twice.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> batch = ipc.RecordBatch.from_pydict({"x": [1], "y": ["a"], "z": [{"p": 1.5, "q": None}]})
+        >>> batch.select(["z.p", "x"]).to_pylist()
+        [{'z': {'p': 1.5}, 'x': 1}]
+        """
+        return select_columns(self, columns_of(columns))
+
+    def drop(self, columns):
+        """Return all columns but some, without copying.
+
+        Parameters
+        ----------
+        columns : str, int or a sequence of them
+            Names or indices (negative counts from the end).
+
+        Returns
+        -------
+        RecordBatch
+
+        Raises
+        ------
+        IndexError, KeyError, UsageError
+            If there is no such column, or several have that name.
+        """
+        from arrowipc.schema import positions_without
+
+        return self.select(positions_without(plan_schema(self.plan), columns))
+
+    def rename(self, names):
+        """Return the same columns under other names, without copying.
+
+        Parameters
+        ----------
+        names : mapping of str to str, or sequence of str
+            Old names and new ones; or all names, in order.
+
+        Returns
+        -------
+        RecordBatch
+
+        Raises
+        ------
+        KeyError
+            If no column has an old name.
+        UsageError
+            If several columns have an old name, or there are more or fewer names than columns.
+        """
+        cdef LimitsData limits
+        from arrowipc.schema import renamed
+
+        check_native(self, "renaming")
+        limits_data(None, &limits)
+        return with_plan(self, python_plan(renamed(plan_schema(self.plan), names), &limits))
+
+    rename_columns = rename
+    drop_columns = drop
+
+    def append_column(self, field, values):
+        """Return the batch with one more column at its end.
+
+        Parameters
+        ----------
+        field : str or Field
+            A name alone: the type is that of the values.
+        values : sequence, numpy.ndarray, Array or object with ``__arrow_c_array__``
+            As many as there are rows. Arrays of the right type are not copied.
+
+        Returns
+        -------
+        RecordBatch
+
+        Raises
+        ------
+        UsageError
+            If there are more or fewer values than rows, or one does not fit the type.
+        """
+        return self.add_column(self.d.plan.n_columns, field, values)
+
+    def add_column(self, i, field, values):
+        """Return the batch with one more column before column `i`; see :meth:`append_column`."""
+        from arrowipc.values.from_python import insert_column
+
+        position = integer_of("column", i)
+        if not -self.d.plan.n_columns <= position <= self.d.plan.n_columns:
+            raise NotFoundError(f"column index {i} is out of range: the batch has {self.d.plan.n_columns} columns")
+        return insert_column(self, position, field, values)
+
+    def set_column(self, i, field, values):
+        """Return the batch with another column in place of column `i`; see :meth:`append_column`."""
+        position = self.schema.position(i)
+        return self.drop(position).add_column(position, field, values)
+
+    def remove_column(self, i):
+        """Return the batch without column `i`, without copying."""
+        return self.drop(self.schema.position(i))
+
+    def with_metadata(self, metadata):
+        """Return the same columns with other metadata of the schema, without copying; None: with none."""
+        cdef LimitsData limits
+        limits_data(None, &limits)
+        return with_plan(self, python_plan(self.schema.with_metadata(metadata), &limits))
+
+    def take(self, indices):
+        """Return rows in any order and number.
+
+        Parameters
+        ----------
+        indices : sequence of int, numpy.ndarray, Array or object of another library
+            Negative ones count from the end. An Array's null gives a row of nulls.
+
+        Returns
+        -------
+        RecordBatch
+            Of rows that are copied: nothing of the batch, or of the file that it was read from, stays in memory because
+            of them. A dictionary is copied whole, and once: all rows that are taken with it share the copy.
+
+        Raises
+        ------
+        IndexError
+            If there is no such row.
+        UsageError
+            If the indices are no integers; if some are null, and a column is not nullable.
+        UnsupportedError
+            If the texts or lists of the rows need offsets of 64 bits; take fewer at a time.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> ipc.RecordBatch.from_pydict({"x": [10, 20, 30]}).take([-1, 0, 0]).to_pydict()
+        {'x': [30, 10, 10]}
+        """
+        from arrowipc.columns.take import take_indices
+
+        return take_indices(self, indices)
+
+    def filter(self, mask):
+        """Return the rows where `mask` is true (``batch[mask]`` does the same), or that pass conditions.
+
+        Parameters
+        ----------
+        mask : sequence of bool, numpy.ndarray, Array, object of another library, or list of conditions
+            As many as there are rows. Null counts as false. Conditions are those of :func:`arrowipc.open_dataset`:
+            ``[("x", ">", 3)]``.
+
+        Returns
+        -------
+        RecordBatch
+            Of rows that are copied, as by :meth:`take`.
+
+        Raises
+        ------
+        UsageError
+            If there are more or fewer elements than rows, or others than booleans.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> batch = ipc.RecordBatch.from_pydict({"x": [10, 20, 30]})
+        >>> batch.filter([True, None, True]).to_pydict(), batch[[False, True, False]].to_pydict()
+        ({'x': [10, 30]}, {'x': [20]})
+        >>> batch.filter([("x", ">=", 20)]).to_pydict()
+        {'x': [20, 30]}
+        """
+        if is_conditions(mask):
+            from arrowipc.filters.row_filters import RowFilter
+
+            return RowFilter(mask, plan_schema(self.plan)).apply(self)
+        from arrowipc.columns.take import selected_rows
+
+        return self.take(selected_rows(mask_of(mask), self.d.length))
+
+    def head(self, n=5):
+        """Return the first `n` rows; with a negative `n`, all but the last ones."""
+        return self[:n]
+
+    def tail(self, n=5):
+        """Return the last `n` rows; with a negative `n`, all but the first ones."""
+        return self[max(self.d.length - n, 0):] if n >= 0 else self[-n:]
+
+    def iter_rows(self, *, named=False, extensions=False):
+        """Iterate over the rows, a thousand at a time made.
+
+        Parameters
+        ----------
+        named : bool, default False
+            False: tuples; True: dicts, as in :meth:`to_pylist`.
+        extensions : bool or mapping, default False
+            See :meth:`Array.to_pylist`.
+
+        Yields
+        ------
+        tuple or dict
+        """
+        cdef int64_t start
+        for start in range(0, self.d.length, STEP):
+            some = slice_batch(self, start, min(STEP, self.d.length - start))
+            if named:
+                yield from some.to_pylist(extensions=extensions)
+            else:
+                yield from zip(*column_values([some], self.d.plan.n_columns, quota(AS_BACKED, extensions)))
+
+    def slice(self, offset=0, length=None):
+        """Return rows ``[offset, offset + length)`` without copying; what lies past the end is left out.
+
+        Parameters
+        ----------
+        offset : int, default 0
+        length : int, optional
+            Default: all rows from `offset` on.
+
+        Returns
+        -------
+        RecordBatch
+
+        Raises
+        ------
+        UsageError
+            If `offset` or `length` is negative.
+        """
+        start, count = clip(offset, length, self.d.length)
+        return slice_batch(self, start, count)
+
+    def to_pydict(self, *, max_values=None, extensions=False):
+        """Return the columns as a dict of lists of Python values, see :meth:`Array.to_pylist`.
+
+        Parameters
+        ----------
+        max_values : int
+            The most Python objects to make: a few bytes can claim to be billions of nulls.
+        extensions : bool or mapping, default False
+            Whether values of extension types become what they mean, see :meth:`Array.to_pylist`.
+
+        Raises
+        ------
+        UsageError
+            If two columns share a name.
+        LimitError
+            If there are more values than `max_values`.
+        FormatError
+            If values are broken; readers find that out earlier unless told ``validate="none"``.
+        """
+        return batches_to_pydict([self], plan_schema(self.plan), max_values, extensions)
+
+    def to_pylist(self, *, max_values=None, extensions=False):
+        """Return the rows as a list of dicts; of lists of (name, value) pairs if two columns share a name.
+
+        Parameters and errors are those of :meth:`to_pydict`.
+        """
+        return batches_to_pylist([self], plan_schema(self.plan), max_values, extensions)
+
+    def equals(self, other, check_metadata=False, nan_equal=False):
+        """Whether `other` has an equal schema and equal values.
+
+        Parameters
+        ----------
+        other : RecordBatch, or an object with ``__arrow_c_array__`` or ``__arrow_c_stream__``
+        check_metadata : bool, default False
+            Compare all metadata of the schema too. That of the message never counts.
+        nan_equal : bool, default False
+            Whether NaN equals NaN.
+
+        Returns
+        -------
+        bool
+
+        Raises
+        ------
+        FormatError
+            If values are broken.
+        """
+        cdef RecordBatch batch
+        cdef int32_t i, f, g
+        if not isinstance(other, RecordBatch) and not is_foreign(other):
+            return False
+        batch = as_batch(other)
+        if self.d.length != batch.d.length or self.d.plan.n_columns != batch.d.plan.n_columns:
+            return False
+        if self.plan is not batch.plan and not self.schema.equals(batch.schema, check_metadata):
+            return False
+        check_native(self, "comparison")
+        check_native(batch, "comparison")
+        for i in range(self.d.plan.n_columns):
+            f = self.d.plan.columns[i]
+            g = batch.d.plan.columns[i]
+            if not same_values(self, f, self.d.nodes[f].offset, batch, g, batch.d.nodes[g].offset,
+                               self.d.length, nan_equal):
+                return False
+        return True
+
+    def __eq__(self, other):
+        return self.equals(other) if isinstance(other, RecordBatch) or is_foreign(other) else NotImplemented
+
+    @staticmethod
+    def from_arrow(data, *, validate="none"):
+        """Take over rows that another library holds, without copying them.
+
+        Parameters
+        ----------
+        data : object
+            With ``__arrow_c_array__`` (a struct array, such as a ``pyarrow.RecordBatch``).
+        validate : {"none", "full", "strict"}
+            What is proven about the values. Who hands over addresses is trusted with what they point at, so
+            nothing is by default.
+
+        Returns
+        -------
+        RecordBatch
+
+        Raises
+        ------
+        UsageError
+            `data` offers no such interface, or no rows of several columns.
+        FormatError
+            What it offers breaks the rules of the Arrow C data interface.
+        UnsupportedError
+            A type that we do not know.
+        """
+        from arrowipc.cdata.import_array import batch_from
+
+        return batch_from(data, validate)
+
+    @staticmethod
+    def from_pydict(mapping, schema=None):
+        """Make a batch of Python values.
+
+        Parameters
+        ----------
+        mapping : dict
+            Column name -> list of values, NumPy array or :class:`Array`, all of the same length.
+        schema : Schema, optional
+            None: the types are those that the values have (:mod:`arrowipc.values.inference`).
+
+        Returns
+        -------
+        RecordBatch
+            NumPy arrays of the right type are not copied.
+
+        Raises
+        ------
+        UsageError
+            Columns are missing or too many, lengths differ, or a value does not fit its column; the message names
+            column and row.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> from arrowipc.types import field, int8, list_
+        >>> schema = ipc.Schema([field("x", list_(int8()))])
+        >>> ipc.RecordBatch.from_pydict({"x": [[1, 2], None]}, schema).to_pylist()
+        [{'x': [1, 2]}, {'x': None}]
+        """
+        from arrowipc.values.from_python import build_batch
+
+        return build_batch(mapping, schema)
+
+    @staticmethod
+    def from_arrays(arrays, names=None, schema=None, metadata=None):
+        """Make a batch of columns.
+
+        Parameters
+        ----------
+        arrays : sequence
+            Of what :meth:`from_pydict` takes as columns. Names may repeat, which a dict does not allow.
+        names : sequence of str, optional
+        schema : Schema, optional
+            In place of `names`: names, types and metadata.
+        metadata : mapping or pairs of str or bytes, optional
+            Of the schema, where `names` are given.
+
+        Returns
+        -------
+        RecordBatch
+
+        Raises
+        ------
+        UsageError
+            There are more or fewer names than arrays, lengths differ, or a value does not fit its column.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> ipc.RecordBatch.from_arrays([[1, 2], ["a", None]], names=["x", "y"]).to_pylist()
+        [{'x': 1, 'y': 'a'}, {'x': 2, 'y': None}]
+        """
+        from arrowipc.values.from_python import build_arrays
+
+        return build_arrays(arrays, names, schema, metadata)
+
+    @staticmethod
+    def from_pylist(rows, schema=None):
+        """Make a batch of rows; a key that a row does not have is null.
+
+        Parameters
+        ----------
+        rows : list of dict
+        schema : Schema, optional
+            None: the columns are the keys of the first row, their types those of the values.
+
+        Raises
+        ------
+        UsageError
+            A row has another key, or a value does not fit its column.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> ipc.RecordBatch.from_pylist([{"x": 1, "y": "a"}, {"x": 2}]).to_pydict()
+        {'x': [1, 2], 'y': ['a', None]}
+        """
+        from arrowipc.values.from_python import build_rows
+
+        return build_rows(rows, schema)
+
+    @staticmethod
+    def from_buffers(schema, length, nodes, buffers, *, variadic=(), dictionaries=(), custom_metadata=(),
+                     validate="none", limits=None):
+        """Make a batch whose columns point into buffers that exist.
+
+        Parameters
+        ----------
+        schema : Schema
+        length : int
+            Rows.
+        nodes : iterable of (int, int)
+            Length and null count (-1: not counted) of each field, in pre-order.
+        buffers : iterable of bytes-like or None
+            Of each field, in pre-order, those of its layout; a field of a view type has its data buffers behind
+            its views. None: absent. They are held, and must not change. Only numbers at addresses that their
+            width does not divide are copied, and those of a schema in big-endian byte order.
+        variadic : iterable of int
+            The number of data buffers of each field of a view type.
+        dictionaries : iterable of Array or None
+            The values of each dictionary-encoded field; None: they have not arrived. Fields that share a
+            dictionary id share the array.
+        custom_metadata : mapping or (bytes, bytes) pairs
+            As of a message.
+        validate : {"none", "full", "strict"}
+            What is proven about the values, those of dictionaries too. The sizes of buffers are always checked.
+        limits : Limits, optional
+            For buffers that somebody else describes: `rows_per_batch`, `depth` and `dictionary_bytes` hold.
+
+        Returns
+        -------
+        RecordBatch
+
+        Raises
+        ------
+        UsageError
+            There are more or fewer nodes, buffers, counts or dictionaries than the schema asks for, or a
+            dictionary is of another type.
+        FormatError
+            A length or null count cannot be, a buffer is too small for its node, or a value is broken.
+        LimitError
+            There is more than `limits` allow.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> from arrowipc.types import dictionary, field, int8, utf8
+        >>> schema = ipc.Schema([field("x", int8()), field("y", dictionary(int8(), utf8()))])
+        >>> words = ipc.Array.from_pylist(["a", "b"], utf8())
+        >>> ipc.RecordBatch.from_buffers(
+        ...     schema, 3, [(3, 1), (3, 0)], [bytes([0b101]), bytes(3), None, bytes([1, 0, 1])], dictionaries=[words]
+        ... ).to_pydict()
+        {'x': [0, None, 0], 'y': ['b', 'a', 'b']}
+        """
+        from arrowipc.values.from_python import from_buffers
+
+        return from_buffers(schema, length, nodes, buffers, variadic, dictionaries, custom_metadata, validate, limits)
+
+    def to_arrow(self):
+        """Return a ``pyarrow.RecordBatch`` over the same memory."""
+        from arrowipc.values.libraries import to_arrow
+
+        return to_arrow(self)
+
+    def to_polars(self):
+        """Return a ``polars.DataFrame``; polars copies what it stores otherwise."""
+        from arrowipc.values.libraries import to_polars
+
+        return to_polars(self)
+
+    def to_pandas(self, **options):
+        """Return a ``pandas.DataFrame``, the same one with pyarrow and without it.
+
+        Parameters
+        ----------
+        **options
+            Of pyarrow's ``to_pandas``, such as ``types_mapper=pandas.ArrowDtype``; all but ``ignore_metadata`` need
+            pyarrow. Without options the dtypes are those that pyarrow chooses; integers with nulls are float64, or
+            ``Int64`` if that is needed for all digits. Index, names and dtypes are those that pandas noted in the
+            schema.
+
+        Raises
+        ------
+        UnsupportedError
+            pandas cannot take a column, which the message names.
+        """
+        from arrowipc.values.to_pandas import to_pandas
+
+        return to_pandas(self, options)
+
+    @staticmethod
+    def from_pandas(frame, **options):
+        """Make a batch of a ``pandas.DataFrame``; needs pyarrow, the options are those of its ``from_pandas``."""
+        from arrowipc.cdata.import_array import batch_from
+        from arrowipc.values.libraries import from_pandas
+
+        return batch_from(from_pandas(frame, options), "none")
+
+    def to_records(self):
+        """Return the rows as a structured NumPy array; nulls are those of ``Array.to_numpy(copy=True)``."""
+        from arrowipc.values.libraries import to_records
+
+        return to_records([self], plan_schema(self.plan))
+
+    @staticmethod
+    def from_records(array):
+        """Make a batch of a structured NumPy array of one dimension, a column for each of its fields."""
+        from arrowipc.values.libraries import from_records
+
+        return from_records(array)
+
+    def __narwhals_dataframe__(self):
+        from arrowipc.values.libraries import narwhals_frame
+
+        return narwhals_frame(self)
+
+    def to_message(self, **options):
+        """Encode the batch: metadata, and references to the buffers of the body, which are not copied.
+
+        Parameters
+        ----------
+        **options
+            `compression`, `compression_level`, `min_space_savings`, `alignment`, `metadata_version` and
+            `use_threads`, as for :func:`arrowipc.new_stream`.
+
+        Returns
+        -------
+        Message
+            Of kind "RecordBatch"; dictionaries travel in messages of their own.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> from arrowipc.types import field, int64
+        >>> schema = ipc.Schema([field("x", int64())])
+        >>> message = ipc.RecordBatch.from_pydict({"x": [1, 2]}, schema).to_message()
+        >>> [len(buffer) for buffer in message.buffers], message.body_length
+        ([0, 16], 16)
+        """
+        from arrowipc.write.batch_writer import batch_message
+
+        return batch_message(self, **options)
+
+    def serialize(self, **options):
+        """Return the encapsulated RecordBatch message as bytes; the options are those of `to_message`.
+
+        :func:`arrowipc.read_record_batch` reads it back, given the schema.
+        """
+        from arrowipc.write.batch_writer import batch_message
+
+        return batch_message(self, **options).serialize(options.get("alignment", 8))
+
+    def __getattr__(self, name):
+        raise no_attribute(self, name)
+
+    def __reduce_ex__(self, protocol):
+        from arrowipc.values.pickling import reduce_batch
+
+        return reduce_batch(self, protocol)
+
+    def __copy__(self):
+        return self
+
+    def __repr__(self):
+        from arrowipc.values.repr import batch_text
+
+        return batch_text(self)
+
+    def _repr_html_(self):
+        from arrowipc.values.repr import batch_html
+
+        return batch_html(self)
+
+    def __array__(self, dtype=None, copy=None):
+        from arrowipc.values.to_numpy import rows_as_array
+
+        return rows_as_array([self], self.d.plan.n_columns, dtype, copy)
+
+    def __arrow_c_schema__(self):
+        """Export the schema as an ``arrow_schema`` PyCapsule."""
+        from arrowipc.cdata.export import export_schema
+
+        return export_schema(plan_schema(self.plan))
+
+    def __arrow_c_array__(self, requested_schema=None):
+        """Export as a struct array: an ``arrow_schema`` and an ``arrow_array`` PyCapsule, without copying."""
+        from arrowipc.cdata.export import export_batch
+
+        return export_batch(self, requested_schema)
+
+    def __arrow_c_device_array__(self, requested_schema=None, **kwargs):
+        """Export as a struct array on the CPU: ``arrow_schema`` and ``arrow_device_array`` PyCapsules."""
+        from arrowipc.cdata.export import export_device_array
+
+        return export_device_array(self, requested_schema, **kwargs)
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        """Export as a stream of this one batch: an ``arrow_array_stream`` PyCapsule."""
+        from arrowipc.cdata.export import export_stream
+
+        return export_stream(plan_schema(self.plan), iter([self]), requested_schema)
+
+
+def names_columns(items):
+    """Whether what is in brackets names columns, and no rows."""
+    return isinstance(items, (list, tuple)) and len(items) > 0 and all([isinstance(each, str) for each in items])
+
+
+cdef RecordBatch with_plan(RecordBatch batch, Plan plan):
+    """The same columns, described by another plan of the same shape."""
+    cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
+    out.share(batch, plan)
+    out.dictionaries = batch.dictionaries
+    out.metadata_pairs = batch.metadata_pairs
+    return out
+
+
+cdef RecordBatch as_batch(object data):
+    """A batch of ours, or of another library; of a stream all rows."""
+    if isinstance(data, RecordBatch):
+        return data
+    from arrowipc.cdata.import_array import batch_from
+
+    return batch_from(data)
+
+
+cdef RecordBatch slice_batch(RecordBatch batch, int64_t offset, int64_t length):
+    """Rows [offset, offset + length) of a batch, which exist: another table over the same buffers."""
+    cdef RecordBatch part = RecordBatch.__new__(RecordBatch)
+    cdef int32_t i
+    part.share(batch, batch.plan)
+    part.d.length = length
+    part.dictionaries = batch.dictionaries
+    part.metadata_pairs = batch.metadata_pairs
+    for i in range(batch.d.plan.n_columns):
+        slice_column(&part.d, batch.d.plan.columns[i], offset, length)
+    return part
+
+
+cdef void slice_column(ColumnsData* d, int32_t f, int64_t offset, int64_t length) noexcept:
+    cdef Node* node = &d.nodes[f]
+    cdef Extent* bitmap
+    node.offset += offset
+    node.length = length
+    if node.null_count == 0:
+        return
+    if d.plan.fields[f].layout == LAYOUT_NULL:
+        node.null_count = length
+        return
+    bitmap = &d.extents[d.plan.fields[f].first_buffer]
+    node.null_count = length - count_bits(bitmap.data, node.offset, length)
+    if node.null_count == 0:
+        # Columns without nulls have no bitmap: everything that reads them relies on it.
+        bitmap.data = NULL
+        bitmap.size = 0
+
+
+cdef Array column_at(RecordBatch batch, int64_t i):
+    cdef int32_t f = batch.d.plan.columns[i]
+    return make_array(batch, f, batch.d.nodes[f].offset, batch.d.nodes[f].length)
+
+
+def batches_to_pydict(batches, schema, max_values, extensions=False):
+    """Columns of batches that have `schema`, as a dict of lists of Python values."""
+    names = schema.names
+    if len(set(names)) < len(names):
+        raise UsageError("to_pydict would lose columns whose name occurs twice; take them by index")
+    cdef Quota q = quota(given(max_values), extensions)
+    cdef bint running = pause_collector()
+    try:
+        return dict(zip(names, column_values(batches, len(names), q)))
+    finally:
+        resume_collector(running)
+
+
+def batches_to_pylist(batches, schema, max_values, extensions=False):
+    """Rows of batches that have `schema`: dicts, or lists of (name, value) pairs where names repeat."""
+    cdef Quota q = quota(given(max_values), extensions)
+    rows = sum([len(batch) for batch in batches])
+    for batch in batches:
+        q.take(batch, len(batch))
+        q.take_objects(batch, len(batch), DICT_SLOTS)
+    cdef list columns
+    cdef bint running = pause_collector()
+    try:
+        columns = column_values(batches, len(schema.names), q)
+        return rows_of(tuple(schema.names), columns, len(columns[0]) if columns else rows, NULL, 0)
+    finally:
+        resume_collector(running)
+
+
+cdef list column_values(object batches, int32_t n_columns, Quota q):
+    """One list of Python values per column, those of all batches together."""
+    cdef list out = [[] for _ in range(n_columns)], values
+    cdef RecordBatch batch
+    cdef int32_t i, f
+    for batch in batches:
+        if batch is None or batch.d.plan.n_columns != n_columns:
+            raise UsageError(f"expected batches of {n_columns} columns")
+        check_native(batch, "conversion to Python values")
+        for i in range(n_columns):
+            f = batch.d.plan.columns[i]
+            values = read_values(q, batch, f, batch.d.nodes[f].offset, batch.d.length)
+            if out[i]:
+                out[i] += values
+            else:
+                out[i] = values
+    return out
+
+
+cdef class BatchProducer:
+    """Where a stream takes its batches from."""
+
+    cdef Columns next(self):
+        raise NotImplementedError(f"{type(self).__name__} does not produce batches")
+
+
+# -- arrays as columns ---------------------------------------------------------------------------------------
+
+
+cdef Columns single_column(Array array, Plan plan):
+    """An array as the only column of `plan`, which is of the same shape and may give dictionaries other ids.
+
+    Buffers are shared, and so are the tables where nothing in them has to change.
+    """
+    cdef Columns source = array.columns, out
+    cdef const Node* node = &source.d.nodes[array.index]
+    if (source.d.plan.n_fields == plan.d.n_fields and not plan.dictionaries and node.offset == array.offset
+            and node.length == array.length):
+        return source
+    out = Columns.__new__(Columns)
+    place_arrays(out, plan, [array], array.length)
+    return out
+
+
+cdef RecordBatch batch_of_arrays(Plan plan, list arrays, int64_t length):
+    cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
+    place_arrays(out, plan, arrays, length)
+    return out
+
+
+cdef int place_arrays(Columns out, Plan plan, list arrays, int64_t length) except -1:
+    """Fill `out`, which is new, with the arrays as columns of `plan`."""
+    cdef Array array
+    cdef int32_t i, f, g, column, variadic = 0, next = plan.d.n_buffers
+    cdef list dictionaries = []
+    for array in arrays:
+        variadic += count_variadic_below(&array.columns.d, array.index)
+    out.allocate(plan, variadic)
+    for column, array in enumerate(arrays):
+        f = plan.d.columns[column]
+        for i in range(plan.d.fields[f].end - f):
+            g = array.index + i
+            next = place_field(&out.d, f + i, &array.columns.d, g, next)
+            if plan.d.fields[f + i].dictionary >= 0:
+                dictionaries.append(dictionary_array(array.columns, g))
+        if out.d.nodes[f].offset != array.offset or out.d.nodes[f].length != array.length:
+            slice_column(&out.d, f, array.offset - out.d.nodes[f].offset, array.length)
+    out.d.length = length
+    out.owner = tuple([(<Array> each).columns for each in arrays])
+    out.dictionaries = share_dictionaries(plan, dictionaries)
+    return 0
+
+
+cdef int32_t count_variadic_below(const ColumnsData* d, int32_t f) noexcept nogil:
+    """Data buffers of the view fields among a field and those below it."""
+    cdef int32_t i, count = 0
+    for i in range(f, d.plan.fields[f].end):
+        if d.plan.fields[i].view >= 0:
+            count += d.views[d.plan.fields[i].view].count
+    return count
+
+
+cdef tuple share_dictionaries(Plan plan, list arrays):
+    """The dictionaries of a plan, from those of its encoded fields in pre-order; None: not arrived."""
+    cdef list out = [None] * len(plan.dictionaries), taken = [None] * len(plan.dictionaries)
+    cdef Array array
+    cdef DictionaryPlan dictionary
+    cdef int32_t i, k = 0, ordinal
+    for i in range(plan.d.n_fields):
+        ordinal = plan.d.fields[i].dictionary
+        if ordinal < 0:
+            continue
+        array = arrays[k]
+        k += 1
+        if array is None:
+            continue
+        dictionary = plan.dictionaries[ordinal]
+        if out[ordinal] is None:
+            out[ordinal] = single_column(array, dictionary.values)
+            taken[ordinal] = array
+        elif not same_elements(taken[ordinal], array):
+            raise UsageError(f"column {field_path(plan, i)!r}: it shares dictionary {dictionary.id} with another "
+                             "field, and has other values")
+    return tuple(out)
+
+
+cdef bint same_elements(Array a, Array b):
+    return a.columns is b.columns and a.index == b.index and a.offset == b.offset and a.length == b.length
+
+
+# -- some columns --------------------------------------------------------------------------------------------
+
+
+# (plan, columns, their plan, which field of the first each of its fields is): a stream of batches asks for the same.
+cdef Recent recent_parts = Recent(8)
+
+
+cdef bint has_columns(object part, const void* wanted) except -1:
+    return (<tuple> part)[1] == <object> wanted
+
+
+cdef tuple part_of(Plan whole, tuple columns):
+    """The plan of some columns, and the fields of the whole one; the same plan for the same ones."""
+    cdef Plan plan
+    cdef int32_t i
+    cdef tuple part = recent_parts.find(identity(whole), <void*> columns, has_columns)
+    if part is None:
+        plan = project(whole, columns)
+        places = {whole.d.fields[i].source_node: i for i in range(whole.d.n_fields)}
+        part = (whole, columns, plan, [places[plan.d.fields[i].source_node] for i in range(plan.d.n_fields)])
+        recent_parts.keep(part, identity(whole))
+    return part
+
+
+cdef RecordBatch select_columns(RecordBatch batch, tuple columns):
+    cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
+    cdef tuple part = part_of(batch.plan, columns)
+    cdef Plan plan = <Plan> part[2]
+    cdef list fields = <list> part[3], dictionaries
+    cdef int32_t i, g, ordinal, variadic = 0, next
+    for g in fields:
+        if batch.plan.d.fields[g].view >= 0:
+            variadic += batch.d.views[batch.plan.d.fields[g].view].count
+    out.allocate(plan, variadic)
+    dictionaries = [None] * len(plan.dictionaries)
+    next = plan.d.n_buffers
+    for i, g in enumerate(fields):
+        next = place_field(&out.d, i, &batch.d, g, next)
+        ordinal = plan.d.fields[i].dictionary
+        if ordinal >= 0 and batch.dictionaries:
+            dictionaries[ordinal] = batch.dictionaries[batch.plan.d.fields[g].dictionary]
+    out.d.length = batch.d.length
+    out.owner = batch.owner
+    out.dictionaries = tuple(dictionaries)
+    out.metadata_pairs = batch.metadata_pairs
+    return out
+
+
+# -- concatenation -------------------------------------------------------------------------------------------
+
+
+cdef tuple join_dictionaries(list versions):
+    """One dictionary for columns that came with these (None: with none), and the shifts of their indices."""
+    cdef list distinct = [], places = [], starts = [0]
+    cdef dict known = {}
+    cdef Columns last = None, out
+    for version in versions:
+        # Nearly always a column has one dictionary, or one that grows: a look at the last one is enough.
+        if version is not None and id(version) not in known:
+            if last is None or not (begins_with(last, version) or begins_with(version, last)):
+                distinct.append(version)
+                last = version
+            elif last.d.length < (<Columns> version).d.length:
+                last = distinct[len(distinct) - 1] = version
+            known[id(version)] = len(distinct) - 1
+        places.append(0 if version is None else known[id(version)])
+    if len(distinct) < 2:
+        return last, [0] * len(versions)
+    for dictionary in distinct:
+        starts.append(starts[len(starts) - 1] + (<Columns> dictionary).d.length)
+    out = Columns.__new__(Columns)
+    concat_into(out, tuple(distinct))
+    return out, [starts[place] for place in places]
+
+
+cdef void measure(BuilderMemory g, const ColumnsData* d, int32_t f, int64_t at, int64_t count) noexcept nogil:
+    """Add what `count` elements of a field will need, from physical element node.offset + `at` on.
+
+    Of fields below lists nothing but numbers is counted. What is not counted grows as it comes.
+    """
+    cdef const FieldPlan* field = &d.plan.fields[f]
+    cdef const FieldPlan* below = field + 1
+    cdef const Extent* extents = &d.extents[field.first_buffer]
+    cdef int64_t* wanted = g.wanted + field.first_buffer
+    cdef int32_t kind = LAYOUTS[field.layout].buffers[1].kind, width, child = f + 1
+    cdef int64_t within
+    at += d.nodes[f].offset
+    if field.layout == LAYOUT_STRUCT:
+        while child < field.end:
+            measure(g, d, child, at, count)
+            child = d.plan.fields[child].end
+    elif kind == BUFFER_FIXED:
+        wanted[1] += count * width_of(field, 1)
+    elif kind == BUFFER_OFFSETS and at + count < extents[1].size // width_of(field, 1):
+        width = <int32_t> width_of(field, 1)
+        wanted[1] += (count + (wanted[1] == 0)) * width
+        # Whatever the offsets say, no more than there is.
+        within = max(load_int(extents[1].data, at + count, width) - load_int(extents[1].data, at, width), 0)
+        if LAYOUTS[field.layout].n_children == 0:
+            wanted[2] += min(within, extents[2].size)
+        elif below.layout == LAYOUT_FIXED:
+            g.wanted[below.first_buffer + 1] += min(within, d.nodes[f + 1].length) * below.width
+
+
+cdef int concat_into(Columns out, tuple pieces, bint lend=True) except -1:
+    """Fill `out` with the rows of all pieces (one at least); dictionaries that differ follow each other."""
+    cdef ColumnsBuilder builder = ColumnsBuilder((<Columns> pieces[0]).plan)
+    cdef int64_t n = len(builder.dictionaries), count = len(pieces), rows = 0, k, i
+    cdef Memory shifts = Memory(n * count * 8), data = Memory(2 * count * sizeof(void*))
+    cdef const ColumnsData** piece = <const ColumnsData**> data.data
+    cdef PyObject** owner = <PyObject**> (piece + count)
+    cdef list dictionaries = [], owners = [(<Columns> one).owner for one in pieces]
+    cdef Columns one
+    cdef Fault fault
+    cdef int found = 0
+    for i in range(count):
+        one = <Columns> pieces[i]
+        if one.plan is not builder.matched:
+            builder.match(one.plan)
+        piece[i] = &one.d
+        owner[i] = PyList_GET_ITEM(owners, i)
+        rows += one.d.length
+    for k in range(n):
+        dictionary, moves = join_dictionaries([(<Columns> one).dictionaries[k] for one in pieces])
+        dictionaries.append(dictionary)
+        for i in range(count):
+            (<int64_t*> shifts.data)[i * n + k] = moves[i]
+    # `builder` is nobody else's, and batches do not change: others may run meanwhile.
+    with nogil:
+        for i in range(count):
+            for k in range(builder.p.n_columns):
+                measure(builder, piece[i], builder.p.columns[k], 0, piece[i].length)
+        for i in range(count):
+            builder.ahead = <double> rows / max(builder.length + piece[i].length, 1)
+            # What a failed append leaves needs not be taken back here.
+            found = builder.append_data(piece[i], <const int64_t*> shifts.data + i * n if n else NULL,
+                                        owner[i] if lend else NULL, &fault)
+            if found < 0:
+                break
+    if found < 0:
+        raise_append_fault(&fault, builder.plan, f"batch {i}")
+    builder.dictionaries = tuple(dictionaries)
+    builder.snapshot_into(out)
+    return 0
+
+
+cdef RecordBatch own_batch(int64_t i, object data):
+    try:
+        return as_batch(data)
+    except UsageError as error:
+        raise UsageError(f"concat_batches: item {i}: {error}") from None
+
+
+def concat_batches(batches):
+    """Put batches one behind the other.
+
+    Parameters
+    ----------
+    batches : iterable of RecordBatch, or of objects with ``__arrow_c_array__`` or ``__arrow_c_stream__``
+        One or more, with the same types (names and metadata are taken from the first one).
+
+    Returns
+    -------
+    RecordBatch
+        The rows of all batches, in order. A single batch is returned as it is; else everything is copied,
+        except large data buffers of view columns, which are shared. Dictionaries that differ, and do not
+        continue each other, are put one behind the other and are not freed of duplicates.
+
+    Raises
+    ------
+    UsageError
+        No batch, or batches of different types.
+    UnsupportedError
+        32-bit offsets, run ends or dictionary indices cannot count all values.
+    FormatError
+        A batch was read with ``validate="none"`` and its contents are broken.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> import arrowipc as ipc
+    >>> sink = pa.BufferOutputStream()
+    >>> with pa.ipc.new_stream(sink, pa.schema([("x", pa.int64())])) as writer:
+    ...     for value in (1, 2, 3):
+    ...         writer.write_batch(pa.record_batch({"x": [value]}))
+    >>> ipc.concat_batches(ipc.open_stream(sink.getvalue())).to_pydict()
+    {'x': [1, 2, 3]}
+    """
+    cdef tuple pieces = tuple([own_batch(i, each) for i, each in enumerate(items_of("batches", batches))])
+    cdef Plan plan = None
+    cdef int64_t i
+    cdef RecordBatch out
+    if not pieces:
+        raise UsageError("concat_batches: expected one batch at least, found none")
+    for i in range(len(pieces)):
+        batch = pieces[i]
+        if i == 0:
+            plan = (<RecordBatch> batch).plan
+        elif (<RecordBatch> batch).plan is not plan and not pieces[0].schema.equals(batch.schema):
+            raise UsageError(f"concat_batches: batch {i} has another schema than batch 0\n"
+                             f"batch 0: {pieces[0].schema}\nbatch {i}: {batch.schema}")
+    if len(pieces) == 1:
+        return pieces[0]
+    out = RecordBatch.__new__(RecordBatch)
+    out.metadata_pairs = ()
+    concat_into(out, pieces)
+    return out

@@ -1,0 +1,23 @@
+"""Batches that can be told apart by their rows, and damage to the bytes that hold them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from helpers import arrays
+
+import arrowipc as ipc
+
+
+def numbered(number: int, rows: int) -> ipc.RecordBatch:
+    """Rows `number * rows` and those behind it."""
+    ids = range(number * rows, (number + 1) * rows)
+    columns = {
+        "id": pa.array(ids, pa.int64()),
+        "word": pa.array([f"w{row}" if row % 3 else None for row in ids]),
+        "parts": pa.array([[row] * (row % 4) for row in ids], pa.list_(pa.int32())),
+    }
+    return arrays.read_batch(pa.record_batch(columns))
+
+
+def smash(data: bytes, start: int, stop: int, with_: bytes = b"\xaa") -> bytes:
+    return data[:start] + (with_ * (stop - start))[: stop - start] + data[stop:]

@@ -1,0 +1,77 @@
+"""The rows of payloads, as readers read each of them alone, and payloads with columns of every kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from helpers.arrays import pyarrow_bytes
+
+import arrowipc as ipc
+
+
+def rows_of(batch: Any) -> list[list[Any]]:
+    if not batch.num_columns:
+        return [[]] * batch.num_rows
+    return [list(row) for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
+
+
+def alone(payload: bytes, **options: Any) -> list[list[Any]]:
+    """The rows of one payload, as the readers read it."""
+    opened: Any = ipc.open_file if payload[:6] == b"ARROW1" else ipc.open_stream
+    with opened(payload, **options) as reader:
+        return [row for batch in reader for row in rows_of(batch)]
+
+
+def encoded(words: pa.Array, indices: list[int | None], width: Any = None, ordered: bool = False) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(indices, width or pa.int32()), words, ordered=ordered)
+
+
+def _plain() -> pa.RecordBatch:
+    """Columns without dictionaries."""
+    codes, places = pa.array([0, 1, 0], pa.int8()), pa.array([0, 0, 1], pa.int32())
+    return pa.record_batch(
+        {
+            "n": pa.array([1, None, 3], pa.int32()),
+            "t": ["é", None, "abcdefghijklmnop"],
+            "l": [[1, 2], [], None],
+            "v": pa.array(["a" * 20, "b", None], pa.string_view()),
+            "b": [True, None, False],
+            "s": [{"a": 1}, None, {"a": None}],
+            "r": pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array([1.5, None])),
+            "u": pa.UnionArray.from_dense(codes, places, [pa.array([1, 2]), pa.array(["x"])]),
+        }
+    )
+
+
+def _encoded() -> pa.RecordBatch:
+    """Columns with dictionaries of many types."""
+    texts = encoded(pa.array(["x", None, "a longer text"]), [0, 1, 2, None], pa.int8())
+    return pa.record_batch(
+        {
+            "t": texts,
+            "v": encoded(pa.array(["y" * 20, "z"], pa.string_view()), [1, 0, None, 1]),
+            "f": encoded(pa.array([1.5, float("nan")]), [1, 0, 1, 1], pa.uint16()),
+            "b": encoded(pa.array([True, False]), [1, 0, None, 0]),
+            "d": encoded(pa.array([1, 2, 3]), [2, 2, 0, 1], pa.int64()),
+            "l": pa.ListArray.from_arrays(pa.array([0, 1, 1, 3, 4], pa.int32()), texts),
+            "p": ["plain", None, "text", ""],
+        }
+    )
+
+
+def samples() -> dict[str, bytes]:
+    """Payloads of every kind, in every kind of framing."""
+    one = _encoded().select(["t"]).slice(0, 3)
+    numbers = pa.record_batch({"x": range(100), "s": [str(i % 9) * 5 for i in range(100)]})
+    return {
+        "plain": pyarrow_bytes([_plain()] * 2),
+        "plain, legacy": pyarrow_bytes([_plain()], use_legacy_format=True),
+        "plain, file": pyarrow_bytes([_plain()], kind="file"),
+        "plain, lz4": pyarrow_bytes([_plain()], compression="lz4"),
+        "encoded": pyarrow_bytes([_encoded()]),
+        "encoded, lz4": pyarrow_bytes([_encoded()], compression="lz4"),
+        "encoded, zstd": pyarrow_bytes([_encoded()], compression="zstd"),
+        "one column": pyarrow_bytes([one, one]),
+        "numbers, zstd": pyarrow_bytes([numbers], compression="zstd"),
+    }
