@@ -113,10 +113,10 @@ _HOMES = {
     "Array": "arrowipc.columns.array",
     **dict.fromkeys(("RecordBatch", "concat_batches"), "arrowipc.columns.record_batch"),
     "ChunkedArray": "arrowipc.chunked_array",
-    **dict.fromkeys(("array", "chunked_array", "field", "record_batch"), "arrowipc.factories"),
-    "Table": "arrowipc.table",
+    **dict.fromkeys(("array", "chunked_array", "field", "record_batch", "schema", "table"), "arrowipc.factories"),
+    "Table": "arrowipc.tables",
     **dict.fromkeys(("DecodedPayloads", "decode_payloads", "repeat"), "arrowipc.payloads.payload_decoder"),
-    "Schema": "arrowipc.schema",
+    "Schema": "arrowipc.schemas",
     **dict.fromkeys(("DataType", "Field"), "arrowipc.types"),
 }
 

@@ -301,7 +301,7 @@ class ChunkedArray:
         return export_stream(self.field, iter(self.chunks), requested_schema)
 
     def _schema(self) -> Any:
-        from arrowipc.schema import Schema
+        from arrowipc.schemas import Schema
 
         return Schema([self.field])
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from arrowipc.chunked_array import ChunkedArray
 from arrowipc.columns.array import Array
 from arrowipc.columns.record_batch import RecordBatch
-from arrowipc.table import Table
+from arrowipc.tables import Table
 from arrowipc.types import field, schema
 
 TYPE_CHECKING = False
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from arrowipc.arguments import MetadataLike
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
     from arrowipc.types import TypeLike
 
 __all__ = ["array", "chunked_array", "field", "record_batch", "schema", "table"]

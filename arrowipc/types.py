@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
     from arrowipc.arguments import MetadataLike
     from arrowipc.datatypes import TimeUnit
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
     class ArrowSchema(Protocol):
         """A type, field or schema: ours, or another library's."""
@@ -441,7 +441,7 @@ def field(name: str, type: TypeLike, nullable: bool = True, metadata: MetadataLi
 def schema(
     fields: FieldsLike, metadata: MetadataLike = None, endianness: Literal["little", "big"] = "little"
 ) -> Schema:
-    """Make a :class:`arrowipc.schema.Schema`, the columns of a batch.
+    """Make a :class:`arrowipc.schemas.Schema`, the columns of a batch.
 
     Parameters
     ----------
@@ -450,7 +450,7 @@ def schema(
     endianness : {"little", "big"}
         Byte order of the bodies that follow the schema.
     """
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
     return Schema(as_fields(fields), metadata, endianness)
 

@@ -6,7 +6,7 @@ from typing import Any, final
 from arrowipc.columns.array import Array
 from arrowipc.columns.record_batch import BatchProducer, RecordBatch
 from arrowipc.datatypes import DataType, Field
-from arrowipc.schema import Schema
+from arrowipc.schemas import Schema
 
 @final
 class IteratorProducer(BatchProducer): ...

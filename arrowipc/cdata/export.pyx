@@ -27,7 +27,7 @@ from arrowipc.metadata.schema_reader cimport plan_field, plan_schema, python_pla
 
 from arrowipc.arguments import described as spelled, instance_of
 from arrowipc.errors import UnsupportedError, UsageError
-from arrowipc.schema import Field, Schema
+from arrowipc.schemas import Field, Schema
 
 cdef extern from "errno.h" nogil:
     const int ECANCELED

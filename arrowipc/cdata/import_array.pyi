@@ -5,7 +5,7 @@ from typing import Any, Literal, Self, TypeAlias, final
 
 from arrowipc.columns.array import Array
 from arrowipc.columns.record_batch import RecordBatch
-from arrowipc.schema import Schema
+from arrowipc.schemas import Schema
 
 @final
 class Known: ...

@@ -144,7 +144,7 @@ cdef Plan learn(const ArrowSchema* schema, bint whole):
     cdef list nodes = []
     cdef LimitsData limits
     from arrowipc.cdata.format_strings import field_of, schema_of
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
     from arrowipc.metadata.schema_writer import number_dictionaries
 
     # The struct that stands for a batch is not a level of its types.
@@ -906,7 +906,7 @@ cdef RecordBatch all_of(BatchStream stream):
 
 
 cdef object import_schema(object source):
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
     if isinstance(source, Schema):
         return source

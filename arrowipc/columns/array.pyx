@@ -628,7 +628,7 @@ cdef Array validity_array(Array array, uint8_t flip):
     cdef int64_t size = bitmap_bytes(array.length), i
     cdef Memory memory = Memory(size + SLACK)
     from arrowipc.columns.record_batch import RecordBatch
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
     from arrowipc.types import bool_, field
 
     quota(AS_BACKED).take(array.columns, array.length)

@@ -12,7 +12,7 @@ from arrowipc.arguments import Extensions, KeyValueMetadata, MetadataLike
 from arrowipc.columns.array import Array
 from arrowipc.limits import Limits
 from arrowipc.read.framing import Message
-from arrowipc.schema import Schema
+from arrowipc.schemas import Schema
 
 __all__ = ["RecordBatch", "concat_batches"]
 

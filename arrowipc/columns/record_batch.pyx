@@ -210,7 +210,7 @@ cdef class RecordBatch(Columns):
         IndexError, KeyError, UsageError
             If there is no such column, or several have that name.
         """
-        from arrowipc.schema import positions_without
+        from arrowipc.schemas import positions_without
 
         return self.select(positions_without(plan_schema(self.plan), columns))
 
@@ -234,7 +234,7 @@ cdef class RecordBatch(Columns):
             If several columns have an old name, or there are more or fewer names than columns.
         """
         cdef LimitsData limits
-        from arrowipc.schema import renamed
+        from arrowipc.schemas import renamed
 
         check_native(self, "renaming")
         limits_data(None, &limits)

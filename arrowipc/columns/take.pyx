@@ -43,7 +43,7 @@ from arrowipc.inline.room cimport Room, make_room
 from arrowipc.metadata.schema_reader cimport own_metadata, python_plan, same_shape
 
 from arrowipc.errors import LimitError, UsageError
-from arrowipc.schema import Schema
+from arrowipc.schemas import Schema
 
 cdef extern from "Python.h":
     bint PyLong_CheckExact(object)

@@ -19,8 +19,8 @@ from arrowipc.errors import UsageError
 from arrowipc.limits import Limits
 from arrowipc.read.files import find_files, is_url, naming
 from arrowipc.reader import open_stream
-from arrowipc.schema import Field, Schema
-from arrowipc.table import Table
+from arrowipc.schemas import Field, Schema
+from arrowipc.tables import Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

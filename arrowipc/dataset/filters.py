@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from arrowipc.columns.record_batch import RecordBatch
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
     #: A column (a name or a dotted path), an operator, and the value where it has one.
     Condition = tuple[Any, ...]

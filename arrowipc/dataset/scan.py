@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from arrowipc.dataset.filters import from_polars
 from arrowipc.errors import UnsupportedError, UsageError
-from arrowipc.table import Table
+from arrowipc.tables import Table
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
 __all__ = ["scan_polars"]
 

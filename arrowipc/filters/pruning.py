@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from typing import Literal, TypeAlias
 
     from arrowipc.columns.statistics import ColumnStatistics
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
     Keys: TypeAlias = tuple[Any, Any]
     Facts: TypeAlias = tuple[bool, bool, Any, Any]

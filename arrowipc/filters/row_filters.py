@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from arrowipc.columns.record_batch import RecordBatch
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
     #: Ends of ranges: integers, both included; or bytes, of which the second is not, and None is no end.
     Range: TypeAlias = tuple[Any, Any]

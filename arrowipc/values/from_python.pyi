@@ -9,7 +9,7 @@ from arrowipc.columns.array import Array
 from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.datatypes import Field
 from arrowipc.limits import Limits
-from arrowipc.schema import Schema
+from arrowipc.schemas import Schema
 from arrowipc.types import TypeLike
 
 def build_batch(mapping: Mapping[str, Any], schema: Schema | None = None, rows: int = 0) -> RecordBatch: ...

@@ -666,7 +666,7 @@ cpdef RecordBatch build_batch(object mapping, object schema=None, int64_t rows=0
     A column may also be another sequence, or an :class:`Array` of the column's type. Arrays of NumPy of the right
     dtype, contiguous and in native byte order, are used as they are: later changes show in the batch.
     """
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
     if not is_mapping(mapping):
         raise UsageError(f"expected a mapping of column names to values, found {described(mapping)}")
@@ -698,7 +698,7 @@ cdef object given_schema(object schema):
     """The schema of an argument, perhaps another library's; None: it is to be found from the values."""
     if schema is None:
         return None
-    from arrowipc.schema import as_schema
+    from arrowipc.schemas import as_schema
 
     return as_schema(schema)
 
@@ -781,7 +781,7 @@ cpdef Array build_array(object values, object type=None):
 def fill_null(Array array not None, value):
     """See `Array.fill_null`."""
     from arrowipc.read.row_reader import take_across
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
     if array.null_count == 0:
         return array
@@ -794,7 +794,7 @@ def fill_null(Array array not None, value):
 def insert_column(RecordBatch batch not None, int64_t position, field, values):
     """See `RecordBatch.add_column`; `position` is one that the batch has, or the number of its columns."""
     from arrowipc.datatypes import Field, own
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
     from arrowipc.values.inference import infer_schema
 
     cdef Array array
@@ -843,7 +843,7 @@ cdef Plan plan_of(object schema):
 
 
 cdef Plan plan_of_type(object type):
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
     from arrowipc.types import as_type
     from arrowipc.values.inference import field_of
 

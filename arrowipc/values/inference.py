@@ -12,7 +12,7 @@ from arrowipc import types
 from arrowipc.arguments import items_of
 from arrowipc.datatypes import EXTENSION_METADATA, EXTENSION_NAME, DayTime, Field, MonthDayNano
 from arrowipc.errors import UsageError
-from arrowipc.schema import Schema
+from arrowipc.schemas import Schema
 from arrowipc.values.converters import classes_of, digits_of, elements_of, members_of
 
 TYPE_CHECKING = False

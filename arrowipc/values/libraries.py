@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
 __all__ = ["from_pandas", "from_records", "library", "narwhals_frame", "to_arrow", "to_polars", "to_records"]
 

@@ -9,7 +9,7 @@ from arrowipc.arguments import described
 from arrowipc.columns.array import Array
 from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.errors import UsageError
-from arrowipc.schema import Schema
+from arrowipc.schemas import Schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import arrowipc
 from arrowipc import types as T
 from arrowipc.errors import UsageError
 from arrowipc.metadata.schema_writer import encapsulate, number_dictionaries, schema_metadata
-from arrowipc.schema import Schema
+from arrowipc.schemas import Schema
 
 pa = pytest.importorskip("pyarrow")
 

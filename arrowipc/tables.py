@@ -6,7 +6,7 @@ from arrowipc.arguments import columns_of, instance_of, items_of, no_attribute
 from arrowipc.chunked_array import ChunkedArray, equal_pieces
 from arrowipc.datatypes import own
 from arrowipc.errors import UsageError
-from arrowipc.schema import Field, Schema, as_schema, positions_without, renamed
+from arrowipc.schemas import Field, Schema, as_schema, positions_without, renamed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
