@@ -112,7 +112,7 @@ _HOMES = {
     "StreamDecoder": "arrowipc.read.stream_decoder",
     "Array": "arrowipc.columns.array",
     **dict.fromkeys(("RecordBatch", "concat_batches"), "arrowipc.columns.record_batch"),
-    "ChunkedArray": "arrowipc.chunked_array",
+    "ChunkedArray": "arrowipc.chunked_arrays",
     **dict.fromkeys(("array", "chunked_array", "field", "record_batch", "schema", "table"), "arrowipc.factories"),
     "Table": "arrowipc.tables",
     **dict.fromkeys(("DecodedPayloads", "decode_payloads", "repeat"), "arrowipc.payloads.payload_decoder"),

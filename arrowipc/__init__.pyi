@@ -11,7 +11,7 @@ from arrowipc import (
 )
 from arrowipc._core import release_unused as release_unused
 from arrowipc.arguments import KeyValueMetadata as KeyValueMetadata
-from arrowipc.chunked_array import ChunkedArray as ChunkedArray
+from arrowipc.chunked_arrays import ChunkedArray as ChunkedArray
 from arrowipc.columns.array import Array as Array
 from arrowipc.columns.record_batch import RecordBatch as RecordBatch, concat_batches as concat_batches
 from arrowipc.columns.statistics import (

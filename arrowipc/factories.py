@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from arrowipc.chunked_array import ChunkedArray
+from arrowipc.chunked_arrays import ChunkedArray
 from arrowipc.columns.array import Array
 from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.tables import Table
@@ -25,7 +25,16 @@ __all__ = ["array", "chunked_array", "field", "record_batch", "schema", "table"]
 def array(values: Any, type: TypeLike | None = None) -> Array:
     """Make an :class:`Array` of Python values, a NumPy array, or another library's column.
 
-    Parameters and errors are those of :meth:`Array.from_pylist`.
+    Parameters
+    ----------
+    values : sequence, numpy.ndarray, or object with ``__arrow_c_array__`` or ``__arrow_c_stream__``
+    type : DataType or its name, optional
+        None: that of the values.
+
+    Raises
+    ------
+    UsageError
+        A value does not fit the type; the message names its position.
 
     Examples
     --------
@@ -37,7 +46,15 @@ def array(values: Any, type: TypeLike | None = None) -> Array:
 
 
 def chunked_array(arrays: Iterable[Any], type: TypeLike | None = None) -> ChunkedArray:
-    """Make a :class:`ChunkedArray` of arrays, or of what :func:`array` takes."""
+    """Make a :class:`ChunkedArray`.
+
+    Parameters
+    ----------
+    arrays : iterable
+        Of arrays, or of what :func:`array` takes.
+    type : DataType or its name, optional
+        Needed if there are no arrays.
+    """
     return ChunkedArray(arrays, type)
 
 
@@ -87,7 +104,17 @@ def table(
     schema: Schema | None = None,
     metadata: MetadataLike = None,
 ) -> Table:
-    """Make a :class:`Table` of what :func:`record_batch` takes; batches of another library's table stay apart."""
+    """Make a :class:`Table`; batches of another library's table stay apart.
+
+    Parameters
+    ----------
+    data : mapping, sequence, ``pandas.DataFrame``, or object with ``__arrow_c_array__`` or ``__arrow_c_stream__``
+        As for :func:`record_batch`.
+    names : sequence of str, optional
+    schema : Schema, optional
+    metadata : mapping or pairs of str or bytes, optional
+        Of the schema.
+    """
     if schema is None and names is None and not isinstance(data, (list, tuple, Mapping)):
         made = Table.from_arrow(data)
         return made if metadata is None else made.with_metadata(metadata)

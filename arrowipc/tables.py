@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from arrowipc.arguments import columns_of, instance_of, items_of, no_attribute
-from arrowipc.chunked_array import ChunkedArray, equal_pieces
+from arrowipc.chunked_arrays import ChunkedArray, equal_pieces
 from arrowipc.datatypes import own
 from arrowipc.errors import UsageError
 from arrowipc.schemas import Field, Schema, as_schema, positions_without, renamed
@@ -59,7 +59,7 @@ class Table:
     >>> again = ipc.Table.from_batches(table.to_batches())
     >>> again.equals(table), ipc.Table.from_arrow(made) == ipc.Table.from_pydict({"x": [1, 2]})
     (True, True)
-    >>> table.head(1).to_pylist(), list(table.tail(1).iter_rows()), table.combine().num_rows, len(table.column("x"))
+    >>> table.head(1).to_pylist(), list(table.tail(1).iter_rows()), table.combine().num_rows, table["x"].num_chunks
     ([{'x': 1}], [(2,)], 3, 2)
     >>> table.append_column("y", ["a", "b", "c"]).rename(["a", "b"]).drop("a").select("b").to_pydict()
     {'b': ['a', 'b', 'c']}

@@ -434,7 +434,16 @@ def dictionary(index_type: TypeLike, value_type: TypeLike, ordered: bool = False
 
 
 def field(name: str, type: TypeLike, nullable: bool = True, metadata: MetadataLike = None) -> Field:
-    """Make a :class:`Field`, a named and typed column or child; `metadata` may be a dict of str or bytes."""
+    """Make a :class:`Field`, a named and typed column or child.
+
+    Parameters
+    ----------
+    name : str
+    type : DataType or its name
+        Of another library, too.
+    nullable : bool, default True
+    metadata : mapping or pairs of str or bytes, optional
+    """
     return Field(name, as_type(type) if isinstance(type, str) else type, nullable, metadata)
 
 

@@ -411,7 +411,8 @@ cdef class Array:
             True: always a new array. Nulls become NaN or NaT, integers with nulls float64; text, binary,
             decimals and nested values become objects as in :meth:`to_pylist`, encoded values are decoded.
         zero_copy_only : bool, optional
-            pyarrow's name. True: a view, as with ``copy=False``. False: a view where that shows the values, else a copy.
+            pyarrow's name. True: a view, as with ``copy=False``. False: a view where that shows the values, else a
+            copy.
         dtype : dtype, optional
             Of the result, which is converted to it, and copied if that needs a copy.
 

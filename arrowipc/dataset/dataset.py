@@ -79,7 +79,7 @@ class Dataset:
     >>> dataset.select("x").read_all().to_pydict(), dataset.schema.names, len(dataset.files), len(dataset.fragments)
     ({'x': [1, 2, 3]}, ['x', 'y'], 2, 2)
     >>> sum(batch.num_rows for batch in dataset.filter([("y", "is_null")]).to_batches()), dataset.skipped
-    (3, {})
+    (2, {})
     >>> folder.cleanup()
     """
 
