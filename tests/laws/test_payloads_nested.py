@@ -302,6 +302,7 @@ def equal_in_other_words(outer: int) -> bytes:
     return stream(described, *parts, row, *[part for _ in range(outer) for part in (lists(5), row)])
 
 
+@pytest.mark.nosanitize  # measured time
 @pytest.mark.parametrize("options", [{}, {"dictionary_deltas": True}, {"unify_dictionaries": True}])
 def test_a_writer_does_not_spell_out_what_is_equal_in_other_words(options):
     # Each batch took two seconds, and was refused in the end.

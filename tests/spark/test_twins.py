@@ -56,7 +56,7 @@ class Runs:
         if java is None or jar is None:
             pytest.skip(NO_JAVA if java is None else "there is no jar, and none can be built")
         folder = self._folder / where  # whose name is no pattern: Spark takes paths for globs
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         python, (master, names) = sys.executable, WHERE[where]
         if where == "old":
             python = self._old()
