@@ -33,6 +33,7 @@ _COMPILED = """
     columns.column_statistics columns.elements columns.equal columns.group_runs columns.memo_table
     columns.record_batch columns.take columns.truncate columns.unifier dissociated.memory.address_pairs
     dissociated.memory.device_bodies dissociated.transports.message_runs dissociated.transports.ucx_worker
+    filters.ranges
     metadata.schema_reader metadata.schema_tables payloads.cells payloads.dictionaries payloads.dictionary_gc
     payloads.payload_decoder payloads.payload_encoder payloads.schema_mapping read.decoders read.decoding
     read.decompress read.file_decoder read.framing read.message_index read.row_reader read.stream_decoder read.validate
@@ -111,9 +112,11 @@ _HOMES = {
     "StreamDecoder": "arrowipc.read.stream_decoder",
     "Array": "arrowipc.columns.array",
     **dict.fromkeys(("RecordBatch", "concat_batches"), "arrowipc.columns.record_batch"),
-    "Table": "arrowipc.table",
+    "ChunkedArray": "arrowipc.chunked_arrays",
+    **dict.fromkeys(("array", "chunked_array", "field", "record_batch", "schema", "table"), "arrowipc.factories"),
+    "Table": "arrowipc.tables",
     **dict.fromkeys(("DecodedPayloads", "decode_payloads", "repeat"), "arrowipc.payloads.payload_decoder"),
-    "Schema": "arrowipc.schema",
+    "Schema": "arrowipc.schemas",
     **dict.fromkeys(("DataType", "Field"), "arrowipc.types"),
 }
 

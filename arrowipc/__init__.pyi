@@ -11,6 +11,7 @@ from arrowipc import (
 )
 from arrowipc._core import release_unused as release_unused
 from arrowipc.arguments import KeyValueMetadata as KeyValueMetadata
+from arrowipc.chunked_arrays import ChunkedArray as ChunkedArray
 from arrowipc.columns.array import Array as Array
 from arrowipc.columns.record_batch import RecordBatch as RecordBatch, concat_batches as concat_batches
 from arrowipc.columns.statistics import (
@@ -28,6 +29,14 @@ from arrowipc.errors import (
     TruncatedError as TruncatedError,
     UnsupportedError as UnsupportedError,
     UsageError as UsageError,
+)
+from arrowipc.factories import (
+    array as array,
+    chunked_array as chunked_array,
+    field as field,
+    record_batch as record_batch,
+    schema as schema,
+    table as table,
 )
 from arrowipc.indexed import IndexedStreamReader as IndexedStreamReader
 from arrowipc.inspection.damage import Damage as Damage, Recovery as Recovery
@@ -55,8 +64,8 @@ from arrowipc.reader import (
     RecordBatchStreamReader as RecordBatchStreamReader,
     open_stream as open_stream,
 )
-from arrowipc.schema import Schema as Schema
-from arrowipc.table import Table as Table
+from arrowipc.schemas import Schema as Schema
+from arrowipc.tables import Table as Table
 from arrowipc.tensors.dense import Tensor as Tensor
 from arrowipc.tensors.dense_io import (
     get_tensor_size as get_tensor_size,

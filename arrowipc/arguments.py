@@ -210,6 +210,66 @@ def checked_names(names: Iterable[str] | None, ndim: int) -> tuple[str, ...] | N
     return checked if any(checked) else None
 
 
+#: What rows and columns have in libraries that compute.
+_COMPUTED = frozenset(
+    [
+        "aggregate",
+        "argsort",
+        "describe",
+        "dictionary_encode",
+        "diff",
+        "drop_null",
+        "flatten",
+        "group_by",
+        "groupby",
+        "groups",
+        "index",
+        "is_nan",
+        "join",
+        "join_asof",
+        "max",
+        "mean",
+        "merge",
+        "min",
+        "pivot",
+        "quantile",
+        "query",
+        "sort",
+        "sort_by",
+        "sort_values",
+        "std",
+        "sum",
+        "to_struct_array",
+        "to_tensor",
+        "unify_dictionaries",
+        "value_counts",
+        "var",
+        "with_columns",
+    ]
+)
+#: Other names of pyarrow, and what we have instead.
+_INSTEAD = {
+    "as_py": "elements are Python values: array[i]",
+    "field": "schema.field(i)",
+    "from_struct_array": "from_arrow(array)",
+    "get_total_buffer_size": "nbytes",
+    "replace_schema_metadata": "with_metadata(metadata)",
+    "to_string": "repr()",
+    "validate": 'readers check values unless validate="none"; from_arrow(data, validate="full") does for others\' data',
+}
+
+
+def no_attribute(thing: object, name: str) -> AttributeError:
+    """Make the error for an attribute that an object lacks; it says what does the same."""
+    text = f"{type(thing).__name__} has no attribute {name!r}"
+    if name in _INSTEAD:
+        text += f": {_INSTEAD[name]}"
+    elif name in _COMPUTED:
+        text += ", arrowipc does not compute: to_arrow(), to_polars() and to_pandas() hand the data over to who does"
+    # With `name` and `obj` the interpreter adds what else may have been meant.
+    return AttributeError(text, name=name, obj=thing)
+
+
 #: How keys begin whose values describe the rows or the file beside which they lie: ours, and polars' numbers of rows.
 DESCRIPTIONS = b"arrowipc:", b"__POLARS_IPC_METADATA"
 

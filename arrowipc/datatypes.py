@@ -25,7 +25,7 @@ from arrowipc.arguments import (
     metadata_of,
     printable,
 )
-from arrowipc.errors import UsageError
+from arrowipc.errors import ArrowIpcError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -97,7 +97,10 @@ class Described(Immutable):
         """
         if self is other:
             return True
-        return self._equals(other if isinstance(other, Described) else _ours(self, other), check_metadata)
+        try:
+            return self._equals(own(other, _kind_of(self)), check_metadata)
+        except ArrowIpcError:
+            return False  # a type that we do not have
 
     def _equals(self, other: object, check_metadata: bool) -> bool:
         raise NotImplementedError
@@ -116,18 +119,27 @@ class Described(Immutable):
         return export_schema(self)  # type: ignore[arg-type]
 
 
-def _ours(like: Described, other: object) -> object:
-    """Convert a schema, field or type of another library; objects with rows are refused."""
-    if not hasattr(other, "__arrow_c_schema__"):
-        return None
-    if hasattr(other, "__arrow_c_array__") or hasattr(other, "__arrow_c_stream__"):
-        return None
+def own(value: Any, kind: type[Described]) -> Any:
+    """A type, field or schema (`kind`) of another library as ours; anything else is returned as it is.
+
+    Raises
+    ------
+    UnsupportedError
+        If we do not have a type.
+    """
+    if isinstance(value, Described) or not hasattr(value, "__arrow_c_schema__"):
+        return value
+    if hasattr(value, "__arrow_c_array__") or hasattr(value, "__arrow_c_stream__"):
+        return value  # it has rows
     from arrowipc.cdata.import_array import described_from
 
-    single = isinstance(like, (DataType, Field))
-    found = described_from(other, not single)
+    found = described_from(value, not issubclass(kind, (DataType, Field)))
     # A type is exported as a field without a name.
-    return found.type if isinstance(like, DataType) and isinstance(found, Field) and not found.name else found
+    return found.type if issubclass(kind, DataType) and not found.name else found
+
+
+def _kind_of(described: Described) -> type[Described]:
+    return DataType if isinstance(described, DataType) else type(described)
 
 
 class DataType(Described):
@@ -183,7 +195,7 @@ class Field(Described):
     ----------
     name : str
         Any text, also empty. Two fields of one schema may share a name.
-    type : DataType
+    type : DataType, or a type of another library (``__arrow_c_schema__``)
     nullable : bool, default True
     metadata : mapping or pairs of str or bytes
         Kept as a :class:`arrowipc.KeyValueMetadata`.
@@ -214,9 +226,14 @@ class Field(Described):
     nullable: bool
     metadata: KeyValueMetadata
 
-    def __new__(cls, name: str, type: DataType, nullable: bool = True, metadata: MetadataLike = ()) -> Self:
+    def __new__(cls, name: str, type: Any, nullable: bool = True, metadata: MetadataLike = ()) -> Self:
         if not isinstance(type, DataType):
-            raise UsageError(f"Field {name!r}: type must be a DataType, found {described(type)}")
+            # Of another library; an extension type is its storage, and metadata of the field.
+            found = own(type, Field)
+            if not isinstance(found, Field) or found.name:
+                raise UsageError(f"Field {name!r}: type must be a DataType, found {described(type)}")
+            type = found.type
+            metadata = metadata_of(metadata) if metadata else found.metadata
         self = object.__new__(cls)
         # There may be thousands of fields, so without a loop.
         put_name, put_type, put_nullable, put_metadata = cls._setters.values()

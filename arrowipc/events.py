@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arrowipc.arguments import KeyValueMetadata
     from arrowipc.columns.record_batch import RecordBatch
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
 __all__ = [
     "BatchRead",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from arrowipc.arguments import KeyValueMetadata
     from arrowipc.columns.record_batch import RecordBatch
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
 __all__ = ["ExistingFile"]
 

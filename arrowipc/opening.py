@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from arrowipc.limits import Limits
     from arrowipc.options import ReadKeywords
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
 __all__ = ["open", "open_file", "read_schema"]
 

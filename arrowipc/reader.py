@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from arrowipc.read.framing import Message
     from arrowipc.read.remote import RemoteBlocks, RemoteSource
     from arrowipc.read.row_reader import RowReader
-    from arrowipc.schema import Schema
-    from arrowipc.table import Table
+    from arrowipc.schemas import Schema
+    from arrowipc.tables import Table
 
 __all__ = ["BatchReader", "RecordBatchFileReader", "RecordBatchStreamReader", "open_stream"]
 
@@ -99,7 +99,7 @@ class BatchReader:
 
     def read_all(self) -> Table:
         """Read the batches that are left into a `Table`."""
-        from arrowipc.table import Table
+        from arrowipc.tables import Table
 
         return Table(self.schema, list(self))
 
@@ -631,7 +631,7 @@ class RecordBatchFileReader(BatchReader):
         FormatError, LimitError, UnsupportedError
             A batch cannot be decoded.
         """
-        from arrowipc.table import Table
+        from arrowipc.tables import Table
 
         part = self._part(columns)
         return Table(part.schema, part._row_reader().slice(offset, length))

@@ -49,21 +49,27 @@ from arrowipc.datatypes import (
     Union,
     Utf8,
     Utf8View,
+    own,
 )
 from arrowipc.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any, Literal, TypeAlias
+    from typing import Any, Literal, Protocol, TypeAlias
 
     from arrowipc.arguments import MetadataLike
     from arrowipc.datatypes import TimeUnit
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
-    TypeLike: TypeAlias = "DataType | str"
-    FieldLike: TypeAlias = "Field | DataType | str"
-    FieldsLike: TypeAlias = "Iterable[Field | tuple[str, TypeLike]] | Mapping[str, TypeLike]"
+    class ArrowSchema(Protocol):
+        """A type, field or schema: ours, or another library's."""
+
+        def __arrow_c_schema__(self) -> object: ...
+
+    TypeLike: TypeAlias = "ArrowSchema | str"
+    FieldLike: TypeAlias = "ArrowSchema | str"
+    FieldsLike: TypeAlias = "Iterable[ArrowSchema | tuple[str, TypeLike]] | Mapping[str, TypeLike]"
 
 __all__ = [
     "Binary",
@@ -421,21 +427,30 @@ def dictionary(index_type: TypeLike, value_type: TypeLike, ordered: bool = False
     UsageError
         If `index_type` is no integer type, or `value_type` is a dictionary.
     """
-    index = _as_type(index_type)
+    index = as_type(index_type)
     if not isinstance(index, Int):
         raise UsageError(f"dictionary: index_type must be an integer type, found {index}")
-    return Dictionary(index, _as_type(value_type), ordered)
+    return Dictionary(index, as_type(value_type), ordered)
 
 
 def field(name: str, type: TypeLike, nullable: bool = True, metadata: MetadataLike = None) -> Field:
-    """Make a :class:`Field`, a named and typed column or child; `metadata` may be a dict of str or bytes."""
-    return Field(name, _as_type(type), nullable, metadata)
+    """Make a :class:`Field`, a named and typed column or child.
+
+    Parameters
+    ----------
+    name : str
+    type : DataType or its name
+        Of another library, too.
+    nullable : bool, default True
+    metadata : mapping or pairs of str or bytes, optional
+    """
+    return Field(name, as_type(type) if isinstance(type, str) else type, nullable, metadata)
 
 
 def schema(
     fields: FieldsLike, metadata: MetadataLike = None, endianness: Literal["little", "big"] = "little"
 ) -> Schema:
-    """Make a :class:`arrowipc.schema.Schema`, the columns of a batch.
+    """Make a :class:`arrowipc.schemas.Schema`, the columns of a batch.
 
     Parameters
     ----------
@@ -444,7 +459,7 @@ def schema(
     endianness : {"little", "big"}
         Byte order of the bodies that follow the schema.
     """
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
     return Schema(as_fields(fields), metadata, endianness)
 
@@ -471,19 +486,22 @@ def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
     made = []
     entries: Iterable[Any] = fields.items() if isinstance(fields, Mapping) else items_of("fields", fields)
     for entry in entries:
+        entry = own(entry, Field)
         if isinstance(entry, Field):
             made.append(entry)
         elif isinstance(entry, tuple) and len(entry) == 2:
-            made.append(Field(entry[0], _as_type(entry[1])))
+            made.append(field(*entry))
         else:
             raise UsageError(f"expected a Field or a (name, type) pair, found {described(entry)}")
     return tuple(made)
 
 
-def _as_type(value: TypeLike) -> DataType:
-    if isinstance(value, DataType):
-        return value
+def as_type(value: TypeLike) -> DataType:
+    """Make a type of a type, also of another library, or of its name; else a `UsageError`."""
     if not isinstance(value, str):
+        found = own(value, DataType)
+        if isinstance(found, DataType):
+            return found
         raise UsageError(f"expected a DataType or its name, found {described(value)}")
     if not _ALIASES:
         _ALIASES.update(_type_names())
@@ -493,4 +511,7 @@ def _as_type(value: TypeLike) -> DataType:
 
 
 def _as_field(value: FieldLike, name: str, nullable: bool = True) -> Field:
-    return value if isinstance(value, Field) else Field(name, _as_type(value), nullable)
+    found = own(value, Field)
+    if isinstance(found, Field) and (found is value or found.name):
+        return found
+    return field(name, value, nullable)

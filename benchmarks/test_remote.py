@@ -21,7 +21,7 @@ from measuring.late_server import Server
 from measuring.race import Runs, question, size
 
 import arrowipc
-from arrowipc.columns.pruning import Pruner
+from arrowipc.filters.pruning import Pruner
 
 fsspec = pytest.importorskip("fsspec")
 pytest.importorskip("aiohttp")

@@ -12,7 +12,7 @@ from arrowipc.events import BatchRead
 from arrowipc.options import DecodeOptions, with_keywords
 from arrowipc.read.framing import Framer, survey
 from arrowipc.read.stream_decoder import StreamDecoder
-from arrowipc.table import Table
+from arrowipc.tables import Table
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from arrowipc.events import ReadStats
     from arrowipc.options import DecodeKeywords
     from arrowipc.read.framing import Message
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
 #: What decoding a message costs at least, in bytes of a body.
 LEAST = 1 << 12

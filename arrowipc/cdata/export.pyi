@@ -6,7 +6,7 @@ from typing import Any, final
 from arrowipc.columns.array import Array
 from arrowipc.columns.record_batch import BatchProducer, RecordBatch
 from arrowipc.datatypes import DataType, Field
-from arrowipc.schema import Schema
+from arrowipc.schemas import Schema
 
 @final
 class IteratorProducer(BatchProducer): ...
@@ -22,6 +22,8 @@ def export_device_array(
     exported: RecordBatch | Array, requested_schema: object = None, **kwargs: object
 ) -> tuple[Any, Any]: ...
 def export_stream(
-    schema: Schema, source: BatchProducer | Iterable[RecordBatch], requested_schema: object = None
+    schema: Schema | Field,
+    source: BatchProducer | Iterable[RecordBatch] | Iterable[Array],
+    requested_schema: object = None,
 ) -> Any: ...
 def live_exports() -> int: ...

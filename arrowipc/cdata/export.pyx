@@ -17,15 +17,17 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from arrowipc._core cimport Columns, DictionaryPlan, Plan, Recent, identity
+from arrowipc._core cimport Columns, DictionaryPlan, Plan, Recent, identity, limits_data
 from arrowipc.columns.array cimport Array
-from arrowipc.columns.record_batch cimport BatchProducer, RecordBatch
+from arrowipc.columns.record_batch cimport BatchProducer, RecordBatch, single_column
 from arrowipc.inline.layouts cimport BUFFER_DATA, LAYOUTS, LayoutSpec
 from arrowipc.inline.loads cimport prefetch, round_up
-from arrowipc.inline.plan cimport LAYOUT_NULL, ColumnsData, Extent, FieldPlan, PlanData
-from arrowipc.metadata.schema_reader cimport plan_field, plan_schema
+from arrowipc.inline.plan cimport LAYOUT_NULL, ColumnsData, Extent, FieldPlan, LimitsData, PlanData
+from arrowipc.metadata.schema_reader cimport plan_field, plan_schema, python_plan
 
+from arrowipc.arguments import described as spelled, instance_of
 from arrowipc.errors import UnsupportedError, UsageError
+from arrowipc.schemas import Field, Schema
 
 cdef extern from "errno.h" nogil:
     const int ECANCELED
@@ -515,7 +517,7 @@ cdef object EXHAUSTED = object()
 
 @cython.final
 cdef class IteratorProducer(BatchProducer):
-    """Takes the batches of any Python iterator, each of which must have the schema of the stream."""
+    """Takes the batches, or arrays, of any Python iterator; each must have the schema, or field, of the stream."""
     cdef object iterator
     cdef object schema
     cdef Plan accepted      # plan of the last batch whose schema was looked at
@@ -525,6 +527,10 @@ cdef class IteratorProducer(BatchProducer):
         found = next(self.iterator, EXHAUSTED)
         if found is EXHAUSTED:
             return None
+        if isinstance(self.schema, Field):
+            if not isinstance(found, Array) or (<Array> found).type != self.schema.type:
+                raise UsageError(f"expected arrays of {self.schema.type} to export, found {spelled(found)}")
+            return single_column(<Array> found, self.accepted)
         if not isinstance(found, RecordBatch):
             raise UsageError(f"expected an arrowipc.RecordBatch to export, found {type(found).__name__}")
         batch = <RecordBatch> found
@@ -564,6 +570,7 @@ cdef class StreamState:
     """What a stream needs until it is released."""
     cdef list nodes                 # of the schema
     cdef BatchProducer producer     # None after the end and after an error
+    cdef bint of_arrays             # whether they are exported as arrays, not as structs
     cdef int failure                # code of the error, which later calls repeat
     cdef char* message              # of the last error, NULL: none
 
@@ -579,7 +586,10 @@ cdef class StreamState:
             if columns is None:
                 self.producer = None
             else:
-                fill_batch(columns, out)
+                if self.of_arrays:
+                    fill_column(columns, 0, out)
+                else:
+                    fill_batch(columns, out)
         return 0
 
     cdef int fail(self, object error) except -1:
@@ -605,7 +615,8 @@ cdef struct StreamData:
 
 
 cdef int fill_stream(object schema, object source, ArrowArrayStream* out) except -1:
-    """Export `source`, a BatchProducer or an iterable of RecordBatches, as a stream of `schema`."""
+    """Export `source`, a BatchProducer or an iterable of batches or arrays, as a stream of a schema or field."""
+    cdef LimitsData limits
     cdef StreamState state = StreamState.__new__(StreamState)
     cdef IteratorProducer producer
     cdef StreamData* data
@@ -616,6 +627,10 @@ cdef int fill_stream(object schema, object source, ArrowArrayStream* out) except
         producer = IteratorProducer.__new__(IteratorProducer)
         producer.iterator = iter(source)
         producer.schema = schema
+        if isinstance(schema, Field):
+            state.of_arrays = True
+            limits_data(None, &limits)
+            producer.accepted = python_plan(Schema([schema]), &limits)
         state.producer = producer
     data = <StreamData*> new_block(sizeof(StreamData))
     data.state = <PyObject*> state
@@ -835,16 +850,14 @@ cdef void forget_zeros(ArrowArray* array) noexcept nogil:
 
 
 def export_stream(schema, source, requested_schema=None):
-    """Export a `BatchProducer` or an iterable of RecordBatches: an ``arrow_array_stream`` capsule.
+    """Export a `BatchProducer` or an iterable of RecordBatches, or of Arrays: an ``arrow_array_stream`` capsule.
 
-    `source` is asked for the next batch of `schema` whenever the consumer wants one. What it raises reaches
+    `source` is asked for the next batch of `schema` (the next array of a field) whenever the consumer wants one. What
+    it raises reaches
     the consumer as an errno code and a message; the stream then stays failed. Errors: as for `export_schema`.
     """
     cdef ArrowArrayStream* out
-    from arrowipc.schema import Schema
-
-    if not isinstance(schema, Schema):
-        raise UsageError(f"expected the Schema of a stream to export, found {type(schema).__name__}")
+    instance_of("the schema of a stream to export", schema, (Schema, Field))
     check_requested(requested_schema)
     out = <ArrowArrayStream*> new_block(sizeof(ArrowArrayStream))
     out.release = NULL

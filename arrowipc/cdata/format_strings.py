@@ -10,7 +10,7 @@ import sys
 
 from arrowipc import datatypes as types
 from arrowipc.errors import FormatError, UnsupportedError, UsageError
-from arrowipc.schema import Schema
+from arrowipc.schemas import Schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

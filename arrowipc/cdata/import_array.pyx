@@ -144,7 +144,7 @@ cdef Plan learn(const ArrowSchema* schema, bint whole):
     cdef list nodes = []
     cdef LimitsData limits
     from arrowipc.cdata.format_strings import field_of, schema_of
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
     from arrowipc.metadata.schema_writer import number_dictionaries
 
     # The struct that stands for a batch is not a level of its types.
@@ -906,7 +906,7 @@ cdef RecordBatch all_of(BatchStream stream):
 
 
 cdef object import_schema(object source):
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
     if isinstance(source, Schema):
         return source
@@ -997,12 +997,9 @@ def schema_from(source):
 
 
 def described_from(source, whole):
-    """The schema (`whole`) or the field that another library describes; None: it describes none that we know."""
+    """The schema (`whole`) or the field that another library describes; errors as for `schema_from`."""
     capsule = source.__arrow_c_schema__()   # held: the schema is released with it
-    try:
-        found = plan_schema(plan_of(schema_in(capsule), whole))
-    except ArrowIpcError:
-        return None
+    found = plan_schema(plan_of(schema_in(capsule), whole))
     return found if whole else found.fields[0]
 
 

@@ -4,7 +4,7 @@ from typing import Any, Literal, Self, final
 
 from arrowipc.cdata.import_array import BatchStream
 from arrowipc.columns.record_batch import RecordBatch
-from arrowipc.schema import Schema
+from arrowipc.schemas import Schema
 
 @final
 class ChunkOwner: ...

@@ -128,7 +128,7 @@ def is_pattern(path: str) -> bool:
 
 def _pruned(dataset: Any, filters: Any) -> Any:
     """Leave out batches and files without a match, and say how many rows they have."""
-    left = dataset.filter(filters)
+    left = dataset.prune(filters)
     rows, kept = dataset.count_rows(), left.count_rows()
     if kept < rows:
         say_note(f"--where: skipped {rows - kept:,} of {counted(rows, 'row')}, by statistics and names of folders")

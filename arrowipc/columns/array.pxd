@@ -21,6 +21,9 @@ cdef class Array:
 
 cdef Array make_array(Columns columns, int32_t field, int64_t offset, int64_t length)
 cdef Array dictionary_array(Columns columns, int32_t field)
+cdef int64_t count_nulls(Array array) noexcept
+# An array of ours, or of another library.
+cdef Array as_array(object data)
 
 # What methods of arrays and batches are given: one index; something that hands rows over by the Arrow C interfaces;
 # the quota of values; start and count of what a slice asks for and that exists.

@@ -6,20 +6,22 @@ Element 0 of an array lies at the physical position `offset` of its buffers, so 
 cimport cython
 from cpython.slice cimport PySlice_AdjustIndices, PySlice_Unpack
 from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memset
 
-from arrowipc._core cimport Columns, Plan, export_bytes, window
+from arrowipc._core cimport Columns, Memory, Plan, export_bytes, window
 from arrowipc.columns.elements cimport AS_BACKED, check_native, dictionary_of, quota, values
 from arrowipc.columns.equal cimport same_values
+from arrowipc.inline.bits cimport SLACK, append_bits
 from arrowipc.inline.element cimport validity
 from arrowipc.inline.fbs_layout cimport Type_FloatingPoint, Type_Int
-from arrowipc.inline.loads cimport count_bits, get_bit
+from arrowipc.inline.loads cimport bitmap_bytes, count_bits
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_SIGNED, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_SPARSE,
-    LAYOUT_STRUCT, Extent, FieldPlan, Node,
+    LAYOUT_STRUCT, ColumnsData, Extent, FieldPlan, Node,
 )
 from arrowipc.metadata.schema_reader cimport plan_field
 
-from arrowipc.arguments import integer_of
+from arrowipc.arguments import integer_of, no_attribute
 from arrowipc.errors import UsageError
 
 __all__ = ["Array"]
@@ -55,7 +57,7 @@ cdef class Array:
     ([1, 2], [3])
     >>> array.children[0].to_numpy()
     array([1, 2, 3])
-    >>> array.slice(1).to_pylist(), array.take([2]).to_pylist(), array.is_valid(), len(array.buffers())
+    >>> array.slice(1).to_pylist(), array.take([2]).to_pylist(), array.is_valid().to_pylist(), len(array.buffers())
     ([None, [3]], [[3]], [True, False, True], 2)
     >>> array.equals(ipc.Array.from_arrow(made["x"])), array.to_arrow().null_count
     (True, 1)
@@ -121,6 +123,18 @@ cdef class Array:
     def null_count(self):
         """Number of nulls in the validity bitmap; unions and run-end encodings have none of their own."""
         return count_nulls(self)
+
+    @property
+    def nbytes(self):
+        """Bytes of the buffers that the elements use, with those of children and of the dictionary.
+
+        A slice counts its own part, as a message of it would hold it.
+        """
+        from arrowipc.values.from_python import build_arrays
+
+        dictionary = self.dictionary
+        message = build_arrays([self], schema=[self.field]).to_message()
+        return sum(map(len, message.buffers)) + (0 if dictionary is None else dictionary.nbytes)
 
     @property
     def children(self):
@@ -204,6 +218,63 @@ cdef class Array:
 
         return take_elements(self, indices)
 
+    def filter(self, mask):
+        """Return the elements where `mask` is true; parameters and errors are those of :meth:`RecordBatch.filter`.
+
+        Returns
+        -------
+        Array
+        """
+        from arrowipc.columns.take import selected_rows
+
+        return self.take(selected_rows(mask_of(mask), self.length))
+
+    def fill_null(self, value):
+        """Return the elements with `value`, which must fit the type, in place of nulls.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> ipc.Array.from_pylist([1, None]).fill_null(0).to_pylist()
+        [1, 0]
+        """
+        from arrowipc.values.from_python import fill_null
+
+        return fill_null(self, value)
+
+    def cast(self, type):
+        """Return the elements as another type: numbers of other widths, other kinds of text, binary and lists, times.
+
+        Values are converted one by one, as by :meth:`to_pylist` and :meth:`from_pylist`; compute libraries are faster.
+
+        Raises
+        ------
+        UsageError
+            If a value does not fit the type; the message names its position.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> ipc.Array.from_pylist([1, None]).cast("int8").type
+        DataType(int8)
+        """
+        from arrowipc.values.from_python import build_array
+
+        return build_array(self.to_pylist(), type)
+
+    def unique(self):
+        """Return the distinct elements, in the order of their first occurrence; null is one of them.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> ipc.Array.from_pylist(["b", "a", None, "b"]).unique().to_pylist()
+        ['b', 'a', None]
+        """
+        from arrowipc.values.dictionary_encode import unique
+
+        return unique(self)
+
     def __len__(self):
         return self.length
 
@@ -216,7 +287,7 @@ cdef class Array:
                 return self.take(range(start, stop, step))
             return make_array(self.columns, self.index, self.offset + start, max(stop - start, 0))
         if not is_integer(i):
-            return self.take(i)
+            return self.filter(i) if is_mask(i) else self.take(i)
         position = integer_of("index", i)
         if not -self.length <= position < self.length:
             raise IndexError(f"index {i} is out of range: the array has {self.length} elements")
@@ -228,7 +299,7 @@ cdef class Array:
             yield from values(self.columns, self.index, self.offset + i, min(STEP, self.length - i))
 
     def is_valid(self):
-        """Return whether each element is not null, as a list of bool.
+        """Return whether each element is not null, as an Array of booleans.
 
         As for :attr:`null_count`, the validity bitmap decides: nulls in dictionaries, in children of unions
         and in the values of runs do not count.
@@ -238,12 +309,15 @@ cdef class Array:
         LimitError
             If there are more than 2**24, and more than 8 for each byte of the batch.
         """
-        cdef const uint8_t* bits = validity(&self.columns.d, self.index)
-        cdef int64_t i
-        quota(AS_BACKED).take(self.columns, self.length)
-        if bits == NULL:
-            return [self.columns.d.plan.fields[self.index].layout != LAYOUT_NULL] * self.length
-        return [get_bit(bits, self.offset + i) != 0 for i in range(self.length)]
+        return validity_array(self, 0)
+
+    def is_null(self):
+        """Return whether each element is null; see :meth:`is_valid`."""
+        return validity_array(self, 255)
+
+    def tolist(self):
+        """Return the elements as Python values: :meth:`to_pylist` under NumPy's name."""
+        return self.to_pylist()
 
     def to_pylist(self, *, max_values=None, extensions=False):
         """Return the elements as Python values.
@@ -325,7 +399,7 @@ cdef class Array:
 
         return to_pandas(self, options)
 
-    def to_numpy(self, copy=False):
+    def to_numpy(self, copy=False, *, zero_copy_only=None, dtype=None):
         """Return the elements as a NumPy array.
 
         Parameters
@@ -336,6 +410,11 @@ cdef class Array:
             fixed size (both as raw bytes, dtype ``V``), and fixed-size lists of these, all without nulls.
             True: always a new array. Nulls become NaN or NaT, integers with nulls float64; text, binary,
             decimals and nested values become objects as in :meth:`to_pylist`, encoded values are decoded.
+        zero_copy_only : bool, optional
+            pyarrow's name. True: a view, as with ``copy=False``. False: a view where that shows the values, else a
+            copy.
+        dtype : dtype, optional
+            Of the result, which is converted to it, and copied if that needs a copy.
 
         Returns
         -------
@@ -360,9 +439,11 @@ cdef class Array:
         >>> batch["x"].to_numpy(copy=True)
         array([1.5, nan])
         """
-        from arrowipc.values.to_numpy import to_numpy
+        from arrowipc.values.to_numpy import as_array, to_numpy
 
         check_native(self.columns, "conversion to NumPy")
+        if dtype is not None or zero_copy_only is False:
+            return as_array(self, dtype, copy or (False if zero_copy_only else None))
         return to_numpy(self, copy)
 
     def __array__(self, dtype=None, copy=None):
@@ -391,7 +472,8 @@ cdef class Array:
         """Hand numbers without nulls over as DLPack does: see :meth:`Tensor.__dlpack__`."""
         from arrowipc.tensors.dense import Tensor
 
-        return Tensor(memoryview(self)).__dlpack__(**options)
+        is_matrix = self.columns.d.plan.fields[self.index].layout == LAYOUT_FIXED_LIST
+        return Tensor(self.to_numpy() if is_matrix else memoryview(self)).__dlpack__(**options)
 
     def __dlpack_device__(self):
         """Return the device of the memory, ``(1, 0)``: the CPU."""
@@ -434,9 +516,10 @@ cdef class Array:
                            self.length, nan_equal) != 0
 
     def __eq__(self, other):
-        if not isinstance(other, Array):
-            return NotImplemented
-        return self.equals(other)
+        return self.equals(other) if isinstance(other, Array) or is_foreign(other) else NotImplemented
+
+    def __getattr__(self, name):
+        raise no_attribute(self, name)
 
     def __reduce_ex__(self, protocol):
         from arrowipc.values.pickling import reduce_array
@@ -537,6 +620,51 @@ cdef int64_t count_nulls(Array array) noexcept:
 
 
 # -- what is handed in ----------------------------------------------------------------------------------------
+
+
+cdef Array validity_array(Array array, uint8_t flip):
+    """Booleans: the bits of validity, each combined with `flip` by an exclusive or."""
+    cdef const ColumnsData* d = &array.columns.d
+    cdef const uint8_t* bits = validity(d, array.index)
+    cdef int64_t size = bitmap_bytes(array.length), i
+    cdef Memory memory = Memory(size + SLACK)
+    from arrowipc.columns.record_batch import RecordBatch
+    from arrowipc.schemas import Schema
+    from arrowipc.types import bool_, field
+
+    quota(AS_BACKED).take(array.columns, array.length)
+    if bits == NULL:
+        memset(memory.data, 0 if d.plan.fields[array.index].layout == LAYOUT_NULL else 255, size)
+    else:
+        append_bits(memory.data, 0, bits, array.offset, array.length)
+    for i in range(size):
+        memory.data[i] ^= flip
+    memory.size = size
+    return RecordBatch.from_buffers(Schema([field("", bool_())]), array.length, [(array.length, 0)],
+                                    [None, memory]).column(0)
+
+
+def is_mask(items):
+    """Whether what is in brackets says of each row whether it is wanted, and is no number of one."""
+    if isinstance(items, (list, tuple)):
+        return (bool in (kinds := set(map(type, items)))) and kinds <= {bool, type(None)}
+    kind = getattr(items, "dtype", getattr(items, "type", None))
+    return str(kind) in ("bool", "boolean", "Boolean", "DataType(bool)", "bool[pyarrow]")
+
+
+def mask_of(items):
+    """A mask as an array."""
+    if isinstance(items, Array) or is_foreign(items):
+        return as_array(items)
+    from arrowipc.types import bool_
+    from arrowipc.values.from_python import build_array
+
+    return build_array(items, bool_())
+
+
+def is_conditions(items):
+    """Whether what is to be filtered by are conditions, and no mask."""
+    return isinstance(items, (list, tuple)) and len(items) > 0 and isinstance(items[0], (list, tuple, str))
 
 
 cdef bint is_integer(object i) except -1:

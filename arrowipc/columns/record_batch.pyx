@@ -25,7 +25,9 @@ from arrowipc.inline.plan cimport (
 )
 from arrowipc.metadata.schema_reader cimport column_named, plan_schema, project, python_plan
 
-from arrowipc.arguments import columns_of, integer_of, items_of, metadata_of
+from arrowipc.columns.array import is_conditions, is_mask, mask_of
+
+from arrowipc.arguments import columns_of, integer_of, items_of, metadata_of, no_attribute
 from arrowipc.errors import NotFoundError, UsageError
 
 __all__ = ["RecordBatch", "concat_batches"]
@@ -100,6 +102,16 @@ cdef class RecordBatch(Columns):
         return self.d.plan.n_columns
 
     @property
+    def shape(self):
+        """Number of rows and of columns."""
+        return self.d.length, self.d.plan.n_columns
+
+    @property
+    def column_names(self):
+        """Names of the columns, in order."""
+        return plan_schema(self.plan).names
+
+    @property
     def nbytes(self):
         """Bytes of all buffers, also those of dictionaries; a slice counts the buffers it was cut from."""
         return count_bytes(self)
@@ -108,6 +120,10 @@ cdef class RecordBatch(Columns):
     def columns(self):
         """All columns, as a list of :class:`Array`."""
         return [column_at(self, i) for i in range(self.d.plan.n_columns)]
+
+    def itercolumns(self):
+        """Iterate over the columns."""
+        return iter(self.columns)
 
     def column(self, i):
         """Return one column.
@@ -144,7 +160,9 @@ cdef class RecordBatch(Columns):
         if isinstance(i, slice):
             start, stop, step = i.indices(self.d.length)
             return slice_batch(self, start, max(stop - start, 0)) if step == 1 else self.take(range(start, stop, step))
-        return self.select(i) if names_columns(i) else self.take(i)
+        if names_columns(i):
+            return self.select(i)
+        return self.filter(i) if is_mask(i) else self.take(i)
 
     def __len__(self):
         return self.d.length
@@ -192,7 +210,7 @@ cdef class RecordBatch(Columns):
         IndexError, KeyError, UsageError
             If there is no such column, or several have that name.
         """
-        from arrowipc.schema import positions_without
+        from arrowipc.schemas import positions_without
 
         return self.select(positions_without(plan_schema(self.plan), columns))
 
@@ -215,16 +233,15 @@ cdef class RecordBatch(Columns):
         UsageError
             If several columns have an old name, or there are more or fewer names than columns.
         """
-        cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
         cdef LimitsData limits
-        from arrowipc.schema import renamed
+        from arrowipc.schemas import renamed
 
         check_native(self, "renaming")
         limits_data(None, &limits)
-        out.share(self, python_plan(renamed(plan_schema(self.plan), names), &limits))
-        out.dictionaries = self.dictionaries
-        out.metadata_pairs = self.metadata_pairs
-        return out
+        return with_plan(self, python_plan(renamed(plan_schema(self.plan), names), &limits))
+
+    rename_columns = rename
+    drop_columns = drop
 
     def append_column(self, field, values):
         """Return the batch with one more column at its end.
@@ -245,17 +262,39 @@ cdef class RecordBatch(Columns):
         UsageError
             If there are more or fewer values than rows, or one does not fit the type.
         """
-        from arrowipc.values.from_python import append_column
+        return self.add_column(self.d.plan.n_columns, field, values)
 
-        return append_column(self, field, values)
+    def add_column(self, i, field, values):
+        """Return the batch with one more column before column `i`; see :meth:`append_column`."""
+        from arrowipc.values.from_python import insert_column
+
+        position = integer_of("column", i)
+        if not -self.d.plan.n_columns <= position <= self.d.plan.n_columns:
+            raise NotFoundError(f"column index {i} is out of range: the batch has {self.d.plan.n_columns} columns")
+        return insert_column(self, position, field, values)
+
+    def set_column(self, i, field, values):
+        """Return the batch with another column in place of column `i`; see :meth:`append_column`."""
+        position = self.schema.position(i)
+        return self.drop(position).add_column(position, field, values)
+
+    def remove_column(self, i):
+        """Return the batch without column `i`, without copying."""
+        return self.drop(self.schema.position(i))
+
+    def with_metadata(self, metadata):
+        """Return the same columns with other metadata of the schema, without copying; None: with none."""
+        cdef LimitsData limits
+        limits_data(None, &limits)
+        return with_plan(self, python_plan(self.schema.with_metadata(metadata), &limits))
 
     def take(self, indices):
         """Return rows in any order and number.
 
         Parameters
         ----------
-        indices : sequence of int, numpy.ndarray or Array
-            Negative ones count from the end. Nulls are refused.
+        indices : sequence of int, numpy.ndarray, Array or object of another library
+            Negative ones count from the end. An Array's null gives a row of nulls.
 
         Returns
         -------
@@ -268,7 +307,7 @@ cdef class RecordBatch(Columns):
         IndexError
             If there is no such row.
         UsageError
-            If the indices are no integers, or null.
+            If the indices are no integers; if some are null, and a column is not nullable.
         UnsupportedError
             If the texts or lists of the rows need offsets of 64 bits; take fewer at a time.
 
@@ -281,6 +320,42 @@ cdef class RecordBatch(Columns):
         from arrowipc.columns.take import take_indices
 
         return take_indices(self, indices)
+
+    def filter(self, mask):
+        """Return the rows where `mask` is true (``batch[mask]`` does the same), or that pass conditions.
+
+        Parameters
+        ----------
+        mask : sequence of bool, numpy.ndarray, Array, object of another library, or list of conditions
+            As many as there are rows. Null counts as false. Conditions are those of :func:`arrowipc.open_dataset`:
+            ``[("x", ">", 3)]``.
+
+        Returns
+        -------
+        RecordBatch
+            Of rows that are copied, as by :meth:`take`.
+
+        Raises
+        ------
+        UsageError
+            If there are more or fewer elements than rows, or others than booleans.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> batch = ipc.RecordBatch.from_pydict({"x": [10, 20, 30]})
+        >>> batch.filter([True, None, True]).to_pydict(), batch[[False, True, False]].to_pydict()
+        ({'x': [10, 30]}, {'x': [20]})
+        >>> batch.filter([("x", ">=", 20)]).to_pydict()
+        {'x': [20, 30]}
+        """
+        if is_conditions(mask):
+            from arrowipc.filters.row_filters import RowFilter
+
+            return RowFilter(mask, plan_schema(self.plan)).apply(self)
+        from arrowipc.columns.take import selected_rows
+
+        return self.take(selected_rows(mask_of(mask), self.d.length))
 
     def head(self, n=5):
         """Return the first `n` rows; with a negative `n`, all but the last ones."""
@@ -401,9 +476,7 @@ cdef class RecordBatch(Columns):
         return True
 
     def __eq__(self, other):
-        if not isinstance(other, RecordBatch):
-            return NotImplemented
-        return self.equals(other)
+        return self.equals(other) if isinstance(other, RecordBatch) or is_foreign(other) else NotImplemented
 
     @staticmethod
     def from_arrow(data, *, validate="none"):
@@ -467,6 +540,39 @@ cdef class RecordBatch(Columns):
         from arrowipc.values.from_python import build_batch
 
         return build_batch(mapping, schema)
+
+    @staticmethod
+    def from_arrays(arrays, names=None, schema=None, metadata=None):
+        """Make a batch of columns.
+
+        Parameters
+        ----------
+        arrays : sequence
+            Of what :meth:`from_pydict` takes as columns. Names may repeat, which a dict does not allow.
+        names : sequence of str, optional
+        schema : Schema, optional
+            In place of `names`: names, types and metadata.
+        metadata : mapping or pairs of str or bytes, optional
+            Of the schema, where `names` are given.
+
+        Returns
+        -------
+        RecordBatch
+
+        Raises
+        ------
+        UsageError
+            There are more or fewer names than arrays, lengths differ, or a value does not fit its column.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> ipc.RecordBatch.from_arrays([[1, 2], ["a", None]], names=["x", "y"]).to_pylist()
+        [{'x': 1, 'y': 'a'}, {'x': 2, 'y': None}]
+        """
+        from arrowipc.values.from_python import build_arrays
+
+        return build_arrays(arrays, names, schema, metadata)
 
     @staticmethod
     def from_pylist(rows, schema=None):
@@ -644,6 +750,9 @@ cdef class RecordBatch(Columns):
 
         return batch_message(self, **options).serialize(options.get("alignment", 8))
 
+    def __getattr__(self, name):
+        raise no_attribute(self, name)
+
     def __reduce_ex__(self, protocol):
         from arrowipc.values.pickling import reduce_batch
 
@@ -695,6 +804,15 @@ cdef class RecordBatch(Columns):
 def names_columns(items):
     """Whether what is in brackets names columns, and no rows."""
     return isinstance(items, (list, tuple)) and len(items) > 0 and all([isinstance(each, str) for each in items])
+
+
+cdef RecordBatch with_plan(RecordBatch batch, Plan plan):
+    """The same columns, described by another plan of the same shape."""
+    cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
+    out.share(batch, plan)
+    out.dictionaries = batch.dictionaries
+    out.metadata_pairs = batch.metadata_pairs
+    return out
 
 
 cdef RecordBatch as_batch(object data):

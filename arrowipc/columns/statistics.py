@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from arrowipc.arguments import KeyValueMetadata
     from arrowipc.columns.column_statistics import Found
     from arrowipc.columns.record_batch import RecordBatch
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
     Bound: TypeAlias = bool | int | float | str | bytes | None
 

@@ -1,7 +1,7 @@
 # Rows in any order and number: by their numbers, repeated, or of several batches.
 from libc.stdint cimport int32_t, int64_t
 
-from arrowipc._core cimport Columns, Source
+from arrowipc._core cimport Columns, Memory, Source
 from arrowipc.columns.record_batch cimport RecordBatch
 
 # Fill `out`, which is new, with rows of `source`: each number is that of one that exists, or negative for a row of
@@ -20,3 +20,8 @@ cdef RecordBatch take_numbers(RecordBatch source, object indices, bint negative,
 cdef RecordBatch take_pieces(list batches, const int64_t* rows, const int32_t* homes, int64_t n, int64_t n_runs)
 # Rows that were taken, and nothing else of where they come from.
 cdef RecordBatch alone(RecordBatch batch)
+
+# Indices without those that are null, and the place of each of all among them, -1: it is null; None: none is. And rows
+# by these places, rows of nulls where they are -1.
+cdef tuple without_nulls(object indices)
+cdef RecordBatch with_nulls(RecordBatch taken, Memory positions)

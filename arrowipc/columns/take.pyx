@@ -15,13 +15,13 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
-from arrowipc._core cimport Columns, Memory, Plan, Source, limits_data
-from arrowipc.columns.array cimport Array, make_array
+from arrowipc._core cimport Columns, Memory, Plan, Source, field_path, limits_data
+from arrowipc.columns.array cimport Array, as_array, count_nulls, is_foreign, make_array
 from arrowipc.columns.builder cimport FAULT_FULL, SnapshotOwner, raise_append_fault
 from arrowipc.columns.elements cimport check_native
 from arrowipc.columns.equal cimport begins_with
 from arrowipc.columns.record_batch cimport RecordBatch, batch_of_arrays, concat_into
-from arrowipc.inline.bits cimport SLACK, largest, store_int
+from arrowipc.inline.bits cimport SLACK, WORD, largest, load_bits, store_int
 from arrowipc.inline.element cimport validity
 from arrowipc.inline.fault cimport Fault, fail
 from arrowipc.inline.gather cimport (
@@ -31,16 +31,19 @@ from arrowipc.inline.gather cimport (
     repeat_words, run_offsets, spread_lists, spread_runs, write_runs,
 )
 from arrowipc.inline.layouts cimport BUFFER_BITS, BUFFER_OFFSETS, LAYOUTS, LayoutSpec, has_offsets, width_of
-from arrowipc.inline.loads cimport add_overflows, bitmap_bytes, count_bits, loose_i64, mul_overflows, prefetch, round_up
+from arrowipc.inline.loads cimport (
+    add_overflows, bitmap_bytes, count_bits, get_bit, loose_i64, mul_overflows, prefetch, round_up, trailing_zeros,
+)
 from arrowipc.inline.plan cimport (
-    LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE,
-    LAYOUT_STRUCT, LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, LimitsData, Node, ViewRange, copy_tables,
+    FIELD_NULLABLE, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_RUN_END,
+    LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, LimitsData, Node, ViewRange,
+    copy_tables,
 )
 from arrowipc.inline.room cimport Room, make_room
 from arrowipc.metadata.schema_reader cimport own_metadata, python_plan, same_shape
 
 from arrowipc.errors import LimitError, UsageError
-from arrowipc.schema import Schema
+from arrowipc.schemas import Schema
 
 cdef extern from "Python.h":
     bint PyLong_CheckExact(object)
@@ -1052,8 +1055,11 @@ cpdef RecordBatch take_rows(RecordBatch source, object indices, str name):
 
 
 def take_indices(RecordBatch source not None, indices):
-    """See `RecordBatch.take`: as `take_rows`, with negative indices, which count from the end."""
-    return alone(take_numbers(source, indices, True, IndexError, "take"))
+    """See `RecordBatch.take`: as `take_rows`, with negative indices, which count from the end, and nulls."""
+    cdef Memory positions
+    indices, positions = without_nulls(indices)
+    out = alone(take_numbers(source, indices, True, IndexError, "take"))
+    return out if positions is None else with_nulls(out, positions)
 
 
 def take_elements(Array array not None, indices):
@@ -1064,3 +1070,70 @@ def take_elements(Array array not None, indices):
     limits_data(None, &limits)
     taken = take_indices(batch_of_arrays(python_plan(Schema([array.field]), &limits), [array], array.length), indices)
     return make_array(taken, 0, taken.d.nodes[0].offset, taken.d.length)
+
+
+# -- nulls among indices, and masks --------------------------------------------------------------------------
+
+
+cdef tuple without_nulls(object indices):
+    """Indices without those that are null, and for each of all its place among them, -1: it is null; None: none is."""
+    cdef Array array
+    cdef Memory valid, positions
+    cdef const uint8_t* bits
+    cdef int64_t i, n = 0
+    if not isinstance(indices, Array) and not is_foreign(indices):
+        return indices, None
+    array = as_array(indices)
+    if count_nulls(array) == 0:
+        return array, None
+    bits = validity(&array.columns.d, array.index)
+    valid, positions = Memory(8 * (array.length - array._null_count)), Memory(8 * array.length)
+    valid.size, positions.size = 8 * (array.length - array._null_count), 8 * array.length
+    for i in range(array.length):
+        (<int64_t*> positions.data)[i] = -1
+        if bits != NULL and get_bit(bits, array.offset + i):
+            (<int64_t*> valid.data)[n] = i
+            (<int64_t*> positions.data)[i] = n
+            n += 1
+    return array.take(valid) if n else [], positions
+
+
+cdef RecordBatch with_nulls(RecordBatch taken, Memory positions):
+    """Rows of `taken`, by their numbers; rows of nulls where these are -1."""
+    cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
+    cdef int64_t left = INT64_MAX
+    cdef int32_t i
+    for i in range(taken.d.plan.n_columns):
+        if not taken.d.plan.fields[taken.d.plan.columns[i]].flags & FIELD_NULLABLE:
+            raise UsageError(f"take: column {field_path(taken.plan, taken.d.plan.columns[i])!r} is not nullable, "
+                             "and some indices are null")
+    take_into(out, taken, <int64_t*> positions.data, positions.size // 8, &left)
+    out.dictionaries = taken.dictionaries
+    return out
+
+
+def selected_rows(Array array not None, int64_t rows):
+    """Return the numbers of those of some rows where a mask is true, and not null."""
+    cdef const ColumnsData* d = &array.columns.d
+    cdef const FieldPlan* field = &d.plan.fields[array.index]
+    cdef const uint8_t* valid = validity(d, array.index)
+    cdef const uint8_t* bits
+    cdef int64_t at, n = 0
+    cdef uint64_t word
+    cdef Memory out
+    if field.layout != LAYOUT_BOOL:
+        raise UsageError(f"a mask has booleans, found {array.type}")
+    if array.length != rows:
+        raise UsageError(f"the mask has {array.length:,} elements, expected {rows:,}, one for each row")
+    bits = d.extents[field.first_buffer + 1].data
+    out = Memory(8 * rows)
+    for at in range(0, rows, WORD):
+        word = load_bits(bits, array.offset + at, min(WORD, rows - at))
+        if valid != NULL:
+            word &= load_bits(valid, array.offset + at, min(WORD, rows - at))
+        while word:
+            (<int64_t*> out.data)[n] = at + trailing_zeros(word)
+            word &= word - 1
+            n += 1
+    out.size = 8 * n
+    return out

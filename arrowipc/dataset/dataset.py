@@ -19,17 +19,18 @@ from arrowipc.errors import UsageError
 from arrowipc.limits import Limits
 from arrowipc.read.files import find_files, is_url, naming
 from arrowipc.reader import open_stream
-from arrowipc.schema import Field, Schema
-from arrowipc.table import Table
+from arrowipc.schemas import Field, Schema
+from arrowipc.tables import Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any, Literal, TypeAlias, TypeVar
 
     from arrowipc.arguments import Extensions
-    from arrowipc.columns.pruning import Pruner
     from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.dataset.fragments import Lengths
+    from arrowipc.filters.pruning import Pruner
+    from arrowipc.filters.row_filters import RowFilter
     from arrowipc.options import Columns, Validate
     from arrowipc.read.row_reader import RowReader
 
@@ -78,7 +79,7 @@ class Dataset:
     >>> dataset.select("x").read_all().to_pydict(), dataset.schema.names, len(dataset.files), len(dataset.fragments)
     ({'x': [1, 2, 3]}, ['x', 'y'], 2, 2)
     >>> sum(batch.num_rows for batch in dataset.filter([("y", "is_null")]).to_batches()), dataset.skipped
-    (3, {})
+    (2, {})
     >>> folder.cleanup()
     """
 
@@ -86,11 +87,13 @@ class Dataset:
         "__weakref__",
         "_by_keys",
         "_columns",
+        "_exact",
         "_filter",
         "_numbers",
         "_options",
         "_plans",
         "_rows",
+        "_unfiltered",
         "fragments",
         "schema",
     )
@@ -101,10 +104,18 @@ class Dataset:
     fragments: list[Fragment]
 
     def __init__(
-        self, fragments: list[Fragment], options: _Options, columns: tuple[str | int, ...] | None, filter: Any
+        self,
+        fragments: list[Fragment],
+        options: _Options,
+        columns: tuple[str | int, ...] | None,
+        filter: Any,
+        exact: Any = None,
     ) -> None:
         instance_of("Dataset: options", options, _Options, "; open_dataset() makes data sets")
-        self.fragments, self._options, self._columns, self._filter = fragments, options, columns, filter
+        self.fragments, self._options, self._columns = fragments, options, columns
+        #: What rules out files and batches; and what of it rows have to pass.
+        self._filter, self._exact = filter, exact
+        self._unfiltered: tuple[Dataset, RowFilter] | None = None
         self.schema = _projected(options.schema, columns)
         self._plans: dict[bytes, _Plan] = {}
         self._numbers: dict[Fragment, list[int]] = {}
@@ -113,7 +124,7 @@ class Dataset:
         self._by_keys = None if filter is None else self._pruner(options.schema, True)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Dataset, (self.fragments, self._options, self._columns, self._filter)
+        return Dataset, (self.fragments, self._options, self._columns, self._filter, self._exact)
 
     @property
     def files(self) -> list[str]:
@@ -142,21 +153,33 @@ class Dataset:
             known = self._columns
             if known is not None:
                 wanted = tuple(chain.from_iterable([_within(known, each) for each in wanted]))
-        return Dataset(self.fragments, self._options, self._columns if wanted is None else wanted, self._filter)
+        return self._select(self._columns if wanted is None else wanted)
+
+    def _select(self, columns: Iterable[str | int] | None) -> Dataset:
+        wanted = None if columns is None else tuple(columns)
+        return Dataset(self.fragments, self._options, wanted, self._filter, self._exact)
 
     def filter(self, filter: Any) -> Dataset:
-        """Return the data set without what `filter` excludes, in addition to earlier filters; nothing is read.
+        """Return the data set of the rows that pass `filter`, and earlier filters; nothing is read.
 
-        Files are left out by their hive keys and batches by their statistics. Rows are never looked at: those of the
-        batches that are left need not pass.
+        Files are left out by their hive keys and batches by their statistics before any row is looked at. A null passes
+        ``is_null`` and nothing else; NaN is above all numbers.
 
         Raises
         ------
         UsageError
             The filter is not of the form that `open_dataset` takes, or about no column of the files.
         """
-        both = filter if self._filter is None else ("and", self._filter, filter)
-        return Dataset(self.fragments, self._options, self._columns, both)
+        exact = _both(self._exact, filter)
+        return Dataset(self.fragments, self._options, self._columns, _both(self._filter, filter), exact)
+
+    def prune(self, filter: Any) -> Dataset:
+        """Return the data set without the files and batches in which no row passes `filter`; nothing is read.
+
+        As `filter`, but rows are not looked at: those of the batches that are left need not pass. For callers who
+        filter rows themselves.
+        """
+        return Dataset(self.fragments, self._options, self._columns, _both(self._filter, filter), self._exact)
 
     # -- batches in order --
 
@@ -198,6 +221,10 @@ class Dataset:
 
     def _tasks(self) -> Iterator[Task[RecordBatch | None]]:
         """What gives each batch of all files; None in place of one that is left out."""
+        if self._exact is not None:
+            source, test = self._source()
+            yield from ((partial(self._passing, task, test), worth) for task, worth in source._tasks())
+            return
         opener = self._options.opener
         for fragment in self.fragments:
             if self._rules_out(fragment):
@@ -226,10 +253,37 @@ class Dataset:
             self._options.opener.skip(fragment.path, error)
             return None
 
+    def _source(self) -> tuple[Dataset, RowFilter]:
+        """The batches whose rows are filtered, with all columns that this takes; and what filters them."""
+        if self._unfiltered is None:
+            from arrowipc.filters.row_filters import RowFilter
+
+            columns, names, tested = self._columns, self._options.schema.names, self._tested()
+            if columns is not None:
+                plain = all(each in names for each in columns)
+                columns = (*columns, *[each for each in tested if each not in columns]) if plain else None
+            source = Dataset(self.fragments, self._options, columns, self._filter)
+            self._unfiltered = source, RowFilter(self._exact, source.schema)
+        return self._unfiltered
+
+    def _tested(self) -> list[str]:
+        """Names of the columns that decide about rows."""
+        names = self._options.schema.names
+        paths = self._pruner(self._options.schema, True).columns
+        return list(dict.fromkeys([path if path in names else path.partition(".")[0] for path in paths]))
+
+    def _passing(self, task: Callable[[], RecordBatch | None], test: RowFilter) -> RecordBatch | None:
+        batch = task()
+        return None if batch is None else self._filtered(batch, test)
+
+    def _filtered(self, batch: RecordBatch, test: RowFilter) -> RecordBatch:
+        rows = test.apply(batch)
+        return rows if self._columns is None else rows.select(self._columns)
+
     # -- rows by their number --
 
     def count_rows(self) -> int:
-        """Return the rows of all batches that `filter` leaves, from metadata alone.
+        """Return the number of rows: from metadata alone, or by reading the columns of a filter.
 
         Raises
         ------
@@ -238,6 +292,8 @@ class Dataset:
         OSError
             A file is gone, or another one than it was.
         """
+        if self._exact is not None:
+            return sum([batch.num_rows for batch in self._select(self._tested())])
         if self._filter is None:
             return sum([int(lengths.sum()) for lengths in self._lengths()])
         return int(self._located()[1].sum())
@@ -281,6 +337,10 @@ class Dataset:
 
     def _located(self) -> tuple[Any, Any]:
         """Per batch that the filter leaves its fragment and number, and its rows."""
+        if self._exact is not None:
+            where, lengths = self._source()[0]._located()
+            narrow = self._select(self._tested())
+            return where, np.array([narrow._load(where, i).num_rows for i in range(len(lengths))], np.int64)
         places, lengths = [np.zeros((0, 2), np.int64)], [NO_ROWS]
         for f, counts in enumerate(self._lengths()):
             numbers = None
@@ -308,6 +368,9 @@ class Dataset:
 
     def _load(self, where: Any, i: int) -> RecordBatch:
         """Batch `i` of those that the filter leaves."""
+        if self._exact is not None:
+            source, test = self._source()
+            return self._filtered(source._load(where, i), test)
         f, number = where[i].tolist()
         fragment = self.fragments[f]
         plan = self._plan(fragment)
@@ -349,7 +412,7 @@ class Dataset:
         return _Plan(columns, mapping, pruner, missing)
 
     def _pruner(self, schema: Schema, strict: bool) -> Pruner:
-        from arrowipc.columns.pruning import Pruner
+        from arrowipc.filters.pruning import Pruner
 
         return Pruner(self._filter, schema, strict=strict)
 
@@ -390,6 +453,11 @@ class _Options(NamedTuple):
     on_missing: Literal["null", "error"]
     workers: int
     opener: Opener
+
+
+def _both(known: Any, filter: Any) -> Any:
+    """Two filters as one; None lets all pass."""
+    return filter if known is None else known if filter is None else ("and", known, filter)
 
 
 def _listed(columns: Columns) -> tuple[str | int, ...] | None:
@@ -560,7 +628,7 @@ def open_dataset(
     else:
         schema = without_ids(schema)
     options = _Options(schema, frozenset(kinds), on_missing, workers, opener)
-    return Dataset(fragments, options, None, filter).select(columns)
+    return Dataset(fragments, options, None, filter, filter).select(columns)
 
 
 def _paths(paths: Any) -> list[str]:

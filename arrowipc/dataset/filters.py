@@ -1,7 +1,7 @@
-"""Turns other filters into those of `columns/pruning`: predicates of polars, texts after `--where`.
+"""Turns other filters into those of `filters/pruning`: predicates of polars, texts after `--where`.
 
-A filter decides which batches are read. Of these, polars filters the rows of a lazy frame, and `rows_passing` those
-of the command line.
+A filter decides which batches are read. Of these, polars filters the rows of a lazy frame, and `rows_passing` (by
+`filters/row_filters`) those of the command line.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from arrowipc import types
-from arrowipc.columns.pruning import Pruner, fields_at
-from arrowipc.errors import ArrowIpcError, UnsupportedError, UsageError
+from arrowipc.errors import ArrowIpcError, UsageError
+from arrowipc.filters.pruning import Pruner, fields_at
+from arrowipc.filters.row_filters import RowFilter
 
 if TYPE_CHECKING:
     import polars as pl
 
     from arrowipc.columns.record_batch import RecordBatch
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
     #: A column (a name or a dotted path), an operator, and the value where it has one.
     Condition = tuple[Any, ...]
@@ -223,64 +224,7 @@ def columns_tested(conditions: Iterable[Condition], schema: Schema) -> list[str]
 
 
 def rows_passing(conditions: list[Condition], batch: RecordBatch) -> Any:
-    """The numbers of the rows of a batch that meet all conditions, rising, as a NumPy array.
-
-    As in SQL, nothing but ``is_null`` is true of a null.
-
-    Raises
-    ------
-    UnsupportedError
-        pyarrow is not installed, or cannot compare a value with its column.
-    """
+    """The numbers of the rows of a batch that meet all conditions, rising, as a NumPy array."""
     import numpy as np
 
-    try:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-    except ImportError:
-        raise UnsupportedError("--where needs pyarrow: python -m pip install pyarrow") from None
-    found = np.ones(len(batch), bool)
-    for condition in conditions if len(batch) else ():
-        path, operator, *literals = condition
-        column, *members = (path,) if path in batch.schema.names else path.split(".")
-        try:
-            array = pa.array(batch.column(column))
-            one = _test(_plain(pc.struct_field(array, members) if members else array), operator, *literals)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            shown = " ".join(map(str, condition))
-            raise UnsupportedError(f"--where {shown!r}: pyarrow cannot compare this: {error}") from None
-        found &= pc.fill_null(one, False).to_numpy(zero_copy_only=False)
-    return np.flatnonzero(found)
-
-
-def _plain(array: Any) -> Any:
-    """The values of an array without dictionaries, runs and views, which pyarrow does not compare."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    array = array.dictionary_decode() if isinstance(array, pa.DictionaryArray) else array
-    array = pc.run_end_decode(array) if pa.types.is_run_end_encoded(array.type) else array
-    views = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
-    return array.cast(views[array.type]) if array.type in views else array
-
-
-def _test(array: Any, operator: str, value: Any = None) -> Any:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    def literal(each: Any) -> Any:
-        try:
-            return pa.scalar(each, array.type)
-        except (pa.ArrowException, OverflowError):  # of more digits than the column has
-            return pa.scalar(each)
-
-    tests = {"==": pc.equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater}
-    tests[">="] = pc.greater_equal
-    if operator in tests:
-        return tests[operator](array, literal(value))
-    if operator in ("is_null", "is_not_null"):
-        return pc.is_null(array) if operator == "is_null" else pc.is_valid(array)
-    found = pc.and_(pc.is_valid(array), False)
-    for each in value:
-        found = pc.or_(found, pc.equal(array, literal(each)))
-    return pc.and_(pc.is_valid(array), pc.invert(found)) if operator == "not in" else found
+    return np.frombuffer(RowFilter(conditions, batch.schema).rows(batch), np.int64)

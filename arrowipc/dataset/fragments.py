@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from arrowipc.limits import Limits
     from arrowipc.options import Columns, Validate
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
     #: Rows of each batch of a file.
     Lengths: TypeAlias = npt.NDArray[np.int64]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from arrowipc.arguments import Extensions
     from arrowipc.columns.array import Array
     from arrowipc.limits import Limits
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
 __all__ = ["RowDataset"]
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from arrowipc.dataset.filters import from_polars
 from arrowipc.errors import UnsupportedError, UsageError
-from arrowipc.table import Table
+from arrowipc.tables import Table
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
 __all__ = ["scan_polars"]
 
@@ -54,7 +54,7 @@ def scan_polars(dataset: Any, **options: Any) -> pl.LazyFrame:
         from polars.io.plugins import register_io_source
     except ImportError as error:
         raise UnsupportedError(f"scan_polars needs polars 1.5 or newer: pip install polars ({error})") from None
-    if not (hasattr(dataset, "select") and hasattr(dataset, "filter")):
+    if not (hasattr(dataset, "select") and hasattr(dataset, "prune")):
         from arrowipc.dataset.dataset import open_dataset
 
         dataset = open_dataset(dataset, **options)
@@ -68,7 +68,7 @@ def scan_polars(dataset: Any, **options: Any) -> pl.LazyFrame:
     ) -> Iterator[pl.DataFrame]:
         # A limit counts the rows before the predicate: then no batch may be left out.
         test = None if predicate is None or n_rows is not None else from_polars(predicate, schema)
-        chosen = dataset if test is None else dataset.filter(test)
+        chosen = dataset if test is None else dataset.prune(test)
         if columns is not None:
             needed = {*columns, *([] if predicate is None else predicate.meta.root_names())}
             chosen = chosen.select([name for name in schema.names if name in needed])

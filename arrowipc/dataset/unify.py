@@ -16,7 +16,7 @@ from arrowipc.arguments import repeated
 from arrowipc.columns.array import Array
 from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UsageError
-from arrowipc.schema import Schema
+from arrowipc.schemas import Schema
 from arrowipc.values.to_numpy import stored_dtype
 
 TYPE_CHECKING = False

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.options import DecodeKeywords
     from arrowipc.read.framing import Message
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
 __all__ = ["Channel", "Client", "connect"]
 

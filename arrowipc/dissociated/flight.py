@@ -25,7 +25,7 @@ from arrowipc.reader import BatchReader
 if TYPE_CHECKING:
     from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.read.framing import Message
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
 __all__ = ["REUSE_CONNECTION", "FlightReader", "from_flight", "locations"]
 

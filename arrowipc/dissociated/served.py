@@ -13,14 +13,15 @@ from arrowipc.arguments import check_names
 from arrowipc.dissociated.memory.receiving import ALIGNMENT
 from arrowipc.errors import UsageError
 from arrowipc.opening import open as open_reader
+from arrowipc.schemas import as_schema
 from arrowipc.write.batch_writer import BatchWriter, EncodeOptions, MessageSink
-from arrowipc.write.batches import as_schema, batches_of
+from arrowipc.write.batches import batches_of
 
 if TYPE_CHECKING:
     from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.dissociated.connection import OfferedMemory
     from arrowipc.read.framing import Message
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
 __all__ = ["Prepared", "ReadyMessages", "StoredFile", "check_made", "messages_of", "schema_and_batches", "source_of"]
 

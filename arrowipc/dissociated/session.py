@@ -24,7 +24,7 @@ from arrowipc.dissociated.protocol import (
 )
 from arrowipc.dissociated.served import Prepared, messages_of
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UsageError
-from arrowipc.table import Table
+from arrowipc.tables import Table
 
 if TYPE_CHECKING:
     from arrowipc.read.framing import Message

@@ -22,7 +22,7 @@ from arrowipc.reader import RecordBatchFileReader
 
 if TYPE_CHECKING:
     from arrowipc.limits import Limits
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
 __all__ = [
     "BatchOutline",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from arrowipc.arguments import KeyValueMetadata
     from arrowipc.options import ReadKeywords
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
     Format = Literal["file", "stream"] | None
     Codec = Literal["lz4", "zstd", "keep"] | None

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.inspection.damage import Recovery
     from arrowipc.read.framing import Message
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
 __all__ = ["Outline", "Search"]
 

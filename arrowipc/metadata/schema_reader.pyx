@@ -802,7 +802,7 @@ cdef object plan_schema(Plan plan):
     if plan is None:
         raise UsageError("an object that was never initialized has no schema")
     if plan.schema is None:
-        from arrowipc.schema import Schema
+        from arrowipc.schemas import Schema
 
         metadata = kinds = ()
         if plan.schema_table:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, final
 
 from arrowipc.datatypes import DataType, Dictionary, Field
-from arrowipc.schema import Schema
+from arrowipc.schemas import Schema
 
 @final
 class TableWriter: ...

@@ -13,7 +13,7 @@ from arrowipc.metadata.schema_tables import (
     write_footer,
     write_schema_message,
 )
-from arrowipc.schema import Field, Schema
+from arrowipc.schemas import Field, Schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

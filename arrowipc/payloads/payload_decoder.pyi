@@ -8,7 +8,7 @@ from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.errors import ArrowIpcError
 from arrowipc.limits import Limits
 from arrowipc.read.stream_decoder import StreamDecoder
-from arrowipc.schema import Schema
+from arrowipc.schemas import Schema
 
 __all__ = ["DecodedPayloads", "decode_payloads", "repeat"]
 

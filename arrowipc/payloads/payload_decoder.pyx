@@ -64,7 +64,7 @@ cdef Array int64_array(Memory memory, int64_t count):
     cdef LimitsData limits
     plan = recent_plans.get("count")
     if plan is None:
-        from arrowipc.schema import Schema
+        from arrowipc.schemas import Schema
 
         limits_data(None, &limits)
         plan = python_plan(Schema([index_field("count")]), &limits)
@@ -97,7 +97,7 @@ cdef Memory cell_numbers(const int64_t* counts, int64_t start, int64_t n, int64_
 
 cdef RecordBatch with_index(RecordBatch batch, str name, const int64_t* counts, int64_t start, int64_t n):
     """The batch with one more column: the number of the cell that each row comes from."""
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
     cdef LimitsData limits
     cdef Plan plan
@@ -784,7 +784,7 @@ cdef class PayloadReader(StreamDecoder):
 cdef object nullable_schema(object schema):
     """The schema with columns that may all be null."""
     from arrowipc.datatypes import Field
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
     return Schema([Field(field.name, field.type, True, field.metadata) for field in schema.fields], schema.metadata,
                   schema.endianness, schema.features)
@@ -840,7 +840,7 @@ cdef class DecodedPayloads:
     @property
     def schema(self):
         """Schema of the columns that come from payloads: with it, calls that go on make equal batches."""
-        from arrowipc.schema import Schema
+        from arrowipc.schemas import Schema
 
         schema = self.batch.schema
         if not self.indexed:
@@ -981,7 +981,7 @@ def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on
     decoder.failures = []
     decoder.counts = Memory(64)
     if schema is not None:
-        from arrowipc.schema import Schema
+        from arrowipc.schemas import Schema
 
         plan = python_plan(schema if isinstance(schema, Schema) or hasattr(schema, "serialize")
                            else import_schema(schema), &decoder.limits)

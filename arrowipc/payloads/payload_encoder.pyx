@@ -36,9 +36,10 @@ from arrowipc.arguments import check_integer, described, items_of
 from arrowipc.columns.record_batch import concat_batches
 from arrowipc.datatypes import Binary, Field, LargeBinary
 from arrowipc.errors import UsageError
-from arrowipc.schema import Schema
+from arrowipc.schemas import Schema
 from arrowipc.write.batch_writer import BytearraySink, check_schema
-from arrowipc.write.batches import as_schema, batches_of
+from arrowipc.schemas import as_schema
+from arrowipc.write.batches import batches_of
 
 __all__ = ["GroupedPayloads", "encode_payloads"]
 

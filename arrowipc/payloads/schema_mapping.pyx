@@ -354,7 +354,7 @@ cdef object plain_field(object field):
 
 
 cdef object plain_schema(object schema):
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
     return Schema([plain_field(field) for field in schema.fields], schema.metadata, schema.endianness, schema.features)
 

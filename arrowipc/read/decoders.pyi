@@ -4,7 +4,7 @@ from typing import Literal, final
 from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.limits import Limits
 from arrowipc.read.framing import Message
-from arrowipc.schema import Schema
+from arrowipc.schemas import Schema
 
 @final
 class Decoder:

@@ -8,7 +8,7 @@ from arrowipc.options import DecodeKeywords
 from arrowipc.read.framing import Message
 from arrowipc.read.message_index import StreamIndex
 from arrowipc.read.stream_decoder import StreamDecoder
-from arrowipc.schema import Schema
+from arrowipc.schemas import Schema
 
 MAGIC: bytes
 TAIL_SIZE: int

@@ -25,7 +25,7 @@ from arrowipc.errors import FormatError, UnsupportedError, UsageError
 from arrowipc.limits import Limits
 
 if TYPE_CHECKING:
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
 __all__ = ["decode_entry", "file_statistics"]
 

@@ -11,7 +11,9 @@ from arrowipc.columns.elements cimport (
     AS_BACKED, Quota, check_native, pause_collector, quota, read_values, resume_collector,
 )
 from arrowipc.columns.record_batch cimport RecordBatch, slice_batch
-from arrowipc.columns.take cimport alone, integers, number_rows, take_numbers, take_pieces
+from arrowipc.columns.take cimport (
+    alone, integers, number_rows, take_numbers, take_pieces, with_nulls, without_nulls,
+)
 from arrowipc.inline.gather cimport AHEAD, Homes, count_runs, find_homes
 from arrowipc.inline.loads cimport add_overflows, loose_i64, prefetch
 from arrowipc.inline.plan cimport Extent, Node
@@ -422,11 +424,13 @@ cdef class RowReader:
 def take_across(list batches, indices):
     """Rows of batches of one schema that are counted through; a list of one batch, or of none."""
     cdef Source index
-    cdef Memory numbers
+    cdef Memory numbers, positions
+    indices, positions = without_nulls(indices)
     if not batches:
         index = integers(indices, "take")
         numbers = Memory(index.size)
         number_rows(<int64_t*> numbers.data, index, 0, True, IndexError, "take")
         return []
     reader = RowReader([len(batch) for batch in batches], batches.__getitem__, cache_bytes=INT64_MAX)
-    return [reader.take(indices)]
+    taken = reader.take(indices)
+    return [taken if positions is None else with_nulls(taken, positions)]

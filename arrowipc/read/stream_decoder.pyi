@@ -6,7 +6,7 @@ from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.events import BatchRead, DictionaryRead, EndOfStream, SchemaRead
 from arrowipc.limits import Limits
 from arrowipc.read.framing import Framer, Message
-from arrowipc.schema import Schema
+from arrowipc.schemas import Schema
 
 def stream_of(
     data: ReadableBuffer,

@@ -23,7 +23,7 @@ from arrowipc.dissociated.client import connect
 from arrowipc.dissociated.uri import DissociatedUri, new_tag
 from arrowipc.errors import UsageError
 from arrowipc.spark.shipping import Shipped
-from arrowipc.table import Table
+from arrowipc.tables import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

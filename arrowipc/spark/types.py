@@ -12,7 +12,7 @@ from arrowipc.arguments import filled
 from arrowipc.cdata.import_array import schema_from
 from arrowipc.columns.extensions import converter_of
 from arrowipc.errors import UnsupportedError, UsageError
-from arrowipc.schema import Field, Schema
+from arrowipc.schemas import Field, Schema
 
 if TYPE_CHECKING:
     from typing import TypeAlias

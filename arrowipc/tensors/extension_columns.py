@@ -28,7 +28,7 @@ from arrowipc.datatypes import (
 )
 from arrowipc.errors import UsageError
 from arrowipc.metadata.tensor_parameters import FIXED_SHAPE, VARIABLE_SHAPE, TensorColumn, tensor_parameters
-from arrowipc.schema import Schema
+from arrowipc.schemas import Schema
 from arrowipc.tensors.dense import Tensor
 
 __all__ = [

@@ -12,7 +12,7 @@ from arrowipc.columns.record_batch import RecordBatch, concat_batches
 from arrowipc.columns.take import take_rows
 from arrowipc.errors import UsageError
 from arrowipc.metadata.schema_writer import separate_dictionaries
-from arrowipc.schema import Schema
+from arrowipc.schemas import Schema
 from arrowipc.types import Dictionary, Field, dictionary, int32
 
 if TYPE_CHECKING:
@@ -134,6 +134,14 @@ def rebatch(batches: Iterable[RecordBatch], rows: int) -> Iterator[RecordBatch]:
         yield concat_batches(waiting)
 
 
+def unique(array: Array) -> Array:
+    """See :meth:`arrowipc.Array.unique`."""
+    values = _decoded(array, array.field) if isinstance(array.type, Dictionary) else array
+    table = MemoTable.like(plain := _alone(values, values.type))
+    table.add_batch(plain)
+    return table.batch().column(0)
+
+
 def _changed(batch: RecordBatch, columns: list[Array]) -> RecordBatch:
     """`batch` with other columns in the place of its own."""
     names = batch.schema.names
@@ -165,7 +173,7 @@ def _encoded(column: Array, field: Field) -> Array:
     if column.null_count == 0:
         return _joined(indices, b"", 0, values)
     # Null is one of the values: it leaves the dictionary, and becomes null among the indices.
-    valid = np.array(column.is_valid())
+    valid = np.asarray(column.is_valid())
     null = int(indices[~valid][0])
     indices[indices > null] -= 1
     indices[~valid] = 0

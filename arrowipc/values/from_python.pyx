@@ -666,23 +666,52 @@ cpdef RecordBatch build_batch(object mapping, object schema=None, int64_t rows=0
     A column may also be another sequence, or an :class:`Array` of the column's type. Arrays of NumPy of the right
     dtype, contiguous and in native byte order, are used as they are: later changes show in the batch.
     """
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
     if not is_mapping(mapping):
         raise UsageError(f"expected a mapping of column names to values, found {described(mapping)}")
-    instance_of("schema", schema, (Schema, NoneType))
+    schema = given_schema(schema)
     names = list(mapping) if schema is None else schema.names
     for name in names:
         if not isinstance(name, str):
             raise UsageError(f"names of columns are text, found {described(name)}")
     names = [str.__str__(name) for name in names]
     check_names(names, mapping)
-    sources = [column_source(name, mapping[name], None if schema is None else schema.field(name).type)
-               for name in names]
+    return build_columns(names, [mapping[name] for name in names], schema, rows)
+
+
+def build_arrays(arrays, names=None, schema=None, metadata=None):
+    """See `RecordBatch.from_arrays`."""
+    arrays = items_of("arrays", arrays)
+    schema = given_schema(schema)
+    if (names is None) == (schema is None):
+        raise UsageError("from_arrays needs names= or schema=, and takes one of them")
+    if schema is not None and metadata is not None:
+        raise UsageError("from_arrays: schema= brings its own metadata, leave metadata= out")
+    names = schema.names if names is None else [check_text("names", name) for name in items_of("names", names)]
+    if len(names) != len(arrays):
+        raise UsageError(f"expected an array for each of {len(names)} columns, found {len(arrays)}")
+    return build_columns(names, arrays, schema, 0, metadata)
+
+
+cdef object given_schema(object schema):
+    """The schema of an argument, perhaps another library's; None: it is to be found from the values."""
+    if schema is None:
+        return None
+    from arrowipc.schemas import as_schema
+
+    return as_schema(schema)
+
+
+cdef RecordBatch build_columns(list names, list columns, object schema, int64_t rows, object metadata=None):
+    """A batch of columns, each a sequence, a NumPy array or an array; `rows`: of a batch without columns."""
+    cdef list sources = []
+    for i, name in enumerate(names):
+        sources.append(column_source(name, columns[i], None if schema is None else schema.fields[i].type))
     if schema is None:
         from arrowipc.values.inference import infer_schema
 
-        schema = infer_schema(dict(zip(names, sources)))
+        schema = infer_schema(names, sources, metadata)
     for name, source in zip(names, sources):
         if len(source) != len(sources[0]):
             raise UsageError(f"columns must be equally long: {names[0]!r} has {len(sources[0]):,} rows, "
@@ -692,9 +721,7 @@ cpdef RecordBatch build_batch(object mapping, object schema=None, int64_t rows=0
 
 def build_rows(rows, schema=None):
     """See `RecordBatch.from_pylist`."""
-    from arrowipc.schema import Schema
-
-    instance_of("schema", schema, (Schema, NoneType))
+    schema = given_schema(schema)
     items = as_list(rows)
     if items is None or not all([is_mapping(row) for row in items]):
         raise UsageError(f"rows: expected a list of dicts, found {described(rows)}")
@@ -751,17 +778,32 @@ cpdef Array build_array(object values, object type=None):
     return make_array(batch, 0, batch.d.nodes[0].offset, batch.d.length)
 
 
-def append_column(RecordBatch batch not None, field, values):
-    """See `RecordBatch.append_column`."""
-    from arrowipc.datatypes import Field
-    from arrowipc.schema import Schema
+def fill_null(Array array not None, value):
+    """See `Array.fill_null`."""
+    from arrowipc.read.row_reader import take_across
+    from arrowipc.schemas import Schema
+
+    if array.null_count == 0:
+        return array
+    schema = Schema([array.field])
+    parts = [build_arrays([each], schema=schema) for each in (array, build_array([value], array.type))]
+    rows = [i if valid else array.length for i, valid in enumerate(array.is_valid())]
+    return take_across(parts, rows)[0].column(0)
+
+
+def insert_column(RecordBatch batch not None, int64_t position, field, values):
+    """See `RecordBatch.add_column`; `position` is one that the batch has, or the number of its columns."""
+    from arrowipc.datatypes import Field, own
+    from arrowipc.schemas import Schema
     from arrowipc.values.inference import infer_schema
 
     cdef Array array
-    name = field.name if isinstance(field, Field) else check_text("append_column: field", field)
+    cdef list fields, columns
+    field = own(field, Field)
+    name = field.name if isinstance(field, Field) else check_text("field", field)
     source = column_source(name, values, field.type if isinstance(field, Field) else None)
     if not isinstance(field, Field):
-        field = infer_schema({name: source}).fields[0]
+        field = infer_schema([name], [source]).fields[0]
     array = source if isinstance(source, Array) and source.type == field.type else build_array(source, field.type)
     if array.length != batch.d.length:
         raise UsageError(f"column {name!r}: expected {batch.d.length:,} values, as there are rows, found "
@@ -769,8 +811,10 @@ def append_column(RecordBatch batch not None, field, values):
     if not field.nullable and array.null_count:
         raise UsageError(f"column {name!r}: {array.null_count:,} values are null, and the field is not nullable")
     schema = batch.schema
-    return batch_of_arrays(plan_of(Schema([*schema.fields, field], schema.metadata, schema.endianness)),
-                           [*batch.columns, array], batch.d.length)
+    fields, columns = list(schema.fields), batch.columns
+    fields.insert(position, field)
+    columns.insert(position, array)
+    return batch_of_arrays(plan_of(Schema(fields, schema.metadata, schema.endianness)), columns, batch.d.length)
 
 
 cdef int check_names(list names, object mapping) except -1:
@@ -799,14 +843,14 @@ cdef Plan plan_of(object schema):
 
 
 cdef Plan plan_of_type(object type):
-    from arrowipc.datatypes import DataType
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
+    from arrowipc.types import as_type
     from arrowipc.values.inference import field_of
 
     found = recent_types.find(identity(type))
     if found is not None:
         return found[1]
-    instance_of("type", type, DataType)
+    type = as_type(type)
     plan = plan_of(Schema([field_of("", type)]))
     recent_types.keep((type, plan), identity(type))
     return plan
@@ -818,6 +862,8 @@ cdef object column_source(str name, object values, object kind):
     `kind`: the type that it is to have, if somebody says.
     """
     if type(values) is list:
+        if is_tensor(next((each for each in <list> values if each is not None), None)):
+            return [None if each is None else of_tensor(each) for each in <list> values]
         return values
     if isinstance(values, Array):
         return values
@@ -825,6 +871,8 @@ cdef object column_source(str name, object values, object kind):
         if values.ndim == 0:
             raise UsageError(f"{of_column(name)}expected an array of at least one dimension, found 0")
         return values
+    if is_tensor(values):
+        return column_source(name, of_tensor(values), kind)
     if is_pandas(values):
         # Through pyarrow; what it does not know, or is to have another type, goes value by value.
         try:
@@ -839,6 +887,22 @@ cdef object column_source(str name, object values, object kind):
         raise UsageError(f"{of_column(name)}expected a sequence of values, found {described(values)}; rows go to "
                          "from_pylist")
     return items
+
+
+cdef bint is_tensor(object values) except -1:
+    """Whether it is an array of PyTorch, JAX or the like, which NumPy can take."""
+    kind = type(values)
+    return hasattr(kind, "__array__") and hasattr(kind, "__dlpack__") and not is_numpy(values, "ndarray") and not (
+        hasattr(kind, "__arrow_c_array__") or hasattr(kind, "__arrow_c_stream__"))
+
+
+cdef object of_tensor(object values):
+    import numpy
+
+    try:
+        return numpy.asarray(values)[()]    # a scalar, where it has no dimension
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UsageError(f"{type(values).__name__} cannot become a NumPy array: {error}") from error
 
 
 cdef str of_column(str name):

@@ -6,20 +6,21 @@ The types are those that pyarrow infers. Values that have no type in common are 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
 from decimal import Decimal
 
 from arrowipc import types
-from arrowipc.arguments import instance_of, items_of
+from arrowipc.arguments import items_of
 from arrowipc.datatypes import EXTENSION_METADATA, EXTENSION_NAME, DayTime, Field, MonthDayNano
 from arrowipc.errors import UsageError
-from arrowipc.schema import Schema
+from arrowipc.schemas import Schema
 from arrowipc.values.converters import classes_of, digits_of, elements_of, members_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
+    from arrowipc.arguments import MetadataLike
     from arrowipc.types import DataType
 
 __all__ = ["infer_schema", "infer_type"]
@@ -61,13 +62,15 @@ _LOOKED_AT = (datetime.datetime, Decimal, list, tuple, dict)
 _EXTENSION = (EXTENSION_NAME, EXTENSION_METADATA)
 
 
-def infer_schema(mapping: Mapping[Any, Any]) -> Schema:
-    """Return the schema of some columns given by name, all nullable.
+def infer_schema(names: Sequence[str], columns: Sequence[Any], metadata: MetadataLike = None) -> Schema:
+    """Return the schema of some columns, all nullable.
 
     Parameters
     ----------
-    mapping : mapping of str to column
+    names : sequence of str
+    columns : sequence
         A column is a sequence of Python values, a NumPy array, or an :class:`arrowipc.Array`.
+    metadata : mapping or pairs of str or bytes, optional
 
     Raises
     ------
@@ -77,17 +80,17 @@ def infer_schema(mapping: Mapping[Any, Any]) -> Schema:
     Examples
     --------
     >>> from arrowipc.values.inference import infer_schema
-    >>> infer_schema({"id": [1, None], "tags": [["a"], []]})
+    >>> infer_schema(["id", "tags"], [[1, None], [["a"], []]])
     id: int64
     tags: list<item: string>
     """
     fields = []
-    for name, values in instance_of("mapping", mapping, Mapping).items():
+    for name, values in zip(names, columns, strict=True):
         try:
             fields.append(field_of(name, infer_type(values), values))
         except UsageError as error:
             raise UsageError(f"column {name!r}: {error}") from None
-    return Schema(fields)
+    return Schema(fields, metadata)
 
 
 def infer_type(values: Any) -> DataType:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
 __all__ = ["from_pandas", "from_records", "library", "narwhals_frame", "to_arrow", "to_polars", "to_records"]
 
@@ -40,11 +40,17 @@ def library(name: str, package: str | None = None) -> ModuleType:
         raise UsageError(f"this needs {name}: pip install {package or name}") from error
 
 
+def _is_column(data: Any) -> bool:
+    return isinstance(data, Array) or hasattr(data, "chunks")
+
+
 def to_arrow(data: Any) -> Any:
-    """A pyarrow RecordBatch, Table or Array over the same memory."""
+    """A pyarrow RecordBatch, Table, Array or ChunkedArray over the same memory."""
     pa = library("pyarrow")
     if isinstance(data, RecordBatch):
         return pa.record_batch(data)
+    if hasattr(data, "chunks"):
+        return pa.chunked_array(data)
     return pa.array(data) if isinstance(data, Array) else pa.table(data)
 
 
@@ -54,9 +60,9 @@ def to_polars(data: Any) -> Any:
     taken = data
     if not hasattr(pl.DataFrame, "__arrow_c_stream__"):  # it takes only what pyarrow has
         pa = library("pyarrow", f"pyarrow, or 'polars>=1.3' in place of {pl.__version__}")
-        taken = pa.array(data) if isinstance(data, Array) else pa.table(data)
+        taken = to_arrow(data) if _is_column(data) else pa.table(data)
     try:
-        return pl.Series(data.field.name, taken) if isinstance(data, Array) else pl.DataFrame(taken)
+        return pl.Series(data.field.name, taken) if _is_column(data) else pl.DataFrame(taken)
     except BaseException as error:
         # Types that it does not know are a panic of Rust's, which is no Exception.
         if isinstance(error, Exception) or type(error).__name__ == "PanicException":
@@ -66,7 +72,7 @@ def to_polars(data: Any) -> Any:
 
 def _refused(library: str, data: Any, error: BaseException) -> UnsupportedError:
     """Advice for columns that a library does not support."""
-    fields = [data.field] if isinstance(data, Array) else data.schema
+    fields = [data.field] if _is_column(data) else data.schema
     rare = ", ".join([f"{field.name!r} ({field.type})" for field in fields if _is_rare(field.type)])
     return UnsupportedError(
         f"{library} cannot take {rare or 'these columns'}: columns=[...] of the reader or select() leaves columns out; "

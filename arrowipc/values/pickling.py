@@ -14,7 +14,7 @@ from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.columns.truncate import compact
 from arrowipc.datatypes import BinaryView, Dictionary, Utf8View
 from arrowipc.read.framing import message_of
-from arrowipc.schema import Schema
+from arrowipc.schemas import Schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
 __all__ = [
     "array_html",

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
 __all__ = ["to_pandas"]
 

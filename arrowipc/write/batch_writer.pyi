@@ -8,7 +8,7 @@ from arrowipc.arguments import MetadataLike
 from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.columns.statistics import Annotator
 from arrowipc.read.framing import Message
-from arrowipc.schema import Schema
+from arrowipc.schemas import Schema
 
 __all__ = [
     "BatchWriter",

@@ -588,7 +588,7 @@ cdef object written_schema(object schema):
     The same object for the same object: a schema keeps its message and its plan once they are made, and services
     write thousands of small streams with few schemas.
     """
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
     found = recent.find(identity(instance_of("schema", schema, Schema)))
     if found is not None:

@@ -9,24 +9,11 @@ from arrowipc.arguments import described
 from arrowipc.columns.array import Array
 from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.errors import UsageError
-from arrowipc.schema import Schema
+from arrowipc.schemas import Schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-
-def as_schema(schema: Any) -> Schema:
-    """Convert a schema argument: ours, another library's, or a list of fields."""
-    if isinstance(schema, Schema):
-        return schema
-    if hasattr(schema, "__arrow_c_schema__"):
-        from arrowipc.cdata.import_array import schema_from
-
-        return schema_from(schema)
-    if isinstance(schema, (list, tuple)):
-        return Schema(schema)
-    raise UsageError(f"schema: expected a Schema, or an object with __arrow_c_schema__, found {described(schema)}")
 
 
 def batches_of(data: Any, schema: Schema | None) -> tuple[Schema | None, Iterable[RecordBatch]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from arrowipc.columns.statistics import STATISTICS_KEY, VERSION, mark_of
 
 if TYPE_CHECKING:
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
 __all__ = ["FileStatistics"]
 

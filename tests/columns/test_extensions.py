@@ -119,7 +119,9 @@ def test_they_are_found_inside_other_types(name):
     batch = ipc.RecordBatch.from_pydict({"x": made}, ipc.Schema([T.field("x", kind)]))
     for array in (
         made,
-        ipc.open_stream(ipc.Table.from_batches([batch]).schema.serialize() + batch.serialize()).read_all()["x"][0],
+        ipc.open_stream(ipc.Table.from_batches([batch]).schema.serialize() + batch.serialize())
+        .read_all()["x"]
+        .chunk(0),
     ):
         assert array.to_pylist(extensions=True) == expected
         assert array.to_pylist() == as_stored(expected)

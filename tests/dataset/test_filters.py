@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import sys
 from decimal import Decimal
 from typing import Any
 
@@ -45,10 +44,3 @@ def test_exactly_the_rows_pass_that_meet_a_condition(name):
         conditions = from_text([f"{name}{'' if text[0] == '.' else ' '}{text}"], schema)
         assert rows_passing(conditions, batch).tolist() == expected, text
         assert rows_passing(conditions, batch.slice(0, 0)).tolist() == []
-
-
-def test_without_pyarrow_the_error_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    batch = ipc.RecordBatch.from_pydict({"id": [1]})
-    with pytest.raises(ipc.UnsupportedError, match="needs pyarrow: python -m pip install pyarrow"):
-        rows_passing([("id", ">", 3)], batch)

@@ -16,8 +16,8 @@ from helpers import optional
 
 import arrowipc as ipc
 from arrowipc import UsageError
-from arrowipc.columns.pruning import Pruner
 from arrowipc.dataset.filters import from_polars
+from arrowipc.filters.pruning import Pruner
 
 duckdb = optional("duckdb")
 pl = optional("polars")
@@ -63,9 +63,9 @@ class Counted:
         self.log.append(("select", columns))
         return Counted(self.dataset.select(columns), self.log)
 
-    def filter(self, filter_: Any) -> Counted:
+    def prune(self, filter_: Any) -> Counted:
         self.log.append(("filter", filter_))
-        return Counted(self.dataset.filter(filter_), self.log)
+        return Counted(self.dataset.prune(filter_), self.log)
 
     def __iter__(self) -> Any:
         for batch in self.dataset:
@@ -211,7 +211,7 @@ def test_paths_with_options(folder):
 
 
 def test_duckdb_reads_a_data_set_of_what_is_needed(folder):
-    needed = ipc.open_dataset(folder).select(["id", "x"]).filter([("id", ">=", 470)])
+    needed = ipc.open_dataset(folder).select(["id", "x"]).prune([("id", ">=", 470)])
     assert sum(batch.num_rows for batch in needed) == ROWS
     own = pyarrow.dataset.dataset(folder, format="ipc")
     query = "select count(*), sum(id), round(sum(x), 6) from {} where id >= 470"

@@ -412,7 +412,7 @@ def test_memory_that_is_interrupted_while_it_is_made_leaves_no_descriptor():
 OTHER = """
 import os, sys, time
 import arrowipc.dissociated.transports.shared, arrowipc.dissociated.transports.sockets
-import arrowipc.dissociated.flight, arrowipc.table, pyarrow as pa
+import arrowipc.dissociated.flight, arrowipc.tables, pyarrow as pa
 from arrowipc import dissociated
 from dissociated import peers
 

@@ -37,7 +37,6 @@ from arrowipc.cdata.import_array import array_from, batch_from, live_imports, sc
 from arrowipc.cli.browse_page import Browsed
 from arrowipc.cli.terminal import json_text
 from arrowipc.columns.extensions import Names, variant_value
-from arrowipc.columns.pruning import OPERATORS, Pruner
 from arrowipc.columns.statistics import mark_of
 from arrowipc.dissociated.client import Client
 from arrowipc.dissociated.connection import PeerMemory
@@ -45,6 +44,7 @@ from arrowipc.dissociated.link import Link
 from arrowipc.dissociated.session import Roles, Session
 from arrowipc.dissociated.transports.message_runs import read_run, write_run
 from arrowipc.dissociated.transports.sockets import SocketConnection
+from arrowipc.filters.pruning import OPERATORS, Pruner
 from arrowipc.inspection.message_layout import locate_messages, nodes_of, outline_of
 from arrowipc.read.decoders import schema_of
 from arrowipc.read.file_statistics import decode_entry

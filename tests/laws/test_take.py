@@ -241,3 +241,62 @@ def test_rows_that_are_broken_are_errors_and_the_others_are_rows(name):
         for rows in ([50], list(range(51)), [1, 50, 3] * 20, [*range(10, 51)] * 9):
             with pytest.raises(ipc.FormatError, match="'x"):
                 found.take(rows)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_masks_keep_what_they_are_true_for(name):
+    """As lists, NumPy arrays and arrays of ours and pyarrow's; null counts as false."""
+    dice = random.Random(name)
+    array = read_batch(pa.record_batch({"x": long_array(name)}))["x"]
+    part = array[3:] if len(array) > 3 else array
+    values = part.to_pylist()
+    for share in (0.0, 0.1, 0.5, 0.9, 1.0):
+        mask = [dice.choice((None, False)) if dice.random() >= share else True for _ in values]
+        expected = [value for value, kept in zip(values, mask, strict=True) if kept]
+        batch, table = ipc.RecordBatch.from_arrays([part], ["x"]), ipc.Table.from_arrays([part], ["x"])
+        given = {
+            "list": mask,
+            "array": ipc.Array.from_pylist(mask, types.bool_()),
+            "pyarrow": pa.array([*mask, None], pa.bool_())[: len(mask)],
+            "cut": ipc.Array.from_pylist([True, *mask], types.bool_())[1:],
+            "numpy": np.array([bool(kept) for kept in mask], bool),
+        }
+        for kind, each in given.items():
+            for found in (part.filter(each), batch.filter(each)["x"], table.filter(each)["x"], table["x"].filter(each)):
+                assert repr(found.to_pylist()) == repr(expected), kind
+            if values and kind != "list":
+                assert part[each].equals(part.filter(each), nan_equal=True)
+                assert batch[each].num_rows == table[each].num_rows == len(expected)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_null_indices_give_nulls(name):
+    dice = random.Random(name)
+    array = read_batch(pa.record_batch({"x": long_array(name, 40)}))["x"]
+    n = len(array)
+    values = array.to_pylist()
+    for nulls in (0.1, 0.9, 1.0):
+        rows = [None if dice.random() < nulls or not n else dice.randrange(-n, n) for _ in range(50)]
+        expected = [None if row is None else values[row] for row in rows]
+        batch, table = (
+            ipc.RecordBatch.from_arrays([array], ["x"]),
+            ipc.Table.from_batches([*(ipc.RecordBatch.from_arrays([part], ["x"]) for part in (array[:2], array[2:]))]),
+        )
+        for each in (ipc.Array.from_pylist(rows, types.int64()), pa.array([0, *rows], pa.int16())[1:]):
+            for found in (array.take(each), batch.take(each)["x"], table.take(each)["x"], table["x"].take(each)):
+                assert repr(found.to_pylist()) == repr(expected)
+            drive.export_to_pyarrow(batch.take(each))
+
+
+def test_nulls_do_not_come_into_columns_that_are_not_nullable():
+    schema = ipc.Schema([field("x", types.int8(), nullable=False)])
+    batch = ipc.RecordBatch.from_pydict({"x": [1, 2]}, schema)
+    with pytest.raises(ipc.UsageError, match="column 'x' is not nullable, and some indices are null"):
+        batch.take(pa.array([0, None]))
+
+
+@pytest.mark.parametrize("mask", [[True], np.ones(3, bool), [1, 0], pa.array([1, 2]), ["a", "b"]])
+def test_what_is_no_mask_is_refused(mask):
+    for where in (ipc.Array.from_pylist([1, 2]), ipc.RecordBatch.from_pydict({"x": [1, 2]})):
+        with pytest.raises(ipc.UsageError):
+            where.filter(mask)

@@ -31,7 +31,7 @@ from arrowipc.limits import Limits
 from arrowipc.metadata.schema_writer import number_dictionaries, schema_metadata, separate_dictionaries
 from arrowipc.read.decoders import schema_of
 from arrowipc.read.framing import message_of
-from arrowipc.schema import Schema
+from arrowipc.schemas import Schema
 from arrowipc.types import DataType, Field
 from arrowipc.values.dtypes import dtype_of
 

@@ -32,8 +32,10 @@ UPWARD = {
     "columns.array": {
         "cdata.export",
         "cdata.import_array",
+        "columns.record_batch",
         "columns.take",
         "tensors.dense",
+        "values.dictionary_encode",
         "values.from_python",
         "values.libraries",
         "values.pickling",
@@ -45,6 +47,7 @@ UPWARD = {
         "cdata.export",
         "cdata.import_array",
         "columns.take",
+        "filters.row_filters",
         "values.from_python",
         "values.libraries",
         "values.pickling",
@@ -55,7 +58,7 @@ UPWARD = {
     },
     # Types and schemas: the PyCapsule method, comparison with those of others, text, Schema.serialize().
     "datatypes": {"cdata.export", "cdata.import_array"},
-    "schema": {"metadata.schema_writer", "values.repr"},
+    "schemas": {"cdata.import_array", "metadata.schema_writer", "values.repr"},
     # Messages: pickles and text.
     "read.framing": {"values.pickling", "values.repr"},
     # Tensors: text, pickles and messages.

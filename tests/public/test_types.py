@@ -15,7 +15,7 @@ import arrowipc
 from arrowipc import types as T
 from arrowipc.errors import UsageError
 from arrowipc.metadata.schema_writer import encapsulate, number_dictionaries, schema_metadata
-from arrowipc.schema import Schema
+from arrowipc.schemas import Schema
 
 pa = pytest.importorskip("pyarrow")
 
@@ -270,7 +270,7 @@ def test_deepest_type_is_written_and_one_more_is_refused() -> None:
             lambda: T.dictionary(T.int8(), T.dictionary(T.int8(), T.utf8())),
             "cannot be a dictionary itself",
         ),  # 38
-        (lambda: T.field("a", int), "expected a DataType or its name, found type"),
+        (lambda: T.field("a", int), "type must be a DataType, found type"),
         (lambda: T.Field("a", "int8"), "Field 'a': type must be a DataType, found str 'int8'"),
         (lambda: T.field(b"a", T.int8()), "name must be a str, found bytes b'a'"),  # 19
         (lambda: T.field("\ud800", T.int8()), "text that UTF-8 can hold"),

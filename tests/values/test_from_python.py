@@ -451,10 +451,12 @@ def test_names_and_lengths_must_match():
             build_batch(mapping, target)
     with pytest.raises(UsageError, match="names repeat: 'a'"):
         build_batch({"a": []}, schema([("a", t.int8()), ("a", t.int8())]))
-    with pytest.raises(UsageError, match="schema must be a Schema or None, found int 5"):
+    with pytest.raises(
+        UsageError, match="schema: expected a Schema, or an object with __arrow_c_schema__, found int 5"
+    ):
         build_batch({}, 5)
-    with pytest.raises(UsageError, match="type must be a DataType"):
-        build_array([], "int8")
+    with pytest.raises(UsageError, match="expected a DataType or its name, found int 8"):
+        build_array([], 8)
     with pytest.raises(UsageError, match="little-endian"):
         build_batch({"a": [], "b": []}, target.__replace__(endianness="big"))
 

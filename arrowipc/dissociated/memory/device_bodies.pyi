@@ -7,7 +7,7 @@ from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.events import BatchRead, DictionaryRead, SchemaRead
 from arrowipc.limits import Limits
 from arrowipc.read.framing import Message
-from arrowipc.schema import Schema
+from arrowipc.schemas import Schema
 
 _ReadDevice: TypeAlias = Callable[[int, int], Any]
 

@@ -13,7 +13,7 @@ from pyspark.sql.types import ArrayType, StructField, StructType
 import arrowipc
 from arrowipc import types as at
 from arrowipc.errors import ArrowIpcError, LimitError, UnsupportedError, UsageError
-from arrowipc.schema import Field, Schema
+from arrowipc.schemas import Field, Schema
 from arrowipc.spark.payloads.options import DecodeOptions
 from arrowipc.spark.read.convert import BatchConverter, rows_without_columns, value_sizes
 from arrowipc.spark.types import arrow_schema_of, arrow_type_of, find_name, schema_to_read

@@ -13,7 +13,7 @@ import arrowipc
 from arrowipc import RecordBatch
 from arrowipc.columns.group_runs import runs_of
 from arrowipc.errors import LimitError, UsageError
-from arrowipc.schema import Schema
+from arrowipc.schemas import Schema
 from arrowipc.spark.payloads.decode import map_in_arrow, quoted
 from arrowipc.spark.payloads.options import EncodeKeywords, EncodeOptions, keys_of
 from arrowipc.spark.read.convert import WithSchema

@@ -12,7 +12,7 @@ from pyspark.sql import types as st
 
 from arrowipc import types as at
 from arrowipc.errors import LimitError, UnsupportedError, UsageError
-from arrowipc.schema import Field, Schema
+from arrowipc.schemas import Field, Schema
 from arrowipc.spark.types import (
     ListType,
     Meaning,

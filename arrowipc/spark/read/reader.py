@@ -12,7 +12,7 @@ from arrowipc._core import FileMap
 from arrowipc.dataset.partitioning import keys_of
 from arrowipc.errors import FormatError
 from arrowipc.read.files import FoundFile, naming
-from arrowipc.schema import Schema
+from arrowipc.schemas import Schema
 from arrowipc.spark.read.sources import ReadOptions
 from arrowipc.spark.shipping import Shipped
 from arrowipc.spark.types import index_of

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from arrowipc.arguments import columns_of, instance_of, items_of
+from arrowipc.arguments import columns_of, instance_of, items_of, no_attribute
+from arrowipc.chunked_arrays import ChunkedArray, equal_pieces
+from arrowipc.datatypes import own
 from arrowipc.errors import UsageError
-from arrowipc.schema import Field, Schema, positions_without, renamed
+from arrowipc.schemas import Field, Schema, as_schema, positions_without, renamed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import builtins
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from typing import Any, ClassVar, Literal, overload
+    from typing import Any, ClassVar, Literal, SupportsIndex, overload
 
     import numpy.typing as npt
 
-    from arrowipc.arguments import Extensions
+    from arrowipc.arguments import Extensions, MetadataLike
     from arrowipc.columns.array import Array
     from arrowipc.columns.record_batch import RecordBatch
 
@@ -37,8 +39,9 @@ class Table:
 
     Notes
     -----
-    ``len(table)`` is the number of rows. ``table["x"]`` and ``table[0]`` are columns, one array per batch;
-    ``table[5:7]`` and ``table[[4, 2]]`` are tables of rows, ``table[["x", "y"]]`` is one of columns. ``==`` compares
+    ``len(table)`` is the number of rows. ``table["x"]`` and ``table[0]`` are columns (:class:`ChunkedArray`);
+    ``table[5:7]``, ``table[[4, 2]]`` and ``table[mask]`` are tables of rows, ``table[["x", "y"]]`` is one of columns.
+    ``==`` compares
     schemas and values, wherever batches begin. ``np.asarray(table)`` is a matrix of rows and columns, of one dtype if
     all are numbers, else of objects.
 
@@ -56,7 +59,7 @@ class Table:
     >>> again = ipc.Table.from_batches(table.to_batches())
     >>> again.equals(table), ipc.Table.from_arrow(made) == ipc.Table.from_pydict({"x": [1, 2]})
     (True, True)
-    >>> table.head(1).to_pylist(), list(table.tail(1).iter_rows()), table.combine().num_rows, len(table.column("x"))
+    >>> table.head(1).to_pylist(), list(table.tail(1).iter_rows()), table.combine().num_rows, table["x"].num_chunks
     ([{'x': 1}], [(2,)], 3, 2)
     >>> table.append_column("y", ["a", "b", "c"]).rename(["a", "b"]).drop("a").select("b").to_pydict()
     {'b': ['a', 'b', 'c']}
@@ -77,7 +80,7 @@ class Table:
     def __init__(self, schema: Schema, batches: Iterable[RecordBatch] = ()) -> None:
         from arrowipc.columns.record_batch import RecordBatch
 
-        self.schema = instance_of("Table: schema", schema, Schema, "; Table.from_arrow() takes data of other libraries")
+        self.schema = schema = as_schema(schema)
         self.batches = items_of("Table: batches", batches)
         for position, batch in enumerate(self.batches):
             instance_of(f"Table: batch {position}", batch, RecordBatch)
@@ -101,6 +104,20 @@ class Table:
                 raise UsageError("Table.from_batches: without batches a schema is needed")
             schema = instance_of("batches[0]", batches[0], RecordBatch).schema
         return cls(schema, batches)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        arrays: Iterable[Any],
+        names: Iterable[str] | None = None,
+        schema: Schema | None = None,
+        metadata: MetadataLike = None,
+    ) -> Table:
+        """Make a table of one batch of columns; see :meth:`arrowipc.RecordBatch.from_arrays`."""
+        from arrowipc.values.from_python import build_arrays
+
+        batch = build_arrays(arrays, names, schema, metadata)
+        return cls(batch.schema, [batch])
 
     @classmethod
     def from_arrow(cls, data: Any, *, validate: Literal["none", "full", "strict"] = "none") -> Table:
@@ -149,6 +166,11 @@ class Table:
         return len(self.schema)
 
     @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and of columns."""
+        return self.num_rows, len(self.schema)
+
+    @property
     def nbytes(self) -> int:
         """Bytes of all buffers of all batches; what batches share counts for each."""
         return sum([batch.nbytes for batch in self.batches])
@@ -158,27 +180,36 @@ class Table:
         """Names of the columns, in order."""
         return self.schema.names
 
-    def column(self, i: int | str) -> list[Array]:
-        """Return one column, as one array per batch; `i` is an index or a name.
+    @property
+    def columns(self) -> list[ChunkedArray]:
+        """All columns, in order."""
+        return list(self.itercolumns())
+
+    def itercolumns(self) -> Iterator[ChunkedArray]:
+        """Iterate over the columns."""
+        return map(self.column, range(len(self.schema)))
+
+    def column(self, i: int | str) -> ChunkedArray:
+        """Return one column, in one array per batch; `i` is an index or a name.
 
         Raises
         ------
         IndexError, KeyError, UsageError
             If there is no such column, or several have that name; as for :meth:`arrowipc.RecordBatch.column`.
         """
-        self.schema.field(i)
-        return [batch.column(i) for batch in self.batches]
+        return ChunkedArray._of(self.schema.field(i), [batch.column(i) for batch in self.batches])
 
     if TYPE_CHECKING:
 
         @overload
-        def __getitem__(self, i: int | str) -> list[Array]: ...
+        def __getitem__(self, i: int | str) -> ChunkedArray: ...
         @overload
         def __getitem__(
             self, i: builtins.slice[Any, Any, Any] | list[Any] | tuple[Any, ...] | range | npt.NDArray[Any] | Array
         ) -> Table: ...
 
-    def __getitem__(self, i: Any) -> list[Array] | Table:
+    def __getitem__(self, i: Any) -> ChunkedArray | Table:
+        from arrowipc.columns.array import is_mask
         from arrowipc.columns.record_batch import names_columns
 
         if isinstance(i, slice):
@@ -188,7 +219,7 @@ class Table:
             return self.select(i)
         if isinstance(i, str) or (hasattr(i, "__index__") and getattr(i, "ndim", 0) == 0):
             return self.column(i)
-        return self.take(i)
+        return self.filter(i) if is_mask(i) else self.take(i)
 
     def __len__(self) -> int:
         return self.num_rows
@@ -235,6 +266,15 @@ class Table:
 
         return Table(self.schema, take_across(self.batches, indices))
 
+    def filter(self, mask: Any) -> Table:
+        """Return the rows where `mask` is true; see :meth:`arrowipc.RecordBatch.filter`."""
+        from arrowipc.columns.array import is_conditions, mask_of
+        from arrowipc.columns.take import selected_rows
+
+        if is_conditions(mask):
+            return self._of(lambda batch: batch.filter(mask))
+        return self.take(selected_rows(mask_of(mask), self.num_rows))
+
     def select(self, columns: Iterable[str | int] | str | int) -> Table:
         """Return some columns, without copying; see :meth:`arrowipc.RecordBatch.select`."""
         wanted = columns_of(columns)
@@ -249,21 +289,42 @@ class Table:
         new = renamed(self.schema, names)
         return Table(new, [batch.rename(new.names) for batch in self.batches])
 
-    def append_column(self, field: str | Field, values: Any) -> Table:
-        """Return the table with one more column at its end; see :meth:`arrowipc.RecordBatch.append_column`."""
-        from arrowipc.columns.array import Array
+    rename_columns = rename
+    drop_columns = drop
 
-        kind = None if isinstance(field, str) else instance_of("append_column: field", field, Field).type
-        array = values if isinstance(values, Array) else Array.from_pylist(values, kind)
+    def append_column(self, field: Any, values: Any) -> Table:
+        """Return the table with one more column at its end; see :meth:`arrowipc.RecordBatch.append_column`."""
+        return self.add_column(len(self.schema), field, values)
+
+    def add_column(self, i: SupportsIndex, field: Any, values: Any) -> Table:
+        """Return the table with one more column before column `i`; see :meth:`arrowipc.RecordBatch.append_column`."""
+        from arrowipc.values.from_python import build_array
+
+        if isinstance(field, str):
+            array = build_array(values)
+        else:
+            field = instance_of("field", own(field, Field), Field)
+            array = build_array(values, field.type)
         if len(array) != self.num_rows:
-            raise UsageError(f"append_column: expected {self.num_rows:,} values, found {len(array):,}")
+            raise UsageError(f"expected {self.num_rows:,} values, as there are rows, found {len(array):,}")
         at, found = 0, []
-        for batch in self.batches:
-            found.append(batch.append_column(field, array.slice(at, batch.num_rows)))
+        for batch in self.batches or [self._empty()]:
+            found.append(batch.add_column(i, field, array.slice(at, batch.num_rows)))
             at += batch.num_rows
-        if not found:
-            return Table(self._empty().append_column(field, array).schema)
-        return Table(found[0].schema, found)
+        return Table(found[0].schema, found if self.batches else ())
+
+    def set_column(self, i: SupportsIndex | str, field: Any, values: Any) -> Table:
+        """Return the table with another column in place of column `i`; see :meth:`add_column`."""
+        position = self.schema.position(i)
+        return self.drop(position).add_column(position, field, values)
+
+    def remove_column(self, i: SupportsIndex | str) -> Table:
+        """Return the table without column `i`, without copying."""
+        return self.drop(self.schema.position(i))
+
+    def with_metadata(self, metadata: MetadataLike) -> Table:
+        """Return the same columns with other metadata of the schema, without copying; None: with none."""
+        return self._of(lambda batch: batch.with_metadata(metadata))
 
     def iter_rows(self, *, named: bool = False, extensions: Extensions = False) -> Iterator[Any]:
         """Iterate over the rows, as tuples or (`named`) dicts; see :meth:`arrowipc.RecordBatch.iter_rows`."""
@@ -280,9 +341,23 @@ class Table:
 
         return RecordBatch.from_pydict({name: [] for name in self.schema.names}, self.schema)
 
-    def to_batches(self) -> list[RecordBatch]:
-        """Return the batches, in order."""
-        return list(self.batches)
+    def to_batches(self, max_chunksize: int | None = None) -> list[RecordBatch]:
+        """Return the batches, in order; those of more than `max_chunksize` rows in slices of that many."""
+        if max_chunksize is None:
+            return list(self.batches)
+        if max_chunksize < 1:
+            raise UsageError(f"max_chunksize must be at least 1, found {max_chunksize}")
+        return [
+            batch.slice(start, max_chunksize)
+            for batch in self.batches
+            for start in range(0, max(batch.num_rows, 1), max_chunksize)
+        ]
+
+    def to_reader(self, max_chunksize: int | None = None) -> Any:
+        """Return the batches as a reader: iteration, `schema`, ``__arrow_c_stream__``; each is handed out once."""
+        from arrowipc.cdata.import_array import stream_from
+
+        return stream_from(Table(self.schema, self.to_batches(max_chunksize)))
 
     def combine(self) -> RecordBatch:
         """Return one batch of all rows; several batches are copied into one."""
@@ -293,6 +368,10 @@ class Table:
         from arrowipc.columns.record_batch import concat_batches
 
         return self.batches[0] if len(self.batches) == 1 else concat_batches(self.batches)
+
+    def combine_chunks(self) -> Table:
+        """Return a table of one batch; several are copied into one."""
+        return Table(self.schema, [self.combine()])
 
     def to_pydict(self, *, max_values: int | None = None, extensions: Extensions = False) -> dict[str, list[Any]]:
         """Return the columns as lists of Python values; see :meth:`arrowipc.RecordBatch.to_pydict`."""
@@ -366,17 +445,14 @@ class Table:
             return False
         if self.num_rows != other.num_rows:
             return False
-        mine, theirs = _filled(self), _filled(other)
-        while mine:
-            rows = min(mine[-1].num_rows, theirs[-1].num_rows)
-            if not _take(mine, rows).equals(_take(theirs, rows), nan_equal=nan_equal):
-                return False
-        return True
+        return equal_pieces(self.batches, other.batches, nan_equal)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Table):
-            return NotImplemented
-        return self.equals(other)
+        has_rows = hasattr(other, "__arrow_c_stream__") or hasattr(other, "__arrow_c_array__")
+        return self.equals(other) if has_rows else NotImplemented
+
+    def __getattr__(self, name: str) -> Any:
+        raise no_attribute(self, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Table, (self.schema, self.batches)
@@ -408,20 +484,6 @@ class Table:
         from arrowipc.cdata.export import export_stream
 
         return export_stream(self.schema, iter(self.batches), requested_schema)
-
-
-def _filled(table: Table) -> list[RecordBatch]:
-    """Return the batches that have rows, last one first."""
-    return [batch for batch in reversed(table.batches) if batch.num_rows]
-
-
-def _take(waiting: list[RecordBatch], rows: int) -> RecordBatch:
-    """Take the next `rows` rows from the last batch of `waiting`."""
-    batch = waiting.pop()
-    if batch.num_rows == rows:
-        return batch
-    waiting.append(batch.slice(rows))
-    return batch.slice(0, rows)
 
 
 def _difference(expected: Schema, found: Schema) -> str:

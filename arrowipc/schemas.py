@@ -16,13 +16,13 @@ from arrowipc.arguments import (
     metadata_of,
     note,
 )
-from arrowipc.datatypes import Described, Field
+from arrowipc.datatypes import Described, Field, own
 from arrowipc.errors import NotFoundError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import Any, Literal, Self
+    from typing import Any, Literal, Self, SupportsIndex
 
     from arrowipc.arguments import KeyValueMetadata, MetadataLike
     from arrowipc.datatypes import DataType
@@ -37,7 +37,7 @@ class Schema(Described):
 
     Parameters
     ----------
-    fields : iterable of Field
+    fields : iterable of Field, or of another library's fields
         Names may repeat; such columns are reached by their index.
     metadata : mapping or pairs of str or bytes
         Kept as a :class:`arrowipc.KeyValueMetadata`.
@@ -103,7 +103,7 @@ class Schema(Described):
         endianness: Literal["little", "big"] = "little",
         features: Iterable[int] = (),
     ) -> Self:
-        checked = tuple(items_of("Schema: fields", fields))
+        checked = tuple([own(field, Field) for field in items_of("Schema: fields", fields)])
         for position, field in enumerate(checked):
             if not isinstance(field, Field):
                 raise UsageError(f"Schema: field {position} must be a Field, found {described(field)}")
@@ -118,6 +118,21 @@ class Schema(Described):
             _plan=None,
         )
 
+    @classmethod
+    def from_arrow(cls, schema: Any) -> Schema:
+        """Make a schema of another library's, or of anything that has one and ``__arrow_c_schema__``.
+
+        Raises
+        ------
+        UsageError
+            If `schema` offers no such interface, or describes a single column.
+        UnsupportedError
+            If a type is not known.
+        """
+        from arrowipc.cdata.import_array import schema_from
+
+        return schema_from(schema)
+
     @property
     def names(self) -> list[str]:
         """Names of the fields, in order."""
@@ -128,7 +143,7 @@ class Schema(Described):
         """Types of the fields, in order."""
         return [field.type for field in self.fields]
 
-    def field(self, i: int | str) -> Field:
+    def field(self, i: SupportsIndex | str) -> Field:
         """Return the field at index `i` (negative counts from the end), or the one named `i`.
 
         Raises
@@ -153,6 +168,11 @@ class Schema(Described):
         if len(found) > 1:
             raise UsageError(f"{len(found)} fields are named {i!r}, at indices {_listed(found)}: choose one by index")
         return self.fields[found[0]]
+
+    def position(self, i: SupportsIndex | str) -> int:
+        """Return the index, from 0 on, of the field that :meth:`field` returns; errors are the same."""
+        self.field(i)
+        return self.get_field_index(i) if isinstance(i, str) else range(len(self.fields))[i]
 
     def get_field_index(self, name: str) -> int:
         """Return the index of the one field named `name`; -1 if there is none or more than one."""
@@ -179,6 +199,33 @@ class Schema(Described):
         if len(self.fields) != len(other.fields) or (check_metadata and self.metadata != other.metadata):
             return False
         return all(mine.equals(theirs, check_metadata) for mine, theirs in zip(self.fields, other.fields, strict=True))
+
+    def with_metadata(self, metadata: MetadataLike) -> Schema:
+        """Return the same fields with other metadata; None: with none."""
+        return self.__replace__(metadata=metadata or ())
+
+    def append(self, field: Any) -> Schema:
+        """Return the schema with one more field at its end."""
+        return self.insert(len(self.fields), field)
+
+    def insert(self, i: SupportsIndex, field: Any) -> Schema:
+        """Return the schema with one more field before field `i`; the number of fields puts it at the end."""
+        position = integer_of("field", i)
+        if not -len(self.fields) <= position <= len(self.fields):
+            raise NotFoundError(f"field index {i} is out of range: the schema has {len(self.fields)} fields")
+        fields = list(self.fields)
+        fields.insert(position, field)
+        return self.__replace__(fields=fields)
+
+    def set(self, i: SupportsIndex | str, field: Any) -> Schema:
+        """Return the schema with another field in place of field `i`."""
+        position = self.position(i)
+        return self.__replace__(fields=[*self.fields[:position], field, *self.fields[position + 1 :]])
+
+    def remove(self, i: SupportsIndex | str) -> Schema:
+        """Return the schema without field `i`."""
+        position = self.position(i)
+        return self.__replace__(fields=[*self.fields[:position], *self.fields[position + 1 :]])
 
     def serialize(self) -> bytes:
         """Write the encapsulated Schema message: prefix and metadata, padded to 8 bytes, version V5.
@@ -219,12 +266,20 @@ class Schema(Described):
         return schema_html(self)
 
 
+def as_schema(schema: Any) -> Schema:
+    """Convert a schema argument: ours, another library's, or a list of fields; else a `UsageError`."""
+    if isinstance(schema, Schema):
+        return schema
+    if isinstance(schema, (list, tuple)):
+        return Schema(schema)
+    if hasattr(schema, "__arrow_c_schema__"):
+        return Schema.from_arrow(schema)
+    raise UsageError(f"schema: expected a Schema, or an object with __arrow_c_schema__, found {described(schema)}")
+
+
 def positions_without(schema: Schema, columns: Iterable[str | int] | str | int) -> list[int]:
     """Indices of all columns but those named."""
-    dropped = set()
-    for column in columns_of(columns):
-        schema.field(column)  # says what is wrong with a name or an index
-        dropped.add(schema.get_field_index(column) if isinstance(column, str) else range(len(schema))[column])
+    dropped = {schema.position(column) for column in columns_of(columns)}
     return [i for i in range(len(schema)) if i not in dropped]
 
 

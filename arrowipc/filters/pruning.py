@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from typing import Literal, TypeAlias
 
     from arrowipc.columns.statistics import ColumnStatistics
-    from arrowipc.schema import Schema
+    from arrowipc.schemas import Schema
 
     Keys: TypeAlias = tuple[Any, Any]
     Facts: TypeAlias = tuple[bool, bool, Any, Any]
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     #: Asked with what is known of a column: see `_facts`.
     ColumnTest: TypeAlias = Callable[[bool, bool, Any, Any], bool]
 
-__all__ = ["OPERATORS", "Pruner", "fields_at"]
+__all__ = ["OPERATORS", "Condition", "Pruner", "Several", "fields_at", "nanoseconds_of", "parsed", "places_at"]
 
 #: Conditions within conditions, conditions, and literals of a filter: more is a mistake, or malice.
 MOST_NESTED, MOST_CONDITIONS, MOST_LITERALS = 64, 10_000, 1_000_000
@@ -62,6 +62,91 @@ NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1, "day": 86_400 * 10*
 NUMPY_UNITS = {"W": 7 * NANOSECONDS["day"], "D": NANOSECONDS["day"], "h": 3600 * 10**9, "m": 60 * 10**9, **NANOSECONDS}
 EPOCH = dt.datetime(1970, 1, 1)
 MICROSECOND = dt.timedelta(microseconds=1)
+
+
+class Condition(NamedTuple):
+    """One column and what is asked of it."""
+
+    column: str
+    op: str
+    #: None for nulls, one value, or of "in" and "not in" a list of values.
+    literals: tuple[Any, ...]
+    #: The opposite has to hold. Of a null neither does.
+    negated: bool
+
+
+class Several(NamedTuple):
+    """Conditions of which all have to hold, or some."""
+
+    word: Literal["and", "or"]
+    parts: list[Condition | Several]
+
+
+def parsed(filter: Any) -> Condition | Several:
+    """Return a filter as a tree, in which only single conditions are negated; None lets all pass.
+
+    Raises
+    ------
+    UsageError
+        It is not of the form that the module describes, or too large.
+    """
+    return _Parser().part([] if filter is None else filter, False, 0)
+
+
+class _Parser:
+    def __init__(self) -> None:
+        self.conditions, self.literals = MOST_CONDITIONS, MOST_LITERALS
+
+    def part(self, part: Any, negated: bool, depth: int) -> Condition | Several:
+        if depth > MOST_NESTED:
+            raise UsageError(f"filter: conditions are nested more than {MOST_NESTED} deep")
+        self.spend(1, 0)
+        if isinstance(part, list):
+            word, parts = ("or" if part and all(isinstance(each, list) for each in part) else "and"), part
+        elif not isinstance(part, tuple) or not part or not isinstance(part[0], str):
+            raise UsageError(
+                'filter: expected conditions such as ("t", ">=", x), ("x", "is_null") or ("or", a, b), found '
+                f"{described(part)}" + (f" {str(part)[:100]}" if isinstance(part, tuple) else "")
+            )
+        elif part[0] in ("and", "or", "not") and all(isinstance(each, (tuple, list)) for each in part[1:]):
+            word, parts = part[0], list(part[1:])
+            if word == "not" and len(parts) != 1:
+                raise UsageError(f'filter: ("not", a) has one condition, found {len(parts)}')
+        else:
+            return self.condition(part, negated)
+        if word == "not":
+            return self.part(parts[0], not negated, depth + 1)
+        made = [self.part(each, negated, depth + 1) for each in parts]
+        return made[0] if len(made) == 1 else Several("or" if (word == "or") != negated else "and", made)
+
+    def spend(self, conditions: int, literals: int) -> None:
+        self.conditions -= conditions
+        self.literals -= literals
+        if self.conditions < 0 or self.literals < 0:
+            raise UsageError(
+                f"filter: more than {MOST_CONDITIONS:,} conditions or {MOST_LITERALS:,} literals; let fewer decide "
+                "what is read, and the rest about what was"
+            )
+
+    def condition(self, part: tuple[Any, ...], negated: bool) -> Condition:
+        column, *others = part
+        op = SAME.get(others[0], others[0]) if others and isinstance(others[0], str) else None
+        if op not in OPERATORS:
+            raise UsageError(
+                f"filter: column {column!r}: expected one of the operators {', '.join(OPERATORS)}, found "
+                f"{str(others[:1])[:100]}"
+            )
+        if len(part) != (2 if op in ("is_null", "is_not_null") else 3):
+            count = "no" if "null" in op else "one"
+            raise UsageError(f"filter: column {column!r}: {op} takes {count} literal, found {str(part[2:])[:100]}")
+        literals = part[2:]
+        if op in ("in", "not in"):
+            (found,) = literals
+            if isinstance(found, (str, bytes, Mapping)) or not isinstance(found, Iterable):
+                raise UsageError(f"filter: column {column!r}: in and not in take a list, found {described(found)}")
+            literals = (list(found),)
+            self.spend(0, len(literals[0]))
+        return Condition(column, op, literals, negated)
 
 
 class Domain(NamedTuple):
@@ -117,7 +202,7 @@ class Pruner:
     Examples
     --------
     >>> import arrowipc as ipc
-    >>> from arrowipc.columns.pruning import Pruner
+    >>> from arrowipc.filters.pruning import Pruner
     >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2, 3]})
     >>> known = ipc.compute_statistics(batch)
     >>> Pruner([("x", ">", 3)], batch.schema).keeps(known), Pruner([("x", "in", [3, 5])], batch.schema).keeps(known)
@@ -129,9 +214,8 @@ class Pruner:
     def __init__(self, filter: Any, schema: Schema, *, strict: bool = True) -> None:
         self._fields = tuple(schema)
         self._strict = strict
-        self._left = [MOST_CONDITIONS, MOST_LITERALS]
         self._paths: dict[str, Domain | None] = {}
-        self._test = self._compiled([] if filter is None else filter, False, 0)
+        self._test = self._compiled(parsed(filter))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -149,32 +233,11 @@ class Pruner:
         """Whether a file has to be opened, in which these columns have this one value (None: null) in all rows."""
         return self._test(None, keys)
 
-    # -- from a filter to a test --
-
-    def _compiled(self, part: Any, negated: bool, depth: int) -> Test:
-        """A test that fails only if no row can pass, of `part` or of its opposite."""
-        if depth > MOST_NESTED:
-            raise UsageError(f"filter: conditions are nested more than {MOST_NESTED} deep")
-        if isinstance(part, list):
-            word, parts = ("or" if part and all(isinstance(each, list) for each in part) else "and"), part
-        elif not isinstance(part, tuple) or not part or not isinstance(part[0], str):
-            raise UsageError(
-                'filter: expected conditions such as ("t", ">=", x), ("x", "is_null") or ("or", a, b), found '
-                f"{described(part)}" + (f" {str(part)[:100]}" if isinstance(part, tuple) else "")
-            )
-        elif part[0] in ("and", "or", "not") and all(isinstance(each, (tuple, list)) for each in part[1:]):
-            word, parts = part[0], list(part[1:])
-            if word == "not" and len(parts) != 1:
-                raise UsageError(f'filter: ("not", a) has one condition, found {len(parts)}')
-        else:
-            return self._condition(part, negated)
-        self._spend(0, 1)
-        if word == "not":
-            return self._compiled(parts[0], not negated, depth + 1)
-        tests = [self._compiled(each, negated, depth + 1) for each in parts]
-        some = (word == "or") != negated
-        if len(tests) == 1:
-            return tests[0]
+    def _compiled(self, part: Condition | Several) -> Test:
+        """A test that fails only if no row can pass."""
+        if isinstance(part, Condition):
+            return self._condition(part)
+        tests, some = [self._compiled(each) for each in part.parts], part.word == "or"
 
         def decided(statistics: _Statistics, keys: Mapping[str, Any]) -> bool:
             for test in tests:
@@ -184,32 +247,14 @@ class Pruner:
 
         return decided
 
-    def _spend(self, which: int, count: int) -> None:
-        self._left[which] -= count
-        if self._left[which] < 0:
-            raise UsageError(
-                f"filter: more than {MOST_CONDITIONS:,} conditions or {MOST_LITERALS:,} literals; let fewer decide "
-                "what is read, and the rest about what was"
-            )
-
-    def _condition(self, part: tuple[Any, ...], negated: bool) -> Test:
-        self._spend(0, 1)
-        column, *others = part
-        op = SAME.get(others[0], others[0]) if others and isinstance(others[0], str) else None
-        if op not in OPERATORS:
-            raise UsageError(
-                f"filter: column {column!r}: expected one of the operators {', '.join(OPERATORS)}, found "
-                f"{str(others[:1])[:100]}"
-            )
-        if len(part) != (2 if op in ("is_null", "is_not_null") else 3):
-            count = "no" if "null" in op else "one"
-            raise UsageError(f"filter: column {column!r}: {op} takes {count} literal, found {str(part[2:])[:100]}")
+    def _condition(self, part: Condition) -> Test:
+        column = part.column
         if column not in self._paths:
             self._paths[column] = self._domain_of(column)
         domain = self._paths[column]
         if domain is None:
             return lambda statistics, keys: True
-        test = self._tested(column, domain, op, part[2:], negated)
+        test = self._tested(column, domain, part.op, part.literals, part.negated)
         return lambda statistics, keys: bool(test(*_facts(statistics, keys, column, domain)))
 
     def _tested(self, column: str, domain: Domain, op: str, literals: tuple[Any, ...], negated: bool) -> ColumnTest:
@@ -242,11 +287,7 @@ class Pruner:
         return lambda values, nulls, low, high: values and (high is None or compare(high, least))
 
     def _list(self, column: str, domain: Domain, literals: Any) -> list[Keys | Literal["null"] | None]:
-        if isinstance(literals, (str, bytes, Mapping)) or not isinstance(literals, Iterable):
-            raise UsageError(f"filter: column {column!r}: in and not in take a list, found {described(literals)}")
-        items = list(literals)
-        self._spend(1, len(items))
-        return ["null" if each is None else self._keys(column, domain, each) for each in items]
+        return ["null" if each is None else self._keys(column, domain, each) for each in literals]
 
     # -- columns and literals --
 
@@ -310,10 +351,18 @@ def _begins(prefix: bytes, negated: bool) -> ColumnTest:
 
 def fields_at(fields: Sequence[at.Field], path: str) -> list[at.Field]:
     """The fields that a path may mean."""
-    found = [field for field in fields if field.name == path]
-    for field in fields:
+    return [field for _, field in places_at(fields, path)]
+
+
+def places_at(fields: Sequence[at.Field], path: str) -> list[tuple[tuple[int, ...], at.Field]]:
+    """The same, each with its number among the columns, then among the members of the struct, and so on."""
+    found: list[tuple[tuple[int, ...], at.Field]] = [
+        ((i,), field) for i, field in enumerate(fields) if field.name == path
+    ]
+    for i, field in enumerate(fields):
         if isinstance(field.type, at.Struct) and path.startswith(field.name + "."):
-            found += fields_at(field.type.fields, path[len(field.name) + 1 :])
+            below = places_at(field.type.fields, path[len(field.name) + 1 :])
+            found += [((i, *places), member) for places, member in below]
     return found
 
 
@@ -449,7 +498,7 @@ def _moment(type_: at.DataType, unit: int) -> Callable[[Any], Keys]:
     """
 
     def literal(value: Any) -> Keys:
-        exact = _nanoseconds(type_, value)
+        exact = nanoseconds_of(type_, value)
         if unit == 1:
             return exact - 999, exact + 999
         return exact // unit * unit, -(-exact // unit) * unit
@@ -457,7 +506,8 @@ def _moment(type_: at.DataType, unit: int) -> Callable[[Any], Keys]:
     return literal
 
 
-def _nanoseconds(type_: at.DataType, value: Any) -> int:
+def nanoseconds_of(type_: at.DataType, value: Any) -> int:
+    """A literal of a date, time or duration type, in nanoseconds; TypeError or ValueError if it is of another kind."""
     if type(value).__module__ == "numpy" and getattr(getattr(value, "dtype", None), "kind", "") in "mM":
         unit = value.dtype.str.partition("[")[2].rstrip("]")
         if (value.dtype.kind == "m") != isinstance(type_, at.Duration) or isinstance(type_, at.Time) or value != value:

@@ -19,7 +19,7 @@ from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import UsageError
-from arrowipc.columns.pruning import MOST_CONDITIONS, MOST_LITERALS, MOST_NESTED, Pruner
+from arrowipc.filters.pruning import MOST_CONDITIONS, MOST_LITERALS, MOST_NESTED, Pruner
 from arrowipc.types import decimal256, field, int64, struct
 
 pd = optional("pandas")

@@ -1,0 +1,332 @@
+"""Chunked arrays: a column of a table, in as many arrays as the table has batches."""
+
+from __future__ import annotations
+
+from arrowipc.arguments import integer_of, items_of, no_attribute
+from arrowipc.errors import NotFoundError, UsageError
+from arrowipc.types import as_type, field as make_field
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import builtins
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import Any, ClassVar, SupportsIndex, overload
+
+    import numpy.typing as npt
+
+    from arrowipc.arguments import Extensions
+    from arrowipc.columns.array import Array
+    from arrowipc.columns.record_batch import RecordBatch
+    from arrowipc.datatypes import DataType, Field
+    from arrowipc.types import TypeLike
+
+__all__ = ["ChunkedArray"]
+
+
+class ChunkedArray:
+    """One column of several record batches: arrays of one type, in order; ``table["x"]`` is one.
+
+    Parameters
+    ----------
+    chunks : iterable of Array, or of what :meth:`Array.from_pylist` or :meth:`Array.from_arrow` takes
+    type : DataType, optional
+        Of the elements; needed if there is no chunk.
+
+    Attributes
+    ----------
+    field : Field
+        Name, type, nullability and metadata.
+    chunks : list of Array
+
+    Raises
+    ------
+    UsageError
+        If a chunk has another type, or values that do not fit that of the first one; or if there is neither a chunk nor
+        a type.
+
+    Notes
+    -----
+    ``len(column)`` is the number of elements; ``column[i]``, slices, iteration and ``numpy.asarray(column)`` work as
+    for an :class:`Array`. ``==`` compares types and values, wherever chunks begin.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> part = ipc.RecordBatch.from_pydict({"x": [1, 2, None]})
+    >>> column = ipc.Table.from_batches([part, part])["x"]
+    >>> len(column), column.num_chunks, column.type, column.null_count
+    (6, 2, DataType(int64), 2)
+    >>> column[0], column[-2], column[1:4].to_pylist(), list(column.take([5, 0]))
+    (1, 2, [2, None, 1], [None, 1])
+    >>> column.combine().to_pylist()
+    [1, 2, None, 1, 2, None]
+    >>> column.filter([True, False, False, True, True, False]).to_numpy(copy=True)
+    array([1, 1, 2])
+    >>> column == ipc.ChunkedArray([[1], [2, None, 1], [2, None]])
+    True
+    """
+
+    __slots__ = ("__weakref__", "chunks", "field")
+    __hash__: ClassVar[None]  # type: ignore[assignment]
+
+    field: Field
+    chunks: list[Array]
+
+    def __init__(self, chunks: Iterable[Any], type: TypeLike | None = None) -> None:
+        from arrowipc.values.from_python import build_array
+
+        kind = None if type is None else as_type(type)
+        made: list[Array] = []
+        for each in items_of("ChunkedArray: chunks", chunks):
+            made.append(build_array(each, kind))
+            kind = made[0].type
+        if kind is None:
+            raise UsageError("ChunkedArray: without chunks a type is needed")
+        self.field = made[0].field if made else make_field("", kind)
+        self.chunks = made
+
+    @classmethod
+    def _of(cls, field: Field, chunks: list[Array]) -> ChunkedArray:
+        """Arrays that are known to be of the field's type."""
+        self = cls.__new__(cls)
+        self.field = field
+        self.chunks = chunks
+        return self
+
+    @property
+    def type(self) -> DataType:
+        """Type of the elements."""
+        return self.field.type
+
+    @property
+    def num_chunks(self) -> int:
+        """Number of arrays."""
+        return len(self.chunks)
+
+    @property
+    def null_count(self) -> int:
+        """Number of nulls in the validity bitmaps, as of :attr:`Array.null_count`."""
+        return sum([chunk.null_count for chunk in self.chunks])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the buffers that the elements use, as of :attr:`Array.nbytes`."""
+        return sum([chunk.nbytes for chunk in self.chunks])
+
+    def chunk(self, i: SupportsIndex) -> Array:
+        """Return array `i`; negative numbers count from the end.
+
+        Raises
+        ------
+        IndexError
+            If there is no such array.
+        """
+        try:
+            return self.chunks[integer_of("chunk", i)]
+        except IndexError:
+            raise NotFoundError(f"chunk {i} is out of range: there are {len(self.chunks)}") from None
+
+    def __len__(self) -> int:
+        return sum(map(len, self.chunks))
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __getitem__(self, i: SupportsIndex) -> Any: ...
+        @overload
+        def __getitem__(
+            self, i: builtins.slice[Any, Any, Any] | Sequence[int] | npt.NDArray[Any] | Array | ChunkedArray
+        ) -> ChunkedArray: ...
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            start, stop, step = i.indices(len(self))
+            return self.slice(start, max(stop - start, 0)) if step == 1 else self.take(range(start, stop, step))
+        if not hasattr(i, "__index__") or getattr(i, "ndim", 0) != 0:
+            from arrowipc.columns.array import is_mask
+
+            return self.filter(i) if is_mask(i) else self.take(i)
+        position, length = integer_of("index", i), len(self)
+        if not -length <= position < length:
+            raise IndexError(f"index {position} is out of range: the column has {length} elements")
+        position %= length
+        for chunk in self.chunks:
+            if position < len(chunk):
+                break
+            position -= len(chunk)
+        return chunk[position]
+
+    def __iter__(self) -> Iterator[Any]:
+        for chunk in self.chunks:
+            yield from chunk
+
+    def slice(self, offset: SupportsIndex = 0, length: SupportsIndex | None = None) -> ChunkedArray:
+        """Return elements ``[offset, offset + length)`` without copying; what lies past the end is left out.
+
+        Raises
+        ------
+        UsageError
+            If `offset` or `length` is negative.
+        """
+        from arrowipc.columns.array import clip
+
+        at, left = clip(offset, length, len(self))
+        found = []
+        for chunk in self.chunks:
+            part = chunk.slice(min(at, len(chunk)), left)
+            at = max(at - len(chunk), 0)
+            left -= len(part)
+            if len(part):
+                found.append(part)
+        return self._of(self.field, found)
+
+    def take(self, indices: Any) -> ChunkedArray:
+        """Return elements in any order and number, as one chunk; see :meth:`Array.take`."""
+        from arrowipc.read.row_reader import take_across
+
+        return self._of(self.field, [batch.column(0) for batch in take_across(self._batches(), indices)])
+
+    def filter(self, mask: Any) -> ChunkedArray:
+        """Return the elements where `mask` is true; see :meth:`Array.filter`."""
+        from arrowipc.columns.array import mask_of
+        from arrowipc.columns.take import selected_rows
+
+        return self.take(selected_rows(mask_of(mask), len(self)))
+
+    def combine(self) -> Array:
+        """Return one array of all elements; several chunks are copied into one."""
+        if len(self.chunks) == 1:
+            return self.chunks[0]
+        from arrowipc.columns.record_batch import concat_batches
+        from arrowipc.values.from_python import empty_batch
+
+        return (concat_batches(self._batches()) if self.chunks else empty_batch(self._schema())).column(0)
+
+    combine_chunks = combine
+
+    def to_pylist(self, *, max_values: int | None = None, extensions: Extensions = False) -> list[Any]:
+        """Return the elements as Python values; see :meth:`Array.to_pylist`."""
+        from arrowipc.columns.record_batch import batches_to_pydict
+
+        return batches_to_pydict(self._batches(), self._schema(), max_values, extensions)[self.field.name]
+
+    tolist = to_pylist
+
+    def to_numpy(self, copy: bool = True) -> npt.NDArray[Any]:
+        """Return the elements as one NumPy array; see :meth:`Array.to_numpy`.
+
+        Parameters
+        ----------
+        copy : bool, default True
+            False: a view, which only one chunk can be.
+
+        Raises
+        ------
+        UsageError
+            If a view is asked for and a copy is needed.
+        """
+        if len(self.chunks) > 1 and not copy:
+            raise UsageError(f"{len(self.chunks)} chunks need a copy: use copy=True, or chunk(i).to_numpy(copy=False)")
+        return self.combine().to_numpy(copy)
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        if len(self.chunks) > 1 and copy is False:
+            raise ValueError(f"{len(self.chunks)} chunks become one array by a copy")
+        return self.combine().__array__(dtype, copy)
+
+    def to_arrow(self) -> Any:
+        """Return a ``pyarrow.ChunkedArray`` over the same memory."""
+        from arrowipc.values.libraries import to_arrow
+
+        return to_arrow(self)
+
+    def to_polars(self) -> Any:
+        """Return a ``polars.Series``."""
+        from arrowipc.values.libraries import to_polars
+
+        return to_polars(self)
+
+    def to_pandas(self, **options: Any) -> Any:
+        """Return a ``pandas.Series``; see :meth:`RecordBatch.to_pandas`."""
+        return self.combine().to_pandas(**options)
+
+    def equals(self, other: object, nan_equal: bool = False) -> bool:
+        """Whether `other` has the same type and equal elements; the sizes of chunks do not matter.
+
+        Parameters
+        ----------
+        other : ChunkedArray, Array, or an object with ``__arrow_c_stream__`` or ``__arrow_c_array__``
+        nan_equal : bool, default False
+            Whether NaN equals NaN.
+        """
+        if not isinstance(other, ChunkedArray):
+            if not hasattr(other, "__arrow_c_stream__") and not hasattr(other, "__arrow_c_array__"):
+                return False
+            other = ChunkedArray([other])
+        if self.type != other.type or len(self) != len(other):
+            return False
+        return equal_pieces(self.chunks, other.chunks, nan_equal)
+
+    def __eq__(self, other: object) -> bool:
+        has_rows = hasattr(other, "__arrow_c_stream__") or hasattr(other, "__arrow_c_array__")
+        return self.equals(other) if has_rows else NotImplemented
+
+    def __getattr__(self, name: str) -> Any:
+        raise no_attribute(self, name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ChunkedArray, (self.chunks, self.type)
+
+    def __copy__(self) -> ChunkedArray:
+        return self._of(self.field, list(self.chunks))
+
+    def __repr__(self) -> str:
+        from arrowipc.values.repr import array_text
+
+        return array_text(self)
+
+    def _repr_html_(self) -> str:
+        from arrowipc.values.repr import array_html
+
+        return array_html(self)
+
+    def __arrow_c_schema__(self) -> object:
+        """Export the field as an ``arrow_schema`` PyCapsule."""
+        return self.field.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Export as a stream of the chunks: an ``arrow_array_stream`` PyCapsule, without copying."""
+        from arrowipc.cdata.export import export_stream
+
+        return export_stream(self.field, iter(self.chunks), requested_schema)
+
+    def _schema(self) -> Any:
+        from arrowipc.schemas import Schema
+
+        return Schema([self.field])
+
+    def _batches(self) -> list[RecordBatch]:
+        """The chunks as batches of one column, in the same memory."""
+        from arrowipc.values.from_python import build_arrays
+
+        schema = self._schema()
+        return [build_arrays([chunk], schema=schema) for chunk in self.chunks]
+
+
+def equal_pieces(mine: Sequence[Any], theirs: Sequence[Any], nan_equal: bool) -> bool:
+    """Whether arrays, or batches, have equal elements one after the other; they are as many in all on both sides."""
+    left, right = ([piece for piece in reversed(pieces) if len(piece)] for pieces in (mine, theirs))
+    while left:
+        count = min(len(left[-1]), len(right[-1]))
+        if not _next(left, count).equals(_next(right, count), nan_equal=nan_equal):
+            return False
+    return True
+
+
+def _next(waiting: list[Any], count: int) -> Any:
+    """The next `count` elements, from the last piece that waits."""
+    piece = waiting.pop()
+    if len(piece) == count:
+        return piece
+    waiting.append(piece.slice(count))
+    return piece.slice(0, count)

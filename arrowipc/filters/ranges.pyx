@@ -1,0 +1,329 @@
+"""Which elements of a column lie in ranges of values: what comparisons of filters are made of.
+
+Numbers, times and booleans are compared as integers that have the same order, made a block at a time; text and binary
+as bytes. Floats have one order: NaN equals NaN and is above all others, and the two zeros are equal. A null lies in no
+range, and not outside of any.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memcmp, memset
+
+from arrowipc._core cimport Memory, raise_fault
+from arrowipc.columns.array cimport Array, dictionary_array
+from arrowipc.columns.elements cimport check_native
+from arrowipc.inline.element cimport find_run, index_at, load_signed, load_unsigned, next_run, validity, word_span
+from arrowipc.inline.fault cimport Fault
+from arrowipc.inline.fbs_layout cimport (
+    Type_Decimal, Type_FixedSizeBinary, Type_FloatingPoint, Type_Int, Type_Interval,
+)
+from arrowipc.inline.loads cimport get_bit
+from arrowipc.inline.plan cimport (
+    FIELD_ENCODED, FIELD_SIGNED, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_VAR32, LAYOUT_VAR64,
+    LAYOUT_VIEW, ColumnsData, FieldPlan,
+)
+
+from decimal import Context
+
+cdef object EXACT = Context(prec=80)    # 256 bits have at most 78 digits
+
+cdef enum:
+    BLOCK = 1 << 10     # keys that are made and compared together
+
+
+cdef struct Ranges:
+    # Disjoint and rising, with both ends included.
+    const int64_t* lows
+    const int64_t* highs
+    int64_t count
+
+
+cdef struct Word:
+    const uint8_t* data
+    int64_t size        # -1: above all words
+
+
+cdef inline int64_t float_key(uint64_t bits, int32_t width) noexcept nogil:
+    """An integer with the order of floats of some width."""
+    cdef uint64_t sign = <uint64_t> 1 << (8 * width - 1), size = bits & (sign - 1)
+    cdef uint64_t infinite = (sign - 1) & ~((<uint64_t> 1 << (52 if width == 8 else 23 if width == 4 else 10)) - 1)
+    if size > infinite:
+        return INT64_MAX
+    return -<int64_t> size if bits & sign else <int64_t> size
+
+
+cdef void make_keys(int64_t* keys, const ColumnsData* d, int32_t f, int64_t at, int64_t count) noexcept nogil:
+    """Integers that have the order of elements [at, at + count)."""
+    cdef const FieldPlan* field = &d.plan.fields[f]
+    cdef const uint8_t* p = d.extents[field.first_buffer + 1].data
+    cdef int32_t width = field.width
+    cdef int64_t i
+    if field.layout == LAYOUT_BOOL:
+        for i in range(count):
+            keys[i] = get_bit(p, at + i)
+        return
+    p += at * width
+    if field.type == Type_FloatingPoint:
+        for i in range(count):
+            keys[i] = float_key(load_unsigned(p + i * width, width), width)
+    elif field.type != Type_Int or field.flags & FIELD_SIGNED:
+        for i in range(count):
+            keys[i] = load_signed(p + i * width, width)
+    elif width == 8:
+        for i in range(count):
+            keys[i] = <int64_t> (load_unsigned(p + 8 * i, 8) ^ <uint64_t> 1 << 63)
+    else:
+        for i in range(count):
+            keys[i] = load_unsigned(p + i * width, width)
+
+
+cdef inline bint holds(const Ranges* ranges, int64_t key) noexcept nogil:
+    """Whether one of several ranges holds a key: the last that begins at or below it."""
+    cdef int64_t low = 0, high = ranges.count, middle
+    while low < high:
+        middle = (low + high) >> 1
+        if ranges.lows[middle] <= key:
+            low = middle + 1
+        else:
+            high = middle
+    return low > 0 and key <= ranges.highs[low - 1]
+
+
+cdef void mark_numbers(uint8_t* out, const ColumnsData* d, int32_t f, int64_t at, int64_t count,
+                       const Ranges* ranges) noexcept nogil:
+    cdef int64_t[BLOCK] keys
+    cdef int64_t first, n, i, low, high
+    if ranges.count == 0:
+        memset(out, 0, count)
+        return
+    low, high = ranges.lows[0], ranges.highs[0]
+    first = 0
+    while first < count:
+        n = min(<int64_t> BLOCK, count - first)
+        make_keys(keys, d, f, at + first, n)
+        if ranges.count == 1:
+            for i in range(n):
+                out[first + i] = (keys[i] >= low) & (keys[i] <= high)
+        else:
+            for i in range(n):
+                out[first + i] = holds(ranges, keys[i])
+        first += n
+
+
+cdef inline int compare_words(const uint8_t* a, int64_t n, const uint8_t* b, int64_t m) noexcept nogil:
+    cdef int found = memcmp(a, b, min(n, m))
+    return found if found else (n > m) - (n < m)
+
+
+cdef inline bint below(const uint8_t* data, int64_t size, const Word* end) noexcept nogil:
+    return end.size < 0 or compare_words(data, size, end.data, end.size) < 0
+
+
+cdef int mark_words(uint8_t* out, const ColumnsData* d, int32_t f, int64_t at, int64_t count, const Word* starts,
+                    const Word* stops, int64_t n, Fault* fault) noexcept nogil:
+    """Whether each word is in one of `n` ranges, of which `starts` are included and `stops` are not."""
+    cdef const FieldPlan* field = &d.plan.fields[f]
+    cdef const uint8_t* fixed = d.extents[field.first_buffer + 1].data
+    cdef const uint8_t* valid = validity(d, f)
+    cdef const uint8_t* data = NULL
+    cdef int64_t size = field.width, i, low, high, middle
+    for i in range(count):
+        out[i] = 0
+        if valid != NULL and not get_bit(valid, at + i):
+            continue
+        if field.layout == LAYOUT_FIXED:
+            data = fixed + (at + i) * size
+        elif word_span(d, f, at + i, &data, &size, fault) < 0:
+            return -1
+        low, high = 0, n
+        while low < high:
+            middle = (low + high) >> 1
+            if below(data, size, &starts[middle]):
+                high = middle
+            else:
+                low = middle + 1
+        out[i] = low > 0 and below(data, size, &stops[low - 1])
+    return 0
+
+
+cdef Memory words_of(list bounds):
+    """The addresses and sizes of texts in bytes, which the caller holds; None is above all."""
+    cdef Memory out = Memory(len(bounds) * sizeof(Word))
+    cdef int64_t i
+    for i, bound in enumerate(bounds):
+        if bound is None:
+            (<Word*> out.data)[i] = Word(NULL, -1)
+        else:
+            (<Word*> out.data)[i] = Word(<const uint8_t*> PyBytes_AS_STRING(bound), PyBytes_GET_SIZE(bound))
+    return out
+
+
+cdef class Marker:
+    """Marks of the elements that lie in some ranges, one byte each, for columns of one type."""
+
+    cdef list starts, stops     # ends of ranges: integers, or bytes
+    cdef bint inverted          # those that lie outside are marked
+    cdef bint all               # all that are not null are
+    cdef Memory lows, highs
+
+    def __init__(self, ranges, bint inverted):
+        self.inverted = inverted
+        self.all = ranges is None
+        self.starts = [start for start, _ in ranges or ()]
+        self.stops = [stop for _, stop in ranges or ()]
+        if self.starts and isinstance(self.starts[0], bytes):
+            self.lows, self.highs = words_of(self.starts), words_of(self.stops)
+        else:
+            self.lows, self.highs = integers_of(self.starts), integers_of(self.stops)
+
+    cdef Memory marks(self, Array array):
+        cdef const ColumnsData* d = &array.columns.d
+        cdef int layout = d.plan.fields[array.index].layout
+        cdef Memory out = Memory(array.length)
+        check_native(array.columns, "a filter")
+        out.size = array.length
+        if d.plan.fields[array.index].flags & FIELD_ENCODED:
+            self.of_indices(array, out.data)
+        elif layout == LAYOUT_RUN_END:
+            self.of_runs(array, out.data)
+        elif self.all:
+            memset(out.data, layout != LAYOUT_NULL, array.length)
+        else:
+            self.of_values(array, out.data)
+        drop_nulls(out.data, d, array.index, array.offset, array.length)
+        return out
+
+    cdef int of_values(self, Array array, uint8_t* out) except -1:
+        cdef const ColumnsData* d = &array.columns.d
+        cdef const FieldPlan* field = &d.plan.fields[array.index]
+        cdef Ranges ranges = Ranges(<const int64_t*> self.lows.data, <const int64_t*> self.highs.data, len(self.starts))
+        cdef Fault fault
+        cdef int found = 0
+        cdef int64_t i
+        if LAYOUT_VAR32 <= field.layout <= LAYOUT_VIEW or field.type == Type_FixedSizeBinary:
+            with nogil:
+                found = mark_words(out, d, array.index, array.offset, array.length, <const Word*> self.lows.data,
+                                   <const Word*> self.highs.data, ranges.count, &fault)
+            if found < 0:
+                raise_fault(&fault, array.columns.plan)
+        elif field.layout == LAYOUT_BOOL or (field.layout == LAYOUT_FIXED and field.width <= 8
+                                             and field.type != Type_Interval):
+            with nogil:
+                mark_numbers(out, d, array.index, array.offset, array.length, &ranges)
+        else:
+            # Decimals of many digits, whose bounds are their unscaled values.
+            self.of_decimals(array, out)
+        if self.inverted:
+            for i in range(array.length):
+                out[i] ^= 1
+        return 0
+
+    cdef int of_decimals(self, Array array, uint8_t* out) except -1:
+        cdef int64_t i
+        from bisect import bisect_right
+        for i, value in enumerate(array):
+            out[i] = 0
+            if value is not None:
+                number = int(value.scaleb(array.type.scale, EXACT))
+                at = bisect_right(self.starts, number)
+                out[i] = at > 0 and number <= self.stops[at - 1]
+        return 0
+
+    cdef int of_indices(self, Array array, uint8_t* out) except -1:
+        """Of dictionary-encoded elements: the mark of the value that an index stands for."""
+        cdef const ColumnsData* d = &array.columns.d
+        cdef const uint8_t* valid = validity(d, array.index)
+        cdef Array dictionary = dictionary_array(array.columns, array.index)
+        cdef Memory known = Memory() if dictionary is None else self.marks(dictionary)
+        cdef int64_t i, index
+        cdef Fault fault
+        for i in range(array.length):
+            out[i] = 0
+            if valid != NULL and not get_bit(valid, array.offset + i):
+                continue
+            if index_at(d, array.index, array.offset + i, known.size, &index, &fault) < 0:
+                raise_fault(&fault, array.columns.plan)
+            out[i] = known.data[index]
+        return 0
+
+    cdef int of_runs(self, Array array, uint8_t* out) except -1:
+        cdef const ColumnsData* d = &array.columns.d
+        cdef Array values = array.children[1]
+        cdef Memory known = self.marks(values)
+        cdef int64_t at = array.offset, stop = array.offset + array.length, end = 0
+        cdef int64_t run = find_run(d, array.index, at)
+        cdef Fault fault
+        while at < stop:
+            if next_run(d, array.index, run, at, &end, &fault) < 0:
+                raise_fault(&fault, array.columns.plan)
+            end = min(end, stop)
+            memset(out + (at - array.offset), known.data[run], end - at)
+            at, run = end, run + 1
+        return 0
+
+
+cdef void drop_nulls(uint8_t* out, const ColumnsData* d, int32_t f, int64_t at, int64_t count) noexcept nogil:
+    cdef const uint8_t* valid = validity(d, f)
+    cdef int64_t i
+    if valid != NULL:
+        for i in range(count):
+            out[i] &= get_bit(valid, at + i)
+
+
+cdef Memory integers_of(list bounds):
+    """Bounds of keys; those of decimals of many digits may not fit, and stay a list."""
+    cdef Memory out = Memory(8 * len(bounds))
+    cdef int64_t i
+    for i, bound in enumerate(bounds):
+        (<int64_t*> out.data)[i] = max(-2**63, min(bound, 2**63 - 1))
+    return out
+
+
+def marked(Array array not None, ranges, bint inverted):
+    """Return which elements lie in one of some ranges, or (`inverted`) in none: bytes 1 and 0; nulls are 0.
+
+    Parameters
+    ----------
+    array : Array
+    ranges : list of pairs or None
+        Disjoint and rising. Of integers both ends are included, of bytes the second is not, and None is no end.
+        None: every element that is not null.
+    inverted : bool
+
+    Raises
+    ------
+    FormatError
+        If offsets, views, indices or run ends are broken.
+    """
+    cdef Marker marker = Marker(ranges, inverted)
+    return marker.marks(array)
+
+
+def members_marked(Array array not None, Memory marks not None):
+    """Take the marks back where a struct, whose member they belong to, is null."""
+    drop_nulls(marks.data, &array.columns.d, array.index, array.offset, array.length)
+
+
+def combined(Memory marks not None, Memory others not None, bint both):
+    """Keep the marks that are in `both`, or in one of them."""
+    cdef int64_t i
+    for i in range(min(marks.size, others.size)):
+        marks.data[i] = marks.data[i] & others.data[i] if both else marks.data[i] | others.data[i]
+
+
+def flipped(Memory marks not None):
+    """Mark what is not marked, and no more what is."""
+    cdef int64_t i
+    for i in range(marks.size):
+        marks.data[i] ^= 1
+
+
+def rows_marked(Memory marks not None):
+    """Return the numbers of the elements that are marked, as int64."""
+    cdef Memory out = Memory(8 * marks.size)
+    cdef int64_t n = 0, i
+    for i in range(marks.size):
+        (<int64_t*> out.data)[n] = i
+        n += marks.data[i]
+    out.size = 8 * n
+    return out

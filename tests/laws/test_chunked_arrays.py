@@ -1,0 +1,139 @@
+"""A column in chunks is the array of all its elements, in every method, wherever it is cut."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import pickle
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from helpers.arrays import CASES, read_batch
+
+import arrowipc as ipc
+from arrowipc import types
+
+
+def whole(name: str) -> ipc.Array:
+    return read_batch(pa.record_batch({"x": CASES[name]}))["x"]
+
+
+def in_chunks(array: ipc.Array, dice: random.Random) -> ipc.ChunkedArray:
+    cuts = sorted(dice.choices(range(len(array) + 1), k=dice.randrange(4)))
+    bounds = [0, *cuts, len(array)]
+    return ipc.ChunkedArray([array[start:stop] for start, stop in itertools.pairwise(bounds)])
+
+
+def outcome(call, column):
+    """What a method gives, as text; of what raises the class alone."""
+    try:
+        found = call(column)
+    except (ipc.ArrowIpcError, TypeError, ValueError) as error:
+        return type(error)
+    return repr(found.to_pylist() if hasattr(found, "to_pylist") else found)
+
+
+METHODS = {
+    "len": len,
+    "type": lambda column: column.type,
+    "null_count": lambda column: column.null_count,
+    "to_pylist": lambda column: column.to_pylist(),
+    "tolist": lambda column: column.tolist(),
+    "list": list,
+    "extensions": lambda column: column.to_pylist(extensions=True),
+    "to_numpy": lambda column: column.to_numpy(copy=True).tolist(),
+    "asarray": lambda column: np.asarray(column).tolist(),
+    "slice": lambda column: column.slice(1, 3),
+    "brackets": lambda column: column[-3:],
+    "backwards": lambda column: column[::-1],
+    "elements": lambda column: [column[i] for i in range(-len(column), len(column))],
+    "take": lambda column: column.take([*range(len(column))][::-2]),
+    "nulls": lambda column: column.take(pa.array([None, *range(len(column))], pa.int32())),
+    "filter": lambda column: column.filter([i % 3 > 0 for i in range(len(column))]),
+    "polars": lambda column: column.to_polars().to_list(),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_method_gives_what_the_whole_array_gives(name):
+    array = whole(name)
+    for seed in range(5):
+        column = in_chunks(array, random.Random(seed))
+        assert column.equals(array, nan_equal=True)
+        assert column.combine().equals(array, nan_equal=True)
+        for method, call in METHODS.items():
+            if (name, method) == ("fixed_size_list", "polars"):
+                continue  # polars refuses slices of them, of pyarrow too
+            assert outcome(call, column) == outcome(call, array), (method, seed)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_goes_to_other_libraries_and_comes_back(name):
+    column = in_chunks(whole(name), random.Random(name))
+    theirs = column.to_arrow()
+    assert isinstance(theirs, pa.ChunkedArray)
+    assert theirs.num_chunks == column.num_chunks
+    assert [len(chunk) for chunk in theirs.chunks] == [len(chunk) for chunk in column.chunks]
+    assert ipc.ChunkedArray(theirs.chunks, theirs.type).equals(column, nan_equal=True)
+    for again in (pickle.loads(pickle.dumps(column)), copy.copy(column)):
+        assert again.equals(column, nan_equal=True)
+        assert again.num_chunks == column.num_chunks
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_everything_that_takes_columns_takes_it(name, tmp_path):
+    array = whole(name)
+    column = in_chunks(array, random.Random(name))
+    rows = ipc.RecordBatch.from_pydict({"y": range(len(array))})
+    made = [
+        ipc.RecordBatch.from_pydict({"x": column}),
+        ipc.Table.from_arrays([column], ["x"]),
+        rows.append_column("x", column),
+        ipc.Table.from_batches([rows]).set_column("y", "x", column),
+        ipc.Table.from_arrow(pa.table({"x": column.to_arrow()})),
+    ]
+    with ipc.new_file(tmp_path / "x.arrow") as writer:
+        writer.write({"x": column})
+    made.append(ipc.open(tmp_path / "x.arrow").read_all())
+    for each in made:
+        assert repr(each["x"].to_pylist()) == repr(array.to_pylist())
+
+
+def test_a_column_of_a_table_has_the_name_and_the_type_of_its_field():
+    empty = ipc.Table(types.schema({"x": "int8", "y": "string"}))
+    assert empty["y"].type == types.utf8()
+    assert empty["y"].field.name == "y"
+    assert (len(empty["y"]), empty["y"].to_pylist(), empty["y"].num_chunks) == (0, [], 0)
+    assert empty["y"].combine() == ipc.Array.from_pylist([], "string")
+    assert [column.type for column in empty.columns] == empty.schema.types
+    assert empty["x"].to_arrow().type == pa.int8()
+
+
+def test_chunks_have_one_type():
+    with pytest.raises(ipc.UsageError, match="expected an integer"):
+        ipc.ChunkedArray([[1], ["a"]])
+    with pytest.raises(ipc.UsageError, match="expected an array of int64, found one of string"):
+        ipc.ChunkedArray([[1], ipc.Array.from_pylist(["a"])])
+    with pytest.raises(ipc.UsageError, match="without chunks a type is needed"):
+        ipc.ChunkedArray([])
+    assert ipc.ChunkedArray([], "int8") == ipc.ChunkedArray([[]], pa.int8())
+    assert ipc.ChunkedArray([[1], [2]], "int8").chunk(-1).to_pylist() == [2]
+    with pytest.raises(IndexError, match="chunk 2 is out of range: there are 2"):
+        ipc.ChunkedArray([[1], [2]]).chunk(2)
+    with pytest.raises(IndexError):
+        ipc.ChunkedArray([[1], [2]])[2]
+
+
+def test_equal_are_types_and_values():
+    column = ipc.ChunkedArray([[1, 2], [None]])
+    for same in (ipc.ChunkedArray([[1], [2, None]]), pa.chunked_array([[1], [2, None]]), pa.array([1, 2, None])):
+        assert column == same
+    for other in (
+        ipc.ChunkedArray([[1, 2, 3]]),
+        ipc.ChunkedArray([[1, 2, None]], "int8"),
+        pa.array([1, 2]),
+        [1, 2, None],
+    ):
+        assert column != other

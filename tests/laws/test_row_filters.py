@@ -1,0 +1,167 @@
+"""The rows that pass a filter are those that polars finds, for random conditions about columns of every type that has
+an order."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import os
+import random
+from decimal import Decimal
+
+import pytest
+
+import arrowipc as ipc
+from arrowipc.filters.row_filters import RowFilter
+
+pl = pytest.importorskip("polars")
+
+ROWS = 200
+PREDICATES = 5_000 if os.environ.get("ARROWIPC_FULL") else 400
+NOON = dt.datetime(2024, 1, 1, 12)
+TICK = dt.timedelta(microseconds=1)
+FLOATS = [-math.inf, -1.5, -0.0, 0.0, 2.5, math.nan, math.inf]
+
+#: Name -> dtype of polars, and the values that a column and the literals have.
+COLUMNS = {
+    "int8": (pl.Int8, [-128, -1, 0, 1, 127]),
+    "uint8": (pl.UInt8, [0, 1, 200, 255]),
+    "int64": (pl.Int64, [-(2**63), -1, 0, 3, 2**63 - 1]),
+    "uint64": (pl.UInt64, [0, 5, 2**63, 2**64 - 1]),
+    "float32": (pl.Float32, FLOATS),
+    "float64": (pl.Float64, FLOATS),
+    "bool": (pl.Boolean, [True, False]),
+    "text": (pl.String, ["", "a", "ab", "abc", "b", "\u00fc", "a long text of more than twelve bytes"]),
+    "binary": (pl.Binary, [b"", b"a", b"\xff", b"\xff\xff", b"ab"]),
+    "date": (pl.Date, [dt.date(2020, 1, 1), dt.date(1969, 12, 31), dt.date(2024, 2, 29)]),
+    "us": (pl.Datetime("us"), [NOON, NOON + TICK, NOON - dt.timedelta(days=9999)]),
+    "ns": (pl.Datetime("ns"), [NOON, NOON + TICK]),
+    "duration": (pl.Duration("ms"), [dt.timedelta(0), dt.timedelta(seconds=-1), dt.timedelta(days=2)]),
+    "time": (pl.Time, [dt.time(0), dt.time(1, 2, 3, 4), dt.time(23, 59)]),
+    "decimal": (pl.Decimal(10, 2), [Decimal("1.50"), Decimal("-2.25"), Decimal("0.00")]),
+    "words": (pl.Categorical, ["x", "y", "zed"]),
+}
+COMPARED = {
+    "==": lambda column, value: column == value,
+    "!=": lambda column, value: column != value,
+    "<": lambda column, value: column < value,
+    "<=": lambda column, value: column <= value,
+    ">": lambda column, value: column > value,
+    ">=": lambda column, value: column >= value,
+}
+
+
+def frame(dice: random.Random):
+    return pl.DataFrame(
+        [
+            pl.Series(name, [dice.choice([*values, None]) for _ in range(ROWS)], dtype=dtype)
+            for name, (dtype, values) in COLUMNS.items()
+        ]
+    )
+
+
+def condition(dice: random.Random):
+    """A condition of ours, and the same of polars."""
+    name = dice.choice(list(COLUMNS))
+    dtype, values = COLUMNS[name]
+    column = pl.col(name)
+    literal = {value: pl.lit(value, dtype=pl.String if name == "words" else dtype) for value in values}
+    kind = dice.random()
+    if kind < 0.1:
+        return (name, "is_null"), column.is_null()
+    if kind < 0.2:
+        return (name, "is_not_null"), column.is_not_null()
+    if kind < 0.35:
+        some = dice.sample(values, dice.randrange(1, len(values)))
+        one_of = pl.any_horizontal(*[column == literal[value] for value in some])
+        return dice.choice([((name, "in", some), one_of), ((name, "not in", some), ~one_of)])
+    if name == "text" and kind < 0.5:
+        prefix = dice.choice(["", "a", "ab", "z", "\u00fc"])
+        return (name, "starts_with", prefix), column.str.starts_with(prefix)
+    op = dice.choice(["==", "!="] if name == "words" else list(COMPARED))
+    value = dice.choice(values)
+    return (name, op, value), COMPARED[op](column, literal[value])
+
+
+def predicate(dice: random.Random, depth: int):
+    word = dice.choice(["and", "or", "not"])
+    if depth == 0 or dice.random() < 0.3:
+        return condition(dice)
+    if word == "not":
+        ours, theirs = predicate(dice, depth - 1)
+        return ("not", ours), ~theirs
+    parts = [predicate(dice, depth - 1) for _ in range(dice.randrange(1, 4))]
+    theirs = parts[0][1]
+    for _, each in parts[1:]:
+        theirs = theirs & each if word == "and" else theirs | each
+    return (word, *[ours for ours, _ in parts]), theirs
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_rows_are_those_of_polars(seed):
+    dice = random.Random(seed)
+    data = frame(dice)
+    numbered = data.with_row_index("row number")
+    table = ipc.Table.from_arrow(data)
+    batch = table.combine()
+    for _ in range(PREDICATES // 4):
+        ours, theirs = predicate(dice, 3)
+        expected = numbered.filter(theirs)["row number"].to_list()
+        test = RowFilter(ours, batch.schema)
+        assert memoryview(test.rows(batch)).cast("q").tolist() == expected, ours
+        assert memoryview(test.rows(batch.slice(3))).cast("q").tolist() == [row - 3 for row in expected if row >= 3]
+        assert batch.filter(ours).num_rows == table.filter(ours).num_rows == len(expected)
+        # What has no row that passes may be pruned, and nothing else.
+        assert test.pruner.keeps(ipc.compute_statistics(batch)) or not expected
+
+
+def test_members_of_structs_and_values_behind_runs_and_dictionaries():
+    runs = ipc.types.run_end_encoded("int32", "int64")
+    batch = ipc.RecordBatch.from_pydict(
+        {
+            "s": [{"a": {"b": 1}}, None, {"a": None}, {"a": {"b": 3}}, {"a": {"b": None}}],
+            "r": ipc.Array.from_pylist([1, 1, None, 3, 3], runs),
+            "d": ipc.Array.from_pylist(["x", None, "y", "x", "z"], ipc.types.dictionary("int8", "string")),
+            "w": ipc.Array.from_pylist(
+                [Decimal(10) ** 30, None, Decimal(-5), Decimal(7), Decimal(0)], ipc.types.decimal256(40)
+            ),
+        }
+    )
+    for test, expected in [
+        ([("s.a.b", ">", 0)], [0, 3]),
+        ([("s.a.b", "is_null")], [1, 2, 4]),
+        (("not", ("s.a.b", "==", 1)), [3]),
+        ([("r", "==", 3)], [3, 4]),
+        ([("r", "!=", 3)], [0, 1]),
+        ([("r", "is_null")], [2]),
+        ([("d", "in", ["x", "z"])], [0, 3, 4]),
+        ([("d", "not in", ["x"])], [2, 4]),
+        ([("d", "is_not_null")], [0, 2, 3, 4]),
+        ([("w", ">", 10**29)], [0]),
+        ([("w", "not in", [7, 0])], [0, 2]),
+    ]:
+        assert memoryview(RowFilter(test, batch.schema).rows(batch)).cast("q").tolist() == expected, test
+        part = memoryview(RowFilter(test, batch.schema).rows(batch[1:])).cast("q").tolist()
+        assert part == [row - 1 for row in expected if row], test
+
+
+@pytest.mark.parametrize("broken", ["offsets", "index", "run end"])
+def test_broken_values_are_errors(broken):
+    types = ipc.types
+    if broken == "offsets":
+        kind, nodes, buffers, more = (
+            types.string(),
+            [(2, 0)],
+            [None, bytes([0, 0, 0, 0, 9, 0, 0, 0, 2, 0, 0, 0]), b"ab"],
+            {},
+        )
+    elif broken == "index":
+        kind, nodes, buffers = types.dictionary("int8", "string"), [(2, 0)], [None, bytes([0, 7])]
+        more = {"dictionaries": [ipc.array(["a"], "string")]}
+    else:
+        kind, nodes, more = types.run_end_encoded("int16", "int8"), [(9, 0), (1, 0), (1, 0)], {}
+        buffers = [None, bytes([2, 0]), None, bytes([1])]
+    schema = types.schema({"x": kind})
+    batch = ipc.RecordBatch.from_buffers(schema, nodes[0][0], nodes, buffers, **more)
+    with pytest.raises(ipc.FormatError):
+        batch.filter([("x", "==", "a" if broken != "run end" else 1)])
