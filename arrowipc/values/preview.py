@@ -12,6 +12,8 @@ from bisect import bisect_right
 
 from arrowipc import datatypes as at
 from arrowipc.arguments import printable
+from arrowipc.columns.array import Array
+from arrowipc.columns.extensions import STORED_TIMES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -141,7 +143,7 @@ def _text(array: Any, i: int, width: int, depth: int, quotes: bool = True) -> st
     if isinstance(kind, at.BYTES):
         head, size = _head(array, i, width)
         return shorten(repr(head), width) if size == len(head) else repr(head)[: width - 4] + "'" + CUT
-    return scalar_text(array[i], kind)
+    return scalar_text(array.slice(i, 1).to_pylist(extensions=STORED_TIMES)[0], kind)
 
 
 def quoted(text: str, width: int, cut: bool = False) -> str:
@@ -180,10 +182,12 @@ def _timestamp_text(value: int, kind: at.Timestamp) -> str:
     """Text of a moment that is a stored integer: nanoseconds, or a year outside Python's range."""
     if kind.unit != "ns":
         return f"{value}{kind.unit}"
-    seconds, rest = divmod(value, NANOSECONDS)
-    moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=seconds)
-    fraction = f".{rest:09d}" if rest else ""
-    return f"{moment.isoformat(' ')}{fraction}{'' if kind.timezone is None else '+00:00'}"
+    for zone in (kind.timezone, "UTC"):  # for a name that Python does not know
+        moment = Array.from_pylist([value // 1000], at.Timestamp("us", zone))[0]
+        if isinstance(moment, datetime.datetime):
+            break
+    text = moment.isoformat(" ", "microseconds")
+    return f"{text[:26]}{value % 1000:03d}{text[26:]}"
 
 
 def _sequence(item: Callable[[int, int], str], count: int, total: int, width: int) -> str:
