@@ -109,6 +109,4 @@ def test_a_file_of_the_javascript_writer(path):
         assert ours.count_rows() == expected.num_rows == JAVASCRIPT[path]
         assert pa.table(ours.read_all()).equals(expected)
         for name in expected.schema.names:
-            assert [v for array in ours.read_all().column(name) for v in array.to_pylist()] == expected[
-                name
-            ].to_pylist()
+            assert ours.read_all()[name].to_pylist() == expected[name].to_pylist()
