@@ -13,9 +13,34 @@ from arrowipc.read.file_objects import TEXT, FileObjectError, is_remote, positio
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Protocol, TypeAlias
 
+    from typing_extensions import Buffer
+
+    from arrowipc.read.file_objects import Remote
     from arrowipc.read.framing import Framer
+
+    # What readers open, for editors and type checkers.
+
+    class Reads(Protocol):
+        """A binary file object that returns bytes."""
+
+        def read(self, size: int, /) -> Any:
+            """Return so many bytes at most."""
+
+    class ReadsInto(Protocol):
+        """A binary file object that fills memory."""
+
+        def readinto(self, buffer: Any, /) -> Any:
+            """Fill the front of `buffer`."""
+
+    class Receives(Protocol):
+        """A socket."""
+
+        def recv_into(self, buffer: Any, /) -> Any:
+            """Fill the front of `buffer`."""
+
+    Readable: TypeAlias = str | os.PathLike[str] | Buffer | Remote | Reads | ReadsInto | Receives
 
 #: Bytes that tell a file from a stream.
 SIGNATURE = 6
