@@ -102,8 +102,19 @@ def _opened(path: str | os.PathLike[str]) -> Any:
     except IsADirectoryError as error:
         advice = "Is a directory: open its files one by one"
         raise IsADirectoryError(error.errno, advice, error.filename) from None
+    except FileNotFoundError as error:
+        there = f"{error.strerror}; its path exists as far as {existing_part(os.fsdecode(path))}"
+        raise FileNotFoundError(error.errno, there, error.filename) from None
     except ValueError as error:  # a zero byte
         raise UsageError(f"a str is a path; data must be bytes: {error}") from None
+
+
+def existing_part(path: str) -> str:
+    """The last folder on the way to a path that exists."""
+    place = os.path.abspath(path)
+    while not os.path.isdir(place) and place != os.path.dirname(place):
+        place = os.path.dirname(place)
+    return place
 
 
 def _checked(file: Any) -> Any:
