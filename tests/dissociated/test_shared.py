@@ -162,19 +162,7 @@ def broken_pairs(found: Message, memory: bytes, segment: int) -> dict[str, list[
     }
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        "too short",
-        "behind the end",
-        "across the end",
-        "in another segment",
-        "in an unknown segment",
-        "at the end of memory",
-        "one missing",
-        "too many",
-    ],
-)
+@pytest.mark.parametrize("how", broken_pairs(message(), b"", 0))
 def test_d053_pairs_that_do_not_fit_are_an_error_and_not_a_fault(how):
     good = message()
     memory = bytes(64) + packed(good)
@@ -562,9 +550,7 @@ def test_d090_the_same_bytes_named_very_often_are_not_multiplied():
         fd = memfd(bytes(MIB))
         huge = forge.patch(bytes(server.messages[1].metadata), "bodyLength", 1 << 30, at=0)
         server.send(
-            SimpleNamespace(metadata=huge),
-            pairs_of(*[(64, MIB - 64)] * 1024, (0, (1 << 30) - 1024 * (MIB - 64))),
-            [fd],
+            SimpleNamespace(metadata=huge), pairs_of(*[(64, MIB - 64)] * 1024, (0, (1 << 30) - 1024 * (MIB - 64))), [fd]
         )
         os.close(fd)
         with server.client() as client, pytest.raises(ipc.FormatError, match="overlap"):

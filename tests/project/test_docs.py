@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import re
 import shlex
 import subprocess
@@ -12,7 +11,6 @@ from pathlib import Path
 import pytest
 from helpers import pages
 
-OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 #: Why a block may not run: each reason on a page names one of these.
 NEEDS = ("broker", "network", "Flight server", "cluster", "GPU", "compiler", "UCX", "session")
 
@@ -25,10 +23,6 @@ def with_blocks(language: str, spark: bool = False) -> list[Path]:
     ]
 
 
-def same(expected: str, printed: str) -> bool:
-    return doctest.OutputChecker().check_output(expected, printed, OPTIONS)
-
-
 @pytest.mark.parametrize("page", with_blocks("python"), ids=pages.name_of)
 def test_python_blocks_run_as_printed(page, tmp_path, monkeypatch):
     """Each page alone, from an empty folder: nobody has run the others before."""
@@ -37,7 +31,7 @@ def test_python_blocks_run_as_printed(page, tmp_path, monkeypatch):
     for block in pages.blocks(page, "python"):
         if block.skip is None and "spark" not in block.words:
             printed = pages.run(page, block, namespace)
-            assert block.output is None or same(block.output, printed), f"line {block.line}:\n{printed}"
+            assert block.output is None or pages.same(block.output, printed), f"line {block.line}:\n{printed}"
 
 
 def as_process(line: str) -> list[str]:

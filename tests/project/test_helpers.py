@@ -6,21 +6,7 @@ import pyarrow as pa
 import pytest
 from helpers import forge, randoms
 from helpers.arrays import pyarrow_bytes
-from helpers.forge import (
-    INT8,
-    INT32,
-    UTF8,
-    batch,
-    bits,
-    dictionary,
-    encoding,
-    field,
-    i8,
-    i32,
-    message,
-    schema,
-    stream,
-)
+from helpers.forge import INT8, INT32, UTF8, batch, bits, dictionary, encoding, field, i8, i32, message, schema, stream
 from hypothesis import given
 
 ROOT = schema(field("x", INT32, metadata=[("a", "b")]), field("s", UTF8), metadata=[("k", "v")])
