@@ -126,13 +126,24 @@ class ForgedServer:
         self.connection.close()
         self.stream.close()
 
-    def send(self, message: Message, body: bytes | None = None, handles: Sequence[int] = ()) -> None:
-        """Send metadata, and a body of type 1 if there is one."""
+    def send(
+        self,
+        message: Message,
+        body: bytes | None = None,
+        memory: bytes | None = None,
+        *,
+        seals: int = SEALS,
+        handles: Sequence[int] = (),
+    ) -> None:
+        """Send metadata, and a body of type 1 if there is one, with memory that it tells of."""
+        made = [] if memory is None else [memfd(memory, seals)]
         self.connection.send(None, [metadata_prefix(self.number), message.metadata])
         if body is not None:
-            self.connection.send(body_tag(self.number, BodyType.PAIRS), [body], handles)
+            self.connection.send(body_tag(self.number, BodyType.PAIRS), [body], [*handles, *made])
         self.number += 1
         self.connection.flush(PATIENCE)
+        for each in made:
+            os.close(each)
 
     def end(self) -> None:
         self.connection.send(None, [end_of_stream(self.number)])
