@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc import datatypes as at
 from arrowipc.arguments import described
-from arrowipc.errors import UsageError
+from arrowipc.errors import NotFoundError, UsageError
 from arrowipc.filters.literals import NAN, WORDS, bounds_of, ranges_of, rounded_keys, stored_type
 
 if TYPE_CHECKING:
@@ -261,7 +261,7 @@ class Pruner:
             return None
         several = f"{len(found)} columns are" if found else "no column is"
         names = [field.name for field in self._fields]
-        raise UsageError(
+        raise NotFoundError(
             f"filter: {several} called {path!r}; there are {', '.join(map(repr, names[:20]))}"
             f"{', ...' if len(names) > 20 else ''} (a member of a struct by its dotted path)"
         )
