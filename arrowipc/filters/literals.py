@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from arrowipc import datatypes as at
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import TypeAlias
 
     from arrowipc.columns.statistics import ColumnStatistics
@@ -134,23 +135,30 @@ def rounded_keys(kind: at.DataType, literal: Any) -> Ends | None:
     return keys, keys
 
 
-def bounds_of(kind: at.DataType, found: ColumnStatistics) -> Keys:
-    """The keys of the bounds of a column; None: not known, or of another kind than the column."""
-    low, high = found.min, found.max
-    stored: type
+def bounds_of(kind: at.DataType) -> Callable[[ColumnStatistics], Keys]:
+    """What gives the keys of the bounds of a column; None: not known, or of another kind than the column."""
     if isinstance(kind, at.FloatingPoint):
-        if type(low) is not float or type(high) is not float:
-            return None, None
-        return float_keys(kind, low)[0], float_keys(kind, high)[1] if found.has_nan is False else NAN
-    if isinstance(kind, WORDS):
-        stored = str if isinstance(kind, at.TEXT) else bytes
-    elif isinstance(kind, (at.Bool, at.Int, at.Decimal, *TIMES)):
-        stored = bool if isinstance(kind, at.Bool) else int
-    else:
+        return lambda found: _float_bounds(kind, found)
+    stored: type = int
+    if isinstance(kind, (at.Bool, *WORDS)):
+        stored = bool if isinstance(kind, at.Bool) else str if isinstance(kind, at.TEXT) else bytes
+    elif not isinstance(kind, (at.Int, at.Decimal, *TIMES)):
+        return lambda found: (None, None)
+
+    def bounds(found: ColumnStatistics) -> Keys:
+        low: Any = found.min if type(found.min) is stored else None
+        high: Any = found.max if type(found.max) is stored else None
+        if stored is str:
+            return None if low is None else low.encode(), None if high is None else high.encode()
+        return low, high
+
+    return bounds
+
+
+def _float_bounds(kind: at.FloatingPoint, found: ColumnStatistics) -> Keys:
+    if type(found.min) is not float or type(found.max) is not float:
         return None, None
-    known = [bound if type(bound) is stored else None for bound in (low, high)]
-    low, high = [each.encode() if isinstance(each, str) else each for each in known]
-    return low, high
+    return float_keys(kind, found.min)[0], float_keys(kind, found.max)[1] if found.has_nan is False else NAN
 
 
 def float_keys(kind: Any, value: Any) -> Keys:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     #: Whether some rows may hold a value, whether some may be null, keys below and above all values (None: not known).
     Facts: TypeAlias = tuple[bool, bool, Any, Any]
+    Bounds: TypeAlias = Callable[[ColumnStatistics], tuple[Any, Any]]
     _Statistics: TypeAlias = Mapping[str, ColumnStatistics] | None
     #: Asked with the statistics of a batch, and the one value that columns have in a file.
     Test: TypeAlias = Callable[[_Statistics, Mapping[str, Any]], bool]
@@ -134,7 +135,7 @@ class _Parser:
         return Condition(column, op, literals, negated)
 
 
-def _facts(statistics: _Statistics, keys: Mapping[str, Any], path: str, kind: at.DataType) -> Facts:
+def _facts(statistics: _Statistics, keys: Mapping[str, Any], path: str, kind: at.DataType, bounds: Bounds) -> Facts:
     """What is known of the rows of a batch in one column."""
     if path in keys:
         value = keys[path]
@@ -148,7 +149,7 @@ def _facts(statistics: _Statistics, keys: Mapping[str, Any], path: str, kind: at
     found = None if statistics is None else statistics.get(path)
     if found is None:
         return True, True, None, None
-    return found.null_count != found.rows, found.null_count != 0, *bounds_of(kind, found)
+    return found.null_count != found.rows, found.null_count != 0, *bounds(found)
 
 
 class Pruner:
@@ -224,13 +225,13 @@ class Pruner:
         kind = self._paths[column]
         if kind is None:
             return lambda statistics, keys: True
-        flipped = negated and op in OPPOSITE
+        bounds, flipped = bounds_of(kind), negated and op in OPPOSITE
         if flipped:
             op, negated = OPPOSITE[op], False
         test: ColumnTest
         if op in ("is_null", "is_not_null"):
             wanted = op == "is_null"
-            return lambda statistics, keys: _facts(statistics, keys, column, kind)[wanted]
+            return lambda statistics, keys: _facts(statistics, keys, column, kind, bounds)[wanted]
         listed = op in ("in", "not in")
         given = part.literals[0] if listed else part.literals
         ends = [self._ends(column, kind, op, each) for each in given if each is not None or not listed]
@@ -238,7 +239,7 @@ class Pruner:
             test = _outside(kind, "starts_with" if op == "starts_with" else "==", ends, listed)
         else:
             test = _inside(kind, "==" if listed else op, ends, len(ends) < len(given), flipped)
-        return lambda statistics, keys: test(*_facts(statistics, keys, column, kind))
+        return lambda statistics, keys: test(*_facts(statistics, keys, column, kind, bounds))
 
     def _ends(self, column: str, kind: at.DataType, op: str, literal: Any) -> Ends | None:
         try:

@@ -12,7 +12,7 @@ from arrowipc import datatypes as at
 from arrowipc.errors import UsageError
 from arrowipc.filters.literals import WORDS, keys_of, ranges_of, stored_type
 from arrowipc.filters.pruning import OPPOSITE, Condition, Pruner, Several, parsed, places_at
-from arrowipc.filters.ranges import combined, flipped, marked, members_marked, rows_marked
+from arrowipc.filters.ranges import Marker, combined, flipped, members_marked, rows_marked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,14 +108,14 @@ class RowFilter:
                 if self._strict:
                     raise UsageError(f"filter: column {part.column!r}: {error}") from None
                 return lambda batch: marks_of_all(batch, False)
-        outside = (op in ("!=", "not in")) != negated
+        marker = Marker(ranges, (op in ("!=", "not in")) != negated)
 
         def test(batch: RecordBatch) -> Marks:
             parents, array = [], batch.column(places[0])
             for place in places[1:]:
                 parents.append(array)
                 array = array.children[place]
-            marks = marked(array, ranges, outside)
+            marks = marker.marks(array)
             for parent in parents:
                 members_marked(parent, marks)
             if op == "is_null":
