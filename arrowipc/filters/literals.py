@@ -168,7 +168,7 @@ def float_keys(kind: Any, value: Any) -> Keys:
         return NAN, NAN
     try:
         packed = struct.pack(code, value)
-    except OverflowError:
+    except (OverflowError, struct.error):  # the second of integers
         packed = struct.pack(code, math.inf if value > 0 else -math.inf)
     (nearest,), (bits,) = struct.unpack(code, packed), struct.unpack(word, packed)
     sign = 1 << (8 * len(packed) - 1)
