@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import json
 import os
 import re
@@ -16,7 +15,6 @@ from helpers import pages
 
 import arrowipc as ipc
 
-OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 #: Why a block may not run: each reason on a page names one of these.
 NEEDS = ("broker", "network", "Flight server", "cluster", "GPU", "compiler", "UCX", "session")
 
@@ -24,8 +22,6 @@ NEEDS = ("broker", "network", "Flight server", "cluster", "GPU", "compiler", "UC
 OTHERS = re.compile(r'import-untyped|"pyarrow.compute"')
 #: torch's types know data sets only of torch's own class, and not what `default_convert` returns.
 TORCH = {"docs_guides_training.py", "train_on_rows.py"}
-if not hasattr(ipc.RecordBatchStreamReader, "count_rows"):
-    OTHERS = re.compile(OTHERS.pattern + r"|RecordBatchStreamReader")
 
 
 def with_blocks(language: str, spark: bool = False) -> list[Path]:
@@ -36,10 +32,6 @@ def with_blocks(language: str, spark: bool = False) -> list[Path]:
     ]
 
 
-def same(expected: str, printed: str) -> bool:
-    return doctest.OutputChecker().check_output(expected, printed, OPTIONS)
-
-
 @pytest.mark.parametrize("page", with_blocks("python"), ids=pages.name_of)
 def test_python_blocks_run_as_printed(page, tmp_path, monkeypatch):
     """Each page alone, from an empty folder: nobody has run the others before."""
@@ -48,7 +40,7 @@ def test_python_blocks_run_as_printed(page, tmp_path, monkeypatch):
     for block in pages.blocks(page, "python"):
         if block.skip is None and "spark" not in block.words:
             printed = pages.run(page, block, namespace)
-            assert block.output is None or same(block.output, printed), f"line {block.line}:\n{printed}"
+            assert block.output is None or pages.same(block.output, printed), f"line {block.line}:\n{printed}"
 
 
 def as_process(line: str) -> list[str]:
