@@ -26,14 +26,16 @@ SPREAD = (
     *("partitions_and_pruning", "metadata_of_files", "schemas_merged", "splits", "overwriting_partitions"),
     *("inserted", "buckets", "streams", "corrupt_files", "types", "user_defined_types"),
 )
-#: Those of them that take objects, splits, damage and commits to executors.
+#: For every change a part of these: twins that send objects, splits and commits to executors.
 SENT = ("partitions_and_pruning", "metadata_of_files", "splits", "streams", "corrupt_files", "user_defined_types")
-#: The machinery of a classic session is not there over Connect.
+#: Twins that are quick in a local session.
+NEAR = ("partitions_and_pruning", "metadata_of_files", "schemas_merged", "corrupt_files", "types", "user_defined_types")
+#: All others run over Connect, except those that need a classic session.
+OTHERS = [name for name in TWINS if name not in (*NEAR, *SENT)]
 CLASSIC = ("user_defined_types",)
-OTHERS = [name for name in TWINS if name not in SPREAD]
-#: What is asked of which master: each twin of one at least, and all of all where there is time (`make campaign`).
+#: Masters and their twins. A change runs each twin with one master at least; `make campaign` runs all with all.
 WHERE = {
-    "local": ("local[2]", rounds([*SPREAD], TWINS)),
+    "local": ("local[2]", rounds([*NEAR], TWINS)),
     "old": ("local[2]", TWINS),
     "cluster": ("local-cluster[2,1,1024]", rounds(SENT, SPREAD)),
     "connect": ("connect", [name for name in rounds(OTHERS, TWINS) if name not in CLASSIC]),
