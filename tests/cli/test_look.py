@@ -126,6 +126,12 @@ def test_head_shows_the_first_rows_and_no_escape_of_the_data(data):
     assert run("head", data / "a.arrow", "-n", 0).code == 0
 
 
+def test_a_terminal_gets_colours_unless_it_asked_for_none(data):
+    assert "\x1b[" in on_terminal("schema", data / "a.arrow").out
+    assert "\x1b[" not in on_terminal("schema", data / "a.arrow", NO_COLOR="1").out
+    assert "\x1b[" not in run("schema", data / "a.arrow").out
+
+
 def test_binary_output_never_goes_to_a_terminal_and_input_is_not_waited_for(data):
     for arguments in (["cat", data / "a.arrow"], ["convert", data / "a.arrow", "-"], ["head", "-"]):
         found = on_terminal(*arguments)

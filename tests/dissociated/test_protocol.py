@@ -531,3 +531,12 @@ def test_d053_pairs_outside_the_memory_are_refused(places):
         Pairs(pairs_of(*told)).message(MESSAGE.metadata, memory, start)
     with pytest.raises(FormatError):
         Pairs(pairs_of(*places)).message(MESSAGE.metadata, memory, start)
+
+
+def test_pairs_leave_the_metadata_as_it_was():
+    memory, start = in_memory(MESSAGE, ADDRESS)
+    metadata = bytes(MESSAGE.metadata)
+    before = bytes(bytearray(metadata))
+    places = list(struct.iter_unpack("<QQ", write_pairs(MESSAGE, ADDRESS)[16:]))
+    Pairs(pairs_of(*places)).message(metadata, memory, start)
+    assert metadata == before
