@@ -779,7 +779,7 @@ class RecordBatchFileReader(BatchReader):
 
     def batch_head(self, i: int) -> tuple[Any, int]:
         """Return the bytes that hold the metadata of batch `i`, and their offset in them."""
-        offset, length, _ = self.decoder.block(i)
+        offset, length, _ = self.decoder.block(self.index_of(i))
         source = self.source
         if source is not None:
             return source, offset

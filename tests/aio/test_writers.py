@@ -39,7 +39,7 @@ def test_the_bytes_are_those_of_the_blocking_writer(parts, options):
     assert run(joined(iter(parts), parts[0].schema, **options)) == wanted
 
 
-def test_whatever_holds_rows_can_be_encoded():
+async def test_whatever_holds_rows_can_be_encoded():
     wanted = ipc_bytes(TABLE)
     ours = ipc.open_stream(wanted).read_all()
 
@@ -49,20 +49,17 @@ def test_whatever_holds_rows_can_be_encoded():
     def blocking() -> Any:
         yield from ours.batches
 
-    async def main() -> None:
-        sources = [TABLE, ours, ours.batches, iter(ours.batches), tables(), blocking(), TABLE.to_reader()]
-        for data in [*sources, ipc.open_stream(wanted), aio.open_stream(fed(wanted))]:
-            assert await joined(data) == wanted
-        empty = ipc_bytes([], schema=ours.schema)
-        assert await joined([], ours.schema) == empty
-        assert await joined(aio.open_stream(fed(empty))) == empty
-        assert await joined({"x": [1, 2]}) == ipc_bytes({"x": [1, 2]})
-        with pytest.raises(ipc.UsageError, match="nothing was written"):
-            await joined([])
-        with pytest.raises(ipc.UsageError, match="expected a RecordBatch"):
-            await joined(5)
-
-    asyncio.run(main())
+    sources = [TABLE, ours, ours.batches, iter(ours.batches), tables(), blocking(), TABLE.to_reader()]
+    for data in [*sources, ipc.open_stream(wanted), aio.open_stream(fed(wanted))]:
+        assert await joined(data) == wanted
+    empty = ipc_bytes([], schema=ours.schema)
+    assert await joined([], ours.schema) == empty
+    assert await joined(aio.open_stream(fed(empty))) == empty
+    assert await joined({"x": [1, 2]}) == ipc_bytes({"x": [1, 2]})
+    with pytest.raises(ipc.UsageError, match="nothing was written"):
+        await joined([])
+    with pytest.raises(ipc.UsageError, match="expected a RecordBatch"):
+        await joined(5)
 
 
 def test_wrong_options_are_refused_before_anything_is_sent():
@@ -74,56 +71,50 @@ def test_wrong_options_are_refused_before_anything_is_sent():
         aio.encode(TABLE, TABLE.schema, legacy=True)
 
 
-def test_chunks_are_bounded_and_taken_one_by_one():
-    async def main() -> None:
-        taken = 0
+async def test_chunks_are_bounded_and_taken_one_by_one():
+    taken = 0
 
-        def source() -> Any:
-            nonlocal taken
-            for _ in range(4):
-                taken += 1
-                yield TABLE
+    def source() -> Any:
+        nonlocal taken
+        for _ in range(4):
+            taken += 1
+            yield TABLE
 
-        sizes = []
-        async for chunk in aio.encode(source()):
-            assert type(chunk) is bytes
-            sizes.append(len(chunk))
-            assert taken <= sum(sizes) // len(ipc_bytes(TABLE)) + 1
-        assert max(sizes) < 2 * CHUNK
-
-    asyncio.run(main())
+    sizes = []
+    async for chunk in aio.encode(source()):
+        assert type(chunk) is bytes
+        sizes.append(len(chunk))
+        assert taken <= sum(sizes) // len(ipc_bytes(TABLE)) + 1
+    assert max(sizes) < 2 * CHUNK
 
 
-def test_a_stream_writer_never_holds_more_than_its_mark():
-    async def main() -> None:
-        most, got = 0, bytearray()
+async def test_a_stream_writer_never_holds_more_than_its_mark():
+    most, got = 0, bytearray()
 
-        async def serve(reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
+    async def serve(reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
+        nonlocal most
+        written = client.write
+
+        def noted(data: bytes) -> None:
             nonlocal most
-            written = client.write
+            written(data)
+            most = max(most, client.transport.get_write_buffer_size())
 
-            def noted(data: bytes) -> None:
-                nonlocal most
-                written(data)
-                most = max(most, client.transport.get_write_buffer_size())
+        client.write = noted  # type: ignore[method-assign]
+        async for chunk in aio.encode([batch for _ in range(5) for batch in TABLE.to_batches()]):
+            client.write(chunk)
+            await client.drain()
+        client.close()
 
-            client.write = noted  # type: ignore[method-assign]
-            async for chunk in aio.encode([batch for _ in range(5) for batch in TABLE.to_batches()]):
-                client.write(chunk)
-                await client.drain()
-            client.close()
-
-        server = await asyncio.start_server(serve, "127.0.0.1")
-        async with server:
-            source, sink = await asyncio.open_connection(*server.sockets[0].getsockname())
-            await asyncio.sleep(0.2)  # until the kernel takes no more
-            while data := await source.read(5000):
-                got.extend(data)
-            sink.close()
-        assert ipc.open_stream(got).read_all().num_rows == 5 * len(TABLE)
-        assert 0 < most <= (1 << 16) + 2 * CHUNK
-
-    asyncio.run(main())
+    server = await asyncio.start_server(serve, "127.0.0.1")
+    async with server:
+        source, sink = await asyncio.open_connection(*server.sockets[0].getsockname())
+        await asyncio.sleep(0.2)  # until the kernel takes no more
+        while data := await source.read(5000):
+            got.extend(data)
+        sink.close()
+    assert ipc.open_stream(got).read_all().num_rows == 5 * len(TABLE)
+    assert 0 < most <= (1 << 16) + 2 * CHUNK
 
 
 def test_a_stream_that_is_left_early_has_no_end():
@@ -147,18 +138,15 @@ def test_a_stream_that_is_left_early_has_no_end():
     assert not sent.endswith(b"\xff\xff\xff\xff\0\0\0\0")
 
 
-def test_an_error_of_the_source_reaches_whoever_sends():
+async def test_an_error_of_the_source_reaches_whoever_sends():
     async def rows() -> Any:
         yield {"x": [1]}
         raise OSError("no more rows")
 
-    async def main() -> None:
-        chunks = aio.encode(rows())
-        with pytest.raises(OSError, match="no more rows"):
-            async for _ in chunks:
-                pass
-
-    asyncio.run(main())
+    chunks = aio.encode(rows())
+    with pytest.raises(OSError, match="no more rows"):
+        async for _ in chunks:
+            pass
 
 
 # -- files ---------------------------------------------------------------------------------------------------
@@ -180,29 +168,27 @@ class Sink:
 
 
 @pytest.mark.parametrize("options", [{}, {"compression": "lz4", "metadata": {"a": "b"}}, {"statistics": True}])
-def test_a_file_has_the_bytes_of_the_blocking_writer(tmp_path, options):
+async def test_a_file_has_the_bytes_of_the_blocking_writer(tmp_path, options):
     ours = ipc.Table.from_batches(ipc.open_stream(ipc_bytes(TABLE)).read_all().batches * 3)
+
+    wanted = bytes(ipc_bytes(ours, "file", schema=ours.schema, **options))
 
     async def tables() -> Any:
         yield ours.batches[0]
         yield ipc.Table.from_batches(ours.batches[1:])
 
-    async def main() -> None:
-        for sink in (Sink(), bytearray(), path := tmp_path / "x.arrow"):
-            for data in (ours, tables()):
-                async with aio.new_file(sink, ours.schema, **options) as writer:
-                    await writer.write(data)
-                    assert writer.stats.num_record_batches == 3
-                found = sink.data if isinstance(sink, Sink) else sink if sink is not path else path.read_bytes()
-                assert found == wanted
-                sink = Sink() if isinstance(sink, Sink) else bytearray() if sink is not path else path
-        async with aio.new_file(path, append=True) as writer:
-            await asyncio.gather(*[writer.write(ours.batches[0]) for _ in range(4)])
-        with ipc.open_file(path) as reader:
-            assert reader.num_record_batches == 7
-
-    wanted = bytes(ipc_bytes(ours, "file", schema=ours.schema, **options))
-    run(main())
+    for sink in (Sink(), bytearray(), path := tmp_path / "x.arrow"):
+        for data in (ours, tables()):
+            async with aio.new_file(sink, ours.schema, **options) as writer:
+                await writer.write(data)
+                assert writer.stats.num_record_batches == 3
+            found = sink.data if isinstance(sink, Sink) else sink if sink is not path else path.read_bytes()
+            assert found == wanted
+            sink = Sink() if isinstance(sink, Sink) else bytearray() if sink is not path else path
+    async with aio.new_file(path, append=True) as writer:
+        await asyncio.gather(*[writer.write(ours.batches[0]) for _ in range(4)])
+    with ipc.open_file(path) as reader:
+        assert reader.num_record_batches == 7
 
 
 async def leave(writer: aio.AsyncFileWriter) -> None:
@@ -211,50 +197,44 @@ async def leave(writer: aio.AsyncFileWriter) -> None:
         raise ZeroDivisionError
 
 
-def test_a_file_is_there_only_when_it_is_whole(tmp_path):
+async def test_a_file_is_there_only_when_it_is_whole(tmp_path):
     path = tmp_path / "x.arrow"
 
-    async def main() -> None:
-        writer = await aio.new_file(path)
+    writer = await aio.new_file(path)
+    await writer.write({"x": [1]})
+    assert not path.exists()
+    await writer.close()
+    await writer.close()
+    assert path.exists()
+    path.unlink()
+    with pytest.raises(ipc.UsageError, match="closed"):
         await writer.write({"x": [1]})
-        assert not path.exists()
-        await writer.close()
-        await writer.close()
-        assert path.exists()
-        path.unlink()
-        with pytest.raises(ipc.UsageError, match="closed"):
-            await writer.write({"x": [1]})
-        with pytest.raises(ZeroDivisionError):
-            await leave(aio.new_file(path))
-        async with asyncio.timeout(10):
-            writer = await aio.new_file(path, TABLE.schema, compression="zstd")
-            task = asyncio.create_task(writer.write(TABLE))
-            await asyncio.sleep(0.001)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            await writer.__aexit__(ValueError, ValueError(), None)
-        with pytest.raises(TypeError, match="compresion"):
-            aio.new_file(path, compresion="zstd")
-        with pytest.raises(ipc.UsageError, match="not open yet"):
-            _ = aio.new_file(path).stats
-        with pytest.raises(OSError, match="No such file"):
-            await aio.new_file(tmp_path / "none" / "x.arrow")
-
-    run(main())
+    with pytest.raises(ZeroDivisionError):
+        await leave(aio.new_file(path))
+    async with asyncio.timeout(10):
+        writer = await aio.new_file(path, TABLE.schema, compression="zstd")
+        task = asyncio.create_task(writer.write(TABLE))
+        await asyncio.sleep(0.001)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await writer.__aexit__(ValueError, ValueError(), None)
+    with pytest.raises(TypeError, match="compresion"):
+        aio.new_file(path, compresion="zstd")
+    with pytest.raises(ipc.UsageError, match="not open yet"):
+        _ = aio.new_file(path).stats
+    with pytest.raises(OSError, match="No such file"):
+        await aio.new_file(tmp_path / "none" / "x.arrow")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_after_a_write_that_failed_nothing_follows():
-    async def main() -> None:
-        sink = Sink(3)
-        writer = await aio.new_file(sink, TABLE.schema)
-        with pytest.raises(OSError, match="disk is full"):
-            await writer.write(TABLE.to_batches(1000))
-        size = len(sink.data)
-        with pytest.raises(ipc.UsageError, match="disk is full"):
-            await writer.write(TABLE)
-        await writer.close()
-        assert len(sink.data) == size
-
-    run(main())
+async def test_after_a_write_that_failed_nothing_follows():
+    sink = Sink(3)
+    writer = await aio.new_file(sink, TABLE.schema)
+    with pytest.raises(OSError, match="disk is full"):
+        await writer.write(TABLE.to_batches(1000))
+    size = len(sink.data)
+    with pytest.raises(ipc.UsageError, match="disk is full"):
+        await writer.write(TABLE)
+    await writer.close()
+    assert len(sink.data) == size

@@ -14,7 +14,19 @@ from helpers.arrays import pyarrow_bytes
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
-from arrowipc.types import dictionary, field, float32, int32, int64, large_list, list_, struct, utf8
+from arrowipc.types import (
+    dictionary,
+    field,
+    fixed_size_list,
+    float32,
+    float64,
+    int32,
+    int64,
+    large_list,
+    list_,
+    struct,
+    utf8,
+)
 
 SCHEMA = ipc.Schema(
     [
@@ -137,6 +149,28 @@ def test_arrays_have_an_axis_more_where_lists_are_of_one_length(parts):
     assert batch["x"].flags.writeable  # what torch shares without a warning
 
 
+def test_nested_lists_have_an_axis_for_each_depth(tmp_path):
+    matrix = fixed_size_list(field("item", fixed_size_list(field("item", int64()), 2)), 3)
+    types = {
+        "lists": list_(field("item", list_(field("item", float64())))),
+        "fixed": matrix,
+        "mixed": list_(field("item", fixed_size_list(field("item", int64()), 2))),
+        "ragged": list_(field("item", list_(field("item", int64())))),
+    }
+    rows = [[[10 * i + 2 * k, 10 * i + 2 * k + 1] for k in range(3)] for i in range(5)]
+    values = dict.fromkeys(types, rows) | {"ragged": [each[: i % 3] for i, each in enumerate(rows)]}
+    schema = ipc.Schema([field(name, type_) for name, type_ in types.items()])
+    with ipc.new_file(tmp_path / "x.arrow", schema) as writer:
+        writer.write(values)
+    batch = ipc.RowDataset(tmp_path / "x.arrow", format="numpy")[[3, 1, 4]]
+    for name in ("lists", "fixed", "mixed"):
+        assert batch[name].tolist() == [rows[i] for i in (3, 1, 4)]
+        assert batch[name].shape == (3, 3, 2), name
+        assert batch[name].flags.writeable
+    assert batch["ragged"].dtype == object
+    assert [np.asarray(each.tolist()).tolist() for each in batch["ragged"][:2]] == [[], rows[1][:1]]
+
+
 @pytest.mark.parametrize("form", ["python", "numpy", "arrow"])
 def test_a_transform_takes_the_place_of_what_it_is_given(parts, form):
     dataset = ipc.RowDataset(parts, columns="id", format=form, transform=type)
@@ -185,11 +219,7 @@ def test_a_data_set_of_files_can_be_the_source(parts, whole):
 
 @pytest.mark.parametrize(
     ("options", "rows", "error", "words"),
-    [
-        ({}, 60, IndexError, "60"),
-        ({}, [0, -61], IndexError, "60"),
-        ({}, "id", ipc.UsageError, "integers"),
-    ],
+    [({}, 60, IndexError, "60"), ({}, [0, -61], IndexError, "60"), ({}, "id", ipc.UsageError, "integers")],
 )
 def test_rows_that_are_not_there(parts, options, rows, error, words):
     dataset = ipc.RowDataset(parts, **options)

@@ -12,9 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "arrowipc"
 ROWS = re.findall(
-    r"^\| (`?)(\w+)\1 \| (.*) \|$",
-    (ROOT / "docs/architecture.md").read_text().split("## Words")[0],
-    re.MULTILINE,
+    r"^\| (`?)(\w+)\1 \| (.*) \|$", (ROOT / "docs/architecture.md").read_text().split("## Words")[0], re.MULTILINE
 )
 #: Names of the packages, from the lowest to the highest.
 PACKAGES = [name for _, name, _ in ROWS if name != "package"]

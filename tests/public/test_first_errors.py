@@ -213,23 +213,26 @@ def said(code: str, **options: object) -> str:
     return str(done.stderr.strip().splitlines()[-1])
 
 
-WITHOUT = {
-    "lz4": ("import arrowipc; arrowipc.open('lz4.arrow')[0]", "pip install 'arrowipc[compression]'"),
-    "zstandard": ("import arrowipc; arrowipc.open('zstd.arrow')[0]", "pip install 'arrowipc[compression]'"),
-    "fsspec": ("import arrowipc; arrowipc.open('s3://bucket/x.arrow')", "pip install 'arrowipc[remote]'"),
-    "pyspark": ("from arrowipc.spark import register", "pip install 'arrowipc[spark]'"),
-    "pyarrow": ("from arrowipc.spark import decode_payloads", "pip install 'arrowipc[spark]'"),
-}
+COMPRESSION, SPARK = "pip install 'arrowipc[compression]'", "pip install 'arrowipc[spark]'"
+WITHOUT = [
+    ("lz4", "import arrowipc; arrowipc.open('lz4.arrow')[0]", COMPRESSION),
+    ("lz4", "import arrowipc; arrowipc.new_file('y.arrow', compression='lz4')", COMPRESSION),
+    ("zstandard", "import arrowipc; arrowipc.open('zstd.arrow')[0]", COMPRESSION),
+    ("zstandard", "import arrowipc; arrowipc.new_file('y.arrow', compression='zstd')", COMPRESSION),
+    ("fsspec", "import arrowipc; arrowipc.open('s3://bucket/x.arrow')", "pip install 'arrowipc[remote]'"),
+    ("pyspark", "from arrowipc.spark import register", SPARK),
+    ("pyarrow", "from arrowipc.spark import decode_payloads", SPARK),
+]
 
 
-@pytest.mark.parametrize("package", WITHOUT)
-def test_packages_that_are_missing_are_named(package, folder):
+@pytest.mark.parametrize(("package", "code", "words"), WITHOUT)
+def test_packages_that_are_missing_are_named(package, code, words, folder):
     for codec in ("lz4", "zstd"):
         with ipc.new_file(f"{codec}.arrow", compression=codec) as writer:
             writer.write(pa.table({"x": [7] * 1000}))
-    code, words = WITHOUT[package]
     # None in sys.modules: as if it were not installed.
     assert words in said(f"import sys; sys.modules[{package!r}] = None; {code}")
+    assert not Path("y.arrow").exists()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a file and become somebody who may not read it")

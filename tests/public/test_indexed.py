@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from helpers import forge
-from helpers.arrays import ipc_bytes
+from helpers.arrays import ipc_bytes, pyarrow_bytes
 from helpers.support import growing, nested, replaced
 from helpers.web import Web
 
@@ -64,12 +64,7 @@ def test_dictionaries_that_grow_and_are_replaced_in_random_order(kept, monkeypat
             taken = [chance.randrange(len(known)) if known else None for _ in range(4)]
             columns[name] = pa.DictionaryArray.from_arrays(pa.array(taken, pa.int32()), pa.array(known, pa.utf8()))
         parts.append(pa.record_batch(columns))
-    sink = io.BytesIO()
-    options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
-    with pa.ipc.new_stream(sink, parts[0].schema, options=options) as writer:
-        for part in parts:
-            writer.write_batch(part)
-    data = sink.getvalue()
+    data = pyarrow_bytes(parts, emit_dictionary_deltas=True)
     assert ipc.open_stream(data).read_all().num_rows == 240
     reader = ipc.open(data, index=True)
     one = ipc.open(data, index=True, columns=["b"])
