@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["RowDataset"]
 
 
-class ArrayBatch(dict[str, Any]):
+class ArrayBatch(dict[str, "Any"]):
     """A batch of arrays by column; row 0 is ``batch[0]``, by which torch's default ``collate_fn`` knows the batch.
 
     That function is made for lists of samples, of which it looks at the first one.
@@ -42,7 +42,7 @@ class ArrayBatch(dict[str, Any]):
         return ArrayRow({name: values[0] for name, values in self.items()})
 
 
-class ArrayRow(dict[str, Any]):
+class ArrayRow(dict[str, "Any"]):
     """Row 0 of an `ArrayBatch`."""
 
     __slots__ = ()
