@@ -70,6 +70,25 @@ class Immutable:
         return type(self)(**{**self._parameters(), **changes})
 
 
+def with_field_docs(cls: type[T]) -> type[T]:
+    """Decorate a named tuple: each field gets as its docstring what that of the class says of it."""
+    found: dict[str, list[str]] = {}
+    names: list[str] = []
+    for line in (cls.__doc__ or "").splitlines():
+        text = line.strip()
+        before, colon, kind = text.partition(" : ")
+        if colon and hasattr(cls, before.split(", ")[0]):
+            names = before.split(", ")
+            found |= {name: [f"{kind}:"] for name in names}
+        elif not text or text.startswith("---"):
+            names = []
+        for name in names if not colon else ():
+            found[name].append(text)
+    for name, words in found.items():
+        getattr(cls, name).__doc__ = " ".join(words)
+    return cls
+
+
 def described(value: object) -> str:
     """Type and value of an unexpected argument, short enough for a message."""
     text = showable(repr(value))

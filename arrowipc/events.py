@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from arrowipc.arguments import with_field_docs
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from arrowipc.arguments import KeyValueMetadata
@@ -21,45 +23,100 @@ __all__ = [
 ]
 
 
+@with_field_docs
 class SchemaRead(NamedTuple):
-    """The stream began: its schema, after projection."""
+    """The stream began: its schema, after projection.
+
+    Parameters
+    ----------
+    schema : Schema
+        What is read of it.
+    """
 
     schema: Schema
 
 
+@with_field_docs
 class DictionaryRead(NamedTuple):
-    """A dictionary arrived, was replaced, or (`is_delta`) grew to `length` values in all."""
+    """A dictionary arrived, was replaced, or grew.
+
+    Parameters
+    ----------
+    id : int
+        The number that fields refer to.
+    is_delta : bool
+        Whether it grew.
+    length : int
+        Its values, in all.
+    """
 
     id: int
     is_delta: bool
     length: int
 
 
+@with_field_docs
 class BatchRead(NamedTuple):
-    """A record batch arrived."""
+    """A record batch arrived.
+
+    Parameters
+    ----------
+    batch : RecordBatch
+        Its columns are those of the schema that was read.
+    """
 
     batch: RecordBatch
 
 
+@with_field_docs
 class EndOfStream(NamedTuple):
-    """The stream is over after `bytes_consumed` bytes.
+    """The stream is over.
 
-    `marker` is the end-of-stream marker as hexadecimal words, or None where the input simply ended.
+    Parameters
+    ----------
+    bytes_consumed : int
+        Bytes of the stream.
+    marker : str or None
+        The end-of-stream marker as hexadecimal words; None where the input simply ended.
     """
 
     bytes_consumed: int
     marker: str | None
 
 
+@with_field_docs
 class RecordBatchWithMetadata(NamedTuple):
-    """A batch, and the metadata of its message."""
+    """A batch, and the metadata of its message.
+
+    Parameters
+    ----------
+    batch : RecordBatch
+        The rows.
+    custom_metadata : KeyValueMetadata
+        What the message says beside them.
+    """
 
     batch: RecordBatch
     custom_metadata: KeyValueMetadata
 
 
+@with_field_docs
 class ReadStats(NamedTuple):
-    """What a reader has read so far."""
+    """What a reader has read so far.
+
+    Parameters
+    ----------
+    num_messages : int
+        Messages of all kinds.
+    num_record_batches : int
+        RecordBatch messages.
+    num_dictionary_batches : int
+        DictionaryBatch messages, deltas and replacements included.
+    num_dictionary_deltas : int
+        Those that made a dictionary grow.
+    num_replaced_dictionaries : int
+        Those that took the place of another one.
+    """
 
     num_messages: int
     num_record_batches: int
@@ -68,15 +125,32 @@ class ReadStats(NamedTuple):
     num_replaced_dictionaries: int
 
 
+@with_field_docs
 class WriteStats(NamedTuple):
-    """What a writer has written so far."""
+    """What a writer has written so far.
+
+    Parameters
+    ----------
+    num_messages : int
+        Messages of all kinds.
+    num_record_batches : int
+        RecordBatch messages.
+    num_dictionary_batches : int
+        DictionaryBatch messages, deltas and replacements included.
+    num_dictionary_deltas : int
+        Those that made a dictionary grow.
+    num_replaced_dictionaries : int
+        Those that took the place of another one.
+    total_raw_body_size : int
+        Bytes of all buffers as they were handed in.
+    total_serialized_body_size : int
+        Bytes of all bodies as they were written, padding included.
+    """
 
     num_messages: int
     num_record_batches: int
     num_dictionary_batches: int
     num_dictionary_deltas: int
     num_replaced_dictionaries: int
-    #: Bytes of all buffers as they were handed in.
     total_raw_body_size: int
-    #: Bytes of all bodies as they were written, padding included.
     total_serialized_body_size: int

@@ -151,10 +151,10 @@ class RecordBatchStreamReader(BatchReader):
     memory (or into aligned memory of their own, when the source is a file object) and keep it alive.
     """
 
-    __slots__ = ("_index", "_source", "decoder", "limits")
+    __slots__ = ("_index", "_limits", "_source", "decoder")
 
     decoder: StreamDecoder
-    limits: Limits | None
+    _limits: Limits | None
     _source: Any  # memory, a RemoteSource or `_file`: what can be read from its beginning again
     _index: IndexedStreamReader  # once it was needed
 
@@ -163,7 +163,7 @@ class RecordBatchStreamReader(BatchReader):
         options = read_options(keywords)
         self._closed = False
         self._remember(options, source)
-        self.limits = options.limits
+        self._limits = options.limits
         self.decoder = decoder = StreamDecoder(**options.decoding())
         source = locate_source(source)
         buffer, self._file, self._owned = open_source(source, options.memory_map)
@@ -295,7 +295,7 @@ class RecordBatchStreamReader(BatchReader):
         if not hasattr(self, "_index"):
             from arrowipc.indexed import IndexedStreamReader
 
-            self._index = IndexedStreamReader.of_stream(self._source, self.limits, self.decoder)
+            self._index = IndexedStreamReader.of_stream(self._source, self._limits, self.decoder)
         return self._index
 
     def close(self) -> None:
@@ -373,7 +373,7 @@ def open_stream(
         reader._closed = False
         reader._file = None
         reader._source = source
-        reader.limits = limits
+        reader._limits = limits
         reader.decoder = stream_of(source, columns, validate, limits, use_threads, ensure_native_endian)
         return reader
     return RecordBatchStreamReader(

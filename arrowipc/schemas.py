@@ -151,9 +151,7 @@ class Schema(Described):
         IndexError
             If the index is out of range.
         KeyError
-            If no field has that name.
-        UsageError
-            If several fields have that name.
+            If no field has that name, or several have it.
         """
         if not isinstance(i, str):
             try:

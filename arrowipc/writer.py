@@ -33,6 +33,26 @@ __all__ = [
 ]
 
 
+#: What writers have for the rest of the package, and completion does not show.
+INTERNAL = frozenset(
+    (
+        "abandon",
+        "begin",
+        "bytes_written",
+        "check",
+        "counters",
+        "ended",
+        "expect",
+        "file_metadata",
+        "is_file",
+        "resume",
+        "sink",
+        "write_rows",
+        "write_stored",
+    )
+)
+
+
 # -- writers -------------------------------------------------------------------------------------------------
 
 
@@ -40,6 +60,9 @@ class _Writer(BatchWriter):
     """Base of both writers: everything except what only a file has."""
 
     __slots__ = ()
+
+    def __dir__(self) -> list[str]:
+        return [name for name in object.__dir__(self) if name not in INTERNAL]
 
     def _start(
         self,

@@ -17,12 +17,14 @@ Examples
 
 from arrowipc.aio.files import AsyncFileReader, open_file
 from arrowipc.aio.streams import AsyncStreamReader, open_stream
-from arrowipc.aio.writers import encode
+from arrowipc.aio.writers import AsyncFileWriter, encode, new_file
 
 __all__ = [
     "AsyncFileReader",
+    "AsyncFileWriter",
     "AsyncStreamReader",
     "encode",
+    "new_file",
     "open_file",
     "open_stream",
 ]

@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.aio.off_loop import LARGE, look, off_loop
 from arrowipc.aio.streams import AsyncReader
-from arrowipc.arguments import described
-from arrowipc.errors import UsageError
+from arrowipc.arguments import described, integer_of, items_of
+from arrowipc.errors import NotFoundError, UsageError
 from arrowipc.options import DecodeOptions, with_keywords
 from arrowipc.read.file_decoder import TAIL_SIZE, FileDecoder, footer_range
 from arrowipc.read.file_objects import replaced, version_of
+from arrowipc.read.file_statistics import stated_lengths
 from arrowipc.read.http import Refused, Turns, fetch_all, together
 from arrowipc.read.remote import WINDOW, RemoteBlocks, RemoteSource
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
     from typing import TypeVar, Unpack
 
     from arrowipc.arguments import KeyValueMetadata
@@ -217,10 +219,47 @@ class AsyncFileReader(AsyncReader):
             They cannot be had.
         """
         await self._begin()
+        return await self._get(self._number(i))
+
+    def _number(self, i: int) -> int:
+        """The number of batch `i` from the beginning."""
         count = self.num_record_batches
-        if not -count <= i < count:
-            raise IndexError(f"record batch {i} is out of range: the file has {count}")
-        return await self._get(i % count)
+        if not -count <= integer_of("the number of a batch", i) < count:
+            raise NotFoundError(f"record batch {i} is out of range: there are {count}")
+        return i + count if i < 0 else i
+
+    async def get_batches(self, indices: Iterable[int]) -> AsyncIterator[RecordBatch]:
+        """Iterate over some batches, in the order of `indices`; near ones are fetched with one request.
+
+        Raises
+        ------
+        IndexError
+            The file has fewer batches; known before the first is read.
+        FormatError, LimitError, UnsupportedError, OSError
+            As for `get_batch`.
+        """
+        await self._begin()
+        async with aclosing(self._in_order([self._number(i) for i in items_of("indices", indices)])) as batches:
+            async for batch in batches:
+                yield batch
+
+    async def count_rows(self) -> int:
+        """Return the rows of all batches, from their metadata alone: no body is touched."""
+        await self._begin()
+        async with self._turn:
+            self._check_open()
+            return sum(await _wait(self._lengths(), self._source))
+
+    def _lengths(self) -> Steps[list[int]]:
+        blocks, decoder, numbers = self._blocks, self._opened, range(self.num_record_batches)
+        assert blocks is not None  # whoever calls this has begun
+        lengths = stated_lengths(decoder.metadata, len(numbers))
+        if lengths is None:
+            lengths = []
+            blocks.expect(numbers)
+            for i in numbers:
+                lengths.append(decoder.num_rows(i, (yield from blocks.head(i))))
+        return lengths
 
     async def _get(self, i: int) -> RecordBatch:
         blocks, decoder = self._blocks, self._opened
@@ -242,18 +281,24 @@ class AsyncFileReader(AsyncReader):
 
     async def __aiter__(self) -> AsyncIterator[RecordBatch]:
         await self._begin()
+        async with aclosing(self._in_order(range(self.num_record_batches))) as batches:
+            async for batch in batches:
+                yield batch
+
+    async def _in_order(self, numbers: Sequence[int]) -> AsyncGenerator[RecordBatch, None]:
+        """Read batches in this order, and some ahead."""
         ahead: deque[tuple[int, asyncio.Task[RecordBatch]]] = deque()
         held, following = 0, 0
         assert self._blocks is not None
-        self._blocks.expect(range(self.num_record_batches))
+        self._blocks.expect(numbers)
         try:
-            for i in range(self.num_record_batches):
+            for i in range(len(numbers)):
                 following = max(following, i)
-                while following < self.num_record_batches and (
+                while following < len(numbers) and (
                     following == i or (len(ahead) <= self._prefetch and (len(ahead) <= 1 or held < WINDOW))
                 ):
-                    size = sum(self._opened.block(following)[1:])
-                    ahead.append((size, self._task(following)))
+                    size = sum(self._opened.block(numbers[following])[1:])
+                    ahead.append((size, self._task(numbers[following])))
                     held, following = held + size, following + 1
                 size, task = ahead.popleft()
                 batch = await task

@@ -7,20 +7,27 @@ from collections.abc import AsyncIterable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from arrowipc.aio.off_loop import LARGE, off_loop, turns
+from arrowipc.aio.off_loop import LARGE, off_loop, start as start_job, turns
 from arrowipc.aio.streams import AsyncReader
 from arrowipc.columns.record_batch import RecordBatch
+from arrowipc.errors import UsageError
 from arrowipc.options import WriteOptions, with_keywords
 from arrowipc.write.batch_writer import MessageSink
 from arrowipc.write.batches import batches_of
-from arrowipc.writer import RecordBatchStreamWriter, new_stream as new_blocking_stream
+from arrowipc.writer import RecordBatchFileWriter, new_file as new_blocking_file, new_stream as new_blocking_stream
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
-    from typing import Unpack
+    from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+    from types import TracebackType
+    from typing import Self, TypeAlias, Unpack
 
+    from arrowipc.arguments import MetadataLike
+    from arrowipc.events import WriteStats
     from arrowipc.options import WriteKeywords
     from arrowipc.read.framing import Message
+    from arrowipc.writer import RecordBatchStreamWriter
+
+    BlockingWriter: TypeAlias = RecordBatchFileWriter | RecordBatchStreamWriter
 
 #: Bytes that go out at once, before other tasks get their turn.
 CHUNK = 1 << 16
@@ -44,7 +51,7 @@ def _chunks_of(messages: list[Message]) -> Iterator[bytes]:
         yield b"".join(parts)
 
 
-async def _batches_in(data: Any, writer: RecordBatchStreamWriter) -> AsyncGenerator[RecordBatch, None]:
+async def _batches_in(data: Any, writer: BlockingWriter) -> AsyncGenerator[RecordBatch, None]:
     """The batches of an argument; iterators that may block run in another thread."""
     if isinstance(data, RecordBatch):
         yield data
@@ -114,7 +121,7 @@ def encode(data: Any, schema: Any = None, **keywords: Unpack[WriteKeywords]) -> 
 
 
 async def _encoded(
-    data: Any, writer: RecordBatchStreamWriter, sink: MessageSink, most_inline: int
+    data: Any, writer: BlockingWriter, sink: MessageSink, most_inline: int
 ) -> AsyncGenerator[bytes, None]:
     async with aclosing(_batches_in(data, writer)) as batches:
         async for batch in batches:
@@ -130,3 +137,156 @@ async def _encoded(
     for chunk in _chunks_of(sink.take()):
         yield chunk
     yield PREFIX + bytes(4)
+
+
+class _Pieces:
+    """A file object that keeps what is written to it, for a sink whose ``write`` is awaited."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def write(self, data: Any) -> int:
+        self._pieces.append(bytes(data))
+        return len(self._pieces[-1])
+
+    def take(self) -> bytes:
+        pieces, self._pieces = self._pieces, []
+        return b"".join(pieces)
+
+
+class AsyncFileWriter:
+    """Writes an Arrow IPC file in an event loop; made by `new_file`.
+
+    Any number of tasks may write: one call at a time is under way, in another thread.
+    """
+
+    def __init__(self, sink: Any, make: Callable[[Any], RecordBatchFileWriter]) -> None:
+        self._sink, self._make = sink, make
+        self._pieces = _Pieces() if asyncio.iscoroutinefunction(getattr(sink, "write", None)) else None
+        self._writer: RecordBatchFileWriter | None = None
+        self._turn = asyncio.Lock()
+        self._job: asyncio.Future[Any] | None = None
+
+    async def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Make one call of the blocking writer, and hand over what it wrote. Whoever comes next waits for its end."""
+        async with self._turn:
+            if self._job is not None:
+                await asyncio.wait([self._job])  # one that was cancelled still goes on
+            self._job = start_job(function, *arguments)
+            await asyncio.wait([self._job])
+            result = self._job.result()
+            if self._pieces is not None and (data := self._pieces.take()):
+                try:
+                    await self._sink.write(data)
+                except BaseException as error:
+                    if self._writer is not None:  # how much arrived is not known
+                        self._writer.abandon(f"the sink failed: {error!r}")
+                    raise
+            return result
+
+    async def _begin(self) -> Self:
+        if self._writer is None:
+            self._writer = await self._call(self._make, self._sink if self._pieces is None else self._pieces)
+        return self
+
+    @property
+    def _begun(self) -> RecordBatchFileWriter:
+        if self._writer is None:
+            raise UsageError("the file is not open yet: await the writer, or enter it with async with")
+        return self._writer
+
+    @property
+    def stats(self) -> WriteStats:
+        """WriteStats: messages, batches, dictionaries and bytes written so far."""
+        return self._begun.stats
+
+    async def write(self, data: Any) -> None:
+        """Write rows: an async iterable, or anything that the writer of `arrowipc.new_file` takes.
+
+        Raises
+        ------
+        UsageError
+            The columns are not those of the writer's schema; or the writer is closed.
+        OSError
+            The sink failed; the writer cannot go on.
+        """
+        await self._begin()
+        writer = self._begun
+        async with aclosing(_batches_in(data, writer)) as batches:
+            async for batch in batches:
+                await self._call(writer.write_batch, batch)
+
+    async def close(self) -> None:
+        """Write the footer; a file takes its name now."""
+        await self._begin()
+        await self._call(self._begun.close)
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self._begin().__await__()
+
+    async def __aenter__(self) -> Self:
+        return await self._begin()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._call(self._begun.__exit__, kind, error, trace)
+
+    def __repr__(self) -> str:
+        return f"<AsyncFileWriter: {'not begun' if self._writer is None else repr(self._writer)}>"
+
+
+@with_keywords(WriteOptions)
+def new_file(
+    sink: Any,
+    schema: Any = None,
+    *,
+    metadata: MetadataLike = None,
+    append: bool = False,
+    **keywords: Unpack[WriteKeywords],
+) -> AsyncFileWriter:
+    """Start an Arrow IPC file, which is written in other threads.
+
+    ``await`` the result, or enter it with ``async with``: leaving the block closes it. Left by an exception, the block
+    removes what was made under a path.
+
+    Parameters
+    ----------
+    sink : path, URL, or what else `arrowipc.new_file` takes; or an object with an async ``write``
+        Such an object, for example a file of anyio or aiofiles, stays open.
+    schema : Schema, or an object with ``__arrow_c_schema__``, optional
+        Default: that of the first thing that is written, or of the file that is appended to.
+    metadata : mapping or pairs of str or bytes, optional
+        Of the file.
+    append : bool, default False
+        Append to the file at this path, if there is one.
+    **keywords
+        Those of `arrowipc.options.WriteOptions`.
+
+    Returns
+    -------
+    AsyncFileWriter
+
+    Raises
+    ------
+    UsageError, UnsupportedError, FormatError, OSError
+        Where it begins: as by `arrowipc.new_file`.
+
+    Examples
+    --------
+    >>> import asyncio, tempfile
+    >>> import arrowipc as ipc
+    >>> path = tempfile.mkdtemp() + "/x.arrow"
+    >>> async def main():
+    ...     async with ipc.aio.new_file(path, compression="zstd") as writer:
+    ...         await writer.write({"x": [1, 2]})
+    >>> asyncio.run(main())
+    >>> ipc.open(path).read_all().to_pydict()
+    {'x': [1, 2]}
+    """
+    WriteOptions(keywords)  # says at once what is wrong with them
+
+    def make(target: Any) -> RecordBatchFileWriter:
+        return new_blocking_file(target, schema, metadata=metadata, append=append, **keywords)
+
+    return AsyncFileWriter(sink, make)

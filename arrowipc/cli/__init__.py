@@ -24,13 +24,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         The exit code; `arrowipc --help` lists what they mean.
     """
-    try:
-        import click  # noqa: F401
-        import rich  # noqa: F401
-    except ImportError as error:
+    missing = []
+    for name in ("click", "rich"):
+        try:
+            __import__(name)
+        except ImportError:
+            missing.append(name)
+    if missing:
+        needed = f"package{'s' if len(missing) > 1 else ''} {' and '.join(missing)}"
         print(
-            f"arrowipc: the command line needs the package {error.name}:\n  python -m pip install 'arrowipc[cli]'",
-            file=sys.stderr,
+            f"arrowipc: the command line needs the {needed}:\n  python -m pip install 'arrowipc[cli]'", file=sys.stderr
         )
         return 2
     from arrowipc.cli.app import run

@@ -155,7 +155,8 @@ def _failed(error: Exception, path: str | None) -> int:
     """Say what went wrong, where and what can be done; returns the exit code."""
     before = "" if path is None else f"{'standard input' if path == '-' else showable(path)}: "
     if isinstance(error, ArrowIpcError):
-        _say(before + for_shell(str(error)))
+        words = for_shell(str(error))
+        _say(words if words.startswith(before) else before + words)
         for name, words in ADVICE:
             if path is not None and looks_arrow(path) and any(name == kind.__name__ for kind in type(error).__mro__):
                 click.echo(printable(words.format(path="FILE" if path == "-" else path)), err=True)
@@ -163,7 +164,7 @@ def _failed(error: Exception, path: str | None) -> int:
         return 2 if isinstance(error, UsageError) else 4 if isinstance(error, UnsupportedError) else 1
     if isinstance(error, OSError):
         named = error.filename if isinstance(error.filename, str) and error.filename != path else None
-        words = error.strerror or str(error) or type(error).__name__
+        words = for_shell(error.strerror or str(error) or type(error).__name__)
         words = f"{named}: {words}" if named else words
         _say(words if words.startswith(before) else before + words)
         return 3

@@ -15,7 +15,7 @@ import click
 import arrowipc as ipc
 from arrowipc.arguments import printable
 from arrowipc.cli.outputs import checked_output, named_batches, output_options, write_batches
-from arrowipc.cli.sources import about, again, source
+from arrowipc.cli.sources import about, again, is_gzip, source
 from arrowipc.cli.terminal import (
     FILE,
     FINE_JSON,
@@ -100,7 +100,7 @@ def _matching(file: str, columns: str | None, conditions: Sequence[str], most: i
 
     chosen = columns_of(columns)
     with about(file), ExitStack() as stack:
-        if file == "-":
+        if file == "-" or is_gzip(file):
             data = again(file)
             found = stack.enter_context(ipc.open(data, columns=chosen, index=True))
             filters = from_text(conditions, (whole := stack.enter_context(ipc.open(data))).schema)
@@ -210,7 +210,8 @@ def head(
         pick = partial(_sample, rows, random.SystemRandom().randrange(1 << 32) if seed is None else seed)
     elif not conditions and (not offset or file == "-"):
         with _rows(file, columns, anywhere=False) as found:  # read as it comes, also through a pipe
-            _show(file, found.schema, _between(found, offset, rows), **printing)
+            total = partial(_total, file, found, offset)
+            _show(file, found.schema, _between(found, offset, rows), **printing, total=total)
         return
     else:
         most = offset + rows
@@ -302,8 +303,9 @@ def _show(
     output: str | None,
     kind: str | None,
     force: bool,
+    total: Callable[[], int | None] = lambda: None,
 ) -> None:
-    """Write rows to `output`, print them one by one, or print all as a table."""
+    """Write rows to `output`, print them one by one, or print all as a table and how many of `total` are left."""
     if output is not None:
         kind = checked_output(output, kind, force, [file])
         named = named_batches(file, ((None, batch) for batch in batches))
@@ -320,6 +322,19 @@ def _show(
         say_line(f"no columns, {counted(sum(map(len, kept)), 'row')} in the first batches")
         return
     say_table(schema, kept, width() if wide is None else wide)
+    shown, there = sum(map(len, kept)), total()
+    if there is not None and there > shown:
+        say_line(f"... and {counted(there - shown, 'more row')}, {there:,} in all", dim=True)
+
+
+def _total(file: str, found: Any, offset: int) -> int | None:
+    """The rows of a source from its beginning; None where counting would need requests, or reading on, or fails."""
+    if offset or "://" in file:
+        return None
+    try:
+        return int(found.count_rows())
+    except (ipc.ArrowIpcError, OSError):
+        return None
 
 
 def _say_rows(batch: Any) -> None:

@@ -52,7 +52,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc import datatypes as at
-from arrowipc.arguments import check_text, described, instance_of, items_of
+from arrowipc.arguments import check_text, described, instance_of, items_of, with_field_docs
 from arrowipc.columns.column_statistics import Collector
 from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.errors import NotFoundError, UsageError
@@ -94,11 +94,25 @@ MOST_DIGITS = 80
 INFINITY = float("inf")
 
 
+@with_field_docs
 class ColumnStatistics(NamedTuple):
     """What is known of one column of a batch.
 
     Bounds are as they are stored: integers in the unit of the type for dates and times, unscaled integers for
     decimals, str, bytes, float or bool for the rest.
+
+    Parameters
+    ----------
+    rows : int
+        Rows of the batch.
+    null_count : int or None
+        Null rows among them; None: not known.
+    min, max : int, float, str, bytes, bool or None
+        Bounds of all values but nulls and NaN; None: there are none, or it is not known.
+    min_is_exact, max_is_exact : bool
+        Whether the bound is one of the values.
+    has_nan : bool or None
+        Whether there is a NaN; None: not known, or no floating-point numbers.
 
     Examples
     --------
@@ -107,19 +121,12 @@ class ColumnStatistics(NamedTuple):
     1
     """
 
-    #: Rows of the batch.
     rows: int
-    #: Null rows among them; None: not known.
     null_count: int | None
-    #: Lower bound of all values but nulls and NaN; None: there are none, or it is not known.
     min: Bound
-    #: Upper bound.
     max: Bound
-    #: Whether `min` is one of the values.
     min_is_exact: bool = True
-    #: Whether `max` is one of the values.
     max_is_exact: bool = True
-    #: Whether there is a NaN; None: not known, or no floating-point numbers.
     has_nan: bool | None = None
 
 

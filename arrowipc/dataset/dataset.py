@@ -83,24 +83,22 @@ class Dataset:
     >>> folder.cleanup()
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_by_keys",
-        "_columns",
-        "_exact",
-        "_filter",
-        "_numbers",
-        "_options",
-        "_plans",
-        "_rows",
-        "_unfiltered",
-        "fragments",
-        "schema",
-    )
+    __slots__ = {
+        "__weakref__": None,
+        "_by_keys": None,
+        "_columns": None,
+        "_exact": None,
+        "_filter": None,
+        "_numbers": None,
+        "_options": None,
+        "_plans": None,
+        "_rows": None,
+        "_unfiltered": None,
+        "fragments": "list of Fragment: the files, in order.",
+        "schema": "Schema: of all batches.",
+    }
 
-    #: Schema: of all batches.
     schema: Schema
-    #: list of Fragment: the files, in order.
     fragments: list[Fragment]
 
     def __init__(

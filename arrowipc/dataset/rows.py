@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import sys
 
 from arrowipc.arguments import check_choice, items_of
 from arrowipc.dataset.dataset import Dataset, open_dataset
@@ -23,6 +24,28 @@ if TYPE_CHECKING:
     from arrowipc.schemas import Schema
 
 __all__ = ["RowDataset"]
+
+
+class ArrayBatch(dict[str, "Any"]):
+    """A batch of arrays by column; row 0 is ``batch[0]``, by which torch's default ``collate_fn`` knows the batch.
+
+    That function is made for lists of samples, of which it looks at the first one.
+    """
+
+    __slots__ = ()
+
+    def __missing__(self, name: Any) -> ArrayRow:
+        collating = sys.modules.get("torch.utils.data._utils.collate")
+        if collating is None or name != 0:
+            raise KeyError(name)
+        collating.default_collate_fn_map[ArrayRow] = lambda batch, **_: collating.default_convert(dict(batch))
+        return ArrayRow({name: values[0] for name, values in self.items()})
+
+
+class ArrayRow(dict[str, "Any"]):
+    """Row 0 of an `ArrayBatch`."""
+
+    __slots__ = ()
 
 
 class RowDataset:
@@ -67,12 +90,13 @@ class RowDataset:
     format    a sample                          a batch
     ========  ================================  ==================================================================
     python    dict of Python values             list of samples, as torch's default ``collate_fn`` takes it
-    numpy     dict of NumPy scalars and arrays  one dict of arrays with one value per row, first axis: the rows
+    numpy     dict of NumPy scalars and arrays  one dict of arrays with one value per row, first axis: the rows;
+                                                torch's default ``collate_fn`` makes tensors of them
     arrow     `RecordBatch` of one row          `RecordBatch`, whose columns know DLPack
     ========  ================================  ==================================================================
 
-    Lists of numbers become arrays with one axis more where all are of one length, else each one an array. Values that
-    NumPy has no type for are Python objects.
+    Lists of numbers, also nested ones, become arrays with an axis more for each depth where all are of one length;
+    else each list of numbers is an array. Values that NumPy has no type for are Python objects.
 
     Examples
     --------
@@ -161,7 +185,7 @@ class RowDataset:
         if self._format == "python":
             return taken.to_pylist(extensions=self._extensions)
         if self._format == "numpy":
-            return {name: _values(taken.column(i)) for i, name in enumerate(taken.schema.names)}
+            return ArrayBatch({name: _values(taken.column(i)) for i, name in enumerate(taken.schema.names)})
         return taken
 
     def __repr__(self) -> str:
@@ -177,20 +201,22 @@ def _absolute(source: Any) -> Any:
 
 
 def _values(array: Array) -> npt.NDArray[Any]:
-    """One value for each row; lists of numbers as arrays, together as one where all are of one length."""
+    """One value for each row; lists as arrays, together as one where all at each depth are of one length."""
     import numpy as np
 
     kind, count = array.type, len(array)
-    if not isinstance(kind, (List, LargeList)) or array.null_count or not count or kind.children[0].type.children:
+    if not isinstance(kind, (List, LargeList)) or array.null_count or not count:
         return _copied(array)
     offsets = array.buffers()[1]
     assert offsets is not None  # there are rows
     width = np.int32 if isinstance(kind, List) else np.int64
     ends = np.frombuffer(offsets, width)[array.offset : array.offset + count + 1].astype(np.int64)
     first, length = int(ends[0]), int(ends[1] - ends[0])
-    items = _copied(array.children[0].slice(first, int(ends[-1]) - first))
+    items = _values(array.children[0].slice(first, int(ends[-1]) - first))
     if items.dtype != object and (ends[1:] - ends[:-1] == length).all():
-        return items.reshape(count, length)
+        return items.reshape(count, length, *items.shape[1:])
+    if kind.children[0].type.children:
+        return _copied(array)
     out, starts = np.empty(count, object), (ends - first).tolist()
     for k in range(count):
         out[k] = items[starts[k] : starts[k + 1]]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from arrowipc.arguments import with_field_docs
+
 if TYPE_CHECKING:
     from typing import Literal
 
@@ -15,6 +17,7 @@ __all__ = ["Damage", "Ledger", "Recovery", "bare", "counted"]
 MOST = 1000
 
 
+@with_field_docs
 class Damage(NamedTuple):
     """One thing that is wrong with a source, and where.
 
@@ -56,6 +59,7 @@ class Damage(NamedTuple):
         return f"byte {self.offset:,}{end}{rows}: {self.reason}"
 
 
+@with_field_docs
 class Recovery(NamedTuple):
     """What a `RecoveryReader` kept and lost; complete when all its batches were read.
 

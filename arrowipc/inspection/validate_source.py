@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc._core import Source
-from arrowipc.arguments import check_choice, printable
+from arrowipc.arguments import check_choice, printable, with_field_docs
 from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError
 from arrowipc.inspection.damage import Damage, Ledger, counted
 from arrowipc.inspection.recover import ByBlocks, blocks_of, whole
@@ -40,6 +40,7 @@ class Remark(NamedTuple):
     times: int
 
 
+@with_field_docs
 class Validation(NamedTuple):
     """What `validate` found: what is good, what is bad, and each thing that is wrong.
 

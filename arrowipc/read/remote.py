@@ -184,7 +184,12 @@ class RemoteSource(Remote):
     (b'01234567', b'234', b'45', b'0')
     """
 
-    __slots__ = ("_asked", "_ends", "_file", "_given", "_path", "_size", "_system", "_version", "gap", "tail", "url")
+    __slots__ = {
+        **dict.fromkeys(("_asked", "_ends", "_file", "_given", "_path", "_size", "_system", "_version")),
+        "gap": "int: ranges closer than this many bytes are fetched as one.",
+        "tail": "int: bytes that are fetched from the end at once.",
+        "url": "str: where the file is.",
+    }
 
     def __init__(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import io
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
@@ -85,6 +86,29 @@ async def test_every_kind_of_store_gives_the_same(tmp_path: Path, web: Web):
     await (await asynchronous.set_session()).close()
 
 
+@pytest.mark.parametrize("name", ["small", "large"])
+async def test_rows_are_counted_with_the_requests_of_the_blocking_reader(web: Web, name: str):
+    with ipc.open_file(web.url(name), columns=["c9"]) as reader:
+        rows = reader.count_rows()
+    wanted = requests(web)
+    async with aio.open_file(web.url(name), columns=["c9"]) as reader:
+        assert await reader.count_rows() == rows
+        assert requests(web) == wanted
+        assert (await reader.read_all()).num_rows == rows
+
+
+async def test_rows_that_the_footer_states_need_no_request():
+    pl = pytest.importorskip("polars")
+    sink = io.BytesIO()
+    pl.DataFrame({"x": range(1000)}).write_ipc(sink, record_batch_size=10)
+    with Web({"x": sink.getvalue()}) as web:
+        async with aio.open_file(web.url("x")) as reader:
+            requests(web)
+            assert await reader.count_rows() == 1000
+            if b"__POLARS_IPC_METADATA" in reader.metadata:
+                assert requests(web) == []
+
+
 async def test_batches_in_any_order_and_by_any_number_of_tasks(web: Web):
     wanted = table(SMALL).batches
 
@@ -99,8 +123,12 @@ async def test_batches_in_any_order_and_by_any_number_of_tasks(web: Web):
         found = await asyncio.gather(*[reader.get_batch(i) for i in numbers])
         assert [batch.equals(wanted[i]) for i, batch in zip(numbers, found, strict=True)] == [True] * 7
         assert reader.stats.num_record_batches == 7
+        again = [batch async for batch in reader.get_batches(numbers)]
+        assert [batch.equals(wanted[i]) for i, batch in zip(numbers, again, strict=True)] == [True] * 7
+        with pytest.raises(IndexError, match="600 is out of range"):
+            await anext(reader.get_batches([0, 600]))
         for i in (600, -601):
-            with pytest.raises(IndexError, match="the file has 600"):
+            with pytest.raises(IndexError, match="there are 600"):
                 await reader.get_batch(i)
     with pytest.raises(ipc.UsageError, match="closed"):
         await reader.get_batch(0)

@@ -147,3 +147,94 @@ async def test_an_error_of_the_source_reaches_whoever_sends():
     with pytest.raises(OSError, match="no more rows"):
         async for _ in chunks:
             pass
+
+
+# -- files ---------------------------------------------------------------------------------------------------
+
+
+class Sink:
+    """An object whose `write` is awaited, as anyio and aiofiles give them."""
+
+    def __init__(self, fails: int = 1000) -> None:
+        self.data, self.left = b"", fails
+
+    async def write(self, data: bytes) -> int:
+        await asyncio.sleep(0)
+        self.left -= 1
+        if not self.left:
+            raise OSError("the disk is full")
+        self.data += data
+        return len(data)
+
+
+@pytest.mark.parametrize("options", [{}, {"compression": "lz4", "metadata": {"a": "b"}}, {"statistics": True}])
+async def test_a_file_has_the_bytes_of_the_blocking_writer(tmp_path, options):
+    ours = ipc.Table.from_batches(ipc.open_stream(ipc_bytes(TABLE)).read_all().batches * 3)
+
+    wanted = bytes(ipc_bytes(ours, "file", schema=ours.schema, **options))
+
+    async def tables() -> Any:
+        yield ours.batches[0]
+        yield ipc.Table.from_batches(ours.batches[1:])
+
+    for sink in (Sink(), bytearray(), path := tmp_path / "x.arrow"):
+        for data in (ours, tables()):
+            async with aio.new_file(sink, ours.schema, **options) as writer:
+                await writer.write(data)
+                assert writer.stats.num_record_batches == 3
+            found = sink.data if isinstance(sink, Sink) else sink if sink is not path else path.read_bytes()
+            assert found == wanted
+            sink = Sink() if isinstance(sink, Sink) else bytearray() if sink is not path else path
+    async with aio.new_file(path, append=True) as writer:
+        await asyncio.gather(*[writer.write(ours.batches[0]) for _ in range(4)])
+    with ipc.open_file(path) as reader:
+        assert reader.num_record_batches == 7
+
+
+async def leave(writer: aio.AsyncFileWriter) -> None:
+    async with writer:
+        await writer.write({"x": [1]})
+        raise ZeroDivisionError
+
+
+async def test_a_file_is_there_only_when_it_is_whole(tmp_path):
+    path = tmp_path / "x.arrow"
+
+    writer = await aio.new_file(path)
+    await writer.write({"x": [1]})
+    assert not path.exists()
+    await writer.close()
+    await writer.close()
+    assert path.exists()
+    path.unlink()
+    with pytest.raises(ipc.UsageError, match="closed"):
+        await writer.write({"x": [1]})
+    with pytest.raises(ZeroDivisionError):
+        await leave(aio.new_file(path))
+    async with asyncio.timeout(10):
+        writer = await aio.new_file(path, TABLE.schema, compression="zstd")
+        task = asyncio.create_task(writer.write(TABLE))
+        await asyncio.sleep(0.001)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await writer.__aexit__(ValueError, ValueError(), None)
+    with pytest.raises(TypeError, match="compresion"):
+        aio.new_file(path, compresion="zstd")
+    with pytest.raises(ipc.UsageError, match="not open yet"):
+        _ = aio.new_file(path).stats
+    with pytest.raises(OSError, match="No such file"):
+        await aio.new_file(tmp_path / "none" / "x.arrow")
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_after_a_write_that_failed_nothing_follows():
+    sink = Sink(3)
+    writer = await aio.new_file(sink, TABLE.schema)
+    with pytest.raises(OSError, match="disk is full"):
+        await writer.write(TABLE.to_batches(1000))
+    size = len(sink.data)
+    with pytest.raises(ipc.UsageError, match="disk is full"):
+        await writer.write(TABLE)
+    await writer.close()
+    assert len(sink.data) == size

@@ -73,9 +73,15 @@ def test_the_installed_command_is_this_one():
 
 
 def test_without_its_packages_the_command_says_what_to_install():
-    code = "import sys; sys.modules['click'] = None; from arrowipc.cli import main; sys.exit(main([]))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment())
-    assert done.returncode == 2
+    code = "import sys; sys.modules.update(%s); from arrowipc.cli import main; sys.exit(main([]))"
+    for hidden, words in (
+        ({"click": None}, "package click:"),
+        ({"rich": None}, "package rich:"),
+        ({"click": None, "rich": None}, "packages click and rich:"),
+    ):
+        done = subprocess.run([sys.executable, "-c", code % hidden], capture_output=True, text=True, env=environment())
+        assert done.returncode == 2
+        assert words in done.stderr
     assert "pip install 'arrowipc[cli]'" in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -88,12 +94,18 @@ def test_without_its_packages_the_command_says_what_to_install():
         (["head", "no/such/file"], 3, "no/such/file: No such file or directory"),
         (["head", "a.arrow", "-c", "nothing"], 2, "nothing"),
         (["cat", "-", "-"], 2, "only once"),
+        (["head", "empty.arrow"], 1, "empty.arrow: the file is empty (0 bytes)\n"),
+        (["stat", "empty"], 3, "empty: a folder: head, tail, count and cat --merge read folders"),
+        (["head", "empty"], 2, "arrowipc: empty: the folder has no file (names that begin with _ or . are ignored)\n"),
         (["browse", "a.arrow"], 2, "use -o PAGE.html, or --json"),
         (["browse", "a.arrow", "-o", "a.png"], 2, "use a name that ends with .html"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_mistakes_are_explained_in_a_line_or_two(data, arguments, code, words):
+def test_mistakes_are_explained_in_a_line_or_two(data, arguments, code, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("empty").mkdir()
+    Path("empty.arrow").touch()
     found = run(*[str(data / each) if each == "a.arrow" else each for each in arguments])
     assert (found.code, found.out) == (code, "")
     assert words in found.err
@@ -117,7 +129,7 @@ def test_schema_is_a_tree_and_json(data):
 
 def test_head_shows_the_first_rows_and_no_escape_of_the_data(data):
     text = run("head", data / "a.arrow", "-n", 4).out
-    assert len(text.splitlines()) == 2 + 4
+    assert len(text.splitlines()) == 2 + 4 + 1
     assert "\x1b" not in text
     assert r"drei\x1b[31m" in text
     rows = run("head", data / "a.arrow", "-n", 4, "--json").lines

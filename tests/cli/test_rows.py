@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import subprocess
 from pathlib import Path
@@ -64,6 +65,39 @@ def test_rows_of_files_streams_folders_and_patterns(data, name):
     assert chosen == ids("head", path, "--sample", "-n", 10, "--seed", 4) == sorted(set(chosen))
     assert len(chosen) == 10
     assert ids("head", path, "--sample", "-n", 500) == list(range(count))
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_head_says_how_many_rows_are_left(data, name):
+    total = 80 if "days" in name else 40
+    assert run("head", data / name, "-n", 39).out.splitlines()[-1] == (
+        f"... and {total - 39} more row{'s' if total > 40 else ''}, {total} in all"
+    )
+    assert "more row" not in run("head", data / name, "-n", total).out
+    assert "more row" not in run("head", data / name, "-n", 3, "--offset", 4).out
+
+
+def test_head_shows_the_rows_of_a_stream_that_was_torn_off(data, tmp_path):
+    (torn := tmp_path / "x.arrows").write_bytes((data / "a.arrows").read_bytes()[:-100])
+    assert run("head", torn, "-n", 1).out.splitlines()[-1].split() == ["0", "word", "0"]
+
+
+@pytest.mark.parametrize("name", ["a.arrow", "a.arrows"])
+def test_what_gzip_packed_is_read(data, name, tmp_path):
+    packed = gzip.compress((data / name).read_bytes())
+    (path := tmp_path / f"{name}.gz").write_bytes(packed)
+    for source in (f"{path}", f"- < {path}"):
+        assert shell(f"arrowipc count {source}").out == "40\n"
+        assert shell(f"arrowipc count --where 'id > 10' {source}").out == "29\n"
+        assert shell(f"arrowipc check {source}").code == 0
+        assert shell(f"arrowipc head --take 5 -c id {source}").out.split() == ["id", "int64", "5"]
+    assert shell(f"cat {path} | arrowipc count -").out == "40\n"
+    for damaged in (packed[:-40], packed[:40] + bytes(40) + packed[80:]):
+        path.write_bytes(damaged)
+        found = run("count", path)
+        assert (found.code, found.out) == (3, "")
+        assert path.name in found.err
+        assert "bug" not in found.err
 
 
 @pytest.mark.parametrize("name", ["a.arrow", "a.arrows"])

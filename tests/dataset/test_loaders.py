@@ -60,6 +60,20 @@ def test_the_default_collate_takes_samples_of_python_values(path):
     check(DataLoader(ipc.RowDataset(path), batch_size=32, shuffle=True))
 
 
+def test_the_default_collate_takes_batches_of_arrays(path):
+    check(loader := DataLoader(ipc.RowDataset(path, format="numpy"), batch_size=32, shuffle=True))
+    batch = next(iter(loader))
+    assert {name: getattr(values, "shape", None) for name, values in batch.items()} == {
+        "id": (32,),
+        "x": (32,),
+        "text": (32,),
+        "tokens": (32, 3),
+    }
+    assert isinstance(batch["tokens"], torch.Tensor)
+    with pytest.raises(KeyError):
+        ipc.RowDataset(path, format="numpy")[[1, 2]][1]
+
+
 def test_batches_of_arrays_become_tensors_as_they_are(path):
     check(DataLoader(ipc.RowDataset(path, format="numpy"), batch_size=32, shuffle=True, collate_fn=default_convert))
 
@@ -81,6 +95,7 @@ def test_workers_read_all_rows(path, context, form):
         check(DataLoader(dataset, **options))
     else:  # as tensors, and as arrays, which the guide recommends
         check(DataLoader(dataset, collate_fn=default_convert, **options))
+        check(DataLoader(dataset, **options))
         check(map(default_convert, DataLoader(dataset, collate_fn=dict, **options)))
 
 

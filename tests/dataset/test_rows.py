@@ -14,7 +14,18 @@ from helpers.arrays import pyarrow_bytes
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
-from arrowipc.types import dictionary, field, float32, int32, int64, large_list, list_, struct, utf8
+from arrowipc.types import (
+    dictionary,
+    field,
+    float32,
+    float64,
+    int32,
+    int64,
+    large_list,
+    list_,
+    struct,
+    utf8,
+)
 
 SCHEMA = ipc.Schema(
     [
@@ -135,6 +146,28 @@ def test_arrays_have_an_axis_more_where_lists_are_of_one_length(parts):
     assert (batch["tokens"].shape, batch["tokens"].dtype) == ((2, 3), np.dtype(np.int32))
     assert [each.dtype for each in batch["ragged"]] == [np.dtype(np.int64)] * 2
     assert batch["x"].flags.writeable  # what torch shares without a warning
+
+
+def test_nested_lists_have_an_axis_for_each_depth(tmp_path):
+    matrix = list_(field("item", list_(field("item", int64()), 2)), 3)
+    types = {
+        "lists": list_(field("item", list_(field("item", float64())))),
+        "fixed": matrix,
+        "mixed": list_(field("item", list_(field("item", int64()), 2))),
+        "ragged": list_(field("item", list_(field("item", int64())))),
+    }
+    rows = [[[10 * i + 2 * k, 10 * i + 2 * k + 1] for k in range(3)] for i in range(5)]
+    values = dict.fromkeys(types, rows) | {"ragged": [each[: i % 3] for i, each in enumerate(rows)]}
+    schema = ipc.Schema([field(name, type_) for name, type_ in types.items()])
+    with ipc.new_file(tmp_path / "x.arrow", schema) as writer:
+        writer.write(values)
+    batch = ipc.RowDataset(tmp_path / "x.arrow", format="numpy")[[3, 1, 4]]
+    for name in ("lists", "fixed", "mixed"):
+        assert batch[name].tolist() == [rows[i] for i in (3, 1, 4)]
+        assert batch[name].shape == (3, 3, 2), name
+        assert batch[name].flags.writeable
+    assert batch["ragged"].dtype == object
+    assert batch["ragged"].tolist() == [[], rows[1][:1], rows[4][:1]]
 
 
 @pytest.mark.parametrize("form", ["python", "numpy", "arrow"])
