@@ -23,6 +23,7 @@ from arrowipc.arguments import (
     instance_of,
     items_of,
     metadata_of,
+    no_attribute,
     printable,
 )
 from arrowipc.errors import ArrowIpcError, UsageError
@@ -111,6 +112,9 @@ class Described(Immutable):
 
     def __hash__(self) -> int:
         raise NotImplementedError
+
+    def __getattr__(self, name: str) -> Any:
+        raise no_attribute(self, name)
 
     def __arrow_c_schema__(self) -> object:
         """Export as an ``arrow_schema`` PyCapsule."""
@@ -253,6 +257,26 @@ class Field(Described):
     def extension_metadata(self) -> bytes | None:
         """Parameters of the extension type as its writer serialized them, or None."""
         return self.metadata.get(EXTENSION_METADATA)
+
+    def with_name(self, name: str) -> Field:
+        """Return the field under another name."""
+        return self.__replace__(name=name)
+
+    def with_type(self, new_type: Any) -> Field:
+        """Return the field with another type."""
+        return self.__replace__(type=new_type)
+
+    def with_nullable(self, nullable: bool) -> Field:
+        """Return the field with or without nulls."""
+        return self.__replace__(nullable=nullable)
+
+    def with_metadata(self, metadata: MetadataLike) -> Field:
+        """Return the field with other metadata; None: with none."""
+        return self.__replace__(metadata=metadata)
+
+    def remove_metadata(self) -> Field:
+        """Return the field without metadata."""
+        return self.__replace__(metadata=None)
 
     def _equals(self, other: object, check_metadata: bool) -> bool:
         if not isinstance(other, Field) or self.name != other.name or self.nullable != other.nullable:

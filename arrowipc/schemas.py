@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from arrowipc.arguments import KeyValueMetadata, MetadataLike
     from arrowipc.datatypes import DataType
+    from arrowipc.tables import Table
 
 __all__ = ["Field", "Schema"]
 
@@ -203,6 +204,24 @@ class Schema(Described):
     def with_metadata(self, metadata: MetadataLike) -> Schema:
         """Return the same fields with other metadata; None: with none."""
         return self.__replace__(metadata=metadata or ())
+
+    def remove_metadata(self) -> Schema:
+        """Return the same fields without metadata of the schema."""
+        return self.with_metadata(None)
+
+    @property
+    def pandas_metadata(self) -> dict[str, Any] | None:
+        """What pandas noted about index, names and dtypes; None if it noted nothing."""
+        from json import loads
+
+        noted = self.metadata.get("pandas")
+        return None if noted is None else loads(noted)
+
+    def empty_table(self) -> Table:
+        """Return a table of these columns that has no rows."""
+        from arrowipc.tables import Table
+
+        return Table(self)
 
     def append(self, field: Any) -> Schema:
         """Return the schema with one more field at its end."""
