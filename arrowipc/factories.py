@@ -9,6 +9,7 @@ from arrowipc.chunked_arrays import ChunkedArray
 from arrowipc.columns.array import Array
 from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.errors import UsageError
+from arrowipc.schemas import as_schema
 from arrowipc.tables import Table
 from arrowipc.types import field, schema
 
@@ -71,7 +72,8 @@ def record_batch(
     Parameters
     ----------
     data : mapping, sequence, ``pandas.DataFrame``, or object with ``__arrow_c_array__`` or ``__arrow_c_stream__``
-        A sequence holds the columns in the order of `names` or of the `schema`.
+        A sequence holds the columns in the order of `names` or of the `schema`; of others a schema takes those of its
+        names.
     names : sequence of str, optional
     schema : Schema, optional
     metadata : mapping or pairs of str or bytes, optional
@@ -96,6 +98,8 @@ def record_batch(
         made = RecordBatch.from_arrow(data)
     else:
         made = Table.from_arrow(data).combine()
+        if schema is not None and names is None:
+            made = made.select(as_schema(schema).names)
         made = RecordBatch.from_arrays(made.columns, names, schema)
     return made if metadata is None else made.with_metadata(metadata)
 

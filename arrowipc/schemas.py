@@ -167,7 +167,9 @@ class Schema(Described):
         if not found:
             raise NotFoundError(f"no field is named {i!r}; the schema has {_listed(self.names)}")
         if len(found) > 1:
-            raise UsageError(f"{len(found)} fields are named {i!r}, at indices {_listed(found)}: choose one by index")
+            raise NotFoundError(
+                f"{len(found)} fields are named {i!r}, at indices {_listed(found)}: choose one by index"
+            )
         return self.fields[found[0]]
 
     def position(self, i: SupportsIndex | str) -> int:
@@ -308,6 +310,8 @@ def renamed(schema: Schema, names: Mapping[str, str] | Iterable[str]) -> Schema:
         for old in names:
             schema.field(old)
         names = [names.get(name, name) for name in schema.names]
+    if isinstance(names, str):
+        raise UsageError(f"rename: expected a sequence of names, found {described(names)}")
     found = items_of("rename: names", names)
     if len(found) != len(schema):
         raise UsageError(f"rename: expected {len(schema)} names, one for each column, found {len(found)}")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar, Literal, SupportsIndex, overload
 
     import numpy.typing as npt
+    import pyarrow as pa
 
     from arrowipc.arguments import Extensions
     from arrowipc.columns.array import Array
@@ -153,6 +154,9 @@ class Table(Tabular):
         return ChunkedArray._of(self.schema.field(i), [batch.column(i) for batch in self.batches])
 
     if TYPE_CHECKING:
+
+        def to_arrow(self) -> pa.Table:
+            """Return a ``pyarrow.Table`` over the same memory."""
 
         @overload
         def __getitem__(self, i: int | str) -> ChunkedArray: ...

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from typing import Any, Self, SupportsIndex
 
     import numpy.typing as npt
+    import pandas as pd
+    import polars as pl
 
     from arrowipc.arguments import Extensions, MetadataLike
     from arrowipc.columns.array import Array
@@ -58,7 +60,7 @@ class Tabular(_Rows):
         schema : Schema, optional
             None: the types are those that the values have (:mod:`arrowipc.values.inference`).
         metadata : mapping or pairs of str or bytes, optional
-            Of the schema.
+            Of the schema, where none is given.
 
         Returns
         -------
@@ -81,7 +83,7 @@ class Tabular(_Rows):
         """
         from arrowipc.values.from_python import build_batch
 
-        return cls._described(build_batch(mapping, schema), metadata)
+        return cls._described(build_batch(mapping, schema), schema, metadata)
 
     @classmethod
     def from_pylist(cls, rows: Sequence[Mapping[str, Any]], schema: Any = None, metadata: MetadataLike = None) -> Self:
@@ -93,7 +95,7 @@ class Tabular(_Rows):
         schema : Schema, optional
             None: the columns are the keys of the first row, their types those of the values.
         metadata : mapping or pairs of str or bytes, optional
-            Of the schema.
+            Of the schema, where none is given.
 
         Raises
         ------
@@ -108,7 +110,7 @@ class Tabular(_Rows):
         """
         from arrowipc.values.from_python import build_rows
 
-        return cls._described(build_rows(rows, schema), metadata)
+        return cls._described(build_rows(rows, schema), schema, metadata)
 
     @classmethod
     def from_arrays(
@@ -165,7 +167,9 @@ class Tabular(_Rows):
         return cls._of_batch(from_records(array))
 
     @classmethod
-    def _described(cls, batch: RecordBatch, metadata: MetadataLike) -> Self:
+    def _described(cls, batch: RecordBatch, schema: Any, metadata: MetadataLike) -> Self:
+        if schema is not None and metadata is not None:
+            raise UsageError("a schema has metadata of its own: give schema= or metadata=, not both")
         return cls._of_batch(batch if metadata is None else batch.with_metadata(metadata))
 
     @property
@@ -321,13 +325,13 @@ class Tabular(_Rows):
 
         return to_arrow(self)
 
-    def to_polars(self) -> Any:
+    def to_polars(self) -> pl.DataFrame:
         """Return a ``polars.DataFrame``; polars copies columns that it stores differently."""
         from arrowipc.values.libraries import to_polars
 
-        return to_polars(self)
+        return to_polars(self)  # type: ignore[no-any-return]
 
-    def to_pandas(self, **options: Any) -> Any:
+    def to_pandas(self, **options: Any) -> pd.DataFrame:
         """Return a ``pandas.DataFrame``, the same one with pyarrow and without it.
 
         Parameters

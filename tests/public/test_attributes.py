@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -85,6 +86,8 @@ def test_what_batches_and_tables_share(rows):
     assert type(rows).from_pydict({"x": [1]}, metadata={"k": "v"}).schema.metadata == {b"k": b"v"}
     assert type(rows).from_pylist([{"x": 1}], metadata={"k": "v"}).schema.metadata == {b"k": b"v"}
     rows.validate(full=True)
+    frame = pa.table({"x": [1]}).to_pandas()
+    assert type(rows).from_pandas(frame, schema=ipc.schema({"x": "int8"})).schema.types == [ipc.types.int8()]
 
 
 def test_validate_finds_what_is_broken():
@@ -114,3 +117,18 @@ def test_tables_are_put_one_behind_the_other():
         ipc.concat_tables([TABLE, {"x": ["a"]}])
     with pytest.raises(ipc.UsageError, match="found none"):
         ipc.concat_tables([])
+
+
+def test_a_schema_takes_the_columns_of_its_names():
+    data = pa.table({"x": [1], "y": ["a"]})
+    for made in (ipc.table, ipc.record_batch):
+        assert made(data, schema=pa.schema({"y": pa.string()})).to_pydict() == {"y": ["a"]}
+    with pytest.raises(KeyError):
+        ipc.table(data, schema=pa.schema({"z": pa.string()}))
+    with pytest.raises(ipc.UsageError, match="give schema= or metadata="):
+        ipc.table({"x": [1]}, schema=pa.schema({"x": pa.int64()}), metadata={"k": "v"})
+    with pytest.raises(ipc.UsageError, match="expected a sequence of names, found str"):
+        TABLE.rename_columns("z")
+    frame = data.to_pandas(types_mapper=pd.ArrowDtype)
+    chunked = pd.concat([frame, frame])
+    assert ipc.RecordBatch.from_pandas(chunked).num_rows == ipc.Table.from_pandas(chunked).num_rows == 2
