@@ -155,9 +155,6 @@ class Table(Tabular):
 
     if TYPE_CHECKING:
 
-        def to_arrow(self) -> pa.Table:
-            """Return a ``pyarrow.Table`` over the same memory."""
-
         @overload
         def __getitem__(self, i: int | str) -> ChunkedArray: ...
         @overload
@@ -284,6 +281,11 @@ class Table(Tabular):
     def combine_chunks(self) -> Table:
         """Return a table of one batch; several are copied into one."""
         return Table(self.schema, [self.combine()])
+
+    if TYPE_CHECKING:
+
+        def to_arrow(self) -> pa.Table:
+            """Return a ``pyarrow.Table`` over the same memory."""
 
     def equals(self, other: object, check_metadata: bool = False, nan_equal: bool = False) -> bool:
         """Whether `other` has an equal schema and equal rows; the sizes of batches do not matter.
