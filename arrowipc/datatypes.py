@@ -23,7 +23,6 @@ from arrowipc.arguments import (
     instance_of,
     items_of,
     metadata_of,
-    no_attribute,
     printable,
 )
 from arrowipc.errors import ArrowIpcError, UsageError
@@ -112,9 +111,6 @@ class Described(Immutable):
 
     def __hash__(self) -> int:
         raise NotImplementedError
-
-    def __getattr__(self, name: str) -> Any:
-        raise no_attribute(self, name)
 
     def __arrow_c_schema__(self) -> object:
         """Export as an ``arrow_schema`` PyCapsule."""

@@ -14,6 +14,7 @@ from arrowipc.arguments import (
     integer_of,
     items_of,
     metadata_of,
+    no_attribute,
     note,
 )
 from arrowipc.datatypes import Described, Field, own
@@ -260,6 +261,9 @@ class Schema(Described):
             message = encapsulate(schema_metadata(self))
             note(self, "_message", message)
         return message
+
+    def __getattr__(self, name: str) -> Any:
+        raise no_attribute(self, name)
 
     def __len__(self) -> int:
         return len(self.fields)

@@ -48,13 +48,13 @@ def test_casts_are_those_of_pyarrow(source, target):
     theirs = pa.array([None, *VALUES[source]], source)[1:]
     try:
         ours = ipc.array(theirs).cast(target)
-    except ipc.UsageError as error:
+    except (ipc.UsageError, ipc.UnsupportedError) as error:
         said = str(error)
     else:
         said = ""
     if said:
-        assert source != target
-        assert any(text in said for text in ("to_arrow().cast()", "no whole number", "expected UTF-8"))
+        assert source != target or pa.types.is_list(source)
+        assert any(text in said for text in ("to_arrow().cast()", "no whole", "expected UTF-8"))
         return
     assert ours.type == target
     try:
@@ -62,7 +62,7 @@ def test_casts_are_those_of_pyarrow(source, target):
     except pa.ArrowNotImplementedError:
         assert isinstance(target, pa.FixedSizeBinaryType) or pa.types.is_dictionary(target)
         expected = pa.array(theirs.to_pylist(), target)
-    assert ours.to_pylist() == ipc.array(expected).to_pylist()
+    assert ours == ipc.array(expected)
 
 
 @pytest.mark.parametrize(
