@@ -113,7 +113,9 @@ _HOMES = {
     "Array": "arrowipc.columns.array",
     **dict.fromkeys(("RecordBatch", "concat_batches"), "arrowipc.columns.record_batch"),
     "ChunkedArray": "arrowipc.chunked_arrays",
-    **dict.fromkeys(("array", "chunked_array", "field", "record_batch", "schema", "table"), "arrowipc.factories"),
+    **dict.fromkeys(
+        ("array", "chunked_array", "concat_tables", "field", "record_batch", "schema", "table"), "arrowipc.factories"
+    ),
     "Table": "arrowipc.tables",
     **dict.fromkeys(("DecodedPayloads", "decode_payloads", "repeat"), "arrowipc.payloads.payload_decoder"),
     "Schema": "arrowipc.schemas",

@@ -33,6 +33,7 @@ from arrowipc.errors import (
 from arrowipc.factories import (
     array as array,
     chunked_array as chunked_array,
+    concat_tables as concat_tables,
     field as field,
     record_batch as record_batch,
     schema as schema,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from arrowipc.arguments import integer_of, items_of, no_attribute
+from arrowipc.columns.array import clip, is_foreign, is_integer, is_mask, mask_of
+from arrowipc.columns.record_batch import batches_to_pydict, concat_batches
 from arrowipc.errors import NotFoundError, UsageError
+from arrowipc.schemas import Schema
 from arrowipc.types import as_type, field as make_field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any, ClassVar, SupportsIndex, overload
 
     import numpy.typing as npt
@@ -32,6 +35,7 @@ class ChunkedArray:
     Parameters
     ----------
     chunks : iterable of Array, or of what :meth:`Array.from_pylist` or :meth:`Array.from_arrow` takes
+        Or one column of another library.
     type : DataType, optional
         Of the elements; needed if there is no chunk.
 
@@ -80,6 +84,8 @@ class ChunkedArray:
 
         kind = None if type is None else as_type(type)
         made: list[Array] = []
+        if is_foreign(chunks):
+            chunks = getattr(chunks, "chunks", [chunks])
         for each in items_of("ChunkedArray: chunks", chunks):
             made.append(build_array(each, kind))
             kind = made[0].type
@@ -145,9 +151,7 @@ class ChunkedArray:
         if isinstance(i, slice):
             start, stop, step = i.indices(len(self))
             return self.slice(start, max(stop - start, 0)) if step == 1 else self.take(range(start, stop, step))
-        if not hasattr(i, "__index__") or getattr(i, "ndim", 0) != 0:
-            from arrowipc.columns.array import is_mask
-
+        if not is_integer(i):
             return self.filter(i) if is_mask(i) else self.take(i)
         position, length = integer_of("index", i), len(self)
         if not -length <= position < length:
@@ -171,17 +175,7 @@ class ChunkedArray:
         UsageError
             If `offset` or `length` is negative.
         """
-        from arrowipc.columns.array import clip
-
-        at, left = clip(offset, length, len(self))
-        found = []
-        for chunk in self.chunks:
-            part = chunk.slice(min(at, len(chunk)), left)
-            at = max(at - len(chunk), 0)
-            left -= len(part)
-            if len(part):
-                found.append(part)
-        return self._of(self.field, found)
+        return self._of(self.field, slice_pieces(self.chunks, offset, length))
 
     def take(self, indices: Any) -> ChunkedArray:
         """Return elements in any order and number, as one chunk; see :meth:`Array.take`."""
@@ -191,7 +185,6 @@ class ChunkedArray:
 
     def filter(self, mask: Any) -> ChunkedArray:
         """Return the elements where `mask` is true; see :meth:`Array.filter`."""
-        from arrowipc.columns.array import mask_of
         from arrowipc.columns.take import selected_rows
 
         return self.take(selected_rows(mask_of(mask), len(self)))
@@ -200,20 +193,52 @@ class ChunkedArray:
         """Return one array of all elements; several chunks are copied into one."""
         if len(self.chunks) == 1:
             return self.chunks[0]
-        from arrowipc.columns.record_batch import concat_batches
         from arrowipc.values.from_python import empty_batch
 
-        return (concat_batches(self._batches()) if self.chunks else empty_batch(self._schema())).column(0)
+        return (concat_batches(self._batches()) if self.chunks else empty_batch(Schema([self.field]))).column(0)
 
     combine_chunks = combine
 
     def to_pylist(self, *, max_values: int | None = None, extensions: Extensions = False) -> list[Any]:
         """Return the elements as Python values; see :meth:`Array.to_pylist`."""
-        from arrowipc.columns.record_batch import batches_to_pydict
-
-        return batches_to_pydict(self._batches(), self._schema(), max_values, extensions)[self.field.name]
+        schema = Schema([self.field])
+        return batches_to_pydict(self._batches(), schema, max_values, extensions)[self.field.name]
 
     tolist = to_pylist
+
+    def is_valid(self) -> ChunkedArray:
+        """Return whether each element is not null; see :meth:`Array.is_valid`."""
+        return self._each(lambda chunk: chunk.is_valid())
+
+    def is_null(self) -> ChunkedArray:
+        """Return whether each element is null; see :meth:`Array.is_valid`."""
+        return self._each(lambda chunk: chunk.is_null())
+
+    def fill_null(self, value: Any) -> ChunkedArray:
+        """Return the elements with `value` in place of nulls; see :meth:`Array.fill_null`."""
+        return self._each(lambda chunk: chunk.fill_null(value))
+
+    def cast(self, type: TypeLike) -> ChunkedArray:
+        """Return the elements as another type; see :meth:`Array.cast`."""
+        return self._each(lambda chunk: chunk.cast(type))
+
+    def dictionary_encode(self) -> ChunkedArray:
+        """Return the elements as indices into a dictionary for each chunk; see :meth:`Array.dictionary_encode`."""
+        return self._each(lambda chunk: chunk.dictionary_encode())
+
+    def unique(self) -> Array:
+        """Return the distinct elements, in the order of their first occurrence; see :meth:`Array.unique`."""
+        return self.combine().unique()
+
+    def validate(self, *, full: bool = False) -> None:
+        """Check the values; see :meth:`RecordBatch.validate`."""
+        for chunk in self.chunks:
+            chunk.validate(full=full)
+
+    def _each(self, change: Callable[[Array], Array]) -> ChunkedArray:
+        """Return a column of what `change` makes of each chunk."""
+        chunks = [change(chunk) for chunk in self.chunks or [self.combine()]]
+        return self._of(chunks[0].field, chunks)
 
     def to_numpy(self, copy: bool = True) -> npt.NDArray[Any]:
         """Return the elements as one NumPy array; see :meth:`Array.to_numpy`.
@@ -263,16 +288,15 @@ class ChunkedArray:
             Whether NaN equals NaN.
         """
         if not isinstance(other, ChunkedArray):
-            if not hasattr(other, "__arrow_c_stream__") and not hasattr(other, "__arrow_c_array__"):
+            if not is_foreign(other):
                 return False
-            other = ChunkedArray([other])
+            other = ChunkedArray(other)  # type: ignore[arg-type]
         if self.type != other.type or len(self) != len(other):
             return False
         return equal_pieces(self.chunks, other.chunks, nan_equal)
 
     def __eq__(self, other: object) -> bool:
-        has_rows = hasattr(other, "__arrow_c_stream__") or hasattr(other, "__arrow_c_array__")
-        return self.equals(other) if has_rows else NotImplemented
+        return self.equals(other) if is_foreign(other) else NotImplemented
 
     def __getattr__(self, name: str) -> Any:
         raise no_attribute(self, name)
@@ -303,17 +327,25 @@ class ChunkedArray:
 
         return export_stream(self.field, iter(self.chunks), requested_schema)
 
-    def _schema(self) -> Any:
-        from arrowipc.schemas import Schema
-
-        return Schema([self.field])
-
     def _batches(self) -> list[RecordBatch]:
         """The chunks as batches of one column, in the same memory."""
         from arrowipc.values.from_python import build_arrays
 
-        schema = self._schema()
+        schema = Schema([self.field])
         return [build_arrays([chunk], schema=schema) for chunk in self.chunks]
+
+
+def slice_pieces(pieces: list[Any], offset: SupportsIndex, length: SupportsIndex | None) -> list[Any]:
+    """Elements [offset, offset + length) of arrays, or of batches, that follow each other; without empty pieces."""
+    at, left = clip(offset, length, sum(map(len, pieces)))
+    found = []
+    for piece in pieces:
+        part = piece.slice(at, left)
+        at = max(at - len(piece), 0)
+        left -= len(part)
+        if len(part):
+            found.append(part)
+    return found
 
 
 def equal_pieces(mine: Sequence[Any], theirs: Sequence[Any], nan_equal: bool) -> bool:

@@ -254,6 +254,26 @@ class Field(Described):
         """Parameters of the extension type as its writer serialized them, or None."""
         return self.metadata.get(EXTENSION_METADATA)
 
+    def with_name(self, name: str) -> Field:
+        """Return the field under another name."""
+        return self.__replace__(name=name)
+
+    def with_type(self, new_type: Any) -> Field:
+        """Return the field with another type."""
+        return self.__replace__(type=new_type)
+
+    def with_nullable(self, nullable: bool) -> Field:
+        """Return the field with or without nulls."""
+        return self.__replace__(nullable=nullable)
+
+    def with_metadata(self, metadata: MetadataLike) -> Field:
+        """Return the field with other metadata; None: with none."""
+        return self.__replace__(metadata=metadata)
+
+    def remove_metadata(self) -> Field:
+        """Return the field without metadata."""
+        return self.__replace__(metadata=None)
+
     def _equals(self, other: object, check_metadata: bool) -> bool:
         if not isinstance(other, Field) or self.name != other.name or self.nullable != other.nullable:
             return False

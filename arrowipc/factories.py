@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from arrowipc.arguments import items_of
 from arrowipc.chunked_arrays import ChunkedArray
 from arrowipc.columns.array import Array
 from arrowipc.columns.record_batch import RecordBatch
+from arrowipc.errors import UsageError
+from arrowipc.schemas import as_schema
 from arrowipc.tables import Table
 from arrowipc.types import field, schema
 
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from arrowipc.schemas import Schema
     from arrowipc.types import TypeLike
 
-__all__ = ["array", "chunked_array", "field", "record_batch", "schema", "table"]
+__all__ = ["array", "chunked_array", "concat_tables", "field", "record_batch", "schema", "table"]
 
 
 def array(values: Any, type: TypeLike | None = None) -> Array:
@@ -69,7 +72,8 @@ def record_batch(
     Parameters
     ----------
     data : mapping, sequence, ``pandas.DataFrame``, or object with ``__arrow_c_array__`` or ``__arrow_c_stream__``
-        A sequence holds the columns in the order of `names` or of the `schema`.
+        A sequence holds the columns in the order of `names` or of the `schema`; of others a schema takes those of its
+        names.
     names : sequence of str, optional
     schema : Schema, optional
     metadata : mapping or pairs of str or bytes, optional
@@ -89,11 +93,13 @@ def record_batch(
     if isinstance(data, (list, tuple)):
         return RecordBatch.from_arrays(data, names, schema, metadata)
     if isinstance(data, Mapping):
-        made = RecordBatch.from_pydict(data, schema)
-    elif schema is None and names is None:
+        return RecordBatch.from_pydict(data, schema, metadata)
+    if schema is None and names is None:
         made = RecordBatch.from_arrow(data)
     else:
         made = Table.from_arrow(data).combine()
+        if schema is not None and names is None:
+            made = made.select(as_schema(schema).names)
         made = RecordBatch.from_arrays(made.columns, names, schema)
     return made if metadata is None else made.with_metadata(metadata)
 
@@ -119,3 +125,23 @@ def table(
         made = Table.from_arrow(data)
         return made if metadata is None else made.with_metadata(metadata)
     return Table.from_batches([record_batch(data, names, schema, metadata)])
+
+
+def concat_tables(tables: Iterable[Any]) -> Table:
+    """Put tables one behind the other, without copying.
+
+    Parameters
+    ----------
+    tables : iterable of Table, or of what :func:`table` takes
+        One or more, with the same types; metadata are those of the first one.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> ipc.concat_tables([ipc.table({"x": [1]}), {"x": [2]}])["x"].num_chunks
+    2
+    """
+    made = [each if isinstance(each, Table) else table(each) for each in items_of("concat_tables: tables", tables)]
+    if not made:
+        raise UsageError("concat_tables: expected one table at least, found none")
+    return Table(made[0].schema, [batch for each in made for batch in each.batches])

@@ -14,6 +14,7 @@ from arrowipc.arguments import (
     integer_of,
     items_of,
     metadata_of,
+    no_attribute,
     note,
 )
 from arrowipc.datatypes import Described, Field, own
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from arrowipc.arguments import KeyValueMetadata, MetadataLike
     from arrowipc.datatypes import DataType
+    from arrowipc.tables import Table
 
 __all__ = ["Field", "Schema"]
 
@@ -204,6 +206,24 @@ class Schema(Described):
         """Return the same fields with other metadata; None: with none."""
         return self.__replace__(metadata=metadata or ())
 
+    def remove_metadata(self) -> Schema:
+        """Return the same fields without metadata of the schema."""
+        return self.with_metadata(None)
+
+    @property
+    def pandas_metadata(self) -> dict[str, Any] | None:
+        """What pandas noted about index, names and dtypes; None if it noted nothing."""
+        from json import loads
+
+        noted = self.metadata.get("pandas")
+        return None if noted is None else loads(noted)
+
+    def empty_table(self) -> Table:
+        """Return a table of these columns that has no rows."""
+        from arrowipc.tables import Table
+
+        return Table(self)
+
     def append(self, field: Any) -> Schema:
         """Return the schema with one more field at its end."""
         return self.insert(len(self.fields), field)
@@ -239,6 +259,9 @@ class Schema(Described):
             message = encapsulate(schema_metadata(self))
             note(self, "_message", message)
         return message
+
+    def __getattr__(self, name: str) -> Any:
+        raise no_attribute(self, name)
 
     def __len__(self) -> int:
         return len(self.fields)
@@ -289,6 +312,8 @@ def renamed(schema: Schema, names: Mapping[str, str] | Iterable[str]) -> Schema:
         for old in names:
             schema.field(old)
         names = [names.get(name, name) for name in schema.names]
+    if isinstance(names, str):
+        raise UsageError(f"rename: expected a sequence of names, found {described(names)}")
     found = items_of("rename: names", names)
     if len(found) != len(schema):
         raise UsageError(f"rename: expected {len(schema)} names, one for each column, found {len(found)}")

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from arrowipc.arguments import columns_of, instance_of, items_of, no_attribute
-from arrowipc.chunked_arrays import ChunkedArray, equal_pieces
+from arrowipc.chunked_arrays import ChunkedArray, equal_pieces, slice_pieces
+from arrowipc.columns.array import is_conditions, is_foreign, is_integer, is_mask, mask_of
+from arrowipc.columns.record_batch import RecordBatch, concat_batches, names_columns
+from arrowipc.columns.tabular import Tabular
 from arrowipc.datatypes import own
 from arrowipc.errors import UsageError
-from arrowipc.schemas import Field, Schema, as_schema, positions_without, renamed
+from arrowipc.schemas import Field, Schema, as_schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any, ClassVar, Literal, SupportsIndex, overload
 
     import numpy.typing as npt
-    import pandas as pd
-    import polars as pl
     import pyarrow as pa
 
-    from arrowipc.arguments import Extensions, MetadataLike
+    from arrowipc.arguments import Extensions
     from arrowipc.columns.array import Array
-    from arrowipc.columns.record_batch import RecordBatch
 
 __all__ = ["Table"]
 
 
-class Table:
+class Table(Tabular):
     """A schema and its batches; ``read_all()`` returns one.
 
     Parameters
@@ -81,8 +81,6 @@ class Table:
     batches: list[RecordBatch]
 
     def __init__(self, schema: Schema, batches: Iterable[RecordBatch] = ()) -> None:
-        from arrowipc.columns.record_batch import RecordBatch
-
         self.schema = schema = as_schema(schema)
         self.batches = items_of("Table: batches", batches)
         for position, batch in enumerate(self.batches):
@@ -99,28 +97,12 @@ class Table:
         UsageError
             If there is neither a batch nor a schema, or schemas differ.
         """
-        from arrowipc.columns.record_batch import RecordBatch
-
         batches = items_of("batches", batches)
         if schema is None:
             if not batches:
                 raise UsageError("Table.from_batches: without batches a schema is needed")
             schema = instance_of("batches[0]", batches[0], RecordBatch).schema
         return cls(schema, batches)
-
-    @classmethod
-    def from_arrays(
-        cls,
-        arrays: Iterable[Any],
-        names: Iterable[str] | None = None,
-        schema: Schema | None = None,
-        metadata: MetadataLike = None,
-    ) -> Table:
-        """Make a table of one batch of columns; see :meth:`arrowipc.RecordBatch.from_arrays`."""
-        from arrowipc.values.from_python import build_arrays
-
-        batch = build_arrays(arrays, names, schema, metadata)
-        return cls(batch.schema, [batch])
 
     @classmethod
     def from_arrow(cls, data: Any, *, validate: Literal["none", "full", "strict"] = "none") -> Table:
@@ -142,46 +124,15 @@ class Table:
         batch = batch_from(data, validate)
         return cls(batch.schema, [batch])
 
-    @classmethod
-    def from_pydict(cls, mapping: Mapping[str, Any], schema: Schema | None = None) -> Table:
-        """Make a table of one batch of Python values; see :meth:`arrowipc.RecordBatch.from_pydict`."""
-        from arrowipc.values.from_python import build_batch
-
-        batch = build_batch(mapping, schema)
-        return cls(batch.schema, [batch])
-
-    @classmethod
-    def from_pylist(cls, rows: Sequence[Mapping[str, Any]], schema: Schema | None = None) -> Table:
-        """Make a table of one batch of rows; see :meth:`arrowipc.RecordBatch.from_pylist`."""
-        from arrowipc.values.from_python import build_rows
-
-        batch = build_rows(rows, schema)
-        return cls(batch.schema, [batch])
-
     @property
     def num_rows(self) -> int:
         """Number of rows in all batches."""
         return sum([batch.num_rows for batch in self.batches])
 
     @property
-    def num_columns(self) -> int:
-        """Number of columns."""
-        return len(self.schema)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of rows and of columns."""
-        return self.num_rows, len(self.schema)
-
-    @property
     def nbytes(self) -> int:
         """Bytes of all buffers of all batches; what batches share counts for each."""
         return sum([batch.nbytes for batch in self.batches])
-
-    @property
-    def column_names(self) -> list[str]:
-        """Names of the columns, in order."""
-        return self.schema.names
 
     @property
     def columns(self) -> list[ChunkedArray]:
@@ -212,22 +163,19 @@ class Table:
         ) -> Table: ...
 
     def __getitem__(self, i: Any) -> ChunkedArray | Table:
-        from arrowipc.columns.array import is_mask
-        from arrowipc.columns.record_batch import names_columns
-
         if isinstance(i, slice):
             start, stop, step = i.indices(self.num_rows)
             return self.slice(start, max(stop - start, 0)) if step == 1 else self.take(range(start, stop, step))
         if names_columns(i):
             return self.select(i)
-        if isinstance(i, str) or (hasattr(i, "__index__") and getattr(i, "ndim", 0) == 0):
+        if isinstance(i, str) or is_integer(i):
             return self.column(i)
         return self.filter(i) if is_mask(i) else self.take(i)
 
     def __len__(self) -> int:
         return self.num_rows
 
-    def slice(self, offset: int = 0, length: int | None = None) -> Table:
+    def slice(self, offset: SupportsIndex = 0, length: SupportsIndex | None = None) -> Table:
         """Return rows ``[offset, offset + length)`` without copying; rows past the end are left out.
 
         Raises
@@ -235,25 +183,7 @@ class Table:
         UsageError
             If `offset` or `length` is negative.
         """
-        from arrowipc.columns.array import clip
-
-        offset, left = clip(offset, length, self.num_rows)
-        found = []
-        for batch in self.batches:
-            part = batch.slice(offset, left)
-            offset = max(offset - batch.num_rows, 0)
-            left -= part.num_rows
-            if part.num_rows:
-                found.append(part)
-        return Table(self.schema, found)
-
-    def head(self, n: int = 5) -> Table:
-        """Return the first `n` rows; with a negative `n`, all but the last ones."""
-        return self[:n]
-
-    def tail(self, n: int = 5) -> Table:
-        """Return the last `n` rows; with a negative `n`, all but the first ones."""
-        return self[max(self.num_rows - n, 0) :] if n >= 0 else self[-n:]
+        return Table(self.schema, slice_pieces(self.batches, offset, length))
 
     def take(self, indices: Any) -> Table:
         """Return rows in any order and number, as one batch; see :meth:`arrowipc.RecordBatch.take`.
@@ -271,7 +201,6 @@ class Table:
 
     def filter(self, mask: Any) -> Table:
         """Return the rows where `mask` is true; see :meth:`arrowipc.RecordBatch.filter`."""
-        from arrowipc.columns.array import is_conditions, mask_of
         from arrowipc.columns.take import selected_rows
 
         if is_conditions(mask):
@@ -282,22 +211,6 @@ class Table:
         """Return some columns, without copying; see :meth:`arrowipc.RecordBatch.select`."""
         wanted = columns_of(columns)
         return self._of(lambda batch: batch.select(wanted))
-
-    def drop(self, columns: Iterable[str | int] | str | int) -> Table:
-        """Return all columns but some, without copying; see :meth:`arrowipc.RecordBatch.drop`."""
-        return self.select(positions_without(self.schema, columns))
-
-    def rename(self, names: Mapping[str, str] | Iterable[str]) -> Table:
-        """Return the same columns under other names, without copying; see :meth:`arrowipc.RecordBatch.rename`."""
-        new = renamed(self.schema, names)
-        return Table(new, [batch.rename(new.names) for batch in self.batches])
-
-    rename_columns = rename
-    drop_columns = drop
-
-    def append_column(self, field: Any, values: Any) -> Table:
-        """Return the table with one more column at its end; see :meth:`arrowipc.RecordBatch.append_column`."""
-        return self.add_column(len(self.schema), field, values)
 
     def add_column(self, i: SupportsIndex, field: Any, values: Any) -> Table:
         """Return the table with one more column before column `i`; see :meth:`arrowipc.RecordBatch.append_column`."""
@@ -311,23 +224,10 @@ class Table:
         if len(array) != self.num_rows:
             raise UsageError(f"expected {self.num_rows:,} values, as there are rows, found {len(array):,}")
         at, found = 0, []
-        for batch in self.batches or [self._empty()]:
+        for batch in self._at_least_one():
             found.append(batch.add_column(i, field, array.slice(at, batch.num_rows)))
             at += batch.num_rows
         return Table(found[0].schema, found if self.batches else ())
-
-    def set_column(self, i: SupportsIndex | str, field: Any, values: Any) -> Table:
-        """Return the table with another column in place of column `i`; see :meth:`add_column`."""
-        position = self.schema.position(i)
-        return self.drop(position).add_column(position, field, values)
-
-    def remove_column(self, i: SupportsIndex | str) -> Table:
-        """Return the table without column `i`, without copying."""
-        return self.drop(self.schema.position(i))
-
-    def with_metadata(self, metadata: MetadataLike) -> Table:
-        """Return the same columns with other metadata of the schema, without copying; None: with none."""
-        return self._of(lambda batch: batch.with_metadata(metadata))
 
     def iter_rows(self, *, named: bool = False, extensions: Extensions = False) -> Iterator[Any]:
         """Iterate over the rows, as tuples or (`named`) dicts; see :meth:`arrowipc.RecordBatch.iter_rows`."""
@@ -336,13 +236,25 @@ class Table:
 
     def _of(self, change: Callable[[RecordBatch], RecordBatch]) -> Table:
         """Return a table with the same change made to each batch."""
-        found = [change(batch) for batch in self.batches]
-        return Table(found[0].schema if found else change(self._empty()).schema, found)
+        found = [change(batch) for batch in self._at_least_one()]
+        return Table(found[0].schema, found if self.batches else ())
 
-    def _empty(self) -> RecordBatch:
-        from arrowipc.columns.record_batch import RecordBatch
+    def _with_schema(self, schema: Schema) -> Table:
+        """Return the same columns, described by a schema of the same types."""
+        return Table(schema, [batch._with_schema(schema) for batch in self.batches])
 
-        return RecordBatch.from_pydict({name: [] for name in self.schema.names}, self.schema)
+    @classmethod
+    def _of_batch(cls, batch: RecordBatch) -> Table:
+        return cls(batch.schema, [batch])
+
+    def _pieces(self) -> list[RecordBatch]:
+        return self.batches
+
+    def _at_least_one(self) -> list[RecordBatch]:
+        """Return the batches; if there are none, one without rows."""
+        from arrowipc.values.from_python import empty_batch
+
+        return self.batches or [empty_batch(self.schema)]
 
     def to_batches(self, max_chunksize: int | None = None) -> list[RecordBatch]:
         """Return the batches, in order; those of more than `max_chunksize` rows in slices of that many."""
@@ -364,65 +276,16 @@ class Table:
 
     def combine(self) -> RecordBatch:
         """Return one batch of all rows; several batches are copied into one."""
-        if not self.batches:
-            from arrowipc.values.from_python import empty_batch
-
-            return empty_batch(self.schema)
-        from arrowipc.columns.record_batch import concat_batches
-
-        return self.batches[0] if len(self.batches) == 1 else concat_batches(self.batches)
+        return concat_batches(self._at_least_one())
 
     def combine_chunks(self) -> Table:
         """Return a table of one batch; several are copied into one."""
         return Table(self.schema, [self.combine()])
 
-    def to_pydict(self, *, max_values: int | None = None, extensions: Extensions = False) -> dict[str, list[Any]]:
-        """Return the columns as lists of Python values; see :meth:`arrowipc.RecordBatch.to_pydict`."""
-        from arrowipc.columns.record_batch import batches_to_pydict
+    if TYPE_CHECKING:
 
-        return batches_to_pydict(self.batches, self.schema, max_values, extensions)
-
-    def to_pylist(self, *, max_values: int | None = None, extensions: Extensions = False) -> list[Any]:
-        """Return the rows; see :meth:`arrowipc.RecordBatch.to_pylist`."""
-        from arrowipc.columns.record_batch import batches_to_pylist
-
-        return batches_to_pylist(self.batches, self.schema, max_values, extensions)
-
-    def to_arrow(self) -> pa.Table:
-        """Return a ``pyarrow.Table`` over the same memory."""
-        from arrowipc.values.libraries import to_arrow
-
-        return to_arrow(self)
-
-    def to_polars(self) -> pl.DataFrame:
-        """Return a ``polars.DataFrame``; polars copies columns that it stores differently."""
-        from arrowipc.values.libraries import to_polars
-
-        return to_polars(self)  # type: ignore[no-any-return]
-
-    def to_pandas(self, **options: Any) -> pd.DataFrame:
-        """Return a ``pandas.DataFrame``; see :meth:`arrowipc.RecordBatch.to_pandas`."""
-        from arrowipc.values.to_pandas import to_pandas
-
-        return to_pandas(self, options)
-
-    @classmethod
-    def from_pandas(cls, frame: Any, **options: Any) -> Table:
-        """Make a table of a ``pandas.DataFrame``; see :meth:`arrowipc.RecordBatch.from_pandas`."""
-        from arrowipc.values.libraries import from_pandas
-
-        return cls.from_arrow(from_pandas(frame, options))
-
-    def to_records(self) -> npt.NDArray[Any]:
-        """Return the rows as a structured NumPy array; see :meth:`arrowipc.RecordBatch.to_records`."""
-        from arrowipc.values.libraries import to_records
-
-        return to_records(self.batches, self.schema)
-
-    def __narwhals_dataframe__(self) -> Any:
-        from arrowipc.values.libraries import narwhals_frame
-
-        return narwhals_frame(self)
+        def to_arrow(self) -> pa.Table:
+            """Return a ``pyarrow.Table`` over the same memory."""
 
     def equals(self, other: object, check_metadata: bool = False, nan_equal: bool = False) -> bool:
         """Whether `other` has an equal schema and equal rows; the sizes of batches do not matter.
@@ -442,17 +305,15 @@ class Table:
         """
         if self is other and nan_equal:
             return True
-        if hasattr(other, "__arrow_c_stream__") or hasattr(other, "__arrow_c_array__"):
-            other = other if isinstance(other, Table) else Table.from_arrow(other)
-        if not isinstance(other, Table) or not self.schema.equals(other.schema, check_metadata):
+        if not is_foreign(other):
             return False
-        if self.num_rows != other.num_rows:
+        other = other if isinstance(other, Table) else Table.from_arrow(other)
+        if not self.schema.equals(other.schema, check_metadata) or self.num_rows != other.num_rows:
             return False
         return equal_pieces(self.batches, other.batches, nan_equal)
 
     def __eq__(self, other: object) -> bool:
-        has_rows = hasattr(other, "__arrow_c_stream__") or hasattr(other, "__arrow_c_array__")
-        return self.equals(other) if has_rows else NotImplemented
+        return self.equals(other) if is_foreign(other) else NotImplemented
 
     def __getattr__(self, name: str) -> Any:
         raise no_attribute(self, name)
@@ -472,15 +333,6 @@ class Table:
         from arrowipc.values.repr import table_html
 
         return table_html(self)
-
-    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        from arrowipc.values.to_numpy import rows_as_array
-
-        return rows_as_array(self.batches, len(self.schema), dtype, copy)
-
-    def __arrow_c_schema__(self) -> object:
-        """Export the schema as an ``arrow_schema`` PyCapsule."""
-        return self.schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Export as a stream of the batches: an ``arrow_array_stream`` PyCapsule, without copying."""

@@ -27,7 +27,7 @@ cdef Array as_array(object data)
 
 # What methods of arrays and batches are given: one index; something that hands rows over by the Arrow C interfaces;
 # the quota of values; start and count of what a slice asks for and that exists.
-cdef bint is_integer(object i) except -1
-cdef bint is_foreign(object data)
+cpdef bint is_integer(object i) except -1
+cpdef bint is_foreign(object data)
 cdef int64_t given(object max_values) except? -1
 cpdef tuple clip(object offset, object length, int64_t available)

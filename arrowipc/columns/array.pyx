@@ -243,14 +243,14 @@ cdef class Array:
         return fill_null(self, value)
 
     def cast(self, type):
-        """Return the elements as another type: numbers of other widths, other kinds of text, binary and lists, times.
+        """Return the elements as another type: numbers of other widths, text and binary, times of other units, lists.
 
-        Values are converted one by one, as by :meth:`to_pylist` and :meth:`from_pylist`; compute libraries are faster.
+        Values are converted one by one, and exactly; compute libraries are faster.
 
         Raises
         ------
         UsageError
-            If a value does not fit the type; the message names its position.
+            If a value does not fit the type, and the message names its position; or the types are not cast here.
 
         Examples
         --------
@@ -258,9 +258,16 @@ cdef class Array:
         >>> ipc.Array.from_pylist([1, None]).cast("int8").type
         DataType(int8)
         """
-        from arrowipc.values.from_python import build_array
+        from arrowipc.values.casts import cast
 
-        return build_array(self.to_pylist(), type)
+        check_native(self.columns, "cast")
+        return cast(self, type)
+
+    def dictionary_encode(self):
+        """Return the elements as indices (int32) into a dictionary of the distinct ones; encoded ones as they are."""
+        from arrowipc.types import dictionary, int32
+
+        return self if self.dictionary is not None else self.cast(dictionary(int32(), self.type))
 
     def unique(self):
         """Return the distinct elements, in the order of their first occurrence; null is one of them.
@@ -314,6 +321,12 @@ cdef class Array:
     def is_null(self):
         """Return whether each element is null; see :meth:`is_valid`."""
         return validity_array(self, 255)
+
+    def validate(self, *, full=False):
+        """Check the values; parameters and errors are those of :meth:`RecordBatch.validate`."""
+        from arrowipc.values.from_python import build_arrays
+
+        build_arrays([self], schema=[self.field]).validate(full=full)
 
     def tolist(self):
         """Return the elements as Python values: :meth:`to_pylist` under NumPy's name."""
@@ -667,12 +680,12 @@ def is_conditions(items):
     return isinstance(items, (list, tuple)) and len(items) > 0 and isinstance(items[0], (list, tuple, str))
 
 
-cdef bint is_integer(object i) except -1:
+cpdef bint is_integer(object i) except -1:
     """Whether it is one index; NumPy's arrays have `__index__` too."""
     return isinstance(i, int) or (hasattr(i, "__index__") and getattr(i, "ndim", 0) == 0)
 
 
-cdef bint is_foreign(object data):
+cpdef bint is_foreign(object data):
     """Whether something hands rows over by the Arrow C interfaces."""
     return hasattr(data, "__arrow_c_array__") or hasattr(data, "__arrow_c_stream__")
 

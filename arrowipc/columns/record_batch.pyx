@@ -26,6 +26,7 @@ from arrowipc.inline.plan cimport (
 from arrowipc.metadata.schema_reader cimport column_named, plan_schema, project, python_plan
 
 from arrowipc.columns.array import is_conditions, is_mask, mask_of
+from arrowipc.columns.tabular import Tabular
 
 from arrowipc.arguments import columns_of, integer_of, items_of, metadata_of, no_attribute
 from arrowipc.errors import NotFoundError, UsageError
@@ -39,7 +40,7 @@ NO_COLUMNS.dictionaries = []
 
 
 @cython.no_gc
-cdef class RecordBatch(Columns):
+cdef class RecordBatch(Columns, Tabular):
     """Rows of several columns, in the memory that they were read into.
 
     Readers make batches; ``RecordBatch()`` is one without columns. A batch keeps the bytes it points at
@@ -95,21 +96,6 @@ cdef class RecordBatch(Columns):
     def num_rows(self):
         """Number of rows."""
         return self.d.length
-
-    @property
-    def num_columns(self):
-        """Number of columns."""
-        return self.d.plan.n_columns
-
-    @property
-    def shape(self):
-        """Number of rows and of columns."""
-        return self.d.length, self.d.plan.n_columns
-
-    @property
-    def column_names(self):
-        """Names of the columns, in order."""
-        return plan_schema(self.plan).names
 
     @property
     def nbytes(self):
@@ -187,76 +173,19 @@ cdef class RecordBatch(Columns):
         """
         return select_columns(self, columns_of(columns))
 
-    def drop(self, columns):
-        """Return all columns but some, without copying.
+    def _pieces(self):
+        return [self]
 
-        Parameters
-        ----------
-        columns : str, int or a sequence of them
-            Names or indices (negative counts from the end).
+    @staticmethod
+    def _of_batch(batch):
+        return batch
 
-        Returns
-        -------
-        RecordBatch
-
-        Raises
-        ------
-        IndexError, KeyError, UsageError
-            If there is no such column, or several have that name.
-        """
-        from arrowipc.schemas import positions_without
-
-        return self.select(positions_without(plan_schema(self.plan), columns))
-
-    def rename(self, names):
-        """Return the same columns under other names, without copying.
-
-        Parameters
-        ----------
-        names : mapping of str to str, or sequence of str
-            Old names and new ones; or all names, in order.
-
-        Returns
-        -------
-        RecordBatch
-
-        Raises
-        ------
-        KeyError
-            If no column has an old name.
-        UsageError
-            If several columns have an old name, or there are more or fewer names than columns.
-        """
+    def _with_schema(self, schema):
+        """The same columns, described by a schema of the same types."""
         cdef LimitsData limits
-        from arrowipc.schemas import renamed
-
-        check_native(self, "renaming")
+        check_native(self, "another schema")
         limits_data(None, &limits)
-        return with_plan(self, python_plan(renamed(plan_schema(self.plan), names), &limits))
-
-    rename_columns = rename
-    drop_columns = drop
-
-    def append_column(self, field, values):
-        """Return the batch with one more column at its end.
-
-        Parameters
-        ----------
-        field : str or Field
-            A name alone: the type is that of the values.
-        values : sequence, numpy.ndarray, Array or object with ``__arrow_c_array__``
-            As many as there are rows. Arrays of the right type are not copied.
-
-        Returns
-        -------
-        RecordBatch
-
-        Raises
-        ------
-        UsageError
-            If there are more or fewer values than rows, or one does not fit the type.
-        """
-        return self.add_column(self.d.plan.n_columns, field, values)
+        return with_plan(self, python_plan(schema, &limits))
 
     def add_column(self, i, field, values):
         """Return the batch with one more column before column `i`; see :meth:`append_column`."""
@@ -266,21 +195,6 @@ cdef class RecordBatch(Columns):
         if not -self.d.plan.n_columns <= position <= self.d.plan.n_columns:
             raise NotFoundError(f"column index {i} is out of range: the batch has {self.d.plan.n_columns} columns")
         return insert_column(self, position, field, values)
-
-    def set_column(self, i, field, values):
-        """Return the batch with another column in place of column `i`; see :meth:`append_column`."""
-        position = self.schema.position(i)
-        return self.drop(position).add_column(position, field, values)
-
-    def remove_column(self, i):
-        """Return the batch without column `i`, without copying."""
-        return self.drop(self.schema.position(i))
-
-    def with_metadata(self, metadata):
-        """Return the same columns with other metadata of the schema, without copying; None: with none."""
-        cdef LimitsData limits
-        limits_data(None, &limits)
-        return with_plan(self, python_plan(self.schema.with_metadata(metadata), &limits))
 
     def take(self, indices):
         """Return rows in any order and number.
@@ -351,14 +265,6 @@ cdef class RecordBatch(Columns):
 
         return self.take(selected_rows(mask_of(mask), self.d.length))
 
-    def head(self, n=5):
-        """Return the first `n` rows; with a negative `n`, all but the last ones."""
-        return self[:n]
-
-    def tail(self, n=5):
-        """Return the last `n` rows; with a negative `n`, all but the first ones."""
-        return self[max(self.d.length - n, 0):] if n >= 0 else self[-n:]
-
     def iter_rows(self, *, named=False, extensions=False):
         """Iterate over the rows, a thousand at a time made.
 
@@ -401,34 +307,6 @@ cdef class RecordBatch(Columns):
         """
         start, count = clip(offset, length, self.d.length)
         return slice_batch(self, start, count)
-
-    def to_pydict(self, *, max_values=None, extensions=False):
-        """Return the columns as a dict of lists of Python values, see :meth:`Array.to_pylist`.
-
-        Parameters
-        ----------
-        max_values : int
-            The most Python objects to make: a few bytes can claim to be billions of nulls.
-        extensions : bool or mapping, default False
-            Whether values of extension types become what they mean, see :meth:`Array.to_pylist`.
-
-        Raises
-        ------
-        UsageError
-            If two columns share a name.
-        LimitError
-            If there are more values than `max_values`.
-        FormatError
-            If values are broken; readers find that out earlier unless told ``validate="none"``.
-        """
-        return batches_to_pydict([self], plan_schema(self.plan), max_values, extensions)
-
-    def to_pylist(self, *, max_values=None, extensions=False):
-        """Return the rows as a list of dicts; of lists of (name, value) pairs if two columns share a name.
-
-        Parameters and errors are those of :meth:`to_pydict`.
-        """
-        return batches_to_pylist([self], plan_schema(self.plan), max_values, extensions)
 
     def equals(self, other, check_metadata=False, nan_equal=False):
         """Whether `other` has an equal schema and equal values.
@@ -502,98 +380,6 @@ cdef class RecordBatch(Columns):
         return batch_from(data, validate)
 
     @staticmethod
-    def from_pydict(mapping, schema=None):
-        """Make a batch of Python values.
-
-        Parameters
-        ----------
-        mapping : dict
-            Column name -> list of values, NumPy array or :class:`Array`, all of the same length.
-        schema : Schema, optional
-            None: the types are those that the values have (:mod:`arrowipc.values.inference`).
-
-        Returns
-        -------
-        RecordBatch
-            NumPy arrays of the right type are not copied.
-
-        Raises
-        ------
-        UsageError
-            Columns are missing or too many, lengths differ, or a value does not fit its column; the message names
-            column and row.
-
-        Examples
-        --------
-        >>> import arrowipc as ipc
-        >>> from arrowipc.types import field, int8, list_
-        >>> schema = ipc.Schema([field("x", list_(int8()))])
-        >>> ipc.RecordBatch.from_pydict({"x": [[1, 2], None]}, schema).to_pylist()
-        [{'x': [1, 2]}, {'x': None}]
-        """
-        from arrowipc.values.from_python import build_batch
-
-        return build_batch(mapping, schema)
-
-    @staticmethod
-    def from_arrays(arrays, names=None, schema=None, metadata=None):
-        """Make a batch of columns.
-
-        Parameters
-        ----------
-        arrays : sequence
-            Of what :meth:`from_pydict` takes as columns. Names may repeat, which a dict does not allow.
-        names : sequence of str, optional
-        schema : Schema, optional
-            In place of `names`: names, types and metadata.
-        metadata : mapping or pairs of str or bytes, optional
-            Of the schema, where `names` are given.
-
-        Returns
-        -------
-        RecordBatch
-
-        Raises
-        ------
-        UsageError
-            There are more or fewer names than arrays, lengths differ, or a value does not fit its column.
-
-        Examples
-        --------
-        >>> import arrowipc as ipc
-        >>> ipc.RecordBatch.from_arrays([[1, 2], ["a", None]], names=["x", "y"]).to_pylist()
-        [{'x': 1, 'y': 'a'}, {'x': 2, 'y': None}]
-        """
-        from arrowipc.values.from_python import build_arrays
-
-        return build_arrays(arrays, names, schema, metadata)
-
-    @staticmethod
-    def from_pylist(rows, schema=None):
-        """Make a batch of rows; a key that a row does not have is null.
-
-        Parameters
-        ----------
-        rows : list of dict
-        schema : Schema, optional
-            None: the columns are the keys of the first row, their types those of the values.
-
-        Raises
-        ------
-        UsageError
-            A row has another key, or a value does not fit its column.
-
-        Examples
-        --------
-        >>> import arrowipc as ipc
-        >>> ipc.RecordBatch.from_pylist([{"x": 1, "y": "a"}, {"x": 2}]).to_pydict()
-        {'x': [1, 2], 'y': ['a', None]}
-        """
-        from arrowipc.values.from_python import build_rows
-
-        return build_rows(rows, schema)
-
-    @staticmethod
     def from_buffers(schema, length, nodes, buffers, *, variadic=(), dictionaries=(), custom_metadata=(),
                      validate="none", limits=None):
         """Make a batch whose columns point into buffers that exist.
@@ -649,64 +435,6 @@ cdef class RecordBatch(Columns):
         from arrowipc.values.from_python import from_buffers
 
         return from_buffers(schema, length, nodes, buffers, variadic, dictionaries, custom_metadata, validate, limits)
-
-    def to_arrow(self):
-        """Return a ``pyarrow.RecordBatch`` over the same memory."""
-        from arrowipc.values.libraries import to_arrow
-
-        return to_arrow(self)
-
-    def to_polars(self):
-        """Return a ``polars.DataFrame``; polars copies what it stores otherwise."""
-        from arrowipc.values.libraries import to_polars
-
-        return to_polars(self)
-
-    def to_pandas(self, **options):
-        """Return a ``pandas.DataFrame``, the same one with pyarrow and without it.
-
-        Parameters
-        ----------
-        **options
-            Of pyarrow's ``to_pandas``, such as ``types_mapper=pandas.ArrowDtype``; all but ``ignore_metadata`` need
-            pyarrow. Without options the dtypes are those that pyarrow chooses; integers with nulls are float64, or
-            ``Int64`` if that is needed for all digits. Index, names and dtypes are those that pandas noted in the
-            schema.
-
-        Raises
-        ------
-        UnsupportedError
-            pandas cannot take a column, which the message names.
-        """
-        from arrowipc.values.to_pandas import to_pandas
-
-        return to_pandas(self, options)
-
-    @staticmethod
-    def from_pandas(frame, **options):
-        """Make a batch of a ``pandas.DataFrame``; needs pyarrow, the options are those of its ``from_pandas``."""
-        from arrowipc.cdata.import_array import batch_from
-        from arrowipc.values.libraries import from_pandas
-
-        return batch_from(from_pandas(frame, options), "none")
-
-    def to_records(self):
-        """Return the rows as a structured NumPy array; nulls are those of ``Array.to_numpy(copy=True)``."""
-        from arrowipc.values.libraries import to_records
-
-        return to_records([self], plan_schema(self.plan))
-
-    @staticmethod
-    def from_records(array):
-        """Make a batch of a structured NumPy array of one dimension, a column for each of its fields."""
-        from arrowipc.values.libraries import from_records
-
-        return from_records(array)
-
-    def __narwhals_dataframe__(self):
-        from arrowipc.values.libraries import narwhals_frame
-
-        return narwhals_frame(self)
 
     def to_message(self, **options):
         """Encode the batch: metadata, and references to the buffers of the body, which are not copied.
@@ -764,17 +492,6 @@ cdef class RecordBatch(Columns):
         from arrowipc.values.repr import batch_html
 
         return batch_html(self)
-
-    def __array__(self, dtype=None, copy=None):
-        from arrowipc.values.to_numpy import rows_as_array
-
-        return rows_as_array([self], self.d.plan.n_columns, dtype, copy)
-
-    def __arrow_c_schema__(self):
-        """Export the schema as an ``arrow_schema`` PyCapsule."""
-        from arrowipc.cdata.export import export_schema
-
-        return export_schema(plan_schema(self.plan))
 
     def __arrow_c_array__(self, requested_schema=None):
         """Export as a struct array: an ``arrow_schema`` and an ``arrow_array`` PyCapsule, without copying."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, SupportsIndex
 
-from arrowipc._core import ReadableBuffer
+from arrowipc._core import Columns, ReadableBuffer
 from arrowipc.arguments import MetadataLike
 from arrowipc.columns.array import Array
 from arrowipc.columns.record_batch import RecordBatch
@@ -24,6 +24,7 @@ def build_arrays(
 def insert_column(batch: RecordBatch, position: int, field: str | Field, values: Any) -> RecordBatch: ...
 def build_array(values: Any, type: TypeLike | None = None) -> Array: ...
 def fill_null(array: Array, value: Any) -> Array: ...
+def prove(columns: Columns) -> None: ...
 def from_buffers(
     schema: Schema,
     length: SupportsIndex,

@@ -67,6 +67,11 @@ cdef list of_pandas(object values):
     return [None if missing else value for value, missing in zip(values.tolist(), sys.modules["pandas"].isna(values))]
 
 
+cdef bint is_pair(object value) except -1:
+    """Whether a value may be a name and what it names."""
+    return isinstance(value, (tuple, list)) and len(value) == 2 and isinstance(value[0], str)
+
+
 cdef bint is_mapping(object value) except -1:
     from collections.abc import Mapping
 
@@ -337,6 +342,10 @@ cdef class Builder(Converter):
         cdef tuple names = self.names[f]
         cdef list row = [None] * len(names)
         cdef dict places = self.places.get(f), used = {}
+        if isinstance(value, tuple) and len(value) == len(names) and not all([is_pair(each) for each in value]):
+            for k in range(len(names)):
+                (<list> parts[k]).append(value[k])
+            return 0
         entries = as_list(value)
         if places is None:
             places = self.places[f] = {}
@@ -346,7 +355,7 @@ cdef class Builder(Converter):
             self.refuse(f, at, "a dict", value)
         for pair in entries:
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-                self.refuse(f, at, "a dict or (name, value) pairs", value)
+                self.refuse(f, at, "a dict, (name, value) pairs, or a tuple of a value for each field", value)
             found = places.get(pair[0]) if isinstance(pair[0], str) else None
             count = used.get(pair[0], 0) if found is not None else 0
             if found is not None and count < len(<list> found):
@@ -759,7 +768,7 @@ cpdef Array build_array(object values, object type=None):
     intervals               plain tuples
     lists                   any sequence but text, bytes and mappings; NumPy arrays
     maps                    mappings
-    structs                 sequences of (name, value) pairs, the only choice when names repeat. What is
+    structs                 sequences of (name, value) pairs; tuples of a value for each field. What is
                             missing is null, an unknown name is an error.
     unions                  (type code, value) tuples. A plain value goes to the one child whose ``to_pylist``
                             gives values of its class, or else to the one that can convert it; a tuple of two
@@ -1144,6 +1153,11 @@ def from_buffers(schema, length, nodes, buffers, variadic, dictionaries, custom_
     if custom_metadata:
         out.metadata_pairs = without_descriptions(metadata_of(custom_metadata).pairs)
     return out
+
+
+def prove(Columns columns not None):
+    """See `RecordBatch.validate`."""
+    validate_whole(columns, level_of("full"))
 
 
 cdef int validate_whole(Columns columns, int level) except -1:

@@ -92,9 +92,12 @@ def _is_rare(kind: at.DataType) -> bool:
 
 
 def from_pandas(frame: Any, options: dict[str, Any]) -> Any:
-    """A pandas DataFrame as a pyarrow RecordBatch; `options` are those of pyarrow's ``from_pandas``."""
+    """A pandas DataFrame as a pyarrow Table; `options` are those of pyarrow's ``from_pandas``."""
     instance_of("frame", frame, library("pandas").DataFrame)
-    return library("pyarrow").RecordBatch.from_pandas(frame, **options)
+    pa = library("pyarrow")
+    if options.get("schema") is not None:
+        options = {**options, "schema": pa.schema(options["schema"])}
+    return pa.Table.from_pandas(frame, **options)
 
 
 def narwhals_frame(data: Any) -> Any:

@@ -52,6 +52,13 @@ METHODS = {
     "take": lambda column: column.take([*range(len(column))][::-2]),
     "nulls": lambda column: column.take(pa.array([None, *range(len(column))], pa.int32())),
     "filter": lambda column: column.filter([i % 3 > 0 for i in range(len(column))]),
+    "is_null": lambda column: column.is_null(),
+    "is_valid": lambda column: column.is_valid(),
+    "fill_null": lambda column: column.fill_null(next((value for value in column if value is not None), 0)),
+    "cast": lambda column: column.cast(column.type),
+    "dictionary_encode": lambda column: column.dictionary_encode(),
+    "unique": lambda column: column.unique(),
+    "validate": lambda column: column.validate(full=True),
     "polars": lambda column: column.to_polars().to_list(),
 }
 

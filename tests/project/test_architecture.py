@@ -35,6 +35,7 @@ UPWARD = {
         "columns.record_batch",
         "columns.take",
         "tensors.dense",
+        "values.casts",
         "values.dictionary_encode",
         "values.from_python",
         "values.libraries",
@@ -49,16 +50,22 @@ UPWARD = {
         "columns.take",
         "filters.row_filters",
         "values.from_python",
-        "values.libraries",
         "values.pickling",
         "values.repr",
-        "values.to_numpy",
-        "values.to_pandas",
         "write.batch_writer",
     },
-    # Types and schemas: the PyCapsule method, comparison with those of others, text, Schema.serialize().
+    "columns.tabular": {
+        "columns.array",
+        "columns.record_batch",
+        "tensors.dense",
+        "values.from_python",
+        "values.libraries",
+        "values.to_numpy",
+        "values.to_pandas",
+    },
+    # Types and schemas: the PyCapsule method, comparison with those of others, text, serialize(), empty_table().
     "datatypes": {"cdata.export", "cdata.import_array"},
-    "schemas": {"cdata.import_array", "metadata.schema_writer", "values.repr"},
+    "schemas": {"cdata.import_array", "metadata.schema_writer", "tables", "values.repr"},
     # Messages: pickles and text.
     "read.framing": {"values.pickling", "values.repr"},
     # Tensors: text, pickles and messages.

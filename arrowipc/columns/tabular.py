@@ -1,0 +1,410 @@
+"""What record batches and tables have in common: methods that follow from a few of each class's own."""
+
+from __future__ import annotations
+
+from arrowipc.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Any, Self, SupportsIndex
+
+    import numpy.typing as npt
+    import pandas as pd
+    import polars as pl
+
+    from arrowipc.arguments import Extensions, MetadataLike
+    from arrowipc.columns.array import Array
+    from arrowipc.columns.record_batch import RecordBatch
+    from arrowipc.schemas import Field, Schema
+    from arrowipc.tensors.dense import Tensor
+
+    class _Rows:
+        """What each class defines itself."""
+
+        __slots__ = ()
+
+        @property
+        def schema(self) -> Schema: ...
+        @property
+        def num_rows(self) -> int: ...
+        def itercolumns(self) -> Iterator[Any]: ...
+        def select(self, columns: Iterable[str | int] | str | int) -> Self: ...
+        def add_column(self, i: SupportsIndex, field: Any, values: Any) -> Self: ...
+        def slice(self, offset: SupportsIndex = 0, length: SupportsIndex | None = None) -> Self: ...
+        def _with_schema(self, schema: Schema) -> Self: ...
+        def _pieces(self) -> list[RecordBatch]: ...
+        @classmethod
+        def _of_batch(cls, batch: RecordBatch) -> Self: ...
+        @classmethod
+        def from_arrow(cls, data: Any) -> Self: ...
+else:
+    _Rows = object
+
+__all__ = ["Tabular"]
+
+
+class Tabular(_Rows):
+    """Base of :class:`RecordBatch` and :class:`Table`: rows of several columns."""
+
+    __slots__ = ()
+
+    @classmethod
+    def from_pydict(cls, mapping: Mapping[str, Any], schema: Any = None, metadata: MetadataLike = None) -> Self:
+        """Make rows of columns of Python values.
+
+        Parameters
+        ----------
+        mapping : dict
+            Column name -> list of values, NumPy array or :class:`Array`, all of the same length.
+        schema : Schema, optional
+            None: the types are those that the values have (:mod:`arrowipc.values.inference`).
+        metadata : mapping or pairs of str or bytes, optional
+            Of the schema, where none is given.
+
+        Returns
+        -------
+        RecordBatch or Table
+            Of a table: one batch. NumPy arrays of the right type are not copied.
+
+        Raises
+        ------
+        UsageError
+            Columns are missing or too many, lengths differ, or a value does not fit its column; the message names
+            column and row.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> from arrowipc.types import field, int8, list_
+        >>> schema = ipc.Schema([field("x", list_(int8()))])
+        >>> ipc.RecordBatch.from_pydict({"x": [[1, 2], None]}, schema).to_pylist()
+        [{'x': [1, 2]}, {'x': None}]
+        """
+        from arrowipc.values.from_python import build_batch
+
+        return cls._described(build_batch(mapping, schema), schema, metadata)
+
+    @classmethod
+    def from_pylist(cls, rows: Sequence[Mapping[str, Any]], schema: Any = None, metadata: MetadataLike = None) -> Self:
+        """Make rows of dicts; a key that a row does not have is null.
+
+        Parameters
+        ----------
+        rows : list of dict
+        schema : Schema, optional
+            None: the columns are the keys of the first row, their types those of the values.
+        metadata : mapping or pairs of str or bytes, optional
+            Of the schema, where none is given.
+
+        Raises
+        ------
+        UsageError
+            A row has another key, or a value does not fit its column.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> ipc.RecordBatch.from_pylist([{"x": 1, "y": "a"}, {"x": 2}]).to_pydict()
+        {'x': [1, 2], 'y': ['a', None]}
+        """
+        from arrowipc.values.from_python import build_rows
+
+        return cls._described(build_rows(rows, schema), schema, metadata)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        arrays: Iterable[Any],
+        names: Iterable[str] | None = None,
+        schema: Any = None,
+        metadata: MetadataLike = None,
+    ) -> Self:
+        """Make rows of columns.
+
+        Parameters
+        ----------
+        arrays : sequence
+            Of what :meth:`from_pydict` takes as columns. Names may repeat, which a dict does not allow.
+        names : sequence of str, optional
+        schema : Schema, optional
+            In place of `names`: names, types and metadata.
+        metadata : mapping or pairs of str or bytes, optional
+            Of the schema, where `names` are given.
+
+        Raises
+        ------
+        UsageError
+            There are more or fewer names than arrays, lengths differ, or a value does not fit its column.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> ipc.RecordBatch.from_arrays([[1, 2], ["a", None]], names=["x", "y"]).to_pylist()
+        [{'x': 1, 'y': 'a'}, {'x': 2, 'y': None}]
+        """
+        from arrowipc.values.from_python import build_arrays
+
+        return cls._of_batch(build_arrays(arrays, names, schema, metadata))
+
+    @classmethod
+    def from_struct_array(cls, struct_array: Any) -> Self:
+        """Make rows of an array of structs, a column for each member: :meth:`from_arrow` under pyarrow's name."""
+        return cls.from_arrow(struct_array)
+
+    @classmethod
+    def from_pandas(cls, frame: Any, **options: Any) -> Self:
+        """Make rows of a ``pandas.DataFrame``; needs pyarrow, the options are those of its ``from_pandas``."""
+        from arrowipc.values.libraries import from_pandas
+
+        return cls.from_arrow(from_pandas(frame, options))
+
+    @classmethod
+    def from_records(cls, array: npt.NDArray[Any]) -> Self:
+        """Make rows of a structured NumPy array of one dimension, a column for each of its fields."""
+        from arrowipc.values.libraries import from_records
+
+        return cls._of_batch(from_records(array))
+
+    @classmethod
+    def _described(cls, batch: RecordBatch, schema: Any, metadata: MetadataLike) -> Self:
+        if schema is not None and metadata is not None:
+            raise UsageError("a schema has metadata of its own: give schema= or metadata=, not both")
+        return cls._of_batch(batch if metadata is None else batch.with_metadata(metadata))
+
+    @property
+    def num_columns(self) -> int:
+        """Number of columns."""
+        return len(self.schema)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and of columns."""
+        return self.num_rows, len(self.schema)
+
+    @property
+    def column_names(self) -> list[str]:
+        """Names of the columns, in order."""
+        return self.schema.names
+
+    def field(self, i: SupportsIndex | str) -> Field:
+        """Return the field of a column; see :meth:`arrowipc.Schema.field`."""
+        return self.schema.field(i)
+
+    def drop(self, columns: Iterable[str | int] | str | int) -> Self:
+        """Return all columns but some, without copying.
+
+        Parameters
+        ----------
+        columns : str, int or a sequence of them
+            Names or indices (negative counts from the end).
+
+        Raises
+        ------
+        IndexError, KeyError, UsageError
+            If there is no such column, or several have that name.
+        """
+        from arrowipc.schemas import positions_without
+
+        return self.select(positions_without(self.schema, columns))
+
+    drop_columns = drop
+
+    def rename(self, names: Mapping[str, str] | Iterable[str]) -> Self:
+        """Return the same columns under other names, without copying.
+
+        Parameters
+        ----------
+        names : mapping of str to str, or sequence of str
+            Old names and new ones; or all names, in order.
+
+        Raises
+        ------
+        KeyError
+            If no column has an old name.
+        UsageError
+            If several columns have an old name, or there are more or fewer names than columns.
+        """
+        from arrowipc.schemas import renamed
+
+        return self._with_schema(renamed(self.schema, names))
+
+    rename_columns = rename
+
+    def with_metadata(self, metadata: MetadataLike = None) -> Self:
+        """Return the same columns with other metadata of the schema, without copying; None: with none."""
+        return self._with_schema(self.schema.with_metadata(metadata))
+
+    replace_schema_metadata = with_metadata
+
+    def append_column(self, field: Any, values: Any) -> Self:
+        """Return the same rows with one more column at the end.
+
+        Parameters
+        ----------
+        field : str or Field
+            A name alone: the type is that of the values.
+        values : sequence, numpy.ndarray, Array or object with ``__arrow_c_array__``
+            As many as there are rows. Arrays of the right type are not copied.
+
+        Raises
+        ------
+        UsageError
+            If there are more or fewer values than rows, or one does not fit the type.
+        """
+        return self.add_column(len(self.schema), field, values)
+
+    def set_column(self, i: SupportsIndex | str, field: Any, values: Any) -> Self:
+        """Return the same rows with another column in place of column `i`; see :meth:`append_column`."""
+        position = self.schema.position(i)
+        return self.drop(position).add_column(position, field, values)
+
+    def remove_column(self, i: SupportsIndex | str) -> Self:
+        """Return the same rows without column `i`, without copying."""
+        return self.drop(self.schema.position(i))
+
+    def cast(self, target_schema: Any) -> Self:
+        """Return the columns as the types of another schema of the same names; see :meth:`Array.cast`."""
+        from arrowipc.schemas import as_schema
+
+        schema = as_schema(target_schema)
+        if schema.names != self.column_names:
+            raise UsageError(f"cast: expected a schema with the names {self.column_names}, found {schema.names}")
+        columns = [column.cast(field.type) for column, field in zip(self.itercolumns(), schema, strict=True)]
+        return self.from_arrays(columns, schema=schema)
+
+    def head(self, n: int = 5) -> Self:
+        """Return the first `n` rows; with a negative `n`, all but the last ones."""
+        return self.slice(0, n if n >= 0 else max(self.num_rows + n, 0))
+
+    def tail(self, n: int = 5) -> Self:
+        """Return the last `n` rows; with a negative `n`, all but the first ones."""
+        return self.slice(max(self.num_rows - n, 0) if n >= 0 else -n)
+
+    def to_pydict(self, *, max_values: int | None = None, extensions: Extensions = False) -> dict[str, list[Any]]:
+        """Return the columns as a dict of lists of Python values, see :meth:`Array.to_pylist`.
+
+        Parameters
+        ----------
+        max_values : int
+            The most Python objects to make: a few bytes can claim to be billions of nulls.
+        extensions : bool or mapping, default False
+            Whether values of extension types become what they mean, see :meth:`Array.to_pylist`.
+
+        Raises
+        ------
+        UsageError
+            If two columns share a name.
+        LimitError
+            If there are more values than `max_values`.
+        FormatError
+            If values are broken; readers find that out earlier unless told ``validate="none"``.
+        """
+        from arrowipc.columns.record_batch import batches_to_pydict
+
+        return batches_to_pydict(self._pieces(), self.schema, max_values, extensions)
+
+    def to_pylist(self, *, max_values: int | None = None, extensions: Extensions = False) -> list[Any]:
+        """Return the rows as a list of dicts; of lists of (name, value) pairs if two columns share a name.
+
+        Parameters and errors are those of :meth:`to_pydict`.
+        """
+        from arrowipc.columns.record_batch import batches_to_pylist
+
+        return batches_to_pylist(self._pieces(), self.schema, max_values, extensions)
+
+    def to_struct_array(self) -> Array:
+        """Return the rows as one array of structs; that of a batch shares its memory."""
+        from arrowipc.columns.array import Array
+
+        return Array.from_arrow(self)
+
+    def to_arrow(self) -> Any:
+        """Return a ``pyarrow.RecordBatch``, of a table a ``pyarrow.Table``, over the same memory."""
+        from arrowipc.values.libraries import to_arrow
+
+        return to_arrow(self)
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return a ``polars.DataFrame``; polars copies columns that it stores differently."""
+        from arrowipc.values.libraries import to_polars
+
+        return to_polars(self)  # type: ignore[no-any-return]
+
+    def to_pandas(self, **options: Any) -> pd.DataFrame:
+        """Return a ``pandas.DataFrame``, the same one with pyarrow and without it.
+
+        Parameters
+        ----------
+        **options
+            Of pyarrow's ``to_pandas``, such as ``types_mapper=pandas.ArrowDtype``; all but ``ignore_metadata`` need
+            pyarrow. Without options the dtypes are those that pyarrow chooses; integers with nulls are float64, or
+            ``Int64`` if that is needed for all digits. Index, names and dtypes are those that pandas noted in the
+            schema.
+
+        Raises
+        ------
+        UnsupportedError
+            pandas cannot take a column, which the message names.
+        """
+        from arrowipc.values.to_pandas import to_pandas
+
+        return to_pandas(self, options)
+
+    def to_records(self) -> npt.NDArray[Any]:
+        """Return the rows as a structured NumPy array; nulls are those of ``Array.to_numpy(copy=True)``."""
+        from arrowipc.values.libraries import to_records
+
+        return to_records(self._pieces(), self.schema)
+
+    def to_tensor(self, null_to_nan: bool = False, row_major: bool = True) -> Tensor:
+        """Return columns of numbers as a tensor of rows and columns, of the one type that holds them all.
+
+        Parameters
+        ----------
+        null_to_nan : bool, default False
+            Nulls become NaN; else they are an error.
+        row_major : bool, default True
+            False: each column lies together.
+        """
+        from arrowipc.tensors.dense import Tensor
+        from arrowipc.values.to_numpy import rows_as_array
+
+        if not null_to_nan and any(column.null_count for column in self.itercolumns()):
+            raise UsageError("to_tensor: some values are null; null_to_nan=True makes them NaN")
+        matrix = rows_as_array(self._pieces(), len(self.schema), None, None)
+        if matrix.dtype.kind == "O":
+            raise UsageError(f"to_tensor: expected columns of numbers, found {', '.join(map(str, self.schema.types))}")
+        return Tensor(matrix.copy("C" if row_major else "F"))
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        from arrowipc.values.to_numpy import rows_as_array
+
+        return rows_as_array(self._pieces(), len(self.schema), dtype, copy)
+
+    def validate(self, *, full: bool = False) -> None:
+        """Check the values: offsets, text, indices. The sizes of buffers are known to be right.
+
+        Parameters
+        ----------
+        full : bool, default False
+            Look at all values; else there is nothing left to check.
+
+        Raises
+        ------
+        FormatError
+            If values are broken.
+        """
+        from arrowipc.values.from_python import prove
+
+        for batch in self._pieces() if full else ():
+            prove(batch)
+
+    def __narwhals_dataframe__(self) -> Any:
+        from arrowipc.values.libraries import narwhals_frame
+
+        return narwhals_frame(self)
+
+    def __arrow_c_schema__(self) -> object:
+        """Export the schema as an ``arrow_schema`` PyCapsule."""
+        return self.schema.__arrow_c_schema__()

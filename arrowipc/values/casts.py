@@ -1,0 +1,105 @@
+"""Arrays as other types, one value at a time: numbers of other widths, other kinds of text and lists, times."""
+
+from __future__ import annotations
+
+from arrowipc import datatypes as at
+from arrowipc.arguments import described
+from arrowipc.columns.array import Array
+from arrowipc.columns.record_batch import RecordBatch
+from arrowipc.errors import UsageError
+from arrowipc.schemas import Schema
+from arrowipc.types import as_type, field
+from arrowipc.values.from_python import build_array
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from arrowipc.types import TypeLike
+
+__all__ = ["cast"]
+
+_TEXT = at.Utf8, at.LargeUtf8, at.Utf8View
+_BYTES = at.Binary, at.LargeBinary, at.BinaryView, at.FixedSizeBinary
+_MOMENTS = at.Timestamp, at.Date
+_TIMES = at.Timestamp, at.Date, at.Time, at.Duration
+#: Unit -> how long it takes, in nanoseconds.
+_LENGTH = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "day": 86_400 * 10**9}
+
+
+def cast(array: Array, type: TypeLike) -> Array:
+    """See `Array.cast`."""
+    source, target = array.type, as_type(type)
+    if isinstance(source, _TIMES) and isinstance(target, _TIMES):
+        values = _scaled(_stored(array, source), source, target)
+    elif isinstance(source, _TIMES) and target == _integers(source):
+        values = _stored(array, source)
+    elif isinstance(target, _TIMES) and source == _integers(target):
+        values = array.to_pylist()
+    elif isinstance(target, at.Dictionary) and target.value_type != source:
+        return cast(cast(array, target.value_type), target)
+    elif _times(source) == _times(target):
+        values = _converted(array.to_pylist(), source, target)
+    else:
+        raise _refused(source, target)
+    try:
+        return build_array(values, target)
+    except UsageError as error:
+        raise UsageError(f"cast of {source} to {target}: {error}; to_arrow().cast() converts more") from None
+
+
+def _refused(source: at.DataType, target: at.DataType) -> UsageError:
+    return UsageError(f"{source} is not cast to {target} here: to_arrow().cast() may do it")
+
+
+def _times(kind: at.DataType) -> list[at.DataType]:
+    """The types of times in a type: what Python has no class for is an integer of their units."""
+    if isinstance(kind, at.Dictionary):
+        return _times(kind.value_type)
+    return [kind] if isinstance(kind, _TIMES) else [each for child in kind.children for each in _times(child.type)]
+
+
+def _integers(times: Any) -> at.Int:
+    """The integers that hold times."""
+    return at.Int(32 if times == at.Date("day") else getattr(times, "bit_width", 64), True)
+
+
+def _stored(array: Array, source: Any) -> list[int | None]:
+    """The integers of a column of times."""
+    end = array.offset + len(array)
+    schema = Schema([field("", _integers(source))])
+    return RecordBatch.from_buffers(schema, end, [(end, -1)], array.buffers()).column(0)[array.offset :].to_pylist()
+
+
+def _scaled(values: list[int | None], source: Any, target: Any) -> list[int | None]:
+    """Counts of one unit as counts of another."""
+    alike = isinstance(source, _MOMENTS) and isinstance(target, _MOMENTS)
+    zones = [getattr(each, "timezone", None) is None for each in (source, target)]
+    if not (alike or isinstance(target, source.__class__)) or zones[0] != zones[1]:
+        raise _refused(source, target)
+    old, new = _LENGTH[source.unit], _LENGTH[target.unit]
+    whole = "day" if isinstance(target, at.Date) else target.unit
+    for row, value in enumerate(values):
+        if value is not None and value * old % _LENGTH[whole]:
+            raise UsageError(f"row {row}: {value:,} {source.unit} are no whole number of {whole}")
+    return [None if value is None else value * old // new for value in values]
+
+
+def _converted(values: list[Any], source: at.DataType, target: at.DataType) -> list[Any]:
+    """Values that the target's class of Python has in another form."""
+    if isinstance(source, at.FloatingPoint) and isinstance(target, at.Int):
+        return [int(value) if value is not None and value.is_integer() else value for value in values]
+    if isinstance(source, at.Bool) and isinstance(target, at.Int):
+        return [None if value is None else int(value) for value in values]
+    if isinstance(source, _TEXT) and isinstance(target, _BYTES):
+        return [None if value is None else value.encode() for value in values]
+    if isinstance(source, _BYTES) and isinstance(target, _TEXT):
+        return [_text(row, value) for row, value in enumerate(values)]
+    return values
+
+
+def _text(row: int, value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        raise UsageError(f"row {row}: expected UTF-8, found {described(value)}") from None

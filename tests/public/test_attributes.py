@@ -1,0 +1,135 @@
+"""What people reach for in pyarrow's classes is there under the same name, or the error says what there is instead."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import arrowipc as ipc
+
+BATCH = ipc.RecordBatch.from_pydict({"x": [1, None]})
+TABLE = ipc.Table.from_batches([BATCH])
+PAIRS = {
+    "RecordBatch": (pa.record_batch({"x": [1]}), BATCH),
+    "Table": (pa.table({"x": [1]}), TABLE),
+    "Array": (pa.array([1]), BATCH["x"]),
+    "ChunkedArray": (pa.chunked_array([[1]]), TABLE["x"]),
+    "Schema": (pa.schema({"x": pa.int64()}), BATCH.schema),
+    "Field": (pa.field("x", pa.int64()), BATCH.schema.field(0)),
+}
+#: What needs a compute engine; the errors name libraries that have one.
+COMPUTED = {
+    "RecordBatch": {"sort_by"},
+    "Table": {"flatten", "group_by", "join", "join_asof", "sort_by"},
+    "Array": {"diff", "index", "is_nan", "sort", "sum", "value_counts"},
+    "ChunkedArray": {"flatten", "index", "is_nan", "sort", "value_counts"},
+    "Schema": set(),
+    "Field": {"flatten"},
+}
+#: What another expression of ours does; the errors say which one.
+INSTEAD = {
+    "RecordBatch": {"copy_to", "device_type", "drop_null", "get_total_buffer_size", "is_cpu", "to_string"},
+    "Table": {"drop_null", "get_total_buffer_size", "is_cpu", "to_string", "unify_dictionaries"},
+    "Array": {
+        *("copy_to", "device_type", "drop_null", "from_buffers", "from_dlpack", "from_pandas", "get_total_buffer_size"),
+        *("is_cpu", "statistics", "to_string", "to_tensor", "view"),
+    },
+    "ChunkedArray": {
+        *("data", "drop_null", "format", "get_total_buffer_size", "is_cpu", "iterchunks", "length", "to_string"),
+        "unify_dictionaries",
+    },
+    "Schema": {"add_metadata", "field_by_name", "from_pandas", "to_string"},
+    "Field": set(),
+}
+
+
+@pytest.mark.parametrize("kind", PAIRS)
+def test_what_is_not_there_says_what_is(kind):
+    theirs, ours = PAIRS[kind]
+    missing = {name for name in dir(theirs) if not name.startswith("_") and not hasattr(ours, name)}
+    assert missing <= COMPUTED[kind] | INSTEAD[kind]
+    # Fields say only that there is none: `__getattr__` makes each of their methods slower, and schemas have thousands.
+    for name in COMPUTED[kind] | INSTEAD[kind] if kind != "Field" else ():
+        with pytest.raises(AttributeError, match=rf"^{kind} has no attribute '{name}'") as caught:
+            getattr(ours, name)
+        said = "to_arrow(), to_polars() and to_pandas()" if name in COMPUTED[kind] else f"'{name}': "
+        assert said in str(caught.value)
+
+
+def test_metadata_of_fields_and_schemas():
+    field = ipc.field("x", "int8", metadata={"k": "v"})
+    assert field.with_name("y") == ipc.field("y", "int8")
+    assert field.with_type(ipc.types.string()).with_nullable(False) == ipc.field("x", "string", nullable=False)
+    assert field.with_type(pa.int16()).type == pa.int16()
+    assert not field.remove_metadata().metadata
+    assert field.with_metadata({"a": "b"}).metadata == {b"a": b"b"}
+    assert not ipc.schema([field], {"k": "v"}).remove_metadata().metadata
+    frame = pa.table({"x": [1]}).to_pandas()
+    assert ipc.table(frame).schema.pandas_metadata["columns"][0]["name"] == "x"
+    assert TABLE.schema.pandas_metadata is None
+    assert TABLE.schema.empty_table() == pa.schema({"x": pa.int64()}).empty_table()
+
+
+@pytest.mark.parametrize("rows", [BATCH, TABLE], ids=["batch", "table"])
+def test_what_batches_and_tables_share(rows):
+    theirs = rows.to_arrow()
+    assert rows.field(0) == theirs.field(0)
+    assert rows.replace_schema_metadata({"k": "v"}).schema.metadata == {b"k": b"v"}
+    assert not rows.with_metadata({"k": "v"}).replace_schema_metadata().schema.metadata
+    structs = rows.to_struct_array()
+    assert structs.to_pylist() == theirs.to_struct_array().to_pylist()
+    assert type(rows).from_struct_array(structs) == rows
+    schema = pa.schema({"x": pa.int8()})
+    assert rows.cast(schema) == theirs.cast(schema)
+    with pytest.raises(ipc.UsageError, match="with the names"):
+        rows.cast(pa.schema({"y": pa.int8()}))
+    assert type(rows).from_pydict({"x": [1]}, metadata={"k": "v"}).schema.metadata == {b"k": b"v"}
+    assert type(rows).from_pylist([{"x": 1}], metadata={"k": "v"}).schema.metadata == {b"k": b"v"}
+    rows.validate(full=True)
+    frame = pa.table({"x": [1]}).to_pandas()
+    assert type(rows).from_pandas(frame, schema=ipc.schema({"x": "int8"})).schema.types == [ipc.types.int8()]
+
+
+def test_validate_finds_what_is_broken():
+    schema = ipc.schema({"x": "string"})
+    batch = ipc.RecordBatch.from_buffers(schema, 1, [(1, 0)], [None, bytes([0, 0, 0, 0, 1, 0, 0, 0]), b"\xff"])
+    batch.validate()
+    for each in (batch, batch["x"], ipc.Table.from_batches([batch]), ipc.Table.from_batches([batch])["x"]):
+        with pytest.raises(ipc.FormatError):
+            each.validate(full=True)
+
+
+def test_columns_of_numbers_are_a_tensor():
+    rows = {"x": [1, 2], "y": [1.5, 2.5]}
+    tensor = ipc.table(rows).to_tensor()
+    assert tensor.to_numpy().tolist() == pa.table(rows).combine_chunks().to_batches()[0].to_tensor().to_numpy().tolist()
+    assert ipc.record_batch(rows).to_tensor(row_major=False).strides == (8, 16)
+    with pytest.raises(ipc.UsageError, match="null_to_nan=True"):
+        BATCH.to_tensor()
+    assert str(BATCH.to_tensor(null_to_nan=True).to_numpy().tolist()) == "[[1.0], [nan]]"
+    with pytest.raises(ipc.UsageError, match="expected columns of numbers, found string"):
+        ipc.table({"x": ["a"]}).to_tensor()
+
+
+def test_tables_are_put_one_behind_the_other():
+    assert ipc.concat_tables([TABLE, {"x": [3]}, pa.table({"x": [4]})]).to_pydict() == {"x": [1, None, 3, 4]}
+    with pytest.raises(ipc.UsageError, match="batch 1 has x: string"):
+        ipc.concat_tables([TABLE, {"x": ["a"]}])
+    with pytest.raises(ipc.UsageError, match="found none"):
+        ipc.concat_tables([])
+
+
+def test_a_schema_takes_the_columns_of_its_names():
+    data = pa.table({"x": [1], "y": ["a"]})
+    for made in (ipc.table, ipc.record_batch):
+        assert made(data, schema=pa.schema({"y": pa.string()})).to_pydict() == {"y": ["a"]}
+    with pytest.raises(KeyError):
+        ipc.table(data, schema=pa.schema({"z": pa.string()}))
+    with pytest.raises(ipc.UsageError, match="give schema= or metadata="):
+        ipc.table({"x": [1]}, schema=pa.schema({"x": pa.int64()}), metadata={"k": "v"})
+    with pytest.raises(ipc.UsageError, match="expected a sequence of names, found str"):
+        TABLE.rename_columns("z")
+    frame = data.to_pandas(types_mapper=pd.ArrowDtype)
+    chunked = pd.concat([frame, frame])
+    assert ipc.RecordBatch.from_pandas(chunked).num_rows == ipc.Table.from_pandas(chunked).num_rows == 2

@@ -1,0 +1,110 @@
+"""Casts give what pyarrow's safe casts give, or an error that says what to do."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+
+import pyarrow as pa
+import pytest
+
+import arrowipc as ipc
+
+NOON = dt.datetime(2024, 1, 1, 12)
+VALUES = {
+    pa.int8(): [1, None, -128],
+    pa.int64(): [0, None, 2**20],
+    pa.uint64(): [2**64 - 1, 7],
+    pa.float32(): [1.0, None, -2.0],
+    pa.float64(): [0.5, 3.0],
+    pa.bool_(): [True, None],
+    pa.string(): ["a", None, "ü"],
+    pa.large_string(): ["", "b"],
+    pa.binary(): [b"a", None],
+    pa.large_binary(): [b"\xff"],
+    pa.binary(1): [b"a", b"b"],
+    pa.date32(): [dt.date(2024, 1, 1), None],
+    pa.date64(): [dt.date(1969, 1, 1)],
+    pa.time32("s"): [dt.time(1, 2, 3), None],
+    pa.time64("us"): [dt.time(1, 2, 3, 4)],
+    pa.time64("ns"): [1000, None, 1001],
+    pa.timestamp("s"): [NOON, None],
+    pa.timestamp("us"): [NOON + dt.timedelta(microseconds=1)],
+    pa.timestamp("ns"): [1_000, None, -5_000],
+    pa.timestamp("ns", "UTC"): [1],
+    pa.timestamp("ms", "Europe/Paris"): [NOON],
+    pa.duration("s"): [dt.timedelta(days=1)],
+    pa.duration("ns"): [1500, None],
+    pa.list_(pa.int8()): [[1, None], None],
+    pa.large_list(pa.int64()): [[], [3]],
+    pa.list_(pa.timestamp("ns")): [[1]],
+    pa.list_(pa.timestamp("us")): [[1]],
+    pa.dictionary(pa.int8(), pa.string()): ["a", None, "a"],
+}
+
+
+@pytest.mark.parametrize(("source", "target"), [*itertools.product(VALUES, repeat=2)], ids=str)
+def test_casts_are_those_of_pyarrow(source, target):
+    theirs = pa.array([None, *VALUES[source]], source)[1:]
+    try:
+        ours = ipc.array(theirs).cast(target)
+    except (ipc.UsageError, ipc.UnsupportedError) as error:
+        said = str(error)
+    else:
+        said = ""
+    if said:
+        assert source != target or pa.types.is_list(source)
+        assert any(text in said for text in ("to_arrow().cast()", "no whole", "expected UTF-8"))
+        return
+    assert ours.type == target
+    try:
+        expected = theirs.cast(target)
+    except pa.ArrowNotImplementedError:
+        assert isinstance(target, pa.FixedSizeBinaryType) or pa.types.is_dictionary(target)
+        expected = pa.array(theirs.to_pylist(), target)
+    assert ours == ipc.array(expected)
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        *itertools.permutations(["int8", "int16", "uint32", "int64"], 2),
+        *itertools.permutations(["string", "large_string", "string_view", "binary", "large_binary"], 2),
+        *[(pa.timestamp(a), pa.timestamp(b)) for a, b in itertools.permutations(["s", "ms", "us", "ns"], 2)],
+        *[(pa.duration(a), pa.duration(b)) for a, b in itertools.permutations(["s", "ms", "us", "ns"], 2)],
+        (pa.timestamp("ns", "UTC"), pa.timestamp("us", "Asia/Tokyo")),
+        (pa.date32(), pa.timestamp("ns")),
+        (pa.date32(), pa.date64()),
+        (pa.timestamp("us"), pa.int64()),
+        (pa.int64(), pa.timestamp("ns")),
+        (pa.time32("s"), pa.time64("ns")),
+        (pa.list_(pa.int8()), pa.large_list(pa.int64())),
+    ],
+    ids=str,
+)
+def test_casts_that_are_there(source, target):
+    kind = ipc.array([], source).type
+    values = ["7"] if "string" in str(kind) else [b"7"] if "binary" in str(kind) else [[0]] if kind.children else [0]
+    assert len(ipc.array([*values, None], source).cast(target)) == 2
+
+
+def test_what_does_not_fit_is_an_error():
+    for values, source, target, message in [
+        ([1, 300], "int64", "int8", "row 1: expected an integer from -128 to 127"),
+        ([1.5], "double", "int8", "found float 1.5"),
+        ([b"\xff"], "binary", "string", "row 0: expected UTF-8"),
+        ([0, 1], pa.timestamp("ns"), pa.timestamp("us"), "row 1: 1 ns are no whole number of us"),
+        ([0], pa.timestamp("us", "UTC"), pa.timestamp("us"), r"to_arrow\(\)\.cast\(\)"),
+        ([[1]], pa.list_(pa.timestamp("ns")), pa.list_(pa.timestamp("us")), r"to_arrow\(\)\.cast\(\)"),
+    ]:
+        with pytest.raises(ipc.UsageError, match=message):
+            ipc.array(values, source).cast(target)
+
+
+def test_structs_of_tuples():
+    kind = pa.struct({"a": pa.int8(), "b": pa.string()})
+    rows = [(1, "x"), None, (2, None)]
+    assert ipc.array(rows, kind) == pa.array(rows, kind)
+    assert ipc.array([(("a", 1), ("b", "x"))], kind).to_pylist() == [{"a": 1, "b": "x"}]
+    with pytest.raises(ipc.UsageError, match="a tuple of a value for each field"):
+        ipc.array([(1,)], kind)
