@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar, SupportsIndex, overload
 
     import numpy.typing as npt
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
 
     from arrowipc.arguments import Extensions
     from arrowipc.columns.array import Array
@@ -234,19 +237,19 @@ class ChunkedArray:
             raise ValueError(f"{len(self.chunks)} chunks become one array by a copy")
         return self.combine().__array__(dtype, copy)
 
-    def to_arrow(self) -> Any:
+    def to_arrow(self) -> pa.ChunkedArray:
         """Return a ``pyarrow.ChunkedArray`` over the same memory."""
         from arrowipc.values.libraries import to_arrow
 
         return to_arrow(self)
 
-    def to_polars(self) -> Any:
+    def to_polars(self) -> pl.Series:
         """Return a ``polars.Series``."""
         from arrowipc.values.libraries import to_polars
 
-        return to_polars(self)
+        return to_polars(self)  # type: ignore[no-any-return]
 
-    def to_pandas(self, **options: Any) -> Any:
+    def to_pandas(self, **options: Any) -> pd.Series:
         """Return a ``pandas.Series``; see :meth:`RecordBatch.to_pandas`."""
         return self.combine().to_pandas(**options)
 

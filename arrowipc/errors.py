@@ -8,12 +8,14 @@
     │  └─ LimitError                           ... or ask for more than Limits allow
     ├─ UnsupportedError(NotImplementedError)   valid, and not implemented here
     └─ UsageError(RuntimeError, ValueError)    the caller broke the order of calls or the types
-       └─ NotFoundError(IndexError, KeyError)  ... or asked for a batch or column that is not there
+       ├─ NotFoundError(IndexError, KeyError)  ... or asked for a batch or column that is not there
+       └─ PathNotFoundError(FileNotFoundError) ... or for files where there are none
 
 Each also inherits the builtin that people already catch. ``OSError`` and
 ``MemoryError`` pass through unchanged.
 """
 
+from errno import ENOENT
 from os.path import exists
 
 __all__ = [
@@ -21,6 +23,7 @@ __all__ = [
     "FormatError",
     "LimitError",
     "NotFoundError",
+    "PathNotFoundError",
     "TruncatedError",
     "UnsupportedError",
     "UsageError",
@@ -109,4 +112,12 @@ class UsageError(ArrowIpcError, RuntimeError, ValueError):
 
 
 class NotFoundError(UsageError, IndexError, KeyError):
-    """There is no batch, column or field of this index or name."""
+    """There is no batch, column or field of this index or name; or a name means several."""
+
+
+class PathNotFoundError(UsageError, FileNotFoundError):
+    """A path, a pattern or a URL leads to no file."""
+
+    def __init__(self, text: str, path: "str | None" = None) -> None:
+        super().__init__(text)
+        self.errno, self.filename = ENOENT, path

@@ -12,9 +12,11 @@ from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.reader import RecordBatchFileReader
 
 if TYPE_CHECKING:
-    from typing import Any, Unpack
+    from typing import Any, Self, Unpack
 
+    from arrowipc.limits import Limits
     from arrowipc.options import ReadKeywords
+    from arrowipc.read.sources import Readable
 
 __all__ = ["IndexedStreamReader"]
 
@@ -46,14 +48,24 @@ class IndexedStreamReader(RecordBatchFileReader):
     decoder: IndexedDecoder
 
     @with_keywords(ReadOptions)
-    def __init__(self, source: Any, **keywords: Unpack[ReadKeywords]) -> None:
+    def __init__(self, source: Readable, **keywords: Unpack[ReadKeywords]) -> None:
         options = read_options(keywords)
         self._remember(options, source)
+        self._enter(source, options, StreamDecoder(**options.decoding()), None)
+
+    @classmethod
+    def of_stream(cls, source: Any, limits: Limits | None, stream: StreamDecoder) -> Self:
+        """Return a reader of all batches of `source`, which decodes as `stream` does, whose schema is read."""
+        self = object.__new__(cls)
+        self._enter(source, read_options({"limits": limits}), StreamDecoder(limits=limits), stream)
+        return self
+
+    def _enter(self, source: Any, options: ReadOptions, stream: StreamDecoder, like: StreamDecoder | None) -> None:
+        """Open the source and find its messages. The batches are decoded by `stream`, or as `like` decodes them."""
         self._begin(source, options, b"")
         try:
-            stream = StreamDecoder(**options.decoding())
-            schema = self._read_schema(stream)
-            self.decoder = IndexedDecoder(self._walk(StreamIndex(schema, self._size(), options.limits)), stream)
+            index = self._walk(StreamIndex(self._read_schema(stream), self._size(), options.limits))
+            self.decoder = IndexedDecoder(index, stream) if like is None else IndexedDecoder(index, like).select(None)
         except BaseException:
             self.close()
             raise

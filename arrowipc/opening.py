@@ -12,17 +12,21 @@ from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Unpack
+    from typing import Literal, Unpack, overload
 
+    from arrowipc.indexed import IndexedStreamReader
     from arrowipc.limits import Limits
     from arrowipc.options import ReadKeywords
+    from arrowipc.read.sources import Readable
     from arrowipc.schemas import Schema
 
 __all__ = ["open", "open_file", "read_schema"]
 
 
 @with_keywords(ReadOptions)
-def open_file(source: Any, footer_offset: int | None = None, **keywords: Unpack[ReadKeywords]) -> RecordBatchFileReader:
+def open_file(
+    source: Readable, footer_offset: int | None = None, **keywords: Unpack[ReadKeywords]
+) -> RecordBatchFileReader:
     """Open an Arrow IPC file for random access, or a stream with an index of its messages.
 
     Parameters
@@ -77,9 +81,21 @@ def open_file(source: Any, footer_offset: int | None = None, **keywords: Unpack[
     return IndexedStreamReader(source, **keywords)
 
 
+if TYPE_CHECKING:
+
+    @overload
+    def open(
+        source: Readable, *, index: Literal[True], **keywords: Unpack[ReadKeywords]
+    ) -> RecordBatchFileReader | IndexedStreamReader: ...
+    @overload
+    def open(
+        source: Readable, *, index: bool = False, **keywords: Unpack[ReadKeywords]
+    ) -> RecordBatchFileReader | RecordBatchStreamReader: ...
+
+
 @with_keywords(ReadOptions)
 def open(
-    source: Any, *, index: bool = False, **keywords: Unpack[ReadKeywords]
+    source: Readable, *, index: bool = False, **keywords: Unpack[ReadKeywords]
 ) -> RecordBatchFileReader | RecordBatchStreamReader:
     """Open an Arrow IPC file or stream; the first bytes decide which it is.
 
@@ -129,7 +145,7 @@ def open(
     return RecordBatchStreamReader(source, **keywords)
 
 
-def read_schema(source: Any, *, limits: Limits | None = None) -> Schema:
+def read_schema(source: Readable | Message, *, limits: Limits | None = None) -> Schema:
     """Read the schema of a stream, a file or a Schema message.
 
     Parameters

@@ -10,7 +10,7 @@ from arrowipc.arguments import check_integer, columns_of, integer_of, items_of
 from arrowipc.errors import ArrowIpcError, NotFoundError, UsageError
 from arrowipc.options import ReadOptions, read_options, with_keywords
 from arrowipc.read.file_decoder import TAIL_SIZE, FileDecoder, IndexedDecoder, footer_range
-from arrowipc.read.file_objects import Remote, SharedFile, end_of, is_remote, read_at
+from arrowipc.read.file_objects import Remote, SharedFile, end_of, is_remote, position_of, read_at, seek_to
 from arrowipc.read.sources import can_seek, locate_source, open_source, pump, spooled
 from arrowipc.read.stream_decoder import StreamDecoder, stream_of
 
@@ -18,21 +18,26 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
-    from typing import Any, NoReturn, Self, SupportsIndex, Unpack
+    from typing import Any, NoReturn, Self, SupportsIndex, TypeVar, Unpack
 
     import numpy as np
     import numpy.typing as npt
+    import pandas as pd
 
     from arrowipc.arguments import Extensions, KeyValueMetadata
     from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.events import ReadStats, RecordBatchWithMetadata
+    from arrowipc.indexed import IndexedStreamReader
     from arrowipc.limits import Limits
     from arrowipc.options import Columns, ReadKeywords, Validate
     from arrowipc.read.framing import Message
     from arrowipc.read.remote import RemoteBlocks, RemoteSource
     from arrowipc.read.row_reader import RowReader
+    from arrowipc.read.sources import Readable
     from arrowipc.schemas import Schema
     from arrowipc.tables import Table
+
+    T = TypeVar("T")
 
 __all__ = ["BatchReader", "RecordBatchFileReader", "RecordBatchStreamReader", "open_stream"]
 
@@ -93,7 +98,7 @@ class BatchReader:
         """Iterate over the batches that are left, each with the custom metadata of its message."""
         return map(with_metadata, self)
 
-    def read_pandas(self, **options: Any) -> Any:
+    def read_pandas(self, **options: Any) -> pd.DataFrame:
         """Read the batches that are left into a ``pandas.DataFrame``; see :meth:`arrowipc.RecordBatch.to_pandas`."""
         return self.read_all().to_pandas(**options)
 
@@ -142,20 +147,27 @@ def opened_again(kind: type[BatchReader], arguments: tuple[Any, ...], keywords: 
 class RecordBatchStreamReader(BatchReader):
     """Reads the batches of an Arrow IPC stream; made by `open_stream`.
 
-    Iterating, or `read_next_batch`, gives each batch once. Batches point into the source's memory (or into
-    aligned memory of their own, when the source is a file object) and keep it alive.
+    Iterating, or `read_next_batch`, gives each batch once, `get_batch` any of them. Batches point into the source's
+    memory (or into aligned memory of their own, when the source is a file object) and keep it alive.
     """
 
-    __slots__ = ("decoder",)
+    __slots__ = ("_index", "_source", "decoder", "limits")
+
+    decoder: StreamDecoder
+    limits: Limits | None
+    _source: Any  # memory, a RemoteSource or `_file`: what can be read from its beginning again
+    _index: IndexedStreamReader  # once it was needed
 
     @with_keywords(ReadOptions)
-    def __init__(self, source: Any, **keywords: Unpack[ReadKeywords]) -> None:
+    def __init__(self, source: Readable, **keywords: Unpack[ReadKeywords]) -> None:
         options = read_options(keywords)
         self._closed = False
         self._remember(options, source)
-        decoder = StreamDecoder(**options.decoding())
-        self.decoder: StreamDecoder = decoder
+        self.limits = options.limits
+        self.decoder = decoder = StreamDecoder(**options.decoding())
+        source = locate_source(source)
         buffer, self._file, self._owned = open_source(source, options.memory_map)
+        self._source = buffer if self._file is None else source if is_remote(source) else self._file
         if self._file is None:
             decoder.feed(buffer, True)
         try:
@@ -232,11 +244,68 @@ class RecordBatchStreamReader(BatchReader):
         """Return the next batch and the custom metadata of its message."""
         return with_metadata(self.read_next_batch())
 
+    # -- any batch, by an index of the messages --
+
+    @property
+    def num_record_batches(self) -> int:
+        """int: batches of the whole stream, those that were read included; needs what `get_batch` needs."""
+        return self._by_index(lambda index: index.num_record_batches)
+
+    def count_rows(self) -> int:
+        """Return the rows of the whole stream, those that were read included; needs what `get_batch` needs."""
+        return self._by_index(lambda index: index.count_rows())
+
+    def get_batch(self, i: int) -> RecordBatch:
+        """Return batch `i` of the whole stream; negative ones count from the end. Iterating goes on where it was.
+
+        The first call makes an index as ``open(source, index=True)`` does, whose reader has more of such methods.
+
+        Raises
+        ------
+        IndexError
+            The stream has fewer batches.
+        UsageError
+            The source cannot seek, or the stream does not begin at its first byte.
+        FormatError, LimitError, UnsupportedError
+            The bytes cannot be decoded.
+        """
+        return self._by_index(lambda index: index.get_batch(i))
+
+    __getitem__ = get_batch
+
+    def _by_index(self, call: Callable[[IndexedStreamReader], T]) -> T:
+        self._check_open()
+        if self._source is not self._file:
+            return call(self._indexed())
+        if not can_seek(self._file):
+            words = "this stream can be read only in order, because its source cannot seek: use read_all(), or open it"
+            raise UsageError(f"{words} with index=True, which makes a copy")
+        place = position_of(self._file)
+        try:
+            if not hasattr(self, "_index") and (start := place - self.decoder.bytes_consumed):
+                raise UsageError(
+                    f"the stream begins at byte {start:,} of the file object, an index needs it at byte 0: give "
+                    "open_stream() the bytes from there on"
+                )
+            return call(self._indexed())
+        finally:
+            seek_to(self._file, place)
+
+    def _indexed(self) -> IndexedStreamReader:
+        if not hasattr(self, "_index"):
+            from arrowipc.indexed import IndexedStreamReader
+
+            self._index = IndexedStreamReader.of_stream(self._source, self.limits, self.decoder)
+        return self._index
+
     def close(self) -> None:
         """Let go of the source; batches that were read stay valid."""
         if not self._closed:
             self._closed = True
             self.decoder.release()
+            self._source = None
+            if hasattr(self, "_index"):
+                self._index.close()
             if self._file is not None and self._owned:
                 self._file.close()
 
@@ -249,7 +318,7 @@ class RecordBatchStreamReader(BatchReader):
 # ``**keywords`` would take half as long as reading one.
 @with_keywords(ReadOptions)
 def open_stream(
-    source: Any,
+    source: Readable,
     *,
     columns: Columns = None,
     validate: Validate = "full",
@@ -303,6 +372,8 @@ def open_stream(
         reader: RecordBatchStreamReader = _new(RecordBatchStreamReader)
         reader._closed = False
         reader._file = None
+        reader._source = source
+        reader.limits = limits
         reader.decoder = stream_of(source, columns, validate, limits, use_threads, ensure_native_endian)
         return reader
     return RecordBatchStreamReader(
@@ -370,7 +441,7 @@ class RecordBatchFileReader(BatchReader):
     _remote: RemoteSource | None
 
     @with_keywords(ReadOptions)
-    def __init__(self, source: Any, footer_offset: int | None = None, **keywords: Unpack[ReadKeywords]) -> None:
+    def __init__(self, source: Readable, footer_offset: int | None = None, **keywords: Unpack[ReadKeywords]) -> None:
         options = read_options(keywords)
         self._remember(options, source, footer_offset)
         self._begin(source, options, b"ARROW1")
@@ -583,6 +654,8 @@ class RecordBatchFileReader(BatchReader):
             return memoryview(self.decoder.read_lengths(self.source)).cast("q")
         from array import array
 
+        from arrowipc.read.file_statistics import stated_lengths
+
         lengths = stated_lengths(self.metadata, self.num_record_batches)
         if lengths is None:
             numbers = range(self.num_record_batches)
@@ -706,7 +779,7 @@ class RecordBatchFileReader(BatchReader):
 
     def batch_head(self, i: int) -> tuple[Any, int]:
         """Return the bytes that hold the metadata of batch `i`, and their offset in them."""
-        offset, length, _ = self.decoder.block(i)
+        offset, length, _ = self.decoder.block(self.index_of(i))
         source = self.source
         if source is not None:
             return source, offset
@@ -825,17 +898,3 @@ class RecordBatchFileReader(BatchReader):
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"batches: {self.num_record_batches}"
         return f"<{type(self).__name__}: {state}>\n{self.schema}"
-
-
-def stated_lengths(metadata: KeyValueMetadata, count: int) -> list[int] | None:
-    """The rows of each of `count` batches, as polars states them in a footer; None if they are missing or invalid."""
-    import json
-
-    try:
-        ends = json.loads(metadata.get("__POLARS_IPC_METADATA", b""))["record_batch_cum_len"]
-        lengths = [end - start for start, end in zip([0, *ends], ends, strict=False)]
-        if len(lengths) == count and all(type(rows) is int and 0 <= rows < 1 << 63 for rows in lengths):
-            return lengths
-    except (ValueError, TypeError, LookupError, RecursionError):
-        pass
-    return None

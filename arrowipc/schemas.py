@@ -166,7 +166,9 @@ class Schema(Described):
         if not found:
             raise NotFoundError(f"no field is named {i!r}; the schema has {_listed(self.names)}")
         if len(found) > 1:
-            raise UsageError(f"{len(found)} fields are named {i!r}, at indices {_listed(found)}: choose one by index")
+            raise NotFoundError(
+                f"{len(found)} fields are named {i!r}, at indices {_listed(found)}: choose one by index"
+            )
         return self.fields[found[0]]
 
     def position(self, i: SupportsIndex | str) -> int:

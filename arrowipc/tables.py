@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar, Literal, SupportsIndex, overload
 
     import numpy.typing as npt
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
 
     from arrowipc.arguments import Extensions, MetadataLike
     from arrowipc.columns.array import Array
@@ -385,19 +388,19 @@ class Table:
 
         return batches_to_pylist(self.batches, self.schema, max_values, extensions)
 
-    def to_arrow(self) -> Any:
+    def to_arrow(self) -> pa.Table:
         """Return a ``pyarrow.Table`` over the same memory."""
         from arrowipc.values.libraries import to_arrow
 
         return to_arrow(self)
 
-    def to_polars(self) -> Any:
+    def to_polars(self) -> pl.DataFrame:
         """Return a ``polars.DataFrame``; polars copies columns that it stores differently."""
         from arrowipc.values.libraries import to_polars
 
-        return to_polars(self)
+        return to_polars(self)  # type: ignore[no-any-return]
 
-    def to_pandas(self, **options: Any) -> Any:
+    def to_pandas(self, **options: Any) -> pd.DataFrame:
         """Return a ``pandas.DataFrame``; see :meth:`arrowipc.RecordBatch.to_pandas`."""
         from arrowipc.values.to_pandas import to_pandas
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from arrowipc.columns.statistics import Annotator
     from arrowipc.events import WriteStats
     from arrowipc.options import MessageKeywords, WriteKeywords
+    from arrowipc.write.batches import Writable
 
 __all__ = [
     "RecordBatchFileWriter",
@@ -82,7 +83,7 @@ class _Writer(BatchWriter):
             sink.discard()
             raise
 
-    def write(self, data: Any) -> None:
+    def write(self, data: Writable) -> None:
         """Write rows of any kind.
 
         Parameters
@@ -106,7 +107,9 @@ class _Writer(BatchWriter):
         for batch in self._opened(data):
             self.write_batch(batch)
 
-    def write_table(self, table: Any, max_chunksize: int | None = None, *, max_chunk_bytes: int | None = None) -> None:
+    def write_table(
+        self, table: Writable, max_chunksize: int | None = None, *, max_chunk_bytes: int | None = None
+    ) -> None:
         """Write a table, in batches of bounded size.
 
         Parameters

@@ -15,11 +15,11 @@ SCHEMA = ipc.Schema([field("city", dictionary(int32(), utf8()))])
 def produce(end: socket.socket) -> None:
     """Send a batch per minute; each has one more city than the last."""
     cities: list[str] = []
-    growing = {"dictionary_deltas": True, "unify_dictionaries": True}
-    with end, end.makefile("wb") as sink, ipc.new_stream(sink, SCHEMA, **growing) as writer:
-        for minute in range(5):
-            cities.append(f"city {minute}")
-            writer.write({"city": cities})
+    with end, end.makefile("wb") as sink:
+        with ipc.new_stream(sink, SCHEMA, dictionary_deltas=True, unify_dictionaries=True) as writer:
+            for minute in range(5):
+                cities.append(f"city {minute}")
+                writer.write({"city": cities})
 
 
 def main() -> None:

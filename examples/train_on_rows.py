@@ -43,8 +43,7 @@ def main() -> None:
     print(len(rows), "rows, one of them:", rows[7]["features"].shape, rows[7]["target"].dtype)
 
     torch.manual_seed(1)
-    workers = {"num_workers": 2, "persistent_workers": True, "collate_fn": as_it_is}
-    loader = DataLoader(rows, batch_size=64, shuffle=True, **workers)
+    loader = DataLoader(rows, batch_size=64, shuffle=True, num_workers=2, persistent_workers=True, collate_fn=as_it_is)
     model = torch.nn.Linear(rows[0]["features"].shape[0], 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for epoch in range(2):

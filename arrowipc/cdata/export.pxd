@@ -1,8 +1,6 @@
 # The structs of the Arrow C data, stream and device interfaces, and what fills them from our objects.
 from libc.stdint cimport int32_t, int64_t
 
-from arrowipc._core cimport Columns
-
 # The layout is an ABI; each part has a guard macro that every project uses: the header that comes first wins.
 cdef extern from * nogil:
     """
@@ -105,9 +103,5 @@ cdef extern from * nogil:
         void* private_data
 
 
-cdef int fill_schema(object schema, ArrowSchema* out) except -1
 # An `arrow_device_array` capsule of a RecordBatch or Array whose memory is on that device; it is not read.
 cdef object device_capsule(object exported, int32_t device_type, int64_t device_id, void* sync_event)
-cdef int fill_batch(Columns columns, ArrowArray* out) except -1
-cdef int fill_column(Columns columns, int32_t field, ArrowArray* out) except -1
-cdef int fill_stream(object schema, object source, ArrowArrayStream* out) except -1

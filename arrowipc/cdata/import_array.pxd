@@ -1,7 +1,6 @@
 # From the structs of the Arrow C data and stream interfaces to our columns.
 cimport cython
 from libc.stdint cimport int32_t, int64_t
-from libc.string cimport strcmp
 
 from arrowipc._core cimport Columns, Plan
 from arrowipc.cdata.export cimport ArrowArray, ArrowArrayStream, ArrowSchema
@@ -11,11 +10,6 @@ from arrowipc.columns.record_batch cimport RecordBatch
 # The plan of the batches that a struct describes (`whole`), or of the one column that any schema describes.
 # Equal schemas give the same plan while they are among the last few. `schema` stays the caller's to release.
 cdef Plan plan_of(const ArrowSchema* schema, bint whole)
-
-
-cdef inline bint stands_for_batch(const ArrowSchema* schema) noexcept nogil:
-    return (schema.release != NULL and schema.format != NULL and strcmp(schema.format, "+s") == 0
-            and schema.dictionary == NULL)
 
 
 @cython.final
@@ -60,9 +54,6 @@ cdef Array import_array(object source, int level=*)
 cdef BatchStream import_stream(object source, int level=*)
 
 cdef void count_live(int64_t change) noexcept       # for owners that other modules define
-# Check the structs of an array (`f`: its field), or of a struct that stands for a batch, and count variadic buffers.
-cdef int survey(Plan plan, int32_t f, const ArrowArray* array, int64_t* variadic) except -1
-cdef int survey_batch(Plan plan, const ArrowArray* root, int64_t* variadic) except -1
 cdef ArrowSchema* schema_in(object capsule) except NULL
 cdef BatchStream moved_stream(object source)        # without its plan; None: there is no stream
 

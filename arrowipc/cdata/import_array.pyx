@@ -363,14 +363,6 @@ cdef int survey_column(Plan plan, int32_t i, const ArrowArray* column, int64_t r
     return 0
 
 
-cdef int survey_batch(Plan plan, const ArrowArray* root, int64_t* variadic) except -1:
-    cdef int32_t i
-    survey_root(plan, root)
-    for i in range(plan.d.n_columns):
-        survey_column(plan, i, root.children[i], root.offset + root.length, variadic)
-    return 0
-
-
 # -- arrays: what the buffers hold ---------------------------------------------------------------------------
 
 
@@ -667,6 +659,11 @@ cdef object stream_error(int code, str message):
     if code == ENOSYS:
         return UnsupportedError(message)
     return OSError(code, message)
+
+
+cdef bint stands_for_batch(const ArrowSchema* schema) noexcept nogil:
+    return (schema.release != NULL and schema.format != NULL and strcmp(schema.format, "+s") == 0
+            and schema.dictionary == NULL)
 
 
 cdef class BatchStream:

@@ -55,7 +55,7 @@ from arrowipc import datatypes as at
 from arrowipc.arguments import check_text, described, instance_of, items_of
 from arrowipc.columns.column_statistics import Collector
 from arrowipc.columns.record_batch import RecordBatch
-from arrowipc.errors import UsageError
+from arrowipc.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -176,7 +176,7 @@ def names_of(columns: Iterable[str]) -> list[str]:
 def _check_names(names: Iterable[str], schema: Schema) -> None:
     for name in names:
         if name not in schema:
-            raise UsageError(f"statistics: the schema has no column {name!r}; its columns are {schema.names}")
+            raise NotFoundError(f"statistics: the schema has no column {name!r}; its columns are {schema.names}")
 
 
 class Annotator:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc import datatypes as at
 from arrowipc.arguments import described
-from arrowipc.errors import UsageError
+from arrowipc.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from typing import Literal, TypeAlias
@@ -311,7 +311,7 @@ class Pruner:
             return None
         several = f"{len(found)} columns are" if found else "no column is"
         names = [field.name for field in self._fields]
-        raise UsageError(
+        raise NotFoundError(
             f"filter: {several} called {path!r}; there are {', '.join(map(repr, names[:20]))}"
             f"{', ...' if len(names) > 20 else ''} (a member of a struct by its dotted path)"
         )

@@ -38,7 +38,7 @@ cdef struct Ranges:
     int64_t count
 
 
-cdef struct Word:
+cdef struct Bound:
     const uint8_t* data
     int64_t size        # -1: above all words
 
@@ -115,12 +115,12 @@ cdef inline int compare_words(const uint8_t* a, int64_t n, const uint8_t* b, int
     return found if found else (n > m) - (n < m)
 
 
-cdef inline bint below(const uint8_t* data, int64_t size, const Word* end) noexcept nogil:
+cdef inline bint below(const uint8_t* data, int64_t size, const Bound* end) noexcept nogil:
     return end.size < 0 or compare_words(data, size, end.data, end.size) < 0
 
 
-cdef int mark_words(uint8_t* out, const ColumnsData* d, int32_t f, int64_t at, int64_t count, const Word* starts,
-                    const Word* stops, int64_t n, Fault* fault) noexcept nogil:
+cdef int mark_words(uint8_t* out, const ColumnsData* d, int32_t f, int64_t at, int64_t count, const Bound* starts,
+                    const Bound* stops, int64_t n, Fault* fault) noexcept nogil:
     """Whether each word is in one of `n` ranges, of which `starts` are included and `stops` are not."""
     cdef const FieldPlan* field = &d.plan.fields[f]
     cdef const uint8_t* fixed = d.extents[field.first_buffer + 1].data
@@ -148,13 +148,13 @@ cdef int mark_words(uint8_t* out, const ColumnsData* d, int32_t f, int64_t at, i
 
 cdef Memory words_of(list bounds):
     """The addresses and sizes of texts in bytes, which the caller holds; None is above all."""
-    cdef Memory out = Memory(len(bounds) * sizeof(Word))
+    cdef Memory out = Memory(len(bounds) * sizeof(Bound))
     cdef int64_t i
     for i, bound in enumerate(bounds):
         if bound is None:
-            (<Word*> out.data)[i] = Word(NULL, -1)
+            (<Bound*> out.data)[i] = Bound(NULL, -1)
         else:
-            (<Word*> out.data)[i] = Word(<const uint8_t*> PyBytes_AS_STRING(bound), PyBytes_GET_SIZE(bound))
+            (<Bound*> out.data)[i] = Bound(<const uint8_t*> PyBytes_AS_STRING(bound), PyBytes_GET_SIZE(bound))
     return out
 
 
@@ -202,8 +202,8 @@ cdef class Marker:
         cdef int64_t i
         if LAYOUT_VAR32 <= field.layout <= LAYOUT_VIEW or field.type == Type_FixedSizeBinary:
             with nogil:
-                found = mark_words(out, d, array.index, array.offset, array.length, <const Word*> self.lows.data,
-                                   <const Word*> self.highs.data, ranges.count, &fault)
+                found = mark_words(out, d, array.index, array.offset, array.length, <const Bound*> self.lows.data,
+                                   <const Bound*> self.highs.data, ranges.count, &fault)
             if found < 0:
                 raise_fault(&fault, array.columns.plan)
         elif field.layout == LAYOUT_BOOL or (field.layout == LAYOUT_FIXED and field.width <= 8

@@ -750,7 +750,7 @@ cdef list find_path(Plan whole, int32_t parent, str name):
         first = name[:dot]
         found = names.get(first)
         if isinstance(found, list):
-            raise UsageError(f"columns: {first!r} names the columns {found}; choose one by its index")
+            raise NotFoundError(f"columns: {first!r} names the columns {found}; choose one by its index")
         if found is not None:
             if dot == len(name):
                 return [found]

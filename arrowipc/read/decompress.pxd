@@ -30,9 +30,6 @@ ctypedef size_t (*bound_zstd_t)(size_t size) noexcept nogil
 ctypedef size_t (*encode_zstd_t)(void* context, void* target, size_t room, const void* source, size_t size,
                                  int level) noexcept nogil
 
-cdef enum:
-    WORTH_THREADS = 1 << 18     # bytes: below this, waking a thread costs more than it gives
-
 cdef struct CodecFunctions:
     # Of one codec in one direction; NULL: those of the others, and all where no package exports what is needed.
     is_error_t is_error
@@ -73,7 +70,6 @@ cdef class CodecPool:
 
 # The pool of a codec; raises UnsupportedError where its package is missing. Encoders of other levels than the default
 # one may be large: they end with their compressor.
-cdef CodecPool decoders(int codec)
 cdef CodecPool encoders(int codec, int level)
 
 
@@ -90,29 +86,6 @@ cdef struct DecompressJob:
     int32_t field
     int32_t buffer
 
-cdef enum Outcome:
-    DONE = 0
-    BROKEN                  # the codec refuses the frame
-    UNFINISHED              # the frame goes on after its claim, or stops before its end
-    TRAILING                # bytes after the frame
-    OTHER_SIZE              # the frame holds another number of bytes
-
-cdef struct Ledger:
-    # Sums over the buffers of a batch, and the claim that was refused.
-    int64_t stored
-    int64_t claimed
-    int64_t reserved        # claims rounded up to the alignment of buffers
-    int64_t raw             # buffers stored raw
-    int64_t jobs
-    const char* why         # of REFUSED_FRAME
-
-
-# For kernels that decompress without Python, in the order in which `decompress` does it: all prefixes are read (raw
-# and empty buffers are done, the others become jobs; not 0: refused), then job after job is decoded to its
-# target (False: broken).
-cdef int enter_all(ColumnsData* d, int codec, DecompressJob* jobs, const LimitsData* limits,
-                   Ledger* sums) noexcept nogil
-cdef bint decode_job(const CodecFunctions* c, void* state, DecompressJob* job) noexcept nogil
 
 cdef int decompress(Columns columns, int codec, const LimitsData* limits, bint use_threads) except -1
 cdef int swap_bytes(Columns columns) except -1
@@ -150,10 +123,6 @@ cdef struct Scratch:
     # Memory that only grows; what it holds is good until it is written again.
     uint8_t* data
     int64_t capacity
-
-
-# At least `size` writable bytes, whatever they hold; NULL: no memory.
-cdef uint8_t* scratch_room(Scratch* scratch, int64_t size) noexcept nogil
 
 
 @cython.final

@@ -26,6 +26,7 @@ cdef enum:
     ZSTD_RUN = 1
     ZSTD_BLOCK = 1 << 17            # most that a compressed block holds
     WORTH_RELEASING = 1 << 16       # bytes: below this, handing over the GIL costs more than it gives
+    WORTH_THREADS = 1 << 18         # bytes: below this, waking a thread costs more than it gives
     MOST_IDLE = 16                  # contexts of a codec that wait for the next batch
 
 cdef uint32_t LZ4_MAGIC = 0x184D2204
@@ -46,6 +47,24 @@ cdef enum Refusal:
     REFUSED_TOTAL           # Limits.decompressed_bytes
     REFUSED_RATIO           # Limits.decompressed_ratio and _slack
     REFUSED_FRAME           # the frame itself speaks against it
+
+
+cdef enum Outcome:
+    DONE = 0
+    BROKEN                  # the codec refuses the frame
+    UNFINISHED              # the frame goes on after its claim, or stops before its end
+    TRAILING                # bytes after the frame
+    OTHER_SIZE              # the frame holds another number of bytes
+
+
+cdef struct Ledger:
+    # Sums over the buffers of a batch, and the claim that was refused.
+    int64_t stored
+    int64_t claimed
+    int64_t reserved        # claims rounded up to the alignment of buffers
+    int64_t raw             # buffers stored raw
+    int64_t jobs
+    const char* why         # of REFUSED_FRAME
 
 
 cdef inline int64_t scaled(int64_t elements, int64_t width) noexcept nogil:
@@ -211,7 +230,10 @@ cdef int enter(Extent* extent, DecompressJob* job, int codec, int64_t known, con
 
 cdef int enter_all(ColumnsData* d, int codec, DecompressJob* jobs, const LimitsData* limits,
                    Ledger* sums) noexcept nogil:
-    """All prefixes. On refusal the job at `sums.jobs` tells which buffer it was."""
+    """Read all prefixes: raw and empty buffers are done, the others become jobs.
+
+    Not 0: a claim is refused, and the job at `sums.jobs` tells which buffer it was.
+    """
     cdef const FieldPlan* plan
     cdef int32_t f, k, n, extent
     cdef int64_t allowed
@@ -674,6 +696,7 @@ cdef enum:
 
 
 cdef uint8_t* scratch_room(Scratch* scratch, int64_t size) noexcept nogil:
+    """At least `size` writable bytes, whatever they hold; NULL: no memory."""
     cdef int64_t capacity
     if size > scratch.capacity:
         # Nothing in it is still needed: no copy.

@@ -25,9 +25,10 @@ from arrowipc.errors import FormatError, UnsupportedError, UsageError
 from arrowipc.limits import Limits
 
 if TYPE_CHECKING:
+    from arrowipc.arguments import KeyValueMetadata
     from arrowipc.schemas import Schema
 
-__all__ = ["decode_entry", "file_statistics"]
+__all__ = ["decode_entry", "file_statistics", "stated_lengths"]
 
 #: Bytes that an entry says of one batch and column at most, in JSON; and of the file.
 MOST_OF_ONE = 1 << 10
@@ -152,3 +153,17 @@ def decode_entry(
             if found is not None:
                 found[path] = told[number]
     return out
+
+
+def stated_lengths(metadata: KeyValueMetadata, count: int) -> list[int] | None:
+    """The rows of each of `count` batches, as polars states them in a footer; None if they are missing or invalid."""
+    import json
+
+    try:
+        ends = json.loads(metadata.get("__POLARS_IPC_METADATA", b""))["record_batch_cum_len"]
+        lengths = [end - start for start, end in zip([0, *ends], ends, strict=False)]
+        if len(lengths) == count and all(type(rows) is int and 0 <= rows < 1 << 63 for rows in lengths):
+            return lengths
+    except (ValueError, TypeError, LookupError, RecursionError):
+        pass
+    return None

@@ -15,8 +15,9 @@ from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from arrowipc.errors import ArrowIpcError, UsageError, showable
+from arrowipc.errors import ArrowIpcError, PathNotFoundError, UsageError, showable
 from arrowipc.read.remote import RemoteSource, find_system, io_error
+from arrowipc.read.sources import existing_part
 from arrowipc.read.spark_log import LOG, above, local_log, remote_log, with_logs
 
 __all__ = [
@@ -89,8 +90,10 @@ def find_files(
 
     Raises
     ------
+    PathNotFoundError
+        If a path finds nothing, or if a link is broken.
     UsageError
-        If there is no path, if one finds nothing, if a link is broken, or if nobody knows a URL's kind.
+        If there is no path, or if nobody knows a URL's kind.
     OSError
         If a file system does not answer.
     """
@@ -106,8 +109,7 @@ def find_files(
             files = sorted(_expand_url(path, name_filter, storage))
         files = [file for file in files if passes(file.path, name_filter)]
         if not files and not (may_be_empty and _is_directory(local, path, storage)):
-            extra = f" whose name matches {name_filter!r}" if name_filter else ""
-            raise UsageError(f"{path}: no such file, and no file{extra} found under it (names with _ or . are ignored)")
+            raise PathNotFoundError(_why_none(path, local, name_filter), local or path)
         text = local or root_of(path, storage)
         mark = None if local is not None and os.path.exists(local) else _MARKS.search(text)
         root = text if mark is None else os.path.dirname(text[: mark.start()])
@@ -122,6 +124,16 @@ def find_files(
                 below = "/".join(below.replace(os.sep, "/").strip("/").split("/")[skipped:]) if inside else ""
             found.setdefault(file.path, file._replace(below=below))
     return list(found.values())
+
+
+def _why_none(path: str, local: str | None, name_filter: str | None) -> str:
+    """What to say of a path by which no file was found."""
+    extra = f" whose name matches {name_filter!r}" if name_filter else ""
+    if local is None or _MARKS.search(path) or os.path.isfile(local):
+        return f"{path}: no such file, and no file{extra} found under it (names with _ or . are ignored)"
+    if os.path.isdir(local):
+        return f"{path}: the folder has no file{extra} (names that begin with _ or . are ignored)"
+    return f"{path}: no such file or folder; its path exists as far as {existing_part(local)}"
 
 
 def root_of(path: str, storage: Mapping[str, Any]) -> str:
@@ -241,7 +253,7 @@ def _listed(
         except OSError as error:
             broken = _broken(path)
             if broken is not None and not ignore_missing:
-                raise UsageError(broken) from None
+                raise PathNotFoundError(broken, path) from None
             if broken is not None:
                 log.warning("left out: %s", broken)
             elif not isinstance(error, FileNotFoundError):  # that it is gone is no error
@@ -256,7 +268,7 @@ def check_link(path: str) -> None:
     """Refuse a path that is a broken link."""
     broken = _broken(path)
     if broken is not None:
-        raise UsageError(broken)
+        raise PathNotFoundError(broken, path)
 
 
 def _broken(path: str) -> str | None:
@@ -418,7 +430,7 @@ def _expand_url(url: str, name_filter: str | None, storage: Mapping[str, Any]) -
     except Exception as error:
         failure = io_error(url, error, options=storage)
         if isinstance(failure, FileNotFoundError):
-            raise UsageError(f"{url}: no such file") from None
+            raise PathNotFoundError(f"{url}: no such file", url) from None
         raise failure from None
     return [file._replace(path=_url_of(url, file.path)) for file in found]
 

@@ -13,9 +13,34 @@ from arrowipc.read.file_objects import TEXT, FileObjectError, is_remote, positio
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Protocol, TypeAlias
 
+    from typing_extensions import Buffer
+
+    from arrowipc.read.file_objects import Remote
     from arrowipc.read.framing import Framer
+
+    # What readers open, for editors and type checkers.
+
+    class Reads(Protocol):
+        """A binary file object that returns bytes."""
+
+        def read(self, size: int, /) -> Any:
+            """Return so many bytes at most."""
+
+    class ReadsInto(Protocol):
+        """A binary file object that fills memory."""
+
+        def readinto(self, buffer: Any, /) -> Any:
+            """Fill the front of `buffer`."""
+
+    class Receives(Protocol):
+        """A socket."""
+
+        def recv_into(self, buffer: Any, /) -> Any:
+            """Fill the front of `buffer`."""
+
+    Readable: TypeAlias = str | os.PathLike[str] | Buffer | Remote | Reads | ReadsInto | Receives
 
 #: Bytes that tell a file from a stream.
 SIGNATURE = 6
@@ -77,8 +102,19 @@ def _opened(path: str | os.PathLike[str]) -> Any:
     except IsADirectoryError as error:
         advice = "Is a directory: open its files one by one"
         raise IsADirectoryError(error.errno, advice, error.filename) from None
+    except FileNotFoundError as error:
+        there = f"{error.strerror}; its path exists as far as {existing_part(os.fsdecode(path))}"
+        raise FileNotFoundError(error.errno, there, error.filename) from None
     except ValueError as error:  # a zero byte
         raise UsageError(f"a str is a path; data must be bytes: {error}") from None
+
+
+def existing_part(path: str) -> str:
+    """The last folder on the way to a path that exists."""
+    place = os.path.abspath(path)
+    while not os.path.isdir(place) and place != os.path.dirname(place):
+        place = os.path.dirname(place)
+    return place
 
 
 def _checked(file: Any) -> Any:

@@ -35,7 +35,7 @@ ctypedef fused Index:
     loose_i64
     loose_u64
 
-ctypedef fused Word:
+ctypedef fused Signed:
     loose_i16
     loose_i32
     loose_i64
@@ -439,7 +439,7 @@ cdef int text_of(const uint8_t* p, int64_t size) noexcept nogil:
     return text
 
 
-cdef inline bint splits(const uint8_t* data, const Word* offsets, int64_t n) noexcept nogil:
+cdef inline bint splits(const uint8_t* data, const Signed* offsets, int64_t n) noexcept nogil:
     """Whether one of offsets[0..n) points into the middle of a character."""
     # As a signed number a continuation byte is less than -64. Four sums, and two offsets from one load, because the
     # compiler else puts vectors together from single bytes, which takes longer than all the rest.
@@ -447,7 +447,7 @@ cdef inline bint splits(const uint8_t* data, const Word* offsets, int64_t n) noe
     cdef uint64_t pair
     cdef int64_t i = 0
     while i + 4 <= n:
-        if Word is loose_i32:
+        if Signed is loose_i32:
             pair = (<const loose_u64*> (offsets + i))[0]
             one |= <int8_t> data[<uint32_t> pair] + 64
             two |= <int8_t> data[pair >> 32] + 64
@@ -623,7 +623,7 @@ cdef int check_each_view(const ColumnsData* d, int32_t f, const uint8_t* state, 
 # -- lists by offset and size --------------------------------------------------------------------------------
 
 
-cdef inline bint lists_inside(const Word* offsets, const Word* sizes, int64_t n,
+cdef inline bint lists_inside(const Signed* offsets, const Signed* sizes, int64_t n,
                               int64_t limit) noexcept nogil:
     cdef uint64_t bad = 0, offset, size, room
     cdef int64_t i
@@ -732,7 +732,7 @@ cdef int fail_union(const int8_t* codes, const loose_i32* offsets, const int8_t*
 # -- run ends ------------------------------------------------------------------------------------------------
 
 
-cdef inline bint runs_rise(const Word* ends, int64_t n) noexcept nogil:
+cdef inline bint runs_rise(const Signed* ends, int64_t n) noexcept nogil:
     """Whether every one of n >= 1 runs has at least one element."""
     cdef uint64_t end = <uint64_t> <int64_t> ends[0]
     cdef uint64_t bad = end | (end - 1)

@@ -26,7 +26,7 @@ cdef enum:
 
 # Loops call `load_unsigned` with a width in a local variable: compilers make a loop for each width of them. Only
 # `scan_words` has to be written for each, to become vector code.
-ctypedef fused Word:
+ctypedef fused Unsigned:
     uint8_t
     loose_u16
     loose_u32
@@ -119,7 +119,7 @@ cdef struct Scan:
     int64_t not_rising          # integers that are not above the one before them
 
 
-cdef inline void scan_words(const Word* words, int64_t count, int64_t last, Scan* found) noexcept nogil:
+cdef inline void scan_words(const Unsigned* words, int64_t count, int64_t last, Scan* found) noexcept nogil:
     cdef uint64_t outside = 0
     cdef int64_t i, not_rising = 0
     for i in range(count):

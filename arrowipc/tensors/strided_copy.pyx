@@ -234,17 +234,17 @@ cdef inline int64_t distance(int64_t stride) noexcept nogil:
     return stride if stride >= 0 else -stride
 
 
-ctypedef fused Word:
+ctypedef fused Unsigned:
     uint8_t
     loose_u16
     loose_u32
     loose_u64
 
 
-cdef inline void copy_words(Word* out, const uint8_t* data, int64_t stride, int64_t count) noexcept nogil:
+cdef inline void copy_words(Unsigned* out, const uint8_t* data, int64_t stride, int64_t count) noexcept nogil:
     cdef int64_t i
     for i in range(count):
-        out[i] = (<const Word*> (data + i * stride))[0]
+        out[i] = (<const Unsigned*> (data + i * stride))[0]
 
 
 cdef inline void copy_pairs(uint8_t* out, const uint8_t* data, int64_t stride, int64_t count) noexcept nogil:

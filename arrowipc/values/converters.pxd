@@ -9,12 +9,8 @@ cdef enum Outcome:
     STORED = 1
     IS_NULL = 2             # the value stands for null (NaT)
 
-cdef int store_value(const FieldPlan* f, bint zoned, object value, uint8_t* out,
-                     const char** reason) except -1
 cdef int whole(object value, int64_t* out) except -1
-cdef str describe_kind(const FieldPlan* f)
 cdef bint is_numpy(object value, str name) except -1
-cdef bint is_of(str module, str name, object value) except -1
 
 
 cdef enum:

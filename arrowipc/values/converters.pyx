@@ -675,7 +675,7 @@ cdef inline int64_t encode(const CodeUnit* text, int64_t count, uint8_t* out) no
     return p - out
 
 
-cdef struct Word:
+cdef struct Encodable:
     # The bytes of one text or binary value, wherever they lie.
     const void* data
     int64_t count           # bytes, or code points
@@ -683,7 +683,7 @@ cdef struct Word:
     int kind                # 0: bytes as they are; else the size of a code point
 
 
-cdef inline void open_text(object value, Word* w) noexcept:
+cdef inline void open_text(object value, Encodable* w) noexcept:
     w.count = w.bound = PyUnicode_GET_LENGTH(value)
     w.data = PyUnicode_DATA(value)
     w.kind = 0
@@ -692,13 +692,13 @@ cdef inline void open_text(object value, Word* w) noexcept:
         w.bound *= w.kind + (w.kind < 4)
 
 
-cdef inline void open_bytes(object value, Word* w) noexcept:
+cdef inline void open_bytes(object value, Encodable* w) noexcept:
     w.count = w.bound = PyBytes_GET_SIZE(value)
     w.data = PyBytes_AS_STRING(value)
     w.kind = 0
 
 
-cdef inline int64_t put_word(const Word* w, uint8_t* out) noexcept nogil:
+cdef inline int64_t put_word(const Encodable* w, uint8_t* out) noexcept nogil:
     """Write a word where `bound` bytes are free; the number of bytes, -1 for a surrogate."""
     if w.kind == 0:
         if w.count:
@@ -712,7 +712,7 @@ cdef inline int64_t put_word(const Word* w, uint8_t* out) noexcept nogil:
 
 
 cdef inline bint next_word(Converter b, int32_t f, int64_t i, list items, int64_t count, bint text,
-                           Word* w) except -1:
+                           Encodable* w) except -1:
     """Open value i; False: it is null, and marked so."""
     cdef PyObject* value = PyList_GET_ITEM(items, i)
     if text and PyUnicode_CheckExact(<object> value):
@@ -1121,7 +1121,7 @@ cdef int fill_words(Converter b, int32_t f, list items) except -1:
     cdef bint text = field.flags & FIELD_UTF8 != 0
     cdef uint8_t* offsets = b.room(field.first_buffer + 1, bytes_for(count + 1, width))
     cdef Memory memory = Memory.__new__(Memory)
-    cdef Word w
+    cdef Encodable w
     store_int(offsets, 0, width, 0)
     for i in range(count):
         if next_word(b, f, i, items, count, text, &w):
@@ -1159,7 +1159,7 @@ cdef int fill_views(Converter b, int32_t f, list items) except -1:
     cdef list pool = b.pools[field.view]
     cdef uint8_t* view = b.room(field.first_buffer + 1, bytes_for(count, 16))
     cdef Memory memory = Memory.__new__(Memory)
-    cdef Word w
+    cdef Encodable w
     for i in range(count):
         (<loose_i64*> view)[0] = (<loose_i64*> view)[1] = 0
         if next_word(b, f, i, items, count, text, &w):

@@ -101,7 +101,7 @@ cdef str listed_names(list names):
 cdef class Builder(Converter)
 
 
-cdef class Values:
+cdef class DictionaryValues:
     """The values of one dictionary while they are being collected."""
 
     cdef Builder builder
@@ -116,7 +116,7 @@ cdef class Values:
 cdef class Builder(Converter):
     """Columns of one plan while they are being built."""
 
-    cdef dict dictionaries      # id -> Values, shared by all plans of one call
+    cdef dict dictionaries      # id -> DictionaryValues, shared by all plans of one call
     cdef dict names             # of the children of structs, by field
     cdef dict places            # field -> name -> ordinals of its children, where rows come as pairs
     cdef set repeating          # structs that have two children of one name
@@ -124,7 +124,7 @@ cdef class Builder(Converter):
 
     def __init__(self, Plan plan, dict dictionaries):
         cdef DictionaryPlan dictionary
-        cdef Values values
+        cdef DictionaryValues values
         cdef int32_t f
         self.dictionaries = dictionaries
         self.names = {}
@@ -134,20 +134,20 @@ cdef class Builder(Converter):
         for dictionary in plan.dictionaries:
             values = dictionaries.get(dictionary.id)
             if values is None:
-                values = Values.__new__(Values)
+                values = DictionaryValues.__new__(DictionaryValues)
                 values.seen = {}
                 values.items = []
                 values.builder = Builder(dictionary.values, dictionaries)
                 for below in dictionary.values.dictionaries:
                     values.height = max(values.height,
-                                        (<Values> dictionaries[(<DictionaryPlan> below).id]).height + 1)
+                                        (<DictionaryValues> dictionaries[(<DictionaryPlan> below).id]).height + 1)
                 dictionaries[dictionary.id] = values
         for f in range(plan.d.n_fields):
             if plan.d.fields[f].dictionary >= 0:
                 values = self.values_of(f)
                 values.users += 1
 
-    cdef Values values_of(self, int32_t f):
+    cdef DictionaryValues values_of(self, int32_t f):
         cdef DictionaryPlan dictionary = self.plan.dictionaries[self.p.fields[f].dictionary]
         return self.dictionaries[dictionary.id]
 
@@ -523,7 +523,7 @@ cdef class Builder(Converter):
     cdef int encoded(self, int32_t f, list items) except -1:
         """Indices of a dictionary, which collects the values that are new."""
         cdef const FieldPlan* field = &self.p.fields[f]
-        cdef Values values = self.values_of(f)
+        cdef DictionaryValues values = self.values_of(f)
         cdef Builder inner = values.builder
         cdef int64_t count = self.d.nodes[f].length, index, i
         cdef int64_t most = largest(field.width, field.flags & FIELD_SIGNED != 0)
@@ -598,7 +598,7 @@ cdef class Builder(Converter):
 
     cdef bint shares(self, int32_t f) except -1:
         """Whether a dictionary of a field, or of one below it, has other users too."""
-        cdef Values values
+        cdef DictionaryValues values
         cdef int32_t i
         for i in range(f, self.p.fields[f].end):
             if self.p.fields[i].dictionary >= 0:
@@ -916,7 +916,7 @@ cdef RecordBatch build(Plan plan, list sources, int64_t length):
     """A batch of the columns that `sources` hold, in the order of the plan."""
     cdef Builder builder = Builder(plan, {})
     cdef RecordBatch batch = RecordBatch.__new__(RecordBatch)
-    cdef Values values
+    cdef DictionaryValues values
     cdef int32_t i
     # A Builder and its dictionaries refer to each other.
     try:
@@ -934,7 +934,7 @@ cdef RecordBatch build(Plan plan, list sources, int64_t length):
     return batch
 
 
-def by_height(Values values):
+def by_height(DictionaryValues values):
     """Sort key: dictionaries that others are inside of come first."""
     return -values.height
 
@@ -942,7 +942,7 @@ def by_height(Values values):
 cdef tuple finished(dict dictionaries, Plan plan):
     """The dictionaries of a plan as Columns."""
     cdef DictionaryPlan dictionary
-    cdef Values values
+    cdef DictionaryValues values
     cdef list out = []
     for dictionary in plan.dictionaries:
         values = dictionaries[dictionary.id]

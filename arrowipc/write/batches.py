@@ -13,7 +13,23 @@ from arrowipc.schemas import Schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Protocol, TypeAlias
+
+    # What writers take, for editors and type checkers.
+
+    class ArrowArray(Protocol):
+        """A batch of any library."""
+
+        def __arrow_c_array__(self, requested_schema: Any = None, /) -> Any:
+            """Hand it over."""
+
+    class ArrowStream(Protocol):
+        """A table, data frame or reader of any library."""
+
+        def __arrow_c_stream__(self, requested_schema: Any = None, /) -> Any:
+            """Hand it over."""
+
+    Writable: TypeAlias = ArrowArray | ArrowStream | Iterable[Any]
 
 
 def batches_of(data: Any, schema: Schema | None) -> tuple[Schema | None, Iterable[RecordBatch]]:

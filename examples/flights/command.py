@@ -6,14 +6,10 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from arrowipc.arguments import printable
 from arrowipc.errors import ArrowIpcError, UsageError
 from arrowipc.read.files import find_files
-
-if TYPE_CHECKING:
-    from pipeline import Source, Stopwatch
 
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 DESCRIPTION = """\
@@ -44,14 +40,14 @@ def parser() -> argparse.ArgumentParser:
     add("--master", default="local[*]", help="Spark master (default: %(default)s, all cores of this machine)")
     add(
         "--input",
-        action="append",
+        action="extend",
         nargs="+",
         metavar="PATH",
-        help="your own data: a Parquet table with a column of payloads, or Arrow IPC files, directories, "
-        "patterns; the job checks that several inputs hold the same rows",
+        help="your own data: a Parquet table with a column of payloads, or Arrow files, directories, patterns; "
+        "the job checks that several inputs hold the same rows",
     )
     add("--column", metavar="NAME", help="the payload column (default: the only binary column)")
-    add("--by", metavar="A[,B]", help="with --input: one or two columns to group by")
+    add("--by", metavar="A[,B]", help="with --input: columns to group by")
     add("--value", metavar="NAME", help="with --input: the number to average per group")
     add(
         "--output",
@@ -60,12 +56,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="folder for Parquet, report and spark.log; output of an earlier run is replaced (default: %(default)s)",
     )
-    add(
-        "--report",
-        type=Path,
-        metavar="FILE",
-        help="path of the report (default: report.html in the output)",
-    )
+    add("--report", type=Path, metavar="FILE", help="path of the report (default: report.html in the output)")
     add("--rows", type=int, metavar="N", help="use only N flights, spread over the year")
     add("--keep", action="store_true", help="keep the input files, as input/ in the output")
     return result
@@ -85,7 +76,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0; 1 if something went wrong, which is printed; 3 if the inputs disagree.
     """
     options = parser().parse_args(arguments)
-    options.input = [path for group in options.input or [] for path in group]
     try:
         _check(options)
         return _run(options)
@@ -98,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         if not isinstance(error, PySparkException):
             raise
-        _complain(f"error: {reason(error)}\nSpark's own log is in {options.output / 'spark.log'}")
+        _complain(f"error: {_reason(error)}\nSpark's own log is in {options.output / 'spark.log'}")
     return 1
 
 
@@ -117,11 +107,11 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError("--value needs --by, the columns to group by")
     if options.rows is not None and options.rows < 1:
         raise UsageError("--rows: expected a number from 1")
-    for path in options.input:  # before Spark takes its time to start
+    for path in options.input or []:  # before Spark takes its time to start
         find_files([path])
 
 
-def reason(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     """The reason in a Spark exception: the last of our errors inside it, or else its first line."""
     text = str(error).strip()
     blamed = [line for line in text.splitlines() if "arrowipc.errors." in line]
@@ -131,52 +121,38 @@ def reason(error: Exception) -> str:
 
 
 def _run(options: argparse.Namespace) -> int:
-    import pipeline
+    from flights import load_flights, write_inputs
     from local_session import start_session
-    from report import show, step_line, write_report
+    from pipeline import Job, find_sources, flights_sources, run
+    from report import Stopwatch, show, write_report
 
-    output, flights = options.output, not options.input
+    output: Path = options.output
     output.mkdir(parents=True, exist_ok=True)
     log = output / "spark.log"
     log.unlink(missing_ok=True)
-    result = pipeline.Result()
-    watch = pipeline.Stopwatch(
-        result,
-        lambda name: print(f"{printable(name):<36}", end="", flush=True),
-        lambda step: print(step_line(step), flush=True),
-    )
+    watch = Stopwatch()
     with contextlib.ExitStack() as stack:
-        sources = _create_inputs(options, watch, stack) if flights else []
+        inputs = output / "input"
+        if not options.input:
+            if not options.keep:
+                inputs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="input-", dir=output)))
+            with watch.step("create input files with pyarrow") as step:
+                table = load_flights(options.rows)
+                write_inputs(table, inputs)
+                step.rows = table.num_rows
         with watch.step("start Spark"):
             spark = stack.enter_context(start_session(options.master, log))
-        with watch.step("start Python workers"):
-            pipeline.warm_up(spark)
-        job = pipeline.Job(
-            sources or pipeline.find_sources(spark, options.input, options.column),
-            output,
-            ("hour",) if flights else tuple((options.by or "").split(",")) if options.by else (),
-            "arr_delay" if flights else options.value,
-            flights,
-        )
-        pipeline.run(spark, job, result, watch)
-        result.machine = pipeline.describe_machine(spark, options.master)
-    result.title = f"{result.rows:,} {'flights' if flights else 'rows'}, read from Arrow IPC on Spark"
+        with watch.step("start Python workers"):  # so that their start is not part of a step
+            cores = spark.sparkContext.defaultParallelism
+            spark.range(0, cores, 1, cores).mapInArrow(lambda batches: batches, "id bigint").collect()
+        if options.input:
+            by = options.by.split(",") if options.by else []
+            job = Job(find_sources(spark, options.input, options.column), output, by, options.value)
+        else:
+            job = Job(flights_sources(inputs), output, ["hour"], "arr_delay", flights=True)
+        run(spark, job, watch)
+    title = f"{job.rows:,} {'rows' if options.input else 'flights'}, read from Arrow IPC on Spark"
     report = options.report or output / "report.html"
-    write_report(result, report)
-    show(result, report)
-    return 0 if result.comparison is None or not result.comparison.differing else 3
-
-
-def _create_inputs(options: argparse.Namespace, watch: "Stopwatch", stack: contextlib.ExitStack) -> "list[Source]":
-    """Write the flights where they stay (--keep), or in a folder that is removed at the end of the job."""
-    from flights import load_flights, write_inputs
-    from pipeline import flights_sources
-
-    if options.keep:
-        directory = options.output / "input"
-    else:
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="input-", dir=options.output)))
-    with watch.step("create input files with pyarrow") as step:
-        inputs = write_inputs(load_flights(options.rows), directory)
-        step.rows = inputs.rows
-    return flights_sources(inputs)
+    write_report(job, title, watch.steps, report)
+    show(job, report)
+    return 0 if job.comparison is None or not job.comparison.differing else 3

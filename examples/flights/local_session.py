@@ -9,32 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arrowipc.errors import UsageError
+from arrowipc.spark.jar import find_jar
 from arrowipc.spark.java import NO_JAVA, find_java
-from arrowipc.spark.sessions import configure
+from arrowipc.spark.sessions import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["start_session"]
-
-GIB = 1 << 30
-
 
 @contextlib.contextmanager
 def start_session(master: str, log: Path) -> Iterator["SparkSession"]:
-    """Run Spark while the context lasts; a session that is active already is lent and left running.
+    """Run Spark while the context lasts; a session that is active already is used, and left running.
 
-    Parameters
-    ----------
-    master : str
-        As for ``spark-submit --master``.
-    log : Path
-        Receives what Spark's Java process and the Python workers of a local run write to standard error.
-
-    Raises
-    ------
-    UsageError
-        If there is no Java that Spark can run on.
+    ``log`` receives what Spark's Java process and the Python workers of a local run write to standard error.
+    Without a Java that Spark can run on, it is a `UsageError`.
     """
     from pyspark.sql import SparkSession
 
@@ -50,9 +38,9 @@ def start_session(master: str, log: Path) -> Iterator["SparkSession"]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
-    builder = configure(_builder(master))  # what it says is for the user, not for the log
+    find_jar()  # what it says while it builds the jar is for the user, not for the log
     with _stderr_to(log):
-        spark = builder.getOrCreate()
+        spark = session(master, _settings(master))
     try:
         yield spark
     finally:
@@ -60,37 +48,26 @@ def start_session(master: str, log: Path) -> Iterator["SparkSession"]:
             spark.stop()
 
 
-def _builder(master: str) -> "SparkSession.Builder":
-    from pyspark.sql import SparkSession
-
-    builder = (
-        SparkSession.builder.master(master)
-        .appName("arrowipc")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.log.level", "WARN")
-        # What everybody else reads; the default is a 96-bit type that Parquet has given up.
-        .config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-    )
+def _settings(master: str) -> dict[str, str]:
+    settings = {
+        "spark.app.name": "arrowipc",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.log.level": "WARN",
+        # What other readers expect; the default is a 96-bit type that Parquet has deprecated.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    }
     if master.startswith("local"):
         # One machine: shuffles into a partition per core, and memory shared with the Python workers.
-        builder = (
-            builder.config("spark.driver.memory", f"{_driver_memory()}m")
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.sql.shuffle.partitions", str(max(2, min(os.cpu_count() or 2, 16))))
-        )
-    return builder
-
-
-def _driver_memory() -> int:
-    """MiB for the Java heap: a third of the machine, at most 8 GiB."""
-    try:
-        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):
-        return 2048
-    return max(1024, min(8 * GIB, total // 3) >> 20)
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+        settings |= {
+            "spark.driver.memory": f"{max(1024, min(8192, memory // 3))}m",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.sql.shuffle.partitions": str(max(2, min(os.cpu_count() or 2, 16))),
+        }
+    return settings
 
 
 @contextlib.contextmanager

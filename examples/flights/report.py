@@ -1,14 +1,18 @@
 """Shows what the job found: lines on the terminal, and one HTML page with a picture, which loads nothing."""
 
 import html
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from arrowipc.arguments import printable
-from pipeline import Result, Step
 
-__all__ = ["show", "step_line", "write_report"]
+if TYPE_CHECKING:
+    from pipeline import Job
 
 MOST_BARS = 40
 _STYLE = (
@@ -24,54 +28,61 @@ _STYLE = (
 )
 
 
-def size_text(size: float) -> str:
-    """Bytes for people, in decimal units."""
-    for limit, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if size >= limit:
-            return f"{size / limit:.3g} {unit}"
-    return f"{size:.0f} B"
+@dataclass(slots=True)
+class Step:
+    """One step: its name, its seconds, and the rows that came out of it, if any."""
+
+    name: str
+    seconds: float = 0.0
+    rows: int | None = None
+
+    def numbers(self) -> tuple[str, str, str]:
+        """Seconds, rows, and rows per second."""
+        if self.rows is None:
+            return f"{self.seconds:.2f}", "", ""
+        return f"{self.seconds:.2f}", f"{self.rows:,}", f"{self.rows / self.seconds:,.0f}"
 
 
-def _numbers(step: Step) -> tuple[str, str, str, str]:
-    """Seconds, rows, rows per second and bytes per second."""
-    return (
-        f"{step.seconds:.2f}",
-        "" if step.rows is None else f"{step.rows:,}",
-        "" if step.rows is None else f"{step.rows / step.seconds:,.0f}",
-        "" if step.size is None else f"{size_text(step.size / step.seconds)}/s",
-    )
+@dataclass(slots=True)
+class Stopwatch:
+    """Times steps, and prints a line for each."""
+
+    steps: list[Step] = field(default_factory=list)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[Step]:
+        """Time the body, which may set ``rows`` of the step."""
+        step = Step(name)
+        print(f"{printable(name):<36}", end="", flush=True)
+        start = time.perf_counter()
+        yield step
+        step.seconds = time.perf_counter() - start
+        self.steps.append(step)
+        seconds, rows, rate = step.numbers()
+        print(f"{seconds:>7} s" + (f"{rows:>12} rows{rate:>12} rows/s" if rows else ""), flush=True)
 
 
-def step_line(step: Step) -> str:
-    """What follows the name of a step on the terminal."""
-    seconds, rows, rate, speed = _numbers(step)
-    return f"{seconds:>7} s" + (f"{rows:>12} rows{rate:>12} rows/s {speed:>12}" if rows else "")
-
-
-def show(result: Result, report: Path) -> None:
+def show(job: "Job", report: Path) -> None:
     """Print whether the sources agree, the answer of the query, and where the results are."""
-    lines = ["", verdict(result), *_examples(result)]
-    if result.query is not None:
-        text, answer = result.query
+    lines = ["", *verdict(job)]
+    if job.query is not None:
+        text, answer = job.query
         lines += ["", text, *("  " + ", ".join(f"{name} {value}" for name, value in row.items()) for row in answer)]
-    lines += ["", f"Arrow files were read and written by {result.reader}.", ""]
-    lines += [f"written: {path}" for path in [*result.written, report]]
+    lines += ["", f"Arrow files were read and written by {job.reader}.", ""]
+    lines += [f"written: {path}" for path in [*job.written, report]]
     print("\n".join(printable(part) for line in lines for part in line.split("\n")))
 
 
-def verdict(result: Result) -> str:
-    """Say whether the sources agree."""
-    found = result.comparison
+def verdict(job: "Job") -> list[str]:
+    """Whether the sources agree, and some of the rows that differ."""
+    found = job.comparison
     if found is None:
-        return "There was one source only, and nothing to compare."
+        return ["There was only one source, so nothing was compared."]
     if not found.differing:
-        return f"same rows: {', '.join(found.names)} ({found.counts[0]:,} rows each)"
+        return [f"same rows: {', '.join(found.names)} ({found.counts[0]:,} rows each)"]
     counts = ", ".join(f"{name}: {count:,} rows" for name, count in zip(found.names, found.counts, strict=True))
-    return f"{found.differing:,} distinct rows differ ({counts}). Nothing was written. Some of these rows:"
-
-
-def _examples(result: Result) -> list[str]:
-    return [] if result.comparison is None else [f"  {text}" for text in result.comparison.examples]
+    first = f"{found.differing:,} distinct rows differ ({counts}). Nothing was written. Some of these rows:"
+    return [first, *(f"  {text}" for text in found.examples)]
 
 
 def _escape(text: str) -> str:
@@ -79,34 +90,24 @@ def _escape(text: str) -> str:
     return html.escape(printable(text))
 
 
-def write_report(result: Result, path: Path) -> None:
-    """Write the page.
-
-    Parameters
-    ----------
-    result : Result
-        What the job found.
-    path : Path
-        The HTML file; its directory is made.
-    """
-    body = [f"<h1>{_escape(result.title)}</h1>"]
-    body += [f"<p>{_escape(text)}</p>" for text in (verdict(result), *_examples(result))]
-    if result.groups:
-        what = f"Mean of {result.value}" if result.value else "Number of rows"
-        body.append(f"<h2>{_escape(what)} by {_escape(', '.join(result.by))}</h2>{_bars(result)}")
-    if result.query is not None:
-        text, answer = result.query
+def write_report(job: "Job", title: str, steps: Sequence[Step], path: Path) -> None:
+    """Write the page: the verdict, the picture, the query, the timings. The folder of ``path`` is created."""
+    body = [f"<h1>{_escape(title)}</h1>", *(f"<p>{_escape(text)}</p>" for text in verdict(job))]
+    if job.groups:
+        what = f"Mean of {job.value}" if job.value else "Number of rows"
+        body.append(f"<h2>{_escape(what)} by {_escape(', '.join(job.by))}</h2>{_bars(job)}")
+    if job.query is not None:
+        text, answer = job.query
         body.append(f"<h2>A query of the table in SQL</h2><pre>{'<br/>'.join(map(_escape, text.splitlines()))}</pre>")
         body.append(_table([*answer[0]] if answer else [], [[str(value) for value in row.values()] for row in answer]))
-    steps = [[step.name, *_numbers(step)] for step in result.steps]
-    body.append(f"<h2>Timings</h2>{_table(['step', 'seconds', 'rows', 'rows/s', 'Arrow IPC'], steps)}")
-    footer = f"Arrow files were read and written by {result.reader}; {result.machine}."
-    body.append(f"<footer>{_escape(footer)}</footer>")
+    rows = [[step.name, *step.numbers()] for step in steps]
+    body.append(f"<h2>Timings</h2>{_table(['step', 'seconds', 'rows', 'rows/s'], rows)}")
+    body.append(f"<footer>{_escape(f'Arrow files were read and written by {job.reader}; {job.machine}.')}</footer>")
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         """<meta http-equiv="Content-Security-Policy" content="default-src 'none';style-src 'unsafe-inline'">"""
-        f"<title>{_escape(result.title)}</title><style>{_STYLE}</style></head><body>{''.join(body)}</body></html>\n"
+        f"<title>{_escape(title)}</title><style>{_STYLE}</style></head><body>{''.join(body)}</body></html>\n"
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page, encoding="utf-8")
@@ -118,19 +119,19 @@ def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f"<table><tr>{head}</tr>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
 
-def _bars(result: Result) -> str:
-    """A bar per group, of the groups with the most rows; bars of negative numbers end at zero."""
-    column = f"mean_{result.value}" if result.value else "rows"
-    most = sorted(range(len(result.groups)), key=lambda index: -result.groups[index]["rows"])[:MOST_BARS]
-    groups = [result.groups[index] for index in sorted(most)]
-    names = [", ".join(str(row[name]) for name in result.by) for row in groups]
-    values = [float("nan") if row[column] is None else float(row[column]) for row in groups]
-    drawn = [value for value in values if isfinite(value)]
-    least, reach = min([0.0, *drawn]), max([0.0, *drawn]) - min([0.0, *drawn]) or 1.0
+def _bars(job: "Job") -> str:
+    """A bar per group, of the groups with the most rows. Bars of negative numbers end at zero; no mean is a dash."""
+    column = f"mean_{job.value}" if job.value else "rows"
+    most = sorted(range(len(job.groups)), key=lambda index: -job.groups[index]["rows"])[:MOST_BARS]
+    groups = [job.groups[index] for index in sorted(most)]
+    lengths = [float(row[column] or 0) for row in groups]
+    drawn = [length if isfinite(length) else 0.0 for length in lengths]
+    least, reach = min(0.0, *drawn), max(0.0, *drawn) - min(0.0, *drawn) or 1.0
     rows = []
-    for name, value in zip(names, values, strict=True):
-        length = value if isfinite(value) else 0.0
-        number = f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-        place = f"margin-left:{100 * (min(0.0, length) - least) / reach:.2f}%;width:{100 * abs(length) / reach:.2f}%"
-        rows.append(f'<tr><td>{_escape(name)}</td><td><div style="{place}"></div></td><td>{number}</td></tr>')
+    for row, length, bar in zip(groups, lengths, drawn, strict=True):
+        name = _escape(", ".join(str(row[key]) for key in job.by))
+        number = f"{length:,.0f}" if abs(length) >= 100 else f"{length:.3g}"
+        place = f"margin-left:{100 * (min(0.0, bar) - least) / reach:.2f}%;width:{100 * abs(bar) / reach:.2f}%"
+        number = number if row[column] is not None else "–"
+        rows.append(f'<tr><td>{name}</td><td><div style="{place}"></div></td><td>{number}</td></tr>')
     return f'<table class="bars">{"".join(rows)}</table>'

@@ -53,88 +53,79 @@ def table(data: Any, **options: Any) -> ipc.Table:
         return reader.read_all()
 
 
-def test_every_kind_of_store_gives_the_same(tmp_path: Path, web: Web):
+async def test_every_kind_of_store_gives_the_same(tmp_path: Path, web: Web):
     memory = obstore.store.MemoryStore()
     local = obstore.store.LocalStore(tmp_path)
     http = obstore.store.HTTPStore.from_url(web.url(""), client_options={"allow_http": True})
     asynchronous = fsspec.filesystem("http", asynchronous=True, skip_instance_cache=True)
 
-    async def main() -> None:
-        for name, data in (("few", web.files["few"]), ("large", LARGE)):
-            await obstore.put_async(memory, name, data)
-            (tmp_path / name).write_bytes(data)
-            with fsspec.open(f"memory://aio/{name}", "wb") as file:
-                file.write(data)
-            sources: list[tuple[Any, ...]] = [
-                (memory, name),
-                (local, name),
-                (http, name),
-                (web.url(name),),
-                (RemoteSource(web.url(name), size=len(data)),),
-                (asynchronous, web.url(name)),
-                (fsspec.filesystem("memory"), f"aio/{name}"),
-                (f"memory://aio/{name}",),
-                (f"simplecache::memory://aio/{name}",),
-                (tmp_path / name,),
-                (f"file://{tmp_path / name}",),
-            ]
-            whole, some = table(data), table(data, columns=["c9", "c3"])
-            for source in sources:
-                assert (await read(*source)).equals(whole), source
-            for source in sources[:4]:
-                assert (await read(*source, columns=["c9", "c3"], prefetch=0)).equals(some), source
-        await (await asynchronous.set_session()).close()
-
-    asyncio.run(main())
+    for name, data in (("few", web.files["few"]), ("large", LARGE)):
+        await obstore.put_async(memory, name, data)
+        (tmp_path / name).write_bytes(data)
+        with fsspec.open(f"memory://aio/{name}", "wb") as file:
+            file.write(data)
+        sources: list[tuple[Any, ...]] = [
+            (memory, name),
+            (local, name),
+            (http, name),
+            (web.url(name),),
+            (RemoteSource(web.url(name), size=len(data)),),
+            (asynchronous, web.url(name)),
+            (fsspec.filesystem("memory"), f"aio/{name}"),
+            (f"memory://aio/{name}",),
+            (f"simplecache::memory://aio/{name}",),
+            (tmp_path / name,),
+            (f"file://{tmp_path / name}",),
+        ]
+        whole, some = table(data), table(data, columns=["c9", "c3"])
+        for source in sources:
+            assert (await read(*source)).equals(whole), source
+        for source in sources[:4]:
+            assert (await read(*source, columns=["c9", "c3"], prefetch=0)).equals(some), source
+    await (await asynchronous.set_session()).close()
 
 
-def test_batches_in_any_order_and_by_any_number_of_tasks(web: Web):
+async def test_batches_in_any_order_and_by_any_number_of_tasks(web: Web):
     wanted = table(SMALL).batches
 
-    async def main() -> None:
-        reader = aio.open_file(web.url("small"))
-        with pytest.raises(ipc.UsageError, match="not open"):
-            _ = reader.num_record_batches
-        async with reader:
-            assert reader.num_record_batches == 600
-            assert dict(reader.metadata) == {b"made": b"here"}
-            assert reader.schema.names == COLUMNS
-            numbers = [0, 599, -1, 300, 5, 5, -600]
-            found = await asyncio.gather(*[reader.get_batch(i) for i in numbers])
-            assert [batch.equals(wanted[i]) for i, batch in zip(numbers, found, strict=True)] == [True] * 7
-            assert reader.stats.num_record_batches == 7
-            for i in (600, -601):
-                with pytest.raises(IndexError, match="the file has 600"):
-                    await reader.get_batch(i)
-        with pytest.raises(ipc.UsageError, match="closed"):
-            await reader.get_batch(0)
-
-    asyncio.run(main())
+    reader = aio.open_file(web.url("small"))
+    with pytest.raises(ipc.UsageError, match="not open"):
+        _ = reader.num_record_batches
+    async with reader:
+        assert reader.num_record_batches == 600
+        assert dict(reader.metadata) == {b"made": b"here"}
+        assert reader.schema.names == COLUMNS
+        numbers = [0, 599, -1, 300, 5, 5, -600]
+        found = await asyncio.gather(*[reader.get_batch(i) for i in numbers])
+        assert [batch.equals(wanted[i]) for i, batch in zip(numbers, found, strict=True)] == [True] * 7
+        assert reader.stats.num_record_batches == 7
+        for i in (600, -601):
+            with pytest.raises(IndexError, match="the file has 600"):
+                await reader.get_batch(i)
+    with pytest.raises(ipc.UsageError, match="closed"):
+        await reader.get_batch(0)
 
 
 @pytest.mark.parametrize("store", [False, True])
-def test_batches_that_tasks_ask_for_together_are_fetched_together(web: Web, store: bool):
+async def test_batches_that_tasks_ask_for_together_are_fetched_together(web: Web, store: bool):
     http = obstore.store.HTTPStore.from_url(web.url(""), client_options={"allow_http": True})
     wanted = table(LARGE, columns=["c9"]).batches
 
-    async def main() -> None:
-        source = (http, "large") if store else (web.url("large"),)
-        async with aio.open_file(*source, columns=["c9"]) as reader:
-            assert requests(web) == [("GET", (0, 8)), ("GET", (len(LARGE) - TAIL, len(LARGE)))]  # no HEAD
-            found = await asyncio.gather(*[reader.get_batch(i) for i in (2, 0)])
-            assert found == [wanted[2], wanted[0]]
-            # The metadata of both, then both bodies.
-            sizes = [end - start for _, _, (start, end), _ in web.log]
-            assert [size >= 1 << 20 for size in sizes] == [False, False, True, True]
-            tasks = [asyncio.create_task(reader.get_batch(i)) for i in (2, 0, 1)]
-            await asyncio.sleep(0.001)
-            tasks[1].cancel()
-            assert await tasks[0] == wanted[2]
-            assert await tasks[2] == wanted[1]
-            assert reader._blocks is not None
-            assert reader._blocks.waiting == []
-
-    asyncio.run(main())
+    source = (http, "large") if store else (web.url("large"),)
+    async with aio.open_file(*source, columns=["c9"]) as reader:
+        assert requests(web) == [("GET", (0, 8)), ("GET", (len(LARGE) - TAIL, len(LARGE)))]  # no HEAD
+        found = await asyncio.gather(*[reader.get_batch(i) for i in (2, 0)])
+        assert found == [wanted[2], wanted[0]]
+        # The metadata of both, then both bodies.
+        sizes = [end - start for _, _, (start, end), _ in web.log]
+        assert [size >= 1 << 20 for size in sizes] == [False, False, True, True]
+        tasks = [asyncio.create_task(reader.get_batch(i)) for i in (2, 0, 1)]
+        await asyncio.sleep(0.001)
+        tasks[1].cancel()
+        assert await tasks[0] == wanted[2]
+        assert await tasks[2] == wanted[1]
+        assert reader._blocks is not None
+        assert reader._blocks.waiting == []
 
 
 def requests(web: Web) -> list[Any]:
@@ -155,26 +146,23 @@ def test_the_requests_are_those_of_the_blocking_reader(web: Web, name: str, data
         assert sum(end - start for _, (start, end) in wanted) <= len(data) + TAIL + 8
 
 
-def test_reading_ahead_is_bounded(web: Web):
+async def test_reading_ahead_is_bounded(web: Web):
     web.files["x"] = written(16, 1 << 15)  # 3 MiB each
 
-    async def main() -> None:
-        async with aio.open_file(web.url("x")) as reader:
-            batches = aiter(reader)
-            await anext(batches)
-            async with asyncio.timeout(60):
-                while web.sent() <= 3 * (3 << 20):
-                    await asyncio.sleep(0.1)
-            await asyncio.sleep(0.3)
-            # The first, and those ahead of it: no more than a window and the batch that passes it.
-            assert web.sent() < 2 * WINDOW + (6 << 20)
-            assert sum([batch.num_rows async for batch in batches]) == 15 << 15
-            web.log.clear()
-            assert [batch.num_rows async for batch in reader] == [1 << 15] * 16
-        with pytest.raises(ipc.UsageError, match="prefetch"):
-            aio.open_file(web.url("x"), prefetch=-1)
-
-    asyncio.run(main())
+    async with aio.open_file(web.url("x")) as reader:
+        batches = aiter(reader)
+        await anext(batches)
+        async with asyncio.timeout(60):
+            while web.sent() <= 3 * (3 << 20):
+                await asyncio.sleep(0.1)
+        await asyncio.sleep(0.3)
+        # The first, and those ahead of it: no more than a window and the batch that passes it.
+        assert web.sent() < 2 * WINDOW + (6 << 20)
+        assert sum([batch.num_rows async for batch in batches]) == 15 << 15
+        web.log.clear()
+        assert [batch.num_rows async for batch in reader] == [1 << 15] * 16
+    with pytest.raises(ipc.UsageError, match="prefetch"):
+        aio.open_file(web.url("x"), prefetch=-1)
 
 
 def test_leaving_and_cancelling_end_what_was_asked_for_ahead():

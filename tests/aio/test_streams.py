@@ -37,51 +37,42 @@ LONG = stream(rows=50_000)
 assert len(LONG) > 30 * LARGE
 
 
-def test_every_kind_of_source_gives_the_same():
-    async def main() -> None:
-        for data in (SMALL, LONG):
-            wanted = ipc.open_stream(data).read_all()
-            for source in drive.sources(data, itertools.cycle((1000, 70_000, 5))):
-                async with aio.open_stream(source) as reader:
-                    assert reader.schema == wanted.schema
-                    assert (await reader.read_all()).equals(wanted)
-                    assert reader.bytes_consumed == len(data)
-                    assert reader.stats.num_record_batches == 3
-
-    asyncio.run(main())
+async def test_every_kind_of_source_gives_the_same():
+    for data in (SMALL, LONG):
+        wanted = ipc.open_stream(data).read_all()
+        for source in drive.sources(data, itertools.cycle((1000, 70_000, 5))):
+            async with aio.open_stream(source) as reader:
+                assert reader.schema == wanted.schema
+                assert (await reader.read_all()).equals(wanted)
+                assert reader.bytes_consumed == len(data)
+                assert reader.stats.num_record_batches == 3
 
 
-def test_a_reader_may_be_awaited_entered_or_only_iterated():
-    async def main() -> None:
-        reader = aio.open_stream(fed(SMALL))
-        with pytest.raises(ipc.UsageError, match="await the reader"):
-            _ = reader.schema
-        assert "not begun" in repr(reader)
-        assert (await reader).schema.names == ["x", "word"]
-        assert "open" in repr(reader)
-        assert [batch.num_rows async for batch in reader] == [10, 10, 10]
-        with pytest.raises(StopAsyncIteration):
-            await reader.read_next_batch()
-        await reader.close()
-        await reader.close()
-        with pytest.raises(ipc.UsageError, match="closed"):
-            await reader.read_next_batch()
-        with pytest.raises(ipc.UsageError, match="closed"):
-            async with reader:
-                pass
-        assert [batch.num_rows async for batch in aio.open_stream(fed(SMALL), columns=["x"])] == [10, 10, 10]
-
-    asyncio.run(main())
+async def test_a_reader_may_be_awaited_entered_or_only_iterated():
+    reader = aio.open_stream(fed(SMALL))
+    with pytest.raises(ipc.UsageError, match="await the reader"):
+        _ = reader.schema
+    assert "not begun" in repr(reader)
+    assert (await reader).schema.names == ["x", "word"]
+    assert "open" in repr(reader)
+    assert [batch.num_rows async for batch in reader] == [10, 10, 10]
+    with pytest.raises(StopAsyncIteration):
+        await reader.read_next_batch()
+    await reader.close()
+    await reader.close()
+    with pytest.raises(ipc.UsageError, match="closed"):
+        await reader.read_next_batch()
+    with pytest.raises(ipc.UsageError, match="closed"):
+        async with reader:
+            pass
+    assert [batch.num_rows async for batch in aio.open_stream(fed(SMALL), columns=["x"])] == [10, 10, 10]
 
 
-def test_a_source_is_left_behind_the_stream():
-    async def main() -> None:
-        source = fed(SMALL + LONG + b"more")
-        for data in (SMALL, LONG):
-            assert (await aio.open_stream(source).read_all()).equals(ipc.open_stream(data).read_all())
-        assert await source.read() == b"more"
-
-    asyncio.run(main())
+async def test_a_source_is_left_behind_the_stream():
+    source = fed(SMALL + LONG + b"more")
+    for data in (SMALL, LONG):
+        assert (await aio.open_stream(source).read_all()).equals(ipc.open_stream(data).read_all())
+    assert await source.read() == b"more"
 
 
 @pytest.mark.parametrize("size", [1000, LARGE - 1, 10**7])
@@ -103,67 +94,58 @@ def test_large_bodies_are_decoded_in_another_thread(monkeypatch, codec, size):
     assert where == [("SchemaRead", True), ("BatchRead", False), ("BatchRead", False)]
 
 
-def test_nothing_is_read_ahead():
+async def test_nothing_is_read_ahead():
     """Of what it is not asked for it reads nothing, and of what it needs no more than `MOST` at a time."""
 
-    async def main() -> None:
-        source = Reads(LONG, itertools.repeat(10**9))
-        reader = await aio.open_stream(source)
-        schema_end = source.at
-        assert schema_end < 1000
-        first = await reader.read_next_batch()
-        assert schema_end < source.at < len(LONG) / 2
-        before = source.at
-        await asyncio.sleep(0.01)
-        assert source.at == before
-        assert source.most == MOST
-        assert first.num_rows == 50_000
-
-    asyncio.run(main())
+    source = Reads(LONG, itertools.repeat(10**9))
+    reader = await aio.open_stream(source)
+    schema_end = source.at
+    assert schema_end < 1000
+    first = await reader.read_next_batch()
+    assert schema_end < source.at < len(LONG) / 2
+    before = source.at
+    await asyncio.sleep(0.01)
+    assert source.at == before
+    assert source.most == MOST
+    assert first.num_rows == 50_000
 
 
-def test_one_task_at_a_time_may_read():
-    async def main() -> None:
-        source = asyncio.StreamReader()
-        reader = aio.open_stream(source)
-        waiting = asyncio.create_task(reader.read_next_batch())
-        await asyncio.sleep(0)
-        with pytest.raises(ipc.UsageError, match="another task"):
-            await reader.read_next_batch()
-        source.feed_data(SMALL)
-        assert (await waiting).num_rows == 10
-
-    asyncio.run(main())
+async def test_one_task_at_a_time_may_read():
+    source = asyncio.StreamReader()
+    reader = aio.open_stream(source)
+    waiting = asyncio.create_task(reader.read_next_batch())
+    await asyncio.sleep(0)
+    with pytest.raises(ipc.UsageError, match="another task"):
+        await reader.read_next_batch()
+    source.feed_data(SMALL)
+    assert (await waiting).num_rows == 10
 
 
 @pytest.mark.parametrize("data", [SMALL, LONG], ids=["small", "large"])
-def test_a_read_that_was_cancelled_has_lost_nothing(data):
-    async def main() -> None:
-        wanted = ipc.open_stream(data).read_all()
-        source = asyncio.StreamReader()
-        reader = aio.open_stream(source)
-        found, step = [], -(-len(data) // 23)
-        for start in range(0, len(data), step):
-            source.feed_data(data[start : start + step])
-            for _ in range(4):
-                task = asyncio.create_task(reader.read_next_batch())
-                for _ in range(3):
-                    await asyncio.sleep(0)
-                task.cancel()
-                try:
-                    found.append(await task)
-                except asyncio.CancelledError:
-                    pass
-                except StopAsyncIteration:
-                    break
-        source.feed_eof()
-        found += [batch async for batch in reader]
-        assert [batch.to_pydict() for batch in found] == [batch.to_pydict() for batch in wanted.batches]
-
-    asyncio.run(main())
+async def test_a_read_that_was_cancelled_has_lost_nothing(data):
+    wanted = ipc.open_stream(data).read_all()
+    source = asyncio.StreamReader()
+    reader = aio.open_stream(source)
+    found, step = [], -(-len(data) // 23)
+    for start in range(0, len(data), step):
+        source.feed_data(data[start : start + step])
+        for _ in range(4):
+            task = asyncio.create_task(reader.read_next_batch())
+            for _ in range(3):
+                await asyncio.sleep(0)
+            task.cancel()
+            try:
+                found.append(await task)
+            except asyncio.CancelledError:
+                pass
+            except StopAsyncIteration:
+                break
+    source.feed_eof()
+    found += [batch async for batch in reader]
+    assert [batch.to_pydict() for batch in found] == [batch.to_pydict() for batch in wanted.batches]
 
 
-def test_a_generator_that_was_cancelled_is_no_end_of_the_input():
+async def test_a_generator_that_was_cancelled_is_no_end_of_the_input():
     """It is over after that; to take this for the end of the stream would be rows that are silently missing."""
 
     async def slow() -> Any:
@@ -171,15 +153,12 @@ def test_a_generator_that_was_cancelled_is_no_end_of_the_input():
             await asyncio.sleep(0.001)
             yield SMALL[part : part + 8]
 
-    async def main() -> None:
-        reader = await aio.open_stream(slow())
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.002):
-                await reader.read_all()
-        with pytest.raises(ipc.UsageError, match="cannot continue"):
-            await reader.read_next_batch()
-
-    asyncio.run(main())
+    reader = await aio.open_stream(slow())
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.002):
+            await reader.read_all()
+    with pytest.raises(ipc.UsageError, match="cannot continue"):
+        await reader.read_next_batch()
 
 
 def test_cancelling_and_dropping_leave_nothing():
@@ -225,7 +204,7 @@ def test_cancelling_and_dropping_leave_nothing():
         time.sleep(0.01)
 
 
-def test_what_the_source_raises_is_passed_on_and_ends_the_reader():
+async def test_what_the_source_raises_is_passed_on_and_ends_the_reader():
     async def torn() -> Any:
         yield SMALL[:100]
         raise ConnectionResetError("gone")
@@ -233,23 +212,20 @@ def test_what_the_source_raises_is_passed_on_and_ends_the_reader():
     async def always(answer: Any) -> Any:
         yield answer
 
-    async def main() -> None:
-        reader = aio.open_stream(torn())
-        with pytest.raises(ConnectionResetError, match="gone"):
-            await reader
-        with pytest.raises(ipc.TruncatedError, match="message 1"):
-            await aio.open_stream(fed(SMALL[:100])).read_all()
-        with pytest.raises(ipc.FormatError, match="input is empty"):
-            await aio.open_stream(fed(b""))
-        with pytest.raises(ipc.FormatError, match="before its Schema"):
-            await aio.open_stream(fed(b"\xff\xff\xff\xff\0\0\0\0"))
-        with pytest.raises(ipc.UsageError, match="expected bytes"):
-            await aio.open_stream(pieces("text" * 100, itertools.repeat(9)))  # type: ignore[arg-type]
-        for answer in (None, 5, True):
-            with pytest.raises(ipc.UsageError, match=f"the source gave .*{answer}: expected bytes"):
-                await aio.open_stream(always(answer))
-
-    asyncio.run(main())
+    reader = aio.open_stream(torn())
+    with pytest.raises(ConnectionResetError, match="gone"):
+        await reader
+    with pytest.raises(ipc.TruncatedError, match="message 1"):
+        await aio.open_stream(fed(SMALL[:100])).read_all()
+    with pytest.raises(ipc.FormatError, match="input is empty"):
+        await aio.open_stream(fed(b""))
+    with pytest.raises(ipc.FormatError, match="before its Schema"):
+        await aio.open_stream(fed(b"\xff\xff\xff\xff\0\0\0\0"))
+    with pytest.raises(ipc.UsageError, match="expected bytes"):
+        await aio.open_stream(pieces("text" * 100, itertools.repeat(9)))  # type: ignore[arg-type]
+    for answer in (None, 5, True):
+        with pytest.raises(ipc.UsageError, match=f"the source gave .*{answer}: expected bytes"):
+            await aio.open_stream(always(answer))
 
 
 def test_what_may_be_filled_again_is_copied():
@@ -279,80 +255,71 @@ class Async:
     async def write(self, data: bytes) -> None: ...
 
 
-def test_blocking_readers_and_writers_name_aio():
-    async def main() -> None:
-        generator = pieces(SMALL, itertools.repeat(9))
-        sources = [fed(SMALL), generator, Reads(SMALL, itertools.repeat(9)), Receives(SMALL, itertools.repeat(9))]
-        for source in sources:
-            for opener in (ipc.open_stream, ipc.open_file, ipc.open, ipc.MessageReader, ipc.recover):
-                with pytest.raises(ipc.UsageError, match=r"arrowipc\.aio\.open_stream\(\)"):
-                    opener(source)
-        await generator.aclose()
-        for opener in (ipc.new_stream, ipc.new_file):
-            with pytest.raises(ipc.UsageError, match=r"arrowipc\.aio\.encode\(\)"):
-                opener(Async())
-
-    asyncio.run(main())
+async def test_blocking_readers_and_writers_name_aio():
+    generator = pieces(SMALL, itertools.repeat(9))
+    sources = [fed(SMALL), generator, Reads(SMALL, itertools.repeat(9)), Receives(SMALL, itertools.repeat(9))]
+    for source in sources:
+        for opener in (ipc.open_stream, ipc.open_file, ipc.open, ipc.MessageReader, ipc.recover):
+            with pytest.raises(ipc.UsageError, match=r"arrowipc\.aio\.open_stream\(\)"):
+                opener(source)
+    await generator.aclose()
+    for opener in (ipc.new_stream, ipc.new_file):
+        with pytest.raises(ipc.UsageError, match=r"arrowipc\.aio\.encode\(\)"):
+            opener(Async())
 
 
-def test_anyio_streams():
+async def test_anyio_streams():
     anyio = pytest.importorskip("anyio")
 
-    async def main() -> None:
-        send, receive = anyio.create_memory_object_stream(3)
-        async with send, receive, anyio.create_task_group() as group:
+    send, receive = anyio.create_memory_object_stream(3)
+    async with send, receive, anyio.create_task_group() as group:
 
-            async def write() -> None:
-                async with send:
-                    async for chunk in aio.encode(ipc.open_stream(LONG).read_all()):
-                        await send.send(chunk)
+        async def write() -> None:
+            async with send:
+                async for chunk in aio.encode(ipc.open_stream(LONG).read_all()):
+                    await send.send(chunk)
 
-            group.start_soon(write)
-            assert (await aio.open_stream(receive).read_all()).equals(ipc.open_stream(LONG).read_all())
+        group.start_soon(write)
+        assert (await aio.open_stream(receive).read_all()).equals(ipc.open_stream(LONG).read_all())
 
-        async def serve(client: Any) -> None:
-            async with client:
-                async for chunk in aio.encode(aio.open_stream(fed(LONG))):
-                    await client.send(chunk)
+    async def serve(client: Any) -> None:
+        async with client:
+            async for chunk in aio.encode(aio.open_stream(fed(LONG))):
+                await client.send(chunk)
 
-        listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-        async with listener, anyio.create_task_group() as group:
-            group.start_soon(listener.serve, serve)
-            port = listener.extra(anyio.abc.SocketAttribute.local_port)
-            async with await anyio.connect_tcp("127.0.0.1", port) as client:
-                assert (await aio.open_stream(client).read_all()).equals(ipc.open_stream(LONG).read_all())
-            group.cancel_scope.cancel()
-
-    asyncio.run(main())
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    async with listener, anyio.create_task_group() as group:
+        group.start_soon(listener.serve, serve)
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        async with await anyio.connect_tcp("127.0.0.1", port) as client:
+            assert (await aio.open_stream(client).read_all()).equals(ipc.open_stream(LONG).read_all())
+        group.cancel_scope.cancel()
 
 
-def test_many_readers_take_turns():
+async def test_many_readers_take_turns():
     """However much is there for each, no more than some go on before the loop turns to others."""
 
-    async def main() -> None:
-        most, given = 0, 0
+    most, given = 0, 0
 
-        class Counted(Reads):
-            async def read(self, size: int) -> bytes:
-                nonlocal given
-                part = await super().read(size)
-                given += len(part)
-                return part
+    class Counted(Reads):
+        async def read(self, size: int) -> bytes:
+            nonlocal given
+            part = await super().read(size)
+            given += len(part)
+            return part
 
-        async def watch() -> None:
-            nonlocal most, given
-            while True:
-                given = 0
-                await asyncio.sleep(0)
-                most = max(most, given)
+    async def watch() -> None:
+        nonlocal most, given
+        while True:
+            given = 0
+            await asyncio.sleep(0)
+            most = max(most, given)
 
-        watching = asyncio.create_task(watch())
-        readers = [aio.open_stream(Counted(LONG, itertools.repeat(10**9))) for _ in range(20)]
-        tables = await asyncio.gather(*[reader.read_all() for reader in readers])
-        watching.cancel()
-        assert all(table.num_rows == 150_000 for table in tables)
-        # A turn, and what one task takes before it looks again; without turns it would be 20 times `MOST`.
-        assert most <= 3 * (AT_ONCE + MOST)
-        assert turns() is turns()
-
-    asyncio.run(main())
+    watching = asyncio.create_task(watch())
+    readers = [aio.open_stream(Counted(LONG, itertools.repeat(10**9))) for _ in range(20)]
+    tables = await asyncio.gather(*[reader.read_all() for reader in readers])
+    watching.cancel()
+    assert all(table.num_rows == 150_000 for table in tables)
+    # A turn, and what one task takes before it looks again; without turns it would be 20 times `MOST`.
+    assert most <= 3 * (AT_ONCE + MOST)
+    assert turns() is turns()

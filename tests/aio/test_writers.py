@@ -39,7 +39,7 @@ def test_the_bytes_are_those_of_the_blocking_writer(parts, options):
     assert run(joined(iter(parts), parts[0].schema, **options)) == wanted
 
 
-def test_whatever_holds_rows_can_be_encoded():
+async def test_whatever_holds_rows_can_be_encoded():
     wanted = ipc_bytes(TABLE)
     ours = ipc.open_stream(wanted).read_all()
 
@@ -49,20 +49,17 @@ def test_whatever_holds_rows_can_be_encoded():
     def blocking() -> Any:
         yield from ours.batches
 
-    async def main() -> None:
-        sources = [TABLE, ours, ours.batches, iter(ours.batches), tables(), blocking(), TABLE.to_reader()]
-        for data in [*sources, ipc.open_stream(wanted), aio.open_stream(fed(wanted))]:
-            assert await joined(data) == wanted
-        empty = ipc_bytes([], schema=ours.schema)
-        assert await joined([], ours.schema) == empty
-        assert await joined(aio.open_stream(fed(empty))) == empty
-        assert await joined({"x": [1, 2]}) == ipc_bytes({"x": [1, 2]})
-        with pytest.raises(ipc.UsageError, match="nothing was written"):
-            await joined([])
-        with pytest.raises(ipc.UsageError, match="expected a RecordBatch"):
-            await joined(5)
-
-    asyncio.run(main())
+    sources = [TABLE, ours, ours.batches, iter(ours.batches), tables(), blocking(), TABLE.to_reader()]
+    for data in [*sources, ipc.open_stream(wanted), aio.open_stream(fed(wanted))]:
+        assert await joined(data) == wanted
+    empty = ipc_bytes([], schema=ours.schema)
+    assert await joined([], ours.schema) == empty
+    assert await joined(aio.open_stream(fed(empty))) == empty
+    assert await joined({"x": [1, 2]}) == ipc_bytes({"x": [1, 2]})
+    with pytest.raises(ipc.UsageError, match="nothing was written"):
+        await joined([])
+    with pytest.raises(ipc.UsageError, match="expected a RecordBatch"):
+        await joined(5)
 
 
 def test_wrong_options_are_refused_before_anything_is_sent():
@@ -74,56 +71,50 @@ def test_wrong_options_are_refused_before_anything_is_sent():
         aio.encode(TABLE, TABLE.schema, legacy=True)
 
 
-def test_chunks_are_bounded_and_taken_one_by_one():
-    async def main() -> None:
-        taken = 0
+async def test_chunks_are_bounded_and_taken_one_by_one():
+    taken = 0
 
-        def source() -> Any:
-            nonlocal taken
-            for _ in range(4):
-                taken += 1
-                yield TABLE
+    def source() -> Any:
+        nonlocal taken
+        for _ in range(4):
+            taken += 1
+            yield TABLE
 
-        sizes = []
-        async for chunk in aio.encode(source()):
-            assert type(chunk) is bytes
-            sizes.append(len(chunk))
-            assert taken <= sum(sizes) // len(ipc_bytes(TABLE)) + 1
-        assert max(sizes) < 2 * CHUNK
-
-    asyncio.run(main())
+    sizes = []
+    async for chunk in aio.encode(source()):
+        assert type(chunk) is bytes
+        sizes.append(len(chunk))
+        assert taken <= sum(sizes) // len(ipc_bytes(TABLE)) + 1
+    assert max(sizes) < 2 * CHUNK
 
 
-def test_a_stream_writer_never_holds_more_than_its_mark():
-    async def main() -> None:
-        most, got = 0, bytearray()
+async def test_a_stream_writer_never_holds_more_than_its_mark():
+    most, got = 0, bytearray()
 
-        async def serve(reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
+    async def serve(reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
+        nonlocal most
+        written = client.write
+
+        def noted(data: bytes) -> None:
             nonlocal most
-            written = client.write
+            written(data)
+            most = max(most, client.transport.get_write_buffer_size())
 
-            def noted(data: bytes) -> None:
-                nonlocal most
-                written(data)
-                most = max(most, client.transport.get_write_buffer_size())
+        client.write = noted  # type: ignore[method-assign]
+        async for chunk in aio.encode([batch for _ in range(5) for batch in TABLE.to_batches()]):
+            client.write(chunk)
+            await client.drain()
+        client.close()
 
-            client.write = noted  # type: ignore[method-assign]
-            async for chunk in aio.encode([batch for _ in range(5) for batch in TABLE.to_batches()]):
-                client.write(chunk)
-                await client.drain()
-            client.close()
-
-        server = await asyncio.start_server(serve, "127.0.0.1")
-        async with server:
-            source, sink = await asyncio.open_connection(*server.sockets[0].getsockname())
-            await asyncio.sleep(0.2)  # until the kernel takes no more
-            while data := await source.read(5000):
-                got.extend(data)
-            sink.close()
-        assert ipc.open_stream(got).read_all().num_rows == 5 * len(TABLE)
-        assert 0 < most <= (1 << 16) + 2 * CHUNK
-
-    asyncio.run(main())
+    server = await asyncio.start_server(serve, "127.0.0.1")
+    async with server:
+        source, sink = await asyncio.open_connection(*server.sockets[0].getsockname())
+        await asyncio.sleep(0.2)  # until the kernel takes no more
+        while data := await source.read(5000):
+            got.extend(data)
+        sink.close()
+    assert ipc.open_stream(got).read_all().num_rows == 5 * len(TABLE)
+    assert 0 < most <= (1 << 16) + 2 * CHUNK
 
 
 def test_a_stream_that_is_left_early_has_no_end():
@@ -147,15 +138,12 @@ def test_a_stream_that_is_left_early_has_no_end():
     assert not sent.endswith(b"\xff\xff\xff\xff\0\0\0\0")
 
 
-def test_an_error_of_the_source_reaches_whoever_sends():
+async def test_an_error_of_the_source_reaches_whoever_sends():
     async def rows() -> Any:
         yield {"x": [1]}
         raise OSError("no more rows")
 
-    async def main() -> None:
-        chunks = aio.encode(rows())
-        with pytest.raises(OSError, match="no more rows"):
-            async for _ in chunks:
-                pass
-
-    asyncio.run(main())
+    chunks = aio.encode(rows())
+    with pytest.raises(OSError, match="no more rows"):
+        async for _ in chunks:
+            pass

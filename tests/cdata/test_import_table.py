@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import gc
 import random
@@ -10,7 +9,7 @@ import threading
 from typing import Any
 
 import pytest
-from cdata.producer import Producer, packed
+from cdata.producer import StreamOf, packed
 from helpers import randoms
 from helpers.arrays import CASES, ipc_bytes
 from helpers.arrow_columns import ARRAYS
@@ -292,74 +291,39 @@ def test_columns_must_be_equally_long(parts: list[list[int]]) -> None:
 
 # -- producers that fail, and what is released ---------------------------------------------------------------
 
-GetSchema, GetNext, GetLastError = [kind for _, kind in CStream._fields_[:3]]
-# As an address: ctypes would not know how long to keep a string.
-GetText = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 
-
-class Column:
-    """A column of int64 in chunks of these lengths; a code stands for a failure."""
+class Column(StreamOf):
+    """A column of int64 in chunks of these lengths, which fails behind them, or at once, with these codes."""
 
     num_chunks = 8
 
-    def __init__(self, p: Producer, lengths: list[int], code: int = 0, schema_code: int = 0) -> None:
-        self.p, self.lengths, self.code, self.schema_code = p, list(lengths), code, schema_code
-        self.given = 0
-
-    def _schema(self, _: Any, out: Any) -> int:
-        if self.schema_code:
-            return self.schema_code
-        ctypes.memmove(out, ctypes.byref(self.p.schema(b"l")), ctypes.sizeof(CSchema))
-        return 0
-
-    def _next(self, _: Any, out: Any) -> int:
-        if not self.lengths:
-            out[0].release = None
-            # What a failed call leaves behind is nobody's to release.
-            if self.code:
-                out[0].release = 1
-            return self.code
-        n = self.lengths.pop(0)
-        array = self.p.array(n, [None, packed(*range(max(n, 0)))])
-        ctypes.memmove(out, ctypes.byref(array), ctypes.sizeof(CArray))
-        self.given += 1
-        return 0
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        message = ctypes.create_string_buffer("Gerät weg".encode())
-        text = GetText(lambda _: ctypes.addressof(message))
-        calls = GetSchema(self._schema), GetNext(self._next), ctypes.cast(text, GetLastError)
-        release = ctypes.cast(self.p.callbacks[CStream], ctypes.c_void_p).value
-        struct = CStream(*calls, release)
-        self.p.kept += [message, text, calls, struct]
-        return self.p.capsule(struct)
+    def __init__(self, lengths: list[int], code: int = 0, schema_code: int = 0) -> None:
+        super().__init__(None, [], "Gerät weg".encode())
+        self.described = schema_code or self.schema(b"l")
+        self.items = [self.array(n, [None, packed(*range(max(n, 0)))]) for n in lengths] + [code] * bool(code)
 
 
 class Encoded(Column):
-    """A column of numbers that are dictionary-encoded: the same dictionary with each chunk, but for `changes`."""
+    """Chunks of two encoded numbers: the same dictionary with each chunk, but for `changes`."""
 
-    def __init__(self, p: Producer, lengths: list[int], changes: list[dict[str, Any]]) -> None:
-        super().__init__(p, lengths)
-        self.changes = changes
-        self.values = p.array(3, [None, packed(5, 6, 7)])
+    def __init__(self, lengths: list[int], changes: list[dict[str, Any]]) -> None:
+        super().__init__([])
+        self.described = self.schema(b"l", dictionary=self.schema(b"l"))
+        values = self.array(3, [None, packed(5, 6, 7)])
+        for n, changed in zip(lengths, changes, strict=True):
+            again = CArray.from_buffer_copy(values)
+            for name, value in changed.items():
+                setattr(again, name, value)
+            self.items.append(self.array(n, [None, packed(2, 0)], dictionary=again))
 
-    def _schema(self, _: Any, out: Any) -> int:
-        schema = self.p.schema(b"l", dictionary=self.p.schema(b"l"))
-        ctypes.memmove(out, ctypes.byref(schema), ctypes.sizeof(CSchema))
-        return 0
 
-    def _next(self, _: Any, out: Any) -> int:
-        if not self.lengths:
-            out[0].release = None
-            return 0
-        values = CArray()
-        ctypes.memmove(ctypes.byref(values), ctypes.byref(self.values), ctypes.sizeof(CArray))
-        for name, value in self.changes[self.given].items():
-            setattr(values, name, value)
-        array = self.p.array(self.lengths.pop(0), [None, packed(2, 0)], dictionary=values)
-        ctypes.memmove(out, ctypes.byref(array), ctypes.sizeof(CArray))
-        self.given += 1
-        return 0
+def released(columns: list[Column]) -> dict[Any, int]:
+    """How many structs of each kind the consumer gave back; all arrays that it was given, in the end."""
+    return {kind: sum(column.released[kind] for column in columns) for kind in (CSchema, CArray, CStream)}
+
+
+def given(columns: list[Column]) -> int:
+    return sum(column.given[CArray] for column in columns)
 
 
 def schema_of(n: int) -> Any:
@@ -371,78 +335,72 @@ def schema_of(n: int) -> Any:
 )
 @pytest.mark.parametrize("lengths", [[2, 2], [1, 3], [4], [0, 2, 0, 2]])
 def test_a_column_that_fails_ends_the_stream(code: int, kind: type[Exception], lengths: list[int]) -> None:
-    p = Producer()
-    columns = [Column(p, [2, 2, 5]), Column(p, lengths, code), Column(p, [2, 2, 5])]
+    columns = [Column([2, 2, 5]), Column(lengths, code), Column([2, 2, 5])]
     stream = columns_from(Like(schema_of(3), columns))
     found = []
     for _ in range(2):
         with pytest.raises(kind, match="Gerät weg"):
             found.extend(stream)
     assert sum(len(batch) for batch in found) == 4
-    assert p.released[CStream] == 3
+    assert released(columns)[CStream] == 3
     assert found[0]["c1"].to_pylist()[0] == 0
     found.clear()
-    assert p.released[CArray] == sum(column.given for column in columns)
-    assert p.released[CSchema] == 3
+    assert released(columns) == {CSchema: 3, CArray: given(columns), CStream: 3}
 
 
 def test_a_column_without_a_schema_is_let_go_of() -> None:
-    p = Producer()
-    columns = [Column(p, [1]), Column(p, [1], schema_code=errno.EINVAL), Column(p, [1])]
+    columns = [Column([1]), Column([1], schema_code=errno.EINVAL), Column([1])]
     with pytest.raises(ipc.FormatError, match="Gerät weg"):
         columns_from(Like(schema_of(3), columns))
     gc.collect()
-    assert (p.released[CStream], p.released[CSchema], p.released[CArray]) == (2, 1, 0)
+    assert released(columns) == {CStream: 2, CSchema: 1, CArray: 0}
 
 
 @pytest.mark.parametrize("lengths", [[[2, -1], [2, -1]], [[2, -1], [2, 1]], [[-1], [3]]])
 def test_chunks_that_say_what_cannot_be_are_refused(lengths: list[list[int]]) -> None:
-    p = Producer()
-    columns = [Column(p, each) for each in lengths]
+    columns = [Column(each) for each in lengths]
     stream = columns_from(Like(schema_of(2), columns))
     with pytest.raises(ipc.FormatError, match="length -1"):
         list(stream)
     gc.collect()
-    assert p.released[CArray] == sum(column.given for column in columns)
-    assert p.released[CStream] == 2
+    assert released(columns) == {CSchema: 2, CArray: given(columns), CStream: 2}
 
 
 def test_a_chunk_is_let_go_of_with_its_last_slice() -> None:
-    p = Producer()
-    stream = columns_from(Like(schema_of(2), [Column(p, [6]), Column(p, [2, 2, 2])]))
-    for taken, _batch in enumerate(stream):
-        assert p.released[CArray] == taken
+    columns = [Column([6]), Column([2, 2, 2])]
+    for taken, _batch in enumerate(columns_from(Like(schema_of(2), columns))):
+        assert released(columns)[CArray] == taken
     del _batch
-    assert p.released[CArray] == 4
+    assert released(columns)[CArray] == 4
 
 
 def test_streams_that_are_closed_or_dropped_let_go() -> None:
     for close in (True, False):
-        p = Producer()
-        stream = columns_from(Like(schema_of(2), [Column(p, [1, 1, 1]), Column(p, [2, 1])]))
+        columns = [Column([1, 1, 1]), Column([2, 1])]
+        stream = columns_from(Like(schema_of(2), columns))
         batch = next(iter(stream))
         if close:
             stream.close()
             with pytest.raises(ipc.UsageError, match="closed"):
                 next(stream)
         del stream
-        assert p.released[CStream] == 2
+        assert released(columns)[CStream] == 2
         assert batch["c1"].to_pylist() == [0]
         del batch
-        assert p.released[CArray] == 2
+        assert released(columns)[CArray] == 2
 
 
 def test_a_second_thread_is_turned_away() -> None:
-    p = Producer()
     inside, go = threading.Event(), threading.Event()
 
     class Slow(Column):
-        def _next(self, stream: Any, out: Any) -> int:
-            inside.set()
-            go.wait(10)
-            return super()._next(stream, out)
+        def give(self, item: Any, out: Any) -> int:
+            if not isinstance(item, CSchema):
+                inside.set()
+                go.wait(10)
+            return super().give(item, out)
 
-    stream = columns_from(Like(schema_of(2), [Column(p, [1]), Slow(p, [1])]))
+    stream = columns_from(Like(schema_of(2), [Column([1]), Slow([1])]))
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.extend(stream))
     thread.start()
@@ -480,8 +438,7 @@ def test_validation_is_that_of_readers() -> None:
     ids=lambda wrong: next(iter(wrong)),
 )
 def test_a_dictionary_that_is_broken_later_is_refused(wrong: dict[str, Any]) -> None:
-    p = Producer()
-    column = Encoded(p, [2, 2, 1], [{}, {}, wrong])
+    column = Encoded([2, 2, 1], [{}, {}, wrong])
     schema = pa.schema([("x", pa.dictionary(pa.int64(), pa.int64()))])
     stream = columns_from(Like(schema, [column]))
     assert [next(stream).to_pylist() for _ in range(2)] == [[{"x": 7}, {"x": 5}]] * 2
@@ -489,4 +446,4 @@ def test_a_dictionary_that_is_broken_later_is_refused(wrong: dict[str, Any]) -> 
         next(stream)
     del stream
     gc.collect()
-    assert p.released[CArray] == 3
+    assert column.released[CArray] == 3

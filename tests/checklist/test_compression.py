@@ -7,28 +7,10 @@ import struct
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers import drive, optional
+from helpers import drive, forge, optional
+from helpers.arrays import pyarrow_bytes
 from helpers.drive import column, read_file, read_stream, refuse_at_every_level, refuse_stream
-from helpers.forge import (
-    INT8,
-    INT32,
-    INT64,
-    UTF8,
-    V4,
-    Table,
-    batch,
-    bits,
-    dictionary,
-    encoding,
-    field,
-    file,
-    i8,
-    i32,
-    i64,
-    message,
-    schema,
-    stream,
-)
+from helpers.forge import Table, batch, bits, dictionary, encoding, field, file, i8, i32, i64, message, schema, stream
 from helpers.memory import forget_peak, peak
 
 import arrowipc as ipc
@@ -38,7 +20,7 @@ zstandard = optional("zstandard")
 
 LZ4, ZSTD = 0, 1
 CODECS = {"lz4": LZ4, "zstd": ZSTD}
-WIDE, TEXT = schema(field("x", INT64)), schema(field("s", UTF8))
+WIDE, TEXT = schema(field("x", forge.INT64)), schema(field("s", forge.UTF8))
 NUMBERS = list(range(100))
 PLAIN = i64(*NUMBERS)
 
@@ -98,9 +80,9 @@ READ = [
     *[("106", of(codec, i64(-1) + PLAIN + bytes(more)), NUMBERS) for codec in (LZ4, ZSTD) for more in (0, 24)],
     *[("109", of(LZ4, packed(LZ4, PLAIN, **shape)), NUMBERS) for shape in LZ4_SHAPES],
     *[("110", of(ZSTD, SIZE + frame), NUMBERS) for frame in ZSTD_FRAMES],
-    ("111", stream(schema(field("x", INT32)), MASKED), [1, None, 3]),
+    ("111", stream(schema(field("x", forge.INT32)), MASKED), [1, None, 3]),
     ("112", stream(WIDE, message(batch(100, [(100, 0)], [b"", PLAIN]), metadata=V5_KEY)), NUMBERS),
-    ("113", stream(schema(field("x", INT64), field("y", INT32)), MIXED), NUMBERS),
+    ("113", stream(schema(field("x", forge.INT64), field("y", forge.INT32)), MIXED), NUMBERS),
 ]
 
 
@@ -199,7 +181,7 @@ def test_108_every_reference_to_a_shared_buffer_is_charged():
     shared = packed(ZSTD, bytes(8 * rows))
     spans = [b"", (0, len(shared))] * 20
     many = message(batch(rows, [(rows, 0)] * 20, spans, codec=ZSTD), body=shared + bytes(-len(shared) % 8))
-    data = stream(schema(*[field(f"c{i}", INT64) for i in range(20)]), many)
+    data = stream(schema(*[field(f"c{i}", forge.INT64) for i in range(20)]), many)
     assert read_stream(data).rows() == [rows]
     refuse_stream(data, LimitError, "decompress", limits=ipc.Limits(decompressed_bytes=800_000))
 
@@ -231,7 +213,7 @@ def test_111_codecs_may_change_from_batch_to_batch():
 
 @pytest.mark.parametrize("codec", list(CODECS.values()), ids=list(CODECS))
 def test_111_compressed_dictionaries(codec):
-    coded = schema(field("d", UTF8, dictionary=encoding(0, INT8)))
+    coded = schema(field("d", forge.UTF8, dictionary=encoding(0, forge.INT8)))
     words = dictionary(0, batch(2, [(2, 0)], [b"", packed(codec, i32(0, 1, 2)), packed(codec, b"ab")], codec=codec))
     delta = dictionary(
         0, batch(1, [(1, 0)], [b"", packed(codec, i32(0, 1)), packed(codec, b"c")], codec=codec), isDelta=True
@@ -244,8 +226,10 @@ def test_111_compressed_dictionaries(codec):
 def test_112_experimental_compression_of_0_17(name):
     """Before BodyCompression existed: the codec stands in the message's metadata, on V4."""
     codec = ZSTD if name == "zstd" else LZ4
-    old = message(rows(None, packed(codec, PLAIN)), version=V4, metadata=[("ARROW:experimental_compression", name)])
-    data = stream(message(WIDE, version=V4), old)
+    old = message(
+        rows(None, packed(codec, PLAIN)), version=forge.V4, metadata=[("ARROW:experimental_compression", name)]
+    )
+    data = stream(message(WIDE, version=forge.V4), old)
     if name in CODECS:
         assert column(data) == NUMBERS
     else:
@@ -254,9 +238,7 @@ def test_112_experimental_compression_of_0_17(name):
 
 @pytest.mark.parametrize("threads", [True, False])
 def test_113_with_and_without_threads(threads):
-    sink = pa.BufferOutputStream()
     table = pa.table({f"c{i}": pa.array(range(i, 6_000 + i)) for i in range(12)})
-    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-        writer.write_table(table, max_chunksize=2_000)
-    reading = read_stream(sink.getvalue().to_pybytes(), use_threads=threads)
+    data = pyarrow_bytes(table.to_batches(max_chunksize=2_000), compression="zstd")
+    reading = read_stream(data, use_threads=threads)
     assert pa.Table.from_batches([pa.record_batch(b) for b in reading.batches]).equals(table)

@@ -3,40 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from helpers import drive
+from helpers import drive, forge
 from helpers.drive import read_file, read_stream, refuse_at_every_level, refuse_file, refuse_stream
-from helpers.forge import (
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    LIST,
-    STRUCT,
-    UTF8,
-    UTF8_VIEW,
-    Table,
-    batch,
-    bits,
-    dictionary,
-    encoding,
-    field,
-    file,
-    i8,
-    i16,
-    i32,
-    i64,
-    int_,
-    message,
-    schema,
-    stream,
-    view,
-)
+from helpers.forge import Table, batch, bits, dictionary, encoding, field, file, i8, i32, int_, schema, stream, view
 
 import arrowipc as ipc
 from arrowipc import FormatError, LimitError
 from arrowipc.events import DictionaryRead
 
-CODED = schema(field("d", UTF8, dictionary=encoding(7, INT8)))
+CODED = schema(field("d", forge.UTF8, dictionary=encoding(7, forge.INT8)))
 
 
 def text(*values: str) -> Table:
@@ -59,12 +34,15 @@ def flat(data: bytes, **options) -> list:
 
 
 LONG = b"longer than twelve bytes"
-INNER = field("item", UTF8, dictionary=encoding(1, INT8))
-NESTED = schema(field("l", LIST, INNER, dictionary=encoding(2, INT8)))
-VIEWS = schema(field("d", UTF8_VIEW, dictionary=encoding(7, INT8)))
-PAIR = [field("x", UTF8, dictionary=encoding(1, INT8)), field("y", UTF8, dictionary=encoding(1, INT8))]
-PAIRS = schema(field("s", STRUCT, *PAIR, dictionary=encoding(2, INT8)))
-WIDE = schema(field("d", UTF8, dictionary=encoding(7, INT16)))
+INNER = field("item", forge.UTF8, dictionary=encoding(1, forge.INT8))
+NESTED = schema(field("l", forge.LIST, INNER, dictionary=encoding(2, forge.INT8)))
+VIEWS = schema(field("d", forge.UTF8_VIEW, dictionary=encoding(7, forge.INT8)))
+PAIR = [
+    field("x", forge.UTF8, dictionary=encoding(1, forge.INT8)),
+    field("y", forge.UTF8, dictionary=encoding(1, forge.INT8)),
+]
+PAIRS = schema(field("s", forge.STRUCT, *PAIR, dictionary=encoding(2, forge.INT8)))
+WIDE = schema(field("d", forge.UTF8, dictionary=encoding(7, forge.INT16)))
 HOLES = dictionary(7, batch(3, [(3, 1)], [bits(1, 0, 1), i32(0, 1, 1, 2), b"aa"]))
 ONE_VIEW = dictionary(7, batch(1, [(1, 0)], [b"", view(LONG), LONG], variadic=[1]))
 TWO_VIEWS = batch(2, [(2, 0)], [b"", view(b"x") + view(LONG[1:], 0, 1), LONG], variadic=[1])
@@ -90,7 +68,11 @@ def delta(*values: str, id: int = 7) -> Table:
 #: Messages, and the values of the column in each batch.
 READ = {
     "090 the index type is int32 where it is absent": (
-        [schema(field("d", UTF8, dictionary=encoding(7, None))), words("a", "b"), batch(2, [(2, 0)], [b"", i32(1, 0)])],
+        [
+            schema(field("d", forge.UTF8, dictionary=encoding(7, None))),
+            words("a", "b"),
+            batch(2, [(2, 0)], [b"", i32(1, 0)]),
+        ],
         [["b", "a"]],
     ),
     "093 nulls before the dictionary": ([CODED, coded(0, 0, nulls=b"\0"), words("a"), coded(0)], [[None, None], ["a"]]),
@@ -101,7 +83,11 @@ READ = {
         [["b"], ["c"], ["e", "a"]],
     ),
     "096 many deltas": (
-        [WIDE, words("w0"), *(p for i in range(1, 100) for p in (delta(f"w{i}"), batch(1, [(1, 0)], [b"", i16(i)])))],
+        [
+            WIDE,
+            words("w0"),
+            *(p for i in range(1, 100) for p in (delta(f"w{i}"), batch(1, [(1, 0)], [b"", forge.i16(i)]))),
+        ],
         [[f"w{i}"] for i in range(1, 100)],
     ),
     "097 a delta after a replacement": (
@@ -160,7 +146,7 @@ def test_is_read(name):
 REFUSED = {
     **{
         f"090 indices of {width} bits": (
-            stream(schema(field("d", UTF8, dictionary=encoding(7, int_(width))))),
+            stream(schema(field("d", forge.UTF8, dictionary=encoding(7, int_(width))))),
             "width|index",
             str(width),
         )
@@ -169,12 +155,15 @@ REFUSED = {
     **{
         f"092 text and {other.kind} with one id": (
             stream(
-                schema(field("a", UTF8, dictionary=encoding(7, INT8)), field("b", other, dictionary=encoding(7, INT8)))
+                schema(
+                    field("a", forge.UTF8, dictionary=encoding(7, forge.INT8)),
+                    field("b", other, dictionary=encoding(7, forge.INT8)),
+                )
             ),
             "dictionary",
             "7",
         )
-        for other in (INT32, UTF8_VIEW, Table("LargeUtf8"), Table("Binary"))
+        for other in (forge.INT32, forge.UTF8_VIEW, Table("LargeUtf8"), Table("Binary"))
     },
     "095 a delta without base": (stream(CODED, delta("a"), coded(0)), "delta", "7"),
     "095 a dictionary that no field uses": (stream(CODED, words("a", id=8)), "dictionary", "8"),
@@ -203,15 +192,21 @@ def test_095_a_file_with_a_delta_without_base():
 
 @pytest.mark.parametrize("id", [-1, -(2**63), 0, 2**63 - 1, None])
 def test_091_any_id(id):
-    root = schema(field("d", UTF8, dictionary=encoding(id, INT8)), field("other", UTF8, dictionary=encoding(99, INT8)))
+    root = schema(
+        field("d", forge.UTF8, dictionary=encoding(id, forge.INT8)),
+        field("other", forge.UTF8, dictionary=encoding(99, forge.INT8)),
+    )
     rows = batch(1, [(1, 0)] * 2, [b"", i8(1), b"", i8(0)])
     data = stream(root, dictionary(id, text("a", "b")), words("z", id=99), rows)
     assert read_stream(data).values() == [[["b"], ["z"]]]
 
 
 def test_092_two_fields_share_one_dictionary():
-    root = schema(field("a", UTF8, dictionary=encoding(7, INT8)), field("b", UTF8, dictionary=encoding(7, INT64)))
-    rows = batch(2, [(2, 0)] * 2, [b"", i8(0, 1), b"", i64(1, 1)])
+    root = schema(
+        field("a", forge.UTF8, dictionary=encoding(7, forge.INT8)),
+        field("b", forge.UTF8, dictionary=encoding(7, forge.INT64)),
+    )
+    rows = batch(2, [(2, 0)] * 2, [b"", i8(0, 1), b"", forge.i64(1, 1)])
     assert read_stream(stream(root, words("x", "y"), rows)).values() == [[["x", "y"], ["y", "y"]]]
 
 
@@ -250,9 +245,9 @@ def test_102_index_must_suit_the_dictionary_of_its_batch():
     refuse_stream(stream(CODED, words("a"), coded(1), delta("b"), coded(1)), FormatError, "index", "1")
 
 
-@pytest.mark.parametrize(("bits_", "pack", "top"), [(8, i8, 255), (16, i16, 300)])
+@pytest.mark.parametrize(("bits_", "pack", "top"), [(8, i8, 255), (16, forge.i16, 300)])
 def test_103_unsigned_indices_reach_their_top(bits_, pack, top):
-    root = schema(field("d", UTF8, dictionary=encoding(7, int_(bits_, False))))
+    root = schema(field("d", forge.UTF8, dictionary=encoding(7, int_(bits_, False))))
     many = [f"{i:03}" for i in range(top + 1)]
     stored = top - 2**bits_ if top >= 2 ** (bits_ - 1) else top
     assert flat(stream(root, words(*many), batch(2, [(2, 0)], [b"", pack(stored, 0)]))) == [[f"{top:03}", "000"]]
@@ -269,7 +264,7 @@ def test_104_broken_dictionary_values():
 
 
 def test_104_ordered_flag_is_kept():
-    root = schema(field("d", UTF8, dictionary=encoding(7, INT8, isOrdered=True)))
+    root = schema(field("d", forge.UTF8, dictionary=encoding(7, forge.INT8, isOrdered=True)))
     assert read_stream(stream(root)).schema.field(0).type.ordered is True
     assert read_stream(stream(CODED)).schema.field(0).type.ordered is False
 
@@ -292,6 +287,6 @@ def test_dictionary_read_record_batch_without_a_reader():
     root = ipc.read_schema(stream(CODED))
     (rows,) = (m for m in ipc.MessageReader(stream(CODED, coded(0, nulls=b"\0"))) if m.kind == "RecordBatch")
     assert ipc.read_record_batch(rows, root).to_pydict() == {"d": [None]}
-    plain = schema(field("x", INT32))
-    whole = message(batch(1, [(1, 0)], [b"", i32(5)]))
+    plain = schema(field("x", forge.INT32))
+    whole = forge.message(batch(1, [(1, 0)], [b"", i32(5)]))
     assert ipc.read_record_batch(whole, ipc.read_schema(stream(plain))).to_pydict() == {"x": [5]}

@@ -7,38 +7,9 @@ import struct
 from decimal import Decimal
 
 import pytest
-from helpers import drive
+from helpers import drive, forge
 from helpers.drive import column, read_file, read_stream, refuse_at_every_level, refuse_stream
-from helpers.forge import (
-    BOOL,
-    DOUBLE,
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    LARGE_LIST,
-    LARGE_UTF8,
-    LIST,
-    LIST_VIEW,
-    MAP,
-    NULL,
-    REE,
-    STRUCT,
-    UTF8,
-    UTF8_VIEW,
-    Table,
-    batch,
-    bits,
-    dictionary,
-    encoding,
-    field,
-    file,
-    i8,
-    i64,
-    int_,
-    schema,
-    stream,
-)
+from helpers.forge import Table, batch, bits, dictionary, encoding, field, file, i8, i64, int_, schema, stream
 
 import arrowipc as ipc
 from arrowipc import FormatError
@@ -60,9 +31,11 @@ def big(text: bytes, buffer: int = 0, offset: int = 0) -> bytes:
     return be("i", len(text)) + text[:4] + be("i", buffer, offset)
 
 
-ITEM = field("item", INT16)
-ENTRIES = field("entries", STRUCT, field("key", INT16, nullable=False), field("value", INT32), nullable=False)
-RUNS = field("run_ends", INT16, nullable=False)
+ITEM = field("item", forge.INT16)
+ENTRIES = field(
+    "entries", forge.STRUCT, field("key", forge.INT16, nullable=False), field("value", forge.INT32), nullable=False
+)
+RUNS = field("run_ends", forge.INT16, nullable=False)
 
 DAYS = [dt.date(1970, 1, 1), dt.date(1970, 1, 2)]
 SECONDS = [dt.time(0, 0, 1), dt.time(0, 0, 2)]
@@ -75,7 +48,7 @@ def decimal(width: int, precision: int, scale: int = 0) -> Table:
 
 def case(kind: Table, buffers: list[bytes], expected: list, *children: Table, lengths=(2,), variadic=None):
     """A big-endian stream of one column of two rows, and its values."""
-    nodes = [(length, length if kind is NULL else 0) for length in lengths]
+    nodes = [(length, length if kind is forge.NULL else 0) for length in lengths]
     root = schema(field("x", kind, *children), endianness=BIG)
     return stream(root, batch(2, nodes, buffers, variadic=variadic)), expected
 
@@ -91,21 +64,23 @@ def lists(kind: Table, *places: bytes, expected: list):
 def union(mode: int, *offsets: bytes, expected: list):
     kind = Table("Union", mode=mode, typeIds=[3, 9])
     below = [b"", be("h", 1, 2), b"", be("i", 8, 9)]
-    return case(kind, [i8(9, 3), *offsets, *below], expected, field("a", INT16), field("b", INT32), lengths=(2,) * 3)
+    return case(
+        kind, [i8(9, 3), *offsets, *below], expected, field("a", forge.INT16), field("b", forge.INT32), lengths=(2,) * 3
+    )
 
 
 CASES = {
-    "int8": flat(INT8, i8(1, -2), [1, -2]),
-    "int16": flat(INT16, be("h", 1, -2), [1, -2]),
-    "int32": flat(INT32, be("i", 1, -2), [1, -2]),
-    "int64": flat(INT64, be("q", 1, -2), [1, -2]),
+    "int8": flat(forge.INT8, i8(1, -2), [1, -2]),
+    "int16": flat(forge.INT16, be("h", 1, -2), [1, -2]),
+    "int32": flat(forge.INT32, be("i", 1, -2), [1, -2]),
+    "int64": flat(forge.INT64, be("q", 1, -2), [1, -2]),
     "uint16": flat(int_(16, False), be("H", 1, 65534), [1, 65534]),
     "uint64": flat(int_(64, False), be("Q", 1, 2**64 - 2), [1, 2**64 - 2]),
     "half": flat(Table("FloatingPoint", precision=0), be("e", 1.5, -2), [1.5, -2.0]),
     "single": flat(Table("FloatingPoint", precision=1), be("f", 1.5, -2), [1.5, -2.0]),
-    "double": flat(DOUBLE, be("d", 1.5, -2), [1.5, -2.0]),
-    "bool": flat(BOOL, bits(1, 0), [True, False]),
-    "null": case(NULL, [], [None, None]),
+    "double": flat(forge.DOUBLE, be("d", 1.5, -2), [1.5, -2.0]),
+    "bool": flat(forge.BOOL, bits(1, 0), [True, False]),
+    "null": case(forge.NULL, [], [None, None]),
     "date32": flat(Table("Date", unit=0), be("i", 0, 1), DAYS),
     "date64": flat(Table("Date", unit=1), be("q", 0, 86_400_000), DAYS),
     "time32": flat(Table("Time", unit=0, bitWidth=32), be("i", 1, 2), SECONDS),
@@ -122,21 +97,26 @@ CASES = {
         decimal(256, 76), be("qQQQqQQQ", 0, 0, 1, 2, -1, *[2**64 - 1] * 2, 2**64 - 7), [Decimal(2**64 + 2), Decimal(-7)]
     ),
     "fixed_size_binary": flat(Table("FixedSizeBinary", byteWidth=3), b"abcdef", [b"abc", b"def"]),
-    "utf8": case(UTF8, [b"", be("i", 0, 1, 3), b"abc"], ["a", "bc"]),
-    "large_utf8": case(LARGE_UTF8, [b"", be("q", 0, 1, 3), b"abc"], ["a", "bc"]),
+    "utf8": case(forge.UTF8, [b"", be("i", 0, 1, 3), b"abc"], ["a", "bc"]),
+    "large_utf8": case(forge.LARGE_UTF8, [b"", be("q", 0, 1, 3), b"abc"], ["a", "bc"]),
     "utf8_view": case(
-        UTF8_VIEW, [b"", big(b"short") + big(LONG, 1, 2), b"", b"  " + LONG], ["short", LONG.decode()], variadic=[2]
+        forge.UTF8_VIEW,
+        [b"", big(b"short") + big(LONG, 1, 2), b"", b"  " + LONG],
+        ["short", LONG.decode()],
+        variadic=[2],
     ),
-    "list": lists(LIST, be("i", 0, 1, 3), expected=[[7], [8, 9]]),
-    "large_list": lists(LARGE_LIST, be("q", 0, 1, 3), expected=[[7], [8, 9]]),
-    "list_view": lists(LIST_VIEW, be("i", 1, 0), be("i", 2, 1), expected=[[8, 9], [7]]),
+    "list": lists(forge.LIST, be("i", 0, 1, 3), expected=[[7], [8, 9]]),
+    "large_list": lists(forge.LARGE_LIST, be("q", 0, 1, 3), expected=[[7], [8, 9]]),
+    "list_view": lists(forge.LIST_VIEW, be("i", 1, 0), be("i", 2, 1), expected=[[8, 9], [7]]),
     "large_list_view": lists(Table("LargeListView"), be("q", 1, 0), be("q", 2, 1), expected=[[8, 9], [7]]),
     "fixed_size_list": case(
         Table("FixedSizeList", listSize=2), [b"", b"", be("h", 1, 2, 3, 4)], [[1, 2], [3, 4]], ITEM, lengths=(2, 4)
     ),
-    "struct": case(STRUCT, [b"", b"", be("h", 1, -2)], [{"a": 1}, {"a": -2}], field("a", INT16), lengths=(2, 2)),
+    "struct": case(
+        forge.STRUCT, [b"", b"", be("h", 1, -2)], [{"a": 1}, {"a": -2}], field("a", forge.INT16), lengths=(2, 2)
+    ),
     "map": case(
-        MAP,
+        forge.MAP,
         [b"", be("i", 0, 1, 2), b"", b"", be("h", 1, 2), b"", be("i", 8, 9)],
         [[(1, 8)], [(2, 9)]],
         ENTRIES,
@@ -145,7 +125,12 @@ CASES = {
     "sparse_union": union(0, expected=[8, 2]),
     "dense_union": union(1, be("i", 1, 0), expected=[9, 1]),
     "run_end_encoded": case(
-        REE, [b"", be("h", 1, 2), b"", be("i", 8, 9)], [8, 9], RUNS, field("values", INT32), lengths=(2,) * 3
+        forge.REE,
+        [b"", be("h", 1, 2), b"", be("i", 8, 9)],
+        [8, 9],
+        RUNS,
+        field("values", forge.INT32),
+        lengths=(2,) * 3,
     ),
 }
 
@@ -162,9 +147,9 @@ def test_114_115_bodies_are_swapped_by_type(name):
 
 
 def test_115_validity_is_not_swapped_and_null_views_may_hold_anything():
-    root = schema(field("x", INT32), endianness=BIG)
+    root = schema(field("x", forge.INT32), endianness=BIG)
     assert column(stream(root, batch(3, [(3, 1)], [bits(1, 0, 1), be("i", 1, 2, 3)]))) == [1, None, 3]
-    root = schema(field("x", UTF8_VIEW), endianness=BIG)
+    root = schema(field("x", forge.UTF8_VIEW), endianness=BIG)
     rows = batch(2, [(2, 1)], [bits(1, 0), big(b"ok") + bytes(16)], variadic=[0])
     assert column(stream(root, rows)) == ["ok", None]
 
@@ -172,7 +157,7 @@ def test_115_validity_is_not_swapped_and_null_views_may_hold_anything():
 def test_116_compression_comes_before_swapping():
     import zstandard
 
-    root = schema(field("x", INT32), endianness=BIG)
+    root = schema(field("x", forge.INT32), endianness=BIG)
     raw = be("i", *range(1000))
     rows = batch(1000, [(1000, 0)], [b"", i64(len(raw)) + zstandard.compress(raw)], codec=1)
     assert column(stream(root, rows)) == list(range(1000))
@@ -181,7 +166,7 @@ def test_116_compression_comes_before_swapping():
 
 
 def test_116_dictionaries_are_swapped_once():
-    root = schema(field("d", INT32, dictionary=encoding(0, INT16)), endianness=BIG)
+    root = schema(field("d", forge.INT32, dictionary=encoding(0, forge.INT16)), endianness=BIG)
     words = dictionary(0, batch(2, [(2, 0)], [b"", be("i", 5, 6)]))
     delta = dictionary(0, batch(1, [(1, 0)], [b"", be("i", 7)]), isDelta=True)
     rows = batch(2, [(2, 0)], [b"", be("h", 1, 0)])
@@ -193,7 +178,7 @@ def test_116_dictionaries_are_swapped_once():
 
 @pytest.mark.parametrize("columns", [["b"], ["a"], ["b", "a"], []])
 def test_116_projected_columns(columns):
-    root = schema(field("a", INT32), field("b", UTF8), endianness=BIG)
+    root = schema(field("a", forge.INT32), field("b", forge.UTF8), endianness=BIG)
     rows = batch(2, [(2, 0)] * 2, [b"", be("i", 1, 2), b"", be("i", 0, 1, 3), b"xyz"])
     values = {"a": [1, 2], "b": ["x", "yz"]}
     assert read_stream(stream(root, rows), columns=columns).values() == [[values[name] for name in columns]]
@@ -225,7 +210,7 @@ def test_116_values_of_kept_batches_are_right_or_refused(name):
 
 def test_116_a_reader_that_keeps_the_order_does_not_change_it_for_the_next_one():
     """Plans of recent schemas are shared between readers, and so are those of their dictionaries."""
-    root = schema(field("d", INT32, dictionary=encoding(0, INT16)), endianness=BIG)
+    root = schema(field("d", forge.INT32, dictionary=encoding(0, forge.INT16)), endianness=BIG)
     words = dictionary(0, batch(2, [(2, 0)], [b"", be("i", 5, 6)]))
     data = stream(root, words, batch(2, [(2, 0)], [b"", be("h", 1, 0)]))
     assert drive.from_bytes(data).values() == [[[6, 5]]]
@@ -235,11 +220,11 @@ def test_116_a_reader_that_keeps_the_order_does_not_change_it_for_the_next_one()
 
 @pytest.mark.parametrize("value", [2, -1, 32767])
 def test_117_unknown_endianness(value):
-    refuse_at_every_level(stream(schema(field("x", INT32), endianness=value)), FormatError, "endian", str(value))
+    refuse_at_every_level(stream(schema(field("x", forge.INT32), endianness=value)), FormatError, "endian", str(value))
 
 
 def test_117_damage_is_found_after_swapping():
-    root = schema(field("x", UTF8), endianness=BIG)
+    root = schema(field("x", forge.UTF8), endianness=BIG)
     refuse_stream(stream(root, batch(2, [(2, 0)], [b"", be("i", 0, 2, 1), b"ab"])), FormatError, "offset")
     little = batch(2, [(2, 0)], [b"", struct.pack("<3i", 0, 1, 2), b"ab"])
     refuse_stream(stream(root, little), FormatError, "offset")

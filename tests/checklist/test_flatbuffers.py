@@ -5,41 +5,19 @@ from __future__ import annotations
 import time
 
 import pytest
-from helpers import drive
+from helpers import drive, forge
 from helpers.drive import column, read_stream, refuse_at_every_level, refuse_file, refuse_stream
-from helpers.forge import (
-    BOOL,
-    INT8,
-    INT32,
-    LIST,
-    STRUCT,
-    UTF8,
-    Table,
-    batch,
-    dictionary,
-    encoding,
-    field,
-    file,
-    flatbuffer,
-    i8,
-    i32,
-    locate,
-    message,
-    patch,
-    read,
-    schema,
-    stream,
-)
+from helpers.forge import Table, batch, dictionary, field, file, i8, i32, locate, message, patch, read, schema, stream
 
 import arrowipc as ipc
 from arrowipc import ArrowIpcError, FormatError, LimitError, UnsupportedError
 
-ONE = schema(field("x", INT32))
+ONE = schema(field("x", forge.INT32))
 ROWS = batch(3, [(3, 0)], [b"", i32(1, 2, 3)])
 FULL = schema(
-    field("name", UTF8, metadata=[("key", "value")], dictionary=encoding(1, INT8, isOrdered=False)),
-    field("list", LIST, field("item", Table("Timestamp", unit=2, timezone="UTC"))),
-    field("union", Table("Union", mode=1, typeIds=[0, 1]), field("a", INT32), field("b", BOOL)),
+    field("name", forge.UTF8, metadata=[("key", "value")], dictionary=forge.encoding(1, forge.INT8, isOrdered=False)),
+    field("list", forge.LIST, field("item", Table("Timestamp", unit=2, timezone="UTC"))),
+    field("union", Table("Union", mode=1, typeIds=[0, 1]), field("a", forge.INT32), field("b", forge.BOOL)),
     metadata=[("k", "v")],
     features=[1],
 )
@@ -121,16 +99,16 @@ def test_021_vtable_sizes():
 
 
 def test_021_strings_need_no_terminator():
-    whole = message(schema(field("abc", INT32)))
+    whole = message(schema(field("abc", forge.INT32)))
     end = whole.index(b"abc\0") + 3
     assert read_stream(stream(whole[:end] + b"!" + whole[end + 1 :], ROWS)).schema.names == ["abc"]
 
 
 def nested(levels: int) -> Table:
     """A field of `levels` levels: structs around one int32."""
-    inner = field("leaf", INT32)
+    inner = field("leaf", forge.INT32)
     for _ in range(levels - 1):
-        inner = field("s", STRUCT, inner)
+        inner = field("s", forge.STRUCT, inner)
     return inner
 
 
@@ -157,7 +135,7 @@ def test_022_depth_is_a_parameter():
 
 
 def test_023_wide_schemas_are_fine():
-    wide = schema(*[field(f"c{i}", INT32, metadata=[("k", "v")]) for i in range(2_000)])
+    wide = schema(*[field(f"c{i}", forge.INT32, metadata=[("k", "v")]) for i in range(2_000)])
     reading = read_stream(stream(wide, batch(1, [(1, 0)] * 2_000, [b"", i32(7)] * 2_000)))
     assert len(reading.schema) == 2_000
     assert reading.batches[0].column(1_999).to_pylist() == [7]
@@ -175,15 +153,15 @@ def test_025_what_may_be_absent(level):
     assert read_stream(stream(schema(), batch(3, None, None)), validate=level).rows() == [3]
     only_null = schema(field("n", Table("Null")))
     assert column(stream(only_null, batch(3, [(3, 3)], None)), validate=level) == [None] * 3
-    assert column(stream(schema(field("x", INT32, children=None)), ROWS), validate=level) == [1, 2, 3]
-    assert read_stream(stream(schema(field(None, INT32)), ROWS), validate=level).schema.names == [""]
+    assert column(stream(schema(field("x", forge.INT32, children=None)), ROWS), validate=level) == [1, 2, 3]
+    assert read_stream(stream(schema(field(None, forge.INT32)), ROWS), validate=level).schema.names == [""]
 
 
 def doubled(levels: int) -> Table:
     """A struct of two fields, which are one table, and so on."""
-    inner = field("x", INT32)
+    inner = field("x", forge.INT32)
     for _ in range(levels):
-        inner = field("s", STRUCT, inner, inner)
+        inner = field("s", forge.STRUCT, inner, inner)
     return inner
 
 
@@ -200,7 +178,9 @@ def counted(path: str, count: int) -> bytes:
 
 
 LARGE_PAIR = Table("KeyValue", key="k", value=b"v" * 50_000)
-SHARING = [Table("Field", name=str(i), type=INT32, children=[], custom_metadata=[LARGE_PAIR] * 50) for i in range(200)]
+SHARING = [
+    Table("Field", name=str(i), type=forge.INT32, children=[], custom_metadata=[LARGE_PAIR] * 50) for i in range(200)
+]
 UNKNOWN = (-1, 9, 32767, -32768)
 
 #: Number of the case, a stream, the error at every level, and its words.
@@ -215,7 +195,7 @@ REFUSED = [
     ("025", stream(ONE, batch(3, None, [b"", i32(1, 2, 3)])), FormatError, "node"),
     ("025", stream(ONE, batch(3, [(3, 0)], None)), FormatError, "buffer"),
     ("025", stream(schema(fields=None)), FormatError, "fields"),
-    ("025", stream(schema(field("l", LIST, children=None))), FormatError, "child"),
+    ("025", stream(schema(field("l", forge.LIST, children=None))), FormatError, "child"),
     *[("026", of(Table("FloatingPoint", precision=value)), FormatError, "precision") for value in UNKNOWN],
     *[("026", of(Table("Union", mode=value)), FormatError, "mode") for value in UNKNOWN],
     *[
@@ -235,8 +215,11 @@ REFUSED = [
         ("026", compressed(codec=0, method=v), ArrowIpcError, "method|compression", f"{v}|{v % 256}")
         for v in (2, 9, -1, 127)
     ],
-    *[("026", of(UTF8, dictionary=encoding(0, dictionaryKind=v)), ArrowIpcError, "dictionary") for v in (1, -1)],
-    *[("027", of(INT32, type_type=v), ArrowIpcError, "type", str(v or "type")) for v in (0, 27, 99, 255)],
+    *[
+        ("026", of(forge.UTF8, dictionary=forge.encoding(0, dictionaryKind=v)), ArrowIpcError, "dictionary")
+        for v in (1, -1)
+    ],
+    *[("027", of(forge.INT32, type_type=v), ArrowIpcError, "type", str(v or "type")) for v in (0, 27, 99, 255)],
     ("027", of(None), FormatError, "type"),
     ("027", of(None, type_type=2), FormatError, "type"),
 ]
@@ -249,14 +232,14 @@ def test_is_refused(row):
 
 
 def test_028_known_features_are_accepted():
-    reading = read_stream(stream(schema(field("x", INT32), features=[0, 1, 2]), ROWS), validate="strict")
+    reading = read_stream(stream(schema(field("x", forge.INT32), features=[0, 1, 2]), ROWS), validate="strict")
     assert reading.schema.features == (0, 1, 2)
     assert reading.values() == [[[1, 2, 3]]]
 
 
 @pytest.mark.parametrize("feature", [3, 99, -1, 1 << 40])
 def test_028_unknown_features_are_kept_and_refused_at_strict(feature):
-    data = stream(schema(field("x", INT32), features=[1, feature]), ROWS)
+    data = stream(schema(field("x", forge.INT32), features=[1, feature]), ROWS)
     for level in ("none", "full"):
         assert read_stream(data, validate=level).schema.features == (1, feature)
     refuse_stream(data, UnsupportedError, "feature", str(feature), validate="strict")
@@ -280,8 +263,8 @@ def test_029_tables_may_share_a_vtable():
 
 
 def test_029_one_table_may_serve_many_fields():
-    shared = Table("Field", name="same", type=INT8, children=[])
-    assert len(flatbuffer(schema(shared, shared, shared))) < 200
+    shared = Table("Field", name="same", type=forge.INT8, children=[])
+    assert len(forge.flatbuffer(schema(shared, shared, shared))) < 200
     reading = read_stream(stream(schema(shared, shared), batch(1, [(1, 0)] * 2, [b"", i8(1), b"", i8(2)])))
     assert reading.schema.names == ["same", "same"]
     assert reading.values() == [[[1], [2]]]

@@ -11,34 +11,10 @@ from contextlib import suppress
 
 import pyarrow as pa
 import pytest
-from helpers import drive, golden
+from helpers import drive, forge, golden
 from helpers.arrays import pyarrow_bytes
 from helpers.drive import ShortReads, read_file, read_stream
-from helpers.forge import (
-    INT8,
-    INT32,
-    LIST,
-    LIST_VIEW,
-    NULL,
-    REE,
-    STRUCT,
-    UTF8,
-    UTF8_VIEW,
-    V4,
-    Table,
-    batch,
-    bits,
-    dictionary,
-    encoding,
-    field,
-    file,
-    i8,
-    i32,
-    message,
-    schema,
-    stream,
-    view,
-)
+from helpers.forge import Table, batch, bits, dictionary, encoding, field, file, i8, i32, message, schema, stream, view
 from helpers.memory import Guarded
 
 import arrowipc as ipc
@@ -46,14 +22,14 @@ from arrowipc import FormatError, UsageError
 
 LONG = b"longer than twelve bytes"
 EVERYTHING = schema(
-    field("n", NULL),
-    field("v", UTF8_VIEW),
-    field("lv", LIST_VIEW, field("item", UTF8_VIEW)),
-    field("u", Table("Union", mode=1, typeIds=[3, 9]), field("a", INT8), field("b", UTF8)),
-    field("r", REE, field("run_ends", INT32, nullable=False), field("values", UTF8_VIEW)),
-    field("d", UTF8, dictionary=encoding(0, INT8)),
-    field("s", STRUCT, field("x", INT32), field("l", LIST, field("item", NULL))),
-    field("i", INT32),
+    field("n", forge.NULL),
+    field("v", forge.UTF8_VIEW),
+    field("lv", forge.LIST_VIEW, field("item", forge.UTF8_VIEW)),
+    field("u", Table("Union", mode=1, typeIds=[3, 9]), field("a", forge.INT8), field("b", forge.UTF8)),
+    field("r", forge.REE, field("run_ends", forge.INT32, nullable=False), field("values", forge.UTF8_VIEW)),
+    field("d", forge.UTF8, dictionary=encoding(0, forge.INT8)),
+    field("s", forge.STRUCT, field("x", forge.INT32), field("l", forge.LIST, field("item", forge.NULL))),
+    field("i", forge.INT32),
 )
 #: Length and nulls of each array, in pre-order.
 NODES = [(2, 2), (2, 0), (2, 0), (1, 0), (2, 0), (1, 0), (1, 0), (2, 0), (1, 0), (1, 0), (2, 1), (2, 0), (2, 0)]
@@ -63,8 +39,8 @@ NODES += [(2, 0), (1, 1), (2, 0)]
 def everything(version: int) -> tuple[Table, Table]:
     """A dictionary and a batch of all layouts; V4 unions and run-end encoded columns have one buffer more."""
     buffers = [b"", view(LONG, 1) + view(b"x"), b"", LONG, b"", i32(0, 0), i32(1, 0), b"", view(LONG), LONG]
-    buffers += [b""] * (version == V4) + [i8(9, 3), i32(0, 0), b"", i8(5), b"", i32(0, 1), b"z"]
-    buffers += [b""] * (version == V4) + [b"", i32(2), b"", view(LONG), LONG, bits(1, 0), i8(1, 0)]
+    buffers += [b""] * (version == forge.V4) + [i8(9, 3), i32(0, 0), b"", i8(5), b"", i32(0, 1), b"z"]
+    buffers += [b""] * (version == forge.V4) + [b"", i32(2), b"", view(LONG), LONG, bits(1, 0), i8(1, 0)]
     buffers += [b"", b"", i32(7, 8), b"", i32(0, 1, 1), b"", i32(-1, -2)]
     words = dictionary(0, batch(2, [(2, 0)], [b"", i32(0, 1, 2), b"pq"]))
     return words, batch(2, NODES, buffers, variadic=[2, 1, 1])
@@ -83,7 +59,7 @@ COLUMNS = {
 }
 
 
-@pytest.mark.parametrize("version", [V4, 4])
+@pytest.mark.parametrize("version", [forge.V4, 4])
 @pytest.mark.parametrize(
     "names",
     [
@@ -122,7 +98,7 @@ def test_118_columns_that_do_not_exist(columns):
 
 
 def test_118_damage_in_a_skipped_column_is_not_looked_at():
-    root = schema(field("a", UTF8), field("b", INT32))
+    root = schema(field("a", forge.UTF8), field("b", forge.INT32))
     rows = batch(1, [(1, 0)] * 2, [b"", i32(0, 1), b"\xff", b"", i32(3)])
     assert read_stream(stream(root, rows), columns=["b"]).values() == [[[3]]]
     drive.refuse_stream(stream(root, rows), FormatError, "UTF-8", columns=["a"])
@@ -144,7 +120,7 @@ def test_118_projection_of_every_golden(case):
             assert repr([values for _, values in found]) == repr([[columns[i] for i in pick] for columns in full])
 
 
-CODED = schema(field("d", UTF8, dictionary=encoding(0, INT8)), field("i", INT32))
+CODED = schema(field("d", forge.UTF8, dictionary=encoding(0, forge.INT8)), field("i", forge.INT32))
 ROWS = batch(1, [(1, 0)] * 2, [b"", i8(0), b"", i32(5)])
 
 
@@ -157,8 +133,8 @@ def test_119_dictionaries_of_skipped_columns_are_not_needed():
 
 
 def test_119_inner_dictionaries_of_selected_columns_are_loaded():
-    inner = field("item", UTF8, dictionary=encoding(1, INT8))
-    root = schema(field("i", INT32), field("l", LIST, inner, dictionary=encoding(2, INT8)))
+    inner = field("item", forge.UTF8, dictionary=encoding(1, forge.INT8))
+    root = schema(field("i", forge.INT32), field("l", forge.LIST, inner, dictionary=encoding(2, forge.INT8)))
     words = dictionary(1, batch(2, [(2, 0)], [b"", i32(0, 1, 2), b"ab"]))
     lists = dictionary(2, batch(1, [(1, 0), (2, 0)], [b"", i32(0, 2), b"", i8(1, 0)]))
     rows = batch(1, [(1, 0)] * 2, [b"", i32(5), b"", i8(0)])
@@ -214,7 +190,7 @@ def test_121_counting_rows_reads_no_body():
     assert source.touched(0, len(data)) < 200_000
 
 
-ONE = schema(field("x", INT32))
+ONE = schema(field("x", forge.INT32))
 THREE = batch(3, [(3, 0)], [b"", i32(1, 2, 3)])
 STREAM = stream(ONE, THREE, message(THREE), THREE)
 
@@ -333,7 +309,7 @@ def test_122_nothing_behind_a_torn_input_is_read():
 
 
 def test_122_nothing_behind_a_body_without_padding_is_read():
-    root = schema(field("x", UTF8))
+    root = schema(field("x", forge.UTF8))
     text = batch(1, [(1, 0)], [b"", i32(0, 3), b"abc"])
     bare = message(text, body=i32(0, 3) + b"abc")
     use_all(ipc.open_stream, stream(root, bare, eos=b""))

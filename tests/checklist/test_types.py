@@ -6,39 +6,9 @@ import datetime as dt
 from decimal import Decimal
 
 import pytest
-from helpers import drive
+from helpers import drive, forge
 from helpers.drive import column, read_stream, refuse_at_every_level, refuse_stream
-from helpers.forge import (
-    BINARY,
-    BOOL,
-    DOUBLE,
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    LARGE_LIST,
-    LIST,
-    LIST_VIEW,
-    MAP,
-    NULL,
-    REE,
-    STRUCT,
-    UTF8,
-    UTF8_VIEW,
-    Table,
-    batch,
-    bits,
-    dictionary,
-    encoding,
-    field,
-    i8,
-    i16,
-    i32,
-    i64,
-    int_,
-    schema,
-    stream,
-)
+from helpers.forge import Table, batch, bits, dictionary, encoding, field, i8, i16, i32, i64, int_, schema, stream
 
 import arrowipc as ipc
 from arrowipc import FormatError, UnsupportedError, types
@@ -58,15 +28,27 @@ def fixed_lists(size: int) -> Table:
 
 
 def struct(*children: Table) -> Table:
-    return field("e", STRUCT, *children)
+    return field("e", forge.STRUCT, *children)
 
 
-A, B, C = (field(name, INT32) for name in "abc")
+A, B, C = (field(name, forge.INT32) for name in "abc")
 FSL = fixed_lists(2)
-ENTRIES = field("entries", STRUCT, field("key", INT32, nullable=False), field("value", INT32), nullable=False)
+ENTRIES = field(
+    "entries", forge.STRUCT, field("key", forge.INT32, nullable=False), field("value", forge.INT32), nullable=False
+)
 PRECISIONS = {32: 9, 64: 18, 128: 38, 256: 76}
-MANY = [field(f"child {i}", INT32) for i in range(129)]
-PRIMITIVES = [INT32, DOUBLE, UTF8, BINARY, UTF8_VIEW, BOOL, NULL, Table("Date"), Table("FixedSizeBinary", byteWidth=4)]
+MANY = [field(f"child {i}", forge.INT32) for i in range(129)]
+PRIMITIVES = [
+    forge.INT32,
+    forge.DOUBLE,
+    forge.UTF8,
+    forge.BINARY,
+    forge.UTF8_VIEW,
+    forge.BOOL,
+    forge.NULL,
+    Table("Date"),
+    Table("FixedSizeBinary", byteWidth=4),
+]
 
 #: Number of the case, words of the error, and a type with its children.
 REFUSED = [
@@ -80,17 +62,17 @@ REFUSED = [
     ("033", "width -1", Table("FixedSizeBinary", byteWidth=-1)),
     ("033", "size -1", fixed_lists(-1), A),
     ("033", "size", fixed_lists(-(2**31)), A),
-    *[("034", "child", kind, *children) for kind in (LIST, LIST_VIEW, FSL) for children in ([], [A, B])],
-    *[("034", "child", kind) for kind in (LARGE_LIST, Table("LargeListView"), REE)],
+    *[("034", "child", kind, *children) for kind in (forge.LIST, forge.LIST_VIEW, FSL) for children in ([], [A, B])],
+    *[("034", "child", kind) for kind in (forge.LARGE_LIST, Table("LargeListView"), forge.REE)],
     *[
-        ("034", "child|map|entries", MAP, *children)
+        ("034", "child|map|entries", forge.MAP, *children)
         for children in ([], [A], [ENTRIES, A], [struct(A)], [struct(A, B, C)], [struct()])
     ],
-    ("034", "child", REE, A),
-    ("034", "child", REE, A, B, C),
+    ("034", "child", forge.REE, A),
+    ("034", "child", forge.REE, A, B, C),
     *[
-        ("034", "run", REE, field("run_ends", ends, nullable=False), field("values", UTF8))
-        for ends in (INT8, int_(16, False), int_(64, False), UTF8, DOUBLE, NULL)
+        ("034", "run", forge.REE, field("run_ends", ends, nullable=False), field("values", forge.UTF8))
+        for ends in (forge.INT8, int_(16, False), int_(64, False), forge.UTF8, forge.DOUBLE, forge.NULL)
     ],
     *[("034", "child", kind, A) for kind in PRIMITIVES],
     *[
@@ -144,23 +126,25 @@ def test_032_absent_parameters_take_their_defaults():
     assert type_of(Table("FloatingPoint")) == types.FloatingPoint("half")
     assert type_of(Table("Decimal", precision=5)) == types.Decimal(5, 0, 128)
     assert type_of(Table("Int", bitWidth=32)) == types.Int(32, False)
-    assert type_of(Table("Union"), field("a", INT8)).mode == "sparse"
+    assert type_of(Table("Union"), field("a", forge.INT8)).mode == "sparse"
     assert type_of(Table("FixedSizeBinary")) == types.FixedSizeBinary(0)
-    assert ipc.open_stream(stream(schema(Table("Field", name="x", type=INT32)))).schema.field(0).nullable is False
+    assert ipc.open_stream(stream(schema(Table("Field", name="x", type=forge.INT32)))).schema.field(0).nullable is False
 
 
 def test_033_fixed_sizes_may_be_zero():
     nothing = schema(
         field("b", Table("FixedSizeBinary", byteWidth=0)),
-        field("l", Table("FixedSizeList", listSize=0), field("item", INT32)),
+        field("l", Table("FixedSizeList", listSize=0), field("item", forge.INT32)),
     )
     rows = batch(3, [(3, 1), (3, 0), (0, 0)], [bits(1, 0, 1), b"", b"", b"", b""])
     assert read_stream(stream(nothing, rows)).values() == [[[b"", None, b""], [[], [], []]]]
 
 
 def test_035_map_names_are_kept_and_compare_equal():
-    odd = field("pairs", STRUCT, field("k", UTF8, nullable=False), field("v", INT32), nullable=False)
-    usual = field("entries", STRUCT, field("key", UTF8, nullable=False), field("value", INT32), nullable=False)
+    odd = field("pairs", forge.STRUCT, field("k", forge.UTF8, nullable=False), field("v", forge.INT32), nullable=False)
+    usual = field(
+        "entries", forge.STRUCT, field("key", forge.UTF8, nullable=False), field("value", forge.INT32), nullable=False
+    )
     kind = type_of(Table("Map", keysSorted=True), odd)
     assert (kind.entries.name, kind.key_field.name, kind.item_field.name) == ("pairs", "k", "v")
     assert kind.keys_sorted is True
@@ -169,13 +153,15 @@ def test_035_map_names_are_kept_and_compare_equal():
 
 
 def test_035_map_values():
-    odd = field("pairs", STRUCT, field("same", UTF8, nullable=False), field("same", INT32), nullable=False)
+    odd = field(
+        "pairs", forge.STRUCT, field("same", forge.UTF8, nullable=False), field("same", forge.INT32), nullable=False
+    )
     rows = batch(
         2,
         [(2, 0), (2, 0), (2, 0), (2, 1)],
         [b"", i32(0, 2, 2), b"", b"", i32(0, 1, 2), b"ab", bits(1, 0), i32(5, 0)],
     )
-    assert column(stream(schema(field("m", MAP, odd)), rows)) == [[("a", 5), ("b", None)], []]
+    assert column(stream(schema(field("m", forge.MAP, odd)), rows)) == [[("a", 5), ("b", None)], []]
 
 
 @pytest.mark.parametrize("mode", [0, 1])
@@ -210,16 +196,18 @@ def test_037_unknown_timezone_still_gives_values():
 
 
 def test_038_dictionary_of_a_nested_type():
-    point = schema(field("p", STRUCT, field("x", INT32), field("y", UTF8), dictionary=encoding(3, INT8)))
+    point = schema(
+        field("p", forge.STRUCT, field("x", forge.INT32), field("y", forge.UTF8), dictionary=encoding(3, forge.INT8))
+    )
     words = dictionary(3, batch(2, [(2, 0)] * 3, [b"", b"", i32(1, 2), b"", i32(0, 1, 2), b"ab"]))
     rows = batch(3, [(3, 1)], [bits(1, 0, 1), i8(1, 0, 0)])
     assert column(stream(point, words, rows)) == [{"x": 2, "y": "b"}, None, {"x": 1, "y": "a"}]
 
 
 def test_038_dictionary_inside_a_dictionary():
-    inner = field("item", UTF8, dictionary=encoding(1, INT8))
+    inner = field("item", forge.UTF8, dictionary=encoding(1, forge.INT8))
     data = stream(
-        schema(field("l", LIST, inner, dictionary=encoding(2, INT16))),
+        schema(field("l", forge.LIST, inner, dictionary=encoding(2, forge.INT16))),
         dictionary(1, batch(2, [(2, 0)], [b"", i32(0, 1, 2), b"ab"])),
         dictionary(2, batch(2, [(2, 0), (3, 0)], [b"", i32(0, 2, 3), b"", i8(1, 0, 1)])),
         batch(3, [(3, 0)], [b"", i16(1, 0, 1)]),
@@ -228,9 +216,9 @@ def test_038_dictionary_inside_a_dictionary():
 
 
 def test_039_duplicate_names_at_every_level():
-    same = field("a", STRUCT, field("a", INT32), field("a", UTF8))
+    same = field("a", forge.STRUCT, field("a", forge.INT32), field("a", forge.UTF8))
     rows = batch(1, [(1, 0)] * 4, [b"", b"", i32(5), b"", i32(0, 1), b"z", b"", i32(6)])
-    reading = read_stream(stream(schema(same, field("a", INT32)), rows))
+    reading = read_stream(stream(schema(same, field("a", forge.INT32)), rows))
     assert reading.schema.names == ["a", "a"]
     assert reading.values() == [[[[("a", 5), ("a", "z")]], [6]]]
     with pytest.raises(ipc.UsageError, match="a"):
@@ -240,7 +228,7 @@ def test_039_duplicate_names_at_every_level():
 
 
 def test_040_nulls_in_a_field_that_is_not_nullable():
-    required = schema(field("x", INT32, nullable=False))
+    required = schema(field("x", forge.INT32, nullable=False))
     data = stream(required, batch(2, [(2, 1)], [bits(1, 0), i32(1, 2)]))
     assert read_stream(data).schema.field(0).nullable is False
     assert column(data) == [1, None]
@@ -253,7 +241,7 @@ def map_of_two(entries=(b"", 0), keys=(b"", 0), values=(b"", 0), reached: int = 
         [(1, 0), *((2, nulls) for _, nulls in (entries, keys, values))],
         [b"", i32(0, reached), entries[0], keys[0], i32(1, 2), values[0], i32(3, 4)],
     )
-    return stream(schema(field("m", MAP, ENTRIES)), rows)
+    return stream(schema(field("m", forge.MAP, ENTRIES)), rows)
 
 
 @pytest.mark.parametrize(
@@ -301,7 +289,7 @@ def test_040_values_of_maps_may_be_null():
 )
 def test_041_extensions_are_storage_and_metadata(pairs):
     rows = batch(3, [(3, 0)], [b"", i32(1, 2, 3)])
-    reading = read_stream(stream(schema(field("x", INT32, metadata=pairs)), rows))
+    reading = read_stream(stream(schema(field("x", forge.INT32, metadata=pairs)), rows))
     assert reading.schema.field(0).metadata.pairs == pairs
     assert reading.schema.field(0).type == types.Int(32, True)
     assert reading.values() == [[[1, 2, 3]]]
@@ -309,7 +297,7 @@ def test_041_extensions_are_storage_and_metadata(pairs):
 
 def test_041_extension_wraps_the_dictionary():
     pairs = ((b"ARROW:extension:name", b"a.b"),)
-    coded = schema(field("d", UTF8, dictionary=encoding(0, INT64, isOrdered=True), metadata=pairs))
+    coded = schema(field("d", forge.UTF8, dictionary=encoding(0, forge.INT64, isOrdered=True), metadata=pairs))
     data = stream(coded, dictionary(0, batch(1, [(1, 0)], [b"", i32(0, 1), b"a"])), batch(1, [(1, 0)], [b"", i64(0)]))
     found = read_stream(data).schema.field(0)
     assert found.metadata.pairs == pairs
@@ -318,5 +306,5 @@ def test_041_extension_wraps_the_dictionary():
 
 
 def test_types_errors_show_the_path_of_a_nested_field():
-    deep = field("outer", LIST, field("item", STRUCT, field("inner", int_(12))))
+    deep = field("outer", forge.LIST, field("item", forge.STRUCT, field("inner", int_(12))))
     refuse_stream(stream(schema(deep)), FormatError, "outer", "inner", "12")

@@ -113,18 +113,6 @@ def test_concatenation_reads_files_streams_and_standard_input(data, tmp_path):
     assert run("head", "-", "--json", input=(data / "a.arrow").read_bytes()).lines[0]["id"] == 0
 
 
-@pytest.mark.parametrize("command", ["head", "check"])
-def test_standard_input_may_be_a_pipe_or_a_file(data, command):
-    for name in ("a.arrow", "a.arrows"):
-        found = [
-            shell(script.format(command=f"arrowipc {command} - --json", path=data / name))
-            for script in ("{command} < {path}", "cat {path} | {command}")
-        ]
-        assert [each.code for each in found] == [0, 0]
-        assert [each.err for each in found] == ["", ""]
-        assert len(found[0].out) == len(found[1].out) > 0
-
-
 def test_what_cannot_be_read_to_its_end_leaves_the_old_target(data, tmp_path):
     cut, target = tmp_path / "cut.arrows", tmp_path / "target.arrow"
     cut.write_bytes((data / "a.arrows").read_bytes()[:-100])

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from helpers.arrays import ipc_bytes
 from helpers.terminal import COMMAND, environment, on_terminal, run
 
 import arrowipc as ipc
@@ -148,14 +149,5 @@ def test_reprs_and_pages_are_harmless(folder):
             assert_harmless(repr(thing), str(thing))
             if hasattr(thing, "_repr_html_"):
                 assert_harmless(thing._repr_html_())
-    with ipc.open_stream(_stream(batch)) as reader:
+    with ipc.open_stream(ipc_bytes(batch)) as reader:
         assert_harmless(repr(reader))
-
-
-def _stream(batch: ipc.RecordBatch) -> bytes:
-    import io
-
-    out = io.BytesIO()
-    with ipc.new_stream(out, batch.schema) as writer:
-        writer.write(batch)
-    return out.getvalue()

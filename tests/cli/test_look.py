@@ -35,7 +35,6 @@ ROWS = {
     "places": [[{"x": 1.5}], [], None],
     "raw": [b"\x00\xff", b"", None],
 }
-ANSI = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 
 @pytest.fixture(scope="module")
@@ -125,12 +124,6 @@ def test_head_shows_the_first_rows_and_no_escape_of_the_data(data):
     assert [row["id"] for row in rows] == [1, 2, 3, 1]
     assert rows[0] == {"id": 1, "word": "ein", "kind": "a", "places": [{"x": 1.5}], "raw": "AP8="}
     assert run("head", data / "a.arrow", "-n", 0).code == 0
-
-
-def test_a_terminal_gets_colours_unless_it_asked_for_none(data):
-    assert "\x1b[" in on_terminal("schema", data / "a.arrow").out
-    assert "\x1b[" not in on_terminal("schema", data / "a.arrow", NO_COLOR="1").out
-    assert "\x1b[" not in run("schema", data / "a.arrow").out
 
 
 def test_binary_output_never_goes_to_a_terminal_and_input_is_not_waited_for(data):

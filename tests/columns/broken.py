@@ -4,37 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from helpers.forge import (
-    BINARY,
-    INT8,
-    INT64,
-    LARGE_UTF8,
-    LIST,
-    LIST_VIEW,
-    NULL,
-    REE,
-    UTF8,
-    UTF8_VIEW,
-    Table,
-    batch,
-    field,
-    i8,
-    i32,
-    i64,
-    schema,
-    stream,
-    view,
-)
+from helpers import forge
+from helpers.forge import Table, batch, field, i8, i32, i64, schema, stream, view
 
 import arrowipc as ipc
 
 DENSE, LARGE_LIST_VIEW = Table("Union", mode=1, typeIds=[3, 5]), Table("LargeListView")
 LONG = b"a text of more than twelve bytes"
-LISTS = [field("x", LIST, field("i", INT8))]
-LIST_VIEWS = [field("x", LIST_VIEW, field("i", INT8))]
-LARGE_LIST_VIEWS = [field("x", LARGE_LIST_VIEW, field("i", INT8))]
-UNIONS = [field("x", DENSE, field("i", INT8), field("j", NULL))]
-RUNS = [field("x", REE, field("e", INT64), field("v", INT8))]
+LISTS = [field("x", forge.LIST, field("i", forge.INT8))]
+LIST_VIEWS = [field("x", forge.LIST_VIEW, field("i", forge.INT8))]
+LARGE_LIST_VIEWS = [field("x", LARGE_LIST_VIEW, field("i", forge.INT8))]
+UNIONS = [field("x", DENSE, field("i", forge.INT8), field("j", forge.NULL))]
+RUNS = [field("x", forge.REE, field("e", forge.INT64), field("v", forge.INT8))]
 
 
 def forged(fields: list[Table], rows: Table, **options: Any) -> Any:
@@ -54,20 +35,20 @@ def runs(rows: int, *ends: int) -> Table:
 
 #: Name -> fields and rows of a batch.
 BROKEN = {
-    "offsets that decrease": ([field("x", UTF8)], batch(2, [(2, 0)], [b"", i32(5, 3, 1), b"abcdef"])),
-    "offsets past the data": ([field("x", BINARY)], batch(2, [(2, 0)], [b"", i32(0, 3, 7), b"abcdef"])),
-    "negative offsets": ([field("x", UTF8)], batch(2, [(2, 0)], [b"", i32(-4, 0, 3), b"abcdef"])),
+    "offsets that decrease": ([field("x", forge.UTF8)], batch(2, [(2, 0)], [b"", i32(5, 3, 1), b"abcdef"])),
+    "offsets past the data": ([field("x", forge.BINARY)], batch(2, [(2, 0)], [b"", i32(0, 3, 7), b"abcdef"])),
+    "negative offsets": ([field("x", forge.UTF8)], batch(2, [(2, 0)], [b"", i32(-4, 0, 3), b"abcdef"])),
     "large offsets": (
-        [field("x", LARGE_UTF8)],
+        [field("x", forge.LARGE_UTF8)],
         batch(2, [(2, 0)], [b"", i64(0, 1, 2**63 - 1), b"abcdef"]),
     ),
     "negative large offsets": (
-        [field("x", LARGE_UTF8)],
+        [field("x", forge.LARGE_UTF8)],
         batch(2, [(2, 0)], [b"", i64(-(2**63), 0, 2), b"abcdef"]),
     ),
     "lists past the child": (LISTS, batch(1, [(1, 0), (2, 0)], [b"", i32(0, 3), b"", i8(1, 2)])),
     "lists of nothing past the child": (
-        [field("x", LIST, field("n", NULL))],
+        [field("x", forge.LIST, field("n", forge.NULL))],
         batch(1, [(1, 0), (2, 2)], [b"", i32(0, 3)]),
     ),
     "list views past the child": (
@@ -84,24 +65,24 @@ BROKEN = {
         batch(1, [(1, 0), (2, 0)], [b"", i64(1), i64(2**63 - 1), b"", i8(1, 2)]),
     ),
     "views past the buffer": (
-        [field("x", UTF8_VIEW)],
+        [field("x", forge.UTF8_VIEW)],
         batch(1, [(1, 0)], [b"", view(b"a" * 20, 0, 1), b"a" * 20], variadic=[1]),
     ),
     "views of no buffer": (
-        [field("x", UTF8_VIEW)],
+        [field("x", forge.UTF8_VIEW)],
         batch(1, [(1, 0)], [b"", view(b"a" * 20, 1), b"a" * 20], variadic=[1]),
     ),
-    "views without buffers": ([field("x", UTF8_VIEW)], batch(1, [(1, 0)], [b"", view(LONG)], variadic=[0])),
+    "views without buffers": ([field("x", forge.UTF8_VIEW)], batch(1, [(1, 0)], [b"", view(LONG)], variadic=[0])),
     "views of a negative buffer": (
-        [field("x", UTF8_VIEW)],
+        [field("x", forge.UTF8_VIEW)],
         batch(1, [(1, 0)], [b"", view(b"a" * 20, -1), b"a" * 20], variadic=[1]),
     ),
     "views at a negative offset": (
-        [field("x", UTF8_VIEW)],
+        [field("x", forge.UTF8_VIEW)],
         batch(1, [(1, 0)], [b"", view(b"a" * 20, 0, -1), b"a" * 20], variadic=[1]),
     ),
     "views of a negative length": (
-        [field("x", UTF8_VIEW)],
+        [field("x", forge.UTF8_VIEW)],
         batch(1, [(1, 0)], [b"", view(b"a" * 20, length=-20), b"a" * 20], variadic=[1]),
     ),
     "unknown type codes": (UNIONS, union(i8(3, 4), i32(0, 0))),

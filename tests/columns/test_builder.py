@@ -9,32 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from columns.broken import BROKEN, forged
+from helpers import forge
 from helpers.arrays import pyarrow_bytes
-from helpers.forge import (
-    INT8,
-    INT16,
-    INT32,
-    LIST,
-    LIST_VIEW,
-    NULL,
-    REE,
-    STRUCT,
-    UTF8,
-    UTF8_VIEW,
-    Table,
-    batch,
-    bits,
-    dictionary,
-    encoding,
-    field,
-    i8,
-    i16,
-    i32,
-    schema,
-    split,
-    stream,
-    view,
-)
+from helpers.forge import Table, batch, bits, dictionary, encoding, field, i8, i16, i32, schema, split, stream, view
 from helpers.randoms import LEAVES, _nest, array_of
 from hypothesis import given, strategies as st
 
@@ -223,10 +200,10 @@ def sharing(ids: tuple[int, int]) -> ipc.RecordBatch:
     texts = [batch(3, [(3, 0)], [b"", i32(0, 1, 2, 3), text]) for text in (b"abc", b"cba")]
     structs = batch(3, [(3, 0)] * 3, [b"", b"", i32(0, 1, 2), b"", i32(2, 1, 0)])
     lists = batch(3, [(3, 0)] * 2, [b"", i32(0, 1, 2, 3), b"", i32(0, 1, 2)])
-    members = [field(name, UTF8, dictionary=encoding(id)) for name, id in zip("ab", ids, strict=True)]
-    item = field("item", STRUCT, *members, dictionary=encoding(2))
+    members = [field(name, forge.UTF8, dictionary=encoding(id)) for name, id in zip("ab", ids, strict=True)]
+    item = field("item", forge.STRUCT, *members, dictionary=encoding(2))
     parts = [dictionary(id, texts[id]) for id in sorted({*ids})]
-    root = schema(field("x", LIST, item, dictionary=encoding(3)))
+    root = schema(field("x", forge.LIST, item, dictionary=encoding(3)))
     rows = batch(3, [(3, 0)], [b"", i32(0, 1, 2)])
     (found,) = ipc.open_stream(stream(root, *parts, dictionary(2, structs), dictionary(3, lists), rows))
     return found
@@ -254,7 +231,7 @@ def test_null_slots_may_hold_any_index() -> None:
 
 
 def test_all_null_columns_go_without_their_dictionary() -> None:
-    root = schema(field("x", UTF8, dictionary=encoding(0, INT8)))
+    root = schema(field("x", forge.UTF8, dictionary=encoding(0, forge.INT8)))
     missing = batch(2, [(2, 2)], [bits(0, 0), i8(0, 0)])
     late = dictionary(0, batch(1, [(1, 0)], [b"", i32(0, 1), b"a"]))
     parts = list(ipc.open_stream(stream(root, missing, late, batch(1, [(1, 0)], [b"", i8(0)]))))
@@ -266,17 +243,20 @@ def test_all_null_columns_go_without_their_dictionary() -> None:
 
 
 FULL = {
-    "list": ([field("x", LIST, field("item", NULL))], batch(1, [(1, 0), (MOST, MOST)], [b"", i32(0, MOST)])),
+    "list": (
+        [field("x", forge.LIST, field("item", forge.NULL))],
+        batch(1, [(1, 0), (MOST, MOST)], [b"", i32(0, MOST)]),
+    ),
     "list view": (
-        [field("x", LIST_VIEW, field("item", NULL))],
+        [field("x", forge.LIST_VIEW, field("item", forge.NULL))],
         batch(1, [(1, 0), (MOST, MOST)], [b"", i32(0), i32(MOST)]),
     ),
     "dense union": (
-        [field("x", Table("Union", mode=1, typeIds=[0]), field("n", NULL))],
+        [field("x", Table("Union", mode=1, typeIds=[0]), field("n", forge.NULL))],
         batch(2, [(2, 0), (MOST, MOST)], [i8(0, 0), i32(0, MOST - 1)]),
     ),
     "run ends": (
-        [field("x", REE, field("run_ends", INT16), field("values", NULL))],
+        [field("x", forge.REE, field("run_ends", forge.INT16), field("values", forge.NULL))],
         batch(20_000, [(20_000, 0), (1, 0), (1, 1)], [b"", i16(20_000)]),
     ),
 }
@@ -285,7 +265,7 @@ FULL = {
 def growing(fields: list[Table], *parts: Table) -> bytes:
     """A stream with a dictionary of a field's values: the first part, and the others as deltas."""
     (coded,) = fields
-    coded = coded.but(dictionary=encoding(0, INT32))
+    coded = coded.but(dictionary=encoding(0, forge.INT32))
     deltas = [dictionary(0, part, isDelta=True) for part in parts[1:]]
     return stream(schema(coded), dictionary(0, parts[0]), *deltas, batch(1, [(1, 0)], [b"", i32(0)]))
 
@@ -324,9 +304,9 @@ def test_offsets_in_foreign_byte_order_are_refused() -> None:
         data = stream(schema(field("x", kind), endianness=1), batch(1, [(1, 0)], [b"", *buffers]))
         return list(ipc.open_stream(data, ensure_native_endian=False)) * 2
 
-    assert concat_batches(parts(INT16, b"\0\1")).num_rows == 2
+    assert concat_batches(parts(forge.INT16, b"\0\1")).num_rows == 2
     with pytest.raises(UnsupportedError, match="ensure_native_endian=True"):
-        concat_batches(parts(UTF8, b"\0\0\0\0\0\0\0\1", b"a"))
+        concat_batches(parts(forge.UTF8, b"\0\0\0\0\0\0\0\1", b"a"))
 
 
 # -- untrusted contents --------------------------------------------------------------------------------------
@@ -346,7 +326,7 @@ def test_views_that_share_bytes_do_not_multiply_them() -> None:
     """A thousand views of one long value: copied one by one they would be a thousand times the piece."""
     text = b"x" * 100_000
     rows_ = batch(1000, [(1000, 0)], [b"", view(text, 0, 0) * 1000, text], variadic=[1])
-    (part,) = ipc.open_stream(stream(schema(field("x", UTF8_VIEW)), rows_))
+    (part,) = ipc.open_stream(stream(schema(field("x", forge.UTF8_VIEW)), rows_))
     whole = pa.record_batch(concat_batches([part, part])).column(0)
     assert sum(buffer.size for buffer in whole.buffers() if buffer) <= 2 * (16_000 + 100_000)
     assert whole[1999].as_py() == text.decode()

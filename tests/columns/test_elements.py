@@ -12,36 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from columns.broken import BROKEN
+from helpers import forge
 from helpers.arrays import CASES, read_array, read_batch
-from helpers.forge import (
-    BINARY,
-    INT8,
-    INT32,
-    LIST,
-    LIST_VIEW,
-    NULL,
-    REE,
-    STRUCT,
-    UTF8,
-    UTF8_VIEW,
-    Table,
-    batch,
-    bits,
-    dictionary,
-    encoding,
-    field,
-    i32,
-    i64,
-    schema,
-    stream,
-    view,
-)
+from helpers.forge import Table, batch, bits, dictionary, encoding, field, i32, i64, schema, stream, view
 
 import arrowipc as ipc
 from arrowipc import FormatError, LimitError, UsageError
 
-ITEM = field("item", INT32)
-RUNS = field("run_ends", INT32, nullable=False)
+ITEM = field("item", forge.INT32)
+RUNS = field("run_ends", forge.INT32, nullable=False)
 SPARSE, DENSE = Table("Union", mode=0, typeIds=[3, 9]), Table("Union", mode=1, typeIds=[3, 9])
 
 
@@ -138,12 +117,6 @@ def test_the_first_and_the_last_moment():
     assert found == [-days - 1, dt.timedelta.min, dt.timedelta(days=999999999, seconds=86399), days + 86400]
 
 
-def test_date64_with_a_time_of_day():
-    data = stream(of(Table("Date", unit=1)), batch(2, [(2, 0)], [b"", i64(86_400_000, -1)]))
-    ((found,),) = [b.columns for b in ipc.open_stream(data)]
-    assert found.to_pylist() == [dt.date(1970, 1, 2), dt.datetime(1969, 12, 31, 23, 59, 59, 999000)]
-
-
 @pytest.mark.parametrize(
     ("zone", "expected"),
     [
@@ -214,7 +187,7 @@ def test_structs_whose_names_repeat_keep_every_value():
 
 def test_a_dictionary_is_read_only_where_it_is_used():
     # Word 1 is not UTF-8, and no row asks for it.
-    root = of(UTF8, dictionary=encoding(0))
+    root = of(forge.UTF8, dictionary=encoding(0))
     words = dictionary(0, batch(3, [(3, 0)], [b"", i32(0, 1, 2, 3), b"a\xffc"]))
     rows = batch(2, [(2, 0)], [b"", i32(2, 0)])
     array = unchecked(stream(root, words, rows))
@@ -246,22 +219,24 @@ def test_values_are_counted_before_they_are_made():
 def huge_inputs() -> dict[str, bytes]:
     """Few bytes that stand for more values than any memory holds."""
     many = 2**31 - 1
-    item = field("item", NULL)
+    item = field("item", forge.NULL)
     shared = b"".join([view(b"x" * 13, length=10**6, prefix=b"    ")] * 50_000)
     return {
-        "nulls": stream(of(NULL), batch(many, [(many, many)], [])),
-        "structs": stream(of(STRUCT), batch(many, [(many, 0)], [b""])),
-        "one list": stream(of(LIST, item), batch(1, [(1, 0), (many, many)], [b"", i32(0, many)])),
+        "nulls": stream(of(forge.NULL), batch(many, [(many, many)], [])),
+        "structs": stream(of(forge.STRUCT), batch(many, [(many, 0)], [b""])),
+        "one list": stream(of(forge.LIST, item), batch(1, [(1, 0), (many, many)], [b"", i32(0, many)])),
         "a wide list": stream(
             of(Table("FixedSizeList", listSize=many), item), batch(1, [(1, 0), (2**40, 2**40)], [b""])
         ),
         "list views": stream(
-            of(LIST_VIEW, item),
+            of(forge.LIST_VIEW, item),
             batch(10**4, [(10**4, 0), (10**6, 10**6)], [b"", bytes(40_000), i32(10**6) * 10**4]),
         ),
-        "text views": stream(of(UTF8_VIEW), batch(50_000, [(50_000, 0)], [b"", shared, b" " * 10**6], variadic=[1])),
+        "text views": stream(
+            of(forge.UTF8_VIEW), batch(50_000, [(50_000, 0)], [b"", shared, b" " * 10**6], variadic=[1])
+        ),
         "union of one text": stream(
-            of(DENSE, field("a", UTF8), ITEM),
+            of(DENSE, field("a", forge.UTF8), ITEM),
             batch(
                 10**5,
                 [(10**5, 0), (1, 0), (0, 0)],
@@ -269,7 +244,7 @@ def huge_inputs() -> dict[str, bytes]:
             ),
         ),
         "one run": stream(
-            of(REE, RUNS, field("values", NULL)), batch(many, [(many, 0), (1, 0), (1, 1)], [b"", i32(many)])
+            of(forge.REE, RUNS, field("values", forge.NULL)), batch(many, [(many, 0), (1, 0), (1, 1)], [b"", i32(many)])
         ),
     }
 
@@ -289,30 +264,30 @@ def test_small_input_cannot_ask_for_all_memory(name):
 
 
 def test_sharing_does_not_multiply_comparisons():
-    item = field("item", INT8)
+    item = field("item", forge.INT8)
     count, size = 10**5, 10**6
     lists = batch(count, [(count, 0), (size, 0)], [b"", bytes(4 * count), i32(size) * count, b"", bytes(size)])
-    (found,) = ipc.open_stream(stream(of(LIST_VIEW, item), lists), validate="none")
+    (found,) = ipc.open_stream(stream(of(forge.LIST_VIEW, item), lists), validate="none")
     with pytest.raises(LimitError, match="slices"):
         found.equals(found.slice(0))
 
 
 # -- broken contents, which only validate="none" lets through ------------------------------------------------
 
-WORDS = of(UTF8, dictionary=encoding(0))
+WORDS = of(forge.UTF8, dictionary=encoding(0))
 THREE_WORDS = dictionary(0, batch(3, [(3, 0)], [b"", i32(0, 1, 2, 3), b"abc"]))
 
 
 UNREADABLE = {
     **{name: stream(schema(*fields), rows) for name, (fields, rows) in BROKEN.items()},
-    "text not UTF-8": stream(of(UTF8), batch(2, [(2, 0)], [b"", i32(0, 1, 3), b"a\xc3\x28"])),
-    "text of surrogates": stream(of(UTF8), batch(1, [(1, 0)], [b"", i32(0, 3), b"\xed\xa0\x80"])),
-    "offset falls under a null": stream(of(BINARY), batch(2, [(2, 1)], [bits(1, 0), i32(0, 2, 1), b"abc"])),
-    "offset without data": stream(of(BINARY), batch(1, [(1, 0)], [b"", i32(0, 1), b""])),
+    "text not UTF-8": stream(of(forge.UTF8), batch(2, [(2, 0)], [b"", i32(0, 1, 3), b"a\xc3\x28"])),
+    "text of surrogates": stream(of(forge.UTF8), batch(1, [(1, 0)], [b"", i32(0, 3), b"\xed\xa0\x80"])),
+    "offset falls under a null": stream(of(forge.BINARY), batch(2, [(2, 1)], [bits(1, 0), i32(0, 2, 1), b"abc"])),
+    "offset without data": stream(of(forge.BINARY), batch(1, [(1, 0)], [b"", i32(0, 1), b""])),
     "index beyond": stream(WORDS, THREE_WORDS, batch(2, [(2, 0)], [b"", i32(0, 3)])),
     "index negative": stream(WORDS, THREE_WORDS, batch(2, [(2, 0)], [b"", i32(0, -1)])),
     "index above 2^63": stream(
-        of(UTF8, dictionary=encoding(0, Table("Int", bitWidth=64, is_signed=False))),
+        of(forge.UTF8, dictionary=encoding(0, Table("Int", bitWidth=64, is_signed=False))),
         THREE_WORDS,
         batch(1, [(1, 0)], [b"", i64(-1)]),
     ),
@@ -336,17 +311,17 @@ def test_broken_contents_give_no_value(name):
 
 def test_what_lies_under_a_null_is_never_read():
     views = view(b"x" * 20, 5) + view(b"ok")
-    array = unchecked(stream(of(UTF8_VIEW), batch(2, [(2, 1)], [bits(0, 1), views], variadic=[0])))
+    array = unchecked(stream(of(forge.UTF8_VIEW), batch(2, [(2, 1)], [bits(0, 1), views], variadic=[0])))
     assert array.to_pylist() == [None, "ok"]
     lists = batch(2, [(2, 1), (1, 0)], [bits(0, 1), i32(99, 0), i32(99, 1), b"", i32(5)])
-    assert unchecked(stream(of(LIST_VIEW, ITEM), lists)).to_pylist() == [None, [5]]
+    assert unchecked(stream(of(forge.LIST_VIEW, ITEM), lists)).to_pylist() == [None, [5]]
     array = unchecked(stream(WORDS, THREE_WORDS, batch(2, [(2, 1)], [bits(0, 1), i32(99, 2)])))
     assert array.to_pylist() == [None, "c"]
     assert array == array.slice(0)
 
 
 def test_big_endian_as_stored_gives_buffers_only():
-    kind = schema(field("x", INT32), endianness=1)
+    kind = schema(field("x", forge.INT32), endianness=1)
     data = stream(kind, batch(1, [(1, 0)], [b"", b"\0\0\0\7"]))
     (swapped,) = ipc.open_stream(data)
     assert swapped.column(0).to_pylist() == [7]
@@ -358,12 +333,6 @@ def test_big_endian_as_stored_gives_buffers_only():
     assert bytes(array.buffers()[1][:4]) == b"\0\0\0\7"
     assert repr(stored)
     assert repr(array)
-
-
-def test_the_longest_durations_in_microseconds_fit_a_timedelta():
-    for number in (-(2**63), 2**63 - 1):
-        array = read_array(pa.array([number]).view(pa.duration("us")))
-        assert array.to_pylist() == [dt.timedelta(microseconds=number)]
 
 
 def test_honest_rows_are_made_without_a_word():

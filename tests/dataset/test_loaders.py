@@ -71,8 +71,7 @@ def test_batches_of_arrow_become_tensors_over_dlpack(path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("context", ["fork", "spawn"])
-@pytest.mark.parametrize("form", ["python", "numpy"])
+@pytest.mark.parametrize(("context", "form"), [("fork", "python"), ("fork", "numpy"), ("spawn", "python")])
 @pytest.mark.filterwarnings("default:This process .* is multi-threaded:DeprecationWarning")
 def test_workers_read_all_rows(path, context, form):
     dataset = ipc.RowDataset(path, format=form)

@@ -185,11 +185,7 @@ def test_a_data_set_of_files_can_be_the_source(parts, whole):
 
 @pytest.mark.parametrize(
     ("options", "rows", "error", "words"),
-    [
-        ({}, 60, IndexError, "60"),
-        ({}, [0, -61], IndexError, "60"),
-        ({}, "id", ipc.UsageError, "integers"),
-    ],
+    [({}, 60, IndexError, "60"), ({}, [0, -61], IndexError, "60"), ({}, "id", ipc.UsageError, "integers")],
 )
 def test_rows_that_are_not_there(parts, options, rows, error, words):
     dataset = ipc.RowDataset(parts, **options)

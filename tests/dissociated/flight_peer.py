@@ -80,10 +80,7 @@ def running(how: str) -> Iterator[dict[str, Any]]:
 def main(how: str) -> None:
     """Serve until the input ends."""
     transport, _, separate = how.partition(",")
-    with (
-        dissociated.Server(streams(), transport) as server,
-        FlightServer(server, streams(), bool(separate)) as front,
-    ):
+    with dissociated.Server(streams(), transport) as server, FlightServer(server, streams(), bool(separate)) as front:
         print(json.dumps({"port": front.port, "uris": flight.locations(server)}), flush=True)
         sys.stdin.read()
 

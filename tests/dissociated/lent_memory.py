@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import fcntl
 import os
-import socket
 import struct
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
+from dissociated.peers import socket_pair, until
 from helpers.processes import start
 
 import arrowipc as ipc
@@ -36,7 +36,6 @@ from arrowipc.dissociated.protocol import (
 from arrowipc.dissociated.served import messages_of
 from arrowipc.dissociated.session import Roles, Session
 from arrowipc.dissociated.transports.shared import open_peer_memory
-from arrowipc.dissociated.transports.sockets import SocketConnection
 from arrowipc.read.framing import Message
 from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.types import field, int64, utf8
@@ -71,21 +70,6 @@ def telling(transport: str = "shm", **options: Any) -> dict[str, Any]:
 def is_batch(found: Any, number: int, rows: int = 1000) -> bool:
     """Whether this is `batch`: its memory is read again every time."""
     return bool(found.to_pydict() == values(number, rows))
-
-
-def until(condition: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:
-    """Wait for what happens soon in another thread or process."""
-    end = time.monotonic() + patience
-    while not (found := condition()):
-        assert time.monotonic() < end, f"waited {patience:g} s until {what}"
-        time.sleep(0.002)
-    return found
-
-
-def pair() -> tuple[SocketConnection, SocketConnection]:
-    """The ends of a Unix socket: the client's and the server's."""
-    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    return SocketConnection(here, "the forged server"), SocketConnection(there, "the client")
 
 
 class CopiedMemory(PeerMemory):
@@ -128,7 +112,7 @@ class ForgedServer:
         decoder: StreamDecoder | None = None,
         **options: Any,
     ) -> None:
-        client, self.connection = pair()
+        client, self.connection = socket_pair()
         link = Link(client, client, memory or open_peer_memory(remote_handle, client), free_data)
         self.stream = Client(link, decoder or StreamDecoder(limits=limits), limits)
         self.messages = list(messages_of(batch(0) if source is None else source, **options))
@@ -142,13 +126,24 @@ class ForgedServer:
         self.connection.close()
         self.stream.close()
 
-    def send(self, message: Message, body: bytes | None = None, handles: Sequence[int] = ()) -> None:
-        """Send metadata, and a body of type 1 if there is one."""
+    def send(
+        self,
+        message: Message,
+        body: bytes | None = None,
+        memory: bytes | None = None,
+        *,
+        seals: int = SEALS,
+        handles: Sequence[int] = (),
+    ) -> None:
+        """Send metadata, and a body of type 1 if there is one, with memory that it tells of."""
+        made = [] if memory is None else [memfd(memory, seals)]
         self.connection.send(None, [metadata_prefix(self.number), message.metadata])
         if body is not None:
-            self.connection.send(body_tag(self.number, BodyType.PAIRS), [body], handles)
+            self.connection.send(body_tag(self.number, BodyType.PAIRS), [body], [*handles, *made])
         self.number += 1
         self.connection.flush(PATIENCE)
+        for each in made:
+            os.close(each)
 
     def end(self) -> None:
         self.connection.send(None, [end_of_stream(self.number)])
@@ -193,9 +188,9 @@ def message(number: int = 0, rows: int = 1000, **options: Any) -> Message:
     return list(messages_of(batch(number, rows), **options))[-1]
 
 
-def pairs_of(*places: tuple[int, int]) -> bytes:
+def pairs_of(*places: tuple[int, int], total: int | None = None) -> bytes:
     """A body of type 1."""
-    total = sum(length for _, length in places)
+    total = sum(length for _, length in places) if total is None else total
     return struct.pack(f"<{2 * len(places) + 2}Q", total, len(places), *(word for each in places for word in each))
 
 
@@ -257,7 +252,7 @@ class FreeingClient:
 
     def __init__(self, arena: Any, source: Any) -> None:
         self.source = source
-        self.connection, server = pair()
+        self.connection, server = socket_pair()
         self.session = Session(server, lambda _: self.source, Roles({WANT_DATA: "both"}, FREE_DATA), arena)
         self.bodies: list[tuple[int, Any]] = []
         self.connection.send(WANT_DATA, [b"x"])

@@ -256,6 +256,13 @@ def opening(server: Any, way: str) -> Iterator[Callable[..., Any]]:
         yield open_it
 
 
+def read_from(where: Any, name: str | bytes = "t", **options: Any) -> Any:
+    """A whole stream of a server, or of a URI or two."""
+    uri = where.uri if isinstance(where, served.Server) else where
+    with served.connect(uri, name, timeout=SECONDS, **options) as reader:
+        return reader.read_all()
+
+
 def connected(server: Any) -> Connection:
     """A connection that has asked for nothing."""
     return schemes.connect(server.uri, None, SECONDS)[0]
@@ -271,11 +278,13 @@ def kinds(server: Any) -> list[str]:
     return [kind for kind, _ in said(server)]
 
 
-def until(condition: Any, what: str) -> None:
+def until(condition: Callable[[], Any], what: str) -> Any:
+    """Wait for what happens soon in another thread or process; returns it."""
     end = time.monotonic() + SECONDS
-    while not condition():
+    while not (found := condition()):
         assert time.monotonic() < end, f"waited until {what}"
-        time.sleep(0.01)
+        time.sleep(0.005)
+    return found
 
 
 def until_collected(condition: Any, what: str) -> None:

@@ -5,94 +5,85 @@ from __future__ import annotations
 import mmap
 import os
 import random
-import threading
 
 import pytest
-from dissociated.lent_memory import MIB, PATIENCE, NoConnection, message, packed
+from dissociated.lent_memory import MIB, NoConnection, message, packed
+from helpers.processes import in_threads
 
 import arrowipc as ipc
 from arrowipc.dissociated.memory.address_pairs import Pairs
 from arrowipc.dissociated.memory.arena import Arena
 
+BODIES = [message(number, rows) for number in range(3) for rows in (10, 1000, 20_000, 60_000)]
+CONTENTS = [packed(each) for each in BODIES]
+
+
+class Holder:
+    """Clients of an arena for whom bodies are placed, freed and abandoned in any order."""
+
+    def __init__(self, arena: Arena, seed: int) -> None:
+        self.arena, self.seed, self.chance = arena, seed, random.Random(seed)
+        self.clients = [NoConnection() for _ in range(3)]
+        self.views: dict[int, memoryview] = {}
+        self.held: list[tuple[int, list[int], bytes]] = []
+        self.gone: list[tuple[int, int]] = []
+
+    def step(self) -> None:
+        action = self.chance.random()
+        if action < 0.5 and len(self.held) < 20:
+            self.place(self.chance.randrange(len(BODIES)))
+        elif self.held:
+            start, addresses, data = self.held.pop(self.chance.randrange(len(self.held)))
+            assert self.is_at(start, data), f"overwritten, seed {self.seed}"
+            if action < 0.97:
+                self.arena.release(addresses)
+            else:
+                self.arena.abandon(addresses)
+                self.gone.append((start, start + len(data)))
+
+    def place(self, which: int) -> None:
+        if (placed := self.arena.place(BODIES[which], self.chance.choice(self.clients))) is None:
+            return
+        pairs, addresses, handles = placed
+        for handle in handles:
+            memory = mmap.mmap(handle, os.fstat(handle).st_size, prot=mmap.PROT_READ)
+            self.views[addresses[0] >> 48] = memoryview(memory)
+        start, data = Pairs(pairs).start, CONTENTS[which]
+        assert not any(a < start + len(data) and start < b for a, b in self.gone), f"reused, seed {self.seed}"
+        self.held.append((start, list(addresses), data))
+
+    def is_at(self, start: int, data: bytes) -> bool:
+        offset = start % (1 << 48)
+        return bytes(self.views[start >> 48][offset : offset + len(data)]) == data
+
+    def release_all(self) -> None:
+        for _, addresses, _ in self.held:
+            self.arena.release(addresses)
+
 
 def test_d072_memory_stays_as_it_is_until_it_is_freed(arena):
-    # Every order of placing, freeing and leaving keeps what anybody holds; seeds in the message.
-    sizes = (10, 1000, 20_000, 60_000)
-    bodies = [message(number, rows) for number in range(3) for rows in sizes]
-    contents = [packed(each) for each in bodies]
     for seed in range(20):
-        chance = random.Random(seed)
-        clients = [NoConnection() for _ in range(3)]
-        views: dict[int, memoryview] = {}
-        held: list[tuple[int, list[int], bytes]] = []
-        gone: list[tuple[int, int]] = []
+        holder = Holder(arena, seed)
         for _ in range(120):
-            action = chance.random()
-            if action < 0.5:
-                which = chance.randrange(len(bodies))
-                placed = arena.place(bodies[which], clients[chance.randrange(3)])
-                if placed is None:
-                    continue
-                pairs, addresses, handles = placed
-                for handle in handles:
-                    views[addresses[0] >> 48] = memoryview(
-                        mmap.mmap(handle, os.fstat(handle).st_size, prot=mmap.PROT_READ)
-                    )
-                start = Pairs(pairs).start
-                held.append((start, list(addresses), contents[which]))
-                assert not any(a < start + len(held[-1][2]) and start < b for a, b in gone), f"reused, seed {seed}"
-            elif held and action < 0.9:
-                arena.release(held.pop(chance.randrange(len(held)))[1])
-            elif held and action < 0.93:
-                start, addresses, data = held.pop(chance.randrange(len(held)))
-                arena.abandon(addresses)
-                gone.append((start, start + len(data)))
-            for start, _, data in held:
-                offset = start % (1 << 48)
-                assert bytes(views[start >> 48][offset : offset + len(data)]) == data, f"overwritten, seed {seed}"
-        for _, addresses, _ in held:
-            arena.release(addresses)
-        state = arena.state
-        assert (state.blocks, state.used) == (0, 0)
-        assert state.size <= 64 * MIB
-
-
-# -- the arena as such ---------------------------------------------------------------------------------------
+            holder.step()
+            assert all(holder.is_at(start, data) for start, _, data in holder.held), f"overwritten, seed {seed}"
+        holder.release_all()
+        assert (arena.state.blocks, arena.state.used) == (0, 0)
+        assert arena.state.size <= 64 * MIB
 
 
 def test_d072_threads_that_place_and_free_at_once_never_see_the_bytes_of_others(arena):
-    bodies = [message(number, rows) for number in range(3) for rows in (100, 5000, 40_000)]
-    contents = [packed(each) for each in bodies]
-    failures: list[str] = []
-
     def work(seed: int) -> None:
-        chance, client = random.Random(seed), NoConnection()
-        views: dict[int, memoryview] = {}
-        held: list[tuple[int, list[int], int]] = []
-        for step in range(150):
-            which = chance.randrange(len(bodies))
-            placed = arena.place(bodies[which], client) if len(held) < 8 else None
-            if placed is not None:
-                for handle in placed[2]:
-                    size = os.fstat(handle).st_size
-                    views[placed[1][0] >> 48] = memoryview(mmap.mmap(handle, size, prot=mmap.PROT_READ))
-                held.append((Pairs(placed[0]).start, list(placed[1]), which))
-            elif held:
-                start, addresses, which = held.pop(chance.randrange(len(held)))
-                offset = start % (1 << 48)
-                if bytes(views[start >> 48][offset : offset + len(contents[which])]) != contents[which]:
-                    failures.append(f"seed {seed}, step {step}")
-                (arena.abandon if chance.random() < 0.02 else arena.release)(addresses)
-        for _, addresses, _ in held:
-            arena.release(addresses)
+        holder = Holder(arena, seed)
+        for _ in range(150):
+            holder.step()
+        holder.release_all()
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join(PATIENCE * 4)
-    assert not failures
-    assert arena.state[1:4:2] == (0, 0)
+    in_threads(work, range(6))
+    assert (arena.state.blocks, arena.state.used) == (0, 0)
+
+
+# -- the arena as such ---------------------------------------------------------------------------------------
 
 
 def test_segments_are_used_again_and_large_bodies_get_their_own():

@@ -14,6 +14,7 @@ import pytest
 from dissociated import peers
 from dissociated.peers import connected, until
 from helpers.memory import resident
+from helpers.processes import in_threads
 
 from arrowipc import dissociated
 from arrowipc.dissociated.protocol import Reason
@@ -183,29 +184,20 @@ def test_streams_that_nobody_reads_have_one_limit_for_all_clients():
 
 def test_clients_that_read_all_get_on_where_there_is_room_for_few():
     """Fifty slow readers, and room for the messages of four: nobody is sent away, and nobody starves."""
-    failures: list[BaseException] = []
 
     def source() -> Iterator[pa.RecordBatch]:
         for number, batch in zip(range(20), peers.endless(), strict=False):
             assert batch.column(0)[0].as_py() == number
             yield batch
 
-    def read() -> None:
-        try:
-            with dissociated.connect(server.uri, "t", timeout=SECONDS * 3) as reader:
-                for number, batch in enumerate(reader):
-                    assert batch.column(0)[-1] == number
-                assert number == 19
-        except BaseException as error:
-            failures.append(error)
+    def read(_: int) -> None:
+        with dissociated.connect(server.uri, "t", timeout=SECONDS * 3) as reader:
+            for number, batch in enumerate(reader):
+                assert batch.column(0)[-1] == number
+            assert number == 19
 
     with dissociated.Server({"t": source}, "unix", max_held=4 * MIB, idle_timeout=SECONDS) as server:
-        threads = [threading.Thread(target=read) for _ in range(50)]
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join(SECONDS * 3)
-        assert failures == []
+        in_threads(read, range(50))
         assert server.errors == []
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
 import time
 
 import pytest
 from dissociated import peers
 from dissociated.peers import connected, until
-from dissociated.ucx_peers import LIBRARIES, environment
+from dissociated.ucx_peers import needs_ucx, over_ucx
 
 from arrowipc import dissociated
 from arrowipc.dissociated.protocol import Reason, free_data_body
@@ -63,17 +61,10 @@ with dissociated.Server({"t": peers.numbers()}, "ucx", request_timeout=deadline,
 
 
 @pytest.mark.nosanitize
-@pytest.mark.skipif(not LIBRARIES, reason="no libucp.so.0: install libucx0 or libucx-cu12")
+@needs_ucx
 @pytest.mark.parametrize("deadline", ["0.3", "0"])
 def test_silent_clients_over_ucx_have_a_deadline_and_make_room(deadline):
-    done = subprocess.run(
-        [sys.executable, "-c", SILENT_OVER_UCX, deadline],
-        env=environment(next(iter(LIBRARIES)), "tcp"),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    over_ucx(SILENT_OVER_UCX, deadline)
 
 
 @pytest.mark.parametrize("transport", SOCKETS)

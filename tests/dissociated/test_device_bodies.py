@@ -69,13 +69,7 @@ def test_d096_batches_on_the_cpu_say_so():
 def test_device_memory_is_a_place_and_its_parts_are_inside():
     memory = DeviceMemory(1 << 40, 100, 2, 3, 4)
     part = memory.part(10, 90)
-    assert (part.address, len(part), part.device_type, part.device_id, part.sync_event) == (
-        2**40 + 10,
-        90,
-        2,
-        3,
-        4,
-    )
+    assert (part.address, len(part), part.device_type, part.device_id, part.sync_event) == (2**40 + 10, 90, 2, 3, 4)
     assert part.owner is memory
     for start, nbytes in ((0, 101), (-1, 1), (100, 1), (1, 2**63 - 1)):
         with pytest.raises(ipc.UsageError, match="outside"):

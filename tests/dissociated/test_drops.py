@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import random
-import subprocess
-import sys
 import threading
 import time
 import warnings
@@ -20,8 +18,8 @@ import pyarrow as pa
 import pytest
 from dissociated import peers
 from dissociated.peers import until, until_collected
-from dissociated.ucx_peers import LIBRARIES, environment
-from helpers.processes import rounds
+from dissociated.ucx_peers import needs_ucx, over_ucx
+from helpers.processes import environment, rounds, run_python
 from helpers.web import Web
 
 import arrowipc as ipc
@@ -223,23 +221,9 @@ def law_over_ucx(count: int) -> None:
 
 @pytest.mark.campaign
 @pytest.mark.nosanitize
-@pytest.mark.skipif(not LIBRARIES, reason="no libucp.so.0: install libucx0 or libucx-cu12")
+@needs_ucx
 def test_dropped_readers_over_ucx_leave_nothing():
-    done = subprocess.run(
-        [sys.executable, "-c", OVER_UCX, str(rounds(1, 5))],
-        env=environment(next(iter(LIBRARIES)), "tcp,posix,sysv,cma"),
-        capture_output=True,
-        text=True,
-        timeout=1200,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-
-
-CLOSED_BY_THE_SERVER = """
-import dissociated.test_drops as drops
-
-drops.client_closed_in_a_thread_of_its_server()
-"""
+    over_ucx(OVER_UCX, rounds(1, 5), transports="tcp,posix,sysv,cma", timeout=1200)
 
 
 def client_closed_in_a_thread_of_its_server() -> None:
@@ -265,16 +249,10 @@ def client_closed_in_a_thread_of_its_server() -> None:
 
 
 @pytest.mark.nosanitize
-@pytest.mark.skipif(not LIBRARIES, reason="no libucp.so.0: install libucx0 or libucx-cu12")
+@needs_ucx
 def test_a_client_over_ucx_that_is_closed_while_its_server_is_busy_leaves_nothing():
-    done = subprocess.run(
-        [sys.executable, "-c", CLOSED_BY_THE_SERVER],
-        env=environment(next(iter(LIBRARIES)), "tcp,posix,sysv,cma"),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    code = "import dissociated.test_drops as drops; drops.client_closed_in_a_thread_of_its_server()"
+    over_ucx(code, transports="tcp,posix,sysv,cma")
 
 
 # -- one by one ----------------------------------------------------------------------------------------------
@@ -442,8 +420,7 @@ print("whole")
 @pytest.mark.parametrize("kind", ["reading", "serving"])
 @pytest.mark.parametrize("transport", ["tcp", "unix", "shm"])
 def test_what_a_forked_child_lets_go_of_stays_with_its_parent(transport, kind, tmp_path):
-    command = [sys.executable, "-W", "ignore", "-c", FORKED, transport, kind, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    done = run_python(FORKED, transport, kind, tmp_path, env={**environment(), "PYTHONWARNINGS": "ignore"})
     assert done.stdout == "whole\n", done.stderr
 
 
@@ -465,8 +442,7 @@ def test_a_server_goes_on_after_a_client_that_it_had_no_thread_for(monkeypatch):
         with pytest.raises((ArrowIpcError, OSError)):
             dissociated.connect(server.uri, "t", timeout=SECONDS)
         monkeypatch.setattr(threading.Thread, "start", start)
-        with dissociated.connect(server.uri, "t", timeout=SECONDS) as reader:
-            assert reader.read_all().num_rows == BATCHES * ROWS
+        assert peers.read_from(server).num_rows == BATCHES * ROWS
     assert [each.exc_type for each in raised] == [RuntimeError]
 
 

@@ -194,8 +194,7 @@ def test_a_unix_socket_has_a_path_that_goes_away(tmp_path, monkeypatch):
         with dissociated.Server({"t": peers.numbers()}, "unix", path) as server:
             assert (tmp_path / path).is_socket()
             monkeypatch.chdir("/")
-            with dissociated.connect(str(server.uri), "t", timeout=SECONDS) as reader:
-                assert reader.read_all().num_rows == 3
+            assert peers.read_from(str(server.uri)).num_rows == 3
             with pytest.raises(OSError, match="in use"):
                 dissociated.Server({}, "unix", tmp_path / path)
         assert not (tmp_path / path).exists()
@@ -210,8 +209,7 @@ def test_a_server_on_ipv6():
         pytest.skip(f"no IPv6 here: {error}")
     with server:
         assert str(server.uri).startswith(f"arrowipc+tcp://[::1]:{server.uri.port}?")
-        with dissociated.connect(str(server.uri), "t", timeout=SECONDS) as reader:
-            assert reader.read_all().num_rows == 3
+        assert peers.read_from(str(server.uri)).num_rows == 3
 
 
 # -- memory that is told of ----------------------------------------------------------------------------------
@@ -243,8 +241,7 @@ def test_d017_d061_d064_streams_between_processes(transport):
     with start("-c", SERVE, transport) as server:
         uri, *uris = server.stdout.readline().split()
         for way in (uri, uris):
-            with dissociated.connect(way, "numbers", timeout=SECONDS) as reader:
-                assert pa.table(reader.read_all()).equals(peers.numbers(1000, batches=50))
+            assert pa.table(peers.read_from(way, "numbers")).equals(peers.numbers(1000, batches=50))
             with dissociated.connect(way, "words", timeout=SECONDS) as reader:
                 assert [batch.to_pydict() for batch in reader] == [batch.to_pydict() for batch in peers.words()]
         with dissociated.connect(uris, "endless", timeout=SECONDS) as reader:

@@ -23,20 +23,14 @@ UNKNOWN = "fabric://10.9.8.7:1?want_data=18446741783881759408"
 
 @pytest.fixture(scope="module", params=["tcp", "unix", "tcp,separate"])
 def peer(request):
-    with (
-        flight_peer.running(request.param) as found,
-        fl.connect(f"grpc://127.0.0.1:{found['port']}") as client,
-    ):
+    with flight_peer.running(request.param) as found, fl.connect(f"grpc://127.0.0.1:{found['port']}") as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def there():
     """A Flight server in another process, its client, and where its streams are dissociated."""
-    with (
-        flight_peer.running("tcp") as found,
-        fl.connect(f"grpc://127.0.0.1:{found['port']}") as client,
-    ):
+    with flight_peer.running("tcp") as found, fl.connect(f"grpc://127.0.0.1:{found['port']}") as client:
         yield client, found
 
 
@@ -193,10 +187,7 @@ def test_d092_one_uri_is_both_and_streams_says_otherwise():
     found, problems = ways([one + "&streams=data", two])
     assert [way[0].port for way in found] == [2]
     assert "the URI of the other stream is missing" in problems[0]
-    assert ways(["arrowipc+tcp://[::1?want_data=1"]) == (
-        [],
-        ["arrowipc+tcp://[::1?want_data=1: Invalid IPv6 URL"],
-    )
+    assert ways(["arrowipc+tcp://[::1?want_data=1"]) == ([], ["arrowipc+tcp://[::1?want_data=1: Invalid IPv6 URL"])
 
 
 def test_d092_alternatives_that_we_hand_out_are_not_taken_for_a_pair():

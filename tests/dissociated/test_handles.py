@@ -20,7 +20,6 @@ from dissociated.lent_memory import (
     batch,
     extents,
     is_batch,
-    memfd,
     message,
     packed,
     pairs_of,
@@ -45,9 +44,8 @@ pytestmark = pytest.mark.nosanitize
 def test_memory_that_could_shrink_is_refused():
     for seals in (0, SEALS & ~2, SEALS & ~4):
         with ForgedServer() as server:
-            fd = memfd(bytes(64) + packed(server.messages[1]), seals)
-            server.send(server.messages[1], write_pairs(server.messages[1], 64), [fd])
-            os.close(fd)
+            memory = bytes(64) + packed(server.messages[1])
+            server.send(server.messages[1], write_pairs(server.messages[1], 64), memory, seals=seals)
             with pytest.raises(ipc.FormatError, match="SHRINK and GROW"), server.client() as client:
                 client.read_next_batch()
 
@@ -58,7 +56,7 @@ def test_descriptors_that_are_no_memory_are_refused_and_closed(tmp_path):
     for opened in (os.dup(reader), os.open(tmp_path, os.O_RDONLY), os.open(tmp_path / "file", os.O_RDONLY)):
         with ForgedServer() as server:
             before = len(os.listdir("/proc/self/fd"))
-            server.send(server.messages[1], write_pairs(server.messages[1], 64), [opened])
+            server.send(server.messages[1], write_pairs(server.messages[1], 64), handles=[opened])
             with pytest.raises(ipc.FormatError, match=r"seal|change its size"), server.client() as client:
                 client.read_next_batch()
             assert len(os.listdir("/proc/self/fd")) <= before

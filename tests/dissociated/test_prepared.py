@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from dissociated import peers
 from dissociated.peers import until, until_collected
+from helpers import arrow_columns
 
 import arrowipc as ipc
 from arrowipc import dissociated
@@ -30,8 +31,7 @@ def table(batches: int = 4) -> pa.Table:
 
 
 def read(server, name: str = "t") -> pa.Table:
-    with dissociated.connect(server.uri, name, timeout=SECONDS) as reader:
-        return pa.table(reader.read_all())
+    return pa.table(peers.read_from(server, name))
 
 
 SOURCES = {
@@ -112,6 +112,17 @@ def test_a_path_names_a_file_to_serve(path, transport, kind, monkeypatch):
             with dissociated.connect(server.uri, "t", timeout=SECONDS) as reader:
                 assert sum(map(len, reader)) == 4 * ROWS
                 assert reader.num_bodies_sent == 0
+
+
+@pytest.mark.parametrize("transport", ["tcp", "shm"])
+def test_files_of_every_type_and_streams_that_replace_dictionaries_are_served(tmp_path, transport):
+    words = [pa.record_batch({"d": pa.array(words).dictionary_encode()}) for words in (["a", "b"], ["c", None])]
+    written = {"x.arrow": arrow_columns.file(arrow_columns.everything()), "x.arrows": arrow_columns.stream(*words)}
+    for name, data in written.items():
+        (tmp_path / name).write_bytes(data)
+    with dissociated.Server({name: tmp_path / name for name in written}, transport) as server:
+        for name, data in written.items():
+            assert peers.read_from(server, name).equals(ipc.open(data).read_all())
 
 
 @pytest.mark.parametrize("transport", ["tcp", "file"])

@@ -12,6 +12,7 @@ import struct
 import pyarrow as pa
 import pytest
 from dissociated import peers
+from dissociated.lent_memory import pairs_of
 from helpers import forge
 
 import arrowipc as ipc
@@ -99,10 +100,7 @@ def test_d027_the_first_message_has_number_0():
 def test_d028_numbers_increment_by_one_and_a_gap_is_waited_for():
     incoming = begun()
     assert take_in(incoming, peers.metadata(2, BATCH), peers.body(2, BODY)) == []
-    assert [each.number for each in take_in(incoming, peers.metadata(1, BATCH), peers.body(1, BODY))] == [
-        1,
-        2,
-    ]
+    assert [each.number for each in take_in(incoming, peers.metadata(1, BATCH), peers.body(1, BODY))] == [1, 2]
 
 
 def test_d029_the_rest_of_a_message_is_the_bare_flatbuffer():
@@ -281,11 +279,7 @@ def test_d069_what_came_before_the_end_is_processed_after_it():
         ([peers.metadata(2, BATCH), peers.body(2, BODY)], "both", "metadata of message 1"),
         ([peers.metadata(1, BATCH), peers.body(2, BODY)], "both", "body of message 1"),
         ([peers.metadata(1, BATCH), peers.end(2)], "data", "body of message 1"),
-        (
-            [peers.metadata(1, BATCH), peers.metadata(3, BATCH), peers.end(4)],
-            "metadata",
-            "metadata of message 2",
-        ),
+        ([peers.metadata(1, BATCH), peers.metadata(3, BATCH), peers.end(4)], "metadata", "metadata of message 2"),
         ([peers.metadata(1, BATCH), peers.body(1, BODY)], "both", "metadata of message 2"),
     ],
 )
@@ -481,12 +475,6 @@ def test_d074_free_data_is_one_or_more_u64():
 # -- pairs ---------------------------------------------------------------------------------------------------
 
 
-def pairs(*places: tuple[int, int], total: int | None = None, count: int | None = None) -> bytes:
-    total = sum(length for _, length in places) if total is None else total
-    flat = [total, len(places) if count is None else count, *(word for place in places for word in place)]
-    return struct.pack(f"<{len(flat)}Q", *flat)
-
-
 def batch_message(**columns) -> ipc._message.Message:
     (found,) = ipc.open_stream(peers.written(pa.table(columns)))
     return found.to_message()
@@ -525,37 +513,21 @@ def test_d048_d049_d051_d083_pairs_are_two_words_and_one_pair_per_buffer():
 
 def test_d049_the_total_is_the_sum_or_the_body_length():
     with pytest.raises(FormatError, match="have 24 bytes together, and it says 25"):
-        Pairs(pairs((64, 8), (128, 16), total=25))
-    assert Pairs(pairs((64, 8), (128, 16), total=32), 32).total == 24
+        Pairs(pairs_of((64, 8), (128, 16), total=25))
+    assert Pairs(pairs_of((64, 8), (128, 16), total=32), 32).total == 24
     with pytest.raises(FormatError, match="have 24 bytes together, and it says 25"):
-        Pairs(pairs((64, 8), (128, 16), total=25), 32)
+        Pairs(pairs_of((64, 8), (128, 16), total=25), 32)
 
 
 @pytest.mark.parametrize(
     "places",
-    [
-        [(ADDRESS - 65, 8)],
-        [(ADDRESS + 10_000, 8)],
-        [(ADDRESS, 10_000)],
-        [(2**64 - 8, 7)],
-        [(8, 8)],
-        [(ADDRESS, 2**61)],
-    ],
+    [[(ADDRESS - 65, 8)], [(ADDRESS + 10_000, 8)], [(ADDRESS, 10_000)], [(2**64 - 8, 7)], [(8, 8)], [(ADDRESS, 2**61)]],
 )
 def test_d053_pairs_outside_the_memory_are_refused(places):
     memory, start = in_memory(MESSAGE, ADDRESS)
     told = list(struct.iter_unpack("<QQ", write_pairs(MESSAGE, ADDRESS)[16:]))
     told[-1] = places[0]
     with pytest.raises(FormatError, match=r"the pairs reach from address|pair 4 has"):
-        Pairs(pairs(*told)).message(MESSAGE.metadata, memory, start)
+        Pairs(pairs_of(*told)).message(MESSAGE.metadata, memory, start)
     with pytest.raises(FormatError):
-        Pairs(pairs(*places)).message(MESSAGE.metadata, memory, start)
-
-
-def test_pairs_leave_the_metadata_as_it_was():
-    memory, start = in_memory(MESSAGE, ADDRESS)
-    metadata = bytes(MESSAGE.metadata)
-    before = bytes(bytearray(metadata))
-    places = list(struct.iter_unpack("<QQ", write_pairs(MESSAGE, ADDRESS)[16:]))
-    Pairs(pairs(*places)).message(metadata, memory, start)
-    assert metadata == before
+        Pairs(pairs_of(*places)).message(MESSAGE.metadata, memory, start)

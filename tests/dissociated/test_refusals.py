@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +17,7 @@ import pytest
 from dissociated import peers
 from dissociated.peers import until
 from helpers.memory import interrupted
-from helpers.processes import start
+from helpers.processes import start, together
 
 import arrowipc as ipc
 from arrowipc import dissociated
@@ -46,13 +45,7 @@ def torn() -> Iterator[pa.RecordBatch]:
 def find(name: bytes) -> Any:
     if name == b"find":
         raise KeyError("the catalogue is closed")
-    return {
-        b"n": peers.numbers(),
-        b"open": lambda: 1 / 0,
-        b"torn": torn,
-        b"what": object(),
-        b"empty": [],
-    }.get(name)
+    return {b"n": peers.numbers(), b"open": lambda: 1 / 0, b"torn": torn, b"what": object(), b"empty": []}.get(name)
 
 
 FAILED = re.escape(REASONS[Reason.FAILED])
@@ -62,12 +55,7 @@ FAILED = re.escape(REASONS[Reason.FAILED])
 @pytest.mark.parametrize(
     ("name", "error", "words", "said"),
     [
-        (
-            "nothing",
-            FormatError,
-            "without sending a schema: it does not know the stream that was asked for$",
-            None,
-        ),
+        ("nothing", FormatError, "without sending a schema: it does not know the stream that was asked for$", None),
         ("find", FormatError, f"without sending a schema: {FAILED}$", "KeyError"),
         ("open", FormatError, f"without sending a schema: {FAILED}$", "ZeroDivisionError"),
         ("empty", FormatError, f"without sending a schema: {FAILED}$", "UsageError"),
@@ -176,11 +164,7 @@ def test_flight_goes_on_to_another_location_when_a_server_is_full():
     [
         ("file", {}, r'"file" tells clients where bodies lie in one file, and needs its path'),
         ("tcp", {"capacity": 1}, "the transport 'tcp' has no option 'capacity': there are none"),
-        (
-            "shm",
-            {"sise": 1},
-            r"the transport 'shm' has no option 'sise': there are capacity, least_bytes, segm",
-        ),
+        ("shm", {"sise": 1}, r"the transport 'shm' has no option 'sise': there are capacity, least_bytes, segm"),
         ("carrier pigeon", {}, "transport must be"),
         ("cma", {}, "transport must be 'tcp' or 'unix' or 'shm' or 'file' or 'ucx'"),
         (["tcp"], {}, "transport must be"),
@@ -337,37 +321,20 @@ def test_the_path_of_a_killed_server_is_free(transport, tmp_path):
     path = tmp_path / "x.sock"
     killed(transport, path)
     with dissociated.Server(find, transport, path) as server:
-        with dissociated.connect(server.uri, "n", timeout=SECONDS) as reader:
-            assert reader.read_all().num_rows == 3
+        assert peers.read_from(server, "n").num_rows == 3
         with pytest.raises(OSError, match=f"listening on unix {path}: Address already in use"):
             dissociated.Server(find, transport, path)
-        with dissociated.connect(server.uri, "n", timeout=SECONDS) as reader:
-            assert reader.read_all().num_rows == 3
+        assert peers.read_from(server, "n").num_rows == 3
     assert not path.exists()
 
 
 def test_of_many_servers_one_gets_the_path_of_a_killed_one(tmp_path):
     path = tmp_path / "x.sock"
     killed("unix", path)
-    servers: list[Any] = []
-    failures: list[OSError] = []
-    start = threading.Barrier(8)
-
-    def run() -> None:
-        start.wait()
-        try:
-            servers.append(dissociated.Server(find, "unix", path))
-        except OSError as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=run) for _ in range(8)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    assert (len(servers), len(failures)) == (1, 7)
-    with servers[0] as server, dissociated.connect(server.uri, "n", timeout=SECONDS) as reader:
-        assert reader.read_all().num_rows == 3
+    found = together(*[lambda: dissociated.Server(find, "unix", path)] * 8)
+    (server,) = (each for each in found if not isinstance(each, OSError))
+    with server:
+        assert peers.read_from(server, "n").num_rows == 3
 
 
 def test_what_is_no_socket_of_a_dead_server_stays(tmp_path):
@@ -464,8 +431,7 @@ def test_clients_of_another_user_do_not_slow_the_others_down():
         name = "\0" + server.uri.path.removeprefix("/@")
         start = time.monotonic()
         subprocess.run([sys.executable, "-c", child.replace("sys.argv[1]", repr(name))], check=True, timeout=60)
-        with dissociated.connect(server.uri, "n", timeout=SECONDS) as reader:
-            assert reader.read_all().num_rows == 3
+        assert peers.read_from(server, "n").num_rows == 3
         until(lambda: len(server.errors) == 100, "all were sent away")
         assert time.monotonic() - start < 15  # 20 with a pause after each
 
@@ -485,7 +451,6 @@ def test_a_server_of_another_user_is_believed_nothing_where_memory_is_shared():
 def test_bytes_are_for_other_users_too():
     with other_user("server", "unix", "@arrowipc-test-of-another-user") as server:
         uri = server.stdout.readline().strip()
-        with dissociated.connect(uri, "n", timeout=SECONDS) as reader:
-            assert reader.read_all().num_rows == 100_000
+        assert peers.read_from(uri, "n").num_rows == 100_000
         server.stdin.close()
         server.wait(SECONDS)

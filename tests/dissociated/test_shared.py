@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import gc
 import itertools
-import os
 import random
 import struct
 from pathlib import Path
@@ -25,7 +24,6 @@ from dissociated.lent_memory import (
     batch,
     extents,
     is_batch,
-    memfd,
     message,
     packed,
     pairs_of,
@@ -117,10 +115,8 @@ LAYOUTS = ("exact", "padded", "skipped", "whole", "halves", "zeros", "zeros skip
 def test_d052_every_way_of_telling_the_buffers_is_read(layout):
     with ForgedServer() as server:
         memory, places = lay_out(server.messages[1], layout)
-        fd = memfd(memory)
-        server.send(server.messages[1], pairs_of(*places), [fd])
+        server.send(server.messages[1], pairs_of(*places), memory)
         server.end()
-        os.close(fd)
         with server.client() as client:
             (found,) = client
             assert is_batch(found, 0)
@@ -134,9 +130,7 @@ def test_d052_a_body_in_pieces_that_do_not_follow_each_other_is_put_together():
     with ForgedServer() as server:
         body = packed(server.messages[1])
         memory = bytes(64) + body[128:] + body[:128]
-        fd = memfd(memory)
-        server.send(server.messages[1], pairs_of((64 + len(body) - 128, 128), (64, len(body) - 128)), [fd])
-        os.close(fd)
+        server.send(server.messages[1], pairs_of((64 + len(body) - 128, 128), (64, len(body) - 128)), memory)
         with server.client() as client:
             assert is_batch(client.read_next_batch(), 0)
             assert sorted(server.freed(2)) == [64, 64 + len(body) - 128]  # copied: free at once
@@ -162,28 +156,14 @@ def broken_pairs(found: Message, memory: bytes, segment: int) -> dict[str, list[
     }
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        "too short",
-        "behind the end",
-        "across the end",
-        "in another segment",
-        "in an unknown segment",
-        "at the end of memory",
-        "one missing",
-        "too many",
-    ],
-)
+@pytest.mark.parametrize("how", broken_pairs(message(), b"", 0))
 def test_d053_pairs_that_do_not_fit_are_an_error_and_not_a_fault(how):
     good = message()
     memory = bytes(64) + packed(good)
     with ForgedServer(ReadyMessages([*messages_of(batch(0)), message(0)])) as server:
-        fd = memfd(memory)
         first = [(7 << 48 | 64 + place, size) if size else (0, 0) for place, size in extents(good)]
-        server.send(server.messages[1], pairs_of(*first), [fd])
+        server.send(server.messages[1], pairs_of(*first), memory)
         server.send(server.messages[2], pairs_of(*broken_pairs(good, memory, 7)[how]))
-        os.close(fd)
         with server.client() as client:
             found = client.read_next_batch()
             with pytest.raises(ipc.FormatError, match=r"pair|segment|body"):
@@ -252,9 +232,7 @@ def test_d057_buffers_at_odd_addresses_are_read():
         for buffer in server.messages[1].buffers:
             at.append((len(memory), len(buffer)) if len(buffer) else (0, 0))
             memory += bytes(buffer) + b"!"
-        fd = memfd(bytes(memory))
-        server.send(server.messages[1], pairs_of(*at), [fd])
-        os.close(fd)
+        server.send(server.messages[1], pairs_of(*at), bytes(memory))
         with server.client() as client:
             assert is_batch(client.read_next_batch(), 0)
 
@@ -289,10 +267,8 @@ def test_d011_a_server_that_tells_of_memory_says_how_to_free_it(transport, tmp_p
 
 def test_d012_bodies_are_read_though_nobody_wants_them_back():
     with ForgedServer(free_data=None) as server:
-        fd = memfd(bytes(64) + packed(server.messages[1]))
-        server.send(server.messages[1], write_pairs(server.messages[1], 64), [fd])
+        server.send(server.messages[1], write_pairs(server.messages[1], 64), bytes(64) + packed(server.messages[1]))
         server.end()
-        os.close(fd)
         with server.client() as client:
             (found,) = client
             assert is_batch(found, 0)
@@ -365,14 +341,12 @@ def test_d073_d077_addresses_are_echoed_bit_by_bit_as_often_as_they_were_given()
     first, second, third = 0xFFFF << 48 | 64, 0x8000 << 48 | 64, 1 << 48 | 64
     addresses = [first, second, third, third, first, third]
     with ForgedServer(ReadyMessages([*messages_of(batch(0)), *[message(0)] * 5])) as server:
-        fd = memfd(bytes(64) + packed(message(0)))
-        given = []
+        memory, given = bytes(64) + packed(message(0)), []
         for each, address in zip(server.messages[1:], addresses, strict=True):
             body = write_pairs(each, address)
             given.append(Pairs(body).addresses)
-            server.send(each, body, [] if address in addresses[: len(given) - 1] else [fd])
+            server.send(each, body, None if address in addresses[: len(given) - 1] else memory)
         server.end()
-        os.close(fd)
         with server.client() as client:
             for expected in given:
                 assert is_batch(client.read_next_batch(), 0)
@@ -440,11 +414,9 @@ def test_d082_unknown_and_double_frees_are_counted_and_free_nothing(arena):
 
 def test_d083_pairs_of_no_bytes_are_not_leased():
     with ForgedServer() as server:
-        fd = memfd(bytes(64) + packed(server.messages[1]))
         _, places = read_pairs(write_pairs(server.messages[1], 64))
         odd = [(each if each[1] else (1 << 40, 0)) for each in places]
-        server.send(server.messages[1], pairs_of(*odd), [fd])
-        os.close(fd)
+        server.send(server.messages[1], pairs_of(*odd), bytes(64) + packed(server.messages[1]))
         with server.client() as client:
             assert is_batch(client.read_next_batch(), 0)
             assert 1 << 40 not in server.freed(sum(1 for _, n in places if n))
@@ -559,14 +531,9 @@ def test_d049_d090_hostile_counts_and_lengths_are_errors(body, handle):
 
 def test_d090_the_same_bytes_named_very_often_are_not_multiplied():
     with ForgedServer(batch(0, 1)) as server:
-        fd = memfd(bytes(MIB))
         huge = forge.patch(bytes(server.messages[1].metadata), "bodyLength", 1 << 30, at=0)
-        server.send(
-            SimpleNamespace(metadata=huge),
-            pairs_of(*[(64, MIB - 64)] * 1024, (0, (1 << 30) - 1024 * (MIB - 64))),
-            [fd],
-        )
-        os.close(fd)
+        told = pairs_of(*[(64, MIB - 64)] * 1024, (0, (1 << 30) - 1024 * (MIB - 64)))
+        server.send(SimpleNamespace(metadata=huge), told, bytes(MIB))
         with server.client() as client, pytest.raises(ipc.FormatError, match="overlap"):
             client.read_next_batch()
 

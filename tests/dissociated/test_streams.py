@@ -262,10 +262,7 @@ def test_d011_a_server_without_free_data_only_sends_bodies():
 
 @pytest.mark.parametrize("transport", ["tcp", "unix"])
 def test_d017_only_want_data_starts_a_stream(transport):
-    with (
-        served({"t": peers.numbers()}, transport) as server,
-        asking(server, b"t", transport, ask=False) as connection,
-    ):
+    with served({"t": peers.numbers()}, transport) as server, asking(server, b"t", transport, ask=False) as connection:
         for tag in (0, 1, server.uri.want_data ^ 1, server.uri.want_data & 0xFFFF_FFFF, 2**64 - 1):
             connection.send(tag, [b"t"])
         connection.send(server.uri.want_data, [b"t"])
@@ -305,10 +302,7 @@ def test_d019_a_client_begins_with_want_data():
                 (frame,) = received(connection, 1)
                 assert (frame.tag, bytes(frame.data)) == (uri.want_data, b"ident")
 
-        with (
-            peers.beside(serve),
-            pytest.raises(FormatError, match="closed the connection without sending a schema"),
-        ):
+        with peers.beside(serve), pytest.raises(FormatError, match="closed the connection without sending a schema"):
             dissociated.connect(uri, "ident", timeout=SECONDS)
 
 
@@ -418,10 +412,7 @@ def tables() -> dict[str, pa.Table]:
 @pytest.mark.parametrize("way", peers.WAYS)
 def test_d035_d040_d056_d063_d064_streams_are_the_same_over_every_transport_and_way(transport, compression, way):
     given = tables()
-    with (
-        served(given, transport, compression=compression) as server,
-        peers.opening(server, way) as open_it,
-    ):
+    with served(given, transport, compression=compression) as server, peers.opening(server, way) as open_it:
         for name, table in given.items():
             reader = open_it(name, validate="strict")
             found = reader.read_all()

@@ -15,13 +15,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from dissociated.ucx_peers import LIBRARIES, PATIENCE, Peer, peer
+from dissociated.ucx_peers import LIBRARIES, PATIENCE, Peer, needs_ucx, peer
 from helpers.processes import rounds
 
-pytestmark = [
-    pytest.mark.skipif(not LIBRARIES, reason="no libucp.so.0: install libucx0 or libucx-cu12"),
-    pytest.mark.nosanitize,  # UCX brings hooks of its own for the memory functions
-]
+pytestmark = [needs_ucx, pytest.mark.nosanitize]  # UCX brings hooks of its own for the memory functions
 
 TCP, SHARED = "tcp", "tcp,posix,sysv,cma"
 DECLARATIONS = Path(__file__).resolve().parents[2] / "arrowipc" / "dissociated/transports/ucx_worker.pxd"
@@ -38,8 +35,7 @@ every_way = pytest.mark.parametrize(("library", "transports", "mode"), WAYS)
 every_library = pytest.mark.parametrize("library", LIBRARIES)
 #: Where the libraries hardly differ, one of them is enough usually.
 some_library = pytest.mark.parametrize(
-    "library",
-    [pytest.param(name, marks=pytest.mark.slow if i else ()) for i, name in enumerate(LIBRARIES)],
+    "library", [pytest.param(name, marks=pytest.mark.slow if i else ()) for i, name in enumerate(LIBRARIES)]
 )
 
 
@@ -135,15 +131,7 @@ def test_our_declarations_are_those_of_the_headers(folder: str | None, tmp_path:
 
     def compiles(text: str) -> subprocess.CompletedProcess[str]:
         (tmp_path / "ours.c").write_text(text)
-        command = [
-            "gcc",
-            "-std=gnu11",
-            f"-I{folder}",
-            "-c",
-            str(tmp_path / "ours.c"),
-            "-o",
-            str(tmp_path / "o"),
-        ]
+        command = ["gcc", "-std=gnu11", f"-I{folder}", "-c", str(tmp_path / "ours.c"), "-o", str(tmp_path / "o")]
         return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
 
     good = compiles(program)
@@ -178,10 +166,7 @@ def test_without_a_library_the_error_says_what_to_install() -> None:
 
 @some_library
 def test_a_forked_process_is_told_that_it_cannot_use_ucx(library: str) -> None:
-    with (
-        peer("serve", library, SHARED) as server,
-        peer("fork", library, SHARED, uri=server.tell()[0]) as child,
-    ):
+    with peer("serve", library, SHARED) as server, peer("fork", library, SHARED, uri=server.tell()[0]) as child:
         connecting, reading, (ended, complete) = child.tell(), child.tell(), child.tell()
         assert "forked" in connecting
         assert "forked" in reading

@@ -24,6 +24,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import arrowipc as ipc
 from arrowipc import dissociated
 from arrowipc.types import dictionary, field, float64, int32, int64, utf8
@@ -65,6 +67,17 @@ def environment(library: str, transports: str) -> dict[str, str]:
         "UCX_TLS": transports,
         "UCX_LOG_LEVEL": "fatal",
     }
+
+
+needs_ucx = pytest.mark.skipif(not LIBRARIES, reason="no libucp.so.0: install libucx0 or libucx-cu12")
+
+
+def over_ucx(code: str, *arguments: object, transports: str = "tcp", timeout: float = 120) -> None:
+    """Run a program with the first library that is found; it must come to its end."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    given: dict[str, Any] = {"capture_output": True, "text": True, "timeout": timeout}
+    done = subprocess.run(command, env=environment(next(iter(LIBRARIES)), transports), **given)
+    assert done.returncode == 0, done.stderr[-3000:]
 
 
 # -- processes -----------------------------------------------------------------------------------------------
@@ -143,12 +156,7 @@ def plain(rows: int = 1000, seed: int = 1) -> Batches:
     """Numbers, text with nulls, and a dictionary."""
     rng = random.Random(seed)
     schema = ipc.Schema(
-        [
-            field("i", int64()),
-            field("s", utf8()),
-            field("f", float64()),
-            field("d", dictionary(int32(), utf8())),
-        ]
+        [field("i", int64()), field("s", utf8()), field("f", float64()), field("d", dictionary(int32(), utf8()))]
     )
     return [
         ipc.RecordBatch.from_pydict(
@@ -330,10 +338,7 @@ def fork(uri: str) -> None:
         first = reader.read_next_batch()
         child = os.fork()
         if child == 0:
-            for attempt in (
-                lambda: dissociated.connect(uri, "plain", timeout=PATIENCE),
-                lambda: list(reader),
-            ):
+            for attempt in (lambda: dissociated.connect(uri, "plain", timeout=PATIENCE), lambda: list(reader)):
                 try:
                     attempt()
                 except ipc.UsageError as error:

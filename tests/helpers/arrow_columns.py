@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from helpers.arrays import CASES
+from helpers.arrays import CASES, pyarrow_bytes
 
 
 class Column(NamedTuple):
@@ -246,17 +246,9 @@ def expected() -> list[dict[str, Any]]:
 
 def stream(*batches: pa.RecordBatch, **options: Any) -> bytes:
     """Return an IPC stream of the batches, written by pyarrow."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batches[0].schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()
+    return pyarrow_bytes(list(batches), "stream", **options)
 
 
 def file(*batches: pa.RecordBatch, **options: Any) -> bytes:
     """Return an IPC file of the batches, written by pyarrow."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, batches[0].schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()
+    return pyarrow_bytes(list(batches), "file", **options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import doctest
 import io
 import re
 import shlex
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
+OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 _FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -25,6 +27,11 @@ class Block(NamedTuple):
     code: str
     output: str | None
     line: int
+
+
+def same(expected: str, printed: str) -> bool:
+    """As doctest has it: ... stands for any text, and white space is as wide as it likes."""
+    return doctest.OutputChecker().check_output(expected, printed, OPTIONS)
 
 
 def name_of(page: Path) -> str:

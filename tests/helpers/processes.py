@@ -10,7 +10,9 @@ import threading
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 def environment() -> dict[str, str]:
@@ -91,6 +93,6 @@ def judged(module: str, *arguments: str, most_deaths: int = 200, timeout: float 
 FULL = os.environ.get("ARROWIPC_FULL", "0") not in ("", "0")
 
 
-def rounds(quick: int, full: int) -> int:
+def rounds(quick: T, full: T) -> T:
     """`full` with ``ARROWIPC_FULL=1`` (``make campaign``), else `quick`."""
     return full if FULL else quick

@@ -128,12 +128,7 @@ def words(number: int = 0) -> pa.RecordBatch:
 @cache
 def deltas() -> bytes:
     """A stream with deltas."""
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
-    with pa.ipc.new_stream(sink, words().schema, options=options) as writer:
-        for number in range(3):
-            writer.write_batch(words(number))
-    return sink.getvalue().to_pybytes()
+    return arrow_columns.stream(*map(words, range(3)), emit_dictionary_deltas=True)
 
 
 @cache

@@ -10,32 +10,7 @@ from typing import Any
 
 import zstandard
 from helpers import forge
-from helpers.forge import (
-    BINARY,
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    LARGE_LIST,
-    LIST,
-    LIST_VIEW,
-    MAP,
-    NULL,
-    REE,
-    STRUCT,
-    UTF8,
-    UTF8_VIEW,
-    Table,
-    batch,
-    dictionary,
-    encoding,
-    field,
-    i8,
-    i16,
-    i32,
-    i64,
-    schema,
-)
+from helpers.forge import Table, batch, dictionary, encoding, field, i8, i16, i32, i64, schema
 from tensors import sparse_forge
 
 MIB = 1 << 20
@@ -81,7 +56,9 @@ def packed(data: bytes, codec: str = "zstd") -> bytes:
 @bomb
 def one_name_for_ten_thousand_fields() -> Bomb:
     """10 GB of names: a vtable of its own for each Field, one string."""
-    data = forge.flatbuffer(Table("Message", version=forge.V5, bodyLength=0, header=schema(field("n" * MIB, INT8))))
+    data = forge.flatbuffer(
+        Table("Message", version=forge.V5, bodyLength=0, header=schema(field("n" * MIB, forge.INT8)))
+    )
     return {"stream": forge.encapsulate(_fields_that_share(data, 10_000)) + forge.EOS}
 
 
@@ -126,12 +103,12 @@ def shared_metadata_values() -> Bomb:
     """Pairs of 1 MiB, the same one named 100,000 times, wherever metadata may stand."""
     pair = Table("KeyValue", key="k", value="v" * MIB)
     pairs = [pair] * 100_000
-    plain = schema(field("x", NULL))
+    plain = schema(field("x", forge.NULL))
     rows = batch(1, [(1, 0)], [])
     message = Table("Message", version=forge.V5, header=rows, bodyLength=0, custom_metadata=pairs)
     return {
         "stream": forge.stream(plain.but(custom_metadata=pairs), rows),
-        "stream 2": forge.stream(schema(field("x", NULL).but(custom_metadata=pairs)), rows),
+        "stream 2": forge.stream(schema(field("x", forge.NULL).but(custom_metadata=pairs)), rows),
         "stream 3": forge.stream(plain, forge.encapsulate(forge.flatbuffer(message))),
         "file": forge.file(
             plain,
@@ -144,26 +121,26 @@ def shared_metadata_values() -> Bomb:
 @bomb
 def shared_structs() -> Bomb:
     """2**40 fields: each level names the one below twice."""
-    level = field("x", INT8)
+    level = field("x", forge.INT8)
     for _ in range(40):
-        level = field("x", STRUCT, level, level)
+        level = field("x", forge.STRUCT, level, level)
     return both(schema(level), batch(1, [(1, 0)], [b""]))
 
 
 @bomb
 def nesting() -> Bomb:
-    level = field("x", INT8)
+    level = field("x", forge.INT8)
     for _ in range(5_000):
-        level = field("x", LIST, level)
+        level = field("x", forge.LIST, level)
     return both(schema(level), batch(1, [(1, 0)], [b""]))
 
 
 @bomb
 def sixty_levels_of_lists() -> Bomb:
     """As deep as allowed, a row that is one element at every level."""
-    level = field("x", INT8)
+    level = field("x", forge.INT8)
     for _ in range(60):
-        level = field("x", LIST, level)
+        level = field("x", forge.LIST, level)
     buffers = [b"", i32(0, 1)] * 60 + [b"", i8(1)]
     return both(schema(level), batch(1, [(1, 0)] * 61, buffers))
 
@@ -173,9 +150,9 @@ def schema_of_many_fields() -> Bomb:
     """Honest: 100,000 columns, of nulls and of integers, and 10,000 to look into."""
     forms = {}
     for kind, buffers, count in (
-        (NULL, [], 100_000),
-        (INT8, [b"", i8(1)], 100_000),
-        (INT8, [b"", i8(1)], 10_000),
+        (forge.NULL, [], 100_000),
+        (forge.INT8, [b"", i8(1)], 100_000),
+        (forge.INT8, [b"", i8(1)], 10_000),
     ):
         root = Table("Message", version=forge.V5, bodyLength=0, header=schema(field("f", kind, children=None)))
         described = forge.encapsulate(_fields_that_share(forge.flatbuffer(root), count))
@@ -188,7 +165,7 @@ def schema_of_many_fields() -> Bomb:
 def unions_with_many_children() -> Bomb:
     """127 children for each of 60 unions, all on one buffer of type codes."""
     rows, unions = 10_000, 60
-    children = [field(f"c{k}", NULL) for k in range(127)]
+    children = [field(f"c{k}", forge.NULL) for k in range(127)]
     kind = Table("Union", mode=0, typeIds=list(range(127)))
     described = schema(*(field(f"u{k}", kind, *children) for k in range(unions)))
     nodes = ([(rows, 0)] + [(rows, 0)] * 127) * unions
@@ -202,7 +179,7 @@ def unions_with_many_children() -> Bomb:
 def claims_of_vectors() -> Bomb:
     """Counts of 2**29 and more for every vector of a batch."""
     whole = forge.message(batch(1, [(1, 0)], [b"", i8(1)], variadic=[1]))
-    data = forge.stream(schema(field("x", INT8)))[: -len(forge.EOS)]
+    data = forge.stream(schema(field("x", forge.INT8)))[: -len(forge.EOS)]
     forms = {}
     for number, path in enumerate(("header.nodes.#", "header.buffers.#", "header.variadicBufferCounts.#")):
         for claim in (2**28, 2**31 - 1, 2**32 - 1):
@@ -215,17 +192,17 @@ def variadic_counts() -> Bomb:
     """Views that claim 2**40 buffers, and 100,000 that are empty."""
     forms = {}
     for count in (2**31 - 1, 2**40, 2**63 - 1):
-        made = one(UTF8_VIEW, 1, [b"", forge.view(b"a")], variadic=[count])
+        made = one(forge.UTF8_VIEW, 1, [b"", forge.view(b"a")], variadic=[count])
         forms |= {f"{form} {count}": data for form, data in made.items()}
     empty = [b"", forge.view(b"a"), *[(0, 0)] * 100_000]
-    return forms | one(UTF8_VIEW, 1, empty, variadic=[100_000])
+    return forms | one(forge.UTF8_VIEW, 1, empty, variadic=[100_000])
 
 
 @bomb
 def lengths_of_messages() -> Bomb:
     """Streams whose prefix or bodyLength announces much more than arrives."""
     rows = forge.message(batch(1, [(1, 0)], [b"", i8(1)]))
-    data = forge.stream(schema(field("x", INT8)))[: -len(forge.EOS)]
+    data = forge.stream(schema(field("x", forge.INT8)))[: -len(forge.EOS)]
     forms = {
         f"stream body {claim}": data + forge.patch(rows, "bodyLength", claim)
         for claim in (2**31, 2**40, 2**62, 2**63 - 8)
@@ -264,7 +241,7 @@ def tensor_columns() -> Bomb:
         pairs = [("ARROW:extension:name", "arrow.fixed_shape_tensor"), ("ARROW:extension:metadata", text)]
         for size in (0, 1):
             kind = Table("FixedSizeList", listSize=size)
-            described = schema(field("x", kind, field("item", INT8), metadata=pairs))
+            described = schema(field("x", kind, field("item", forge.INT8), metadata=pairs))
             rows = batch(1, [(1, 0), (size, 0)], [b"", b"", bytes(size)])
             forms[f"stream {name} {size}"] = forge.stream(described, rows)
     return forms
@@ -286,7 +263,7 @@ def statistics_as_JSON() -> Bomb:
     }
     for name, text in texts.items():
         rows = forge.message(batch(1, [(1, 0)], [b"", i8(1)]), metadata=[(key, text)])
-        forms[f"stream {name}"] = forge.stream(schema(field("x", INT8)), rows)
+        forms[f"stream {name}"] = forge.stream(schema(field("x", forge.INT8)), rows)
     return forms
 
 
@@ -296,7 +273,7 @@ def _in_a_footer(text: str) -> bytes:
 
     from arrowipc.columns.statistics import STATISTICS_KEY
 
-    plain, rows = schema(field("x", INT8)), forge.message(batch(1, [(1, 0)], [b"", i8(1)]))
+    plain, rows = schema(field("x", forge.INT8)), forge.message(batch(1, [(1, 0)], [b"", i8(1)]))
     block = struct.pack("<qi4xq", 8 + len(forge.message(plain)), rows.meta_length, rows.body_length)
     entry = base64.b64encode(zlib.compress(text.replace("BLOCK", block.hex()).encode(), 1))
     return forge.file(plain, batch(1, [(1, 0)], [b"", i8(1)]), metadata=[(STATISTICS_KEY, entry)])
@@ -318,15 +295,15 @@ def statistics_in_a_footer() -> Bomb:
 # -- rows ----------------------------------------------------------------------------------------------------
 
 
-NULLS = field("item", NULL)
+NULLS = field("item", forge.NULL)
 #: What `one` builds of its arguments, and of the rows of children.
 ROWS: dict[str, tuple[list[Any], list[int]]] = {
-    "null rows": ([NULL, MOST_ROWS, []], []),
-    "rows of empty structs": ([STRUCT, MOST_ROWS, [b""]], []),
+    "null rows": ([forge.NULL, MOST_ROWS, []], []),
+    "rows of empty structs": ([forge.STRUCT, MOST_ROWS, [b""]], []),
     "rows of lists of no elements": ([Table("FixedSizeList", listSize=0), MOST_ROWS, [b""], NULLS], [0]),
     "rows of lists of nulls": ([Table("FixedSizeList", listSize=2**20), 2**20, [b""], NULLS], [2**40]),
     "rows of one list of nulls": ([Table("FixedSizeList", listSize=MOST_ROWS), 1, [b""], NULLS], [MOST_ROWS]),
-    "rows of large lists of nulls": ([LARGE_LIST, 1, [b"", i64(0, 2**62)], NULLS], [2**62]),
+    "rows of large lists of nulls": ([forge.LARGE_LIST, 1, [b"", i64(0, 2**62)], NULLS], [2**62]),
     "rows of no bytes": ([Table("FixedSizeBinary", byteWidth=0), MOST_ROWS, [b"", b""]], []),
 }
 BOMBS |= {name: partial(one, *given, nodes=nodes) for name, (given, nodes) in ROWS.items()}
@@ -340,7 +317,7 @@ def rows_without_columns() -> Bomb:
 @bomb
 def rows_beyond_the_limit() -> Bomb:
     counts = (2**31, 2**60, 2**63 - 1)
-    return {f"{form} {rows}": data for rows in counts for form, data in one(NULL, rows, []).items()}
+    return {f"{form} {rows}": data for rows in counts for form, data in one(forge.NULL, rows, []).items()}
 
 
 @bomb
@@ -349,7 +326,7 @@ def products_of_list_sizes() -> Bomb:
     forms = {}
     for levels in (2, 3, 5):
         kind = Table("FixedSizeList", listSize=MOST_ROWS)
-        inner = field("item", NULL)
+        inner = field("item", forge.NULL)
         for _ in range(levels - 1):
             inner = field("item", kind, inner)
         nodes = [(MOST_ROWS**k % 2**63, 0) for k in range(1, levels + 2)]
@@ -380,7 +357,7 @@ def compressed_claims() -> Bomb:
         for claim in (2**30, 2**31, 2**40, 2**62, 2**63 - 1):
             data = i64(claim) + packed(b"abc", codec)[8:]
             buffers = [b"", packed(i32(0, 3), codec), data]
-            made = one(BINARY, 1, buffers, codec=1 if codec == "zstd" else 0)
+            made = one(forge.BINARY, 1, buffers, codec=1 if codec == "zstd" else 0)
             forms |= {f"{form} {codec} {claim}": part for form, part in made.items()}
     return forms
 
@@ -394,7 +371,7 @@ def frames_of_no_stated_size() -> Bomb:
     run += struct.pack("<I", 1 << 17 << 3 | 1 << 1 | 1)[:3] + b"\0"
     claim = i64(513 << 17)
     many = [b"", packed(i32(0, 0)), claim + run]
-    described = schema(*(field(f"f{n}", BINARY) for n in range(40)))
+    described = schema(*(field(f"f{n}", forge.BINARY) for n in range(40)))
     return both(described, batch(1, [(1, 0)] * 40, many * 40, codec=ZSTD)) | {
         f"{form} strictly limited": part
         for form, part in both(
@@ -408,7 +385,7 @@ def honest_frames() -> Bomb:
     """64 and 200 MiB of zeros in a few KiB; what a reader of strangers' bytes sets is in `measure_bombs.LIMITS`."""
     forms = {}
     for size in (64 * MIB, 200 * MIB):
-        made = one(BINARY, 1, [b"", packed(i32(0, size)), packed(bytes(size))], codec=ZSTD)
+        made = one(forge.BINARY, 1, [b"", packed(i32(0, size)), packed(bytes(size))], codec=ZSTD)
         forms |= {f"{form} {size}": data for form, data in made.items()}
     return forms
 
@@ -417,7 +394,7 @@ def honest_frames() -> Bomb:
 def honest_batches() -> Bomb:
     """Many batches of 16 MiB each, 2 GiB in all."""
     rows = batch(1, [(1, 0)], [b"", packed(i32(0, 16 * MIB)), packed(bytes(16 * MIB))], codec=ZSTD)
-    return {"stream": forge.stream(schema(field("x", BINARY)), *[rows] * 128)}
+    return {"stream": forge.stream(schema(field("x", forge.BINARY)), *[rows] * 128)}
 
 
 @bomb
@@ -429,7 +406,7 @@ def one_compressed_buffer_for_many() -> Bomb:
     spans = [(0, 0), (0, len(offsets)), (start, len(frame))]
     message = batch(1, [(1, 0)] * 1000, spans * 1000, codec=ZSTD)
     message.body = offsets + bytes(-len(offsets) % 8) + frame + bytes(-len(frame) % 8)
-    return both(schema(*(field(f"f{n}", BINARY) for n in range(1000))), message)
+    return both(schema(*(field(f"f{n}", forge.BINARY) for n in range(1000))), message)
 
 
 # -- bytes that are shared -----------------------------------------------------------------------------------
@@ -440,7 +417,7 @@ def columns_on_one_buffer() -> Bomb:
     """10,000 columns on one body of 1 MiB."""
     message = batch(1, [(1, 0)] * 10_000, [(0, 0), (0, 8), (8, MIB - 8)] * 10_000)
     message.body = i32(0, MIB - 8) + b"x" * (MIB - 8)
-    return both(schema(*(field(f"f{n}", UTF8) for n in range(10_000))), message)
+    return both(schema(*(field(f"f{n}", forge.UTF8) for n in range(10_000))), message)
 
 
 @bomb
@@ -448,7 +425,7 @@ def views_on_one_buffer() -> Bomb:
     """20,000 views of nearly all of 1 MiB: 20 GB of text."""
     text = b"x" * MIB
     views = b"".join(forge.view(text[:13], 0, n, length=MIB - n) for n in range(20_000))
-    return one(UTF8_VIEW, 20_000, [b"", views, text], variadic=[1])
+    return one(forge.UTF8_VIEW, 20_000, [b"", views, text], variadic=[1])
 
 
 @bomb
@@ -456,7 +433,7 @@ def views_of_other_bytes() -> Bomb:
     """The same where the buffer as a whole is no UTF-8, so that each view must be looked at."""
     text = "é".encode() * (MIB // 2)
     views = b"".join(forge.view(text[:13], 0, 2 * n, length=MIB - 2 * n - 1 - 1) for n in range(20_000))
-    return one(UTF8_VIEW, 20_000, [b"", views, text + b"\xff"], variadic=[1])
+    return one(forge.UTF8_VIEW, 20_000, [b"", views, text + b"\xff"], variadic=[1])
 
 
 @bomb
@@ -464,7 +441,7 @@ def list_views() -> Bomb:
     """100,000 lists that are all of 100,000 integers."""
     rows = 100_000
     buffers = [b"", i32(*[0] * rows), i32(*[rows] * rows), b"", bytes(8 * rows)]
-    return one(LIST_VIEW, rows, buffers, field("item", INT64), nodes=[rows])
+    return one(forge.LIST_VIEW, rows, buffers, field("item", forge.INT64), nodes=[rows])
 
 
 @bomb
@@ -472,10 +449,10 @@ def list_views_of_list_views() -> Bomb:
     rows = 3_000
     spans = [b"", i32(*[0] * rows), i32(*[rows] * rows)]
     return one(
-        LIST_VIEW,
+        forge.LIST_VIEW,
         rows,
         [*spans * 3, b"", bytes(rows)],
-        field("item", LIST_VIEW, field("item", LIST_VIEW, field("item", INT8))),
+        field("item", forge.LIST_VIEW, field("item", forge.LIST_VIEW, field("item", forge.INT8))),
         nodes=[rows] * 3,
     )
 
@@ -486,12 +463,12 @@ def dense_unions_on_one_value() -> Bomb:
     rows = 100_000
     kind = Table("Union", mode=1, typeIds=[0])
     buffers = [bytes(rows), i32(*[0] * rows), b"", i32(0, MIB), b"x" * MIB]
-    return one(kind, rows, buffers, field("s", UTF8), nodes=[1])
+    return one(kind, rows, buffers, field("s", forge.UTF8), nodes=[1])
 
 
 def runs(kind: Table, ends: bytes, rows: int, values: list[bytes], *children: Table, nodes: Any = ()) -> Bomb:
     count = len(ends) // 4
-    described = schema(field("x", REE, field("run_ends", INT32), field("values", kind, *children)))
+    described = schema(field("x", forge.REE, field("run_ends", forge.INT32), field("values", kind, *children)))
     return both(
         described,
         batch(rows, [(rows, 0), (count, 0), (count, 0), *((n, 0) for n in nodes)], [b"", ends, *values]),
@@ -500,10 +477,10 @@ def runs(kind: Table, ends: bytes, rows: int, values: list[bytes], *children: Ta
 
 #: One run of as many rows as there may be: of what, its buffers, its children and their rows.
 ONE_RUN: dict[str, tuple[Table, list[bytes], list[Table], list[int]]] = {
-    "one run": (INT64, [b"", i64(7)], [], []),
-    "one run of text": (UTF8, [b"", i32(0, MIB), b"x" * MIB], [], []),
-    "one run of structs": (STRUCT, [b"", b"", i64(7)], [field("a", INT64)], [1]),
-    "one run of a list": (LIST, [b"", i32(0, MIB), b"", bytes(MIB)], [field("item", INT8)], [MIB]),
+    "one run": (forge.INT64, [b"", i64(7)], [], []),
+    "one run of text": (forge.UTF8, [b"", i32(0, MIB), b"x" * MIB], [], []),
+    "one run of structs": (forge.STRUCT, [b"", b"", i64(7)], [field("a", forge.INT64)], [1]),
+    "one run of a list": (forge.LIST, [b"", i32(0, MIB), b"", bytes(MIB)], [field("item", forge.INT8)], [MIB]),
 }
 BOMBS |= {
     name: partial(runs, kind, i32(MOST_ROWS), MOST_ROWS, values, *children, nodes=nodes)
@@ -515,7 +492,11 @@ BOMBS |= {
 def runs_in_lists() -> Bomb:
     """List views of run-end encoded rows."""
     rows = 10_000
-    described = schema(field("x", LIST_VIEW, field("item", REE, field("run_ends", INT32), field("values", INT64))))
+    described = schema(
+        field(
+            "x", forge.LIST_VIEW, field("item", forge.REE, field("run_ends", forge.INT32), field("values", forge.INT64))
+        )
+    )
     return both(
         described,
         batch(
@@ -529,8 +510,10 @@ def runs_in_lists() -> Bomb:
 @bomb
 def maps_of_nothing() -> Bomb:
     """Rows that are maps of 2**31 - 1 nulls."""
-    entries = field("entries", STRUCT, field("key", NULL, nullable=False), field("value", NULL), nullable=False)
-    return one(MAP, 1, [b"", i32(0, MOST_ROWS), b""], entries, nodes=[MOST_ROWS] * 3)
+    entries = field(
+        "entries", forge.STRUCT, field("key", forge.NULL, nullable=False), field("value", forge.NULL), nullable=False
+    )
+    return one(forge.MAP, 1, [b"", i32(0, MOST_ROWS), b""], entries, nodes=[MOST_ROWS] * 3)
 
 
 # -- dictionaries --------------------------------------------------------------------------------------------
@@ -538,7 +521,7 @@ def maps_of_nothing() -> Bomb:
 
 def one_word(kind: Table, buffers: list[bytes], *children: Table, nodes: Any = ()) -> Bomb:
     """A million rows that are all the same word of a dictionary."""
-    described = schema(field("x", kind, *children, dictionary=encoding(0, INT8)))
+    described = schema(field("x", kind, *children, dictionary=encoding(0, forge.INT8)))
     word = dictionary(0, batch(1, [(1, 0), *nodes], buffers))
     return both(described, word, batch(MIB, [(MIB, 0)], [b"", bytes(MIB)]))
 
@@ -546,12 +529,12 @@ def one_word(kind: Table, buffers: list[bytes], *children: Table, nodes: Any = (
 @bomb
 def dictionary_of_one_long_word() -> Bomb:
     """A million rows of one byte that stand for 1 MiB each."""
-    return one_word(UTF8, [b"", i32(0, MIB), b"x" * MIB])
+    return one_word(forge.UTF8, [b"", i32(0, MIB), b"x" * MIB])
 
 
 @bomb
 def dictionary_of_null_rows() -> Bomb:
-    described = schema(field("x", NULL, dictionary=encoding(0, INT8)))
+    described = schema(field("x", forge.NULL, dictionary=encoding(0, forge.INT8)))
     words = dictionary(0, batch(MOST_ROWS, [(MOST_ROWS, 0)], []))
     return both(described, words, batch(1000, [(1000, 0)], [b"", bytes(1000)]))
 
@@ -560,7 +543,7 @@ def dictionary_of_null_rows() -> Bomb:
 def one_dictionary_for_many_fields() -> Bomb:
     """5,000 fields that refer to one dictionary of 100,000 words."""
     words, fields = 100_000, 5_000
-    described = schema(*(field(f"f{n}", UTF8, dictionary=encoding(7, INT32)) for n in range(fields)))
+    described = schema(*(field(f"f{n}", forge.UTF8, dictionary=encoding(7, forge.INT32)) for n in range(fields)))
     data = dictionary(7, batch(words, [(words, 0)], [b"", i32(*range(words + 1)), b"x" * words]))
     return both(described, data, batch(2, [(2, 0)] * fields, [b"", i32(0, words - 1)] * fields))
 
@@ -570,12 +553,12 @@ def dictionaries_in_dictionaries() -> Bomb:
     """Lists of indices of lists of indices ...: a thousand times more at each of four levels."""
     size = 1000
     parts = [dictionary(0, batch(size, [(size, 0)], [b"", i32(*range(size + 1)), b"x" * size]))]
-    below = field("item", UTF8, dictionary=encoding(0, INT16))
+    below = field("item", forge.UTF8, dictionary=encoding(0, forge.INT16))
     for level in range(1, 4):
         offsets = i32(*[0] * size, size)
         rows = batch(size, [(size, 0), (size, 0)], [b"", offsets, b"", i16(*[size - 1] * size)])
         parts.append(dictionary(level, rows))
-        below = field("item", LIST, below, dictionary=encoding(level, INT16))
+        below = field("item", forge.LIST, below, dictionary=encoding(level, forge.INT16))
     last = batch(size, [(size, 0)], [b"", i16(*[size - 1] * size)])
     return both(schema(below), *parts, last)
 
@@ -584,7 +567,7 @@ def dictionaries_in_dictionaries() -> Bomb:
 def deltas() -> Bomb:
     """20,000 deltas of one word behind a dictionary of 100,000."""
     words = 100_000
-    described = schema(field("x", UTF8, dictionary=encoding(0, INT32)))
+    described = schema(field("x", forge.UTF8, dictionary=encoding(0, forge.INT32)))
     first = dictionary(0, batch(words, [(words, 0)], [b"", i32(*range(0, 4 * words + 1, 4)), b"word" * words]))
     more = bytes(forge.message(dictionary(0, batch(1, [(1, 0)], [b"", i32(0, 4), b"more"]), isDelta=True)))
     rows = batch(1, [(1, 0)], [b"", i32(0)])
@@ -594,7 +577,7 @@ def deltas() -> Bomb:
 @bomb
 def replacements_between_batches() -> Bomb:
     """Many dictionaries that replace each other, with a batch after each."""
-    described = schema(field("x", UTF8, dictionary=encoding(0, INT32)))
+    described = schema(field("x", forge.UTF8, dictionary=encoding(0, forge.INT32)))
     words = [
         bytes(forge.message(dictionary(0, batch(1, [(1, 0)], [b"", i32(0, 8), b"word %03d" % n])))) for n in range(1000)
     ]
@@ -605,7 +588,7 @@ def replacements_between_batches() -> Bomb:
 @bomb
 def deltas_of_null_rows() -> Bomb:
     """Deltas that add 2**31 - 1 words of no bytes each."""
-    described = schema(field("x", NULL, dictionary=encoding(0, INT64)))
+    described = schema(field("x", forge.NULL, dictionary=encoding(0, forge.INT64)))
     words = batch(MOST_ROWS, [(MOST_ROWS, 0)], [])
     more = bytes(forge.message(dictionary(0, words, isDelta=True)))
     return {
@@ -623,14 +606,14 @@ def repeated(count: int, rows: Table, described: Table, **more: Any) -> Bomb:
 @bomb
 def blocks_of_one_batch() -> Bomb:
     """A footer that lists a batch of 1 MiB 100,000 times."""
-    return repeated(100_000, batch(MIB, [(MIB, 0)], [b"", bytes(MIB)]), schema(field("x", INT8)))
+    return repeated(100_000, batch(MIB, [(MIB, 0)], [b"", bytes(MIB)]), schema(field("x", forge.INT8)))
 
 
 @bomb
 def blocks_of_one_dictionary() -> Bomb:
     """One dictionary listed 10,000 times, and one delta."""
     words = 100_000
-    described = schema(field("x", UTF8, dictionary=encoding(0, INT32)))
+    described = schema(field("x", forge.UTF8, dictionary=encoding(0, forge.INT32)))
     data = batch(words, [(words, 0)], [b"", i32(*range(0, 4 * words + 1, 4)), b"word" * words])
     rows = batch(1, [(1, 0)], [b"", i32(0)])
     return {
@@ -656,7 +639,7 @@ def blocks_that_overlap() -> Bomb:
         (start, meta, _), *_ = found
         return [(start + meta + 8 + size * (k % 1000), size - 8, 8) for k in range(50_000)]
 
-    return {"file": forge.file(schema(field("x", INT8)), rows, blocks=blocks)}
+    return {"file": forge.file(schema(field("x", forge.INT8)), rows, blocks=blocks)}
 
 
 # -- payload columns -----------------------------------------------------------------------------------------
@@ -664,7 +647,7 @@ def blocks_that_overlap() -> Bomb:
 
 @bomb
 def payloads_of_which_one_expands() -> Bomb:
-    described = schema(field("x", NULL))
+    described = schema(field("x", forge.NULL))
     return {"cells": forge.stream(described, batch(MOST_ROWS // 1000, [(MOST_ROWS // 1000, 0)], []))}
 
 
@@ -672,7 +655,7 @@ def payloads_of_which_one_expands() -> Bomb:
 def payloads_of_high_ratio() -> Bomb:
     """1000 cells of a few hundred bytes, 100 KiB each: 100 MiB."""
     rows = batch(1, [(1, 0)], [b"", packed(i32(0, MIB // 10)), packed(bytes(MIB // 10))], codec=ZSTD)
-    return {"cells": forge.stream(schema(field("x", BINARY)), rows)}
+    return {"cells": forge.stream(schema(field("x", forge.BINARY)), rows)}
 
 
 @bomb
@@ -681,7 +664,7 @@ def payloads_of_long_words() -> Bomb:
 
     A million rows in 16 MiB: more would be honest rows of a byte each, of which Python makes 230 bytes.
     """
-    described = schema(field("x", UTF8, dictionary=encoding(0, INT8)))
+    described = schema(field("x", forge.UTF8, dictionary=encoding(0, forge.INT8)))
     size, rows = MIB // 16, 4096
     word = dictionary(0, batch(1, [(1, 0)], [b"", i32(0, size), b"x" * size]))
     return {"cells": forge.stream(described, word, batch(rows, [(rows, 0)], [b"", bytes(rows)]))}
@@ -690,7 +673,7 @@ def payloads_of_long_words() -> Bomb:
 # -- tensors -------------------------------------------------------------------------------------------------
 
 
-def tensor(shape: list[int], strides: list[int] | None, size: int, kind: Table = INT64, **more: Any) -> bytes:
+def tensor(shape: list[int], strides: list[int] | None, size: int, kind: Table = forge.INT64, **more: Any) -> bytes:
     dims = [Table("TensorDim", size=n) for n in shape]
     body = bytes(size)
     header = Table("Tensor", body, type=kind, shape=dims, strides=strides, data=(0, size), **more)
@@ -702,14 +685,14 @@ def tensor_shapes() -> Bomb:
     """Products beyond 2**63, strides of zero, many dimensions, names that are shared."""
     name = "n" * MIB
     shared = Table("TensorDim", size=1, name=name)
-    many = Table("Tensor", bytes(8), type=INT64, shape=[shared] * 50_000, strides=None, data=(0, 8))
-    few = Table("Tensor", bytes(8), type=INT64, shape=[shared] * 60, strides=None, data=(0, 8))
+    many = Table("Tensor", bytes(8), type=forge.INT64, shape=[shared] * 50_000, strides=None, data=(0, 8))
+    few = Table("Tensor", bytes(8), type=forge.INT64, shape=[shared] * 60, strides=None, data=(0, 8))
     return {
         "tensor product": tensor([2**32, 2**32, 2**32], None, 8),
         "tensor empty product": tensor([0, 2**62, 2**62], None, 8),
         "tensor zero strides": tensor([2**40], [0], 8),
-        "tensor zero strides 2": tensor([2**20, 2**20], [0, 0], 8, INT8),
-        "tensor zero strides within the allowance": tensor([2**26], [0], 8, INT8),
+        "tensor zero strides 2": tensor([2**20, 2**20], [0, 0], 8, forge.INT8),
+        "tensor zero strides within the allowance": tensor([2**26], [0], 8, forge.INT8),
         "tensor strides that overflow": tensor([3], [2**62], 8),
         "tensor names": bytes(forge.message(many)),
         "tensor shared names": bytes(forge.message(few)),

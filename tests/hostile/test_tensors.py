@@ -43,40 +43,34 @@ BODY = VALUES.tobytes()
 # -- what must be read ---------------------------------------------------------------------------------------
 
 
-def read(data: bytes) -> np.ndarray[Any, Any]:
+GRID, AT_64 = VALUES.reshape(2, 3).tolist(), b"\xee" * 64 + BODY + b"\xee" * 16
+#: What is stored, and the values that it says.
+READ = {
+    "row-major": (message(BODY), GRID),
+    "row-major, strides empty": (message(BODY, strides=()), GRID),
+    "row-major, strides given": (message(BODY, strides=(24, 8)), GRID),
+    "column-major": (message(BODY, strides=(8, 16)), VALUES.reshape(3, 2).T.tolist()),
+    "an offset inside the body": (message(AT_64, data=(64, 48)), GRID),
+    "misaligned values": (message(b"\xee" + BODY, data=(1, 48)), GRID),
+    "a prefix from before version 0.15": (message(BODY)[4:], GRID),
+    "gaps": (message(BODY, (3,), (16,)), [0, 2, 4]),
+    "shared rows": (message(BODY, (2, 3), (0, 8)), [[0, 1, 2], [0, 1, 2]]),
+    "windows": (message(BODY, (4, 3), (8, 8)), [[0, 1, 2], [1, 2, 3], [2, 3, 4], [3, 4, 5]]),
+    "any stride of one row": (message(BODY, (1, 6), (999_999, 8)), [[0, 1, 2, 3, 4, 5]]),
+    "no dimension": (message(BODY, (), data=(8, 8)), 1),
+    "no row": (message(b"", (0, 3), data=(0, 0)), []),
+    "no row at any place": (message(b"", (0, 3), data=(999, 0)), []),
+    "no column": (message(BODY, (3, 0), (10**9, 8)), [[], [], []]),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_by_hand(name):
+    data, expected = READ[name]
     found = ipc.read_tensor(data)
     assert found == ipc.read_tensor(bytearray(data)) == ipc.read_tensor(memoryview(b"x" + data)[1:])
-    return np.asarray(found.to_numpy())
-
-
-def test_by_hand_row_major():
-    assert (read(message(BODY)) == VALUES.reshape(2, 3)).all()
-    assert (read(message(BODY, strides=())) == VALUES.reshape(2, 3)).all()
-    assert (read(message(BODY, strides=(24, 8))) == VALUES.reshape(2, 3)).all()
-
-
-def test_by_hand_column_major():
-    assert (read(message(BODY, strides=(8, 16))) == VALUES.reshape(3, 2).T).all()
-
-
-def test_by_hand_offset_inside_the_body():
-    body = b"\xee" * 64 + BODY + b"\xee" * 16
-    assert (read(message(body, data=(64, 48))) == VALUES.reshape(2, 3)).all()
-    assert (read(message(body, data=(72, 48))) != VALUES.reshape(2, 3)).any()
-
-
-def test_by_hand_gaps_and_shared_values():
-    assert read(message(BODY, (3,), (16,))).tolist() == [0, 2, 4]
-    assert read(message(BODY, (2, 3), (0, 8))).tolist() == [[0, 1, 2], [0, 1, 2]]
-    assert read(message(BODY, (4, 3), (8, 8))).tolist() == [[0, 1, 2], [1, 2, 3], [2, 3, 4], [3, 4, 5]]
-    assert read(message(BODY, (1, 6), (999_999, 8))).tolist() == [[0, 1, 2, 3, 4, 5]]
-
-
-def test_by_hand_sizes_of_zero_and_one():
-    assert read(message(BODY, (), data=(8, 8))) == 1
-    assert read(message(b"", (0, 3), data=(0, 0))).shape == (0, 3)
-    assert read(message(b"", (0, 3), data=(999, 0))).shape == (0, 3)
-    assert read(message(BODY, (3, 0), (10**9, 8))).shape == (3, 0)
+    assert found.to_numpy().tolist() == expected
+    assert found.to_numpy().flags.aligned
 
 
 def test_by_hand_names():
@@ -89,16 +83,6 @@ def test_by_hand_booleans_take_one_byte_each():
     assert tensor.type == T.bool_()
     assert tensor.to_numpy().tolist() == [[True, False], [True, True]]
     assert ipc.read_tensor(tensor.serialize()) == tensor
-
-
-def test_by_hand_misaligned_values_are_copied():
-    data = message(b"\xee" + BODY, data=(1, 48))
-    assert (read(data) == VALUES.reshape(2, 3)).all()
-    assert ipc.read_tensor(data).to_numpy().flags.aligned
-
-
-def test_a_prefix_from_before_version_0_15():
-    assert (read(message(BODY)[4:]) == VALUES.reshape(2, 3)).all()
 
 
 # -- what must be refused ------------------------------------------------------------------------------------

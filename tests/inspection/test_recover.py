@@ -160,9 +160,6 @@ def test_bytes_behind_the_end_of_a_stream_are_told() -> None:
     assert "end-of-stream" in str(reader.report.error)
 
 
-# What it is called with.
-
-
 # -- files of other writers ------------------------------------------------------------------------------------------
 
 ONE = forge.schema(forge.field("x", forge.INT64))

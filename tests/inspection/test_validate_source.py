@@ -30,9 +30,7 @@ ONE, ROW = schema(field("x", forge.INT64)), batch(1, [(1, 0)], [b"", i64(7)])
 
 @pytest.mark.parametrize("kind", ["file", "stream"])
 @pytest.mark.parametrize(
-    "options",
-    [{}, {"compression": "lz4"}, {"alignment": 64}, {"legacy": True}, {"metadata_version": "V4"}],
-    ids=str,
+    "options", [{}, {"compression": "lz4"}, {"alignment": 64}, {"legacy": True}, {"metadata_version": "V4"}], ids=str
 )
 def test_what_we_write_is_valid(kind: str, options: dict[str, Any]) -> None:
     for level in ("full", "strict"):

@@ -15,21 +15,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from helpers.forge import (
-    INT32,
-    LIST,
-    LIST_VIEW,
-    NULL,
-    REE,
-    STRUCT,
-    Table,
-    batch,
-    dictionary,
-    encoding,
-    field,
-    schema,
-    stream,
-)
+from helpers import forge
+from helpers.forge import Table, batch, dictionary, encoding, field, schema, stream
 from hostile import measure_bombs
 
 import arrowipc as ipc
@@ -88,7 +75,7 @@ class Level:
         self.nodes: list[tuple[int, int]] = []
         self.buffers: list[bytes] = []
 
-    def leaf(self, name: str, count: int, below: list[Table], kind: Table = INT32) -> Table:
+    def leaf(self, name: str, count: int, below: list[Table], kind: Table = forge.INT32) -> Table:
         """Indices into the dictionary below; numbers where there is none."""
         self.nodes.append((count, 0))
         if below:
@@ -102,7 +89,7 @@ class Level:
         fan = self.shape.fan
         self.nodes.append((count, 0))
         self.buffers += [b"", (np.arange(count + 1) * fan).astype("<i4").tobytes()]
-        return field(name, LIST, self.leaf("item", count * fan, below))
+        return field(name, forge.LIST, self.leaf("item", count * fan, below))
 
     def fixed(self, name: str, count: int, below: list[Table]) -> Table:
         self.nodes.append((count, 0))
@@ -118,12 +105,12 @@ class Level:
         offsets = self.rng.integers(0, elements - size + 1, count)
         self.nodes.append((count, 0))
         self.buffers += [b"", offsets.astype("<i4").tobytes(), sizes.astype("<i4").tobytes()]
-        return field(name, LIST_VIEW, self.leaf("item", elements, below))
+        return field(name, forge.LIST_VIEW, self.leaf("item", elements, below))
 
     def struct(self, name: str, count: int, below: list[Table], members: int) -> Table:
         self.nodes.append((count, 0))
         self.buffers.append(b"")
-        return field(name, STRUCT, *(self.leaf(f"m{n}", count, below) for n in range(members)))
+        return field(name, forge.STRUCT, *(self.leaf(f"m{n}", count, below) for n in range(members)))
 
     def union(self, name: str, count: int, below: list[Table], dense: bool) -> Table:
         self.nodes.append((count, 0))
@@ -138,7 +125,7 @@ class Level:
         ends = np.append(np.arange(1, runs) * 4, count)
         self.nodes += [(count, 0), (runs, 0)]
         self.buffers += [b"", ends.astype("<i4").tobytes()]
-        return field(name, REE, field("run_ends", INT32, nullable=False), self.list("values", runs, below))
+        return field(name, forge.REE, field("run_ends", forge.INT32, nullable=False), self.list("values", runs, below))
 
     def build(self, name: str, count: int, below: list[Table]) -> Table:
         kind = self.shape.kind
@@ -146,7 +133,7 @@ class Level:
             kind = KINDS[(self.level + self.shape.seed) % (len(KINDS) - 2)]
         if kind == "null" and self.level == 0:
             self.nodes.append((count, 0))
-            return field(name, NULL)
+            return field(name, forge.NULL)
         if self.level == 0 and kind not in ("view", "wide"):
             return self.leaf(name, count, below)
         if kind in ("view", "wide"):

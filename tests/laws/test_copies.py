@@ -13,6 +13,7 @@ import pytest
 from helpers import forge, golden, randoms
 from helpers.arrays import ipc_bytes, pyarrow_bytes
 from helpers.processes import rounds
+from helpers.terminal import run
 from hypothesis import given, settings, strategies as st
 
 import arrowipc as ipc
@@ -213,13 +214,33 @@ def test_unified_dictionaries_grow_as_their_sources_did() -> None:
     assert copied(data, unify_dictionaries=True) == data
     whole = copied(data, dictionary_deltas=False)
     assert kinds(copied(whole, unify_dictionaries=True)).count("+") == 0
-    # Two sources into one: the second one's values are new by deltas too, apart from its first.
+
+
+@pytest.mark.parametrize("unify", [False, True])
+def test_several_sources_with_deltas_go_into_one_stream(unify: bool) -> None:
+    """Unified, the values of the later ones are new by deltas too, apart from their first."""
+    parts = [deltas(6), deltas(12), deltas(3), deltas(6, 30)]
     sink = bytearray()
-    with ipc.new_stream(sink, unify_dictionaries=True) as writer:
-        for rest in (data, deltas(10, 30)):
-            ipc.copy(ipc.open_stream(rest), writer)
-    expected = [v for rest in (data, deltas(10, 30)) for v in ipc.open_stream(rest).read_all().to_pydict()["d"]]
+    with ipc.new_stream(sink, unify_dictionaries=unify) as writer:
+        for part in parts:
+            ipc.copy(ipc.open_stream(part), writer)
+    expected = [v for part in parts for v in ipc.open_stream(part).read_all().to_pydict()["d"]]
     assert ipc.open_stream(sink, validate="strict").read_all().to_pydict() == {"d": expected}
+    assert pa.ipc.open_stream(bytes(sink)).read_all().to_pydict() == {"d": expected}
+    assert len(sink) <= 2 * sum(map(len, parts))
+
+
+@pytest.mark.parametrize("command", ["convert", "cat"])
+def test_the_command_line_copies_deltas_as_they_came(command: str, tmp_path: Path) -> None:
+    pytest.importorskip("click")
+    data, source = deltas(50), tmp_path / "x.arrows"
+    source.write_bytes(data)
+    stream, file = tmp_path / "y.arrows", tmp_path / "y.arrow"
+    for target in (stream, file):
+        assert run(command, source, "-o", target).code == 0
+    assert stream.read_bytes() == data
+    assert file.stat().st_size <= 1.5 * len(data)
+    assert ipc.open(file).read_all().to_pydict() == ipc.open(data).read_all().to_pydict()
 
 
 def test_a_file_refuses_deltas_that_nobody_asked_for_and_says_what_helps() -> None:
@@ -308,12 +329,13 @@ def test_an_inner_dictionary_that_is_replaced_does_not_bring_the_outer_one_if_th
         assert pa.ipc.open_stream(copy).read_all().to_pydict()["l"] == [v for one in expected for v in one["l"]]
 
 
-def test_nested_dictionaries_in_another_order_keep_their_values() -> None:
+@pytest.mark.parametrize("made", [lambda seed: deltas(12), lambda seed: evolved(seed, 15, 5)], ids=["flat", "nested"])
+def test_batches_in_another_order_keep_their_values(made: Callable[[int], bytes]) -> None:
     for seed in range(rounds(20, 400)):
-        batches = list(ipc.open_stream(evolved(seed, 15, 5)))
+        batches = list(ipc.open_stream(made(seed)))
         chance = random.Random(seed)
-        order = [chance.choice(batches) for _ in range(20)]
-        sink = ipc_bytes(order)
+        order = [chance.choice(batches).slice(0, chance.randint(0, 9)) for _ in range(20)]
+        sink = ipc_bytes(order, unify_dictionaries=chance.random() < 0.3)
         found = list(ipc.open_stream(sink, validate="strict"))
         assert [one.to_pydict() for one in found] == [one.to_pydict() for one in order]
 

@@ -105,7 +105,7 @@ for _ in range(100):
     for path in sys.argv[1:]:
         with ipc.open(path) as reader:
             kept.append(reader.read_all())
-assert all(table["x"][-1][-1] == 19_999 for table in kept)
+assert all(table["x"][-1] == 19_999 for table in kept)
 """
     given = [str(paths["file, whole"]), str(paths["stream, whole"])]
     done = run_python(code, *given)

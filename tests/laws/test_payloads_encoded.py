@@ -63,21 +63,22 @@ def same_both_ways(streams: list[bytes], **options: Any) -> Any:
 # -- dictionaries --------------------------------------------------------------------------------------------
 
 
-def dictionary_cells(kind: Any, dice: random.Random, count: int, width: Any, how: str) -> list[bytes]:
-    """Payloads whose dictionaries are the same, overlap, or grow; with nulls among indices and values."""
+def dictionary_cells(
+    kind: Any, dice: random.Random, count: int, width: Any, how: str, nested: bool = False
+) -> list[bytes]:
+    """Payloads whose dictionaries are the same, overlap, or grow; also in lists and structs, if `nested`."""
     words = randoms.array_of(kind, 12, dice)
     cells = []
     for i in range(count):
         low, size = {"same": (0, 6), "overlapping": (dice.randrange(8), 4), "growing": (0, 2 + i)}[how]
         part = words.slice(low, min(size, 12))
         indices = [dice.choice([None, *range(len(part))]) for _ in range(dice.randint(0, 9))]
-        cells.append(
-            payload(
-                dice.choice(CODECS),
-                n=pa.array(range(len(indices)), pa.int64()),
-                x=encoded(part, indices, width),
-            )
-        )
+        column, rows = encoded(part, indices, width), range(len(indices))
+        below = {
+            "l": pa.ListArray.from_arrays(pa.array([*rows, len(rows)], pa.int32()), column),
+            "s": pa.StructArray.from_arrays([column], ["d"], mask=pa.array([row % 3 == 2 for row in rows], pa.bool_())),
+        }
+        cells.append(payload(dice.choice(CODECS), n=pa.array(rows, pa.int64()), x=column, **(below if nested else {})))
     return cells
 
 
@@ -85,14 +86,16 @@ def dictionary_cells(kind: Any, dice: random.Random, count: int, width: Any, how
 @pytest.mark.parametrize("kind", LEAVES, ids=str)
 def test_dictionaries_of_every_leaf_type_become_one_or_plain_values(kind, how):
     dice = random.Random(SEED)
-    cells = dictionary_cells(kind, dice, 8, pa.int16(), how)
+    cells = dictionary_cells(kind, dice, 8, pa.int16(), how, nested=True)
     rows = [row for cell in cells for row in alone(cell)]
     for level in LEVELS:
         unified = same_both_ways(cells, validate=level)
         plain = same_both_ways(cells, validate=level, dictionaries="decode")
         assert rows_of(unified.batch) == rows_of(plain.batch) == rows
         assert plain.batch.column(1).dictionary is None
-        assert unified.num_alone == plain.num_alone == 1
+        stepped_over = ipc.decode_payloads(cells, validate=level, columns=["n"])
+        assert rows_of(stepped_over.batch) == [row[:1] for row in rows]
+        assert unified.num_alone == plain.num_alone == stepped_over.num_alone == 1
     pa.record_batch(unified.batch).validate(full=True)
     pa.record_batch(plain.batch).validate(full=True)
 
@@ -133,6 +136,26 @@ def test_the_order_of_a_dictionary_stays():
     decoded = same_both_ways(cells)
     assert decoded.batch.schema.field("x").type.ordered
     assert dictionaries_of(decoded.batch) == [["low", "high"]]
+
+
+def test_several_dictionaries_in_any_order_of_columns():
+    a, b = encoded(pa.array(["x", "y"]), [0, 1]), encoded(pa.array([7, 8, 9]), [2, 0])
+    shared = encoded(pa.array(["y", "z"]), [1, 0])
+    cells = [payload(a=a, b=b, c=shared), payload(c=shared, b=b, a=a), payload(a=shared, b=b, c=a)] * 3
+    decoded = same_both_ways(cells)
+    assert decoded.num_alone == 2
+    assert rows_of(decoded.batch)[2:4] == [["x", 9, "z"], ["y", 7, "y"]]
+    chosen = ipc.decode_payloads(cells, columns=["b"])
+    assert rows_of(chosen.batch) == [row[1:2] for row in rows_of(decoded.batch)]
+    assert chosen.num_alone == 2
+
+
+def test_nested_dictionaries_and_values_are_read_alone():
+    cells = [payload(x=encoded(pa.array([["a"], ["b", None]]), [0, 1, 0]))] * 3
+    for dictionaries in ("unify", "decode"):
+        decoded = ipc.decode_payloads(cells, dictionaries=dictionaries)
+        assert rows_of(decoded.batch) == alone(cells[0]) * 3
+    assert ipc.decode_payloads(cells).num_alone == 3
 
 
 @pytest.mark.parametrize("deltas", [False, True])
@@ -403,7 +426,8 @@ def test_every_truncation_leaves_the_neighbours_alone(level, name):
 def test_mutations_give_values_or_errors_and_leave_the_neighbours_alone(level, name, dictionaries):
     dice, good = random.Random(f"{SEED} {name}"), samples()[name]
     for _ in range(150):
-        check_beside(good, overwritten(good, dice), level, dictionaries=dictionaries)
+        columns = dice.choice([None, ipc.read_schema(good).names])
+        check_beside(good, overwritten(good, dice), level, dictionaries=dictionaries, columns=columns)
 
 
 class Once:

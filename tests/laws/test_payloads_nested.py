@@ -13,24 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from helpers import memory
+from helpers import forge, memory
 from helpers.arrays import ipc_bytes, pyarrow_bytes
-from helpers.forge import (
-    INT8,
-    INT32,
-    LIST,
-    LIST_VIEW,
-    NULL,
-    STRUCT,
-    UTF8,
-    batch,
-    dictionary,
-    encoding,
-    field,
-    i32,
-    schema,
-    stream,
-)
+from helpers.forge import batch, dictionary, encoding, field, i32, schema, stream
 from helpers.processes import environment, rounds
 from laws import nested_payloads
 from laws.nested_payloads import Shape
@@ -133,11 +118,11 @@ def test_runs_that_expand_too_far_are_a_limit_not_a_lack_of_memory():
 def test_null_is_one_value_however_it_is_spelled():
     """A null index, and an index to a null, in the values of a dictionary."""
     inner = dictionary(0, batch(2, [(2, 1)], [b"\1", i32(0, 1, 1), b"a"]))
-    item = field("item", UTF8, dictionary=encoding(0))
+    item = field("item", forge.UTF8, dictionary=encoding(0))
     # [null index], [index of null], ["a"]
     outer = dictionary(1, batch(3, [(3, 0), (3, 1)], [b"", i32(0, 1, 2, 3), b"\6", i32(0, 1, 0)]))
     cell = stream(
-        schema(field("x", LIST, item, dictionary=encoding(1))),
+        schema(field("x", forge.LIST, item, dictionary=encoding(1))),
         inner,
         outer,
         THREE,
@@ -153,11 +138,11 @@ def shared(ids: tuple[int, int], words: bytes) -> bytes:
         dictionary(id, batch(3, [(3, 0)], [b"", i32(0, 1, 2, 3), words if id == 0 else words[::-1]]))
         for id in sorted({*ids})
     ]
-    members = [field(name, UTF8, dictionary=encoding(id)) for name, id in zip("ab", ids, strict=True)]
+    members = [field(name, forge.UTF8, dictionary=encoding(id)) for name, id in zip("ab", ids, strict=True)]
     indices = [b"", i32(0, 1, 2), b"", i32(2, 1, 0)]
     parts.append(dictionary(2, batch(3, [(3, 0)] * 3, [b"", *indices])))
     return stream(
-        schema(field("x", STRUCT, *members, dictionary=encoding(2))),
+        schema(field("x", forge.STRUCT, *members, dictionary=encoding(2))),
         *parts,
         THREE,
     )
@@ -185,7 +170,7 @@ def test_deltas_of_nested_dictionaries_keep_the_places_of_their_values():
 def long_words(rows: int, *, broken: bool = False) -> bytes:
     """64 KiB that become `rows` times as many where they are decoded."""
     word = dictionary(0, batch(1, [(1, 0)], [b"", i32(0, 1 << 16), b"x" * (1 << 16)]))
-    described = schema(field("x", UTF8, dictionary=encoding(0, index=INT8)))
+    described = schema(field("x", forge.UTF8, dictionary=encoding(0, index=forge.INT8)))
     cell = stream(described, word, batch(rows, [(rows, 0)], [b"", bytes(rows)]))
     return cell[:-8] + b"\xff\xff\xff\xff\x10\0\0\0" + bytes(8) if broken else cell
 
@@ -218,6 +203,15 @@ def test_values_that_stay_in_a_table_count_for_all_cells():
     assert kept.counts.to_pylist()[0] == kept.counts.to_pylist()[-1] == 3
 
 
+def test_the_slack_is_a_limit_like_the_others():
+    assert "payload_slack" in ipc.Limits.__match_args__
+    for name in ipc.Limits.__match_args__:
+        assert ipc.Limits(**{name: 5}) != ipc.Limits() == ipc.Limits(**{name: getattr(ipc.Limits(), name)})
+        for value in (-1, 1.5, "5"):
+            with pytest.raises((ValueError, TypeError), match=name):
+                ipc.Limits(**{name: value})
+
+
 @pytest.mark.nosanitize  # measured memory
 def test_elements_between_list_views_are_counted():
     """Lists of two views, at both ends of 50,000 elements: every other one is new, and brings all."""
@@ -236,9 +230,9 @@ def test_elements_between_list_views_are_counted():
             i32(*range(elements)),
         ],
     )
-    inner = field("item", LIST_VIEW, field("item", INT32))
+    inner = field("item", forge.LIST_VIEW, field("item", forge.INT32))
     cell = stream(
-        schema(field("x", LIST, inner, dictionary=encoding(0))),
+        schema(field("x", forge.LIST, inner, dictionary=encoding(0))),
         dictionary(0, data),
         batch(1, [(1, 0)], [b"", i32(0)]),
     )
@@ -253,14 +247,14 @@ def test_elements_between_list_views_are_counted():
 @pytest.mark.nosanitize  # measured memory
 def test_parent_indices_of_rows_without_bytes_are_bounded():
     rows = 120_000_000
-    cell = stream(schema(field("x", NULL)), batch(rows, [(rows, 0)], []))
+    cell = stream(schema(field("x", forge.NULL)), batch(rows, [(rows, 0)], []))
     memory.forget_peak()
     before = memory.resident()
     with pytest.raises(ipc.LimitError, match=r"parent indices.*payload_slack"):
         ipc.decode_payloads([cell], parent_index=True)
     assert ipc.decode_payloads([cell] * 9, parent_index=True, on_error="skip").num_failed == 9
     assert grown(before) < 16 * MIB
-    few = stream(schema(field("x", NULL)), batch(1_000_000, [(1_000_000, 0)], []))
+    few = stream(schema(field("x", forge.NULL)), batch(1_000_000, [(1_000_000, 0)], []))
     assert ipc.decode_payloads([few], parent_index=True).batch.num_rows == 1_000_000
 
 
@@ -287,7 +281,7 @@ def equal_in_other_words(outer: int) -> bytes:
     rng = random.Random(SEED)
     words, fan = 40, 12
     texts = batch(words, [(words, 0)], [b"", i32(*range(words + 1)), b"x" * words])
-    parts, below = [dictionary(0, texts)], [UTF8]
+    parts, below = [dictionary(0, texts)], [forge.UTF8]
 
     def lists(level: int) -> Any:
         offsets, indices = range(0, words * fan + 1, fan), [rng.randrange(words) for _ in range(words * fan)]
@@ -296,7 +290,7 @@ def equal_in_other_words(outer: int) -> bytes:
 
     for level in range(1, 6):
         parts.append(lists(level))
-        below = [LIST, field("item", below[0], *below[1:], dictionary=encoding(level - 1))]
+        below = [forge.LIST, field("item", below[0], *below[1:], dictionary=encoding(level - 1))]
     row = batch(1, [(1, 0)], [b"", i32(0)])
     described = schema(field("x", below[0], *below[1:], dictionary=encoding(5)))
     return stream(described, *parts, row, *[part for _ in range(outer) for part in (lists(5), row)])

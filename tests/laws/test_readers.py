@@ -58,9 +58,10 @@ def summary(events: list) -> list[str]:
 
 @given(randoms.batches())
 def test_reading_gives_what_pyarrow_wrote(parts):
-    for file in (False, True):
-        data = pyarrow_bytes(parts, kind=("stream", "file")[file])
-        reading = (drive.read_file if file else drive.read_stream)(data)
+    data, file = (pyarrow_bytes(parts, kind=kind) for kind in ("stream", "file"))
+    stream = drive.read_stream(data)
+    for reading in (stream, drive.read_file(file), drive.from_bytes(file[8:]), drive.pushed_in_bits(file[8:])):
+        assert reading.schema.equals(stream.schema, check_metadata=True)
         assert [pa.record_batch(batch).num_rows for batch in reading.batches] == [part.num_rows for part in parts]
         for ours, theirs in zip(reading.batches, parts, strict=True):
             converted = pa.record_batch(ours)

@@ -12,8 +12,9 @@ import random
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers import drive
+from helpers import drive, randoms
 from helpers.arrays import CASES, read_batch
+from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import types
@@ -115,6 +116,23 @@ def test_repeated_rows_are_those_of_a_list(name):
             found = ipc.repeat(batch, counts)
             rows = [i for i, times in enumerate(counts) for _ in range(times)]
             assert str(found["x"].to_pylist()) == str([values[row] for row in rows])
+            drive.export_to_pyarrow(found)
+
+
+@given(parts=randoms.batches(most_batches=1), data=st.data())
+def test_repeated_rows_are_those_of_numpy_repeat(parts, data):
+    for part in parts:
+        batch = ipc.RecordBatch.from_arrow(part)
+        rows = np.arange(len(batch))
+        counts = np.array([data.draw(st.integers(0, 3)) for _ in rows], np.int64)
+        index = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=8)) if len(rows) else []
+        for found, expected in (
+            (ipc.repeat(batch, counts), rows.repeat(counts).tolist()),
+            (ipc.repeat(batch, parent_index=index), index),
+        ):
+            assert found.num_rows == len(expected)
+            for column, values in zip(found.columns, batch.columns, strict=True):
+                assert repr(column.to_pylist()) == repr([values[row] for row in expected])
             drive.export_to_pyarrow(found)
 
 

@@ -249,19 +249,6 @@ def test_exactly_one_way_of_cutting():
             ipc.encode_payloads(ours(NUMBERS), **options)
 
 
-def test_options_are_those_of_writers():
-    for options, words in (
-        ({"compression": "gzip"}, "gzip"),
-        ({"compression": {"m": "lz4"}}, "no column 'm'"),
-        ({"alignment": 16}, "alignment must be 8 or 64"),
-        ({"compression_level": 3}, "need a codec"),
-    ):
-        with pytest.raises(UsageError, match=words):
-            ipc.encode_payloads(ours(NUMBERS), rows_per_payload=1, **options)
-    batch, chosen = ours(NUMBERS), {"t": "lz4", "*": None}
-    assert cells(ipc.encode_payloads(batch, [0, 10], compression=chosen)) == [ipc_bytes(batch, compression=chosen)]
-
-
 # -- binary and large binary ---------------------------------------------------------------------------------
 
 

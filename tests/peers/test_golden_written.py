@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from helpers import arrays, drive, golden
+from helpers import arrays, drive, golden, support
 
 import arrowipc as ipc
 
@@ -38,11 +37,8 @@ each_way = pytest.mark.parametrize(("form", "how"), STREAMS + FILES, ids=lambda 
 @cache
 def written(case: Path, form: str, how: str) -> bytes:
     """The golden stream written again as a stream, or the golden file as a file."""
-    data = golden.load(case)
-    if form == "stream":
-        reading = drive.from_bytes(data.stream.read_bytes())
-    else:
-        reading = drive.from_file(data.file.read_bytes())
+    read = drive.from_bytes if form == "stream" else drive.from_file
+    reading = read(golden.load(case).form(form).read_bytes())
     return arrays.ipc_bytes(reading.batches, form, reading.schema, **OPTIONS[how])
 
 
@@ -59,8 +55,7 @@ def strictest(case: Path) -> str:
 @cache
 def original(case: Path, form: str) -> tuple[pa.Schema, list[pa.RecordBatch]]:
     """What pyarrow reads of the golden itself, in this machine's byte order."""
-    data = golden.load(case)
-    return arrays.read_by_pyarrow((data.stream if form == "stream" else data.file).read_bytes(), form)
+    return arrays.read_by_pyarrow(golden.load(case).form(form).read_bytes(), form)
 
 
 @each_way
@@ -75,39 +70,7 @@ def test_pyarrow_reads_what_it_reads_of_the_original(case, form, how):
         assert ours.equals(theirs, check_metadata=True)
 
 
-@each_case
-def test_a_file_holds_a_complete_stream(case):
-    for form, how in FILES:
-        data = written(case, form, how)
-        embedded, whole = drive.from_bytes(data[8:]), drive.from_file(data)
-        assert embedded.schema.equals(whole.schema, check_metadata=True), how
-        assert repr(embedded.values()) == repr(whole.values()), how
-
-
 # Other readers.
-
-
-def by_nanoarrow(data: bytes, form: str) -> pa.Table:
-    import nanoarrow
-
-    return pa.table(nanoarrow.ArrayStream.from_readable(io.BytesIO(data)))
-
-
-def by_arro3(data: bytes, form: str) -> pa.Table:
-    import arro3.io
-
-    read = arro3.io.read_ipc_stream if form == "stream" else arro3.io.read_ipc
-    return pa.table(read(io.BytesIO(data)))
-
-
-def by_polars(data: bytes, form: str) -> pa.Table:
-    import polars
-
-    read = polars.read_ipc_stream if form == "stream" else polars.read_ipc
-    try:
-        return read(io.BytesIO(data)).to_arrow()
-    except polars.exceptions.PanicException as refused:  # no Exception
-        raise NotImplementedError(str(refused)) from None
 
 
 def same(expected: pa.Table, found: pa.Table) -> bool:
@@ -154,9 +117,9 @@ CANNOT: dict[str, dict[str, str]] = {
     },
 }
 PEERS = {
-    "nanoarrow": ("nanoarrow", by_nanoarrow, same, STREAMS),  # it reads no files
-    "arro3": ("arro3.io", by_arro3, same, STREAMS + FILES),
-    "polars": ("polars", by_polars, same_values, STREAMS + FILES),
+    "nanoarrow": ("nanoarrow", same, STREAMS),  # it reads no files
+    "arro3": ("arro3.io", same, STREAMS + FILES),
+    "polars": ("polars", same_values, STREAMS + FILES),
 }
 
 
@@ -165,13 +128,15 @@ PEERS = {
 @each_case
 def test_other_readers(case, peer):
     """Read what pyarrow reads, but for what stands in the table; nothing stands there that is read."""
-    module, read, is_same, ways = PEERS[peer]
+    module, is_same, ways = PEERS[peer]
     pytest.importorskip(module)
     for form, how in ways:
         schema, batches = original(case, form)
         what, problem = f"{case.parent.name}/{case.name}, {form}, {how}", "other values"
         try:
-            if is_same(pa.Table.from_batches(batches, schema), read(written(case, form, how), form)):
+            if is_same(
+                pa.Table.from_batches(batches, schema), support.read_table(peer, written(case, form, how), form)
+            ):
                 problem = ""
         except Exception as refused:
             problem = repr(refused)

@@ -26,8 +26,7 @@ KINDS = ("stream", "file")
 
 
 def goldens(kind: str) -> list[bytes]:
-    found = [golden.load(case) for case in golden.cases()]
-    return [(each.stream if kind == "stream" else each.file).read_bytes() for each in found]
+    return [golden.load(case).form(kind).read_bytes() for case in golden.cases()]
 
 
 def mutants(kind: str, seed: int, count: int) -> Iterator[tuple[int, bytes]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import doctest
+import json
+import os
 import re
 import shlex
 import subprocess
@@ -12,9 +13,15 @@ from pathlib import Path
 import pytest
 from helpers import pages
 
-OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+import arrowipc as ipc
+
 #: Why a block may not run: each reason on a page names one of these.
 NEEDS = ("broker", "network", "Flight server", "cluster", "GPU", "compiler", "UCX", "session")
+
+#: What type checkers say of correct programs: pyarrow has no types, and makes its functions when it is imported.
+OTHERS = re.compile(r'import-untyped|"pyarrow.compute"')
+#: torch's types know data sets only of torch's own class, and not what `default_convert` returns.
+TORCH = {"docs_guides_training.py", "train_on_rows.py"}
 
 
 def with_blocks(language: str, spark: bool = False) -> list[Path]:
@@ -25,10 +32,6 @@ def with_blocks(language: str, spark: bool = False) -> list[Path]:
     ]
 
 
-def same(expected: str, printed: str) -> bool:
-    return doctest.OutputChecker().check_output(expected, printed, OPTIONS)
-
-
 @pytest.mark.parametrize("page", with_blocks("python"), ids=pages.name_of)
 def test_python_blocks_run_as_printed(page, tmp_path, monkeypatch):
     """Each page alone, from an empty folder: nobody has run the others before."""
@@ -37,7 +40,7 @@ def test_python_blocks_run_as_printed(page, tmp_path, monkeypatch):
     for block in pages.blocks(page, "python"):
         if block.skip is None and "spark" not in block.words:
             printed = pages.run(page, block, namespace)
-            assert block.output is None or same(block.output, printed), f"line {block.line}:\n{printed}"
+            assert block.output is None or pages.same(block.output, printed), f"line {block.line}:\n{printed}"
 
 
 def as_process(line: str) -> list[str]:
@@ -55,6 +58,55 @@ def test_commands_run(page, tmp_path):
             if block.skip is None and not line.startswith(("pip install", "export ")):
                 done = subprocess.run(as_process(line), cwd=tmp_path, capture_output=True, text=True, timeout=60)
                 assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+
+
+def lay_programs(folder: Path) -> None:
+    """Each page's blocks as one program with the page's line numbers, and the examples."""
+    for page in pages.PAGES:
+        code = "from pyspark.sql import SparkSession; spark = SparkSession.builder.getOrCreate()\n"
+        found = [block for block in pages.blocks(page, "python") if block.skip is None]
+        for block in found:
+            code += "\n" * (block.line - 1 - code.count("\n")) + block.code
+        if found:
+            name = re.sub(r"\W", "_", pages.name_of(page).removesuffix(".md"))
+            (folder / f"{name}.py").write_text(code)
+    for example in (pages.ROOT / "examples").glob("*.py"):
+        (folder / example.name).write_text(example.read_text())
+    for name in TORCH:
+        (folder / name).unlink()
+
+
+@pytest.mark.nosanitize  # only reads sources
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        # A page is many programs: a name may have another type in the next block.
+        pytest.param("mypy", ["--strict", "--allow-redefinition", "--cache-dir", ".cache"], marks=pytest.mark.slow),
+        ("pyright", []),
+    ],
+)
+def test_pages_and_examples_pass_type_checkers_as_printed(tool, arguments, tmp_path):
+    pytest.importorskip(tool)
+    lay_programs(tmp_path)
+    (home,) = {str(Path(path).parent) for path in ipc.__path__}
+    environment = {**os.environ, "PYTHONSAFEPATH": "1"}
+    if "site-packages" not in home:
+        environment["MYPYPATH"] = home
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps({"extraPaths": [home], "reportMissingModuleSource": False}))
+    command = [sys.executable, "-m", tool, *arguments, *(["--pythonpath", sys.executable] if tool == "pyright" else [])]
+    done = subprocess.run(
+        [*command, *(sorted(path.name for path in tmp_path.glob("*.py")))],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    names = "|".join(path.name for path in tmp_path.glob("*.py"))
+    errors = re.findall(rf"^\s*(?:\S*/)?(?:{names}):\d+.*error: .*$", done.stdout, re.MULTILINE)
+    assert done.returncode in (0, 1), done.stderr
+    assert re.search(r"checked|\d errors?", done.stdout), done.stdout
+    assert not [line for line in errors if not OTHERS.search(line)], "\n".join(errors)
 
 
 def test_pages_say_what_to_install_before_it_is_used():

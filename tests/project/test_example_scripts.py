@@ -10,18 +10,12 @@ from helpers.pages import ROOT
 
 EXAMPLES = ROOT / "examples"
 PRINTS = {
-    "hugging_face_cache": ("3 parts, rows per label: {0: 750", "3000 rows in one file"),
-    "recover_torn_file": (
-        "arrowipc.recover() reads what is whole",
-        "kept 8 batches, 800 rows",
-        "a valid file",
-    ),
     "dictionary_deltas": ("5 rows, the last one is city 4", "read: 4 deltas"),
     "tensors_in_shared_memory": ("reader: (4, 48, 64) ('frame', 'y', 'x')",),
     "train_on_rows": ("10000 rows, one of them: (3,) float32", "weights: [2.0, -1.0, 0.5]"),
     "service_without_pyarrow": ("'fahrenheit': [32.0, 212.0]", "pyarrow was loaded: False"),
 }
-ELSEWHERE = {"dissociated_server", "dissociated_client", "payloads_in_spark"}
+ELSEWHERE = {"dissociated_server", "dissociated_client"}
 
 
 def start(name: str, *arguments: str, **options: object) -> subprocess.Popen[str]:

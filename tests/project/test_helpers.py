@@ -6,24 +6,10 @@ import pyarrow as pa
 import pytest
 from helpers import forge, randoms
 from helpers.arrays import pyarrow_bytes
-from helpers.forge import (
-    INT8,
-    INT32,
-    UTF8,
-    batch,
-    bits,
-    dictionary,
-    encoding,
-    field,
-    i8,
-    i32,
-    message,
-    schema,
-    stream,
-)
+from helpers.forge import batch, bits, dictionary, encoding, field, i8, i32, message, schema, stream
 from hypothesis import given
 
-ROOT = schema(field("x", INT32, metadata=[("a", "b")]), field("s", UTF8), metadata=[("k", "v")])
+ROOT = schema(field("x", forge.INT32, metadata=[("a", "b")]), field("s", forge.UTF8), metadata=[("k", "v")])
 ROWS = batch(3, [(3, 1), (3, 0)], [bits(1, 0, 1), i32(1, 2, 3), b"", i32(0, 1, 2, 3), b"abc"])
 VALUES = [{"x": 1, "s": "a"}, {"x": None, "s": "b"}, {"x": 3, "s": "c"}]
 
@@ -45,7 +31,7 @@ def test_forged_files_are_read_by_pyarrow():
 def test_forged_dictionaries_are_read_by_pyarrow():
     words = batch(2, [(2, 0)], [b"", i32(0, 1, 3), b"abb"])
     data = stream(
-        schema(field("d", UTF8, dictionary=encoding(5, INT8))),
+        schema(field("d", forge.UTF8, dictionary=encoding(5, forge.INT8))),
         dictionary(5, words),
         batch(3, [(3, 0)], [b"", i8(1, 0, 1)]),
     )

@@ -57,11 +57,9 @@ def test_the_address_is_one() -> None:
 # The changelog.
 
 
-def test_every_version_has_release_notes() -> None:
-    notes = re.findall(r"^## (\d.*)", (ROOT / "docs/releases.md").read_text(), re.MULTILINE)
-    released = re.findall(r"^## \[(\d.*?)\]", CHANGELOG, re.MULTILINE)
-    assert notes[0] == arrowipc.__version__
-    assert set(released) <= set(notes)
+def test_the_changelog_names_this_version() -> None:
+    released = re.findall(r"^## \[(\d.*?)\]|^This becomes ([\d.]+\d)", CHANGELOG, re.MULTILINE)
+    assert "".join(released[0]) == arrowipc.__version__
 
 
 # The source archive.

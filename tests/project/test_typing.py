@@ -27,13 +27,22 @@ with ipc.open("x.arrow", columns=["x"]) as reader:
     values: list[object] = table.to_pydict()["x"]
 batch: ipc.RecordBatch = ipc.RecordBatch.from_pydict({"x": [1]}, schema)
 ipc.read_tabel("x.arrow")  # read_tabel
-ipc.open("x.arrow", colums=["x"])  # colums
+ipc.open("x.arrow", colums=["x"])  # open
+ipc.open_file("x.arrow", colums=["x"])  # colums
 ipc.open_stream(b"", validate="ful")  # ful
 batch.to_pydct()  # to_pydct
 number: int = batch.schema  # Schema
 ipc.new_file("y.arrow", compresion="zstd")  # compresion
 batch.slice("1")  # SupportsIndex
 ipc.types.int65()  # int65
+ipc.open(5)  # open
+ipc.open_stream(None)  # open_stream
+with ipc.new_stream(bytearray()) as writer:
+    writer.write(5)  # write
+rows: int = ipc.open_stream("x.arrows").count_rows() + len(ipc.open("x.arrow")[0])
+indexed: ipc.RecordBatchFileReader = ipc.open("x.arrows", index=True)
+indexed = ipc.open("x.arrow")  # RecordBatchStreamReader
+height: int = batch.to_polars().height + table.to_polars().heigth  # heigth
 """
 
 

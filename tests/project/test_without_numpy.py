@@ -113,10 +113,7 @@ def test_it_works_with_the_standard_library_alone(what: str, tmp_path: Path) -> 
 @pytest.mark.nosanitize
 @pytest.mark.parametrize(
     ("package", "made", "held"),
-    [
-        ("pyarrow", "pyarrow.table", "to_pydict()"),
-        ("polars", "polars.DataFrame", "to_dict(as_series=False)"),
-    ],
+    [("pyarrow", "pyarrow.table", "to_pydict()"), ("polars", "polars.DataFrame", "to_dict(as_series=False)")],
 )
 def test_data_goes_to_a_library_and_back_without_numpy(package: str, made: str, held: str, tmp_path: Path) -> None:
     code = f"""

@@ -109,6 +109,13 @@ def closed(opener, path):
     return reader
 
 
+def empty_folder() -> str:
+    Path("empty").mkdir()
+    Path("empty/_SUCCESS").touch()
+    return "empty"
+
+
+TWICE = ipc.RecordBatch.from_arrays([[1], [2]], ["id", "id"])
 # What somebody does, the error, and what it says.
 MISTAKES = {
     "a file as a stream": (
@@ -134,6 +141,51 @@ MISTAKES = {
         ipc.UsageError,
         "no column 'prize'; the schema has 'id', 'price', 'venue'",
     ),
+    "filters on a column that is not there": (
+        lambda: ipc.open("prices.arrow")[0].filter([("prize", ">", 1)]),
+        KeyError,
+        "no column is called 'prize'; there are 'id', 'price', 'venue'",
+    ),
+    "statistics of a column that is not there": (
+        lambda: ipc.new_file("y.arrow", ipc.read_schema("prices.arrow"), statistics=["prize"]),
+        KeyError,
+        "no column 'prize'",
+    ),
+    "a name that two columns have": (
+        lambda: ipc.open_stream(TWICE.schema.serialize(), columns=["id"]),
+        KeyError,
+        "'id' names the columns [0, 1]; choose one by its index",
+    ),
+    "filters on a name that two columns have": (
+        lambda: TWICE.filter([("id", ">", 1)]),
+        KeyError,
+        "2 columns are called 'id'",
+    ),
+    "a path that is not there": (
+        lambda: ipc.open("price/x.arrow"),
+        FileNotFoundError,
+        "No such file or directory; its path exists as far as /",
+    ),
+    "files that are not there": (
+        lambda: ipc.open_dataset(["prices.arrow", "price/x.arrow"]),
+        FileNotFoundError,
+        "price/x.arrow: no such file or folder; its path exists as far as /",
+    ),
+    "a pattern that nothing matches": (
+        lambda: ipc.RowDataset("price*.parquet"),
+        FileNotFoundError,
+        "price*.parquet: no such file",
+    ),
+    "a folder without files": (
+        lambda: ipc.open_dataset(empty_folder()),
+        FileNotFoundError,
+        "the folder has no file (names that begin with _ or . are ignored)",
+    ),
+    "a URL that is not there": (
+        lambda: ipc.open_dataset("memory://nowhere/x.arrow"),
+        FileNotFoundError,
+        "memory://nowhere/x.arrow: no such file",
+    ),
     "options of pyarrow": (lambda: ipc.IpcWriteOptions, AttributeError, "keyword arguments of new_stream"),
 }
 
@@ -144,6 +196,10 @@ def test_mistakes_are_answered_with_advice(mistake, folder):
     with pytest.raises(kind) as caught:
         act()
     assert words in str(caught.value)
+    assert isinstance(caught.value, (ipc.ArrowIpcError, OSError, AttributeError))
+    if isinstance(caught.value, FileNotFoundError):
+        assert caught.value.errno == 2
+        assert caught.value.filename
     assert not Path("y.arrow").exists()
 
 
@@ -157,23 +213,26 @@ def said(code: str, **options: object) -> str:
     return str(done.stderr.strip().splitlines()[-1])
 
 
-WITHOUT = {
-    "lz4": ("import arrowipc; arrowipc.open('lz4.arrow')[0]", "pip install 'arrowipc[compression]'"),
-    "zstandard": ("import arrowipc; arrowipc.open('zstd.arrow')[0]", "pip install 'arrowipc[compression]'"),
-    "fsspec": ("import arrowipc; arrowipc.open('s3://bucket/x.arrow')", "pip install 'arrowipc[remote]'"),
-    "pyspark": ("from arrowipc.spark import register", "pip install 'arrowipc[spark]'"),
-    "pyarrow": ("from arrowipc.spark import decode_payloads", "pip install 'arrowipc[spark]'"),
-}
+COMPRESSION, SPARK = "pip install 'arrowipc[compression]'", "pip install 'arrowipc[spark]'"
+WITHOUT = [
+    ("lz4", "import arrowipc; arrowipc.open('lz4.arrow')[0]", COMPRESSION),
+    ("lz4", "import arrowipc; arrowipc.new_file('y.arrow', compression='lz4')", COMPRESSION),
+    ("zstandard", "import arrowipc; arrowipc.open('zstd.arrow')[0]", COMPRESSION),
+    ("zstandard", "import arrowipc; arrowipc.new_file('y.arrow', compression='zstd')", COMPRESSION),
+    ("fsspec", "import arrowipc; arrowipc.open('s3://bucket/x.arrow')", "pip install 'arrowipc[remote]'"),
+    ("pyspark", "from arrowipc.spark import register", SPARK),
+    ("pyarrow", "from arrowipc.spark import decode_payloads", SPARK),
+]
 
 
-@pytest.mark.parametrize("package", WITHOUT)
-def test_packages_that_are_missing_are_named(package, folder):
+@pytest.mark.parametrize(("package", "code", "words"), WITHOUT)
+def test_packages_that_are_missing_are_named(package, code, words, folder):
     for codec in ("lz4", "zstd"):
         with ipc.new_file(f"{codec}.arrow", compression=codec) as writer:
             writer.write(pa.table({"x": [7] * 1000}))
-    code, words = WITHOUT[package]
     # None in sys.modules: as if it were not installed.
     assert words in said(f"import sys; sys.modules[{package!r}] = None; {code}")
+    assert not Path("y.arrow").exists()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a file and become somebody who may not read it")

@@ -11,11 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from helpers import forge
-from helpers.arrays import ipc_bytes
+from helpers.arrays import ipc_bytes, pyarrow_bytes
 from helpers.support import growing, nested, replaced
 from helpers.web import Web
 
 import arrowipc as ipc
+from arrowipc import UsageError
 from arrowipc.read import file_decoder
 
 
@@ -27,6 +28,10 @@ def stream_of(batches: int, rows: int = 3, **options: Any) -> bytes:
         for i in range(batches):
             writer.write({"x": list(range(i * rows, (i + 1) * rows))})
     return bytes(sink)
+
+
+def stream_of_five() -> tuple[bytes, None]:
+    return stream_of(5), None
 
 
 def in_order(data: bytes) -> list[Any]:
@@ -59,12 +64,7 @@ def test_dictionaries_that_grow_and_are_replaced_in_random_order(kept, monkeypat
             taken = [chance.randrange(len(known)) if known else None for _ in range(4)]
             columns[name] = pa.DictionaryArray.from_arrays(pa.array(taken, pa.int32()), pa.array(known, pa.utf8()))
         parts.append(pa.record_batch(columns))
-    sink = io.BytesIO()
-    options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
-    with pa.ipc.new_stream(sink, parts[0].schema, options=options) as writer:
-        for part in parts:
-            writer.write_batch(part)
-    data = sink.getvalue()
+    data = pyarrow_bytes(parts, emit_dictionary_deltas=True)
     assert ipc.open_stream(data).read_all().num_rows == 240
     reader = ipc.open(data, index=True)
     one = ipc.open(data, index=True, columns=["b"])
@@ -94,6 +94,63 @@ def test_open_file_reads_a_stream_too(tmp_path):
                 assert reader[-1].to_pydict() == {"x": [12, 13, 14]}
     with pytest.raises(ipc.FormatError, match="stream"):
         ipc.open_file(data, len(data))
+
+
+@pytest.mark.parametrize("make", [replaced, growing, lambda: growing(dictionary_deltas=True), nested, stream_of_five])
+@pytest.mark.parametrize("kind", [bytes, bytearray, io.BytesIO, "mapped", "read", "remote"])
+def test_a_reader_of_a_stream_gives_any_batch_while_it_goes_on_in_order(make, kind, tmp_path):
+    data = make()[0]
+    expected = in_order(data)
+    if kind == "remote":
+        fsspec = pytest.importorskip("fsspec")
+        fsspec.filesystem("memory").pipe("/x.arrows", data)
+        source = "memory://x.arrows"
+    elif isinstance(kind, str):
+        (source := tmp_path / "x.arrows").write_bytes(data)
+    else:
+        source = kind(data)
+    with ipc.open(source, memory_map=kind != "read", columns=["x"]) as reader:
+        assert reader.read_next_batch().to_pydict() == expected[0]
+        assert reader[-1].to_pydict() == expected[-1]
+        assert reader.num_record_batches == len(expected)
+        assert reader.count_rows() == sum(len(each["x"]) for each in expected)
+        for i, batch in enumerate(reader, 1):
+            assert batch.to_pydict() == expected[i]
+            assert [reader.get_batch(k).to_pydict() for k in (i, 0, -i)] == [expected[k] for k in (i, 0, -i)]
+        assert reader[0].to_pydict() == expected[0]
+        with pytest.raises(IndexError, match="out of range"):
+            reader[len(expected)]
+    with pytest.raises(UsageError, match="closed"):
+        reader.count_rows()
+
+
+def test_a_stream_gives_any_batch_as_its_options_say():
+    data = bytearray(ipc_bytes(pa.record_batch({"x": [1, 2], "y": ["a", "b"]}), "stream"))
+    data[data.index(b"ab")] = 0xFF
+    assert ipc.open_stream(bytes(data), columns=["x"])[0].to_pydict() == {"x": [1, 2]}
+    assert ipc.open_stream(bytes(data), validate="none")[0].num_rows == 2
+    for kind in (bytes, io.BytesIO):
+        with pytest.raises(ipc.FormatError, match="UTF-8"):
+            ipc.open_stream(kind(data))[0]
+        with pytest.raises(ipc.LimitError, match="rows_per_batch"):
+            ipc.open_stream(kind(data), limits=ipc.Limits(rows_per_batch=1)).count_rows()
+
+
+def test_a_stream_that_can_be_read_only_once_says_so():
+    data = stream_of(3)
+    reading, writing = os.pipe()
+    os.write(writing, data)
+    os.close(writing)
+    with open(reading, "rb") as pipe, ipc.open(pipe) as reader:
+        with pytest.raises(UsageError, match=r"cannot seek: .*index=True"):
+            reader[0]
+        assert len(list(reader)) == 3
+    file = io.BytesIO(b"before" + data)
+    file.seek(6)
+    reader = ipc.open_stream(file)
+    with pytest.raises(UsageError, match="begins at byte 6 of the file object"):
+        reader.count_rows()
+    assert reader.read_all().num_rows == 9
 
 
 def test_a_file_is_opened_as_a_file():

@@ -13,20 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import optional
+from helpers import forge, optional
 from helpers.arrays import address
-from helpers.forge import (
-    INT8,
-    INT64,
-    UTF8,
-    Table,
-    batch,
-    field,
-    i32,
-    i64,
-    schema,
-    stream,
-)
+from helpers.forge import Table, batch, field, i32, i64, schema, stream
 from helpers.processes import run_python
 from hypothesis import given, strategies as st
 from read.codec_ways import look_again
@@ -83,7 +72,7 @@ def test_106_each_buffer_is_stored_its_own_way(codec, ways, n, threads):
             buffers[-1] = i64(-1) + bytes(8 * n)
         nodes.append((n, 0))
         expected.append(list(range(i, i + n)) if count or not n else [0] * n)
-    columns = schema(*[field(str(i), INT64) for i in range(len(ways))])
+    columns = schema(*[field(str(i), forge.INT64) for i in range(len(ways))])
     found = read(stream(columns, batch(n, nodes, buffers, codec=codec)), use_threads=threads)
     assert [column.to_pylist() for column in found.columns] == expected
 
@@ -113,7 +102,7 @@ def test_a_helper_without_memory_spoils_no_values(codec, monkeypatch):
     monkeypatch.setattr(codecs, "functions", lambda *way: {**functions(*way), create: address})
     look_again(monkeypatch)
     monkeypatch.setattr(codecs, "run_shared", helper_first)
-    wide, content = schema(field("a", INT64), field("b", INT64)), bytes(1 << 23)
+    wide, content = schema(field("a", forge.INT64), field("b", forge.INT64)), bytes(1 << 23)
     data = stream(wide, batch(1 << 20, [(1 << 20, 0)] * 2, [b"", packed(codec, content)] * 2, codec=codec))
     with pytest.raises(MemoryError, match="no memory for a context"):
         read(data, limits=ipc.Limits(decompressed_ratio=1 << 20))
@@ -123,15 +112,15 @@ def test_108_buffers_of_known_size_are_no_bombs():
     """A megabyte of zeros in 60 bytes is fine as text, and not as ten integers."""
     bomb = packed(ZSTD, bytes(1 << 20))
     with pytest.raises(LimitError, match=r"its 10 elements need 80"):
-        read(stream(schema(field("x", INT64)), batch(10, [(10, 0)], [b"", bomb], codec=ZSTD)))
+        read(stream(schema(field("x", forge.INT64)), batch(10, [(10, 0)], [b"", bomb], codec=ZSTD)))
     with pytest.raises(LimitError, match=r"its 10 elements need 2\b"):
-        read(stream(schema(field("x", INT64)), batch(10, [(10, 1)], [bomb, bytes(0)], codec=ZSTD)))
+        read(stream(schema(field("x", forge.INT64)), batch(10, [(10, 1)], [bomb, bytes(0)], codec=ZSTD)))
     offsets = packed(ZSTD, i32(0, 1 << 20))
-    found = read(stream(schema(field("x", UTF8)), batch(1, [(1, 0)], [b"", offsets, bomb], codec=ZSTD)))
+    found = read(stream(schema(field("x", forge.UTF8)), batch(1, [(1, 0)], [b"", offsets, bomb], codec=ZSTD)))
     assert found.column(0).to_pylist() == ["\0" * (1 << 20)]
     # Slack behind the values, as behind an untrimmed slice, is no bomb.
     slack = packed(ZSTD, np.random.default_rng(1).bytes(1 << 20))
-    assert read(stream(schema(field("x", INT8)), batch(10, [(10, 0)], [b"", slack], codec=ZSTD))).num_rows == 10
+    assert read(stream(schema(field("x", forge.INT8)), batch(10, [(10, 0)], [b"", slack], codec=ZSTD))).num_rows == 10
 
 
 def test_109_lz4_cannot_hold_more_than_255_times_its_size():
@@ -139,7 +128,7 @@ def test_109_lz4_cannot_hold_more_than_255_times_its_size():
     with pytest.raises(FormatError, match="cannot hold more than 255 times"):
         read(
             stream(
-                schema(field("x", UTF8)),
+                schema(field("x", forge.UTF8)),
                 batch(1, [(1, 0)], [b"", i64(-1) + i32(0, 9), i64(300 * len(frame)) + frame], codec=LZ4),
             )
         )
@@ -183,13 +172,13 @@ def test_110_zstd_frames_follow_one_another_to_the_very_end(parts, sizes, checks
 @both
 def test_decompressed_batches_let_go_of_their_source(codec):
     data = bytearray(
-        stream(schema(field("x", INT64)), batch(100, [(100, 0)], [b"", packed(codec, bytes(800))], codec=codec))
+        stream(schema(field("x", forge.INT64)), batch(100, [(100, 0)], [b"", packed(codec, bytes(800))], codec=codec))
     )
     found = read(data)
     gc.collect()
     data.clear()  # a BufferError while anything points into it
     assert found.column(0).to_pylist() == [0] * 100
-    raw = bytearray(stream(schema(field("x", INT64)), batch(1, [(1, 0)], [b"", i64(-1) + i64(5)], codec=codec)))
+    raw = bytearray(stream(schema(field("x", forge.INT64)), batch(1, [(1, 0)], [b"", i64(-1) + i64(5)], codec=codec)))
     found = read(raw)
     with pytest.raises(BufferError):
         raw.clear()
@@ -198,7 +187,7 @@ def test_decompressed_batches_let_go_of_their_source(codec):
 
 @both
 def test_decompressed_buffers_are_aligned_to_64(codec):
-    columns = schema(*[field(str(i), INT8) for i in range(5)])
+    columns = schema(*[field(str(i), forge.INT8) for i in range(5)])
     buffers = [part for i in range(5) for part in (b"", packed(codec, bytes(3 + i)))]
     found = read(stream(columns, batch(3, [(3, 0)] * 5, buffers, codec=codec)))
     assert [address(column.buffers()[1]) % 64 for column in found.columns] == [0] * 5
@@ -207,7 +196,7 @@ def test_decompressed_buffers_are_aligned_to_64(codec):
 def test_large_blocks_are_used_again_and_never_while_somebody_looks_at_them():
     content = np.arange(1 << 18, dtype="<i8")
     data = stream(
-        schema(field("x", INT64)),
+        schema(field("x", forge.INT64)),
         batch(1 << 18, [(1 << 18, 0)], [b"", packed(LZ4, content.tobytes())], codec=LZ4),
     )
     _core.release_unused()
@@ -277,7 +266,7 @@ SIZES = [lz4.BLOCKSIZE_MAX64KB, lz4.BLOCKSIZE_MAX256KB, lz4.BLOCKSIZE_MAX1MB, lz
 def column_of(frame: bytes, claim: int) -> bytes:
     """A stream of one column, whose zeros or numbers are stored as this frame."""
     rows = claim // 8
-    return stream(schema(field("x", INT64)), batch(rows, [(rows, 0)], [b"", i64(claim) + frame], codec=LZ4))
+    return stream(schema(field("x", forge.INT64)), batch(rows, [(rows, 0)], [b"", i64(claim) + frame], codec=LZ4))
 
 
 def values_of(data: bytes) -> list[Any] | None:

@@ -8,34 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from helpers.forge import (
-    BINARY,
-    INT16,
-    INT32,
-    INT64,
-    LARGE_LIST,
-    LARGE_UTF8,
-    LIST,
-    LIST_VIEW,
-    REE,
-    STRUCT,
-    UTF8,
-    UTF8_VIEW,
-    Table,
-    batch,
-    bits,
-    dictionary,
-    encoding,
-    field,
-    i8,
-    i16,
-    i32,
-    i64,
-    int_,
-    schema,
-    stream,
-    view,
-)
+from helpers import forge
+from helpers.forge import Table, batch, bits, dictionary, encoding, field, i8, i16, i32, i64, int_, schema, stream, view
 from hypothesis import example, given, strategies as st
 
 import arrowipc as ipc
@@ -101,18 +75,18 @@ def _variable(kind: Table) -> Callable[[bytes, int, int], bytes]:
 
 def _list(kind: Table) -> Callable[[bytes, int, int], bytes]:
     return lambda offsets, n, size: stream(
-        schema(field("s", kind, field("item", INT16))),
+        schema(field("s", kind, field("item", forge.INT16))),
         batch(n, [(n, 0), (size, 0)], [b"", offsets, b"", bytes(2 * size)]),
     )
 
 
 OFFSETS = {
-    "binary": (i32, 32, _variable(BINARY)),
-    "utf8": (i32, 32, _variable(UTF8)),
+    "binary": (i32, 32, _variable(forge.BINARY)),
+    "utf8": (i32, 32, _variable(forge.UTF8)),
     "large binary": (i64, 64, _variable(LARGE_BINARY)),
-    "large utf8": (i64, 64, _variable(LARGE_UTF8)),
-    "list": (i32, 32, _list(LIST)),
-    "large list": (i64, 64, _list(LARGE_LIST)),
+    "large utf8": (i64, 64, _variable(forge.LARGE_UTF8)),
+    "list": (i32, 32, _list(forge.LIST)),
+    "large list": (i64, 64, _list(forge.LARGE_LIST)),
 }
 
 
@@ -155,12 +129,12 @@ def strings(kind: Table, values: Sequence[bytes | None], hidden: bytes = b"") ->
         ends.append(ends[-1] + len(value))
     nulls = values.count(None)
     valid = bits(*[value is not None for value in values]) if nulls else b""
-    offsets = (i32 if kind is UTF8 else i64)(*ends)
+    offsets = (i32 if kind is forge.UTF8 else i64)(*ends)
     rows = batch(len(values), [(len(values), nulls)], [valid, offsets, b"".join(stored)])
     return stream(schema(field("s", kind)), rows)
 
 
-@pytest.mark.parametrize("kind", [UTF8, LARGE_UTF8], ids=["utf8", "large utf8"])
+@pytest.mark.parametrize("kind", [forge.UTF8, forge.LARGE_UTF8], ids=["utf8", "large utf8"])
 @given(
     values=st.lists(st.one_of(pieces, st.none()), max_size=20),
     hidden=st.sampled_from([b"", b"\xff", b"\xa9x"]),
@@ -187,7 +161,7 @@ def test_072_every_short_sequence_of_edges(before, behind):
     sequences += [bytes((a, b, c)) for a in leads for b in EDGES for c in (0x41, 0x80, 0xBF, 0xC2)]
     sequences += [bytes((a, b, c, 0xBF)) for a in leads for b in (0x80, 0x8F, 0x90, 0xBF) for c in (0x41, 0x80)]
     for sequence in sequences:
-        holds(is_text(sequence), strings(UTF8, [pad.encode(), sequence, rest]), "value 1 is not UTF-8")
+        holds(is_text(sequence), strings(forge.UTF8, [pad.encode(), sequence, rest]), "value 1 is not UTF-8")
 
 
 @pytest.mark.parametrize("words", ["Zürich 東京 😀 ", "é" * 9, "plain words only", "é" + 200 * "a"])
@@ -196,10 +170,10 @@ def test_072_one_byte_that_differs_at_every_place_of_a_long_text(words):
     for place in range(0, len(whole), 5):
         for byte in (0x41, 0x80, 0xBF, 0xC0, 0xC3, 0xE0, 0xED, 0xF4, 0xFF):
             text = whole[:place] + bytes([byte]) + whole[place + 1 :]
-            holds(is_text(text), strings(UTF8, [text]), "value 0 is not UTF-8")
+            holds(is_text(text), strings(forge.UTF8, [text]), "value 0 is not UTF-8")
 
 
-@pytest.mark.parametrize("kind", [UTF8, LARGE_UTF8], ids=["utf8", "large utf8"])
+@pytest.mark.parametrize("kind", [forge.UTF8, forge.LARGE_UTF8], ids=["utf8", "large utf8"])
 def test_072_an_offset_into_a_character_at_every_place(kind):
     """Nine strings and the parts of a character: four offsets are looked at together, the rest one by one."""
     for place in range(9):
@@ -219,7 +193,7 @@ def test_large_batches_are_validated_by_several_threads_with_the_same_verdict(mo
     texts = [f"mark{i}".encode() + "größe ".encode() * 300_000 for i in range(4)]
     ends = [i32(0, len(text)) for text in texts]
     buffers = [each for i in range(4) for each in (b"", ends[i], texts[i])]
-    data = stream(schema(*[field(f"s{i}", UTF8) for i in range(4)]), batch(1, [(1, 0)] * 4, buffers))
+    data = stream(schema(*[field(f"s{i}", forge.UTF8) for i in range(4)]), batch(1, [(1, 0)] * 4, buffers))
     for broken in range(16):
         spoilt = data
         for i in range(4):
@@ -237,7 +211,9 @@ def test_large_batches_are_validated_by_several_threads_with_the_same_verdict(mo
 # Views.
 
 
-def view_column(views: bytes, n: int, *buffers: bytes, kind: Table = UTF8_VIEW, nulls: Sequence[int] = ()) -> bytes:
+def view_column(
+    views: bytes, n: int, *buffers: bytes, kind: Table = forge.UTF8_VIEW, nulls: Sequence[int] = ()
+) -> bytes:
     valid = bits(*[i not in nulls for i in range(n)]) if nulls else b""
     rows = batch(n, [(n, len(nulls))], [valid, views, *buffers], variadic=[len(buffers)])
     return stream(schema(field("v", kind)), rows)
@@ -292,7 +268,7 @@ def test_080_many_views_of_one_buffer_stay_linear():
 @pytest.mark.parametrize("wide", [False, True], ids=["list view", "large list view"])
 @given(n=LENGTHS, length=st.integers(0, 80), data=st.data())
 def test_082_list_views_lie_in_the_child(wide, n, length, data):
-    pack, width, kind = (i64, 64, LARGE_LIST_VIEW) if wide else (i32, 32, LIST_VIEW)
+    pack, width, kind = (i64, 64, LARGE_LIST_VIEW) if wide else (i32, 32, forge.LIST_VIEW)
     offsets = mutated([i % (length + 1) for i in range(n)], data.draw(changes(width)))
     sizes = mutated([length - i % (length + 1) for i in range(n)], data.draw(changes(width)))
     nulls = data.draw(st.sets(st.integers(0, n - 1))) if n else set()
@@ -306,7 +282,7 @@ def test_082_list_views_lie_in_the_child(wide, n, length, data):
     # Null lists must lie in the child too (Columnar format, "ListView Layout").
     holds(
         not bad,
-        stream(schema(field("l", kind, field("item", INT16))), rows),
+        stream(schema(field("l", kind, field("item", forge.INT16))), rows),
         f"list {bad[0]}:" if bad else "",
     )
 
@@ -318,7 +294,7 @@ TYPE_CODES = [5, 0, 127]
 
 def union(mode: int, codes: Sequence[int], offsets: Sequence[int], lengths: Sequence[int]) -> bytes:
     kind = Table("Union", mode=mode, typeIds=TYPE_CODES)
-    children = [field(name, INT16) for name in "abc"]
+    children = [field(name, forge.INT16) for name in "abc"]
     placed = [i32(*offsets)] if mode else []
     below = [part for n in lengths for part in (b"", bytes(2 * n))]
     nodes = [(len(codes), 0), *((n, 0) for n in lengths)]
@@ -363,7 +339,7 @@ def test_085_run_ends_rise_and_cover(width, steps, data):
     rising = all(b > a for a, b in zip([0, *ends], ends, strict=False))
     good = rising and (ends[-1] if ends else 0) >= length
     rows = batch(length, [(length, 0), (len(ends), 0), (len(ends), 0)], [b"", pack(*ends), b"", bytes(2 * len(ends))])
-    kind = field("r", REE, field("run_ends", int_(width), nullable=False), field("values", INT16))
+    kind = field("r", forge.REE, field("run_ends", int_(width), nullable=False), field("values", forge.INT16))
     holds(good, stream(schema(kind), rows), "run end")
 
 
@@ -393,7 +369,7 @@ def test_102_indices_of_valid_slots_lie_in_the_dictionary(width, signed, data):
         [(n, len(nulls))],
         [bits(*[i not in nulls for i in range(n)]) if nulls else b"", struct.pack(f"<{n}{code}", *indices)],
     )
-    column = schema(field("d", INT64, dictionary=encoding(0, int_(width, signed))))
+    column = schema(field("d", forge.INT64, dictionary=encoding(0, int_(width, signed))))
     values = dictionary(0, batch(words, [(words, 0)], [b"", bytes(8 * words)]))
     holds(not bad, stream(column, values, rows), rf"\(row {bad[0]}\)" if bad else "")
     if not bad:
@@ -403,8 +379,8 @@ def test_102_indices_of_valid_slots_lie_in_the_dictionary(width, signed, data):
 
 def test_102_indices_inside_a_dictionary():
     """They are summed up as a range when the dictionary arrives; null slots are not part of it."""
-    inner = field("x", INT64, dictionary=encoding(2, INT16))
-    column = schema(field("d", STRUCT, inner, dictionary=encoding(1, INT16)))
+    inner = field("x", forge.INT64, dictionary=encoding(2, forge.INT16))
+    column = schema(field("d", forge.STRUCT, inner, dictionary=encoding(1, forge.INT16)))
     letters = dictionary(2, batch(2, [(2, 0)], [b"", i64(7, 8)]))
     rows, n = batch(1, [(1, 0)], [b"", i16(0)]), 20
     for place in range(n):
@@ -456,13 +432,13 @@ def test_strict_null_count_is_exact(valid, claim):
     n, nulls = len(valid), valid.count(False)
     claim = min(claim, n)
     rows = batch(n, [(n, claim)], [bits(*valid), bytes(4 * n)])
-    holds(True, stream(schema(field("x", INT32)), rows))
+    holds(True, stream(schema(field("x", forge.INT32)), rows))
     # Zero means that the bitmap is not looked at.
-    holds(claim in (0, nulls), stream(schema(field("x", INT32)), rows), "null_count", validate="strict")
+    holds(claim in (0, nulls), stream(schema(field("x", forge.INT32)), rows), "null_count", validate="strict")
 
 
 def test_strict_nulls_of_required_fields():
-    required = field("x", INT32, nullable=False)
+    required = field("x", forge.INT32, nullable=False)
     holds(
         False,
         stream(schema(required), batch(2, [(2, 1)], [bits(1, 0), i32(1, 2)])),
@@ -473,7 +449,7 @@ def test_strict_nulls_of_required_fields():
     # What a null struct covers is nobody's null.
     for above, good in ((bits(1, 0), True), (bits(0, 1), False)):
         rows = batch(2, [(2, 1), (2, 1)], [above, bits(1, 0), i32(1, 2)])
-        holds(good, stream(schema(field("s", STRUCT, required)), rows), "not nullable", validate="strict")
+        holds(good, stream(schema(field("s", forge.STRUCT, required)), rows), "not nullable", validate="strict")
     pairs = Table("FixedSizeList", listSize=2)
     for above, good in ((bits(1, 0), True), (bits(0, 1), False)):
         rows = batch(2, [(2, 1), (4, 2)], [above, bits(1, 1, 0, 0), i32(1, 2, 3, 4)])
@@ -486,7 +462,7 @@ def test_strict_nulls_of_required_fields():
 def test_none_proves_structure_only():
     for data in (
         OFFSETS["utf8"][2](i32(0, 9), 1, 2),
-        strings(UTF8, [b"\xff"]),
+        strings(forge.UTF8, [b"\xff"]),
         view_column(raw_view(-1, 0, 0), 1),
         union(1, [9], [0], [1, 1, 1]),
     ):

@@ -1,11 +1,9 @@
-"""The blocks of README and docs/ for Spark run and print what the page shows; so does the example."""
+"""The blocks of README and docs/ for Spark run and print what the page shows."""
 
 from __future__ import annotations
 
 import doctest
 import re
-import subprocess
-import sys
 
 import pytest
 from helpers import pages
@@ -30,9 +28,3 @@ def test_spark_blocks_run_as_printed(page, spark, tmp_path, monkeypatch):
             code = re.sub(r'((?:load|save)\(|(?:count_rows|describe)\(spark, )"', rf'\1"{tmp_path}/', block.code)
             printed = pages.run(page, block._replace(code=code), namespace)
             assert block.output is None or same(block.output, printed), f"line {block.line}:\n{printed}"
-
-
-def test_the_example(tmp_path):
-    script = pages.ROOT / "examples/payloads_in_spark.py"
-    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=200)
-    assert done.stdout.splitlines() == ["roof a 31.5", "cellar c 35.0"], done.stderr

@@ -20,8 +20,8 @@ import pipeline
 from arrowipc.errors import UsageError
 from command import main
 from compare import Comparison, compare_rows
-from flights import Inputs, load_flights, write_inputs
-from report import write_report
+from flights import load_flights, write_inputs
+from report import Step, Stopwatch, write_report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,33 +36,29 @@ def table() -> pa.Table:
 
 
 @pytest.fixture(scope="module")
-def inputs(table: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Inputs:
-    return write_inputs(table, tmp_path_factory.mktemp("flights"))
-
-
-def run(spark: SparkSession, job: pipeline.Job) -> pipeline.Result:
-    result = pipeline.Result(title="test")
-    pipeline.run(spark, job, result, pipeline.Stopwatch(result))
-    return result
+def inputs(table: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("flights")
+    write_inputs(table, directory)
+    return directory
 
 
 # The data.
 
 
-def test_what_pyarrow_writes(table: pa.Table, inputs: Inputs) -> None:
-    assert table.num_rows == inputs.rows == ROWS
-    payloads = pq.read_table(inputs.payloads)
+def test_what_pyarrow_writes(table: pa.Table, inputs: Path) -> None:
+    assert table.num_rows == ROWS
+    payloads = pq.read_table(inputs / "payloads")
     read = [pa.ipc.open_stream(payload.as_py()).read_all() for payload in payloads["payload"]]
     assert sum(part.num_rows for part in read) == ROWS
     for carrier, part in zip(payloads["carrier"].to_pylist(), read, strict=True):
         assert part["carrier"].unique().to_pylist() == [carrier]
         assert pa.types.is_dictionary(part["tailnum"].type)
-    files = [pa.ipc.open_file(path) for path in sorted(inputs.files.glob("*.arrow"))]
+    files = [pa.ipc.open_file(path) for path in sorted(inputs.glob("files/*.arrow"))]
     assert len(files) == 4
     assert sum(reader.read_all().num_rows for reader in files) == ROWS
     assert all(reader.num_record_batches > 80 for reader in files)
     deltas = 0
-    for path in sorted(inputs.streams.glob("*.arrows")):
+    for path in sorted(inputs.glob("streams/*.arrows")):
         with pa.ipc.open_stream(path) as reader:
             reader.read_all()
             deltas += reader.stats.num_dictionary_deltas
@@ -73,28 +69,29 @@ def test_what_pyarrow_writes(table: pa.Table, inputs: Inputs) -> None:
 # The steps.
 
 
-def test_the_flights(spark: SparkSession, table: pa.Table, inputs: Inputs, tmp_path: Path) -> None:
+def test_the_flights(spark: SparkSession, table: pa.Table, inputs: Path, tmp_path: Path) -> None:
     job = pipeline.Job(pipeline.flights_sources(inputs), tmp_path, ("hour",), "arr_delay", True)
-    result = run(spark, job)
-    assert result.comparison is not None
-    assert result.comparison.differing == 0
-    assert result.comparison.counts == [ROWS] * 4
-    steps = {step.name: step.rows for step in result.steps}
+    watch = Stopwatch()
+    pipeline.run(spark, job, watch)
+    assert job.comparison is not None
+    assert job.comparison.differing == 0
+    assert job.comparison.counts == [ROWS] * 4
+    steps = {step.name: step.rows for step in watch.steps}
     assert steps["read one airport"] == table["origin"].to_pylist().count("JFK")
     assert steps["stream payloads to files"] == spark.table(pipeline.TABLE).count() == ROWS
-    assert all(step.seconds > 0 for step in result.steps)
-    assert result.query is not None
+    assert all(step.seconds > 0 for step in watch.steps)
+    assert job.query is not None
     summer = table.filter(pc.is_in(table["month"], pa.array([6, 7], pa.uint8())))
     summer = summer.filter(summer["arr_delay"].is_valid())
     most = summer.group_by("dest").aggregate([("flight", "count")]).sort_by([("flight_count", "descending")])
-    assert [row["flights"] for row in result.query[1]] == most["flight_count"].to_pylist()[:5]
+    assert [row["flights"] for row in job.query[1]] == most["flight_count"].to_pylist()[:5]
     merged = spark.read.format("arrowipc").option("mergeSchema", "true").load(str(tmp_path / "flights.arrow"))
     assert merged.where("made_up IS NOT NULL AND month <= 6").count() == 0
     assert merged.where("made_up IS NOT NULL").count() > 0
     instants = table["time_hour"].cast(pa.timestamp("us", "UTC"))
     assert sorted(pq.read_table(tmp_path / "flights.parquet")["time_hour"].to_pylist()) == sorted(instants.to_pylist())
     means = table.group_by(["hour"]).aggregate([("arr_delay", "mean")]).to_pylist()
-    found = {row["hour"]: row["mean_arr_delay"] for row in result.groups}
+    found = {row["hour"]: row["mean_arr_delay"] for row in job.groups}
     assert found == {row["hour"]: pytest.approx(row["arr_delay_mean"]) for row in means}
     assert len(pq.read_table(tmp_path / "delays.parquet")) == len(found)
 
@@ -122,16 +119,17 @@ def test_data_of_the_users(spark: SparkSession, tmp_path: Path) -> None:
     pq.write_table(payloads, tmp_path / "messages.parquet")
     sources = pipeline.find_sources(spark, [str(tmp_path / "messages.parquet"), str(tmp_path / "data")], None)
     assert [source.column for source in sources] == ["body", None]
-    result = run(spark, pipeline.Job(sources, tmp_path / "out", ("host",), "value"))
-    assert result.comparison is not None
-    assert result.comparison.differing == 0
-    groups = [(row["host"], row["mean_value"], row["rows"]) for row in result.groups]
+    job = pipeline.Job(sources, tmp_path / "out", ("host",), "value")
+    pipeline.run(spark, job, Stopwatch())
+    assert job.comparison is not None
+    assert job.comparison.differing == 0
+    groups = [(row["host"], row["mean_value"], row["rows"]) for row in job.groups]
     assert groups == [("h0", 1.0, 10), ("h1", 2.0, 10)]
-    assert [path.name for path in result.written] == ["rows.arrow", "rows.parquet", "groups.parquet"]
+    assert [path.name for path in job.written] == ["rows.arrow", "rows.parquet", "groups.parquet"]
     with pa.ipc.open_file(next((tmp_path / "out" / "rows.arrow").glob("part-*"))) as reader:
         assert reader.schema.names == ["host", "value"]
     with pytest.raises(UsageError, match="no column 'nix'"):
-        run(spark, pipeline.Job(sources, tmp_path / "out", ("nix",)))
+        pipeline.run(spark, pipeline.Job(sources, tmp_path / "out", ("nix",)), Stopwatch())
     with pytest.raises(UsageError, match="binary columns are body"):
         pipeline.find_sources(spark, [str(tmp_path / "messages.parquet")], "key2")
 
@@ -195,15 +193,14 @@ def test_command_lines_that_are_wrong(arguments: list[str], message: str, capsys
 
 def test_the_page_loads_nothing_and_text_from_data_is_no_markup(tmp_path: Path) -> None:
     name = "<b>\u202eevil\x9b"
-    result = pipeline.Result(title=name, steps=[pipeline.Step(name, 0.5, 1000, 2_000_000)], by=("x",), value="v")
-    result.comparison = Comparison([name, "files"], [1, 1], 1, [name])
-    result.groups = [{"x": name, "rows": 9, "mean_v": mean} for mean in (None, float("inf"), -1.0, 2.5)]
-    result.query = "SELECT 1\nWHERE month < 2", [{"dest": name}]
-    write_report(result, tmp_path / "deep" / "report.html")
+    job = pipeline.Job([], tmp_path, ("x",), "v", comparison=Comparison([name, "files"], [1, 1], 1, [name]))
+    job.groups = [{"x": name, "rows": 9, "mean_v": mean} for mean in (None, float("inf"), -1.0, 2.5)]
+    job.query = "SELECT 1\nWHERE month < 2", [{"dest": name}]
+    write_report(job, name, [Step(name, 0.5, 1000)], tmp_path / "deep" / "report.html")
     page = (tmp_path / "deep" / "report.html").read_text(encoding="utf-8")
     assert not re.search(r"<script|https?:|src=|@import|url\(|<link|<b>", page)
     assert not {c for c in page if not c.isprintable()} - {"\n"}
-    for text in ("WHERE month &lt; 2", "\\u202eevil", "1 distinct rows differ", "4 MB/s"):
+    for text in ("WHERE month &lt; 2", "\\u202eevil", "1 distinct rows differ", "2,000"):
         assert text in page
     body = ElementTree.fromstring(re.sub(r"<!doctype html>|<meta [^>]*>", "", page))
-    assert [row[2].text for row in body.iter("tr") if len(row) == 3] == ["nan", "inf", "-1", "2.5"]
+    assert [row[2].text for row in body.iter("tr") if len(row) == 3] == ["–", "inf", "-1", "2.5"]

@@ -178,7 +178,7 @@ def test_batches_are_joined_and_cut(tmp_path: Path) -> None:
         assert max(body for _, _, body in reader.blocks) <= 8 * 1024 + 64
         assert sum(batch.num_rows for batch in reader) == 25_000
     write_here(tmp_path / "pruned", numbers(*range(100)), statistics="TRUE", batchRows=10)
-    found = arrowipc.open_dataset(tmp_path / "pruned").filter([("id", "=", 55)])
+    found = arrowipc.open_dataset(tmp_path / "pruned").prune([("id", "=", 55)])
     assert [batch.to_pydict()["id"] for batch in found] == [list(range(50, 60))]
 
 

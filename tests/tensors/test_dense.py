@@ -336,7 +336,6 @@ def test_reads_point_into_aligned_memory_and_copy_misaligned_values_once():
     data = data[-address(data) % 64 :]
     size = ipc.write_tensor(np.arange(10.0), data)
     for lead in range(0, 17):
-        moved = data.copy()[: size + lead] if lead == 0 else np.concatenate([np.zeros(64, "u1"), data[:size]])
         moved = np.zeros(size + 128, np.uint8)
         moved = moved[-address(moved) % 64 + lead :][:size]
         moved[:] = data[:size]

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import drive
-from helpers.arrays import ipc_bytes
+from helpers.arrays import ipc_bytes, pyarrow_bytes
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
@@ -57,13 +57,10 @@ def test_pyarrow_reads_our_fixed_shapes(dtype):
 def test_we_read_the_fixed_shapes_of_pyarrow(order):
     x = np.arange(24, dtype="f4").reshape(2, 3, 4).transpose(order)
     theirs = pa.FixedShapeTensorArray.from_numpy_ndarray(x, dim_names=["a", "b"])
-    sink = pa.BufferOutputStream()
-    batch = pa.record_batch([theirs], ["t"])
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    column = read(sink.getvalue())
+    data = pyarrow_bytes(pa.record_batch([theirs], ["t"]))
+    column = read(data)
     assert (column.to_numpy() == x).all()
-    assert np.shares_memory(column.to_numpy(), np.frombuffer(sink.getvalue(), np.uint8))
+    assert np.shares_memory(column.to_numpy(), np.frombuffer(data, np.uint8))
     parameters = tensor_parameters(column.field)
     assert parameters is not None
     assert sorted(parameters.dim_names or ()) == ["a", "b"]

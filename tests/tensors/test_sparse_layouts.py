@@ -69,22 +69,16 @@ def test_negative_zero_is_zero_and_nan_is_not(layout):
 @pytest.mark.parametrize(
     "dense",
     [
-        np.asfortranarray(DENSE),
         DENSE[::-1, ::2],
         np.broadcast_to(np.array([0, 1, 2]), (3, 3)),
         DENSE.astype(">f8"),
-        np.zeros((0, 5)),
-        np.zeros((4, 0)),
-        np.zeros((4, 5)),
-        np.eye(3, dtype=bool),
-        np.array([[0, 5], [7, 0]], "m8[s]"),
         np.array([[0, 5], [7, 0]], "M8[ms]"),
         np.array([[b"", b"ab"], [b"c", b""]]),
         np.array([[0, 1 << 60], [3, 0]], np.uint64),
     ],
     ids=lambda dense: f"{dense.dtype}{dense.shape}{dense.strides}",
 )
-def test_dense_arrays_of_any_strides_and_types(layout, dense):
+def test_dense_arrays_that_the_laws_do_not_make(layout, dense):
     tensor = layout.from_dense(dense)
     found = ipc.read_sparse_tensor(tensor.serialize())
     assert found == tensor

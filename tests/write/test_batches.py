@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -11,7 +9,6 @@ from helpers import optional
 from helpers.arrays import ipc_bytes
 
 import arrowipc as ipc
-from arrowipc import UsageError
 from arrowipc.types import field, int64, list_, utf8
 
 duckdb = optional("duckdb")
@@ -68,27 +65,3 @@ def test_columns_in_a_dict():
         {"id": 2, "word": None, "list": None},
     ]
     assert stream(columns) == stream(columns, schema)
-
-
-def test_a_mismatch_names_the_column_before_a_byte_is_written():
-    sink = io.BytesIO()
-    writer = ipc.new_stream(sink, TABLE.schema)
-    before = sink.getvalue()
-    wrong = TABLE.set_column(1, "word", pa.array([1, 2, 3, 4]))
-    with pytest.raises(UsageError, match="column 'word' is int64 in the batch and string in the writer's schema"):
-        writer.write(wrong)
-    with pytest.raises(UsageError, match=r"missing: \['word'\]"):
-        writer.write(TABLE.drop_columns("word"))
-    with pytest.raises(UsageError, match="column 1 is named 'text' in the batch and 'word'"):
-        writer.write(TABLE.rename_columns(["id", "text", "list"]))
-    assert sink.getvalue() == before
-    writer.write(TABLE)
-    writer.close()
-    assert pa.ipc.open_stream(sink.getvalue()).read_all().equals(TABLE)
-
-
-def test_what_holds_no_rows_is_refused_with_what_was_expected():
-    with pytest.raises(UsageError, match="expected a RecordBatch, a Table, a dict of columns"):
-        stream(7)
-    with pytest.raises(UsageError, match="is one column, not a batch"):
-        stream(ipc.Array.from_arrow(pa.array([1])))

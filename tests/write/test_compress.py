@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers.arrays import read_batch
-from helpers.processes import run_python
 from read.codec_ways import look_again
 
 import arrowipc as ipc
@@ -193,22 +192,6 @@ def test_frames_are_those_of_the_package(name, level, monkeypatch):
     assert buffer(content, name, level=level)[8:] == (expected if len(expected) < len(content) else content)
 
 
-@pytest.mark.parametrize(
-    ("codec", "levels"),
-    [("lz4", [-65_536, -5, 0, 1, 2, 3, 9, 12]), ("zstd", [-131_072, -5, 0, 1, 3, 9, 19, 22])],
-)
-def test_levels_trade_time_for_size(codec, levels):
-    words = [b"customer", b"order", b"of", b"the", b"shipped", b"returned", b"price", b"and", b"in", b"total"]
-    content = b" ".join([words[i] for i in np.random.default_rng(9).integers(0, len(words), 20_000)])
-    sizes = {}
-    for level in levels:
-        stored = buffer(content, codec, level=level)
-        check(stored, content, codec)
-        sizes[level] = len(stored)
-    assert sizes[levels[-1]] < sizes[1] <= sizes[-5]
-    assert buffer(content, codec) == buffer(content, codec, level=1)
-
-
 def test_zstd_at_the_largest_level_stays_within_the_window_that_readers_grant():
     content = mild(300_000) * 30
     stored = buffer(content, "zstd", level=22)
@@ -308,24 +291,3 @@ def test_memory_is_reused_and_does_not_stay_large(codec):
 def test_options_that_cannot_be_are_refused(options, words):
     with pytest.raises(UsageError, match=words):
         Compressor(**{"codec": "lz4", **options})
-
-
-ABSENT = """
-import sys
-sys.modules["{package}"] = None
-import arrowipc as ipc
-from arrowipc.write.batch_encoder import Compressor
-try:
-    Compressor("{codec}")
-except ipc.UnsupportedError as error:
-    print(error)
-Compressor("{other}")
-"""
-
-
-@pytest.mark.parametrize(("package", "codec", "other"), [("lz4", "lz4", "zstd"), ("zstandard", "zstd", "lz4")])
-def test_absent_packages_are_named_before_anything_is_written(package, codec, other):
-    code = ABSENT.format(package=package, codec=codec, other=other)
-    done = run_python(code, check=True)
-    assert done.stdout.startswith("the package that compresses with ")
-    assert "pip install 'arrowipc[compression]'" in done.stdout

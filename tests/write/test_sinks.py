@@ -95,12 +95,6 @@ def test_a_file_object_is_written_from_its_position_and_stays_open(tmp_path, buf
     assert (tmp_path / "x").read_bytes() == b"before" + reference(small(), big) + b"after" + reference(small())
 
 
-def test_a_bytesio(big):
-    sink = io.BytesIO()
-    write_to(sink, big, small(), compression="lz4")
-    assert sink.getvalue() == reference(big, small(), compression="lz4")
-
-
 def test_a_bytesio_that_keeps_what_it_is_given_has_a_copy_of_its_own(big):
     """Messages for a plain BytesIO are joined in memory that is used again."""
 
