@@ -146,13 +146,12 @@ sanitize: sanitized $(TEST) ## run the tests on a build with AddressSanitizer an
 	@$(INSTALLED) PYTHONPATH="$$PWD/$(SANITIZED_SITE)" $(SANITIZERS) \
 	  $(PY) -m pytest $(SPREAD) --capture=sys -m 'not (slow or spark or nosanitize)' $(ARGS)
 
-# In an environment of its own, with what has wheels for such an interpreter. tests/conftest.py says which tests run in
-# one thread, and why.
+# In an environment of its own, with what has wheels for such an interpreter; docs/threads.md.
 FREE := build/free-threaded
 .PHONY: free-threaded
-free-threaded: $(FREE)/.built ## run the quick tests in four threads each, without a GIL: make free-threaded PYTHON=python3.14t
-	@$(INSTALLED) $(FREE)/venv/bin/python -m pytest -q --benchmark-disable --parallel-threads=4 -m 'not (slow or spark)' \
-	  $(or $(ARGS),$(filter-out tests/spark tests/project tests/cli,$(wildcard tests/[a-z]*)))
+free-threaded: $(FREE)/.built ## run the laws of threads without a GIL: make free-threaded PYTHON=python3.14t
+	@$(INSTALLED) $(FREE)/venv/bin/python -m pytest -q --benchmark-disable -m 'not (slow or spark)' \
+	  $(or $(ARGS),tests/laws/test_sharing.py tests/laws/test_threads.py tests/inline)
 
 # On the sanitizer build where it is there, else on the installed wheel; findings lie in build/fuzz/findings.
 FUZZED_SITE = $(if $(GUIDED),$(GUIDING_SITE),$(if $(wildcard $(SANITIZED)),$(SANITIZED_SITE)))
@@ -264,7 +263,7 @@ $(FREE)/.built: $(SOURCES)
 	@echo 'environment $(FREE)/venv'
 	@$(PYTHON) -m venv $(FREE)/venv
 	@$(FREE)/venv/bin/python -m pip -q install 'setuptools>=77' 'cython>=3.1,<3.3' backports.zstd flatbuffers fsspec hypothesis \
-	  lz4 numpy pyarrow pytest pytest-benchmark pytest-run-parallel
+	  lz4 numpy pyarrow pytest pytest-benchmark pytest-run-parallel zstandard
 	@$(FREE)/venv/bin/python -m pip -q install --force-reinstall --no-deps --no-build-isolation .
 	@touch $@
 
