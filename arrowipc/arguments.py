@@ -139,7 +139,7 @@ def columns_of(columns: Iterable[str | int] | str | int) -> tuple[str | int, ...
     """Return the columns of an argument, one or several, as a tuple of names and indices."""
     found = (columns,) if isinstance(columns, (str, int)) else tuple(items_of("columns", columns))
     for each in found:
-        if isinstance(each, bool) or not isinstance(each, str | int):
+        if isinstance(each, bool) or not isinstance(each, (str, int)):
             raise UsageError(f"columns: expected names, indices or dotted paths, found {described(each)}")
     return found
 

@@ -55,7 +55,7 @@ from arrowipc.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import ItemsView, Iterable, Iterator, Sequence
     from typing import Any, Literal, Protocol, TypeAlias
 
     from arrowipc.arguments import MetadataLike
@@ -69,7 +69,9 @@ if TYPE_CHECKING:
 
     TypeLike: TypeAlias = "ArrowSchema | str"
     FieldLike: TypeAlias = "ArrowSchema | str"
-    FieldsLike: TypeAlias = "Iterable[ArrowSchema | tuple[str, TypeLike]] | Mapping[str, TypeLike]"
+    # Not any iterable: a mapping is one, and checkers then take the types in a dict for plain objects.
+    Pairs: TypeAlias = "Sequence[ArrowSchema | tuple[str, TypeLike]] | Iterator[ArrowSchema | tuple[str, TypeLike]]"
+    FieldsLike: TypeAlias = "Pairs | Schema | ItemsView[str, TypeLike] | Mapping[str, TypeLike]"
 
 __all__ = [
     "Binary",

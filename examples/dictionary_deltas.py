@@ -7,9 +7,8 @@ import socket
 from multiprocessing import get_context
 
 import arrowipc as ipc
-from arrowipc.types import dictionary, field, int32, utf8
 
-SCHEMA = ipc.Schema([field("city", dictionary(int32(), utf8()))])
+SCHEMA = ipc.schema({"city": ipc.types.dictionary("int32", "string")})
 
 
 def produce(end: socket.socket) -> None:

@@ -9,14 +9,12 @@ import numpy as np
 
 import arrowipc as ipc
 from arrowipc import dissociated
-from arrowipc.types import field, float64, int64
 
 
 def main() -> None:
     """Make a table of a million rows, and serve it."""
-    schema = ipc.Schema([field("id", int64()), field("price", float64())])
     ids = np.arange(1_000_000)
-    table = ipc.Table.from_pydict({"id": ids, "price": ids / 100}, schema)
+    table = ipc.table({"id": ids, "price": ids / 100})
     with dissociated.Server({"prices": table}, "shm") as server:
         print(server.uri, flush=True)
         sys.stdin.read()

@@ -10,10 +10,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from urllib.request import Request, urlopen
 
 import arrowipc as ipc
-from arrowipc.types import field, float64, utf8
 
 STREAM = "application/vnd.apache.arrow.stream"
-ANSWER = ipc.Schema([field("sensor", utf8()), field("fahrenheit", float64())])
+ANSWER = ipc.schema({"sensor": "string", "fahrenheit": "double"})
 LIMITS = ipc.Limits(metadata_bytes=1 << 20, decompressed_bytes=64 << 20)  # what honest clients send
 
 
@@ -44,7 +43,7 @@ def main() -> None:
     server = HTTPServer(("127.0.0.1", 0), Service)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     question = io.BytesIO()
-    with ipc.new_stream(question, ipc.Schema([field("sensor", utf8()), field("celsius", float64())])) as writer:
+    with ipc.new_stream(question) as writer:
         writer.write({"sensor": ["north", "south"], "celsius": [0.0, 100.0]})
     request = Request(f"http://127.0.0.1:{server.server_port}", question.getvalue(), {"Content-Type": STREAM})
     with urlopen(request) as answer, ipc.open_stream(answer) as reader:

@@ -12,7 +12,6 @@ import torch
 from torch.utils.data import DataLoader, default_convert
 
 import arrowipc as ipc
-from arrowipc.types import field, float32, list_
 
 WEIGHTS = np.array([2.0, -1.0, 0.5], np.float32)
 
@@ -25,7 +24,7 @@ def as_it_is(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 def make_file(path: Path) -> None:
     """Write 20 batches of 500 rows."""
     chance = np.random.default_rng(1)
-    schema = ipc.Schema([field("features", list_(field("item", float32()))), field("target", float32())])
+    schema = ipc.schema({"features": ipc.types.list_("float"), "target": "float"})
     with ipc.new_file(path, schema) as writer:
         for _ in range(20):
             features = chance.normal(size=(500, 3)).astype(np.float32)

@@ -11,6 +11,7 @@ import arrowipc as ipc
 from arrowipc.arguments import printable
 from arrowipc.cli.sources import opened
 from arrowipc.cli.terminal import (
+    FINE_JSON,
     Progress,
     as_json,
     column_option,
@@ -178,7 +179,7 @@ def _differing(left: Any, right: Any, most: int) -> list[int]:
 
 
 def _both(left: Any, right: Any, at: int) -> tuple[Any, Any, str, str]:
-    values = [as_json(side.slice(at, 1).to_pylist()[0]) for side in (left, right)]
+    values = [as_json(side.slice(at, 1).to_pylist(extensions=FINE_JSON)[0]) for side in (left, right)]
     return values[0], values[1], value_text(left, at, 60), value_text(right, at, 60)
 
 

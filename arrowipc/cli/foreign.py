@@ -12,7 +12,7 @@ import arrowipc as ipc
 from arrowipc.arguments import repeated
 from arrowipc.cdata.import_array import schema_from
 from arrowipc.cli.sources import about, require, source, standard_input, target
-from arrowipc.cli.terminal import as_json, json_text
+from arrowipc.cli.terminal import FINE_JSON, as_json, json_text
 from arrowipc.errors import FormatError, UnsupportedError
 from arrowipc.values.preview import type_text
 
@@ -203,7 +203,7 @@ def _write_lines(file: Any, batch: ipc.RecordBatch) -> None:
     """Write rows as lines of JSON."""
     for start in range(0, len(batch), ROWS):
         piece = batch.slice(start, min(ROWS, len(batch) - start))
-        rows = [as_json(row) for row in piece.to_pylist()]
+        rows = [as_json(row) for row in piece.to_pylist(extensions=FINE_JSON)]
         lines = "".join([json_text(dict(row)) + "\n" for row in rows])
         data = memoryview(lines.encode())
         while data:

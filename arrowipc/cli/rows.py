@@ -18,6 +18,7 @@ from arrowipc.cli.outputs import checked_output, named_batches, output_options, 
 from arrowipc.cli.sources import about, again, source
 from arrowipc.cli.terminal import (
     FILE,
+    FINE_JSON,
     Progress,
     as_json,
     column_option,
@@ -327,7 +328,7 @@ def _say_rows(batch: Any) -> None:
     repeated = len(set(names)) != len(names)
     for start in range(0, len(batch), 1000):
         piece = batch.slice(start, 1000)
-        lists = [column.to_pylist() for column in piece.columns]
+        lists = [column.to_pylist(extensions=FINE_JSON) for column in piece.columns]
         for i in range(len(piece)):
             pairs = [(name, as_json(values[i])) for name, values in zip(names, lists, strict=True)]
             say_json(pairs if repeated else dict(pairs), line=True)

@@ -13,6 +13,7 @@ from arrowipc.arguments import printable
 from arrowipc.cli.sources import about, source
 from arrowipc.cli.terminal import (
     FILE,
+    FINE_JSON,
     Progress,
     as_json,
     console,
@@ -253,7 +254,7 @@ def _document(found: Survey) -> dict[str, Any]:
         kind, bounds = column.field.type, []
         for bound in (column.min, column.max):
             array = _bound_value(bound, kind)
-            bounds.append(as_json(bound if array is None else array.to_pylist()[0]))
+            bounds.append(as_json(bound if array is None else array.to_pylist(extensions=FINE_JSON)[0]))
         columns.append(
             {
                 "name": column.field.name,

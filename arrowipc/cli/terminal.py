@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from arrowipc import datatypes as at
 from arrowipc.arguments import printable
+from arrowipc.columns.extensions import FineTimes
 from arrowipc.errors import showable
-from arrowipc.values.preview import size_text
+from arrowipc.values.preview import scalar_text, size_text
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FILE",
+    "FINE_JSON",
     "Progress",
     "as_json",
     "coloured",
@@ -167,6 +170,15 @@ def as_json(value: Any) -> Any:
     if isinstance(value, datetime.timedelta):
         return value / datetime.timedelta(seconds=1)
     return str(value)
+
+
+def _fine_json(kind: Any, number: int) -> Any:
+    """A time that is no whole microseconds: seconds of a duration, else ISO 8601 with all digits."""
+    return number / 10**9 if isinstance(kind, at.Duration) else scalar_text(number, kind).replace(" ", "T")
+
+
+#: Argument ``extensions`` of to_pylist, for values that go to `as_json`.
+FINE_JSON: Any = FineTimes(_fine_json)
 
 
 def json_text(document: Any, *, indent: int | None = None, ascii_only: bool = False) -> str:

@@ -331,10 +331,8 @@ cdef class Array:
         integers, floats, bool, text, binary    int, float, bool, str, bytes
         decimals                                decimal.Decimal, exact
         dates                                   datetime.date; datetime.datetime for a date64 inside a day
-        times in s, ms, us                      datetime.time
-        timestamps in s, ms, us                 datetime.datetime; aware when in a zone
-        durations in s, ms, us                  datetime.timedelta
-        anything in ns or beyond these classes  int, as stored; also in a time zone that Python does not know
+        times, timestamps, durations            datetime.time, datetime.datetime (aware in a zone), datetime.timedelta
+        what lies beyond these classes          int, as stored; also in a time zone that Python does not know
         intervals                               int months, DayTime, MonthDayNano (named tuples)
         lists                                   list
         maps                                    list of (key, value) tuples
@@ -359,7 +357,7 @@ cdef class Array:
             ``arrow.uuid``, ``arrow.bool8``   uuid.UUID, bool
             ``arrow.json``                    the parsed text
             ``arrow.parquet.variant``         as its types would be above; shredded ones as stored
-            ``arrow.timestamp_with_offset``   datetime.datetime with its offset; in ns as stored
+            ``arrow.timestamp_with_offset``   datetime.datetime with its offset
             ``arrow.fixed_shape_tensor``,     nested lists, as ``to_numpy().tolist()``
             ``arrow.variable_shape_tensor``
             ================================  ==========================================================
@@ -379,6 +377,8 @@ cdef class Array:
         FormatError
             If values are broken, naming column and row; readers find that out earlier unless told
             ``validate="none"``, but for values of extension types.
+        UnsupportedError
+            If nanoseconds are no whole microseconds: :meth:`to_numpy` gives all digits.
         UsageError
             If the data is kept in big-endian.
         """

@@ -23,6 +23,8 @@ cdef class Quota:
     cdef int depth
     cdef dict extensions        # functions of the caller's for extension types; None: values stay as they are stored
     cdef dict converters        # (plan, field) -> what converts the field's values, or None
+    cdef object finer           # FineTimes.make, or None
+    cdef bint unheld            # some value is Unheld
     cdef int refuse(self, int64_t limit) except -1
     cdef int check(self, Columns columns, int64_t count) except -1
     cdef int take(self, Columns columns, int64_t count) except -1

@@ -23,7 +23,7 @@ from arrowipc.inline.element cimport (
 from arrowipc.inline.fault cimport Fault, fail, FAULT_NO_DICTIONARY, FAULT_UTF8
 from arrowipc.inline.fbs_layout cimport (
     DateUnit_DAY, IntervalUnit_DAY_TIME, IntervalUnit_YEAR_MONTH, Precision_DOUBLE, Precision_SINGLE,
-    TimeUnit_MICROSECOND, TimeUnit_MILLISECOND, TimeUnit_NANOSECOND, Type_Date, Type_Decimal,
+    TimeUnit_MICROSECOND, TimeUnit_MILLISECOND, TimeUnit_NANOSECOND, Type_Date, Type_Decimal, Type_Duration,
     Type_FixedSizeBinary, Type_FloatingPoint, Type_Int, Type_Interval, Type_Map, Type_Time, Type_Timestamp,
 )
 from arrowipc.inline.loads cimport get_bit, load_i32, load_i64, loose_i64
@@ -155,10 +155,13 @@ cdef Quota quota(int64_t max_values, object extensions=False):
     q.bytes_left = FREE_BYTES if q.backed else max_values * BYTES_PER_VALUE
     q.counted = []
     if extensions is not False:
-        from arrowipc.columns.extensions import own_converters
+        from arrowipc.columns.extensions import FineTimes, own_converters
 
-        q.extensions = own_converters(extensions)
-        q.converters = {}
+        if isinstance(extensions, FineTimes):
+            q.finer = extensions.make
+        else:
+            q.extensions = own_converters(extensions)
+            q.converters = {}
     return q
 
 
@@ -230,7 +233,7 @@ cdef list read_values(Quota q, Columns columns, int32_t field, int64_t at, int64
             out = floats(&columns.d, field, at, count)
         else:
             q.take_bytes(columns, count * f.width)
-            out = converted(columns, field, at, count)
+            out = converted(q, columns, field, at, count)
     elif layout == LAYOUT_VAR32 or layout == LAYOUT_VAR64 or layout == LAYOUT_VIEW:
         out = words(q, columns, field, at, count)
     elif layout == LAYOUT_BOOL:
@@ -244,6 +247,9 @@ cdef list read_values(Quota q, Columns columns, int32_t field, int64_t at, int64
     else:
         out = lists(q, columns, field, at, count)
     q.depth -= 1
+    if q.unheld and q.depth == 0:
+        refuse_unheld(out)
+        q.unheld = False
     # What is dictionary-encoded was converted as the dictionary's values, which carry the same metadata.
     if q.extensions is not None and not f.flags & FIELD_ENCODED:
         convert_extension(q, columns, field, at, out)
@@ -263,6 +269,8 @@ cdef int convert_extension(Quota q, Columns columns, int32_t field, int64_t at, 
     convert = q.converters[key]
     if convert is None:
         return 0
+    if q.unheld:
+        refuse_unheld(stored)
     charge = partial(q.charge, columns)
     try:
         for i in range(len(stored)):
@@ -347,7 +355,7 @@ cdef list booleans(const ColumnsData* d, int32_t field, int64_t at, int64_t coun
     return out
 
 
-cdef list converted(Columns columns, int32_t field, int64_t at, int64_t count):
+cdef list converted(Quota q, Columns columns, int32_t field, int64_t at, int64_t count):
     """Decimals, dates, times, timestamps, durations, intervals and binary of fixed size."""
     cdef const ColumnsData* d = &columns.d
     cdef const FieldPlan* f = &d.plan.fields[field]
@@ -355,9 +363,11 @@ cdef list converted(Columns columns, int32_t field, int64_t at, int64_t count):
     cdef const uint8_t* p = d.extents[f.first_buffer + 1].data
     cdef object zone = None
     cdef list out = []
-    cdef int64_t i
+    cdef int64_t i, number
     cdef int kind = f.type
     cdef bint unknown = False
+    cdef bint fine = f.unit == TimeUnit_NANOSECOND and (kind == Type_Timestamp or kind == Type_Time
+                                                        or kind == Type_Duration)
     if kind == Type_Timestamp:
         name = plan_field(columns.plan, field).type.timezone
         zone = time_zone(name)
@@ -367,6 +377,9 @@ cdef list converted(Columns columns, int32_t field, int64_t at, int64_t count):
     for i in range(at, at + count):
         if valid != NULL and not get_bit(valid, i):
             out.append(None)
+        elif fine:
+            number = load_i64(p + 8 * i)
+            out.append(number if unknown else nanoseconds(q, columns, field, i, number, zone))
         elif kind == Type_FixedSizeBinary:
             out.append(PyBytes_FromStringAndSize(<const char*> p + i * f.width, f.width))
         elif kind == Type_Decimal:
@@ -506,8 +519,6 @@ cdef inline int64_t floor_mod(int64_t a, int64_t b) noexcept:
 cdef object moment(int64_t ticks, int32_t unit, object zone):
     """A datetime, aware when there is a zone; the stored number where datetime has no such moment."""
     cdef int64_t ticks_per_second = per_second(unit), seconds, days, rest
-    if unit == TimeUnit_NANOSECOND:
-        return ticks
     seconds = floor_div(ticks, ticks_per_second)
     days = floor_div(seconds, SECONDS_PER_DAY)
     if days < FIRST_DAY or days > LAST_DAY:
@@ -538,7 +549,7 @@ cdef object date(int64_t number, int32_t unit):
 
 cdef object time_of_day(int64_t ticks, int32_t unit):
     cdef int64_t ticks_per_second = per_second(unit), minutes, seconds, rest
-    if unit == TimeUnit_NANOSECOND or ticks < 0 or ticks >= SECONDS_PER_DAY * ticks_per_second:
+    if ticks < 0 or ticks >= SECONDS_PER_DAY * ticks_per_second:
         return ticks
     seconds = ticks // ticks_per_second
     rest = floor_mod(ticks, ticks_per_second) * (1000000 // ticks_per_second)
@@ -548,14 +559,60 @@ cdef object time_of_day(int64_t ticks, int32_t unit):
 
 cdef object duration(int64_t ticks, int32_t unit):
     cdef int64_t ticks_per_second = per_second(unit), seconds, days, rest
-    if unit == TimeUnit_NANOSECOND:
-        return ticks
     seconds = floor_div(ticks, ticks_per_second)
     days = floor_div(seconds, SECONDS_PER_DAY)
     if days < -LAST_TIMEDELTA_DAY or days > LAST_TIMEDELTA_DAY:
         return ticks
     rest = floor_mod(ticks, ticks_per_second) * (1000000 // ticks_per_second)
     return new_timedelta(<int> days, <int> (seconds - days * SECONDS_PER_DAY), <int> rest)
+
+
+@cython.final
+@cython.auto_pickle(False)
+cdef class Unheld:
+    """A time that is no whole microseconds, until it is known whether it is seen: null structs and unions hide some."""
+    cdef Columns columns
+    cdef int32_t field
+    cdef int64_t at, ticks
+
+
+cdef int refuse_unheld(object value) except -1:
+    """Raise if an Unheld is among some values."""
+    cdef Unheld time
+    if type(value) is Unheld:
+        time = value
+        kind = plan_field(time.columns.plan, time.field).type
+        word = {"Timestamp": "datetime", "Time": "time"}.get(type(kind).__name__, "timedelta")
+        raise UnsupportedError(
+            f"column {field_path(time.columns.plan, time.field)!r}, value {time.at}: {time.ticks} ns are no whole "
+            f"microseconds, which a {word} holds; to_numpy() gives all digits of {kind}")
+    if isinstance(value, dict):
+        value = list((<dict> value).values())
+    if isinstance(value, (list, tuple)):
+        for each in value:
+            refuse_unheld(each)
+    return 0
+
+
+cdef object nanoseconds(Quota q, Columns columns, int32_t field, int64_t at, int64_t ticks, object zone):
+    """A datetime, time or timedelta of whole microseconds; of others what the caller wants, or Unheld."""
+    cdef Unheld time
+    cdef int kind = columns.d.plan.fields[field].type
+    cdef int64_t whole = floor_div(ticks, 1000)
+    if kind == Type_Time and not 0 <= ticks < 1000000000 * <int64_t> SECONDS_PER_DAY:
+        return ticks
+    if ticks != whole * 1000:
+        if q.finer is not None:
+            return q.finer(plan_field(columns.plan, field).type, ticks)
+        q.unheld = True
+        time = Unheld.__new__(Unheld)
+        time.columns, time.field, time.at, time.ticks = columns, field, at, ticks
+        return time
+    if kind == Type_Timestamp:
+        return moment(whole, TimeUnit_MICROSECOND, zone)
+    if kind == Type_Time:
+        return time_of_day(whole, TimeUnit_MICROSECOND)
+    return duration(whole, TimeUnit_MICROSECOND)
 
 
 # -- text, binary and lists ----------------------------------------------------------------------------------

@@ -34,6 +34,21 @@ class Charge(Protocol):
 Convert = Callable[[Any, Charge], Any]
 
 
+class FineTimes:
+    """As argument ``extensions``, inside this library: what times become that are no whole microseconds.
+
+    ``make`` gets the type and the stored number. Without it they are an error, because Python's classes cannot hold
+    them. Extension types stay as they are stored.
+    """
+
+    def __init__(self, make: Callable[[at.DataType, int], Any]) -> None:
+        self.make = make
+
+
+#: They stay the stored numbers, which ``from_pylist`` takes.
+STORED_TIMES: Any = FineTimes(lambda type_, number: number)
+
+
 def own_converters(extensions: object) -> dict[str, Callable[[Any], Any]] | None:
     """Take the argument ``extensions`` of to_pylist and its kin; None: values stay as they are stored."""
     if extensions is None or extensions is False:
@@ -86,7 +101,7 @@ def _moment(field: at.Field) -> Convert | None:
     def moved(value: dict[str, Any], charge: Charge) -> Any:
         found, minutes = value["timestamp"], value["offset_minutes"] or 0
         if not isinstance(found, datetime):
-            return value if found is not None else None  # nanoseconds are numbers, as everywhere
+            return value if found is not None else None  # beyond the years of datetime
         if not -1440 < minutes < 1440:
             raise FormatError(f"arrow.timestamp_with_offset: expected less than 1440 minutes, found {minutes}")
         try:
@@ -321,12 +336,14 @@ def _decimal(data: bytes) -> Decimal:
     return Decimal(f"{_integer(data[1:])}E-{data[0]}")
 
 
-def _since(epoch: Any) -> Callable[[bytes], Any]:
+def _since(epoch: Any, ticks: int = 1) -> Callable[[bytes], Any]:
     """Make what counts days or microseconds from an epoch; beyond the years of datetime, the stored number."""
     unit = timedelta(microseconds=1) if isinstance(epoch, datetime) else timedelta(1)
 
     def moment(data: bytes) -> Any:
-        number = _integer(data)
+        number, rest = divmod(_integer(data), ticks)
+        if rest:
+            raise _broken(f"{_integer(data)} ns are no whole microseconds, which a datetime holds", UnsupportedError)
         try:
             return epoch + number * unit
         except OverflowError:
@@ -340,7 +357,7 @@ def _time(data: bytes) -> Any:
     return (_EPOCH + timedelta(microseconds=number)).time() if 0 <= number < 86_400_000_000 else number
 
 
-#: Type -> bytes of the value, and what makes it. Nanoseconds stay numbers, as everywhere.
+#: Type -> bytes of the value, and what makes it.
 _PRIMITIVES: dict[int, tuple[int, Callable[[bytes], Any]]] = {
     0: (0, lambda _: None),
     1: (0, lambda _: True),
@@ -353,6 +370,7 @@ _PRIMITIVES: dict[int, tuple[int, Callable[[bytes], Any]]] = {
     13: (8, _since(_EPOCH)),
     14: (4, lambda data: struct.unpack("<f", data)[0]),
     17: (8, _time),
-    **dict.fromkeys((18, 19), (8, _integer)),
+    18: (8, _since(_EPOCH_UTC, 1000)),
+    19: (8, _since(_EPOCH, 1000)),
     20: (16, lambda data: UUID(bytes=data)),
 }

@@ -146,17 +146,11 @@ cdef class RecordBatch(Columns):
         UsageError
             If several columns have that name.
         """
-        cdef int64_t count = self.d.plan.n_columns
-        if isinstance(i, str):
-            return column_at(self, column_named(self.plan, i))
-        position = integer_of("column", i)
-        if not -count <= position < count:
-            raise NotFoundError(f"column index {i} is out of range: the batch has {count} columns")
-        return column_at(self, position + count if position < 0 else position)
+        return find_column(self, i)
 
     def __getitem__(self, i):
         if isinstance(i, (str, int)) or is_integer(i):
-            return self.column(i)
+            return find_column(self, i)
         if isinstance(i, slice):
             start, stop, step = i.indices(self.d.length)
             return slice_batch(self, start, max(stop - start, 0)) if step == 1 else self.take(range(start, stop, step))
@@ -858,6 +852,16 @@ cdef void slice_column(ColumnsData* d, int32_t f, int64_t offset, int64_t length
 cdef Array column_at(RecordBatch batch, int64_t i):
     cdef int32_t f = batch.d.plan.columns[i]
     return make_array(batch, f, batch.d.nodes[f].offset, batch.d.nodes[f].length)
+
+
+cdef Array find_column(RecordBatch batch, object i):
+    cdef int64_t count = batch.d.plan.n_columns
+    if isinstance(i, str):
+        return column_at(batch, column_named(batch.plan, i))
+    position = integer_of("column", i)
+    if not -count <= position < count:
+        raise NotFoundError(f"column index {i} is out of range: the batch has {count} columns")
+    return column_at(batch, position + count if position < 0 else position)
 
 
 def batches_to_pydict(batches, schema, max_values, extensions=False):

@@ -1,7 +1,7 @@
 """Conditions about the values of columns, and what passes them.
 
-``pruning`` reads a filter and decides by statistics which batches it rules out; ``row_filters`` turns its conditions
-into ranges of values; ``ranges`` finds the elements of a column that lie in them.
+``literals`` turns comparisons into ranges of keys; ``pruning`` reads a filter and decides by statistics which batches
+it rules out; ``row_filters`` finds the rows that pass, by ``ranges``, which finds the elements in such ranges.
 
 Imports ``inline``, the base, ``columns``.
 """

@@ -159,11 +159,19 @@ cdef Memory words_of(list bounds):
 
 
 cdef class Marker:
-    """Marks of the elements that lie in some ranges, one byte each, for columns of one type."""
+    """Marks of the elements that lie in some ranges, for columns of one type.
+
+    Parameters
+    ----------
+    ranges : list of pairs or None
+        Disjoint and rising. Of integers both ends are included, of bytes the second is not, and None is no end.
+        None: every element that is not null.
+    inverted : bool
+        Those that lie in none are marked instead.
+    """
 
     cdef list starts, stops     # ends of ranges: integers, or bytes
-    cdef bint inverted          # those that lie outside are marked
-    cdef bint all               # all that are not null are
+    cdef bint inverted, all
     cdef Memory lows, highs
 
     def __init__(self, ranges, bint inverted):
@@ -176,7 +184,8 @@ cdef class Marker:
         else:
             self.lows, self.highs = integers_of(self.starts), integers_of(self.stops)
 
-    cdef Memory marks(self, Array array):
+    def marks(self, Array array not None):
+        """Return bytes, 1 for the elements that are marked and 0 for others; a FormatError if values are broken."""
         cdef const ColumnsData* d = &array.columns.d
         cdef int layout = d.plan.fields[array.index].layout
         cdef Memory out = Memory(array.length)
@@ -277,26 +286,6 @@ cdef Memory integers_of(list bounds):
     for i, bound in enumerate(bounds):
         (<int64_t*> out.data)[i] = max(-2**63, min(bound, 2**63 - 1))
     return out
-
-
-def marked(Array array not None, ranges, bint inverted):
-    """Return which elements lie in one of some ranges, or (`inverted`) in none: bytes 1 and 0; nulls are 0.
-
-    Parameters
-    ----------
-    array : Array
-    ranges : list of pairs or None
-        Disjoint and rising. Of integers both ends are included, of bytes the second is not, and None is no end.
-        None: every element that is not null.
-    inverted : bool
-
-    Raises
-    ------
-    FormatError
-        If offsets, views, indices or run ends are broken.
-    """
-    cdef Marker marker = Marker(ranges, inverted)
-    return marker.marks(array)
 
 
 def members_marked(Array array not None, Memory marks not None):

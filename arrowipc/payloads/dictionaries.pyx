@@ -351,7 +351,8 @@ cdef OutputDictionaries new_output(Plan out, Budget budget):
     output.budget = budget
     output.top = tuple([enter(dictionary, known, budget) for dictionary in out.dictionaries])
     output.order = [*output.top, *[one for one in known.values() if one not in output.top]]
-    output.tables = <PyObject**> new_zeros(len(output.order), sizeof(PyObject*))
+    if output.order:
+        output.tables = <PyObject**> new_zeros(len(output.order), sizeof(PyObject*))
     for one in output.order:
         output.tables[output.n_tables] = <PyObject*> (<Unifier> one).table
         output.n_tables += 1

@@ -43,7 +43,7 @@ cdef struct Blanks:
     # What the nulls of missing columns are made of: memory of zeros, of type codes, and of run ends.
     uint8_t* zeros
     int64_t n_zeros
-    Room codes[128]
+    Room* codes         # per type code; NULL: no union needed one but 0
     int64_t* ends       # per field of the output
     bint moved          # memory was exchanged for larger one: extents must be set again
     int64_t used        # bytes that the extents have

@@ -19,7 +19,7 @@ from arrowipc.inline.plan cimport (
     FIELD_NULLABLE, FIELD_SIGNED, LAYOUT_DENSE, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_STRUCT,
     ColumnsData, Extent, FieldPlan, LimitsData, Node, copy_tables, place_field,
 )
-from arrowipc.inline.room cimport make_room, new_zeros
+from arrowipc.inline.room cimport Room, make_room, new_zeros
 from arrowipc.metadata.schema_reader cimport arrange, children_of, plan_schema
 from arrowipc.payloads.dictionary_gc cimport free_flat
 
@@ -53,6 +53,10 @@ cdef int codes_of(Blanks* b, Extent* extent, int32_t code, int64_t count, Fault*
         return zeros(b, extent, count, 1, fault)
     if add_overflows(b.used, count, &b.used) or b.used > b.most:
         return fail(fault, FAULT_BLANKS, -1, -1, -1, b.used, b.most)
+    if b.codes == NULL:
+        b.codes = <Room*> calloc(128, sizeof(Room))
+        if b.codes == NULL:
+            return fail(fault, FAULT_MEMORY)
     if count > b.codes[code].size:
         if make_room(&b.codes[code], count) == NULL:
             return fail(fault, FAULT_MEMORY)
@@ -164,8 +168,10 @@ cdef class SchemaMapping:
         free(self.target.prefix)
         free(self.blanks.zeros)
         free(self.blanks.ends)
-        for i in range(128):
-            free(self.blanks.codes[i].data)
+        if self.blanks.codes != NULL:
+            for i in range(128):
+                free(self.blanks.codes[i].data)
+            free(self.blanks.codes)
 
     cdef int reserve(self, int64_t variadic) except -1:
         """Room for so many data buffers of views."""
@@ -183,7 +189,8 @@ cdef class SchemaMapping:
         """Room for what is found about the fields, of which so many are guarded."""
         cdef int32_t n = self.out.d.n_fields
         self.origins = <Origin*> new_zeros(n, sizeof(Origin))
-        self.guarded = <int32_t*> new_zeros(guarded, sizeof(int32_t))
+        if guarded:
+            self.guarded = <int32_t*> new_zeros(guarded, sizeof(int32_t))
         self.target.prefix = <int64_t*> new_zeros(self.plan.d.source_views + 1, sizeof(int64_t))
         self.blanks.ends = <int64_t*> new_zeros(n, sizeof(int64_t))
         self.n_guarded = guarded
@@ -219,10 +226,11 @@ cdef class SchemaMapping:
         cdef const FieldPlan* out
         cdef EncodedField* field
         cdef int32_t i, n = self.out.d.n_fields
-        self.encoded = <EncodedField*> new_zeros(n, sizeof(EncodedField))
         for i in range(n):
             if self.origins[i].how < HOW_TRANSPOSED:
                 continue
+            if self.encoded == NULL:
+                self.encoded = <EncodedField*> new_zeros(n, sizeof(EncodedField))
             out = &self.out.d.fields[i]
             field = &self.encoded[self.n_encoded]
             field.how = self.origins[i].how

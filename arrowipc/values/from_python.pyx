@@ -52,6 +52,7 @@ from types import NoneType
 from arrowipc.arguments import (
     check_text, described, instance_of, items_of, metadata_of, repeated, without_descriptions,
 )
+from arrowipc.columns.extensions import STORED_TIMES
 from arrowipc.errors import UsageError
 
 
@@ -1044,7 +1045,8 @@ cdef int adopt(Builder b, int32_t f, Array array) except -1:
         b.blame(f, -1, f"expected an array of {b.kind(f)}, found one of {array.type}")
     if b.shares(f):
         # Their values have to become one dictionary.
-        return b.column(f, array.to_pylist(max_values=max(MAX_VALUES, 64 * array.length)))
+        most = max(MAX_VALUES, 64 * array.length)
+        return b.column(f, array.to_pylist(max_values=most, extensions=STORED_TIMES))
     for i in range(f, b.p.fields[f].end):
         field = &b.p.fields[i]
         g = array.index + i - f

@@ -12,6 +12,8 @@ from bisect import bisect_right
 
 from arrowipc import datatypes as at
 from arrowipc.arguments import printable
+from arrowipc.columns.array import Array
+from arrowipc.columns.extensions import STORED_TIMES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,9 +39,6 @@ WIDE = (at.LargeList, at.LargeListView, at.LargeUtf8, at.LargeBinary)
 
 # Bytes that one character of UTF-8 takes at most.
 UTF8_MAX = 4
-
-# Steps of the format's units in a second, for the two that Python's own types cannot hold.
-NANOSECONDS = 10**9
 
 
 class _Missing(str):
@@ -141,7 +140,7 @@ def _text(array: Any, i: int, width: int, depth: int, quotes: bool = True) -> st
     if isinstance(kind, at.BYTES):
         head, size = _head(array, i, width)
         return shorten(repr(head), width) if size == len(head) else repr(head)[: width - 4] + "'" + CUT
-    return scalar_text(array[i], kind)
+    return scalar_text(array.slice(i, 1).to_pylist(extensions=STORED_TIMES)[0], kind)
 
 
 def quoted(text: str, width: int, cut: bool = False) -> str:
@@ -165,25 +164,26 @@ def scalar_text(value: object, kind: at.DataType) -> str:
         return f"{value.months}mo {value.days}d {value.nanoseconds}ns"
     if isinstance(value, at.DayTime):
         return f"{value.days}d {value.milliseconds}ms"
-    if isinstance(value, int) and isinstance(kind, at.Timestamp):
-        return _timestamp_text(value, kind)
-    if isinstance(value, int) and isinstance(kind, at.Time) and kind.unit == "ns":
-        seconds, rest = divmod(value, NANOSECONDS)
-        clock = datetime.datetime.min + datetime.timedelta(seconds=seconds)
-        return f"{clock.time()}.{rest:09d}" if 0 <= seconds < 86400 else f"{value}ns"
-    if isinstance(value, int) and isinstance(kind, at.Duration):
+    if isinstance(value, int) and isinstance(kind, (at.Duration, at.Time, at.Timestamp)):
+        if kind.unit == "ns" and not isinstance(kind, at.Duration):
+            return _fine_text(value, kind)
         return f"{value}{kind.unit}"
     return str(value)
 
 
-def _timestamp_text(value: int, kind: at.Timestamp) -> str:
-    """Text of a moment that is a stored integer: nanoseconds, or a year outside Python's range."""
-    if kind.unit != "ns":
-        return f"{value}{kind.unit}"
-    seconds, rest = divmod(value, NANOSECONDS)
-    moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=seconds)
-    fraction = f".{rest:09d}" if rest else ""
-    return f"{moment.isoformat(' ')}{fraction}{'' if kind.timezone is None else '+00:00'}"
+def _fine_text(value: int, kind: at.Timestamp | at.Time) -> str:
+    """A moment or a time of day in nanoseconds, with all digits."""
+    if isinstance(kind, at.Time):
+        coarse: list[at.DataType] = [at.Time("us", 64)]
+    else:
+        coarse = [at.Timestamp("us", zone) for zone in (kind.timezone, "UTC")]  # for a name that Python does not know
+    for each in coarse:
+        found = Array.from_pylist([value // 1000], each)[0]
+        if not isinstance(found, int):
+            text = found.isoformat(timespec="microseconds").replace("T", " ")
+            end = text.index(".") + 7
+            return f"{text[:end]}{value % 1000:03d}{text[end:]}"
+    return f"{value}{kind.unit}"
 
 
 def _sequence(item: Callable[[int, int], str], count: int, total: int, width: int) -> str:

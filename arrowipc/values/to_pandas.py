@@ -10,12 +10,13 @@ import json
 import re
 from ast import literal_eval
 from contextlib import contextmanager
-from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from arrowipc import datatypes as at
 from arrowipc.columns.array import Array
+from arrowipc.columns.extensions import FineTimes
 from arrowipc.columns.record_batch import RecordBatch, concat_batches
 from arrowipc.errors import ArrowIpcError, LimitError, UnsupportedError, not_installed
 from arrowipc.values.libraries import library
@@ -45,8 +46,6 @@ EXACT = 2**53
 SMALL = 10_000
 #: Rows of an array that to_pylist takes, however few bytes they are.
 MANY = 1 << 24
-#: In nanoseconds.
-DAY = 86_400 * 10**9
 
 
 def to_pandas(data: Any, options: dict[str, Any]) -> Any:
@@ -177,15 +176,20 @@ def _objects(pd: Any, kind: at.DataType, arrays: list[Array]) -> npt.NDArray[Any
     """Python values; lists become NumPy arrays."""
     if isinstance(kind, at.LISTS) and all(array.type == kind for array in arrays):
         return _lists(pd, kind, arrays)
-    cells = []
+    cells: list[Any] = []
+    times: Any = FineTimes(partial(_time, pd))
     for array in arrays:
-        cells += array.to_pylist(extensions=array.field.extension_name == "arrow.uuid")
-    if kind == at.Time("ns", 64) and all(n is None or (n % 1000 == 0 and 0 <= n < DAY) for n in cells):
-        # to_pylist has numbers, because datetime.time has only microseconds.
-        cells = [None if n is None else (datetime.min + timedelta(microseconds=n // 1000)).time() for n in cells]
-    elif kind == at.Interval("month_day_nano"):
+        cells += array.to_pylist(extensions=True if array.field.extension_name == "arrow.uuid" else times)
+    if kind == at.Interval("month_day_nano"):
         cells = [None if span is None else pd.DateOffset(**span._asdict()) for span in cells]
     return np.fromiter(cells, object, len(cells))
+
+
+def _time(pd: Any, kind: Any, number: int) -> Any:
+    """A time that is no whole microseconds; of a day, pandas has no class for it."""
+    if isinstance(kind, at.Timestamp):
+        return pd.Timestamp(number, tz="UTC").tz_convert(kind.timezone)
+    return number if isinstance(kind, at.Time) else pd.Timedelta(number)
 
 
 def _lists(pd: Any, kind: Any, arrays: list[Array]) -> npt.NDArray[Any]:

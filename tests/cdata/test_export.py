@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.arrays import CASES, pyarrow_bytes
+from helpers.arrays import CASES, pyarrow_bytes, read_batch
 from helpers.cdata import CArray, CDeviceArray, Consumer, CSchema, int64s, move, peek, release, take
 from helpers.memory import counts as counted
 from helpers.processes import in_threads, run_python
@@ -31,13 +31,8 @@ def counts() -> dict[str, int]:
     return counted()
 
 
-def read(*batches: Any, **options: Any) -> Any:
-    """The first batch as ours, when pyarrow writes the given ones."""
-    return next(iter(ipc.open_stream(pyarrow_bytes(list(batches)), **options)))
-
-
 def numbers(*columns: list[int]) -> Any:
-    return read(pa.record_batch({f"c{i}": pa.array(column, pa.int64()) for i, column in enumerate(columns)}))
+    return read_batch(pa.record_batch({f"c{i}": pa.array(column, pa.int64()) for i, column in enumerate(columns)}))
 
 
 # -- data --------------------------------------------------------------------------------------------------
@@ -83,7 +78,7 @@ def test_pyarrow_takes_streams_readers_and_tables(rich: Any) -> None:
 
 @pytest.mark.parametrize("name", ["list", "struct", "nested", "fsl", "lv", "map", "sparse_union", "dense_union", "ree"])
 def test_pyarrow_takes_children(name: str) -> None:
-    column = read(pa.record_batch({name: RICH[name]})).column(0)
+    column = read_batch(pa.record_batch({name: RICH[name]})).column(0)
     for child in column.children:
         found = pa.array(child)
         found.validate(full=True)
@@ -91,7 +86,7 @@ def test_pyarrow_takes_children(name: str) -> None:
 
 
 def test_device_arrays(rich: Any) -> None:
-    batch = read(rich)
+    batch = read_batch(rich)
     assert pa.RecordBatch._import_from_c_device_capsule(*batch.__arrow_c_device_array__()).equals(rich)
     column = batch["nested"].slice(1)
     assert pa.Array._import_from_c_device_capsule(*column.__arrow_c_device_array__()).equals(RICH["nested"].slice(1))
@@ -131,7 +126,7 @@ class _Pair:
 
 def test_a_nul_in_a_name_is_refused_by_name() -> None:
     below = pa.struct([pa.field("fi\0ne", pa.int8())])
-    batch = read(pa.record_batch({"a": [1], "s": pa.array([{"fi\0ne": 1}], below)}))
+    batch = read_batch(pa.record_batch({"a": [1], "s": pa.array([{"fi\0ne": 1}], below)}))
     assert batch["s"].to_pylist() == [{"fi\0ne": 1}]
     for call in (
         batch.__arrow_c_array__,
@@ -177,7 +172,7 @@ def everywhere(array: Any) -> Iterator[Any]:
 
 @pytest.mark.parametrize("rows", [0, 3])
 def test_only_validity_bitmaps_may_be_null(rich: Any, rows: int) -> None:
-    batch = read(rich.slice(0, rows))
+    batch = read_batch(rich.slice(0, rows))
     capsule = batch.__arrow_c_array__()[1]
     seen = 0
     for array in everywhere(peek(capsule, CArray)):
@@ -244,7 +239,7 @@ def messages(data: bytes) -> Iterator[bytes]:
 
 def test_unconsumed_capsules_leave_nothing(rich: Any) -> None:
     before = counts()
-    batch = read(rich)
+    batch = read_batch(rich)
     capsules = [
         batch.__arrow_c_schema__(),
         batch.__arrow_c_array__(),
@@ -282,7 +277,7 @@ def test_children_outlive_their_parent() -> None:
 
 def test_schemas_can_be_taken_apart(rich: Any) -> None:
     before = counts()
-    root = take(read(rich).__arrow_c_schema__(), CSchema)
+    root = take(read_batch(rich).__arrow_c_schema__(), CSchema)
     nested = move(root.children[list(RICH).index("nested")].contents)
     words = move(root.children[list(RICH).index("dict")].contents.dictionary.contents)
     release(root)
@@ -454,7 +449,7 @@ def test_pyarrow_sees_the_message_of_broken_input() -> None:
 
 
 def test_batches_of_another_schema_are_refused() -> None:
-    consumer = exported([numbers([1]), read(pa.record_batch({"c0": ["text"]}))])
+    consumer = exported([numbers([1]), read_batch(pa.record_batch({"c0": ["text"]}))])
     assert consumer.column() == [1]
     assert consumer.pull()[0] == errno.EINVAL
     assert "another schema" in (consumer.error() or "")

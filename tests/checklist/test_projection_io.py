@@ -19,6 +19,7 @@ from helpers.memory import Guarded
 
 import arrowipc as ipc
 from arrowipc import FormatError, UsageError
+from arrowipc.columns.extensions import STORED_TIMES
 
 LONG = b"longer than twelve bytes"
 EVERYTHING = schema(
@@ -109,14 +110,17 @@ def test_118_projection_of_every_golden(case):
     data = golden.load(case)
     for source, opener in ((data.stream, ipc.open_stream), (data.file, ipc.open_file)):
         with opener(source) as reader:
-            full = [[column.to_pylist() for column in rows.columns] for rows in reader]
+            full = [[column.to_pylist(extensions=STORED_TIMES) for column in rows.columns] for rows in reader]
             names = reader.schema.names
         chance = random.Random(case.name)
         picks = [[i] for i in range(len(names))] + [[], list(range(len(names)))[::-1]]
         picks += [sorted(chance.sample(range(len(names)), chance.randint(0, len(names)))) for _ in range(3)]
         for pick in picks[:12]:
             with opener(source, columns=pick) as reader:
-                found = [(rows.num_rows, [column.to_pylist() for column in rows.columns]) for rows in reader]
+                found = [
+                    (rows.num_rows, [column.to_pylist(extensions=STORED_TIMES) for column in rows.columns])
+                    for rows in reader
+                ]
             assert repr([values for _, values in found]) == repr([[columns[i] for i in pick] for columns in full])
 
 

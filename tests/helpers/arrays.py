@@ -45,6 +45,18 @@ def read_by_pyarrow(data: bytes, kind: str = "stream") -> tuple[pa.Schema, list[
         return reader.schema, [reader.get_batch(i) for i in range(reader.num_record_batches)]
 
 
+def read(data: Any, **options: Any) -> list[ipc.RecordBatch]:
+    """The batches of a stream or file, read by us."""
+    with ipc.open(data, **options) as reader:
+        return list(reader)
+
+
+def column_of(data: Any, name: str = "x") -> list[Any]:
+    """The values of a column of a stream or file, read by us."""
+    with ipc.open(data) as reader:
+        return reader.read_all().to_pydict()[name]
+
+
 def batch_of(*values: Any, name: str = "x", kind: pa.DataType | None = None) -> ipc.RecordBatch:
     """A batch of one column, of int64 where no type is given."""
     return read_batch(pa.record_batch({name: pa.array(values, kind or pa.int64())}))

@@ -252,3 +252,23 @@ def stream(*batches: pa.RecordBatch, **options: Any) -> bytes:
 def file(*batches: pa.RecordBatch, **options: Any) -> bytes:
     """Return an IPC file of the batches, written by pyarrow."""
     return pyarrow_bytes(list(batches), "file", **options)
+
+
+def held(column: Column) -> dict[str, tuple[pa.Array, str, list[Any]]]:
+    """A column and what holds it: each with its type in Spark and its values."""
+    array, spark, (a, b, c) = column.array, column.spark, column.values
+    entries = pa.MapArray.from_arrays(pa.array([0, 1, 3], pa.int32()), pa.array([1, 2, 3], pa.uint8()), array)
+    struct = pa.StructArray.from_arrays([array], ["f"], mask=pa.array([False, False, True]))
+    found: dict[str, tuple[pa.Array, str, list[Any]]] = {"column": (array, spark, [a, b, c])}
+    for name, kind, offsets in (("list", pa.ListArray, pa.int32()), ("large_list", pa.LargeListArray, pa.int64())):
+        lists = kind.from_arrays(pa.array([0, 1, 1, 3], offsets), array)
+        found[name] = lists, f"array<{spark}>", [[a], [], [b, c]]
+    found["fixed_list"] = pa.FixedSizeListArray.from_arrays(array, 1), f"array<{spark}>", [[a], [b], [c]]
+    found["struct"] = struct, f"struct<f:{spark}>", [{"f": a}, {"f": b}, None]
+    found["map"] = entries, f"map<smallint,{spark}>", [[(1, a)], [(2, b), (3, c)]]
+    if not isinstance(array, pa.NullArray | pa.DictionaryArray | pa.RunEndEncodedArray):
+        words = pa.array([2, 0, None, 2, 1], pa.uint8())
+        found["dictionary"] = pa.DictionaryArray.from_arrays(words, array), spark, [c, a, None, c, b]
+        ends = pa.array([2, 3, 5], pa.int64())
+        found["runs"] = pa.RunEndEncodedArray.from_arrays(ends, array), spark, [a, a, b, c, c]
+    return found

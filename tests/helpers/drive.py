@@ -16,6 +16,7 @@ import pytest
 
 import arrowipc as ipc
 from arrowipc import aio
+from arrowipc.columns.extensions import STORED_TIMES
 from arrowipc.events import BatchRead, SchemaRead
 
 _runner: list[asyncio.Runner] = []
@@ -107,7 +108,7 @@ class Reading:
 
     def values(self) -> list[list[list[Any]]]:
         """Per batch and column the Python values."""
-        return [[column.to_pylist() for column in batch.columns] for batch in self.batches]
+        return [[column.to_pylist(extensions=STORED_TIMES) for column in batch.columns] for batch in self.batches]
 
     def rows(self) -> list[int]:
         return [batch.num_rows for batch in self.batches]
@@ -228,7 +229,7 @@ def read_file(data: bytes, **options: Any) -> Reading:
 def column(data: bytes, index: int = 0, **options: Any) -> list[Any]:
     """The values of one column of a one-batch stream."""
     (batch,) = read_stream(data, **options).batches
-    return batch.column(index).to_pylist()
+    return batch.column(index).to_pylist(extensions=STORED_TIMES)
 
 
 def _refuse(
@@ -281,12 +282,12 @@ def use(batch: Any, export: bool = True) -> None:
     small = batch.slice(0, min(batch.num_rows, ROWS_TO_LOOK_AT))
     repr(batch)
     small.equals(small)
-    small.to_pylist()
+    small.to_pylist(extensions=STORED_TIMES)
     for array in small.columns:
         use_array(array)
     half = small.slice(small.num_rows // 2)
     for array in half.columns:
-        array.to_pylist()
+        array.to_pylist(extensions=STORED_TIMES)
     write_out(small, sound=export)
     write_out(half, sound=export, compression="lz4", alignment=64)
     write_out(half, sound=export, unify_dictionaries=True)
@@ -321,12 +322,13 @@ def pack(batch: Any, sound: bool) -> None:
 def use_array(array: Any) -> None:
     """The same for one array and all that is below it."""
     repr(array), array.null_count, array.type, array.offset
-    array.to_pylist()
-    array.slice(len(array) // 2, 2).to_pylist()
+    array.to_pylist(extensions=STORED_TIMES)
+    array.slice(len(array) // 2, 2).to_pylist(extensions=STORED_TIMES)
     array.equals(array)
     for index in (0, len(array) - 1):
         if len(array):
-            array[index]
+            with contextlib.suppress(ipc.UnsupportedError):  # nanoseconds that Python's classes cannot hold
+                array[index]
     with contextlib.suppress(ipc.UsageError, ipc.UnsupportedError):
         array.to_numpy()
     for buffer in array.buffers():

@@ -151,13 +151,15 @@ def _value(kind: pa.DataType, chance: random.Random) -> Any:
     if pa.types.is_interval(kind):
         return pa.MonthDayNano([chance.randint(-99, 99), chance.randint(-99, 99), chance.randint(-(10**12), 10**12)])
     if pa.types.is_time(kind):
-        return chance.randrange(86_400 * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit])
+        return chance.randrange(0, 86_400 * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit], 1000)
     if pa.types.is_decimal(kind):
         digits = tuple(chance.randint(0, 9) for _ in range(chance.randint(1, kind.precision)))
         return Decimal((chance.randint(0, 1), digits, -kind.scale))
     bits = kind.bit_width
     low = 0 if pa.types.is_unsigned_integer(kind) else -(1 << bits - 1)
-    return chance.choice([0, 1, low, low + (1 << bits) - 1, low + chance.getrandbits(bits)])
+    number = chance.choice([0, 1, low, low + (1 << bits) - 1, low + chance.getrandbits(bits)])
+    # Nanoseconds that are whole microseconds: to_pylist takes no others.
+    return max(number // 1000 * 1000, low + 808) if getattr(kind, "unit", "") == "ns" else number
 
 
 @st.composite

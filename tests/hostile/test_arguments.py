@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import enum
 import inspect
 import io
@@ -111,39 +112,24 @@ HOSTILE: list[Callable[[], Any]] = [
     *[lambda value=value: value for value in (0.5, float("nan"), float("inf"), 1j, "", "x", "\0", "\ud800", "a.b")],
     *[lambda value=value: value for value in ((), (1, "x"), ("x",), (None,), frozenset({"x"}), ..., Shade.DARK, int)],
     *[list, dict, set, bytearray, object, Lies, Raises, closed],
-    lambda: [None],
-    lambda: [[]],
-    lambda: [5, "x"],
-    lambda: ["x", "x"],
-    lambda: {1: 2},
-    lambda: {"x": 1},
-    lambda: {None: [1]},
-    lambda: b"abc",
+    *[
+        lambda value=value: copy.deepcopy(value)
+        for value in ([None], [[]], [5, "x"], ["x", "x"], {1: 2}, {"x": 1}, {None: [1]})
+    ],
+    *[lambda value=value: value for value in (b"abc", range(2**40, 2**40 + 2), slice("a"), slice(None, None, 0))],
+    *[lambda value=value: value for value in (np.array(5), np.array([1.5, np.nan]), np.array(["a"], object))],
+    *[lambda value=value: value for value in (np.zeros((2, 2)), np.int8(-1), np.str_("x"), Path("nowhere/at all"))],
+    *[lambda make=make: make({"x": [1]}) for make in (pd.DataFrame, pl.DataFrame, pa.table)],
+    *[lambda value=value: value for value in (pa.array([None]), pa.schema([("x", pa.int8())]), types.int8())],
+    lambda: pd.Series([None, "a"]),
+    lambda: pl.Series(["a"]),
     lambda: memoryview(b"abcdefgh"),
     lambda: iter([1]),
     lambda: (each for each in ["x"]),
-    lambda: range(2**40, 2**40 + 2),
-    lambda: slice("a"),
-    lambda: slice(None, None, 0),
-    lambda: np.array(5),
-    lambda: np.array([1.5, np.nan]),
-    lambda: np.array(["a"], object),
-    lambda: np.zeros((2, 2)),
-    lambda: np.int8(-1),
-    lambda: np.str_("x"),
-    lambda: pd.DataFrame({"x": [1]}),
-    lambda: pd.Series([None, "a"]),
-    lambda: pl.DataFrame({"x": [1]}),
-    lambda: pl.Series(["a"]),
-    lambda: pa.table({"x": [1]}),
-    lambda: pa.array([None]),
-    lambda: pa.schema([("x", pa.int8())]),
     lambda: io.BytesIO(b"abc"),
     lambda: io.StringIO("abc"),
-    lambda: Path("nowhere/at all"),
     lambda: ROWS,
     lambda: ROWS.schema,
-    lambda: types.int8(),
     lambda: TABLE,
     lambda: ROWS["x"],
 ]

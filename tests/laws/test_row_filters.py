@@ -165,3 +165,52 @@ def test_broken_values_are_errors(broken):
     batch = ipc.RecordBatch.from_buffers(schema, nodes[0][0], nodes, buffers, **more)
     with pytest.raises(ipc.FormatError):
         batch.filter([("x", "==", "a" if broken != "run end" else 1)])
+
+
+#: Numbers that columns of numbers are compared with, of any class and size.
+FAR = [
+    10**400,
+    -(10**400),
+    2**64,
+    0.5,
+    -1.5,
+    math.inf,
+    -math.inf,
+    math.nan,
+    Decimal("1E+99999999"),
+    Decimal("-1E-99999999"),
+]
+NUMBERS = {
+    "int8": [-128, 0, 127],
+    "uint64": [0, 2**63, 2**64 - 1],
+    "float": [-math.inf, -0.0, 0.5, math.inf],
+    "double": [-math.inf, -0.0, 0.5, math.inf],
+    "decimal": [Decimal("-1.5"), Decimal(0), Decimal("0.5")],
+}
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+@pytest.mark.parametrize("literal", FAR, ids=lambda value: str(value)[:12])
+def test_numbers_of_any_class_compare_by_their_exact_values(kind, literal):
+    """As Python compares them; NaN is above all numbers."""
+    values, type_ = NUMBERS[kind], ipc.types.decimal128(9, 2) if kind == "decimal" else kind
+    batch = ipc.RecordBatch.from_pydict({"x": ipc.Array.from_pylist(values, type_)})
+    place = (1, 0) if literal != literal else (0, literal)
+    for op, compare in COMPARED.items():
+        expected = [value for value in values if compare((0, value), place)]
+        test = RowFilter([("x", op, literal)], batch.schema)
+        assert test.apply(batch)["x"].to_pylist() == expected, op
+        kept = [
+            each
+            for each in (batch[i : i + 1] for i in range(len(batch)))
+            if test.pruner.keeps(ipc.compute_statistics(each))
+        ]
+        assert sum(test.apply(each).num_rows for each in kept) == len(expected)
+
+
+def test_decimals_of_absurd_scales_are_not_compared():
+    kind = ipc.types.Decimal(5, -(2**31), 128)
+    batch = ipc.RecordBatch.from_pydict({"x": ipc.Array.from_pylist([0], kind)})
+    with pytest.raises(ipc.UsageError, match="column 'x': decimals of scale -2147483648 are not compared"):
+        batch.filter([("x", ">", 1)])
+    assert batch.filter([("x", "is_not_null")]).num_rows == 1

@@ -17,6 +17,7 @@ from typing import Any
 from helpers import drive, forge, golden, mutate
 
 import arrowipc as ipc
+from arrowipc.columns.extensions import STORED_TIMES
 from arrowipc.read.framing import message_kind
 
 ROWS = 1000
@@ -49,7 +50,7 @@ def shown(batch: Any) -> list[str]:
 
 def _column(array: Any) -> str:
     try:
-        return repr(array.to_pylist())
+        return repr(array.to_pylist(extensions=STORED_TIMES))
     except ipc.LimitError:
         return f"{len(array)} rows that stand for too much"
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from helpers import arrays, forge, golden
-from helpers.arrays import ipc_bytes
+from helpers.arrays import column_of, ipc_bytes, read
 
 import arrowipc as ipc
 from arrowipc import FormatError, UnsupportedError, UsageError
@@ -45,18 +45,10 @@ def append(path: Path, *batches: ipc.RecordBatch, **options: object) -> None:
             writer.write(batch)
 
 
-def read(path: Path, **options: object) -> list[ipc.RecordBatch]:
-    return list(ipc.open_file(path.read_bytes(), validate="strict", **options))
-
-
 def kept_by(error: OSError) -> Path:
     """The file that an error says is kept, because another one was at its place."""
     assert error.errno == errno.ESTALE
     return Path(re.search("kept as '(.*?)'", str(error))[1])
-
-
-def numbers(path: Path) -> list[int]:
-    return ipc.open_file(path.read_bytes()).read_all().to_pydict()["x"]
 
 
 @pytest.fixture
@@ -93,7 +85,7 @@ def test_what_is_appended_may_be_stored_in_other_ways(path):
         ]
     ):
         append(path, batch_of(5 * i + 5), **options)
-    found = read(path)
+    found = read(path, validate="strict")
     assert all(batch.equals(batch_of(5 * i)) for i, batch in enumerate(found))
     assert len(found) == 5
     for i, (offset, head, body) in enumerate(ipc.open_file(path).blocks):
@@ -113,7 +105,7 @@ def test_files_of_pyarrow_are_continued(path, version, codec):
             writer.write_batch(batch)
     append(path, batch_of(10))
     append(path, batch_of(15), compression=None if version == "V4" else "lz4")
-    assert [batch.equals(batch_of(5 * i)) for i, batch in enumerate(read(path))] == [True] * 4
+    assert [batch.equals(batch_of(5 * i)) for i, batch in enumerate(read(path, validate="strict"))] == [True] * 4
     assert ipc.open_file(path).metadata.pairs == ((b"made by", b"them"),)
     reader = pa.ipc.open_file(path.read_bytes())
     assert reader.num_record_batches == 4
@@ -210,7 +202,7 @@ def test_a_file_that_begins_with_the_end_of_the_stream_is_refused(path):
     root = forge.schema(forge.field("x", forge.INT32))
     data = forge.file(root, forge.batch(1, [(1, 0)], [b"", forge.i32(7)]), first=forge.EOS)
     path.write_bytes(data)
-    assert [batch.to_pydict() for batch in read(path)] == [{"x": [7]}]
+    assert [batch.to_pydict() for batch in read(path, validate="strict")] == [{"x": [7]}]
     with pytest.raises(FormatError, match="expected the Schema message at byte 8"):
         append(path)
     assert path.read_bytes() == data
@@ -225,7 +217,7 @@ def test_files_of_other_writers_go_on(path, name):
     before = list(ipc.open_file(path))
     append(path, before[0])
     append(path, before[0].slice(1))
-    assert [each.to_pylist() for each in read(path)] == [
+    assert [each.to_pylist() for each in read(path, validate="strict")] == [
         *[each.to_pylist() for each in before],
         before[0].to_pylist(),
         before[0].to_pylist()[1:],
@@ -301,8 +293,8 @@ def test_of_two_appenders_the_one_that_closes_last_keeps_its_rows_in_a_file_besi
     first.close()
     with pytest.raises(OSError, match=rf"replaced, changed or removed.*{path.name}") as error:
         second.close()
-    assert numbers(path) == [0, 1][not begun :]
-    assert numbers(kept_by(error.value)) == [0, 2][not begun :]
+    assert column_of(path) == [0, 1][not begun :]
+    assert column_of(kept_by(error.value)) == [0, 2][not begun :]
     assert sorted(os.listdir(path.parent)) == sorted([kept_by(error.value).name, path.name])
     assert len(os.listdir("/proc/self/fd")) == before
     assert ipc.open_dataset(path.parent).files == [str(path)]  # what is kept is hidden
@@ -337,7 +329,7 @@ def test_a_file_that_somebody_changed_meanwhile_is_not_overwritten(path, change)
     with pytest.raises(OSError, match="it stays as it is") as error:
         writer.close()
     assert (path.read_bytes() if path.exists() else None) == found
-    assert numbers(kept_by(error.value)) == [0, 1]
+    assert column_of(kept_by(error.value)) == [0, 1]
     append(path.with_name("new"), arrays.batch_of(5))  # and the folder is not locked
 
 
@@ -345,11 +337,11 @@ def test_reading_a_file_and_linking_to_it_is_no_change(path):
     append(path, arrays.batch_of(0))
     writer = ipc.new_file(path, append=True)
     os.link(path, path.with_name("backup"))
-    assert numbers(path) == [0]
+    assert column_of(path) == [0]
     path.chmod(0o600)
     writer.write(arrays.batch_of(1))
     writer.close()
-    assert numbers(path) == [0, 1]
+    assert column_of(path) == [0, 1]
 
 
 APPENDING = """
@@ -380,8 +372,8 @@ def test_processes_that_append_to_one_file_lose_no_row(path):
     errors = sum(int(child.communicate(timeout=60)[0]) for child in children)
     kept = list(path.parent.glob(".*.kept"))
     assert len(kept) == errors
-    assert len(numbers(path)) == 40 - errors
-    assert set(numbers(path)).union(*map(numbers, kept)) == set(range(40))
+    assert len(column_of(path)) == 40 - errors
+    assert set(column_of(path)).union(*map(column_of, kept)) == set(range(40))
     assert len(os.listdir(path.parent)) == 1 + errors
 
 
@@ -395,7 +387,7 @@ def test_who_locks_the_folder_delays_an_appender_and_takes_no_rows(path, monkeyp
     timer.start()
     writer.close()
     timer.join()
-    assert numbers(path) == [0, 1]
+    assert column_of(path) == [0, 1]
     monkeypatch.setattr(atomic_file, "LONGEST_TURN", 0.02)
     fcntl.flock(folder, fcntl.LOCK_EX)
     writer = ipc.new_file(path, append=True)
@@ -403,7 +395,7 @@ def test_who_locks_the_folder_delays_an_appender_and_takes_no_rows(path, monkeyp
     with pytest.raises(OSError, match="locked the folder") as error:
         writer.close()
     os.close(folder)
-    assert (numbers(path), numbers(kept_by(error.value))) == ([0, 1], [0, 1, 2])
+    assert (column_of(path), column_of(kept_by(error.value))) == ([0, 1], [0, 1, 2])
 
 
 def words(*values: str) -> pa.RecordBatch:

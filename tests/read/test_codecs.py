@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers.arrays import pyarrow_bytes
+from helpers.arrays import column_of, pyarrow_bytes
 from helpers.processes import run_python
 from read.codec_ways import look_again
 
-import arrowipc as ipc
 from arrowipc import FormatError, codecs
 
 lz4 = pytest.importorskip("lz4.frame")
@@ -47,14 +46,9 @@ def forged(frame: bytes, claim: int, number: int = codecs.LZ4_FRAME) -> bytes:
     return write(schema(field("x", INT64)), batch(rows, [(rows, 0)], [b"", i64(claim) + frame], codec=number))
 
 
-def values(data: bytes) -> list[int]:
-    with ipc.open_stream(data) as reader:
-        return [value for batch in reader for value in batch.column(0).to_pylist()]
-
-
 def test_109_empty_frames():
-    assert values(forged(lz4.compress(b""), 0)) == []
-    assert values(forged(zstandard.compress(b""), 0, codecs.ZSTD)) == []
+    assert column_of(forged(lz4.compress(b""), 0)) == []
+    assert column_of(forged(zstandard.compress(b""), 0, codecs.ZSTD)) == []
 
 
 @pytest.mark.parametrize("shape", ZSTD_SHAPES)
@@ -62,12 +56,12 @@ def test_109_empty_frames():
 def test_109_every_shape_of_zstd_frame(zstd_way, shape, size):
     content = CONTENT[:size].tobytes()
     frame = zstandard.ZstdCompressor(**ZSTD_SHAPES[shape]).compress(content)
-    assert values(forged(frame, 8 * size, codecs.ZSTD)) == CONTENT[:size].tolist()
+    assert column_of(forged(frame, 8 * size, codecs.ZSTD)) == CONTENT[:size].tolist()
     for stored in (frame[:-1], frame + b"\0", frame + frame, frame[: len(frame) // 2]):
         with pytest.raises(FormatError, match=r"column 'x': buffer 1: .*ZSTD"):
-            values(forged(stored, len(content), codecs.ZSTD))
+            column_of(forged(stored, len(content), codecs.ZSTD))
     # A context that met an error decodes the next frame as if nothing had been.
-    assert values(forged(frame, 8 * size, codecs.ZSTD)) == CONTENT[:size].tolist()
+    assert column_of(forged(frame, 8 * size, codecs.ZSTD)) == CONTENT[:size].tolist()
 
 
 def test_an_interrupt_at_any_point_leaves_the_helpers_free(monkeypatch):
@@ -106,11 +100,11 @@ def test_an_interrupt_at_any_point_leaves_the_helpers_free(monkeypatch):
 def test_a_forked_child_has_a_pool_of_its_own(compression):
     """Spark's daemon imports, maybe decodes, and then forks its workers."""
     data = pyarrow_bytes(pa.record_batch({name: np.arange(100_000) for name in "abcd"}), compression=compression)
-    assert len(values(data)) == 100_000
+    assert len(column_of(data, "a")) == 100_000
     child = os.fork()
     if child == 0:
         try:
-            os._exit(0 if len(values(data)) == 100_000 else 1)
+            os._exit(0 if len(column_of(data, "a")) == 100_000 else 1)
         except BaseException:
             os._exit(2)
     _, status = os.waitpid(child, 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from helpers.arrow_columns import file, stream
+from helpers.processes import environment, run_python, start
 
 from arrowipc.spark.java import NO_JAVA, find_java
 
@@ -92,14 +92,7 @@ def port() -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         number = str(free.getsockname()[1])
     settings = {"JAVA_HOME": java, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-    with subprocess.Popen(
-        [sys.executable, "-c", SERVER, number],
-        env={**os.environ, **settings},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as server:
+    with start("-c", SERVER, number, env=environment() | settings, stderr=subprocess.DEVNULL) as server:
         assert server.stdin is not None
         assert server.stdout is not None
         assert server.stdout.readline() == "ready\n"
@@ -114,9 +107,7 @@ def test_everything_works_from_a_client(tmp_path: Path, port: str) -> None:
     batches = [pa.record_batch({"id": range(start, start + 10)}) for start in range(0, 50, 10)]
     (tmp_path / "x.arrow").write_bytes(file(*batches))
     pq.write_table(pa.table({"payload": [stream(batch) for batch in batches]}), tmp_path / "messages.parquet")
-    done = subprocess.run(
-        [sys.executable, "-c", CLIENT, str(tmp_path), port], capture_output=True, text=True, timeout=300
-    )
+    done = run_python(CLIENT, tmp_path, port, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     printed = [line.split(maxsplit=1) for line in done.stdout.splitlines()]
     assert printed == [

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import doctest
 import re
 
 import pytest
 from helpers import pages
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 PAGES = [page for page in pages.PAGES if any("spark" in b.words for b in pages.blocks(page, "python"))]
-
-
-def same(expected: str, printed: str) -> bool:
-    return doctest.OutputChecker().check_output(expected, printed, OPTIONS)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=pages.name_of)
@@ -27,4 +21,4 @@ def test_spark_blocks_run_as_printed(page, spark, tmp_path, monkeypatch):
             # Spark's own processes have another current directory.
             code = re.sub(r'((?:load|save)\(|(?:count_rows|describe)\(spark, )"', rf'\1"{tmp_path}/', block.code)
             printed = pages.run(page, block._replace(code=code), namespace)
-            assert block.output is None or same(block.output, printed), f"line {block.line}:\n{printed}"
+            assert block.output is None or pages.same(block.output, printed), f"line {block.line}:\n{printed}"

@@ -101,21 +101,18 @@ def test_no_code_that_a_file_names_runs(spark: SparkSession, tmp_path: Path) -> 
     assert not (tmp_path / "trapped").exists()
 
 
-def test_a_time_of_day_is_a_bigint_where_the_session_refuses_time(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_time_of_day_is_a_bigint_where_the_session_refuses_time(
+    spark: SparkSession, conf: Any, tmp_path: Path
+) -> None:
     kinds = (pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns"))
     table = pa.table({str(kind): pa.array([1, None], kind) for kind in kinds})
     with pa.ipc.new_file(tmp_path / "t.arrow", table.schema) as writer:
         writer.write_table(table)
-    setting = "spark.sql.timeType.enabled"
-    before = spark.conf.get(setting, None)
-    try:
-        spark.conf.set(setting, "false")
-        found = load(spark, tmp_path / "t.arrow")
-        assert {field.dataType.simpleString() for field in found.schema} == {"bigint"}
-        assert found.collect() == [(10**9, 10**6, 1000, 1), (None,) * 4]
-        assert found.where("`time32[ms]` = 1000000").count() == 1
-    finally:
-        spark.conf.unset(setting) if before is None else spark.conf.set(setting, before)
+    conf("spark.sql.timeType.enabled", "false")
+    found = load(spark, tmp_path / "t.arrow")
+    assert {field.dataType.simpleString() for field in found.schema} == {"bigint"}
+    assert found.collect() == [(10**9, 10**6, 1000, 1), (None,) * 4]
+    assert found.where("`time32[ms]` = 1000000").count() == 1
 
 
 @pytest.mark.parametrize(("expression", "kind"), [("make_interval(1)", "INTERVAL"), ("parse_json('1')", "VARIANT")])

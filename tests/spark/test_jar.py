@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from helpers.processes import run_python, start
 
 from arrowipc.spark import configure, find_jar, jar, java as finder, register, sessions
 
@@ -111,8 +112,7 @@ print(jar.find_jar())
 
 @pytest.mark.slow
 def test_two_processes_build_one_jar(small: SimpleNamespace) -> None:
-    arguments = [sys.executable, "-c", TWICE, str(small.sources)]
-    running = [subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    running = [start("-c", TWICE, small.sources, stderr=subprocess.PIPE) for _ in range(2)]
     said = [process.communicate(timeout=300) for process in running]
     (path,) = {out.strip() for out, _ in said}
     assert sorted(err.count("building") for _, err in said) == [0, 1]
@@ -265,7 +265,7 @@ other.join()
 @pytest.mark.slow
 def test_a_session_that_runs_already_says_once_who_reads() -> None:
     """The guide says that ADD JAR works in the thread that calls it, and in no other."""
-    done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=300)
+    done = run_python(LATE, timeout=300)
     assert done.stdout.split("\n") == ["True python", "jvm", "python", ""], done.stderr[-2000:]
     said = [line for line in done.stderr.splitlines() if "Python data source" in line]
     assert len(said) == 1

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from helpers import golden, java
-from helpers.arrow_columns import COLUMNS, file, stream
+from helpers.arrow_columns import COLUMNS, file, held, stream
 from pyspark.sql import types as st
 
 import arrowipc
@@ -19,20 +18,6 @@ from arrowipc.errors import ArrowIpcError
 from arrowipc.spark import TypeOptions, to_spark_batch, to_spark_schema
 
 pytestmark = pytest.mark.spark
-
-
-def wrapped(array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
-    """The column, and what holds it."""
-    yield "column", array
-    yield "list", pa.ListArray.from_arrays(pa.array([0, 1, 1, 3], pa.int32()), array)
-    yield "large_list", pa.LargeListArray.from_arrays(pa.array([0, 1, 1, 3], pa.int64()), array)
-    yield "fixed_list", pa.FixedSizeListArray.from_arrays(array, 1)
-    yield "struct", pa.StructArray.from_arrays([array], ["f"], mask=pa.array([False, False, True]))
-    keys = pa.array([1, 2, 3], pa.uint8())
-    yield "map", pa.MapArray.from_arrays(pa.array([0, 1, 3], pa.int32()), keys, array)
-    if not isinstance(array, pa.DictionaryArray | pa.RunEndEncodedArray | pa.NullArray):
-        yield "dictionary", pa.DictionaryArray.from_arrays(pa.array([2, 0, None, 2, 1], pa.uint8()), array)
-        yield "runs", pa.RunEndEncodedArray.from_arrays(pa.array([2, 3, 5], pa.int64()), array)
 
 
 def saved(folder: Path, arrays: dict[str, pa.Array]) -> dict[str, tuple[Path, pa.RecordBatch]]:
@@ -69,7 +54,7 @@ def compare(core: java.Core, files: dict[str, tuple[Path, pa.RecordBatch]], sche
 
 
 def test_every_type_alone_and_in_what_holds_it(core, tmp_path):
-    arrays = {f"{name} in {how}": array for name in COLUMNS for how, array in wrapped(COLUMNS[name].array)}
+    arrays = {f"{name} in {how}": each[0] for name in COLUMNS for how, each in held(COLUMNS[name]).items()}
     compare(core, saved(tmp_path, arrays))
 
 

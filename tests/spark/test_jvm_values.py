@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import random
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from helpers.arrow_columns import COLUMNS, file
-from spark.test_jvm_core import wrapped
+from helpers.arrow_columns import COLUMNS, file, held
 
 import arrowipc as ipc
 
@@ -26,16 +24,9 @@ pytestmark = pytest.mark.spark
 WAYS = {"generated": ("CODEGEN_ONLY", "true"), "interpreted": ("NO_CODEGEN", "false")}
 
 
-@pytest.fixture(autouse=True)
-def settings(spark: SparkSession) -> Iterator[None]:
-    yield
-    for name in ("codegen.factoryMode", "codegen.wholeStage", "datetime.java8API.enabled", "parquet.filterPushdown"):
-        spark.conf.unset(f"spark.sql.{name}")
-
-
-def evaluate(spark: SparkSession, way: str) -> None:
+def evaluate(conf: Any, way: str) -> None:
     for name, value in zip(("factoryMode", "wholeStage"), WAYS[way], strict=True):
-        spark.conf.set(f"spark.sql.codegen.{name}", value)
+        conf(f"spark.sql.codegen.{name}", value)
 
 
 def load(spark: SparkSession, path: Path) -> DataFrame:
@@ -44,15 +35,15 @@ def load(spark: SparkSession, path: Path) -> DataFrame:
 
 @pytest.mark.parametrize("how", ["column", "list", "fixed_list", "struct", "map", "dictionary", "runs"])
 def test_all_types_are_the_same_however_spark_evaluates_and_copies(
-    spark: SparkSession, tmp_path: Path, how: str
+    spark: SparkSession, conf: Any, tmp_path: Path, how: str
 ) -> None:
     """What collects rows copies them. The values are those of Python by test_jvm_core."""
-    arrays = {name: dict(wrapped(column.array)).get(how) for name, column in COLUMNS.items()}
-    batch = pa.record_batch({name: array for name, array in arrays.items() if array is not None})
+    wrapped = {name: held(column).get(how) for name, column in COLUMNS.items()}
+    batch = pa.record_batch({name: each[0] for name, each in wrapped.items() if each is not None})
     (tmp_path / "x.arrow").write_bytes(file(batch))
     found = set()
     for way in WAYS:
-        evaluate(spark, way)
+        evaluate(conf, way)
         frame = load(spark, tmp_path / "x.arrow")
         texts = [f"string(`{name}`)" for name in frame.columns]
         copies = frame.selectExpr("inline(collect_list(struct(*)))")
@@ -61,9 +52,9 @@ def test_all_types_are_the_same_however_spark_evaluates_and_copies(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_arrays_of_null_rows_are_copied(spark: SparkSession, tmp_path: Path, way: str) -> None:
+def test_arrays_of_null_rows_are_copied(spark: SparkSession, conf: Any, tmp_path: Path, way: str) -> None:
     """A copy takes the numbers of all rows, null ones too: no index leads out of its buffer."""
-    evaluate(spark, way)
+    evaluate(conf, way)
     choices = pa.array([[1, None], None, [None, 2]], pa.list_(pa.int32()))
     encoded = pa.ListArray.from_arrays(choices.offsets, choices.values.dictionary_encode(), mask=choices.is_null())
     nothing = pa.ListArray.from_arrays(choices.offsets, pa.nulls(len(choices.values)), mask=choices.is_null())
@@ -102,9 +93,9 @@ DAYS = ["0001-01-01", "0001-01-03", "1500-02-28", "1500-03-01", *(f"1582-10-{day
 
 
 @pytest.mark.parametrize("java8", ["true", "false"])
-def test_pruning_by_days_of_either_calendar(spark: SparkSession, tmp_path: Path, java8: str) -> None:
-    evaluate(spark, "interpreted")
-    spark.conf.set("spark.sql.datetime.java8API.enabled", java8)
+def test_pruning_by_days_of_either_calendar(spark: SparkSession, conf: Any, tmp_path: Path, java8: str) -> None:
+    evaluate(conf, "interpreted")
+    conf("spark.sql.datetime.java8API.enabled", java8)
     days = sorted(dt.date.fromisoformat(day) + dt.timedelta(more) for day in DAYS for more in (0, 1))
     moments = [dt.datetime.combine(day, dt.time(12)) for day in days]
     columns = {
@@ -182,9 +173,9 @@ def condition(chance: random.Random, depth: int = 2) -> str:
     return f"{name} {chance.choice(OPERATORS)} {few[0]}"
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_pruning_leaves_out_no_row_that_passes(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    evaluate(spark, "interpreted")
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_pruning_leaves_out_no_row_that_passes(spark: SparkSession, conf: Any, tmp_path: Path, seed: int) -> None:
+    evaluate(conf, "interpreted")
     chance = random.Random(seed)
     pruned = Pruned(spark, tmp_path, values(chance, 80), 4)
     plain = [f"{name} {operator} {one}" for name in LITERALS for operator in OPERATORS for one in LITERALS[name]]
@@ -192,5 +183,5 @@ def test_pruning_leaves_out_no_row_that_passes(spark: SparkSession, tmp_path: Pa
     found = pruned.rows("pruned", conditions)
     assert found == pruned.rows("whole", conditions)
     # By its own bounds Parquet leaves out rows with NaN and zeros of the other sign.
-    spark.conf.set("spark.sql.parquet.filterPushdown", "false")
+    conf("spark.sql.parquet.filterPushdown", "false")
     assert found == pruned.rows("parquet_twin", conditions)

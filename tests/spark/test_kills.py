@@ -135,7 +135,7 @@ def test_a_stream_that_is_killed_again_and_again(spark: SparkSession, tmp_path: 
     assert seen["kills"] == kills, "it came to its end too soon: give it more to do"
 
 
-@pytest.mark.parametrize("way", ["append", "overwrite", "overwrite of partitions"])
+@pytest.mark.parametrize("way", rounds(["overwrite of partitions"], ["append", "overwrite", "overwrite of partitions"]))
 def test_jobs_that_die_before_they_commit(spark: SparkSession, tmp_path: Path, way: str) -> None:
     """Rows of such a job do not count. An overwrite has deleted the old rows by then, unless it is of partitions."""
     out, (mode, _, dynamic) = tmp_path / "out", way.partition(" ")

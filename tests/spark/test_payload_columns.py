@@ -22,9 +22,7 @@ from arrowipc.spark import (
     to_spark_schema,
 )
 from arrowipc.spark.payloads.cells import PayloadDecoder, Wanted
-from arrowipc.spark.payloads.options import (
-    DecodeOptions,
-)
+from arrowipc.spark.payloads.options import DecodeOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -141,13 +139,10 @@ def test_rows_become_payloads(spark: SparkSession) -> None:
         to_arrow()
 
 
-def test_payloads_are_in_utc_whatever_the_session_says(spark: SparkSession) -> None:
+def test_payloads_are_in_utc_whatever_the_session_says(spark: SparkSession, conf: Any) -> None:
     instants = spark.sql("SELECT TIMESTAMP'2024-03-01 12:00:00Z' AS at, ARRAY(TIMESTAMP'2024-03-01 12:00:00Z') AS all")
-    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
-    try:
-        [row] = instants.select(to_arrow("at", "all")).collect()
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    conf("spark.sql.session.timeZone", "Asia/Tokyo")
+    [row] = instants.select(to_arrow("at", "all")).collect()
     with arrowipc.open_stream(row[0]) as reader:
         assert "UTC" in str(reader.schema["at"].type)
         instant = dt.datetime(2024, 3, 1, 12, tzinfo=dt.UTC)

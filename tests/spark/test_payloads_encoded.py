@@ -84,11 +84,7 @@ def test_a_group_is_one_payload_wherever_batches_end(sizes: tuple[int, ...]) -> 
 def test_groups_by_several_columns_with_nulls_and_nan() -> None:
     nan = float("nan")
     batch = pa.record_batch(
-        {
-            "a": [None, None, nan, nan, 0.0, -0.0, 1.0],
-            "b": ["x", "x", None, None, "y", "y", "y"],
-            "n": range(7),
-        }
+        {"a": [None, None, nan, nan, 0.0, -0.0, 1.0], "b": ["x", "x", None, None, "y", "y", "y"], "n": range(7)}
     )
     cells = encoded([batch.slice(0, 3), batch.slice(3, 2), batch.slice(5)], group_by=["a", "b"])
     assert [[row["n"] for row in read(cell["payload"])] for cell in cells] == [[0, 1], [2, 3], [4, 5], [6]]
@@ -207,13 +203,9 @@ def test_encode_and_decode(rows: DataFrame) -> None:
     assert collected(decode_payloads(bare, "payload", schema)) == WHOLE
 
 
-def test_every_group_is_one_payload_in_spark(spark: SparkSession, rows: DataFrame) -> None:
-    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 3)
-    try:
-        frame = encode_payloads(rows.withColumnRenamed("word", "a.b"), group_by=["key"], compression="zstd")
-        cells = frame.collect()
-    finally:
-        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+def test_every_group_is_one_payload_in_spark(conf: Any, rows: DataFrame) -> None:
+    conf("spark.sql.execution.arrow.maxRecordsPerBatch", 3)
+    cells = encode_payloads(rows.withColumnRenamed("word", "a.b"), group_by=["key"], compression="zstd").collect()
     assert sorted(cell["key"] for cell in cells) == list(range(15))
     found = [{"key": cell["key"], **row} for cell in cells for row in read(bytes(cell["payload"]))]
     assert sorted((row["id"], row["key"], row["a.b"]) for row in found if row["a.b"]) == sorted(
@@ -222,35 +214,28 @@ def test_every_group_is_one_payload_in_spark(spark: SparkSession, rows: DataFram
     assert len(found) == 100
 
 
-def test_every_type_of_spark_comes_back(spark: SparkSession) -> None:
-    spark.conf.set("spark.sql.timeType.enabled", "true")
+def test_every_type_of_spark_comes_back(spark: SparkSession, conf: Any) -> None:
+    conf("spark.sql.timeType.enabled", "true")
     held = [text for text in TYPES if "MONTH" not in text and "INTERVAL '3'" not in text]
     more = ("TIME'23:59:59.999999' tm", "NULL nu", "array() ar", "array(TIMESTAMP'2020-01-01 00:00:00') at")
     expressions = (*held, *more)
     nulls = ", ".join(["9", *["NULL"] * len(expressions)])
     frame = spark.sql(f"SELECT id AS c0, {', '.join(expressions)} FROM range(5) UNION ALL SELECT {nulls}")
     for zone in ("UTC", "America/New_York"):
-        spark.conf.set("spark.sql.session.timeZone", zone)
-        try:
-            wanted = sorted(map(repr, frame.collect()))
-            for options in ({"rows_per_payload": 2}, {"group_by": "c0", "keep_keys": True}):
-                back = decode_payloads(encode_payloads(frame, **options).cache(), "payload")
-                assert back.schema.simpleString() == frame.schema.simpleString()
-                assert sorted(map(repr, back.collect())) == wanted
-        finally:
-            spark.conf.set("spark.sql.session.timeZone", "UTC")
-    spark.conf.unset("spark.sql.timeType.enabled")
+        conf("spark.sql.session.timeZone", zone)
+        wanted = sorted(map(repr, frame.collect()))
+        for options in ({"rows_per_payload": 2}, {"group_by": "c0", "keep_keys": True}):
+            back = decode_payloads(encode_payloads(frame, **options).cache(), "payload")
+            assert back.schema.simpleString() == frame.schema.simpleString()
+            assert sorted(map(repr, back.collect())) == wanted
 
 
-def test_large_types_of_spark(spark: SparkSession, rows: DataFrame) -> None:
-    spark.conf.set("spark.sql.execution.arrow.useLargeVarTypes", "true")
-    try:
-        bare = encode_payloads(rows, rows_per_payload=10, with_schema=False)
-        schema = payload_schema(rows)
-        assert schema["word"].type == arrowipc.types.large_utf8()
-        assert collected(decode_payloads(bare, "payload", schema)) == WHOLE
-    finally:
-        spark.conf.unset("spark.sql.execution.arrow.useLargeVarTypes")
+def test_large_types_of_spark(conf: Any, rows: DataFrame) -> None:
+    conf("spark.sql.execution.arrow.useLargeVarTypes", "true")
+    bare = encode_payloads(rows, rows_per_payload=10, with_schema=False)
+    schema = payload_schema(rows)
+    assert schema["word"].type == arrowipc.types.large_utf8()
+    assert collected(decode_payloads(bare, "payload", schema)) == WHOLE
 
 
 @pytest.mark.parametrize(

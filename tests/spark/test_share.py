@@ -6,8 +6,6 @@ import contextlib
 import json
 import os
 import pickle
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers.processes import environment
+from helpers.processes import run_python, start
 
 from arrowipc import MessageReader, dissociated
 from arrowipc.dissociated.served import ReadyMessages
@@ -159,13 +157,7 @@ def test_what_is_sent_by_whoever_has_the_name_is_validated() -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user, too")
 def test_a_name_that_another_user_has_taken_is_not_asked() -> None:
     shared = _someones("taken")
-    with subprocess.Popen(
-        [sys.executable, "-c", SQUATTER, f"@arrowipc-share-{os.getuid()}-taken", str(shared._want_data)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    ) as squatter:
+    with start("-c", SQUATTER, f"@arrowipc-share-{os.getuid()}-taken", shared._want_data) as squatter:
         assert squatter.stdout is not None
         assert squatter.stdin is not None
         assert squatter.stdout.readline() == "listens\n"
@@ -191,8 +183,7 @@ print(len(asked), "asked", flush=True)
 
 
 def test_without_a_session_it_says_what_to_do() -> None:
-    script = "import arrowipc.spark as s; s.share({'x': [1]})"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    done = run_python("import arrowipc.spark as s; s.share({'x': [1]})")
     assert "no active Spark session: give one with spark=" in done.stderr
 
 
@@ -201,13 +192,7 @@ def test_without_a_session_it_says_what_to_do() -> None:
 def test_four_workers_hold_one_copy_of_200_mb(tmp_path: Path) -> None:
     if find_java() is None:
         pytest.skip(NO_JAVA)
-    done = subprocess.run(
-        [sys.executable, "-c", FOUR_WORKERS, str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        timeout=400,
-    )
+    done = run_python(FOUR_WORKERS, tmp_path, timeout=400)
     assert done.returncode == 0, done.stderr[-3000:]
     found = [json.loads(path.read_text()) for path in tmp_path.glob("*.json")]
     rows = 25_000_000

@@ -26,15 +26,23 @@ SPREAD = (
     *("partitions_and_pruning", "metadata_of_files", "schemas_merged", "splits", "overwriting_partitions"),
     *("inserted", "buckets", "streams", "corrupt_files", "types", "user_defined_types"),
 )
-#: What is asked of which master; of Connect nothing that asks for the machinery of a classic session.
+#: Those of them that take objects, splits, damage and commits to executors.
+SENT = ("partitions_and_pruning", "metadata_of_files", "splits", "streams", "corrupt_files", "user_defined_types")
+#: The machinery of a classic session is not there over Connect.
+CLASSIC = ("user_defined_types",)
+OTHERS = [name for name in TWINS if name not in SPREAD]
+#: What is asked of which master: each twin of one at least, and all of all where there is time (`make campaign`).
 WHERE = {
-    "local": ("local[2]", TWINS),
+    "local": ("local[2]", rounds([*SPREAD], TWINS)),
     "old": ("local[2]", TWINS),
-    "cluster": ("local-cluster[2,1,1024]", SPREAD),
-    "connect": ("connect", [name for name in TWINS if name != "user_defined_types"]),
+    "cluster": ("local-cluster[2,1,1024]", rounds(SENT, SPREAD)),
+    "connect": ("connect", [name for name in rounds(OTHERS, TWINS) if name not in CLASSIC]),
 }
 
-MARKS = {"local": (), "old": (pytest.mark.slow, pytest.mark.campaign)}
+
+def marks(where: str) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.campaign, *([] if where == "local" else [pytest.mark.slow])]
+
 
 Found = dict[str, dict[str, dict[str, str]]]
 
@@ -95,11 +103,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
 
 @pytest.mark.parametrize(
     ("where", "name"),
-    [
-        pytest.param(where, name, marks=MARKS.get(where, pytest.mark.slow))
-        for where, (_, names) in WHERE.items()
-        for name in names
-    ],
+    [pytest.param(where, name, marks=marks(where)) for where, (_, names) in WHERE.items() for name in names],
 )
 def test_twins(runs: Runs, where: str, name: str) -> None:
     found = runs.of(where)[name]

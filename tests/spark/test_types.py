@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -11,7 +10,7 @@ import pyarrow as pa
 import pytest
 from columns.variants import extension_streams
 from helpers import memory
-from helpers.arrow_columns import COLUMNS, OLD_SPARK, Column, stream
+from helpers.arrow_columns import COLUMNS, OLD_SPARK, held, stream
 from laws import nested_payloads
 from pyspark.sql import types as st
 
@@ -39,27 +38,9 @@ def converter_for(batch: Any) -> convert.BatchConverter:
     return convert.BatchConverter(as_schema(batch.schema), to_spark_schema(batch.schema), TypeOptions())
 
 
-def held(column: Column) -> Iterator[tuple[pa.Array, str, list[Any]]]:
-    """A column and what holds it: each with its type in Spark and its values."""
-    array, spark, (a, b, c) = column.array, column.spark, column.values
-    yield array, spark, [a, b, c]
-    for kind, offsets in ((pa.ListArray, pa.int32()), (pa.LargeListArray, pa.int64())):
-        yield kind.from_arrays(pa.array([0, 1, 1, 3], offsets), array), f"array<{spark}>", [[a], [], [b, c]]
-    yield pa.FixedSizeListArray.from_arrays(array, 1), f"array<{spark}>", [[a], [b], [c]]
-    struct = pa.StructArray.from_arrays([array], ["f"], mask=pa.array([False, False, True]))
-    yield struct, f"struct<f:{spark}>", [{"f": a}, {"f": b}, None]
-    entries = pa.MapArray.from_arrays(pa.array([0, 1, 3], pa.int32()), pa.array([1, 2, 3], pa.uint8()), array)
-    yield entries, f"map<smallint,{spark}>", [[(1, a)], [(2, b), (3, c)]]
-    if not isinstance(array, pa.NullArray | pa.DictionaryArray | pa.RunEndEncodedArray):
-        words = pa.array([2, 0, None, 2, 1], pa.uint8())
-        yield pa.DictionaryArray.from_arrays(words, array), spark, [c, a, None, c, b]
-        ends = pa.array([2, 3, 5], pa.int64())
-        yield pa.RunEndEncodedArray.from_arrays(ends, array), spark, [a, a, b, c, c]
-
-
 @pytest.mark.parametrize("name", COLUMNS)
 def test_every_type_alone_and_in_what_holds_it(name: str) -> None:
-    for array, spark, rows in held(COLUMNS[name]):
+    for array, spark, rows in held(COLUMNS[name]).values():
         batch = one(array)
         assert to_spark_schema(batch.schema).simpleString() == f"struct<x:{spark}>"
         for offset, length in ((0, len(rows)), (0, 0), (0, 2), (1, 2), (1, 1), (len(rows) - 1, 1)):

@@ -84,17 +84,8 @@ COLUMNS = (
 )
 
 
-@pytest.fixture
-def conf(spark: SparkSession) -> Iterator[Any]:
-    """Settings of the session, until the end of a test; times of day are allowed."""
-    spark.conf.set("spark.sql.timeType.enabled", "true")
-    yield spark.conf
-    spark.conf.set("spark.sql.session.timeZone", "UTC")
-    for name in ("spark.sql.timeType.enabled", "spark.sql.execution.arrow.useLargeVarTypes"):
-        spark.conf.unset(name)
-
-
 def test_every_spark_type_in_any_session(spark: SparkSession, conf: Any, write: Any, tmp_path: Path) -> None:
+    conf("spark.sql.timeType.enabled", "true")
     every = spark.range(0, 3, 1, 1).selectExpr("id", *COLUMNS)
     write(every, tmp_path / "utc")
     back = spark.read.format(FORMAT).load(str(tmp_path / "utc"))
@@ -102,8 +93,8 @@ def test_every_spark_type_in_any_session(spark: SparkSession, conf: Any, write: 
     plain = {"folded": "string", "h": "interval day to second", "dy": "interval day to second"}
     assert back.dtypes == [(name, plain.get(name, kind)) for name, kind in every.dtypes]
     assert [*map(str, back.collect())] == [*map(str, every.collect())]
-    conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
-    conf.set("spark.sql.execution.arrow.useLargeVarTypes", "true")
+    conf("spark.sql.session.timeZone", "Asia/Tokyo")
+    conf("spark.sql.execution.arrow.useLargeVarTypes", "true")
     write(every, tmp_path / "tokyo")
     utc, tokyo = (pa.ipc.open_file(*data(tmp_path / name)).read_all() for name in ("utc", "tokyo"))
     assert utc.schema.field("instant").type == pa.timestamp("us", "UTC")

@@ -26,6 +26,7 @@ from hypothesis import given, strategies as st
 import arrowipc as ipc
 import arrowipc.types as t
 from arrowipc import UsageError
+from arrowipc.columns.extensions import STORED_TIMES
 from arrowipc.types import DayTime, Dictionary, MonthDayNano, field, schema
 from arrowipc.values.from_python import build_array, build_batch
 
@@ -50,7 +51,7 @@ def tagged(array: ipc.Array) -> list[Any]:
         indices = np.frombuffer(array.buffers()[1], width)[start:stop]
         return [values[i] if ok else None for i, ok in zip(indices, valid, strict=True)]
     if not kind.children:
-        return array.to_pylist()
+        return array.to_pylist(extensions=STORED_TIMES)
     parts = list(map(tagged, array.children))
     if isinstance(kind, t.Union):
         codes = bytes(array.buffers()[0])[start:stop]
@@ -180,13 +181,15 @@ def test_scalars_of_numpy_and_pandas():
     moments = [np.datetime64("2000-01-01T00:00:01"), np.datetime64("NaT", "s"), pd.Timestamp("2000-01-01"), pd.NaT]
     expected = [dt.datetime(2000, 1, 1, 0, 0, 1), None, dt.datetime(2000, 1, 1), None]
     assert build_array(moments, t.timestamp("ms")).to_pylist() == expected
-    assert build_array([pd.Timestamp(946684800000000123)], t.timestamp("ns")).to_pylist() == [946684800000000123]
+    assert build_array([pd.Timestamp(946684800000000123)], t.timestamp("ns")).to_numpy().tolist() == [
+        946684800000000123
+    ]
     assert build_array([np.datetime64("1970-01-03"), pd.NaT], t.date32()).to_pylist() == [
         dt.date(1970, 1, 3),
         None,
     ]
     assert build_array([np.timedelta64(5, "s")], t.duration("ms")).to_pylist() == [dt.timedelta(seconds=5)]
-    assert build_array([pd.Timedelta(123, "ns")], t.duration("ns")).to_pylist() == [123]
+    assert build_array([pd.Timedelta(123, "ns")], t.duration("ns")).to_numpy().tolist() == [123]
     for value, kind in (
         (pd.Timestamp(1), t.timestamp("us")),
         (pd.Timedelta(1, "ns"), t.duration("us")),
@@ -257,9 +260,9 @@ def test_the_longest_spans():
         (span,) = build_array([ticks], t.duration("us")).to_pylist()
         assert build_array([span], t.duration("us")).to_numpy().view("i8").tolist() == [ticks]
     for moment in (pd.Timestamp.min, pd.Timestamp.max):
-        assert build_array([moment], t.timestamp("ns")).to_pylist() == [moment.value]
+        assert build_array([moment], t.timestamp("ns")).to_numpy().tolist() == [moment.value]
     for span in (pd.Timedelta.min, pd.Timedelta.max):
-        assert build_array([span], t.duration("ns")).to_pylist() == [span.value]
+        assert build_array([span], t.duration("ns")).to_numpy().tolist() == [span.value]
 
 
 def test_intervals_take_plain_tuples_and_lists():

@@ -238,11 +238,13 @@ def test_rows_of_other_columns_are_objects():
         "number": [1, 2],
         "text": ["a", None],
         "pair": pa.array([[1, 2], [3, 4]], pa.list_(pa.int8(), 2)),
-        "nanoseconds": pa.array([1, 2]).view(pa.timestamp("ns")),
+        "nanoseconds": pa.array([1000, 2000]).view(pa.timestamp("ns")),
     }
     ours, _ = rows_of(columns, ())
     second = dt.timedelta(seconds=1)
-    assert np.asarray(ours).tolist() == [[second, 1, "a", [1, 2], 1], [2 * second, 2, None, [3, 4], 2]]
+    moments = [dt.datetime(1970, 1, 1, microsecond=n) for n in (1, 2)]
+    expected = [[second, 1, "a", [1, 2], moments[0]], [2 * second, 2, None, [3, 4], moments[1]]]
+    assert np.asarray(ours).tolist() == expected
     pair, _ = rows_of({"pair": columns["pair"]}, ())
     assert np.asarray(pair).tolist() == [[[1, 2]], [[3, 4]]]
     mixed, _ = rows_of({"duration": columns["duration"], "number": [1, 2]}, ())

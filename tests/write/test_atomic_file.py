@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from helpers.arrays import batch_of, ipc_bytes
+from helpers.arrays import batch_of, column_of, ipc_bytes
 from helpers.memory import descriptors, interrupted
 from helpers.processes import run_python
 
@@ -28,11 +28,6 @@ def write(path: object, *values: int, **options: object) -> None:
         writer.write(batch_of(*values))
 
 
-def values(path: object) -> list[int]:
-    with ipc.open_file(path) as reader:
-        return reader.read_all().to_pydict()["x"]
-
-
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
     """A folder's only file, with [0] in it."""
@@ -41,7 +36,7 @@ def old(tmp_path: Path) -> Path:
 
 
 def untouched(old: Path) -> bool:
-    return values(old) == [0] and os.listdir(old.parent) == [old.name]
+    return column_of(old) == [0] and os.listdir(old.parent) == [old.name]
 
 
 #: What scripts begin with: a schema, and a batch of 1 and 2.
@@ -80,7 +75,7 @@ def test_an_interrupt_anywhere_leaves_a_complete_file_and_nothing_open(quick_fol
     for count in interrupted(replace, atomic_file, existing, targets):
         assert descriptors() == before, count
         assert os.listdir(quick_folder) == ["x.arrow"], count
-        if (found := values(path)) != [0]:
+        if (found := column_of(path)) != [0]:
             assert found == ([0, 1] if append else [1])
             write(path, 0, durable=False)
     assert count > 400
@@ -93,12 +88,12 @@ def test_an_interrupt_anywhere_leaves_a_complete_file_and_nothing_open(quick_fol
 def test_the_old_file_is_there_until_the_new_one_is_complete(old, durable):
     writer = ipc.new_file(old, durable=durable)
     writer.write(batch_of(1))
-    assert values(old) == [0]
+    assert column_of(old) == [0]
     hidden = [name for name in os.listdir(old.parent) if name != old.name]
     assert len(hidden) == 1
     assert re.fullmatch(rf"\.x\.arrow\.{os.getpid()}\.[0-9a-f]+\.tmp", hidden[0])
     writer.close()
-    assert values(old) == [1]
+    assert column_of(old) == [1]
     assert os.listdir(old.parent) == [old.name]
     writer.close()
 
@@ -117,9 +112,9 @@ def test_two_writers_of_one_path_do_not_meet(old):
     first.write(batch_of(1))
     second.write(batch_of(2))
     second.close()
-    assert values(old) == [2]
+    assert column_of(old) == [2]
     first.close()
-    assert values(old) == [1]
+    assert column_of(old) == [1]
     assert os.listdir(old.parent) == [old.name]
 
 
@@ -167,7 +162,7 @@ with ipc.new_file(path + "2") as writer:
 """
     shown = run_python(BEGIN + code, ipc_bytes(batch_of(1, 2)).hex(), old)
     assert shown.returncode == 0, shown.stderr
-    assert values(old) == values(str(old) + "2") == [1, 2]
+    assert column_of(old) == column_of(str(old) + "2") == [1, 2]
     assert sorted(os.listdir(old.parent)) == [old.name, old.name + "2"]
 
 
@@ -249,7 +244,7 @@ def test_a_link_is_followed(tmp_path):
     for number in (1, 2):
         write(tmp_path / "link", number)
         assert (tmp_path / "link").is_symlink()
-        assert values(tmp_path / "there/x") == [number]
+        assert column_of(tmp_path / "there/x") == [number]
     assert os.listdir(tmp_path / "there") == ["x"]
 
 
@@ -268,7 +263,7 @@ def test_a_relative_path_means_what_it_meant_at_the_beginning(tmp_path, monkeypa
 @pytest.mark.parametrize("name", ["n" * 255, "é" * 127, "𝄞" * 63, ".hidden", "a b\n'\"%s{}", "x.tmp", "\udcff"])
 def test_any_name_that_a_file_may_have(tmp_path, name):
     write(tmp_path / name, 1)
-    assert values(tmp_path / name) == [1]
+    assert column_of(tmp_path / name) == [1]
     assert os.listdir(tmp_path) == [name]
 
 
@@ -338,14 +333,14 @@ def test_a_url_of_a_local_file_is_a_file_like_any_other(old):
     url = old.as_uri()
     writer = ipc.new_file(url)
     writer.write(batch_of(1))
-    assert values(old) == [0]
+    assert column_of(old) == [0]
     assert len(os.listdir(old.parent)) == 2
     writer.close()
-    assert values(old) == [1]
+    assert column_of(old) == [1]
     with pytest.raises(ZeroDivisionError), ipc.new_file(url) as writer:  # noqa: PT012
         writer.write(batch_of(2))
         raise ZeroDivisionError
-    assert values(old) == [1]
+    assert column_of(old) == [1]
     assert os.listdir(old.parent) == [old.name]
     with pytest.raises(FileNotFoundError) as caught:
         ipc.new_file(url + ".d/x")
@@ -359,16 +354,16 @@ def test_a_url_shows_complete_files_only():
     for number in (0, 1):
         writer = ipc.new_file(url)
         writer.write(batch_of(number))
-        assert not system.exists(path) if number == 0 else values(url) == [0]
+        assert not system.exists(path) if number == 0 else column_of(url) == [0]
         writer.close()
-        assert values(url) == [number]
+        assert column_of(url) == [number]
     with pytest.raises(ZeroDivisionError), ipc.new_stream(url) as writer:  # noqa: PT012
         writer.write(batch_of(2))
         raise ZeroDivisionError
-    assert values(url) == [1]
+    assert column_of(url) == [1]
     assert system.ls("/arrowipc", detail=False) == [path]
     # A transaction of somebody else has no part in it.
     with system.transaction:
         pass
-    assert values(url) == [1]
+    assert column_of(url) == [1]
     system.rm("/arrowipc", recursive=True)
