@@ -146,6 +146,13 @@ sanitize: sanitized $(TEST) ## run the tests on a build with AddressSanitizer an
 	@$(INSTALLED) PYTHONPATH="$$PWD/$(SANITIZED_SITE)" $(SANITIZERS) \
 	  $(PY) -m pytest $(SPREAD) --capture=sys -m 'not (slow or spark or nosanitize)' $(ARGS)
 
+# In an environment of its own, with what has wheels for such an interpreter; docs/threads.md.
+FREE := build/free-threaded
+.PHONY: free-threaded
+free-threaded: $(FREE)/.built ## run the laws of threads without a GIL: make free-threaded PYTHON=python3.14t
+	@$(INSTALLED) $(FREE)/venv/bin/python -m pytest -q --benchmark-disable -m 'not (slow or spark)' \
+	  $(or $(ARGS),tests/laws/test_sharing.py tests/laws/test_threads.py tests/inline)
+
 # On the sanitizer build where it is there, else on the installed wheel; findings lie in build/fuzz/findings.
 FUZZED_SITE = $(if $(GUIDED),$(GUIDING_SITE),$(if $(wildcard $(SANITIZED)),$(SANITIZED_SITE)))
 .PHONY: fuzz
@@ -248,6 +255,16 @@ $(GUIDING): $(SOURCES) | $(BASE)
 	@rm -rf $(GUIDING_SITE)
 	@ARROWIPC_SANITIZE=1 ARROWIPC_COVERAGE=1 $(PIP) install --no-deps --no-build-isolation --target $(GUIDING_SITE) .
 	@$(PIP) install atheris || echo 'atheris cannot be installed here: mutants will not be led by coverage'
+	@touch $@
+
+$(FREE)/.built: $(SOURCES)
+	@$(PYTHON) -c 'import sys, sysconfig; sys.exit(not sysconfig.get_config_var("Py_GIL_DISABLED"))' || \
+	  { echo 'error: $(PYTHON) has a GIL; name one that has none: make free-threaded PYTHON=python3.14t' >&2; exit 1; }
+	@echo 'environment $(FREE)/venv'
+	@$(PYTHON) -m venv $(FREE)/venv
+	@$(FREE)/venv/bin/python -m pip -q install 'setuptools>=77' 'cython>=3.1,<3.3' backports.zstd flatbuffers fsspec hypothesis \
+	  lz4 numpy pyarrow pytest pytest-benchmark pytest-run-parallel zstandard
+	@$(FREE)/venv/bin/python -m pip -q install --force-reinstall --no-deps --no-build-isolation .
 	@touch $@
 
 $(VENV)/bin/ruff: | $(BASE)

@@ -85,6 +85,7 @@ DIRECTIVES = {
     "binding": False,
     "embedsignature.format": "clinic",
     "auto_pickle": False,  # no second way to fill our C structs
+    "freethreading_compatible": True,  # docs/threads.md
     "autotestdict": False,  # tests/project/test_docstrings.py reads the docstrings themselves
 }
 

@@ -7,7 +7,7 @@ from arrowipc.inline.flatbuf cimport Table
 from arrowipc.inline.plan cimport BatchHeader, ColumnsData, Envelope, LimitsData, PlanData
 from arrowipc.inline.threads cimport fetch_add
 
-# 64-byte aligned memory of at least `size` bytes; `capacity` receives its true size. Both need the GIL.
+# 64-byte aligned memory of at least `size` bytes; `capacity` receives its true size. Both need an attached thread.
 cdef uint8_t* take_block(int64_t size, int64_t* capacity) except NULL
 cdef void give_block(uint8_t* data, int64_t capacity) noexcept
 
@@ -67,7 +67,7 @@ cdef class Memory:
     cdef uint8_t* data
     cdef int64_t size       # bytes in use
     cdef int64_t capacity
-    cdef int exports
+    cdef int64_t exports
     cdef bint writable
     cdef int reserve(self, int64_t capacity) except -1
 

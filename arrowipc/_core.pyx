@@ -23,7 +23,7 @@ from arrowipc.inline.huge_pages cimport HUGE_PAGE, want_huge_pages
 from arrowipc.inline.layouts cimport BUFFER_BITS, BUFFER_FIXED, BUFFER_OFFSETS, LAYOUTS, LayoutSpec, width_of
 from arrowipc.inline.loads cimport bitmap_bytes, count_bits, inside, load_i64, load_u64, mul_overflows, round_up
 from arrowipc.inline.plan cimport *
-from arrowipc.inline.threads cimport fetch_add, short_sleep
+from arrowipc.inline.threads cimport Guard, count_up, fetch_add, hold, let_go, short_sleep
 
 from arrowipc.arguments import instance_of
 from arrowipc.errors import FormatError, LimitError, UnsupportedError, UsageError
@@ -42,6 +42,7 @@ cdef enum:
 cdef uint8_t* idle[SLOTS]
 cdef int64_t idle_capacity[SLOTS]       # 0: the slot is empty
 cdef int64_t idle_total = 0
+cdef Guard idle_guard                   # of these, and of the spare tables of columns
 
 
 cdef inline void drop(int slot) noexcept:
@@ -51,24 +52,32 @@ cdef inline void drop(int slot) noexcept:
     idle_capacity[slot] = 0
 
 
-cdef uint8_t* take_block(int64_t size, int64_t* capacity) except NULL:
+cdef uint8_t* take_idle(int64_t size, int64_t* capacity) noexcept:
+    """The smallest block that waits and fits; NULL: there is none."""
     global idle_total
-    cdef void* data = NULL
-    cdef int64_t room
+    cdef uint8_t* found = NULL
     cdef int slot, best = -1
+    hold(&idle_guard)
+    for slot in range(SLOTS):
+        # Not a much larger one: it would be missed where it fits.
+        if size <= idle_capacity[slot] <= 2 * size:
+            if best < 0 or idle_capacity[slot] < idle_capacity[best]:
+                best = slot
+    if best >= 0:
+        found, capacity[0] = idle[best], idle_capacity[best]
+        idle_total -= idle_capacity[best]
+        idle_capacity[best] = 0
+    let_go(&idle_guard)
+    return found
+
+
+cdef uint8_t* take_block(int64_t size, int64_t* capacity) except NULL:
+    cdef void* data = take_idle(size, capacity) if size >= KEPT else NULL
+    cdef int64_t room
+    if data != NULL:
+        return <uint8_t*> data
     if size < 0 or size > INT64_MAX - HUGE_PAGE:
         raise MemoryError(f"cannot allocate {size:,} bytes")
-    if size >= KEPT:
-        for slot in range(SLOTS):
-            # Not a much larger one: it would be missed where it fits.
-            if size <= idle_capacity[slot] <= 2 * size:
-                if best < 0 or idle_capacity[slot] < idle_capacity[best]:
-                    best = slot
-        if best >= 0:
-            capacity[0] = idle_capacity[best]
-            idle_total -= idle_capacity[best]
-            idle_capacity[best] = 0
-            return idle[best]
     room = round_up(size, HUGE_PAGE if size >= 2 * HUGE_PAGE else 64)
     if posix_memalign(&data, HUGE_PAGE if size >= 2 * HUGE_PAGE else 64, max(room, 64)) != 0:
         drop_blocks()
@@ -87,6 +96,7 @@ cdef void give_block(uint8_t* data, int64_t capacity) noexcept:
     if capacity < KEPT or capacity > IDLE_BYTES:
         free(data)
         return
+    hold(&idle_guard)
     for slot in range(SLOTS):
         # An empty slot, or else the smallest block makes room.
         if idle_capacity[slot] < idle_capacity[place]:
@@ -99,10 +109,12 @@ cdef void give_block(uint8_t* data, int64_t capacity) noexcept:
     idle[place] = data
     idle_capacity[place] = capacity
     idle_total += capacity
+    let_go(&idle_guard)
 
 
 cdef void drop_blocks() noexcept:
     cdef int slot
+    hold(&idle_guard)
     for slot in range(SLOTS):
         if idle_capacity[slot]:
             drop(slot)
@@ -110,6 +122,7 @@ cdef void drop_blocks() noexcept:
         free(spare[slot])
         spare[slot] = NULL
         spare_size[slot] = 0
+    let_go(&idle_guard)
 
 
 def release_unused() -> None:
@@ -149,14 +162,18 @@ cdef class Recent:
         self.most_bytes = most_bytes
         recents.append(self)
 
+    @cython.critical_section
     cdef int forget(self) except -1:
         self.things, self.last = [], None
         self.bytes = self.oldest = 0
         return 0
 
+    @cython.critical_section
     cdef object again(self, const void* wanted, matches_t matches):
-        return self.last if self.last is not None and matches(self.last, wanted) else None
+        last = self.last
+        return last if last is not None and matches(last, wanted) else None
 
+    @cython.critical_section
     cdef object find(self, uint64_t mark, const void* wanted=NULL, matches_t matches=NULL):
         cdef list things = self.things      # `matches` may run Python, and others keep things meanwhile
         cdef Py_ssize_t i
@@ -168,11 +185,13 @@ cdef class Recent:
                     return thing
         return None
 
+    @cython.critical_section
     cdef int keep(self, object thing, uint64_t mark, int64_t size=0) except -1:
         cdef Py_ssize_t place = len(self.things)
         if size > self.most_bytes - self.bytes:
             self.forget()
             place = 0
+        before = self.things[self.oldest] if place == self.most else None   # its end may let others in
         if place < self.most:
             self.things.append(thing)
         else:
@@ -285,12 +304,11 @@ cdef class Source:
     """A caller's buffer, held (and exported) for as long as anything points into it."""
 
     def __cinit__(self, obj):
-        global live_sources
         PyObject_GetBuffer(obj, &self.view, PyBUF_SIMPLE)
         self.held = True
         self.data = <const uint8_t*> self.view.buf
         self.size = self.view.len
-        live_sources += 1
+        count_up(&live_sources, 1)
 
     def bytes(self, int64_t start, int64_t length):
         """A copy of some of the bytes."""
@@ -308,24 +326,21 @@ cdef class Source:
         return self.size
 
     def __dealloc__(self):
-        global live_sources
         if self.held:
             PyBuffer_Release(&self.view)
-            live_sources -= 1
+            count_up(&live_sources, -1)
 
 
 cdef class Memory:
     """A 64-byte aligned block that grows until something exports it."""
 
     def __cinit__(self, int64_t capacity=0):
-        global live_memory
-        live_memory += 1
+        count_up(&live_memory, 1)
         if capacity:
             self.reserve(capacity)
 
     def __dealloc__(self):
-        global live_memory
-        live_memory -= 1
+        count_up(&live_memory, -1)
         give_block(self.data, self.capacity)
 
     cdef int reserve(self, int64_t capacity) except -1:
@@ -346,10 +361,10 @@ cdef class Memory:
 
     def __getbuffer__(self, Py_buffer* view, int flags):
         export_bytes(self, view, self.data, self.size, self.writable, flags)
-        self.exports += 1
+        count_up(&self.exports, 1)
 
     def __releasebuffer__(self, Py_buffer* view):
-        self.exports -= 1
+        count_up(&self.exports, -1)
 
 
 def aligned_buffer(int64_t size):
@@ -379,7 +394,6 @@ cdef class FileMap:
     cdef int64_t size
 
     def __cinit__(self, int descriptor):
-        global live_maps
         cdef int64_t size = os.fstat(descriptor).st_size
         cdef void* data = MAP_FAILED
         cdef int code = ENOMEM
@@ -389,7 +403,7 @@ cdef class FileMap:
         if data == MAP_FAILED:
             raise OSError(code, os.strerror(code))
         self.data, self.size = data, size
-        live_maps += 1
+        count_up(&live_maps, 1)
 
     def release_pages(self):
         """Let go of the memory that holds what was read; whoever reads it again gets it from the file again."""
@@ -399,9 +413,8 @@ cdef class FileMap:
         export_bytes(self, view, <const uint8_t*> self.data, self.size, False, flags)
 
     def __dealloc__(self):
-        global live_maps
         if self.data != NULL:
-            live_maps -= 1
+            count_up(&live_maps, -1)
             with nogil:
                 munmap(self.data, self.size)
 
@@ -779,13 +792,16 @@ cdef int spare_next = 0
 
 cdef inline uint8_t* take_tables(ColumnsData* d, int64_t size) noexcept:
     cdef int slot
-    d.block_size = size
+    d.nodes, d.block_size = NULL, size
     if size >= SPARE_LEAST:
+        hold(&idle_guard)
         for slot in range(SPARE):
             if spare_size[slot] == size:
                 d.nodes, spare[slot], spare_size[slot] = <Node*> spare[slot], NULL, 0
-                return <uint8_t*> d.nodes
-    d.nodes = <Node*> malloc(size)
+                break
+        let_go(&idle_guard)
+    if d.nodes == NULL:
+        d.nodes = <Node*> malloc(size)
     return <uint8_t*> d.nodes
 
 
@@ -794,10 +810,12 @@ cdef inline void give_tables(ColumnsData* d) noexcept:
     if d.nodes == NULL or d.block_size < SPARE_LEAST or d.block_size > SPARE_MOST:
         free(d.nodes)
         return
+    hold(&idle_guard)
     free(spare[spare_next])
     spare[spare_next] = d.nodes
     spare_size[spare_next] = d.block_size
     spare_next = (spare_next + 1) % SPARE
+    let_go(&idle_guard)
 
 
 @cython.no_gc

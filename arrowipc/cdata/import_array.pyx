@@ -26,6 +26,7 @@ from arrowipc.inline.plan cimport (
     FIELD_ENCODED, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_VIEW, LEVEL_NONE, Extent, FieldPlan,
     LimitsData, Node, ViewRange,
 )
+from arrowipc.inline.threads cimport count_up
 from arrowipc.metadata.schema_reader cimport plan_schema, python_plan
 from arrowipc.read.decompress cimport normalise
 from arrowipc.read.validate cimport validate as prove
@@ -259,8 +260,7 @@ def live_imports():
 
 
 cdef void count_live(int64_t change) noexcept:
-    global live
-    live += change
+    count_up(&live, change)
 
 
 cdef class ArrayOwner:
@@ -717,6 +717,7 @@ cdef class BatchStream:
                 schema.release(&schema)
         return 0
 
+    @cython.critical_section
     cdef RecordBatch next(self):
         cdef RecordBatch batch = self.single
         cdef ArrayOwner owner
@@ -766,6 +767,7 @@ cdef class BatchStream:
             stream.release(&stream)
         return 0
 
+    @cython.critical_section
     def close(self):
         """Let go of the producer; batches that were taken stay valid."""
         if self.busy:

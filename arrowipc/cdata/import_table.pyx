@@ -204,6 +204,7 @@ cdef class ColumnStream:
         self.plans = [None] * self.count
         return 0
 
+    @cython.critical_section
     cdef RecordBatch next(self):
         """The next batch; None at the end."""
         if self.closed:
@@ -330,6 +331,7 @@ cdef class ColumnStream:
                 stream.finish()
         return 0
 
+    @cython.critical_section
     def close(self):
         """Let go of the producers; batches that were taken stay valid."""
         if self.busy:

@@ -111,7 +111,10 @@ cdef class Array:
     def field(self):
         """Name, type, nullability and metadata, an :class:`arrowipc.Field`."""
         if self._field is None:
-            self._field = field_of(self.columns.plan, self.index)
+            made = field_of(self.columns.plan, self.index)
+            with cython.critical_section(self):
+                if self._field is None:
+                    self._field = made
         return self._field
 
     @property

@@ -424,9 +424,11 @@ cdef object decimal(const uint8_t* p, const FieldPlan* f):
     if scaled is None:
         from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 
-        # 256 bits have at most 78 digits, so nothing is ever rounded; signals raise nothing.
-        scaled = Context(prec=80, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[]).scaleb
         decimal_type = Decimal
+        # 256 bits have at most 78 digits, so nothing is ever rounded; signals raise nothing.
+        made = Context(prec=80, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[]).scaleb
+        with cython.critical_section(recent_zones):     # any object of this module
+            scaled = made if scaled is None else scaled
     if f.width <= 8:
         number = load_signed(p, f.width)
     elif f.width == 16 and load_i64(p + 8) == load_i64(p) >> 63:
@@ -438,7 +440,7 @@ cdef object decimal(const uint8_t* p, const FieldPlan* f):
 
 cdef object interval(const uint8_t* p, int32_t unit):
     global DayTime, MonthDayNano
-    if DayTime is None:
+    if MonthDayNano is None:    # the last one that is assigned
         from arrowipc.datatypes import DayTime, MonthDayNano
     if unit == IntervalUnit_YEAR_MONTH:
         return load_i32(p)
@@ -454,10 +456,12 @@ cdef int ready_datetime() except -1:
         import_datetime()
         import datetime
 
-        EPOCH = datetime.datetime(1970, 1, 1)
-        EPOCH_UTC = EPOCH.replace(tzinfo=datetime.timezone.utc)
-        EPOCH_DATE = datetime.date(1970, 1, 1)
-        UTC = datetime.timezone.utc
+        with cython.critical_section(recent_zones):
+            if UTC is None:
+                EPOCH = datetime.datetime(1970, 1, 1)
+                EPOCH_UTC = EPOCH.replace(tzinfo=datetime.timezone.utc)
+                EPOCH_DATE = datetime.date(1970, 1, 1)
+                UTC = datetime.timezone.utc
     return 0
 
 

@@ -40,6 +40,7 @@ from arrowipc.inline.plan cimport (
     copy_tables,
 )
 from arrowipc.inline.room cimport Room, make_room
+from arrowipc.inline.threads cimport FREE_THREADED
 from arrowipc.metadata.schema_reader cimport own_metadata, python_plan, same_shape
 
 from arrowipc.errors import LimitError, UsageError
@@ -822,7 +823,7 @@ cdef Source integers(object values, str name):
         values = list(values)
     np = None if type(values) is list else numpy_or_none()
     if np is None:
-        values = values if type(values) is list else list(values)
+        values = values if type(values) is list and not FREE_THREADED else list(values)
         n = len(values)
         numbers = Memory(8 * n)
         numbers.size = 8 * n
@@ -929,7 +930,9 @@ cdef tuple own_dictionaries(tuple dictionaries):
             copy = Columns.__new__(Columns)
             concat_into(copy, (source,), False)
             copy.dictionaries = below
-            source.own = copy
+            with cython.critical_section(source):
+                if source.own is None:
+                    source.own = copy
         out[i] = source.own
     return tuple(out)
 

@@ -6,7 +6,6 @@ import errno
 import logging
 import os
 import stat
-from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from arrowipc._core import Descriptor, FileMap
@@ -95,7 +94,7 @@ class Opener:
         self.on_error: str = on_error
         self._options: dict[str, Any] = {"validate": validate, "limits": limits}
         self._storage = storage
-        self._kept: OrderedDict[Any, Any] = OrderedDict()
+        self._kept: dict[Any, Any] = {}
         #: Path -> why it, or some of it, was left out.
         self.skipped: dict[str, str] = {}
 
@@ -125,8 +124,8 @@ class Opener:
             with naming(fragment.path):
                 reader = self._opened(fragment, columns)
         self._kept[key] = reader
-        if len(self._kept) > MOST_OPEN:
-            self._kept.popitem(last=False)  # closed when its last batch is read
+        for oldest in list(self._kept)[:-MOST_OPEN]:
+            self._kept.pop(oldest, None)  # closed when its last batch is read
         return reader
 
     def _opened(self, fragment: Fragment, columns: Columns) -> Any:

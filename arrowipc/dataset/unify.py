@@ -381,9 +381,10 @@ class _Repeated:
         self.width: int = max(nbytes_of(self._one), 8)
 
     def __call__(self, rows: int) -> Array:
-        if rows > len(self._array):
-            self._array = self._one.take(np.zeros(rows, np.int64))
-        return self._array.slice(0, rows)
+        array = self._array  # other threads may put a shorter one there
+        if rows > len(array):
+            array = self._array = self._one.take(np.zeros(rows, np.int64))
+        return array.slice(0, rows)
 
 
 class _Parts:

@@ -1,5 +1,33 @@
-# What threads do together without the GIL: each takes the next piece of work, and waits for the others at the end.
+# What threads do together: without the GIL each takes the next piece of work, and waits for the others at the end.
+# Without a GIL in the whole process (a free-threaded CPython), what was under the GIL is under a guard.
 from libc.stdint cimport int64_t
+
+cdef extern from *:
+    """
+    #include <Python.h>
+    #ifdef Py_GIL_DISABLED
+    #define ARROWIPC_FREE_THREADED 1
+    typedef PyMutex arrowipc_guard;
+    #define arrowipc_hold(guard) PyMutex_Lock(guard)
+    #define arrowipc_let_go(guard) PyMutex_Unlock(guard)
+    #define arrowipc_count(counter, by) __atomic_add_fetch(counter, by, __ATOMIC_RELAXED)
+    #else
+    #define ARROWIPC_FREE_THREADED 0
+    typedef char arrowipc_guard;
+    #define arrowipc_hold(guard) (void) (guard)
+    #define arrowipc_let_go(guard) (void) (guard)
+    #define arrowipc_count(counter, by) (*(counter) += (by))
+    #endif
+    """
+    const bint FREE_THREADED "ARROWIPC_FREE_THREADED"
+    # A lock of data in C that need the GIL otherwise, where they are zero at the beginning; held for moments only. For
+    # Python's objects there is `cython.critical_section`, which is nothing with the GIL, too.
+    ctypedef struct Guard "arrowipc_guard":
+        pass
+    void hold "arrowipc_hold"(Guard* guard) noexcept
+    void let_go "arrowipc_let_go"(Guard* guard) noexcept
+    # Add to a number that the GIL guards otherwise; returns the sum.
+    int64_t count_up "arrowipc_count"(int64_t* counter, int64_t by) noexcept
 
 cdef extern from * nogil:
     """

@@ -4,7 +4,8 @@ The plan is made first, in C, because a reader needs nothing else; the Python ob
 schema are made from it when somebody asks.
 """
 
-from cpython.bytes cimport PyBytes_FromStringAndSize
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t, int8_t, uint32_t, uint64_t, uint8_t
 from libc.stdlib cimport free
@@ -28,6 +29,7 @@ from arrowipc.inline.plan cimport (
     SWAP_32, SWAP_4, SWAP_4_4, SWAP_4_4_8, SWAP_8, SWAP_NONE, SWAP_VIEW, Envelope, FieldPlan, LimitsData, v4_bitmap,
 )
 from arrowipc.inline.room cimport reserve_items
+from arrowipc.inline.threads cimport FREE_THREADED
 from arrowipc.inline.utf8 cimport utf8_error
 
 from arrowipc.arguments import described, iterator_of
@@ -495,6 +497,10 @@ cdef Plan read_plan(const uint8_t* metadata, int64_t size, int64_t schema_table,
     cdef bytes copy
     cdef uint64_t mark
     if size > WORTH_COPYING:
+        if FREE_THREADED:
+            # `own_metadata` cannot change what other threads read.
+            owner = PyBytes_FromStringAndSize(<const char*> metadata, size)
+            metadata = <const uint8_t*> PyBytes_AS_STRING(owner)
         found = flatten(metadata, size, owner, schema_table, limits.depth)
         has_wide(found, not some)
         return found
@@ -710,7 +716,9 @@ cdef dict names_below(Plan whole, int32_t parent):
     cdef int32_t child
     cdef dict table
     if whole.names is None:
-        whole.names = [None] * (whole.d.n_fields + 1)
+        with cython.critical_section(whole):
+            if whole.names is None:
+                whole.names = [None] * (whole.d.n_fields + 1)
     table = whole.names[parent + 1]
     if table is None:
         table = {}
@@ -811,11 +819,14 @@ cdef object plan_schema(Plan plan):
                 raise FormatError("Schema.features does not lie inside the metadata")
             metadata = read_pairs(&table, Schema_custom_metadata)
             kinds = tuple([load_i64(features.data + 8 * i) for i in range(features.count)])
-        plan.schema = Schema(
+        made = Schema(
             [plan_field(plan, plan.d.columns[i]) for i in range(plan.d.n_columns)], metadata,
             "big" if plan.d.stored_big and plan.d.keep_stored else "little", kinds,
         )
-        object.__setattr__(plan.schema, "_plan", plan)
+        object.__setattr__(made, "_plan", plan)
+        with cython.critical_section(plan):
+            if plan.schema is None:
+                plan.schema = made
     return plan.schema
 
 
@@ -862,7 +873,7 @@ def shared_type(*form):
         from arrowipc import datatypes
 
         name, *parameters = form
-        found = shared_types[form] = getattr(datatypes, name)(*parameters)
+        found = shared_types.setdefault(form, getattr(datatypes, name)(*parameters))
     return found
 
 

@@ -15,6 +15,7 @@ from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.loads cimport load_u16, put16, put32, put64, round_up
 from arrowipc.inline.room cimport reserve_items
 from arrowipc.inline.slots cimport slot, slot_place
+from arrowipc.inline.threads cimport FREE_THREADED
 
 from arrowipc import datatypes as types
 from arrowipc.arguments import KeyValueMetadata
@@ -338,8 +339,9 @@ cdef enum:
 cdef TableWriter new_writer():
     """A writer, with the memory of one that has finished."""
     global spare
-    cdef TableWriter w = spare
-    spare = None
+    cdef TableWriter w
+    with cython.critical_section(KINDS):    # any object of this module
+        w, spare = spare, None
     return TableWriter() if w is None else w
 
 
@@ -348,7 +350,8 @@ cdef bytes finish(TableWriter w, int64_t root):
     cdef bytes made = w.finish(root)
     if w.room <= WORTH_KEEPING:
         w.restart()
-        spare = w
+        with cython.critical_section(KINDS):
+            spare = w
     return made
 
 
@@ -441,8 +444,8 @@ cdef int last_kind = Type_NONE
 
 
 cdef inline int kind_of(object type_) except -1:
-    """The tag of a type in the Type union; often that of the column before."""
-    return last_kind if type(type_) is last_class else look_up_kind(type_)
+    """The tag of a type in the Type union; often that of the column before (under a GIL: it is a pair of globals)."""
+    return last_kind if not FREE_THREADED and type(type_) is last_class else look_up_kind(type_)
 
 
 cdef int look_up_kind(object type_) except -1:
@@ -450,7 +453,8 @@ cdef int look_up_kind(object type_) except -1:
     kind = KINDS.get(type(type_))
     if kind is None:
         raise UsageError(f"expected a type that has a table of its own, found {type_}")
-    last_class, last_kind = type(type_), kind
+    if not FREE_THREADED:
+        last_class, last_kind = type(type_), kind
     return kind
 
 

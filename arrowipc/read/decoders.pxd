@@ -61,6 +61,7 @@ cdef class Decoder:
     cdef int grow(self, Dictionary entry, Columns piece, int64_t id) except -1
     cdef int widen_bounds(self, Dictionary entry, Columns piece) except -1
     cdef int forget(self) except -1
+    cdef tuple resolved(self)
     cdef tuple resolve(self, list wanted)
     cdef Columns values_of(self, DictionaryPlan wanted)
 

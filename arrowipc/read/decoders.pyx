@@ -3,6 +3,7 @@
 A reader (of a stream, a file, single messages) hands it what its framing found.
 """
 
+cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from arrowipc._core cimport Columns, DictionaryPlan, Plan, level_of, limits_data, raise_fault, read_pairs
@@ -16,6 +17,7 @@ from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, fb_field, fb_i64, fb_table, fb_u8
 from arrowipc.inline.loads cimport too_many_values
 from arrowipc.inline.plan cimport FIELD_ENCODED, LEVEL_NONE, LEVEL_STRICT, BatchHeader, Envelope, LimitsData
+from arrowipc.inline.threads cimport count_up
 from arrowipc.metadata.schema_reader cimport message_plan, plan_schema, project, read_plan, unshared
 from arrowipc.read.decoding cimport decode_columns, locate_batch
 from arrowipc.read.framing cimport Message
@@ -61,7 +63,9 @@ cdef dict dictionaries_of(Plan plan):
     if plan.all_dictionaries is None:
         found = {}
         collect(plan.dictionaries, found)
-        plan.all_dictionaries = found
+        with cython.critical_section(plan):
+            if plan.all_dictionaries is None:
+                plan.all_dictionaries = found
     return plan.all_dictionaries
 
 
@@ -121,9 +125,7 @@ cdef class Decoder:
     # -- batches --
 
     cdef RecordBatch batch(self, const Envelope* message, const uint8_t* body, object body_owner):
-        if self.current is None:
-            self.current = self.resolve(self.plan.dictionaries)
-        return self.batch_with(message, body, body_owner, self.current)
+        return self.batch_with(message, body, body_owner, self.resolved())
 
     cdef RecordBatch batch_with(self, const Envelope* message, const uint8_t* body, object body_owner,
                                 tuple dictionaries):
@@ -133,7 +135,7 @@ cdef class Decoder:
         if fb_field(&message.root, Message_custom_metadata, 4):
             # Whatever is done with the batch, nothing goes along that may describe other rows then.
             out.metadata_pairs = without_descriptions(read_pairs(&message.root, Message_custom_metadata))
-        self.num_record_batches += 1
+        count_up(&self.num_record_batches, 1)
         return out
 
     cdef Columns stored(self, Message message, tuple dictionaries=None):
@@ -145,9 +147,7 @@ cdef class Decoder:
         cdef Columns out
         cdef BatchHeader header
         if dictionaries is None:
-            if self.current is None:
-                self.current = self.resolve(self.plan.dictionaries)
-            dictionaries = self.current
+            dictionaries = self.resolved()
         if self.level:
             return self.batch_with(&message.envelope, message.body_bytes, message.body_owner, dictionaries)
         out = Columns.__new__(Columns)
@@ -155,11 +155,19 @@ cdef class Decoder:
                      &self.limits, &header)
         out.owner = message.body_owner
         out.dictionaries = dictionaries
-        self.num_record_batches += 1
+        count_up(&self.num_record_batches, 1)
         return out
 
     # -- dictionaries --
 
+    @cython.critical_section
+    cdef tuple resolved(self):
+        """The dictionaries of a batch as they stand."""
+        if self.current is None:
+            self.current = self.resolve(self.plan.dictionaries)
+        return self.current
+
+    @cython.critical_section
     cdef int dictionary(self, const Envelope* message, const uint8_t* body, object body_owner, bint replaceable,
                         TakenDictionary* taken) except -1:
         """Take in a DictionaryBatch.
@@ -219,6 +227,7 @@ cdef class Decoder:
         return (fb_i64(&message.header, DictionaryBatch_id, 0, &id) < 0 or id in self.needed
                 or id not in self.known)
 
+    @cython.critical_section
     cdef int forget(self) except -1:
         """Let go of all dictionaries, as if none had arrived."""
         if self.entries:

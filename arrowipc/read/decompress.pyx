@@ -305,8 +305,9 @@ cdef class CodecPool:
 
     cdef CodecContext take(self):
         cdef CodecContext made
-        if self.idle:
-            return self.idle.pop()
+        with cython.critical_section(self):
+            if self.idle:
+                return self.idle.pop()
         if self.c.free == NULL:
             return None
         made = CodecContext.__new__(CodecContext)

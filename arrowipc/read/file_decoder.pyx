@@ -16,6 +16,7 @@ from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, Vector, fb_i16, fb_root, fb_table, fb_vector
 from arrowipc.inline.loads cimport inside, load_i32, load_i64, prefetch
 from arrowipc.inline.plan cimport LEVEL_NONE, BatchHeader, Envelope, LimitsData
+from arrowipc.inline.threads cimport count_up
 from arrowipc.metadata.schema_reader cimport plan_schema, read_plan
 from arrowipc.read.decoders cimport Decoder, Dictionary, TakenDictionary, new_decoder
 from arrowipc.read.decoding cimport locate_batch
@@ -210,8 +211,7 @@ cdef class BlockDecoder:
         cdef const uint8_t* data = source.data + at
         cdef int64_t prefix = 8, size
         cdef Fault fault
-        self.footer.uses += 1
-        if self.footer.uses == FREE_USES:
+        if count_up(&self.footer.uses, 1) == FREE_USES:
             self.add_up()
         if block.metadata_length + (block.body_length if with_body else 0) > source.size - at:
             raise UsageError(f"the bytes of a block are incomplete: {source.size - at} of "

@@ -82,24 +82,27 @@ cdef class Framer:
     cdef int advance(self) except -1
     cdef int read_prefix(self) except -1
     cdef int poison(self, object error) except -1
+    cdef int fail(self, str reason) except -1
     cdef int check_usable(self) except -1
     cdef int check_idle(self) except -1
 
     @cython.final
     cdef inline int occupy(self) except -1:
         """Begin a call that changes this object; until `vacate`, calls of other threads are refused."""
-        if self.failure is not None or self.busy:
-            self.check_usable()
-            self.check_idle()
-        self.busy = True
+        with cython.critical_section(self):
+            if self.failure is not None or self.busy:
+                self.check_usable()
+                self.check_idle()
+            self.busy = True
         return 0
 
     @cython.final
     cdef inline int vacate(self) except -1:
         """End such a call; if the object was closed or has failed meanwhile, it lets go of its input."""
-        if self.failure is not None:
-            self._forget()
-        self.busy = False
+        with cython.critical_section(self):
+            if self.failure is not None:
+                self._forget()
+            self.busy = False
         return 0
 
     cdef int64_t _unread(self) noexcept
@@ -123,6 +126,7 @@ cdef class Message:
     cdef Pieces pieces                  # None: the body is in one stretch
 
     cdef int join(self) except -1       # makes it so
+    cdef Pieces in_pieces(self)
 
 
 cdef class Pieces:

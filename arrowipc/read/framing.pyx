@@ -20,6 +20,7 @@ from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, fb_i64, fb_table, fb_u8
 from arrowipc.inline.loads cimport inside, load_i32, load_i64, prefetch
 from arrowipc.inline.plan cimport BatchHeader
+from arrowipc.inline.threads cimport count_up
 
 from _collections import deque  # `collections` loads a dozen modules
 
@@ -105,9 +106,10 @@ cdef class Framer:
         """int: how many more bytes complete the piece at hand (0 after the end); reading more is allowed."""
         if self.state == STATE_END:
             return 0
-        self.check_idle()
-        held = self.partial.size if self.partial is not None else 0
-        return max(self.wanted - held - self._unread(), 0)
+        with cython.critical_section(self):
+            self.check_idle()
+            held = self.partial.size if self.partial is not None else 0
+            return max(self.wanted - held - self._unread(), 0)
 
     cdef int64_t _unread(self) noexcept:
         cdef int64_t total = 0
@@ -204,10 +206,17 @@ cdef class Framer:
 
     def interrupt(self, error):
         """Refuse to go on after an error that may have lost bytes of the source."""
-        self.failure = "an error ended it while it was reading, and bytes may be lost with that"
+        reason = "an error ended it while it was reading, and bytes may be lost with that"
+        self.fail(reason)
         self.release()
-        self.failure = f"{self.failure}: {error!r}"     # whose own words may fail
+        self.fail(f"{reason}: {error!r}")   # whose own words may fail
 
+    @cython.critical_section
+    cdef int fail(self, str reason) except -1:
+        self.failure = reason
+        return 0
+
+    @cython.critical_section
     def release(self):
         """Let go of the input; what was made of it stays valid, and nothing more can be read.
 
@@ -223,7 +232,9 @@ cdef class Framer:
 
     cdef int check_usable(self) except -1:
         if self.failure is not None:
-            raise UsageError(f"this reader cannot continue: {self.failure}")
+            with cython.critical_section(self):
+                reason = self.failure
+            raise UsageError(f"this reader cannot continue: {reason}")
         return 0
 
     cdef int check_idle(self) except -1:
@@ -237,7 +248,7 @@ cdef class Framer:
         if isinstance(error, ArrowIpcError) and self.number:
             kind = f" ({kind_name(self.envelope.kind)})" if self.kind_known else ""
             error.args = (f"message {self.number}{kind}: {error}",)
-        self.failure = f"an error ended it: {error}"
+        self.fail(f"an error ended it: {error}")
         return 0 if self.busy else self._forget()
 
     cdef int _forget(self) except -1:
@@ -457,10 +468,10 @@ cdef class _Loan:
         if self.memory.size != self.start:
             raise BufferError("this memory was filled: get_buffer() lends more")
         export_bytes(self, view, self.memory.data + self.start, self.size, True, flags)
-        self.memory.exports += 1
+        count_up(&self.memory.exports, 1)
 
     def __releasebuffer__(self, Py_buffer* view):
-        self.memory.exports -= 1
+        count_up(&self.memory.exports, -1)
 
 
 cdef Message take_message(Framer framer):
@@ -633,7 +644,7 @@ cdef class Message:
     @property
     def body(self):
         """memoryview: the body, `body_length` bytes; a body in pieces is put together the first time."""
-        self.join()
+        self.join()     # once: what is read here does not change afterwards
         return window(self.body_bytes, self.envelope.body_length, self.body_owner)
 
     @property
@@ -653,7 +664,7 @@ cdef class Message:
         FormatError
             The metadata is broken, or a buffer lies outside the body.
         """
-        cdef Pieces pieces = self.pieces    # held: another thread may put the body together
+        cdef Pieces pieces = self.in_pieces()
         if pieces is not None:
             return [stored_piece(&pieces.parts[i], pieces.owners) for i in range(pieces.count)]
         return stored_buffers(self)
@@ -663,6 +674,12 @@ cdef class Message:
         """KeyValueMetadata: what the message carries beside its header."""
         return metadata_of(read_pairs(&self.envelope.root, Message_custom_metadata))
 
+    @cython.critical_section
+    cdef Pieces in_pieces(self):
+        """The body's pieces, held: another thread may put it together; None: it is in one stretch."""
+        return self.pieces
+
+    @cython.critical_section
     cdef int join(self) except -1:
         """Put the body together, if it is in pieces."""
         cdef Memory memory
@@ -698,7 +715,8 @@ cdef class Message:
                 raise UsageError(f"the body has {self.envelope.body_length:,} bytes, the target {view.len:,}")
             out = <uint8_t*> view.buf
             # Held: another thread may put the body together meanwhile.
-            pieces, owner, body = self.pieces, self.body_owner, self.body_bytes
+            with cython.critical_section(self):
+                pieces, owner, body = self.pieces, self.body_owner, self.body_bytes
             with nogil:
                 if pieces is not None:
                     put_parts(out, pieces)
@@ -714,7 +732,7 @@ cdef class Message:
         cdef int64_t pad
         cdef int32_t i
         cdef list out = []
-        cdef Pieces pieces = self.pieces    # held: another thread may put the body together
+        cdef Pieces pieces = self.in_pieces()
         if pieces is None:
             return [self.body] if self.envelope.body_length else out
         for i in range(pieces.count):
@@ -755,6 +773,7 @@ cdef class Message:
         cdef bytes out
         cdef uint8_t* at
         cdef int32_t size
+        cdef Pieces pieces = self.in_pieces()
         pad = padding(head, check_choice("alignment", alignment, (8, 64)))
         size = <int32_t> (self.metadata_size + pad)
         out = PyBytes_FromStringAndSize(NULL, head + pad + body)
@@ -765,8 +784,8 @@ cdef class Message:
             memcpy(at + 8, self.metadata_bytes, self.metadata_size)
         memset(at + head, 0, pad)
         at += head + pad
-        if self.pieces is not None:
-            put_parts(at, self.pieces)
+        if pieces is not None:
+            put_parts(at, pieces)
         elif body:
             memcpy(at, self.body_bytes, body)
         return out

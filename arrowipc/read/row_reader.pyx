@@ -1,5 +1,6 @@
 """Rows by number of batches that are loaded when they are needed: those of tables, readers and data sets."""
 
+cimport cython
 from cpython.list cimport PyList_GET_ITEM
 from cpython.number cimport PyNumber_Index
 from cpython.ref cimport PyObject
@@ -162,10 +163,16 @@ cdef class RowReader:
     cdef RecordBatch fetch(self, int32_t b):
         """Load a batch, and keep it; other threads may come in between."""
         cdef RecordBatch batch = <RecordBatch?> self.load(b)
-        cdef int64_t length = self.homes.firsts[b + 1] - self.homes.firsts[b], size
+        cdef int64_t length = self.homes.firsts[b + 1] - self.homes.firsts[b]
         if batch is None or batch.d.length != length:
             found = "nothing" if batch is None else f"{batch.d.length} rows"
             raise FormatError(f"batch {b}: expected the {length} rows that its reader said before, found {found}")
+        with cython.critical_section(self):
+            self.keep(batch, b)
+        return batch
+
+    cdef int keep(self, RecordBatch batch, int32_t b) except -1:
+        cdef int64_t size
         if self.plan is None:
             self.plan = batch.plan
         elif batch.plan is not self.plan and not same_shape(batch.plan, self.plan):
@@ -184,7 +191,7 @@ cdef class RowReader:
             self.kept_bytes += size
             self.enqueue(b)
             self.make_room(b)
-        return batch
+        return 0
 
     cdef void enqueue(self, int32_t b) noexcept:
         if self.oldest < 0:
@@ -211,9 +218,11 @@ cdef class RowReader:
         return 0
 
     cdef RecordBatch batch(self, int32_t b):
-        cdef RecordBatch batch = <RecordBatch> self.batches[b]
-        self.calls += 1
-        self.states[b].call = self.calls
+        cdef RecordBatch batch
+        with cython.critical_section(self):
+            batch = <RecordBatch> self.batches[b]
+            self.calls += 1
+            self.states[b].call = self.calls
         return self.fetch(b) if batch is None else batch
 
     cdef int announce(self, list numbers) except -1:
@@ -254,25 +263,26 @@ cdef class RowReader:
             return alone(take_numbers(self.batch(0), [], True, IndexError, "take"))
         with nogil:
             find_homes(&self.homes, home, <const int64_t*> numbers.data, n)
-        # Who calls meanwhile numbers the batches again: no Python runs in this loop.
-        self.calls += 1
-        call = self.calls
-        for i in range(n):
-            if i + AHEAD < n:
-                prefetch(&self.states[home[i + AHEAD]])
-            state = &self.states[home[i]]
-            if state.call != call:
-                prefetch(PySequence_Fast_ITEMS(self.batches) + home[i])
-                state.call, state.piece, wanted[m] = call, m, home[i]
-                m += 1
-            home[i] = state.piece
-        for i in range(m):
-            if i + AHEAD < m:
-                prefetch(<const void*> PyList_GET_ITEM(self.batches, wanted[i + AHEAD]))
-            batch = <RecordBatch> PyList_GET_ITEM(self.batches, wanted[i])
-            held.append(batch)
-            lacking += batch is None
-            size += self.states[wanted[i]].size if batch is not None else 0
+        with cython.critical_section(self):
+            # Who calls meanwhile numbers the batches again: no Python runs in this loop.
+            self.calls += 1
+            call = self.calls
+            for i in range(n):
+                if i + AHEAD < n:
+                    prefetch(&self.states[home[i + AHEAD]])
+                state = &self.states[home[i]]
+                if state.call != call:
+                    prefetch(PySequence_Fast_ITEMS(self.batches) + home[i])
+                    state.call, state.piece, wanted[m] = call, m, home[i]
+                    m += 1
+                home[i] = state.piece
+            for i in range(m):
+                if i + AHEAD < m:
+                    prefetch(<const void*> PyList_GET_ITEM(self.batches, wanted[i + AHEAD]))
+                batch = <RecordBatch> PyList_GET_ITEM(self.batches, wanted[i])
+                held.append(batch)
+                lacking += batch is None
+                size += self.states[wanted[i]].size if batch is not None else 0
         if lacking:
             absent = sorted([(wanted[i], i) for i in range(m) if held[i] is None])
             self.announce([number for number, _ in absent])
@@ -373,7 +383,8 @@ cdef class RowReader:
             names = tuple([field_name(batch.plan, batch.d.plan.columns[k]) for k in range(batch.d.plan.n_columns)])
             if len(set(names)) < len(names):
                 raise UsageError("row would lose columns whose name occurs twice; take it as a batch")
-            self.names = names
+            with cython.critical_section(self):
+                self.names = self.names or names
         q = quota(AS_BACKED, extensions)
         running = pause_collector()
         try:

@@ -48,7 +48,7 @@ cdef object EndOfStream = None
 
 cdef int load_events() except -1:
     global SchemaRead, DictionaryRead, BatchRead, EndOfStream
-    if EndOfStream is None:
+    if SchemaRead is None:  # the last one that is assigned
         from arrowipc.events import BatchRead, DictionaryRead, EndOfStream, SchemaRead
     return 0
 
@@ -269,7 +269,7 @@ cdef class StreamDecoder(Framer):
         """
         if self.decoder is None:
             raise UsageError(f"this decoder cannot be used: {self.failure}")
-        self.failure = None
+        self.fail(None)
         if forget:
             self.decoder.forget()
 

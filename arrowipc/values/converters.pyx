@@ -12,6 +12,7 @@ Null slots and the padding of every block up to 64 bytes are zero, so that nothi
 was put in.
 """
 
+cimport cython
 from cpython.bool cimport PyBool_Check
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
@@ -44,6 +45,7 @@ from arrowipc.inline.plan cimport (
     FIELD_NULLABLE, FIELD_SIGNED, FIELD_UTF8, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST,
     LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_VAR64, LAYOUT_VIEW, Extent, FieldPlan, Node,
 )
+from arrowipc.inline.threads cimport FREE_THREADED
 from arrowipc.metadata.schema_reader cimport plan_field
 
 import sys
@@ -1201,6 +1203,7 @@ def classes_of(list values not None):
     cdef richcmpfunc greater = (<PyTypeObject*> int).tp_richcompare     # half of what a conversion takes
     cdef bint large = False
     # The hash of a class may be somebody's code, which could change the list.
+    values = list(values) if FREE_THREADED else values
     while i < PyList_GET_SIZE(values):
         value = PyList_GET_ITEM(values, i)
         i += 1
@@ -1251,14 +1254,15 @@ cdef bint add_members(dict out, dict value) except -1:
     cdef PyObject* part
     cdef Py_ssize_t at = 0
     # Texts are hashed and compared without anybody's code, which could change the dict meanwhile.
-    while PyDict_Next(value, &at, &key, &entry):
-        if not PyUnicode_CheckExact(<object> key):
-            return False
-        part = PyDict_GetItemWithError(out, <object> key)
-        if part != NULL:
-            (<list> part).append(<object> entry)
-        else:
-            out[<object> key] = [<object> entry]
+    with cython.critical_section(value):
+        while PyDict_Next(value, &at, &key, &entry):
+            if not PyUnicode_CheckExact(<object> key):
+                return False
+            part = PyDict_GetItemWithError(out, <object> key)
+            if part != NULL:
+                (<list> part).append(<object> entry)
+            else:
+                out[<object> key] = [<object> entry]
     return True
 
 

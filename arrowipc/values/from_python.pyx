@@ -8,6 +8,7 @@ Dictionaries and runs compare values by a key made of what is stored: 0.0 and -0
 Decimal("1.0") are one, whatever Python says of them.
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_GetItemWithError
 from cpython.list cimport PyList_GET_SIZE
@@ -37,6 +38,7 @@ from arrowipc.inline.plan cimport (
     LAYOUT_LIST32, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW,
     LEVEL_NONE, BatchHeader, Extent, FieldPlan, LimitsData, ViewRange,
 )
+from arrowipc.inline.threads cimport FREE_THREADED
 from arrowipc.metadata.schema_reader cimport children_of, message_plan, plan_field, python_plan
 from arrowipc.read.decoders cimport check_dictionary
 from arrowipc.read.decoding cimport locate
@@ -81,7 +83,7 @@ cdef bint is_mapping(object value) except -1:
 cdef list as_list(object values):
     """A sequence as a list; None for what is none: text, bytes, mappings, sets, iterators."""
     if type(values) is list:
-        return values
+        return list(values) if FREE_THREADED else values    # which another thread cannot change while it is read
     if type(values) is tuple:
         return list(values)
     from collections.abc import Mapping, Set
@@ -323,13 +325,14 @@ cdef class Builder(Converter):
         if self.repeating and f in self.repeating:
             self.refuse(f, at, "(name, value) pairs, because names repeat", value)
         known = <dict> value
-        for k in range(len(names)):
-            entry = PyDict_GetItemWithError(known, names[k])
-            if entry == NULL:
-                (<list> parts[k]).append(None)
-            else:
-                (<list> parts[k]).append(<object> entry)
-                found += 1
+        with cython.critical_section(known):
+            for k in range(len(names)):
+                entry = PyDict_GetItemWithError(known, names[k])
+                if entry == NULL:
+                    (<list> parts[k]).append(None)
+                else:
+                    (<list> parts[k]).append(<object> entry)
+                    found += 1
         if found < len(known):
             fields = set(names)
             unknown = [name for name in known if name not in fields]
@@ -874,7 +877,7 @@ cdef object column_source(str name, object values, object kind):
     if type(values) is list:
         if is_tensor(next((each for each in <list> values if each is not None), None)):
             return [None if each is None else of_tensor(each) for each in <list> values]
-        return values
+        return as_list(values)
     if isinstance(values, Array):
         return values
     if is_numpy(values, "ndarray"):

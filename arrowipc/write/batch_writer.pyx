@@ -5,6 +5,7 @@ Streams and files are the same messages in the same order; a file has a magic be
 `Sink`; opening, naming and closing what is behind the sink is the business of `writer.py`.
 """
 
+cimport cython
 from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -27,6 +28,7 @@ from arrowipc.inline.huge_pages cimport HUGE_PAGE, want_huge_pages
 from arrowipc.inline.loads cimport load_i32
 from arrowipc.inline.plan cimport FIELD_NULLABLE, ColumnsData, LimitsData
 from arrowipc.inline.room cimport reserve_items
+from arrowipc.inline.threads cimport count_up
 from arrowipc.metadata.schema_reader cimport plan_schema, python_plan
 from arrowipc.read.framing cimport Message, new_message
 from arrowipc.write.batch_encoder cimport Compressor, Encoder
@@ -429,14 +431,14 @@ cdef class Lent:
     # Memory that an object may look at during one call.
     cdef const uint8_t* data
     cdef int64_t size
-    cdef int exports            # views of it that are alive
+    cdef int64_t exports        # views of it that are alive
 
     def __getbuffer__(self, Py_buffer* view, int flags):
         export_bytes(self, view, self.data, self.size, False, flags)
-        self.exports += 1
+        count_up(&self.exports, 1)
 
     def __releasebuffer__(self, Py_buffer* view):
-        self.exports -= 1
+        count_up(&self.exports, -1)
 
 
 cdef bint released(object view) except -1:
@@ -692,10 +694,12 @@ cdef class BatchWriter:
             self.fail(error)
         return 0
 
+    @cython.critical_section
     def check(self):
         """Raise a UsageError if nothing can be written any more: the writer is closed, or an error ended it."""
         self.check_usable()
 
+    @cython.critical_section
     def close(self):
         """Write what ends the stream or file, and put a file that was made under its name.
 
@@ -719,6 +723,7 @@ cdef class BatchWriter:
         self.ended = True
         self.sink.commit()
 
+    @cython.critical_section
     def abandon(self, reason):
         """Stop without an end-of-stream marker or a footer; what was made is removed, as far as it can be."""
         if self.ended:
@@ -732,6 +737,7 @@ cdef class BatchWriter:
 
     # -- the beginning --
 
+    @cython.critical_section
     def begin(self, schema):
         """Write what comes before the first batch; dictionaries are numbered anew."""
         head = MAGIC + b"\0\0" if self.is_file else b""
@@ -754,6 +760,7 @@ cdef class BatchWriter:
             self.busy = False
         self.num_messages += 1
 
+    @cython.critical_section
     def expect(self, schema):
         """Begin with `schema` if the writer has none yet; else compare the two.
 
@@ -773,6 +780,7 @@ cdef class BatchWriter:
             self.abandon("it could not begin")
             raise
 
+    @cython.critical_section
     def resume(self, existing):
         """Go on behind the messages of an `ExistingFile`, whose ids and blocks stay."""
         self.set_plan(existing.schema)
@@ -810,6 +818,7 @@ cdef class BatchWriter:
 
     # -- batches --
 
+    @cython.critical_section
     def write_batch(self, batch, custom_metadata=None):
         """Write one batch.
 
@@ -848,6 +857,7 @@ cdef class BatchWriter:
             self.flush()
         self.put(own, 0, own.d.length, pairs, INT64_MAX)
 
+    @cython.critical_section
     def write_rows(self, RecordBatch batch not None, max_rows, max_bytes):
         """Write a batch as several: of `max_rows` rows and bodies of `max_bytes` bytes at most.
 
@@ -871,6 +881,7 @@ cdef class BatchWriter:
             # Trying all that is left each time would cost the square of the number of pieces.
             likely = min(written, INT64_MAX >> 1) * 2 if written == count else written + (written >> 3)
 
+    @cython.critical_section
     def write_stored(self, Message message not None, Columns columns not None):
         """Pass a RecordBatch message on with its body untouched, if it says what we would.
 

@@ -18,7 +18,7 @@ from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, fb_table
 from arrowipc.inline.loads cimport load_i64
 from arrowipc.inline.plan cimport BatchHeader
-from arrowipc.read.framing cimport Message, open_apart
+from arrowipc.read.framing cimport Message, Pieces, open_apart
 
 from arrowipc.errors import FormatError
 from arrowipc.read.framing import message_of
@@ -109,25 +109,26 @@ def write_places(Message message not None, memory, uint64_t address):
         Under which clients know the first byte of `memory`.
     """
     cdef Source held = Source(memory)
+    cdef Pieces pieces = message.in_pieces()
     cdef BatchHeader header
     cdef const BodyPart* part
     cdef uint64_t low = <uint64_t> held.data, room = <uint64_t> held.size, size, total = 0, place
     cdef bytes out
     cdef uint8_t* at
     cdef int32_t i
-    if message.pieces is None:
+    if pieces is None:
         place = <uint64_t> message.body_bytes - low
         size = <uint64_t> message.envelope.body_length
         if <uint64_t> message.body_bytes < low or size > room or place > room - size:
             return None
         return write_pairs(message, address + place)
     open_buffers(message, &header)
-    if header.buffers.count != message.pieces.count:
+    if header.buffers.count != pieces.count:
         return None
-    out = PyBytes_FromStringAndSize(NULL, PAIR * (message.pieces.count + 1))
+    out = PyBytes_FromStringAndSize(NULL, PAIR * (pieces.count + 1))
     at = <uint8_t*> PyBytes_AS_STRING(out)
-    for i in range(message.pieces.count):
-        part = &message.pieces.parts[i]
+    for i in range(pieces.count):
+        part = &pieces.parts[i]
         if part.prefixed:
             return None                     # its length stands in front of it, and nowhere in that memory
         size = <uint64_t> part.size
@@ -138,7 +139,7 @@ def write_places(Message message not None, memory, uint64_t address):
         store_u64(at + PAIR * (i + 1) + 8, size)
         total += size
     store_u64(at, total)
-    store_u64(at + 8, message.pieces.count)
+    store_u64(at + 8, pieces.count)
     return out
 
 

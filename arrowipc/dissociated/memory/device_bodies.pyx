@@ -18,7 +18,7 @@ from arrowipc.inline.flatbuf cimport Table, fb_field, fb_table, fb_u8
 from arrowipc.inline.loads cimport inside, load_i64
 from arrowipc.inline.plan cimport BatchHeader, Extent
 from arrowipc.metadata.schema_reader cimport plan_schema
-from arrowipc.read.framing cimport Message
+from arrowipc.read.framing cimport Message, Pieces
 from arrowipc.read.stream_decoder cimport StreamDecoder
 
 from arrowipc.cdata.export import check_keywords, export_schema
@@ -209,14 +209,15 @@ cdef class DeviceBatch:
 cdef object on_host(Message message, object read_device):
     """The same message with its body copied from the device."""
     cdef int32_t i
-    cdef list pieces = []
-    if message.pieces is None:
+    cdef list out = []
+    cdef Pieces pieces = message.in_pieces()
+    if pieces is None:
         body = read_by(read_device, <uintptr_t> message.body_bytes, message.envelope.body_length)
         return message_of(message.metadata, body)
-    for i in range(message.pieces.count):
-        pieces.append(read_by(read_device, <uintptr_t> message.pieces.parts[i].data, message.pieces.parts[i].size))
-        pieces.append(bytes(padding(stored_size(&message.pieces.parts[i]), message.pieces.alignment)))
-    return message_of(message.metadata, b"".join(pieces))
+    for i in range(pieces.count):
+        out.append(read_by(read_device, <uintptr_t> pieces.parts[i].data, pieces.parts[i].size))
+        out.append(bytes(padding(stored_size(&pieces.parts[i]), pieces.alignment)))
+    return message_of(message.metadata, b"".join(out))
 
 
 # -- from messages -----------------------------------------------------------------------------------------------------

@@ -232,7 +232,7 @@ def write_run(uint32_t number, list messages not None, bint metadata=True, bint 
     cdef int64_t size = 0
     cdef uint64_t first = number
     # Held: another thread may put a body together meanwhile.
-    cdef list held = [(<Message?> each).pieces for each in messages]
+    cdef list held = [(<Message?> each).in_pieces() for each in messages]
     for message, pieces in zip(messages, held):
         size += gathered_size(message, pieces, metadata, bodies)
     out.memory = Memory(size)
