@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arrowipc.arguments import integer_of, items_of, no_attribute
+from arrowipc.arguments import Hints, integer_of, items_of
 from arrowipc.columns.array import clip, is_foreign, is_integer, is_mask, mask_of
 from arrowipc.columns.record_batch import batches_to_pydict, concat_batches
 from arrowipc.errors import NotFoundError, UsageError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["ChunkedArray"]
 
 
-class ChunkedArray:
+class ChunkedArray(Hints):
     """One column of several record batches: arrays of one type, in order; ``table["x"]`` is one.
 
     Parameters
@@ -297,9 +297,6 @@ class ChunkedArray:
 
     def __eq__(self, other: object) -> bool:
         return self.equals(other) if is_foreign(other) else NotImplemented
-
-    def __getattr__(self, name: str) -> Any:
-        raise no_attribute(self, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ChunkedArray, (self.chunks, self.type)

@@ -14,6 +14,7 @@ from collections import namedtuple
 
 from arrowipc.arguments import (
     NO_METADATA,
+    Hints,
     Immutable,
     check_choice,
     check_integer,
@@ -188,7 +189,7 @@ class DataType(Described):
         return f"DataType({self})"
 
 
-class Field(Described):
+class Field(Described, Hints):
     """A name, a type, whether nulls may occur, and metadata.
 
     Parameters

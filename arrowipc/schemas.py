@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from arrowipc.arguments import (
     NO_METADATA,
+    Hints,
     check_choice,
     check_integer,
     columns_of,
@@ -14,7 +15,6 @@ from arrowipc.arguments import (
     integer_of,
     items_of,
     metadata_of,
-    no_attribute,
     note,
 )
 from arrowipc.datatypes import Described, Field, own
@@ -34,7 +34,7 @@ __all__ = ["Field", "Schema"]
 INT64 = -(2**63), 2**63 - 1
 
 
-class Schema(Described):
+class Schema(Described, Hints):
     """The columns of record batches: fields in order, metadata, byte order.
 
     Parameters
@@ -259,9 +259,6 @@ class Schema(Described):
             message = encapsulate(schema_metadata(self))
             note(self, "_message", message)
         return message
-
-    def __getattr__(self, name: str) -> Any:
-        raise no_attribute(self, name)
 
     def __len__(self) -> int:
         return len(self.fields)

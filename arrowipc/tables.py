@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arrowipc.arguments import columns_of, instance_of, items_of, no_attribute
+from arrowipc.arguments import columns_of, instance_of, items_of
 from arrowipc.chunked_arrays import ChunkedArray, equal_pieces, slice_pieces
 from arrowipc.columns.array import is_conditions, is_foreign, is_integer, is_mask, mask_of
 from arrowipc.columns.record_batch import RecordBatch, concat_batches, names_columns
@@ -314,9 +314,6 @@ class Table(Tabular):
 
     def __eq__(self, other: object) -> bool:
         return self.equals(other) if is_foreign(other) else NotImplemented
-
-    def __getattr__(self, name: str) -> Any:
-        raise no_attribute(self, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Table, (self.schema, self.batches)

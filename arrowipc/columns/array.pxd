@@ -8,8 +8,11 @@ cdef enum:
     # Elements, or rows, that iteration turns into Python values at a time.
     STEP = 1024
 
+cdef class Compiled:
+    pass
+
 @cython.final
-cdef class Array:
+cdef class Array(Compiled):
     cdef object __weakref__
     cdef Columns columns
     cdef int32_t index                  # FieldPlan in columns.plan

@@ -11,14 +11,14 @@ import polars as pl
 import pyarrow as pa
 
 from arrowipc._core import Columns
-from arrowipc.arguments import Extensions
+from arrowipc.arguments import Extensions, Hints
 from arrowipc.datatypes import DataType, Field
 from arrowipc.types import TypeLike
 
 __all__ = ["Array"]
 
 @final
-class Array:
+class Array(Hints):
     def __new__(cls, columns: Columns) -> Array: ...
     @staticmethod
     def from_arrow(data: object, *, validate: Literal["none", "full", "strict"] = "none") -> Array: ...

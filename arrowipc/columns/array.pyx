@@ -21,13 +21,17 @@ from arrowipc.inline.plan cimport (
 )
 from arrowipc.metadata.schema_reader cimport plan_field
 
-from arrowipc.arguments import integer_of, no_attribute
+from arrowipc.arguments import Hints, integer_of
 from arrowipc.errors import UsageError
 
 __all__ = ["Array"]
 
 
-cdef class Array:
+cdef class Compiled:
+    """A class has a compiled base before one of Python."""
+
+
+cdef class Array(Compiled, Hints):
     """One column, or one child of a column: a type, a length, and buffers that are shared with the batch.
 
     Batches make arrays. ``len(array)``, ``array[i]``, ``array[2:5]`` and iteration work as for a list, and
@@ -533,9 +537,6 @@ cdef class Array:
 
     def __eq__(self, other):
         return self.equals(other) if isinstance(other, Array) or is_foreign(other) else NotImplemented
-
-    def __getattr__(self, name):
-        raise no_attribute(self, name)
 
     def __reduce_ex__(self, protocol):
         from arrowipc.values.pickling import reduce_array

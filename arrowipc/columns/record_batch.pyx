@@ -28,7 +28,7 @@ from arrowipc.metadata.schema_reader cimport column_named, plan_schema, project,
 from arrowipc.columns.array import is_conditions, is_mask, mask_of
 from arrowipc.columns.tabular import Tabular
 
-from arrowipc.arguments import columns_of, integer_of, items_of, metadata_of, no_attribute
+from arrowipc.arguments import columns_of, integer_of, items_of, metadata_of
 from arrowipc.errors import NotFoundError, UsageError
 
 __all__ = ["RecordBatch", "concat_batches"]
@@ -471,9 +471,6 @@ cdef class RecordBatch(Columns, Tabular):
         from arrowipc.write.batch_writer import batch_message
 
         return batch_message(self, **options).serialize(options.get("alignment", 8))
-
-    def __getattr__(self, name):
-        raise no_attribute(self, name)
 
     def __reduce_ex__(self, protocol):
         from arrowipc.values.pickling import reduce_batch

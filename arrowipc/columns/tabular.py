@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from arrowipc.arguments import Hints
 from arrowipc.errors import UsageError
 
 TYPE_CHECKING = False
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from arrowipc.schemas import Field, Schema
     from arrowipc.tensors.dense import Tensor
 
-    class _Rows:
+    class _Rows(Hints):
         """What each class defines itself."""
 
         __slots__ = ()
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
         @classmethod
         def from_arrow(cls, data: Any) -> Self: ...
 else:
-    _Rows = object
+    _Rows = Hints
 
 __all__ = ["Tabular"]
 

@@ -175,7 +175,8 @@ def test_a_transform_takes_the_place_of_what_it_is_given(parts, form):
     dataset = ipc.RowDataset(parts, columns="id", format=form, transform=type)
     kind = ipc.RecordBatch if form == "arrow" else dict
     assert dataset[3] is kind
-    assert dataset[[3, 4]] == ([dict, dict] if form == "python" else kind)
+    batches = dataset[[3, 4]]
+    assert batches == [dict, dict] if form == "python" else issubclass(batches, kind)
 
 
 def test_extension_types_are_values_when_asked_for(tmp_path):

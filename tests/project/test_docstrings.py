@@ -36,7 +36,9 @@ def without_docstring(kind: type) -> set[str]:
     found = set()
     for base in kind.__mro__:
         for name, value in vars(base).items() if base.__module__.startswith("arrowipc") else ():
-            if not name.startswith("_") and hasattr(value, "__get__") and not isinstance(value, IN_C):
+            if name[0] == "_" or not hasattr(kind, name) or inspect.getattr_static(kind, name) is not value:
+                continue  # nothing of this name, or another class's
+            if hasattr(value, "__get__") and not isinstance(value, IN_C):
                 described = inspect.getdoc(getattr(kind, name))
                 found |= {name} if not described or described.startswith("Alias for field") else set()
     return found - INTERNAL
