@@ -9,9 +9,8 @@ from arrowipc.chunked_arrays import ChunkedArray
 from arrowipc.columns.array import Array
 from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.errors import UsageError
-from arrowipc.schemas import as_schema
 from arrowipc.tables import Table
-from arrowipc.types import field, schema
+from arrowipc.types import as_schema, field, schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

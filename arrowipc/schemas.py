@@ -286,17 +286,6 @@ class Schema(Described, Hints):
         return schema_html(self)
 
 
-def as_schema(schema: Any) -> Schema:
-    """Convert a schema argument: ours, another library's, or a list of fields; else a `UsageError`."""
-    if isinstance(schema, Schema):
-        return schema
-    if isinstance(schema, (list, tuple)):
-        return Schema(schema)
-    if hasattr(schema, "__arrow_c_schema__"):
-        return Schema.from_arrow(schema)
-    raise UsageError(f"schema: expected a Schema, or an object with __arrow_c_schema__, found {described(schema)}")
-
-
 def positions_without(schema: Schema, columns: Iterable[str | int] | str | int) -> list[int]:
     """Indices of all columns but those named."""
     dropped = {schema.position(column) for column in columns_of(columns)}

@@ -9,7 +9,8 @@ from arrowipc.columns.record_batch import RecordBatch, concat_batches, names_col
 from arrowipc.columns.tabular import Tabular
 from arrowipc.datatypes import own
 from arrowipc.errors import UsageError
-from arrowipc.schemas import Field, Schema, as_schema
+from arrowipc.schemas import Field, Schema
+from arrowipc.types import as_schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -498,6 +498,19 @@ def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
     return tuple(made)
 
 
+def as_schema(value: Any) -> Schema:
+    """Make a schema of one, also of another library, or of what :func:`schema` takes; else a `UsageError`."""
+    from arrowipc.schemas import Schema
+
+    if isinstance(value, Schema):
+        return value
+    if isinstance(value, (list, tuple, Mapping)):
+        return Schema(as_fields(value))
+    if hasattr(value, "__arrow_c_schema__"):
+        return Schema.from_arrow(value)
+    raise UsageError(f"schema: expected a Schema, or an object with __arrow_c_schema__, found {described(value)}")
+
+
 def as_type(value: TypeLike) -> DataType:
     """Make a type of a type, also of another library, or of its name; else a `UsageError`."""
     if not isinstance(value, str):

@@ -7,7 +7,8 @@ from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.errors import UsageError
 from arrowipc.existing import ExistingFile
 from arrowipc.options import MessageOptions, WriteOptions, with_keywords, write_options
-from arrowipc.schemas import Schema, as_schema
+from arrowipc.schemas import Schema
+from arrowipc.types import as_schema
 from arrowipc.write.batch_writer import BatchWriter, EncodeOptions, Sink, batch_size, check_schema
 from arrowipc.write.batches import batches_of
 from arrowipc.write.targets import open_sink

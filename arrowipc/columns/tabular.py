@@ -266,7 +266,7 @@ class Tabular(_Rows):
 
     def cast(self, target_schema: Any) -> Self:
         """Return the columns as the types of another schema of the same names; see :meth:`Array.cast`."""
-        from arrowipc.schemas import as_schema
+        from arrowipc.types import as_schema
 
         schema = as_schema(target_schema)
         if schema.names != self.column_names:

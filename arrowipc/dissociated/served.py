@@ -13,7 +13,7 @@ from arrowipc.arguments import check_names
 from arrowipc.dissociated.memory.receiving import ALIGNMENT
 from arrowipc.errors import UsageError
 from arrowipc.opening import open as open_reader
-from arrowipc.schemas import as_schema
+from arrowipc.types import as_schema
 from arrowipc.write.batch_writer import BatchWriter, EncodeOptions, MessageSink
 from arrowipc.write.batches import batches_of
 

@@ -38,7 +38,7 @@ from arrowipc.datatypes import Binary, Field, LargeBinary
 from arrowipc.errors import UsageError
 from arrowipc.schemas import Schema
 from arrowipc.write.batch_writer import BytearraySink, check_schema
-from arrowipc.schemas import as_schema
+from arrowipc.types import as_schema
 from arrowipc.write.batches import batches_of
 
 __all__ = ["GroupedPayloads", "encode_payloads"]

@@ -320,13 +320,13 @@ cdef class Tensor:
     # -- values --
 
     def equals(self, other, bint nan_equal=False):
-        """Whether type, shape and values are equal; with `nan_equal`, NaN equals NaN."""
-        return isinstance(other, Tensor) and same(self, other, nan_equal)
+        """Whether type, shape and values are equal, also to pyarrow's; with `nan_equal`, NaN equals NaN."""
+        other = arrow_tensor(other)
+        return other is not None and same(self, other, nan_equal)
 
     def __eq__(self, other):
-        if not isinstance(other, Tensor):
-            return NotImplemented
-        return same(self, other, False)
+        other = arrow_tensor(other)
+        return NotImplemented if other is None else same(self, other, False)
 
     __hash__ = None
 
@@ -580,6 +580,15 @@ def joined(bytes head not None, buffer, int64_t stored):
 
 
 # -- equality ------------------------------------------------------------------------------------------------
+
+
+cdef Tensor arrow_tensor(object other):
+    """A tensor of ours, or of another library for Arrow (NumPy's and torch's have no `dim_names`); None: neither."""
+    if isinstance(other, Tensor):
+        return other
+    if hasattr(other, "dim_names") and hasattr(other, "__dlpack__"):
+        return Tensor(other.to_numpy())
+    return None
 
 
 cdef bint same(Tensor a, Tensor b, bint nan_equal) except -1:

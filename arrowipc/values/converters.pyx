@@ -364,7 +364,7 @@ cdef int store_binary(const FieldPlan* f, object value, uint8_t* out, const char
             PyObject_GetBuffer(value, &view, PyBUF_SIMPLE)
         except BufferError:
             return store_binary(f, memoryview(value).tobytes(), out, reason)
-        except TypeError:
+        except (TypeError, ValueError):  # as in `word`
             value = getattr(value, "bytes", None) if is_of("uuid", "UUID", value) else None
             return store_binary(f, value, out, reason) if PyBytes_CheckExact(value) else MISFIT
         size = view.len
@@ -958,7 +958,7 @@ cdef class Converter:
             return bytes(memoryview(value))
         try:
             return memoryview(value).tobytes()
-        except TypeError:
+        except (TypeError, ValueError):  # NumPy: an array of times has no buffer
             pass
         self.refuse(f, at, "bytes", value)
 

@@ -201,7 +201,8 @@ cdef class Builder(Converter):
             try:
                 return listed(value, self.kind(f + 1))
             except Misfit as misfit:
-                self.blame(f, at, misfit.problem)
+                problem = misfit.problem
+            self.blame(f, at, problem)
         items = as_list(value)
         if items is None:
             self.refuse(f, at, "a list", value)
@@ -711,7 +712,7 @@ cdef object given_schema(object schema):
     """The schema of an argument, perhaps another library's; None: it is to be found from the values."""
     if schema is None:
         return None
-    from arrowipc.schemas import as_schema
+    from arrowipc.types import as_schema
 
     return as_schema(schema)
 
@@ -990,14 +991,16 @@ cdef int array(Builder b, int32_t f, object values) except -1:
         array(b, f + 1, values.reshape(count * values.shape[1], *values.shape[2:]))
         b.depth -= 1
         return 0
-    found = None
+    found = wrong = None
     try:
         if values.ndim == 1:
             found = stored(values, b.kind(f))
         if found is None:
             return b.column(f, listed(values, b.kind(f)))
     except Misfit as misfit:
-        b.blame(f, -1 if misfit.row is None else misfit.row, misfit.problem)
+        wrong = misfit
+    if wrong is not None:
+        b.blame(f, -1 if wrong.row is None else wrong.row, wrong.problem)
     b.d.nodes[f].length = count
     plain, mask = found
     return buffer(b, f, values, plain, mask)

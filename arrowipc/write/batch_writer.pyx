@@ -35,7 +35,7 @@ from arrowipc.write.batch_encoder cimport Compressor, Encoder
 from arrowipc.write.dictionary_writer cimport Emission, WrittenDictionaries
 
 from arrowipc.arguments import bytes_taken, check_integer, instance_of, metadata_of, without_descriptions
-from arrowipc.errors import UnsupportedError, UsageError
+from arrowipc.errors import NotFoundError, UnsupportedError, UsageError
 from arrowipc.metadata.schema_writer import encapsulate, footer_table, number_from_zero, schema_metadata
 
 __all__ = [
@@ -522,7 +522,7 @@ cdef class EncodeOptions:
         known = set(names)
         unknown = [name for name in self.choice if name != "*" and name not in known]
         if unknown:
-            raise UsageError(f"compression: the schema has no column {unknown[0]!r}; its columns are {names}")
+            raise NotFoundError(f"compression: the schema has no column {unknown[0]!r}; its columns are {names}")
         chosen = bytearray(plan.d.n_fields)
         others = self.choice.get("*", False)
         for i in range(plan.d.n_columns):

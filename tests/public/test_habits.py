@@ -94,6 +94,20 @@ def test_metadata_is_given_out_as_one_kind_everywhere() -> None:
 # -- objects of other libraries ------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    "given", [{"x": "int8"}, [("x", "int8")], [ipc.field("x", "int8")], pa.schema({"x": pa.int8()})]
+)
+def test_a_schema_is_given_in_any_of_its_forms(given: object) -> None:
+    expected = ipc.schema({"x": "int8"})
+    sink = bytearray()
+    with ipc.new_stream(sink, given) as writer:
+        writer.write({"x": [1]})
+    assert ipc.open_stream(sink).schema == expected
+    assert (
+        ipc.RecordBatch.from_pydict({"x": [1]}, given).schema == ipc.table({"x": [1]}, schema=given).schema == expected
+    )
+
+
 def test_schemas_fields_and_types_of_others_compare() -> None:
     mine = ipc.Table.from_arrow(pa.table(BATCH)).schema
     assert mine == BATCH.schema

@@ -205,6 +205,8 @@ def test_law_equality_is_that_of_numpy(x, y):
     if x.dtype.kind in "Mm" and expected is not None:
         expected = x.dtype == y.dtype and same(x, y)  # NaT is an integer to us
     assert (ipc.Tensor(x) == ipc.Tensor(y)) == expected
+    if y.dtype.kind in "iuf" and min(y.strides, default=0) >= 0:
+        assert (ipc.Tensor(x) == pa.Tensor.from_numpy(y)) == expected
     if x.dtype.kind == "f":
         alone = np.array_equal(x, x)
         assert (ipc.Tensor(x) == ipc.Tensor(x.copy(order="F"))) == alone

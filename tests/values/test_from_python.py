@@ -612,6 +612,7 @@ WRONG = [
     (t.list_(t.int8()), [[1], None, [2, 3, "x"]], r"'item', row 2: expected an int"),
     (t.list_(t.int8()), ["ab"], "row 0: expected a list, found str 'ab'"),
     (t.list_(t.int8(), 2), [[1, 2], [1]], r"row 1: expected a list of 2, found list \[1\] \(it has 1\)"),
+    (t.binary(), [np.array(["2020-01-01"], "M8[s]")], "row 0: expected bytes, found ndarray"),
     (t.struct([("a", t.int8())]), [{"a": 1}, {"b": 1}], "row 1: the struct has no field 'b'; its"),
     (t.struct([("a", t.int8())]), [5], "row 0: expected a dict, found int 5"),
     (t.struct([("a", t.list_(INNER))]), [{}, {"a": [{}, {"b": "x"}]}], r"'a\.item\.b', row 1"),
