@@ -18,6 +18,10 @@ Each also inherits the builtin that people already catch. ``OSError`` and
 from errno import ENOENT
 from os.path import exists
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 __all__ = [
     "ArrowIpcError",
     "FormatError",
@@ -120,4 +124,5 @@ class PathNotFoundError(UsageError, FileNotFoundError):
 
     def __init__(self, text: str, path: "str | None" = None) -> None:
         super().__init__(text)
-        self.errno, self.filename = ENOENT, path
+        self.errno: int | None = ENOENT
+        self.filename: Any = path

@@ -601,7 +601,7 @@ cdef object nanoseconds(Quota q, Columns columns, int32_t field, int64_t at, int
     cdef int64_t whole = floor_div(ticks, 1000)
     if kind == Type_Time and not 0 <= ticks < 1000000000 * <int64_t> SECONDS_PER_DAY:
         return ticks
-    if ticks != whole * 1000:
+    if floor_mod(ticks, 1000):
         if q.finer is not None:
             return q.finer(plan_field(columns.plan, field).type, ticks)
         q.unheld = True

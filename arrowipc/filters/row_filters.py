@@ -58,7 +58,7 @@ class RowFilter:
     """
 
     def __init__(self, filter: Any, schema: Schema, *, strict: bool = True) -> None:
-        self.pruner = Pruner(filter, schema, strict=strict)
+        self.pruner: Pruner = Pruner(filter, schema, strict=strict)
         self._schema, self._strict = schema, strict
         self._test = self._compiled(parsed(filter))
 

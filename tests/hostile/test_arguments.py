@@ -242,7 +242,7 @@ def callables() -> dict[str, tuple[Callable[[], Any], str]]:
     for name, make in OBJECTS.items():
         kind = type(make())
         for member in dir(kind):
-            public = member in SYNTAX or not (member.startswith("_") or member in NOT_CALLED)
+            public = hasattr(kind, member) and (member in SYNTAX or member[0] != "_" and member not in NOT_CALLED)
             inherited = getattr(tuple, member, None) is getattr(kind, member)
             if public and callable(getattr(kind, member)) and not inherited:
                 found[f"{name}.{member}"] = make, member
