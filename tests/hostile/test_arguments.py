@@ -11,6 +11,7 @@ import random
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -241,8 +242,8 @@ def callables() -> dict[str, tuple[Callable[[], Any], str]]:
                 found[name] = (lambda module=module: module), name
     for name, make in OBJECTS.items():
         kind = type(make())
-        for member in dir(kind):
-            public = hasattr(kind, member) and (member in SYNTAX or member[0] != "_" and member not in NOT_CALLED)
+        for member in filter(partial(hasattr, kind), dir(kind)):
+            public = member in SYNTAX or not (member.startswith("_") or member in NOT_CALLED)
             inherited = getattr(tuple, member, None) is getattr(kind, member)
             if public and callable(getattr(kind, member)) and not inherited:
                 found[f"{name}.{member}"] = make, member
