@@ -473,7 +473,10 @@ _ALIASES: dict[str, DataType] = {}
 def _type_names() -> dict[str, DataType]:
     names = {str(made): made for made in PLAIN_TYPES}
     names.update(boolean=_BOOL, float16=_FLOAT16, float32=_FLOAT32, float64=_FLOAT64, date32=_DATE32, date64=_DATE64)
-    names.update(str=_UTF8, utf8=_UTF8, large_utf8=_LARGE_UTF8, utf8_view=_UTF8_VIEW)
+    names.update(str=_UTF8, utf8=_UTF8, large_str=_LARGE_UTF8, large_utf8=_LARGE_UTF8, utf8_view=_UTF8_VIEW)
+    # Those of NumPy, as pyarrow has them.
+    names.update({f"{kind}{width // 8}": Int(width, kind == "i") for kind in "iu" for width in (8, 16, 32, 64)})
+    names.update(f2=_FLOAT16, f4=_FLOAT32, f8=_FLOAT64)
     return names
 
 

@@ -424,3 +424,11 @@ def test_control_characters_of_names_are_escaped_in_text() -> None:
     assert str(field) == "a\\x1b[2J\\n: timestamp[s, tz=U\\x00]"
     assert field.name == "a\x1b[2J\n"
     assert str(T.field("é", T.int8())) == "é: int8"
+
+
+def test_types_have_the_names_that_pyarrow_gives_them():
+    kinds = "null bool boolean i1 i2 i4 i8 u1 u2 u4 u8 f2 f4 f8 int8 uint64 halffloat float16 float double float32 str"
+    kinds += " string utf8 large_str large_string large_utf8 binary large_binary string_view binary_view date32 date64"
+    times = [f"{kind}[{unit}]" for kind in ("timestamp", "duration") for unit in ("s", "ms", "us", "ns")]
+    for name in [*kinds.split(), *times, "time32[s]", "time32[ms]", "time64[us]", "time64[ns]"]:
+        assert T.as_type(name) == pa.type_for_alias(name)
