@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-import os
 import random
 from decimal import Decimal
 
 import pytest
+from helpers.processes import rounds
 
 import arrowipc as ipc
 from arrowipc.filters.row_filters import RowFilter
@@ -17,7 +17,7 @@ from arrowipc.filters.row_filters import RowFilter
 pl = pytest.importorskip("polars")
 
 ROWS = 200
-PREDICATES = 5_000 if os.environ.get("ARROWIPC_FULL") else 400
+PREDICATES = rounds(400, 5_000)
 NOON = dt.datetime(2024, 1, 1, 12)
 TICK = dt.timedelta(microseconds=1)
 FLOATS = [-math.inf, -1.5, -0.0, 0.0, 2.5, math.nan, math.inf]
@@ -97,6 +97,7 @@ def predicate(dice: random.Random, depth: int):
     return (word, *[ours for ours, _ in parts]), theirs
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("seed", range(4))
 def test_the_rows_are_those_of_polars(seed):
     dice = random.Random(seed)
