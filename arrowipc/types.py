@@ -507,10 +507,10 @@ def as_schema(value: Any) -> Schema:
 
     if isinstance(value, Schema):
         return value
-    if isinstance(value, (list, tuple, Mapping)):
-        return Schema(as_fields(value))
     if hasattr(value, "__arrow_c_schema__"):
         return Schema.from_arrow(value)
+    if isinstance(value, (list, tuple, Mapping)):
+        return Schema(as_fields(value))
     raise UsageError(f"schema: expected a Schema, or an object with __arrow_c_schema__, found {described(value)}")
 
 

@@ -21,6 +21,7 @@ from arrowipc.read.files import find_files, is_url, naming
 from arrowipc.reader import open_stream
 from arrowipc.schemas import Field, Schema
 from arrowipc.tables import Table
+from arrowipc.types import as_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -520,7 +521,7 @@ def open_dataset(
     paths: Any,
     *,
     columns: Columns = None,
-    schema: Schema | None = None,
+    schema: Any = None,
     partitioning: Literal["hive"] | None = "hive",
     filter: Any = None,
     on_missing: Literal["null", "error"] = "null",
@@ -540,7 +541,7 @@ def open_dataset(
         sorted within each; each file is there once. Files and streams may be mixed.
     columns : sequence of str or int, optional
         Names, indices or dotted paths to read, in this order; other columns are never touched.
-    schema : Schema, optional
+    schema : Schema, or what :func:`arrowipc.schema` takes, optional
         What all batches are brought to: columns that a file lacks are null, others that it has are left out. No file is
         opened before it is needed. Without it the schema of every file is read, and theirs are united: a column
         has the type that holds all its values (the wider integer or float, 64-bit offsets for text, binary and lists
@@ -600,8 +601,8 @@ def open_dataset(
     check_choice("on_error", on_error, ("raise", "skip"))
     check_choice("validate", validate, ("none", "full", "strict"))
     check_integer("workers", workers, 0, 1024)
-    if schema is not None and not isinstance(schema, Schema):
-        raise UsageError(f"schema must be a Schema, found {described(schema)}")
+    if schema is not None:
+        schema = as_schema(schema)
     found = find_files(_paths(paths), storage=storage_options)
     texts = [keys_of(file.path, file.below) if partitioning else {} for file in found]
     names = dict.fromkeys(chain.from_iterable(texts))

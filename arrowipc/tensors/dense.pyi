@@ -9,13 +9,14 @@ from arrowipc.datatypes import DataType
 from arrowipc.limits import Limits
 from arrowipc.read.framing import Message
 from arrowipc.tensors.message import Piecewise
+from arrowipc.types import TypeLike
 
 __all__ = ["Tensor"]
 
 class Tensor:
-    def __init__(self, data: Any, dim_names: Sequence[str] | None = None, type: DataType | None = None) -> None: ...
+    def __init__(self, data: Any, dim_names: Sequence[str] | None = None, type: TypeLike | None = None) -> None: ...
     @staticmethod
-    def from_numpy(obj: Any, dim_names: Sequence[str] | None = None, type: DataType | None = None) -> Tensor: ...
+    def from_numpy(obj: Any, dim_names: Sequence[str] | None = None, type: TypeLike | None = None) -> Tensor: ...
     @staticmethod
     def from_dlpack(obj: Any, dim_names: Sequence[str] | None = None) -> Tensor: ...
     @property

@@ -21,6 +21,7 @@ from arrowipc.datatypes import (
     Timestamp,
 )
 from arrowipc.errors import UsageError
+from arrowipc.types import as_type
 from arrowipc.values.to_numpy import DATE32, INTERVAL_DTYPES, stored_dtype
 
 TYPE_CHECKING = False
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     import numpy.typing as npt
+
+    from arrowipc.types import TypeLike
 
 __all__ = ["as_values", "byte_width", "dtype_of", "type_of"]
 
@@ -114,7 +117,7 @@ def byte_width(kind: DataType) -> int:
     return dtype_of(kind).itemsize
 
 
-def as_values(data: Any, kind: DataType | None) -> tuple[npt.NDArray[Any], DataType]:
+def as_values(data: Any, kind: TypeLike | None) -> tuple[npt.NDArray[Any], DataType]:
     """Give data of any library as an array in native byte order, and the type of its elements.
 
     `kind` is what the stored values mean, such as int32 that are dates; the widths must agree. UsageError: the data is
@@ -129,6 +132,7 @@ def as_values(data: Any, kind: DataType | None) -> tuple[npt.NDArray[Any], DataT
         values = values.data
     if kind is None:
         return values, type_of(values.dtype)
+    kind = as_type(kind)
     if values.dtype.hasobject or dtype_of(kind).itemsize != values.dtype.itemsize:
         raise UsageError(
             f"values of {values.dtype} are not stored as {kind} is, which takes {byte_width(kind)} bytes each"

@@ -395,7 +395,7 @@ def test_a_copy_of_any_types_is_at_most_twice_as_large(parts, file, compression,
 def test_deltas_of_views_bring_their_own_part_of_the_data_only() -> None:
     """All deltas lie in the same growing buffers; values of one delta may share bytes."""
     root = forge.schema(forge.field("d", forge.Table("Utf8View"), dictionary=forge.encoding(0)))
-    for seed in range(rounds(40, 500)):
+    for seed in range(rounds(100, 500)):
         chance = random.Random(seed)
         parts: list[Any] = [root]
         count = chance.randint(1, 8)

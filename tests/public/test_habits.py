@@ -95,17 +95,24 @@ def test_metadata_is_given_out_as_one_kind_everywhere() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{"x": "int8"}, [("x", "int8")], [ipc.field("x", "int8")], pa.schema({"x": pa.int8()})]
+    "given",
+    [{"x": "int8"}, [("x", "int8")], [ipc.field("x", "int8")], pa.schema({"x": pa.int8()})],
 )
-def test_a_schema_is_given_in_any_of_its_forms(given: object) -> None:
+def test_a_schema_is_given_in_any_of_its_forms(given: object, tmp_path: Path) -> None:
     expected = ipc.schema({"x": "int8"})
     sink = bytearray()
     with ipc.new_stream(sink, given) as writer:
         writer.write({"x": [1]})
     assert ipc.open_stream(sink).schema == expected
-    assert (
-        ipc.RecordBatch.from_pydict({"x": [1]}, given).schema == ipc.table({"x": [1]}, schema=given).schema == expected
-    )
+    assert ipc.RecordBatch.from_pydict({"x": [1]}, given).schema == expected
+    assert ipc.table({"x": [1]}, schema=given).schema == expected
+    (tmp_path / "x.arrows").write_bytes(sink)
+    assert ipc.open_dataset(tmp_path, schema=given).schema == expected
+
+
+def test_a_schema_of_polars_is_one() -> None:
+    pl = pytest.importorskip("polars")
+    assert ipc.table({"x": [1]}, schema=pl.Schema({"x": pl.Int8})).schema == ipc.schema({"x": "int8"})
 
 
 def test_schemas_fields_and_types_of_others_compare() -> None:

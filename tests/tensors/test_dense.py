@@ -223,6 +223,11 @@ def test_equality_of_special_floats(dtype):
     assert not nan.equals(ipc.Tensor(np.array([1, np.nan], dtype)), nan_equal=True)
 
 
+@pytest.mark.parametrize("kind", ["date32", T.date32(), pa.date32()])
+def test_the_type_is_given_in_any_of_its_forms(kind):
+    assert ipc.Tensor(np.array([1], "i4"), type=kind).type == T.date32()
+
+
 def test_equality_of_large_tensors_looks_at_all_of_them():
     x = np.random.default_rng(1).integers(0, 9, (700, 900))
     a, b = ipc.Tensor(x.T), ipc.Tensor(np.asfortranarray(x)[::-1].T[:, ::-1])
