@@ -150,8 +150,10 @@ def decode_entry(
     for path, column in columns.items():
         told = listed(column, known) if wanted is None or path in wanted else []
         for number, found in zip(chosen, out, strict=True) if told else ():
-            if found is not None:
-                found[path] = told[number]
+            each = told[number]
+            # Nothing is known of a column in batches that were written without its statistics.
+            if found is not None and (each.null_count, each.min, each.max, each.has_nan) != (None,) * 4:
+                found[path] = each
     return out
 
 
