@@ -419,8 +419,8 @@ cdef int same_decoded(Comparison q, Columns a, int32_t f, int64_t i, Columns b, 
     cdef int32_t twin = 0 if others is None else others.d.plan.columns[0]
     cdef bint identical = False
     cdef dict seen = {}
-    # Dictionaries in dictionaries may lead to the same values on many ways.
-    q.take(1)
+    # Dictionaries in dictionaries may lead to the same values on many ways, and lists to the same indices.
+    q.take(1 + count)
     if values is not None and others is not None and values.d.length == others.d.length <= count:
         # Mostly the two dictionaries are the same; then equal indices need no second look.
         identical = same(q, values, child, values.d.nodes[child].offset,
