@@ -14,7 +14,7 @@ from libc.string cimport memcpy
 from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, Recent, Source, limits_data, raise_fault
 from arrowipc.columns.array cimport Array, make_array
 from arrowipc.columns.elements cimport check_native
-from arrowipc.columns.group_runs cimport find_runs, first_rows
+from arrowipc.payloads.group_runs cimport find_runs, first_rows
 from arrowipc.columns.record_batch cimport RecordBatch, select_columns
 from arrowipc.columns.take cimport integers
 from arrowipc.columns.truncate cimport Truncator

@@ -15,7 +15,7 @@ from arrowipc._core cimport Columns, Plan, field_name, field_path, raise_fault
 from arrowipc.columns.builder cimport BEGINS_DELTAS, FAULT_FULL, Span, set_span
 from arrowipc.columns.elements cimport dictionary_of
 from arrowipc.columns.equal cimport begins_with
-from arrowipc.columns.memo_table cimport Budget, MemoTable, nested_memo_table
+from arrowipc.distinct.memo_table cimport Budget, MemoTable, nested_memo_table
 from arrowipc.columns.record_batch cimport RecordBatch
 from arrowipc.inline.bits cimport largest, load_int, store_int
 from arrowipc.inline.element cimport index_at, validity
