@@ -101,8 +101,7 @@ def source(path: str) -> Any:
             return path
         with open(path, "rb") as packed:
             return _unpacked(packed)
-    from arrowipc.inspection.recover import whole
-    from arrowipc.sources.source import Peeked, map_file
+    from arrowipc.sources.source import Peeked, map_file, whole
 
     file = standard_input()
     if file.seekable():
@@ -119,7 +118,7 @@ def _unpacked(packed: Any) -> memoryview[int]:
     """What gzip packed, on the disk."""
     from gzip import GzipFile
 
-    from arrowipc.inspection.recover import whole
+    from arrowipc.sources.source import whole
 
     with GzipFile(fileobj=packed) as file:
         return whole(file, True)
@@ -127,7 +126,7 @@ def _unpacked(packed: Any) -> memoryview[int]:
 
 def again(path: str) -> Any:
     """As `source`, for reading at any place and more than once: a pipe is copied to the disk."""
-    from arrowipc.inspection.recover import whole
+    from arrowipc.sources.source import whole
 
     found = source(path)
     return found if isinstance(found, (str, memoryview)) else whole(found, True)
