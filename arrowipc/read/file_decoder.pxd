@@ -58,7 +58,6 @@ cdef class FileDecoder(BlockDecoder):
     cdef bint tail_agrees(self, Source tail) except -1
     cdef int check_head(self, Source head) except -1
     cdef int check_unlisted(self, int64_t start, Source source) except -1
-    cdef bint adjoin(self, int64_t at) except -1
 
 
 cdef class IndexedDecoder(BlockDecoder):

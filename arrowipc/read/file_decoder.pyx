@@ -5,7 +5,7 @@ The blocks are those of a file's footer, or of a stream's index.
 Columnar format, "IPC File Format". A driver asks where a block lies, brings its bytes, and gets a batch.
 """
 
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from arrowipc._core cimport (
     Columns, Memory, Plan, Source, limits_data, open_batch, open_message, raise_fault, read_pairs,
@@ -479,8 +479,8 @@ cdef class FileDecoder(BlockDecoder):
             return 0
         self.verify = VERIFY_ALL
         check_sum(&checksum, cut.metadata, cut.metadata_size, NULL, 0, 0)
-        if load_i64(head.data) != FILE_HEAD or cut.rest_size or not self.adjoin(head.size):
-            raise FormatError("the messages do not follow one another from byte 8 to the end marker")
+        if load_i64(head.data) != FILE_HEAD or cut.rest_size:
+            raise FormatError("it is not the magic, two zeros and the Schema message")
         return 0
 
     def check(self, int64_t start, data):
@@ -506,26 +506,6 @@ cdef class FileDecoder(BlockDecoder):
             if start or not keeps:
                 raise
             self.damage = error     # the footer has all that is needed
-
-    cdef bint adjoin(self, int64_t at) except -1:
-        """Whether all messages that the footer lists follow one another, from byte `at` to the end marker."""
-        cdef int64_t batches = 0, dictionaries = 0
-        cdef Block batch, block
-        while batches < self.footer.batches.count or dictionaries < self.footer.dictionaries.count:
-            batch.offset = block.offset = INT64_MAX
-            if batches < self.footer.batches.count:
-                batch = self.footer.block(batches, False)
-            if dictionaries < self.footer.dictionaries.count:
-                block = self.footer.block(dictionaries, True)
-            if batch.offset < block.offset:
-                block = batch
-                batches += 1
-            else:
-                dictionaries += 1
-            if block.offset != at:
-                return False
-            at += block.metadata_length + block.body_length
-        return at == self.footer.end - MARKER_SIZE
 
     cdef int check_unlisted(self, int64_t start, Source source) except -1:
         """Refuse bytes from `start` on, which are no block's, if a batch is in them."""

@@ -380,12 +380,10 @@ cdef class Framer:
 
     cdef int advance(self) except -1:
         """Go to the next message: see Frame for what the result means. One that closes a stream is passed."""
-        cdef int found = self.next_frame()
-        while found == FRAME_MESSAGE:
-            if not (self.verify or fb_field(&self.envelope.root, Message_custom_metadata, 4)) or not self.passes(
-                    self.num_messages - 1):
-                return found
-            found = self.next_frame()
+        cdef int found = FRAME_MESSAGE if self.cut() else self.next_frame()
+        while (found == FRAME_MESSAGE and (self.verify or fb_field(&self.envelope.root, Message_custom_metadata, 4))
+               and self.passes(self.num_messages - 1)):
+            found = FRAME_MESSAGE if self.cut() else self.next_frame()
         if found == FRAME_END and self.verify == VERIFY_ALL and self.num_messages and not self.closed:
             raise TruncatedError(UNCLOSED)
         return found
@@ -411,11 +409,9 @@ cdef class Framer:
         return self.closed
 
     cdef int next_frame(self) except -1:
-        """The same for any message, whatever its checksum."""
+        """Go to the next message piece by piece, also where its bytes have not all come yet."""
         cdef Fault fault
         cdef int found
-        if self.cut():
-            return FRAME_MESSAGE
         if self.state <= STATE_SIZE:
             self.number = self.num_messages + 1
             self.kind_known = False
