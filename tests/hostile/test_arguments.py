@@ -311,6 +311,7 @@ def look(value: Any) -> str:
 LANGUAGE = (
     "__fspath__",
     "argument",
+    "as a data type",
     "bytes-like object is required",
     "missing",
     "positional",
