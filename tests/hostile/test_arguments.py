@@ -311,9 +311,9 @@ def look(value: Any) -> str:
 LANGUAGE = (
     "__fspath__",
     "argument",
-    "as a data type",
     "bytes-like object is required",
     "missing",
+    "needs a copy",
     "positional",
     "slice step cannot be",
     "unhashable",
