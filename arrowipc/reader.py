@@ -625,12 +625,13 @@ class RecordBatchFileReader(BatchReader):
     def batch_bytes(self, i: int) -> tuple[Any, int]:
         """Return the bytes that hold batch `i`, and its offset in them."""
         self._check_open()
-        source = self.source
+        source, i = self.source, self.index_of(i)
         return (source, self.decoder.block(i)[0]) if source is not None else self._fetch(i)
 
     def described(self, i: int) -> tuple[KeyValueMetadata, int]:
         """Return the custom metadata and the rows of batch `i`, from its message alone."""
         self._check_open()
+        i = self.index_of(i)
         head = self.batch_head(i)
         return self.decoder.batch_metadata(i, *head), self.decoder.num_rows(i, *head)
 

@@ -346,7 +346,7 @@ def _apart(source: Any, into: Any) -> Iterator[Any]:
 
 def _place(what: Any) -> object:
     """What two objects share that are the same file or memory; None: nothing known."""
-    with suppress(OSError, ValueError, TypeError, AttributeError):
+    with suppress(OSError, ValueError, TypeError, AttributeError, OverflowError):
         path = isinstance(what, (str, os.PathLike))
         info = os.stat(what) if path else os.fstat(what.fileno())
         return (info.st_dev, info.st_ino) if stat.S_ISREG(info.st_mode) else None

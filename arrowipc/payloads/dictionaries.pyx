@@ -15,8 +15,8 @@ from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, field_path, l
 from arrowipc.columns.builder cimport FAULT_FULL, ColumnsBuilder, raise_append_fault
 from arrowipc.columns.elements cimport dictionary_of
 from arrowipc.columns.equal cimport begins_with
-from arrowipc.distinct.memo_table cimport Budget, MemoTable
 from arrowipc.columns.take cimport take_into
+from arrowipc.distinct.memo_table cimport Budget, MemoTable
 from arrowipc.distinct.unifier cimport TransposeMap, Unifier, check_indices, new_unifier, transpose
 from arrowipc.inline.bits cimport store_int
 from arrowipc.inline.element cimport index_at, validity

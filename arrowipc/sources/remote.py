@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from itertools import islice
 
 from arrowipc._core import aligned_buffer, copy_into
-from arrowipc.arguments import check_text
+from arrowipc.arguments import check_text, instance_of
 from arrowipc.errors import ArrowIpcError, UsageError, showable
 from arrowipc.sources.file_objects import FileObjectError, Remote, end_of, replaced, take, version_of
 
@@ -215,7 +215,7 @@ class RemoteSource(Remote):
         self._system, self._path = find_system(url, storage_options) if filesystem is None else (filesystem, url)
         self._size = size
         self._asked = False
-        self._version = dict(version) if version else None
+        self._version = dict(instance_of("version", version, Mapping)) if version else None
         self._file = self._open_file(timeout)
         #: (offset, bytes) of what was fetched from both ends
         self._ends: list[tuple[int, bytes | bytearray]] = []

@@ -313,6 +313,7 @@ LANGUAGE = (
     "argument",
     "bytes-like object is required",
     "missing",
+    "needs a copy",
     "positional",
     "slice step cannot be",
     "unhashable",
