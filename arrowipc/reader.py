@@ -333,9 +333,8 @@ def open_stream(
     Parameters
     ----------
     source : path, URL, RemoteSource, bytes-like, binary file object or socket
-        A path is mapped into memory; a URL is opened with fsspec, `RemoteSource` adds options such as
-        credentials and a `timeout` (30 s without a byte) to it. A file object or a socket is
-        read message by message and never past the end of the stream.
+        A path is mapped; a URL is opened with fsspec, `RemoteSource` adds options such as credentials and a `timeout`
+        (30 s without a byte). A file object or a socket is read message by message, never past the end of the stream.
     **keywords
         Those of `arrowipc.options.ReadOptions`.
 
