@@ -18,6 +18,7 @@ from hypothesis import given, settings, strategies as st
 
 import arrowipc as ipc
 from arrowipc import FormatError, TruncatedError, UsageError
+from arrowipc.events import BatchRead
 from arrowipc.inspection.message_layout import locate_messages
 from arrowipc.metadata.checksums import crc32c
 from arrowipc.read.framing import checksum_of
@@ -105,6 +106,27 @@ def test_a_missing_repeated_or_swapped_message_is_found():
             swapped = parts.copy()
             swapped[i], swapped[k] = swapped[k], swapped[i]
             assert found(b"".join(swapped) + END), (i, k)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_truncation_is_found(kind):
+    data = written(kind)
+    end = len(data) - 8 * (kind == "stream")  # the marker itself may be missing
+    assert all(found(data[:size]) for size in range(end))
+
+
+def test_any_split_gives_the_same_batches():
+    chance = random.Random(5)
+    data = written()
+    for _ in range(50):
+        decoder = ipc.StreamDecoder(verify=True)
+        cuts = sorted(chance.choices(range(len(data)), k=chance.randrange(20)))
+        events: list[Any] = []
+        for start, stop in pairwise([0, *cuts, len(data)]):
+            decoder.feed(data[start:stop])
+            events += decoder
+        decoder.finish()
+        assert [each.batch.num_rows for each in events if isinstance(each, BatchRead)] == [2] * 4
 
 
 @pytest.mark.parametrize("index", [False, True])
