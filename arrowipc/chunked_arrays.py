@@ -179,7 +179,7 @@ class ChunkedArray(Hints):
 
     def take(self, indices: Any) -> ChunkedArray:
         """Return elements in any order and number, as one chunk; see :meth:`Array.take`."""
-        from arrowipc.read.row_reader import take_across
+        from arrowipc.values.row_reader import take_across
 
         return self._of(self.field, [batch.column(0) for batch in take_across(self._batches(), indices)])
 

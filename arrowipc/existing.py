@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from arrowipc._core import Source
 from arrowipc.errors import FormatError, TruncatedError, UnsupportedError, UsageError
-from arrowipc.read.file_objects import read_at
 from arrowipc.read.message_index import find_schema
 from arrowipc.reader import RecordBatchFileReader
+from arrowipc.sources.file_objects import read_at
 from arrowipc.write.atomic_file import KnownPath, NewFile, named
 from arrowipc.write.batch_writer import DescriptorSink
 
@@ -103,8 +103,8 @@ class ExistingFile:
 
     def tell(self, statistics: Any) -> None:
         """Add the statistics of this file's batches to those of the new footer."""
-        from arrowipc.columns.statistics import entries_of
-        from arrowipc.read.file_statistics import file_statistics
+        from arrowipc.filters.statistics import entries_of
+        from arrowipc.sources.file_statistics import file_statistics
 
         for found in file_statistics(self._reader):
             rows = max([each.rows for each in (found or {}).values()], default=None)

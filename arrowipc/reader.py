@@ -10,9 +10,9 @@ from arrowipc.arguments import check_integer, columns_of, integer_of, items_of
 from arrowipc.errors import ArrowIpcError, NotFoundError, UsageError
 from arrowipc.options import ReadOptions, read_options, with_keywords
 from arrowipc.read.file_decoder import TAIL_SIZE, FileDecoder, IndexedDecoder, footer_range
-from arrowipc.read.file_objects import Remote, SharedFile, end_of, is_remote, position_of, read_at, seek_to
-from arrowipc.read.sources import can_seek, locate_source, open_source, pump, spooled
 from arrowipc.read.stream_decoder import StreamDecoder, stream_of
+from arrowipc.sources.file_objects import Remote, SharedFile, end_of, is_remote, position_of, read_at, seek_to
+from arrowipc.sources.source import can_seek, locate_source, open_source, pump, spooled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from arrowipc.limits import Limits
     from arrowipc.options import Columns, ReadKeywords, Validate
     from arrowipc.read.framing import Message
-    from arrowipc.read.remote import RemoteBlocks, RemoteSource
-    from arrowipc.read.row_reader import RowReader
-    from arrowipc.read.sources import Readable
     from arrowipc.schemas import Schema
+    from arrowipc.sources.remote import RemoteBlocks, RemoteSource
+    from arrowipc.sources.source import Readable
     from arrowipc.tables import Table
+    from arrowipc.values.row_reader import RowReader
 
     T = TypeVar("T")
 
@@ -462,7 +462,7 @@ class RecordBatchFileReader(BatchReader):
             self.close()
             raise
         if self._remote is not None:
-            from arrowipc.read.remote import RemoteBlocks
+            from arrowipc.sources.remote import RemoteBlocks
 
             self._blocks = RemoteBlocks(self._remote, self.decoder)
 
@@ -625,12 +625,13 @@ class RecordBatchFileReader(BatchReader):
     def batch_bytes(self, i: int) -> tuple[Any, int]:
         """Return the bytes that hold batch `i`, and its offset in them."""
         self._check_open()
-        source = self.source
+        source, i = self.source, self.index_of(i)
         return (source, self.decoder.block(i)[0]) if source is not None else self._fetch(i)
 
     def described(self, i: int) -> tuple[KeyValueMetadata, int]:
         """Return the custom metadata and the rows of batch `i`, from its message alone."""
         self._check_open()
+        i = self.index_of(i)
         head = self.batch_head(i)
         return self.decoder.batch_metadata(i, *head), self.decoder.num_rows(i, *head)
 
@@ -654,7 +655,7 @@ class RecordBatchFileReader(BatchReader):
             return memoryview(self.decoder.read_lengths(self.source)).cast("q")
         from array import array
 
-        from arrowipc.read.file_statistics import stated_lengths
+        from arrowipc.sources.file_statistics import stated_lengths
 
         lengths = stated_lengths(self.metadata, self.num_record_batches)
         if lengths is None:
@@ -735,7 +736,7 @@ class RecordBatchFileReader(BatchReader):
             from weakref import proxy
 
             from arrowipc.limits import Limits
-            from arrowipc.read.row_reader import RowReader
+            from arrowipc.values.row_reader import RowReader
 
             lengths, reader = self._lengths(), proxy(self)  # no circle: what is dropped lets go of the source at once
             cache_bytes = (self.limits or Limits()).row_cache_bytes
@@ -772,7 +773,7 @@ class RecordBatchFileReader(BatchReader):
         part._parts = {}
         part.decoder = self.decoder.select(columns)
         if self._remote is not None:
-            from arrowipc.read.remote import RemoteBlocks
+            from arrowipc.sources.remote import RemoteBlocks
 
             part._blocks = RemoteBlocks(self._remote, part.decoder)
         return part

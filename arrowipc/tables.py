@@ -196,7 +196,7 @@ class Table(Tabular):
         >>> ipc.Table.from_batches([part, part]).take([3, 0, -1]).to_pydict()
         {'x': [2, 1, 2]}
         """
-        from arrowipc.read.row_reader import take_across
+        from arrowipc.values.row_reader import take_across
 
         return Table(self.schema, take_across(self.batches, indices))
 

@@ -14,7 +14,7 @@ import arrowipc as ipc
 from arrowipc.cli.foreign import ENDINGS, FORMATS, foreign_writer, format_of
 from arrowipc.cli.sources import about, sink
 from arrowipc.cli.terminal import Progress
-from arrowipc.read.sources import file_path
+from arrowipc.sources.source import file_path
 
 __all__ = [
     "ARROW",

@@ -102,7 +102,7 @@ def source(path: str) -> Any:
         with open(path, "rb") as packed:
             return _unpacked(packed)
     from arrowipc.inspection.recover import whole
-    from arrowipc.read.sources import Peeked, map_file
+    from arrowipc.sources.source import Peeked, map_file
 
     file = standard_input()
     if file.seekable():

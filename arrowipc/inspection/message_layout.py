@@ -17,8 +17,8 @@ from arrowipc.messages import MessageReader
 from arrowipc.read.file_decoder import MAGIC
 from arrowipc.read.framing import Message, outline
 from arrowipc.read.message_index import find_message, find_schema
-from arrowipc.read.sources import first_bytes, locate_source
 from arrowipc.reader import RecordBatchFileReader
+from arrowipc.sources.source import first_bytes, locate_source
 
 if TYPE_CHECKING:
     from arrowipc.limits import Limits

@@ -17,12 +17,12 @@ from arrowipc.inspection.resync import Outline, Search, take_dictionaries
 from arrowipc.limits import RecoveryLimits
 from arrowipc.options import ReadOptions, read_options, with_keywords
 from arrowipc.read.file_decoder import MAGIC
-from arrowipc.read.file_objects import seek_to
 from arrowipc.read.framing import Framer, Message, survey
 from arrowipc.read.message_index import find_schema
-from arrowipc.read.sources import file_path, first_bytes, locate_source, on_disk, open_source
 from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.reader import BatchReader, RecordBatchFileReader
+from arrowipc.sources.file_objects import seek_to
+from arrowipc.sources.source import file_path, first_bytes, locate_source, on_disk, open_source
 from arrowipc.write.atomic_file import KnownPath
 
 if TYPE_CHECKING:
@@ -358,7 +358,7 @@ def _apart(source: Any, into: Any) -> Iterator[Any]:
 
 def _place(what: Any) -> object:
     """What two objects share that are the same file or memory; None: nothing known."""
-    with suppress(OSError, ValueError, TypeError, AttributeError):
+    with suppress(OSError, ValueError, TypeError, AttributeError, OverflowError):
         path = isinstance(what, (str, os.PathLike))
         info = os.stat(what) if path else os.fstat(what.fileno())
         return (info.st_dev, info.st_ino) if stat.S_ISREG(info.st_mode) else None

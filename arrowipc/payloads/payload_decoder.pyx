@@ -39,7 +39,7 @@ from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, CutMessage, Message
 from arrowipc.read.stream_decoder cimport StreamDecoder
 
 from arrowipc.arguments import check_choice, check_text, described
-from arrowipc.columns.unifier import IndicesFull
+from arrowipc.distinct.unifier import IndicesFull
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError, UsageError
 from arrowipc.read.file_decoder import TAIL_SIZE, footer_range
 

@@ -14,7 +14,6 @@ from libc.string cimport memcpy
 from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, Recent, Source, limits_data, raise_fault
 from arrowipc.columns.array cimport Array, make_array
 from arrowipc.columns.elements cimport check_native
-from arrowipc.columns.group_runs cimport find_runs, first_rows
 from arrowipc.columns.record_batch cimport RecordBatch, select_columns
 from arrowipc.columns.take cimport integers
 from arrowipc.columns.truncate cimport Truncator
@@ -26,6 +25,7 @@ from arrowipc.metadata.schema_reader cimport plan_schema, python_plan
 from arrowipc.payloads.dictionary_gc cimport (
     UsedValues, close_used, forget_used, gather_used, is_reducible, note_used, open_used, transpose_used,
 )
+from arrowipc.payloads.group_runs cimport find_runs, first_rows
 from arrowipc.write.batch_encoder cimport Encoder
 from arrowipc.write.batch_writer cimport BatchWriter, EncodeOptions
 from arrowipc.write.dictionary_writer cimport Emission

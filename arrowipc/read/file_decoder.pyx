@@ -57,7 +57,7 @@ def footer_range(bytes head, bytes tail, int64_t size):
         The bytes are not an Arrow IPC file, and what they look like instead.
     """
     if head[:6] != MAGIC:
-        from arrowipc.file_signatures import foreign
+        from arrowipc.metadata.file_signatures import foreign
 
         if size < len(MAGIC):
             raise FormatError(f"not an Arrow IPC file: {size} bytes are too few" if size else

@@ -442,7 +442,7 @@ cdef class Framer:
 
 cdef int refuse_foreign(Framer framer) except -1:
     """Say what the input is, if its first bytes tell: `piece` has four of them, the chunk perhaps more."""
-    from arrowipc.file_signatures import HEAD, foreign
+    from arrowipc.metadata.file_signatures import HEAD, foreign
 
     cdef int64_t size = 4
     if framer.piece_owner is framer.chunk:

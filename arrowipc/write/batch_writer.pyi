@@ -6,7 +6,7 @@ from typing import Any, Literal
 from arrowipc._core import Columns
 from arrowipc.arguments import MetadataLike
 from arrowipc.columns.record_batch import RecordBatch
-from arrowipc.columns.statistics import Annotator
+from arrowipc.filters.statistics import Annotator
 from arrowipc.read.framing import Message
 from arrowipc.schemas import Schema
 

@@ -622,7 +622,7 @@ cdef class BatchWriter:
         Batches of fewer rows wait for others until they have as many together.
     allow_64bit : bool
         Write arrays of more than 2**31 - 1 elements.
-    annotate : arrowipc.columns.statistics.Annotator, optional
+    annotate : arrowipc.filters.statistics.Annotator, optional
         Adds statistics to the metadata of each batch.
     metadata : pairs of bytes
         Of the file; may be set until the end.

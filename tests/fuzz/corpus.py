@@ -22,8 +22,8 @@ from tensors import sparse_forge as sf
 
 import arrowipc as ipc
 from arrowipc import types
-from arrowipc.columns.statistics import compute_statistics, entries_of
 from arrowipc.dissociated.memory.address_pairs import write_pairs
+from arrowipc.filters.statistics import compute_statistics, entries_of
 from arrowipc.read.framing import message_of
 from arrowipc.tensors.extension_columns import tensor_column
 from arrowipc.write.file_statistics import FileStatistics

@@ -37,7 +37,6 @@ from arrowipc.cdata.import_array import array_from, batch_from, live_imports, sc
 from arrowipc.cli.browse_page import Browsed
 from arrowipc.cli.terminal import json_text
 from arrowipc.columns.extensions import Names, variant_value
-from arrowipc.columns.statistics import mark_of
 from arrowipc.dissociated.client import Client
 from arrowipc.dissociated.connection import PeerMemory
 from arrowipc.dissociated.link import Link
@@ -45,13 +44,14 @@ from arrowipc.dissociated.session import Roles, Session
 from arrowipc.dissociated.transports.message_runs import read_run, write_run
 from arrowipc.dissociated.transports.sockets import SocketConnection
 from arrowipc.filters.pruning import OPERATORS, Pruner
+from arrowipc.filters.statistics import mark_of
 from arrowipc.inspection.message_layout import locate_messages, nodes_of, outline_of
 from arrowipc.read.decoders import schema_of
-from arrowipc.read.file_statistics import decode_entry
-from arrowipc.read.files import find_files
 from arrowipc.read.framing import message_of
-from arrowipc.read.spark_log import LOG, local_log
 from arrowipc.read.stream_decoder import StreamDecoder
+from arrowipc.sources.file_statistics import decode_entry
+from arrowipc.sources.files import find_files
+from arrowipc.sources.spark_log import LOG, local_log
 from fuzz import corpus, uses
 from fuzz.imports import Hostile
 

@@ -11,8 +11,8 @@ from pyspark.sql import types as st
 
 import arrowipc
 from arrowipc import RecordBatch
-from arrowipc.columns.group_runs import runs_of
 from arrowipc.errors import LimitError, UsageError
+from arrowipc.payloads.group_runs import runs_of
 from arrowipc.schemas import Schema
 from arrowipc.spark.payloads.decode import map_in_arrow, quoted
 from arrowipc.spark.payloads.options import EncodeKeywords, EncodeOptions, keys_of
