@@ -8,7 +8,9 @@ import math
 import random
 from decimal import Decimal
 
+import pyarrow as pa
 import pytest
+from helpers.arrays import CASES
 from helpers.processes import rounds
 
 import arrowipc as ipc
@@ -144,6 +146,14 @@ def test_members_of_structs_and_values_behind_runs_and_dictionaries():
         assert memoryview(RowFilter(test, batch.schema).rows(batch)).cast("q").tolist() == expected, test
         part = memoryview(RowFilter(test, batch.schema).rows(batch[1:])).cast("q").tolist()
         assert part == [row - 1 for row in expected if row], test
+
+
+def test_an_empty_list_of_literals_is_for_columns_of_every_type():
+    for name, theirs in CASES.items():
+        batch = ipc.RecordBatch.from_arrow(pa.record_batch({"x": theirs}))
+        valid = batch.filter([("x", "is_not_null")]).num_rows
+        assert batch.filter([("x", "in", [])]).num_rows == batch.filter([("x", "in", [None])]).num_rows == 0, name
+        assert batch.filter([("x", "not in", [])]).num_rows == valid, name
 
 
 @pytest.mark.parametrize("broken", ["offsets", "index", "run end"])
