@@ -248,6 +248,20 @@ def test_an_event_loop_writes_and_verifies_them(kind, tmp_path):
     assert found(changed)
 
 
+def test_remote_sources_are_verified_whole():
+    fsspec = pytest.importorskip("fsspec")
+    system, data = fsspec.filesystem("memory"), written("file")
+    changed = data.replace(b"jkl", b"jkm")
+    for name, content in (("right", data), ("wrong", changed), ("stream", written())):
+        system.pipe(f"/checksums/{name}", content)
+    for options in ({}, {"columns": ["number"]}):
+        assert ipc.open_file("memory://checksums/right", verify=True, **options).read_all().num_rows == 8
+        with pytest.raises(FormatError, match=r"record batch 3.*its bytes are not"):
+            ipc.open_file("memory://checksums/wrong", verify=True, **options).read_all()
+    assert ipc.open("memory://checksums/stream", index=True, verify=True)[3].num_rows == 2
+    assert ipc.open("memory://checksums/stream", verify=True).read_all().num_rows == 8
+
+
 # -- what is written again -----------------------------------------------------------------------------------
 
 
