@@ -103,8 +103,7 @@ def source(path: str) -> Any:
             return path
         with open(path, "rb") as packed:
             return _unpacked(packed)
-    from arrowipc.inspection.recover import whole
-    from arrowipc.sources.source import Peeked, map_file
+    from arrowipc.sources.source import Peeked, map_file, whole
 
     file = standard_input()
     if file.seekable():
@@ -121,7 +120,7 @@ def _unpacked(packed: Any) -> memoryview[int]:
     """What gzip packed, on the disk; a few bytes can claim to be very many."""
     from gzip import GzipFile
 
-    from arrowipc.inspection.recover import whole
+    from arrowipc.sources.source import whole
 
     most = GZIP_SLACK + GZIP_RATIO * packed.seek(0, os.SEEK_END)
     packed.seek(0)
@@ -139,7 +138,7 @@ def _unpacked(packed: Any) -> memoryview[int]:
 
 def again(path: str) -> Any:
     """As `source`, for reading at any place and more than once: a pipe is copied to the disk."""
-    from arrowipc.inspection.recover import whole
+    from arrowipc.sources.source import whole
 
     found = source(path)
     return found if isinstance(found, (str, memoryview)) else whole(found, True)

@@ -113,6 +113,8 @@ def options(chance: random.Random) -> dict[str, Any]:
     if chance.random() < 0.2:
         chosen["ensure_native_endian"] = False
     chosen["use_threads"] = chance.random() < 0.2
+    if chance.random() < 0.3:
+        chosen["verify"] = chance.choice((None, None, True))
     return chosen
 
 
@@ -335,6 +337,7 @@ def payload(data: bytes, chance: random.Random) -> None:
         parent_index=chance.random() < 0.3,
         bare=chance.random() < 0.7,
         use_threads=False,
+        verify=chance.choice((False, False, False, None, True)),
         max_rows=chance.choice((None, None, 0, 3)),
         max_bytes=chance.choice((None, None, 100)),
     )
