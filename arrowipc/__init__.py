@@ -29,16 +29,15 @@ __version__ = "0.1.0"
 
 # The compiled modules, all in one library, that of `_core`.
 _COMPILED = """
-    _core cdata.export cdata.import_array cdata.import_table columns.array columns.builder
-    columns.column_statistics columns.elements columns.equal columns.group_runs columns.memo_table
-    columns.record_batch columns.take columns.truncate columns.unifier dissociated.memory.address_pairs
+    _core cdata.export cdata.import_array cdata.import_table columns.array columns.builder columns.elements
+    columns.equal columns.record_batch columns.take columns.truncate dissociated.memory.address_pairs
     dissociated.memory.device_bodies dissociated.transports.message_runs dissociated.transports.ucx_worker
-    filters.ranges
+    distinct.memo_table distinct.unifier filters.column_statistics filters.ranges metadata.checksums
     metadata.schema_reader metadata.schema_tables payloads.cells payloads.dictionaries payloads.dictionary_gc
-    payloads.payload_decoder payloads.payload_encoder payloads.schema_mapping read.decoders read.decoding
-    read.decompress read.file_decoder read.framing read.message_index read.row_reader read.stream_decoder read.validate
+    payloads.group_runs payloads.payload_decoder payloads.payload_encoder payloads.schema_mapping read.decoders
+    read.decoding read.decompress read.file_decoder read.framing read.message_index read.stream_decoder read.validate
     tensors.dense tensors.message tensors.sparse_index tensors.sparse_message tensors.strided_copy values.converters
-    values.from_python write.batch_encoder write.batch_writer write.dictionary_writer
+    values.from_python values.row_reader write.batch_encoder write.batch_writer write.dictionary_writer
 """
 
 
@@ -82,6 +81,7 @@ _HOMES = {
         (
             "RecordBatchFileWriter",
             "RecordBatchStreamWriter",
+            "copy",
             "get_record_batch_size",
             "new_file",
             "new_stream",
@@ -91,18 +91,21 @@ _HOMES = {
     **dict.fromkeys(("Damage", "Recovery"), "arrowipc.inspection.damage"),
     "recover": "arrowipc.inspection.recover",
     **dict.fromkeys(("Validation", "validate"), "arrowipc.inspection.validate_source"),
-    "RemoteSource": "arrowipc.read.remote",
+    "RemoteSource": "arrowipc.sources.remote",
     "Tensor": "arrowipc.tensors.dense",
     **dict.fromkeys(("get_tensor_size", "read_tensor", "read_tensors", "write_tensor"), "arrowipc.tensors.dense_io"),
     **dict.fromkeys(
         ("SparseCOOTensor", "SparseCSCMatrix", "SparseCSFTensor", "SparseCSRMatrix"),
         "arrowipc.tensors.sparse_layouts",
     ),
+    **dict.fromkeys(
+        ("fixed_shape_tensor", "tensor_column", "tensor_parameters", "variable_shape_tensor"),
+        "arrowipc.tensors.extension_columns",
+    ),
     **dict.fromkeys(("read_sparse_tensor", "write_sparse_tensor"), "arrowipc.tensors.sparse_io"),
-    **dict.fromkeys(("ColumnStatistics", "compute_statistics"), "arrowipc.columns.statistics"),
-    "file_statistics": "arrowipc.read.file_statistics",
+    **dict.fromkeys(("ColumnStatistics", "compute_statistics"), "arrowipc.filters.statistics"),
+    "file_statistics": "arrowipc.sources.file_statistics",
     "scan_polars": "arrowipc.dataset.scan",
-    "copy": "arrowipc.transfer",
     **dict.fromkeys(("Dataset", "open_dataset"), "arrowipc.dataset.dataset"),
     "RowDataset": "arrowipc.dataset.rows",
     **dict.fromkeys(("GroupedPayloads", "encode_payloads"), "arrowipc.payloads.payload_encoder"),
@@ -149,7 +152,7 @@ def _no_attribute(name: str) -> str:
 
 
 #: Modules that come with the package: ``ipc.types.int64()`` needs no other import.
-_MODULES = frozenset(("aio", "dissociated", "errors", "events", "spark", "tensor_columns", "types"))
+_MODULES = frozenset(("aio", "dissociated", "errors", "events", "spark", "types"))
 
 
 def _module(name: str) -> "Any":

@@ -6,7 +6,6 @@ from arrowipc import (
     errors as errors,
     events as events,
     spark as spark,
-    tensor_columns as tensor_columns,
     types as types,
 )
 from arrowipc._core import release_unused as release_unused
@@ -14,10 +13,6 @@ from arrowipc.arguments import KeyValueMetadata as KeyValueMetadata
 from arrowipc.chunked_arrays import ChunkedArray as ChunkedArray
 from arrowipc.columns.array import Array as Array
 from arrowipc.columns.record_batch import RecordBatch as RecordBatch, concat_batches as concat_batches
-from arrowipc.columns.statistics import (
-    ColumnStatistics as ColumnStatistics,
-    compute_statistics as compute_statistics,
-)
 from arrowipc.dataset.dataset import Dataset as Dataset, open_dataset as open_dataset
 from arrowipc.dataset.rows import RowDataset as RowDataset
 from arrowipc.dataset.scan import scan_polars as scan_polars
@@ -39,6 +34,10 @@ from arrowipc.factories import (
     schema as schema,
     table as table,
 )
+from arrowipc.filters.statistics import (
+    ColumnStatistics as ColumnStatistics,
+    compute_statistics as compute_statistics,
+)
 from arrowipc.indexed import IndexedStreamReader as IndexedStreamReader
 from arrowipc.inspection.damage import Damage as Damage, Recovery as Recovery
 from arrowipc.inspection.recover import recover as recover
@@ -56,9 +55,7 @@ from arrowipc.payloads.payload_decoder import (
     repeat as repeat,
 )
 from arrowipc.payloads.payload_encoder import GroupedPayloads as GroupedPayloads, encode_payloads as encode_payloads
-from arrowipc.read.file_statistics import file_statistics as file_statistics
 from arrowipc.read.framing import Message as Message
-from arrowipc.read.remote import RemoteSource as RemoteSource
 from arrowipc.read.stream_decoder import StreamDecoder as StreamDecoder
 from arrowipc.reader import (
     RecordBatchFileReader as RecordBatchFileReader,
@@ -66,6 +63,8 @@ from arrowipc.reader import (
     open_stream as open_stream,
 )
 from arrowipc.schemas import Schema as Schema
+from arrowipc.sources.file_statistics import file_statistics as file_statistics
+from arrowipc.sources.remote import RemoteSource as RemoteSource
 from arrowipc.tables import Table as Table
 from arrowipc.tensors.dense import Tensor as Tensor
 from arrowipc.tensors.dense_io import (
@@ -73,6 +72,12 @@ from arrowipc.tensors.dense_io import (
     read_tensor as read_tensor,
     read_tensors as read_tensors,
     write_tensor as write_tensor,
+)
+from arrowipc.tensors.extension_columns import (
+    fixed_shape_tensor as fixed_shape_tensor,
+    tensor_column as tensor_column,
+    tensor_parameters as tensor_parameters,
+    variable_shape_tensor as variable_shape_tensor,
 )
 from arrowipc.tensors.sparse_io import (
     read_sparse_tensor as read_sparse_tensor,
@@ -84,11 +89,11 @@ from arrowipc.tensors.sparse_layouts import (
     SparseCSFTensor as SparseCSFTensor,
     SparseCSRMatrix as SparseCSRMatrix,
 )
-from arrowipc.transfer import copy as copy
 from arrowipc.types import DataType as DataType, Field as Field
 from arrowipc.writer import (
     RecordBatchFileWriter as RecordBatchFileWriter,
     RecordBatchStreamWriter as RecordBatchStreamWriter,
+    copy as copy,
     get_record_batch_size as get_record_batch_size,
     new_file as new_file,
     new_stream as new_stream,

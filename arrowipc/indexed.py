@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from arrowipc.options import ReadOptions, read_options, with_keywords
 from arrowipc.read.file_decoder import IndexedDecoder
 from arrowipc.read.message_index import StreamIndex
-from arrowipc.read.remote import RemoteBlocks
 from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.reader import RecordBatchFileReader
+from arrowipc.sources.remote import RemoteBlocks
 
 if TYPE_CHECKING:
     from typing import Any, Self, Unpack
 
     from arrowipc.limits import Limits
     from arrowipc.options import ReadKeywords
-    from arrowipc.read.sources import Readable
+    from arrowipc.sources.source import Readable
 
 __all__ = ["IndexedStreamReader"]
 

@@ -6,7 +6,7 @@ from arrowipc.arguments import items_of
 from arrowipc.errors import TruncatedError
 from arrowipc.read.decoders import decode_messages
 from arrowipc.read.framing import Framer, Message
-from arrowipc.read.sources import open_source, pump
+from arrowipc.sources.source import open_source, pump
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from arrowipc.errors import FormatError
 from arrowipc.options import ReadOptions, with_keywords
 from arrowipc.read.decoders import schema_of
 from arrowipc.read.framing import Message
-from arrowipc.read.sources import begins_stream, locate_source, look_at
 from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader
+from arrowipc.sources.source import begins_stream, locate_source, look_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from arrowipc.indexed import IndexedStreamReader
     from arrowipc.limits import Limits
     from arrowipc.options import ReadKeywords
-    from arrowipc.read.sources import Readable
     from arrowipc.schemas import Schema
+    from arrowipc.sources.source import Readable
 
 __all__ = ["open", "open_file", "read_schema"]
 

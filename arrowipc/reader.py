@@ -10,9 +10,9 @@ from arrowipc.arguments import check_integer, columns_of, integer_of, items_of
 from arrowipc.errors import ArrowIpcError, NotFoundError, UsageError
 from arrowipc.options import ReadOptions, read_options, with_keywords
 from arrowipc.read.file_decoder import TAIL_SIZE, FileDecoder, IndexedDecoder, footer_range
-from arrowipc.read.file_objects import Remote, SharedFile, end_of, is_remote, position_of, read_at, seek_to
-from arrowipc.read.sources import can_seek, locate_source, open_source, pump, spooled
 from arrowipc.read.stream_decoder import StreamDecoder, stream_of
+from arrowipc.sources.file_objects import Remote, SharedFile, end_of, is_remote, position_of, read_at, seek_to
+from arrowipc.sources.source import can_seek, locate_source, open_source, pump, spooled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from arrowipc.limits import Limits
     from arrowipc.options import Columns, ReadKeywords, Validate
     from arrowipc.read.framing import Message
-    from arrowipc.read.remote import RemoteBlocks, RemoteSource
-    from arrowipc.read.row_reader import RowReader
-    from arrowipc.read.sources import Readable
     from arrowipc.schemas import Schema
+    from arrowipc.sources.remote import RemoteBlocks, RemoteSource
+    from arrowipc.sources.source import Readable
     from arrowipc.tables import Table
+    from arrowipc.values.row_reader import RowReader
 
     T = TypeVar("T")
 
@@ -314,8 +314,7 @@ class RecordBatchStreamReader(BatchReader):
         return f"<RecordBatchStreamReader: {state}>\n{self.schema}"
 
 
-# Its keywords are spelled out, and a test compares them with the definition: of small streams there are many, and
-# ``**keywords`` would take half as long as reading one.
+# Its keywords are spelled out, and a test compares them: ``**keywords`` take half as long as reading a small stream.
 @with_keywords(ReadOptions)
 def open_stream(
     source: Readable,
@@ -325,6 +324,7 @@ def open_stream(
     limits: Limits | None = None,
     use_threads: bool = True,
     ensure_native_endian: bool = True,
+    verify: bool | None = False,
     memory_map: bool = True,
     options: Any = None,
 ) -> RecordBatchStreamReader:
@@ -333,9 +333,8 @@ def open_stream(
     Parameters
     ----------
     source : path, URL, RemoteSource, bytes-like, binary file object or socket
-        A path is mapped into memory; a URL is opened with fsspec, `RemoteSource` adds options such as
-        credentials and a `timeout` (30 s without a byte) to it. A file object or a socket is
-        read message by message and never past the end of the stream.
+        A path is mapped; a URL is opened with fsspec, `RemoteSource` adds options such as credentials and a `timeout`
+        (30 s without a byte). A file object or a socket is read message by message, never past the end of the stream.
     **keywords
         Those of `arrowipc.options.ReadOptions`.
 
@@ -374,7 +373,7 @@ def open_stream(
         reader._file = None
         reader._source = source
         reader._limits = limits
-        reader.decoder = stream_of(source, columns, validate, limits, use_threads, ensure_native_endian)
+        reader.decoder = stream_of(source, columns, validate, limits, use_threads, ensure_native_endian, verify)
         return reader
     return RecordBatchStreamReader(
         source,
@@ -383,6 +382,7 @@ def open_stream(
         limits=limits,
         use_threads=use_threads,
         ensure_native_endian=ensure_native_endian,
+        verify=verify,
         memory_map=memory_map,
         options=options,
     )
@@ -394,9 +394,8 @@ def open_stream(
 class RecordBatchFileReader(BatchReader):
     """Reads the batches of an Arrow IPC file in any order; made by `open_file`.
 
-    The footer is read at once, dictionaries before the first batch, a batch when it is asked for. Any number
-    of threads may ask, and decode side by side; where bytes are read from a file object or from far, one thread reads
-    at a time.
+    The footer is read at once, dictionaries before the first batch, a batch when it is asked for. Any number of threads
+    may ask, and decode side by side; where bytes come from a file object or from far, one thread reads at a time.
 
     Examples
     --------
@@ -456,13 +455,13 @@ class RecordBatchFileReader(BatchReader):
                 start,
                 **options.decoding(),
             )
-            for start, stop in self.decoder.unlisted:
-                self.decoder.check_unlisted(start, self._bytes(start, stop - start))
+            for start, stop in self.decoder.to_check:
+                self.decoder.check(start, self._bytes(start, stop - start))
         except BaseException:
             self.close()
             raise
         if self._remote is not None:
-            from arrowipc.read.remote import RemoteBlocks
+            from arrowipc.sources.remote import RemoteBlocks
 
             self._blocks = RemoteBlocks(self._remote, self.decoder)
 
@@ -625,12 +624,13 @@ class RecordBatchFileReader(BatchReader):
     def batch_bytes(self, i: int) -> tuple[Any, int]:
         """Return the bytes that hold batch `i`, and its offset in them."""
         self._check_open()
-        source = self.source
+        source, i = self.source, self.index_of(i)
         return (source, self.decoder.block(i)[0]) if source is not None else self._fetch(i)
 
     def described(self, i: int) -> tuple[KeyValueMetadata, int]:
         """Return the custom metadata and the rows of batch `i`, from its message alone."""
         self._check_open()
+        i = self.index_of(i)
         head = self.batch_head(i)
         return self.decoder.batch_metadata(i, *head), self.decoder.num_rows(i, *head)
 
@@ -654,7 +654,7 @@ class RecordBatchFileReader(BatchReader):
             return memoryview(self.decoder.read_lengths(self.source)).cast("q")
         from array import array
 
-        from arrowipc.read.file_statistics import stated_lengths
+        from arrowipc.sources.file_statistics import stated_lengths
 
         lengths = stated_lengths(self.metadata, self.num_record_batches)
         if lengths is None:
@@ -735,7 +735,7 @@ class RecordBatchFileReader(BatchReader):
             from weakref import proxy
 
             from arrowipc.limits import Limits
-            from arrowipc.read.row_reader import RowReader
+            from arrowipc.values.row_reader import RowReader
 
             lengths, reader = self._lengths(), proxy(self)  # no circle: what is dropped lets go of the source at once
             cache_bytes = (self.limits or Limits()).row_cache_bytes
@@ -772,7 +772,7 @@ class RecordBatchFileReader(BatchReader):
         part._parts = {}
         part.decoder = self.decoder.select(columns)
         if self._remote is not None:
-            from arrowipc.read.remote import RemoteBlocks
+            from arrowipc.sources.remote import RemoteBlocks
 
             part._blocks = RemoteBlocks(self._remote, part.decoder)
         return part

@@ -114,7 +114,7 @@ class Schema(Described, Hints):
             checked,
             metadata_of(metadata) if metadata else NO_METADATA,
             check_choice("Schema: endianness", endianness, ("little", "big")),
-            tuple([check_integer("Schema: feature", each, *INT64) for each in features]),
+            tuple([check_integer("Schema: feature", each, *INT64) for each in items_of("features", features)]),
             _indices=None,
             _message=None,
             _plan=None,

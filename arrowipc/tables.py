@@ -196,7 +196,7 @@ class Table(Tabular):
         >>> ipc.Table.from_batches([part, part]).take([3, 0, -1]).to_pydict()
         {'x': [2, 1, 2]}
         """
-        from arrowipc.read.row_reader import take_across
+        from arrowipc.values.row_reader import take_across
 
         return Table(self.schema, take_across(self.batches, indices))
 
@@ -274,6 +274,12 @@ class Table(Tabular):
         from arrowipc.cdata.import_array import stream_from
 
         return stream_from(Table(self.schema, self.to_batches(max_chunksize)))
+
+    def flatten(self) -> Table:
+        """Return one batch of the rows, with a column ``column.member`` for each member of columns of structs."""
+        columns = [part for column in self.itercolumns() for part in column.flatten()]
+        fields = [part for field in self.schema for part in field.flatten()]
+        return Table.from_arrays(columns, schema=Schema(fields, self.schema.metadata))
 
     def combine(self) -> RecordBatch:
         """Return one batch of all rows; several batches are copied into one."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from arrowipc.arguments import check_integer, metadata_of
+from arrowipc.arguments import check_integer, instance_of, metadata_of
 from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.errors import UsageError
 from arrowipc.existing import ExistingFile
 from arrowipc.options import MessageOptions, WriteOptions, with_keywords, write_options
+from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader
 from arrowipc.schemas import Schema
 from arrowipc.types import as_schema
 from arrowipc.write.batch_writer import BatchWriter, EncodeOptions, Sink, batch_size, check_schema
@@ -15,19 +16,21 @@ from arrowipc.write.targets import open_sink
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
     from typing import Any, Self, Unpack
 
     from arrowipc.arguments import KeyValueMetadata, MetadataLike
-    from arrowipc.columns.statistics import Annotator
     from arrowipc.events import WriteStats
+    from arrowipc.filters.statistics import Annotator
     from arrowipc.options import MessageKeywords, WriteKeywords
+    from arrowipc.read.framing import Message
     from arrowipc.write.batches import Writable
 
 __all__ = [
     "RecordBatchFileWriter",
     "RecordBatchStreamWriter",
+    "copy",
     "get_record_batch_size",
     "new_file",
     "new_stream",
@@ -90,6 +93,7 @@ class _Writer(BatchWriter):
                     options.legacy,
                     options.metadata_version,
                     options.use_threads,
+                    options.checksum,
                 ),
                 is_file,
                 options.dictionary_deltas,
@@ -196,7 +200,7 @@ def _limit(name: str, value: int | None) -> int:
 def _annotator(columns: bool | Iterable[str]) -> Annotator | None:
     if columns is False:
         return None
-    from arrowipc.columns.statistics import Annotator
+    from arrowipc.filters.statistics import Annotator
 
     return Annotator(columns)
 
@@ -260,7 +264,13 @@ class RecordBatchFileWriter(_Writer):
                 "append: the dictionaries of the file are written already and cannot be merged with others: with "
                 "dictionary_deltas=True they can grow"
             )
-        options = WriteOptions({**vars(options), "options": None, "metadata_version": existing.version})
+        if options.checksum and not existing.checksum:
+            raise UsageError(
+                "append: the file has no checksums, so that those of new messages would not do: copy it with "
+                "checksum=True"
+            )
+        kept = {"metadata_version": existing.version, "checksum": existing.checksum}
+        options = WriteOptions({**vars(options), "options": None, **kept})
         if schema is not None:
             check_schema(existing.schema, as_schema(schema))
         pairs = metadata or existing.metadata.pairs
@@ -399,3 +409,56 @@ def get_record_batch_size(batch: Any, **keywords: Unpack[MessageKeywords]) -> in
     True
     """
     return batch_size(batch, **vars(MessageOptions(keywords)))
+
+
+def copy(reader: Any, writer: RecordBatchStreamWriter | RecordBatchFileWriter) -> int:
+    """Write all remaining batches of a reader.
+
+    One batch is in memory at a time. The body of a message goes out as it came in, compressed or not, where
+    reader and writer agree about schema, codec, alignment and metadata version, and the writer was not asked
+    to choose columns, levels or sizes; else the batch is decoded and encoded again.
+
+    Dictionaries go out as they came, by default: a source that grew them by deltas is copied with deltas to a
+    stream, so that the copy is no larger than its source; see ``dictionary_deltas`` of `arrowipc.new_stream`.
+
+    Parameters
+    ----------
+    reader : RecordBatchStreamReader, RecordBatchFileReader, or anything that a writer's `write` takes
+        Bodies are checked as its `validate` says before they are passed on. With ``validate="none"`` only the
+        structure is checked, and nothing is decompressed.
+    writer : RecordBatchStreamWriter or RecordBatchFileWriter
+        Stays open.
+
+    Returns
+    -------
+    int
+        The number of messages whose body was passed on untouched.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> from arrowipc.types import field, int64
+    >>> sink = bytearray()
+    >>> with ipc.new_stream(sink, ipc.Schema([field("x", int64())])) as writer:
+    ...     writer.write({"x": [1, 2]})
+    >>> with ipc.open_stream(sink) as reader, ipc.new_file(target := bytearray(), reader.schema) as writer:
+    ...     ipc.copy(reader, writer)
+    1
+    >>> ipc.open_file(target).read_all().to_pydict()
+    {'x': [1, 2]}
+    """
+    instance_of("writer", writer, (RecordBatchStreamWriter, RecordBatchFileWriter))
+    if not isinstance(reader, (RecordBatchStreamReader, RecordBatchFileReader)):
+        writer.write(reader)
+        return 0
+    writer.expect(reader.schema)
+    untouched = 0
+    decode: Callable[[Message], RecordBatch] = reader.decoder.decode
+    for message, columns in reader.stored():
+        if writer.write_stored(message, columns):
+            untouched += 1
+        else:
+            # With validation the columns are the decoded batch.
+            writer.write_batch(columns if isinstance(columns, RecordBatch) else decode(message))
+        del message, columns  # the next body is read into their memory
+    return untouched

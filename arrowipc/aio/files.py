@@ -14,10 +14,10 @@ from arrowipc.arguments import described, integer_of, items_of
 from arrowipc.errors import NotFoundError, UsageError
 from arrowipc.options import DecodeOptions, with_keywords
 from arrowipc.read.file_decoder import TAIL_SIZE, FileDecoder, footer_range
-from arrowipc.read.file_objects import replaced, version_of
-from arrowipc.read.file_statistics import stated_lengths
-from arrowipc.read.http import Refused, Turns, fetch_all, together
-from arrowipc.read.remote import WINDOW, RemoteBlocks, RemoteSource
+from arrowipc.sources.file_objects import replaced, version_of
+from arrowipc.sources.file_statistics import stated_lengths
+from arrowipc.sources.http import Refused, Turns, fetch_all, together
+from arrowipc.sources.remote import WINDOW, RemoteBlocks, RemoteSource
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.events import ReadStats
     from arrowipc.options import DecodeKeywords
-    from arrowipc.read.remote import Steps
+    from arrowipc.sources.remote import Steps
 
     Result = TypeVar("Result")
 
@@ -135,7 +135,7 @@ def _advance(steps: Steps[Any], error: Exception | None, answer: Any) -> tuple[A
 
 
 async def _wait(steps: Steps[Result], source: RemoteSource) -> Result:
-    """Make the calls that `steps` yields, as `arrowipc.read.remote.run` does; what is between them is done off it."""
+    """Make the calls that `steps` yields, as `arrowipc.sources.remote.run` does; the rest is done off it."""
     answer, failure = None, None
     while True:
         asked, result = await off_loop(_advance, steps, failure, answer)
@@ -171,8 +171,8 @@ class AsyncFileReader(AsyncReader):
         start, length = footer_range(head, tail, size)
         footer = yield from source.reading(start, length)
         decoder = FileDecoder(footer, start, **self._options.decoding())
-        for at, stop in decoder.unlisted:
-            decoder.check_unlisted(at, (yield from source.reading(at, stop - at)))
+        for at, stop in decoder.to_check:
+            decoder.check(at, (yield from source.reading(at, stop - at)))
         return decoder
 
     async def _open(self) -> None:

@@ -2,9 +2,7 @@
 
 ``record_batch`` has `RecordBatch`, ``array`` `Array`, ``tabular`` what batches and tables share; ``elements`` reads
 one value, ``extensions`` converts values of extension types. ``builder`` appends rows, ``take`` repeats and rearranges
-them, ``truncate`` makes buffers of exactly the rows that are written; ``equal`` and ``group_runs`` compare;
-``memo_table`` numbers distinct values, ``unifier`` makes one dictionary of many; ``column_statistics`` measures, for
-``statistics``.
+them, ``truncate`` makes buffers of exactly the rows that are written; ``equal`` compares.
 
 Imports ``inline``, the base, ``metadata``.
 """

@@ -5,6 +5,7 @@ Like `columns.elements`, nothing here trusts the contents: broken offsets, indic
 
 from libc.math cimport signbit
 from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy
 
 cimport cython
@@ -22,6 +23,7 @@ from arrowipc.inline.plan cimport (
     FIELD_ENCODED, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_STRUCT,
     ColumnsData, Extent, FieldPlan,
 )
+from arrowipc.inline.room cimport new_zeros
 from arrowipc.metadata.schema_reader cimport same_shape
 
 from arrowipc.errors import LimitError
@@ -393,6 +395,7 @@ cdef int same_runs(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int
     """Run-end encodings may cut the same values into other runs."""
     cdef int32_t child = a.d.plan.fields[f + 1].end, twin = b.d.plan.fields[g + 1].end
     cdef int64_t run = find_run(&a.d, f, i), other = find_run(&b.d, g, j), done = 0, end = 0, other_end = 0
+    cdef int64_t first = run, second = other
     cdef Fault fault
     while done < count:
         if next_run(&a.d, f, run, i + done, &end, &fault) < 0:
@@ -400,13 +403,21 @@ cdef int same_runs(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int
         if next_run(&b.d, g, other, j + done, &other_end, &fault) < 0:
             raise_fault(&fault, b.plan)
         q.take(1)
-        if not same(q, a, child, a.d.nodes[child].offset + run, b, twin, b.d.nodes[twin].offset + other, 1):
-            return False
         end -= i
         other_end -= j
         done = min(end, other_end)
-        run += end == done
-        other += other_end == done
+        run += 1
+        other += 1
+        if end == other_end and done < count:
+            continue
+        # So far the runs were of the same lengths.
+        if not same(q, a, child, a.d.nodes[child].offset + first, b, twin, b.d.nodes[twin].offset + second,
+                    run - first):
+            return False
+        run -= end > done
+        other -= other_end > done
+        first = run
+        second = other
     return True
 
 
@@ -414,34 +425,37 @@ cdef int same_decoded(Comparison q, Columns a, int32_t f, int64_t i, Columns b, 
                       int64_t count) except -1:
     """Dictionary-encoded values, each pair of indices compared once; null is a null index or an index of a null."""
     cdef Columns values = dictionary_of(a, f), others = dictionary_of(b, g)
-    cdef int64_t index = 0, other = 0, k, first, second
+    cdef int64_t index = 0, other = 0, k
     cdef int32_t child = 0 if values is None else values.d.plan.columns[0]
     cdef int32_t twin = 0 if others is None else others.d.plan.columns[0]
     cdef bint identical = False
-    cdef dict seen = {}
+    cdef int64_t* partners = NULL   # 1 + the value of `others` that each of `values` was found equal to
     # Dictionaries in dictionaries may lead to the same values on many ways, and lists to the same indices.
     q.take(1 + count)
     if values is not None and others is not None and values.d.length == others.d.length <= count:
         # Mostly the two dictionaries are the same; then equal indices need no second look.
         identical = same(q, values, child, values.d.nodes[child].offset,
                          others, twin, others.d.nodes[twin].offset, values.d.length)
-    for k in range(count):
-        index = value_index(a, f, i + k, values, child)
-        other = value_index(b, g, j + k, others, twin)
-        if index < 0 or other < 0:
-            if index != other:
+    try:
+        for k in range(count):
+            index = value_index(a, f, i + k, values, child)
+            other = value_index(b, g, j + k, others, twin)
+            if index < 0 or other < 0:
+                if index != other:
+                    return False
+                continue
+            if (identical and index == other) or (partners != NULL and partners[index] == 1 + other):
+                continue
+            if not same(q, values, child, values.d.nodes[child].offset + index,
+                        others, twin, others.d.nodes[twin].offset + other, 1):
                 return False
-            continue
-        if identical and index == other:
-            continue
-        pair = (index, other)
-        equal = seen.get(pair)
-        if equal is None:
-            first = values.d.nodes[child].offset + index
-            second = others.d.nodes[twin].offset + other
-            equal = seen[pair] = same(q, values, child, first, others, twin, second, 1)
-        if not equal:
-            return False
+            if partners == NULL and values.d.length <= 4 * count:
+                # Few elements of many values rarely repeat one.
+                partners = <int64_t*> new_zeros(values.d.length, sizeof(int64_t))
+            if partners != NULL:
+                partners[index] = 1 + other
+    finally:
+        free(partners)
     return True
 
 

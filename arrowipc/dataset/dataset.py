@@ -17,9 +17,9 @@ from arrowipc.dataset.partitioning import key_type, key_value, keys_of
 from arrowipc.dataset.unify import FileMapping, SchemaUnion, without_ids
 from arrowipc.errors import UsageError
 from arrowipc.limits import Limits
-from arrowipc.read.files import find_files, is_url, naming
 from arrowipc.reader import open_stream
 from arrowipc.schemas import Field, Schema
+from arrowipc.sources.files import find_files, is_url, naming
 from arrowipc.tables import Table
 from arrowipc.types import as_schema
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from arrowipc.filters.pruning import Pruner
     from arrowipc.filters.row_filters import RowFilter
     from arrowipc.options import Columns, Validate
-    from arrowipc.read.row_reader import RowReader
+    from arrowipc.values.row_reader import RowReader
 
     T = TypeVar("T")
     #: What to do, and whether a thread that does it ahead is worth its price.
@@ -353,7 +353,7 @@ class Dataset:
     def _reader(self) -> RowReader:
         """What finds rows by their number; made once."""
         if self._rows is None:
-            from arrowipc.read.row_reader import RowReader
+            from arrowipc.values.row_reader import RowReader
 
             where, lengths = self._located()
             # Without a circle: when nobody has the data set any more, its files are closed.
@@ -431,7 +431,7 @@ class Dataset:
             return None
         numbers = self._numbers.get(fragment)
         if numbers is None:
-            from arrowipc.read.file_statistics import file_statistics
+            from arrowipc.sources.file_statistics import file_statistics
 
             reader = self._options.opener.open(fragment, plan.columns)
             with naming(fragment.path):

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from arrowipc._core import Descriptor, FileMap
 from arrowipc.errors import ArrowIpcError, FormatError, UsageError, showable
 from arrowipc.opening import open as open_any
-from arrowipc.read.files import is_url, naming
-from arrowipc.read.remote import RemoteSource
 from arrowipc.reader import RecordBatchFileReader
+from arrowipc.sources.files import is_url, naming
+from arrowipc.sources.remote import RemoteSource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,5 +1,6 @@
-"""Conditions about the values of columns, and what passes them.
+"""Statistics of columns, conditions about their values, and what passes them.
 
+``column_statistics`` measures the values of columns, for ``statistics``, the form in which files have them.
 ``literals`` turns comparisons into ranges of keys; ``pruning`` reads a filter and decides by statistics which batches
 it rules out; ``row_filters`` finds the rows that pass, by ``ranges``, which finds the elements in such ranges.
 

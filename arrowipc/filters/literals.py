@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
-    from arrowipc.columns.statistics import ColumnStatistics
+    from arrowipc.filters.statistics import ColumnStatistics
 
     #: The largest key that is not above a literal, and the smallest that is not below it.
     Keys: TypeAlias = tuple[Any, Any]

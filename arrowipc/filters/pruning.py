@@ -28,8 +28,8 @@ from arrowipc.filters.literals import NAN, WORDS, bounds_of, ranges_of, rounded_
 if TYPE_CHECKING:
     from typing import Literal, TypeAlias
 
-    from arrowipc.columns.statistics import ColumnStatistics
     from arrowipc.filters.literals import Ends
+    from arrowipc.filters.statistics import ColumnStatistics
     from arrowipc.schemas import Schema
 
     #: Whether some rows may hold a value, whether some may be null, keys below and above all values (None: not known).

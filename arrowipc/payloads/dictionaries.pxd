@@ -4,8 +4,8 @@ from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t
 
 from arrowipc._core cimport Columns, Plan
-from arrowipc.columns.memo_table cimport Budget, MemoTable
-from arrowipc.columns.unifier cimport TransposeMap
+from arrowipc.distinct.memo_table cimport Budget, MemoTable
+from arrowipc.distinct.unifier cimport TransposeMap
 from arrowipc.inline.plan cimport ColumnsData, Envelope, LimitsData
 from arrowipc.inline.room cimport Room
 from arrowipc.payloads.schema_mapping cimport EncodedField, SchemaMapping

@@ -15,9 +15,9 @@ from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, field_path, l
 from arrowipc.columns.builder cimport FAULT_FULL, ColumnsBuilder, raise_append_fault
 from arrowipc.columns.elements cimport dictionary_of
 from arrowipc.columns.equal cimport begins_with
-from arrowipc.columns.memo_table cimport Budget, MemoTable
 from arrowipc.columns.take cimport take_into
-from arrowipc.columns.unifier cimport TransposeMap, Unifier, check_indices, new_unifier, transpose
+from arrowipc.distinct.memo_table cimport Budget, MemoTable
+from arrowipc.distinct.unifier cimport TransposeMap, Unifier, check_indices, new_unifier, transpose
 from arrowipc.inline.bits cimport store_int
 from arrowipc.inline.element cimport index_at, validity
 from arrowipc.inline.fault cimport FAULT_MEMORY, Fault, fail
@@ -39,7 +39,7 @@ from arrowipc.read.decoding cimport DECODE_BY_DECODER, DECODE_ROOM, DECODED, dec
 from arrowipc.read.decompress cimport Inflater
 from arrowipc.read.framing cimport CutMessage
 
-from arrowipc.columns.unifier import IndicesFull
+from arrowipc.distinct.unifier import IndicesFull
 from arrowipc.errors import LimitError
 
 cdef enum:

@@ -12,7 +12,7 @@ from libc.stdlib cimport free, qsort
 from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport Columns
-from arrowipc.columns.unifier cimport transpose
+from arrowipc.distinct.unifier cimport transpose
 from arrowipc.inline.bits cimport largest, store_int
 from arrowipc.inline.element cimport index_at, validity, view_span, word_span
 from arrowipc.inline.fault cimport FAULT_MEMORY, FAULT_OFFSET, FAULT_VIEW, Fault, fail

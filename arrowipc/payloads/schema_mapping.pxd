@@ -3,7 +3,7 @@ cimport cython
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 
 from arrowipc._core cimport Columns, Plan
-from arrowipc.columns.memo_table cimport Budget
+from arrowipc.distinct.memo_table cimport Budget
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.loads cimport add_overflows, mul_overflows
 from arrowipc.inline.plan cimport ColumnsData, Extent, LimitsData

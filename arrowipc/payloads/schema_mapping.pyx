@@ -10,7 +10,7 @@ from libc.string cimport memset
 
 from arrowipc._core cimport Columns, Plan, limits_data
 from arrowipc.columns.builder cimport FAULT_FULL, raise_append_fault
-from arrowipc.columns.memo_table cimport new_budget
+from arrowipc.distinct.memo_table cimport new_budget
 from arrowipc.inline.bits cimport largest
 from arrowipc.inline.fault cimport FAULT_MEMORY, FAULT_STRICT_NULLABLE, Fault, fail
 from arrowipc.inline.layouts cimport LAYOUTS, LayoutSpec, size_needed

@@ -78,7 +78,7 @@ def fixed_shape_tensor(
 
     Examples
     --------
-    >>> from arrowipc.tensor_columns import fixed_shape_tensor
+    >>> from arrowipc import fixed_shape_tensor
     >>> from arrowipc.types import uint8
     >>> fixed_shape_tensor("image", uint8(), (32, 32, 3), dim_names=("y", "x", "rgb"))
     Field(image: fixed_size_list<item: uint8>[3072])
@@ -180,7 +180,7 @@ def tensor_column(
     Examples
     --------
     >>> import numpy as np
-    >>> from arrowipc.tensor_columns import tensor_column
+    >>> from arrowipc import tensor_column
     >>> images = tensor_column(np.zeros((10, 32, 32), "uint8"), "image")
     >>> images.to_numpy().shape
     (10, 32, 32)

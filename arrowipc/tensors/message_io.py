@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.errors import FormatError, TruncatedError, UsageError
-from arrowipc.read.file_objects import FileObjectError, position_of, read_some
 from arrowipc.read.framing import Framer, Message
-from arrowipc.read.sources import open_source, pump
+from arrowipc.sources.file_objects import FileObjectError, position_of, read_some
+from arrowipc.sources.source import open_source, pump
 from arrowipc.tensors.message import Piecewise, leading_padding, stored_length, write_message
 from arrowipc.write.batch_writer import FixedSink
 from arrowipc.write.targets import open_sink

@@ -3,8 +3,9 @@
 Inwards ``inference`` finds a type, ``from_python`` builds columns with ``converters`` for what has no
 children, and ``from_numpy`` takes arrays as they are where ``dtypes`` says so; outwards ``to_numpy`` and
 ``to_pandas``. ``libraries`` names the ways to others, ``repr`` and ``preview`` print, ``pickling`` takes batches
-apart and puts them together. ``casts`` gives columns another type, ``dictionary_encode`` another encoding or other
-batch boundaries.
+apart and puts them together. ``row_reader`` takes rows by number and
+loads batches when they are needed. ``casts`` gives columns another type, ``dictionary_encode`` another encoding or
+other batch boundaries.
 
 Imports ``inline``, the base, ``metadata``, ``columns``, ``read``, ``cdata``.
 """

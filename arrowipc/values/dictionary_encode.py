@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from arrowipc.arguments import check_integer, columns_of, instance_of, iterator_of, repeated
 from arrowipc.columns.array import Array
-from arrowipc.columns.memo_table import MemoTable
 from arrowipc.columns.record_batch import RecordBatch, concat_batches
 from arrowipc.columns.take import take_rows
+from arrowipc.distinct.memo_table import MemoTable
 from arrowipc.errors import UsageError
 from arrowipc.metadata.schema_writer import separate_dictionaries
 from arrowipc.schemas import Schema

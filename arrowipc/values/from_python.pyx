@@ -794,7 +794,7 @@ cpdef Array build_array(object values, object type=None):
 
 def fill_null(Array array not None, value):
     """See `Array.fill_null`."""
-    from arrowipc.read.row_reader import take_across
+    from arrowipc.values.row_reader import take_across
     from arrowipc.schemas import Schema
 
     if array.null_count == 0:

@@ -85,7 +85,7 @@ def infer_schema(names: Sequence[str], columns: Sequence[Any], metadata: Metadat
     tags: list<item: string>
     """
     fields = []
-    for name, values in zip(names, columns, strict=True):
+    for name, values in zip(items_of("names", names), items_of("columns", columns), strict=True):
         try:
             fields.append(field_of(name, infer_type(values), values))
         except UsageError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from arrowipc.arguments import described
 from arrowipc.columns.array import Array
 from arrowipc.datatypes import (
     Bool,
@@ -80,13 +81,17 @@ def to_numpy(array: Array, copy: bool) -> _Values:
 
 def as_array(array: Array, dtype: npt.DTypeLike | None, copy: bool | None) -> _Values:
     """Return what ``__array__`` must: a view where that shows the values, else a copy if it is allowed."""
+    try:
+        dtype = None if dtype is None else np.dtype(dtype)
+    except Exception as error:  # what NumPy's parsers raise
+        raise TypeError(f"dtype={described(dtype)}: {error}") from None
     if copy is False:
         try:
             values = _viewed(array)
         except UsageError as error:
             raise ValueError(str(error)) from error  # NumPy's protocol asks for a ValueError
         if dtype is not None and values.dtype != dtype:
-            raise ValueError(f"conversion of {array.type} to {np.dtype(dtype)} needs a copy")
+            raise ValueError(f"conversion of {array.type} to {dtype} needs a copy")
         return values
     values = _viewed(array) if not copy and _shows(array) else _copied(array)
     return values if dtype is None else values.astype(dtype, copy=False)

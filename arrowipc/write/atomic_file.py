@@ -18,7 +18,7 @@ from typing import Any
 
 from arrowipc._core import Descriptor
 from arrowipc.errors import ArrowIpcError
-from arrowipc.read.sources import file_path
+from arrowipc.sources.source import file_path
 
 __all__ = ["KnownPath", "NewFile", "OpenFile", "RemoteFile", "named", "open_path", "open_url", "sync_directory"]
 
@@ -317,8 +317,8 @@ def open_url(url: str, durable: bool) -> NewFile | RemoteFile:
     local = file_path(url)
     if local is not None:
         return NewFile(local, durable, url)
-    from arrowipc.read.files import is_local
-    from arrowipc.read.remote import find_system
+    from arrowipc.sources.files import is_local
+    from arrowipc.sources.remote import find_system
 
     system, path = find_system(url)
     return NewFile(path, durable, url) if is_local(system) else RemoteFile(system, path)

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from arrowipc._core import Columns
 from arrowipc.arguments import MetadataLike
 from arrowipc.columns.record_batch import RecordBatch
-from arrowipc.columns.statistics import Annotator
+from arrowipc.filters.statistics import Annotator
 from arrowipc.read.framing import Message
 from arrowipc.schemas import Schema
 
@@ -67,6 +67,7 @@ class EncodeOptions:
         legacy: bool | None = False,
         metadata_version: Literal["V4", "V5"] | None = "V5",
         use_threads: bool = True,
+        checksum: bool = False,
     ) -> EncodeOptions: ...
 
 class BatchWriter:

@@ -4,8 +4,8 @@ from libc.stdint cimport int64_t
 cimport cython
 
 from arrowipc._core cimport Columns, Plan
-from arrowipc.columns.memo_table cimport Budget
-from arrowipc.columns.unifier cimport TransposeMap, Unifier
+from arrowipc.distinct.memo_table cimport Budget
+from arrowipc.distinct.unifier cimport TransposeMap, Unifier
 
 
 cdef class Emission:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from arrowipc.columns.statistics import STATISTICS_KEY, VERSION, mark_of
+from arrowipc.filters.statistics import STATISTICS_KEY, VERSION, mark_of
 
 if TYPE_CHECKING:
     from arrowipc.schemas import Schema

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from arrowipc.arguments import printable
 from arrowipc.errors import ArrowIpcError, UsageError
-from arrowipc.read.files import find_files
+from arrowipc.sources.files import find_files
 
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 DESCRIPTION = """\

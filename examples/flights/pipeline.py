@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.errors import UsageError
-from arrowipc.read.files import find_files, is_url
-from arrowipc.read.remote import RemoteSource
+from arrowipc.sources.files import find_files, is_url
+from arrowipc.sources.remote import RemoteSource
 from arrowipc.spark import from_arrow
 from arrowipc.spark.payloads.decode import decode_payloads
 from arrowipc.spark.sessions import reader_of, register

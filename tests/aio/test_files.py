@@ -17,7 +17,7 @@ from hostile.broken_servers import FOREVER, BrokenServer
 
 import arrowipc as ipc
 from arrowipc import RemoteSource, aio
-from arrowipc.read.remote import TAIL, WINDOW
+from arrowipc.sources.remote import TAIL, WINDOW
 
 fsspec = pytest.importorskip("fsspec")
 pytest.importorskip("aiohttp")

@@ -172,7 +172,7 @@ def test_moments_that_no_datetime_holds_stay_as_they_are_stored():
 @pytest.mark.parametrize("permutation", [None, [2, 0, 1]])
 @pytest.mark.parametrize("shape", [(2, 3, 4), (1, 1, 1), (0, 3, 2), (3, 2, 0)])
 def test_tensors_are_nested_lists_as_numpy_makes_them(shape, permutation):
-    from arrowipc.tensor_columns import fixed_shape_tensor, variable_shape_tensor
+    from arrowipc.tensors.extension_columns import fixed_shape_tensor, variable_shape_tensor
 
     size = int(np.prod(shape))
     fixed = fixed_shape_tensor("x", T.int16(), shape, permutation=permutation)

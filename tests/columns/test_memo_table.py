@@ -15,7 +15,7 @@ from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import FormatError, UsageError
-from arrowipc.columns.memo_table import MemoTable
+from arrowipc.distinct.memo_table import MemoTable
 
 
 def distinct(values: list[Any]) -> tuple[list[int], list[Any]]:

@@ -24,8 +24,8 @@ from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import ColumnStatistics, FormatError, UsageError
-from arrowipc.columns.column_statistics import LONGEST
-from arrowipc.columns.statistics import (
+from arrowipc.filters.column_statistics import LONGEST
+from arrowipc.filters.statistics import (
     STATISTICS_KEY,
     compute_statistics,
     encode_statistics,

@@ -12,7 +12,7 @@ from helpers import drive
 
 import arrowipc as ipc
 from arrowipc import types
-from arrowipc.columns.statistics import compute_statistics
+from arrowipc.filters.statistics import compute_statistics
 from arrowipc.tensors.dense_io import arrays_from_cells
 from arrowipc.tensors.extension_columns import tensor_parameters
 

@@ -86,7 +86,7 @@ def written(path: Any) -> list[int]:
     """The numbers in the files of a folder that count for a reader; none where there is no folder yet."""
     import arrowipc
     from arrowipc.errors import UsageError
-    from arrowipc.read.files import find_files
+    from arrowipc.sources.files import find_files
 
     try:
         found = find_files([str(path)], may_be_empty=True)

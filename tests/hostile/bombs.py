@@ -250,7 +250,7 @@ def tensor_columns() -> Bomb:
 @bomb
 def statistics_as_JSON() -> Bomb:
     """What batches say about themselves, which `file_statistics` reads."""
-    from arrowipc.columns import statistics
+    from arrowipc.filters import statistics
 
     key = next(v for k, v in vars(statistics).items() if k.isupper() and isinstance(v, bytes))
     forms = {}
@@ -271,7 +271,7 @@ def _in_a_footer(text: str) -> bytes:
     """A file of one batch whose footer has a JSON text as its statistics, in which ``BLOCK`` is that of the batch."""
     import base64
 
-    from arrowipc.columns.statistics import STATISTICS_KEY
+    from arrowipc.filters.statistics import STATISTICS_KEY
 
     plain, rows = schema(field("x", forge.INT8)), forge.message(batch(1, [(1, 0)], [b"", i8(1)]))
     block = struct.pack("<qi4xq", 8 + len(forge.message(plain)), rows.meta_length, rows.body_length)

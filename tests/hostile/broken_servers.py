@@ -478,7 +478,7 @@ def main(directory: str, *given: str) -> None:
     from helpers import memory
 
     import arrowipc as ipc
-    from arrowipc.read import http
+    from arrowipc.sources import http
 
     known = {
         ending: [rows(ipc.open(path.read_bytes())) for path in sorted(Path(directory).glob(f"*.{ending}"))]

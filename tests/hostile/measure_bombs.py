@@ -21,7 +21,7 @@ from helpers import memory
 from hostile import bombs
 
 import arrowipc as ipc
-from arrowipc.columns.statistics import mark_of, statistics_in
+from arrowipc.filters.statistics import mark_of, statistics_in
 
 LEVELS = ("none", "full", "strict")
 #: Batches of a reader that are held on to, as a loop over it does.

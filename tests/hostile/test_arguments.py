@@ -23,7 +23,8 @@ from helpers.arrays import ipc_bytes
 from helpers.processes import rounds
 
 import arrowipc as ipc
-from arrowipc import tensor_columns, types
+from arrowipc import types
+from arrowipc.tensors import extension_columns
 from arrowipc.values import dictionary_encode, inference
 
 pd = optional("pandas")
@@ -235,7 +236,7 @@ NOT_CALLED = ("pump", "resume", "to_torch")
 def callables() -> dict[str, tuple[Callable[[], Any], str]]:
     """Name -> who makes the object that has it, and its name there."""
     found: dict[str, tuple[Callable[[], Any], str]] = {}
-    for module in (ipc, types, tensor_columns, dictionary_encode, inference):
+    for module in (ipc, types, extension_columns, dictionary_encode, inference):
         for name in module.__all__:
             value = getattr(module, name)
             if callable(value) and not (isinstance(value, type) and issubclass(value, Exception)):
@@ -312,6 +313,7 @@ LANGUAGE = (
     "argument",
     "bytes-like object is required",
     "missing",
+    "needs a copy",
     "positional",
     "slice step cannot be",
     "unhashable",

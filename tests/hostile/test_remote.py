@@ -18,7 +18,7 @@ from hostile.broken_servers import FOREVER, LIES, Answer, Ask, BrokenServer, end
 
 import arrowipc as ipc
 from arrowipc import RemoteSource
-from arrowipc.read.file_objects import replaced
+from arrowipc.sources.file_objects import replaced
 from arrowipc.types import field, int64
 
 fsspec = pytest.importorskip("fsspec")

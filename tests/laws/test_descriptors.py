@@ -16,7 +16,7 @@ from helpers.processes import rounds, run_python
 import arrowipc as ipc
 from arrowipc import opening
 from arrowipc.dataset import fragments
-from arrowipc.read import sources
+from arrowipc.sources import source as sources
 
 COUNT = rounds(3, 300)
 ROWS = {"x": list(range(20_000)), "word": [f"word {i}" for i in range(20_000)]}

@@ -182,7 +182,7 @@ for number in range(rounds):
 SPARK = """
 import pyarrow as pa
 from pyspark.sql import types as st
-from arrowipc.read.files import find_files
+from arrowipc.sources.files import find_files
 rows = st.StructType([st.StructField("x", st.LongType())])
 FILES = 4
 

@@ -18,7 +18,7 @@ from hypothesis import given, settings, strategies as st
 
 import arrowipc as ipc
 from arrowipc import FormatError, UsageError, types
-from arrowipc.columns.group_runs import runs_of
+from arrowipc.payloads.group_runs import runs_of
 
 KINDS = {**CASES, **{f"column {name}": column.array for name, column in COLUMNS.items()}}
 CODECS = st.sampled_from([None, "lz4", "zstd"])

@@ -144,7 +144,7 @@ def test_a_first_batch_loads_nothing_that_it_does_not_need() -> None:
     ).strip()
     loaded = python(read.format(data=data)).split()
     assert {"typing", "re", "numpy", "dataclasses", "fsspec", "collections", "importlib"}.isdisjoint(loaded)
-    assert "arrowipc.read.remote" not in loaded
+    assert "arrowipc.sources.remote" not in loaded
 
 
 def test_import_of_the_data_source_module_is_trivial() -> None:

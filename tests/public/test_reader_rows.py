@@ -18,7 +18,7 @@ from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import FormatError, LimitError, Limits, UsageError
-from arrowipc.read.row_reader import RowReader
+from arrowipc.values.row_reader import RowReader
 
 pl = optional("polars")
 

@@ -18,9 +18,9 @@ from helpers.arrow_columns import COLUMNS
 
 import arrowipc as ipc
 from arrowipc import UsageError
-from arrowipc.columns import statistics
-from arrowipc.columns.statistics import STATISTICS_KEY
-from arrowipc.read.file_statistics import decode_entry
+from arrowipc.filters import statistics
+from arrowipc.filters.statistics import STATISTICS_KEY
+from arrowipc.sources.file_statistics import decode_entry
 from arrowipc.types import field, int64
 from arrowipc.write import file_statistics as written
 

@@ -13,7 +13,7 @@ import pytest
 from helpers.arrow_columns import file
 
 from arrowipc.errors import UsageError
-from arrowipc.read.files import find_files, is_hidden, passes
+from arrowipc.sources.files import find_files, is_hidden, passes
 
 NAMES = ("dt=1/a.arrow", "dt=2/x=3/b.arrow", "_k=1/c.arrow", "_s/d.arrow", ".h/e.arrow", "dt=1/f._COPYING_")
 

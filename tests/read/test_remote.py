@@ -17,7 +17,7 @@ from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import RemoteSource, recover
-from arrowipc.read.remote import GAP, HEADS, TAIL, WINDOW
+from arrowipc.sources.remote import GAP, HEADS, TAIL, WINDOW
 from arrowipc.types import field, int64
 
 fsspec = pytest.importorskip("fsspec")
@@ -194,7 +194,7 @@ def test_given_batches_are_planned_together(web: Web, large: bytes, small: bytes
 
 
 def test_requests_in_flight_are_bounded(web: Web, small: bytes) -> None:
-    from arrowipc.read.http import FIRST_TURNS, MOST_TURNS
+    from arrowipc.sources.http import FIRST_TURNS, MOST_TURNS
 
     web.files["x.arrow"], web.delay = small, 0.01
     source = RemoteSource(web.url("x.arrow"), {"skip_instance_cache": True}, gap=0)

@@ -13,9 +13,9 @@ import pytest
 
 import arrowipc
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError
-from arrowipc.read import spark_log
-from arrowipc.read.files import find_files
-from arrowipc.read.spark_log import LOG, local_log, log_files
+from arrowipc.sources import spark_log
+from arrowipc.sources.files import find_files
+from arrowipc.sources.spark_log import LOG, local_log, log_files
 
 NAMES = ("a.arrow", "b.arrow", "k=x%20y/c d.arrow", "k=2/e.arrow", "stray.arrow")
 

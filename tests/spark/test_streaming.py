@@ -15,8 +15,8 @@ from pyspark.sql import types as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles, ReadMaxRows
 
 from arrowipc.errors import UnsupportedError, UsageError
-from arrowipc.read.files import FoundFile, find_files
-from arrowipc.read.spark_log import LOG
+from arrowipc.sources.files import FoundFile, find_files
+from arrowipc.sources.spark_log import LOG
 from arrowipc.spark.streaming import source as streaming_source
 from arrowipc.spark.streaming.source import DIGEST_LENGTH, ArrowIpcStreamReader, Offset
 

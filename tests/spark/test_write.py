@@ -18,7 +18,7 @@ from pyspark.sql import types as st
 
 import arrowipc
 from arrowipc.errors import UnsupportedError, UsageError
-from arrowipc.read.spark_log import LOG
+from arrowipc.sources.spark_log import LOG
 from arrowipc.spark import to_spark_batch, to_spark_schema
 from arrowipc.spark.options import USE_THE_JAR, Options
 from arrowipc.spark.write.folder import open_folder

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import arrowipc
 from arrowipc.errors import ArrowIpcError
-from arrowipc.read.files import naming
-from arrowipc.read.sources import first_bytes
+from arrowipc.sources.files import naming
+from arrowipc.sources.source import first_bytes
 from arrowipc.spark.read.sources import ReadOptions
 from arrowipc.spark.shipping import shipped
 

@@ -11,8 +11,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from arrowipc._core import FileMap
 from arrowipc.dataset.partitioning import keys_of
 from arrowipc.errors import FormatError
-from arrowipc.read.files import FoundFile, naming
 from arrowipc.schemas import Schema
+from arrowipc.sources.files import FoundFile, naming
 from arrowipc.spark.read.sources import ReadOptions
 from arrowipc.spark.shipping import Shipped
 from arrowipc.spark.types import index_of

@@ -13,11 +13,12 @@ from arrowipc import types as at
 from arrowipc.dataset.partitioning import MOST_KEYS, key_type, key_value, keys_of
 from arrowipc.errors import FormatError, UsageError
 from arrowipc.filters.pruning import fields_at
-from arrowipc.read.files import FoundFile, naming
 from arrowipc.schemas import Schema
+from arrowipc.sources.files import FoundFile, naming
 from arrowipc.spark.read.sources import ReadOptions
-from arrowipc.spark.types import arrow_type_of, as_schema, find_name, index_of, to_spark_schema
+from arrowipc.spark.types import arrow_type_of, find_name, index_of, to_spark_schema
 from arrowipc.spark.unify import merge_fields
+from arrowipc.types import as_schema
 
 __all__ = ["chosen_columns", "infer_schema", "key_fields", "typed_key"]
 

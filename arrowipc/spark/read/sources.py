@@ -6,9 +6,9 @@ from typing import Any
 
 import arrowipc
 from arrowipc.errors import UsageError
-from arrowipc.read.files import FoundFile, find_files, is_url, root_of
-from arrowipc.read.remote import RemoteSource, find_system
-from arrowipc.read.sources import map_file
+from arrowipc.sources.files import FoundFile, find_files, is_url, root_of
+from arrowipc.sources.remote import RemoteSource, find_system
+from arrowipc.sources.source import map_file
 from arrowipc.spark.options import USE_THE_JAR, Options
 from arrowipc.spark.types import TypeOptions
 

@@ -2,7 +2,7 @@
 
 Tasks write files to the folder. They count from the moment on when the log lists them, which the commit of the
 micro-batch does by one new file, named by its number. Spark runs a batch again when it was stopped between this and its
-own note of it; then the number is found, and what the tasks wrote again is removed. See `arrowipc.read.spark_log`.
+own note of it; then the number is found, and what the tasks wrote again is removed. See `arrowipc.sources.spark_log`.
 """
 
 import json
@@ -17,8 +17,8 @@ from urllib.parse import quote
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from arrowipc.errors import UsageError
-from arrowipc.read.files import is_hidden
-from arrowipc.read.spark_log import LOG, VERSION, log_files
+from arrowipc.sources.files import is_hidden
+from arrowipc.sources.spark_log import LOG, VERSION, log_files
 from arrowipc.spark.options import Options
 from arrowipc.spark.shipping import Shipped
 from arrowipc.spark.write.files import FileWriter, part_name

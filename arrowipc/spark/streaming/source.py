@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 
 from arrowipc.errors import UnsupportedError, UsageError
-from arrowipc.read.files import FoundFile
+from arrowipc.sources.files import FoundFile
 from arrowipc.spark.read.reader import ArrowIpcReader
 from arrowipc.spark.read.sources import ReadOptions
 from arrowipc.spark.shipping import Shipped

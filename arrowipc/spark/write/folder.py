@@ -7,8 +7,8 @@ from urllib.parse import unquote, urlsplit
 from pyarrow import fs
 
 from arrowipc.errors import UsageError
-from arrowipc.read.files import check_link, is_hidden, is_local
-from arrowipc.read.remote import find_system
+from arrowipc.sources.files import check_link, is_hidden, is_local
+from arrowipc.sources.remote import find_system
 from arrowipc.spark.options import USE_THE_JAR, Options
 
 __all__ = ["Folder", "exists", "names_in", "open_folder", "remove_file", "remove_tree", "replaceable"]

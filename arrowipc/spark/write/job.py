@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from arrowipc.errors import UsageError
-from arrowipc.read.spark_log import LOG
+from arrowipc.sources.spark_log import LOG
 from arrowipc.spark.options import Options
 from arrowipc.spark.shipping import Shipped
 from arrowipc.spark.write.files import FileWriter, part_name

@@ -11,6 +11,7 @@ import org.apache.spark.unsafe.Platform
 import org.arrowipc.spark.ArrowIpcException.{Format, Limit, Unsupported}
 import org.arrowipc.spark.IpcFile.{Block, DictionaryBlock}
 import org.arrowipc.spark.Plan.Layout._
+import org.arrowipc.spark.vectors.{Converters, Vector, Vectors}
 
 /**
  * Reads the chosen columns of batches of one file: ranges of the body, decompressed, proven, and as Spark's vectors.

@@ -13,7 +13,7 @@ import org.apache.spark.unsafe.types.UTF8String
 
 /**
  * What the statistics in the headers of a file's batches say of its columns, in the values that Spark has for them: the
- * JSON that `arrowipc.columns.statistics` describes. Nothing proves it.
+ * JSON that `arrowipc.filters.statistics` describes. Nothing proves it.
  */
 private[spark] final class Bounds(file: IpcFile, schema: StructType, options: ReadOptions) {
   import Bounds._

@@ -4,6 +4,7 @@ import java.util
 import org.apache.arrow.vector.types.pojo.ArrowType
 import org.apache.spark.unsafe.Platform.{getByte, getInt, getLong, getShort}
 import org.arrowipc.spark.Plan.Layout
+import org.arrowipc.spark.vectors.Vector
 
 /**
  * One array of a batch: its node and where its buffers lie in memory. An address of 0 is an absent buffer.

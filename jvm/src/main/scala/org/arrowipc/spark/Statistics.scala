@@ -15,7 +15,7 @@ import org.apache.spark.unsafe.Platform
 import org.apache.spark.unsafe.types.UTF8String
 import scala.jdk.CollectionConverters._
 
-/** What the header of a batch says of its columns: the JSON that `arrowipc.columns.statistics` describes. */
+/** What the header of a batch says of its columns: the JSON that `arrowipc.filters.statistics` describes. */
 private final class Statistics(schema: Schema) {
   import Statistics._
 

@@ -3,7 +3,7 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from arrowipc._core cimport Columns, Plan
-from arrowipc.columns.memo_table cimport Budget, MemoTable
+from arrowipc.distinct.memo_table cimport Budget, MemoTable
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.plan cimport ColumnsData
 from arrowipc.inline.room cimport Room

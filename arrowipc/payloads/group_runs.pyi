@@ -1,4 +1,4 @@
-"""Runs of rows with equal keys; see ``columns/group_runs.pyx``."""
+"""Runs of rows with equal keys; see ``payloads/group_runs.pyx``."""
 
 from collections.abc import Sequence
 

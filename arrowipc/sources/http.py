@@ -12,7 +12,7 @@ import time
 from weakref import WeakKeyDictionary
 
 from arrowipc.errors import showable
-from arrowipc.read.file_objects import replaced, version_of
+from arrowipc.sources.file_objects import replaced, version_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

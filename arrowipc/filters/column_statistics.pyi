@@ -1,4 +1,4 @@
-"""Minimum, maximum and null count of columns; see ``columns/column_statistics.pyx``."""
+"""Minimum, maximum and null count of columns; see ``filters/column_statistics.pyx``."""
 
 from collections.abc import Iterable
 from typing import TypeAlias

@@ -1,4 +1,5 @@
 package org.arrowipc.spark
+package vectors
 
 import org.apache.spark.sql.types.{DataType, Decimal, StructType}
 import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarArray, ColumnarMap}

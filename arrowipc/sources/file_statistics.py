@@ -11,7 +11,8 @@ import struct
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from arrowipc.columns.statistics import (
+from arrowipc.errors import FormatError, UnsupportedError, UsageError
+from arrowipc.filters.statistics import (
     STATISTICS_KEY,
     ColumnStatistics,
     document_of,
@@ -21,7 +22,6 @@ from arrowipc.columns.statistics import (
     paths_of,
     statistics_in,
 )
-from arrowipc.errors import FormatError, UnsupportedError, UsageError
 from arrowipc.limits import Limits
 
 if TYPE_CHECKING:

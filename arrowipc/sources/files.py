@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from arrowipc.errors import ArrowIpcError, PathNotFoundError, UsageError, showable
-from arrowipc.read.remote import RemoteSource, find_system, io_error
-from arrowipc.read.sources import existing_part
-from arrowipc.read.spark_log import LOG, above, local_log, remote_log, with_logs
+from arrowipc.sources.remote import RemoteSource, find_system, io_error
+from arrowipc.sources.source import existing_part
+from arrowipc.sources.spark_log import LOG, above, local_log, remote_log, with_logs
 
 __all__ = [
     "FoundFile",
@@ -69,7 +69,7 @@ def find_files(
     ----------
     paths : sequence of str
         Of a file, a directory (searched to any depth, without names that begin with ``_`` or ``.``, see `walk`, and
-        without what does not count, see `arrowipc.read.spark_log`) or a pattern with ``*``, ``?``, ``[...]``, ``**``
+        without what does not count, see `arrowipc.sources.spark_log`) or a pattern with ``*``, ``?``, ``[...]``, ``**``
         and ``{a,b}``; local, or a URL of a file system that fsspec knows.
     name_filter : str, optional
         A pattern, ``{a,b}`` included, for the names of files.

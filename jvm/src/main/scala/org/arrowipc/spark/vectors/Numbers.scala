@@ -1,4 +1,5 @@
 package org.arrowipc.spark
+package vectors
 
 import java.math.{BigDecimal, BigInteger}
 import org.apache.arrow.memory.util.Float16

@@ -1,4 +1,5 @@
 package org.arrowipc.spark
+package vectors
 
 import java.math.{BigDecimal, RoundingMode}
 import org.apache.spark.sql.types._

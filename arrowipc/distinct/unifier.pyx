@@ -15,8 +15,8 @@ from arrowipc._core cimport Columns, Plan, field_name, field_path, raise_fault
 from arrowipc.columns.builder cimport BEGINS_DELTAS, FAULT_FULL, Span, set_span
 from arrowipc.columns.elements cimport dictionary_of
 from arrowipc.columns.equal cimport begins_with
-from arrowipc.columns.memo_table cimport Budget, MemoTable, nested_memo_table
 from arrowipc.columns.record_batch cimport RecordBatch
+from arrowipc.distinct.memo_table cimport Budget, MemoTable, nested_memo_table
 from arrowipc.inline.bits cimport largest, load_int, store_int
 from arrowipc.inline.element cimport index_at, validity
 from arrowipc.inline.fault cimport FAULT_INDEX, FAULT_MEMORY, FAULT_OFFSET, Fault, fail

@@ -1,4 +1,4 @@
-"""Tables of distinct values; see ``columns/memo_table.pyx``."""
+"""Tables of distinct values; see ``distinct/memo_table.pyx``."""
 
 from typing import Any, final
 

@@ -1,4 +1,4 @@
-"""One dictionary out of many; see ``columns/unifier.pyx``."""
+"""One dictionary out of many; see ``distinct/unifier.pyx``."""
 
 from typing import final
 

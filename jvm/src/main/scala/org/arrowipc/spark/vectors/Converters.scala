@@ -1,11 +1,12 @@
 package org.arrowipc.spark
+package vectors
 
 import scala.collection.mutable
 import org.apache.arrow.vector.types.{DateUnit, FloatingPointPrecision, IntervalUnit, TimeUnit}
 import org.apache.arrow.vector.types.pojo.ArrowType
 import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.Platform
-import org.arrowipc.spark.Converters.Converter
+import org.arrowipc.spark.vectors.Converters.Converter
 
 /** Plans once per schema how each column becomes the vector that Spark wants, and marks what is to be read. */
 private[spark] final class Converters(options: ReadOptions) {

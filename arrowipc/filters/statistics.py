@@ -53,17 +53,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc import datatypes as at
 from arrowipc.arguments import check_text, described, instance_of, items_of, with_field_docs
-from arrowipc.columns.column_statistics import Collector
 from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.errors import NotFoundError, UsageError
+from arrowipc.filters.column_statistics import Collector
 
 if TYPE_CHECKING:
     from typing import TypeAlias
 
     from arrowipc._core import Columns
     from arrowipc.arguments import KeyValueMetadata
-    from arrowipc.columns.column_statistics import Found
     from arrowipc.columns.record_batch import RecordBatch
+    from arrowipc.filters.column_statistics import Found
     from arrowipc.schemas import Schema
 
     Bound: TypeAlias = bool | int | float | str | bytes | None

@@ -9,7 +9,7 @@ import os
 from arrowipc._core import FileMap
 from arrowipc.arguments import described, refuse_async
 from arrowipc.errors import ArrowIpcError, UsageError
-from arrowipc.read.file_objects import TEXT, FileObjectError, is_remote, position_of, read_some, read_up_to, seek_to
+from arrowipc.sources.file_objects import TEXT, FileObjectError, is_remote, position_of, read_some, read_up_to, seek_to
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from arrowipc.read.file_objects import Remote
     from arrowipc.read.framing import Framer
+    from arrowipc.sources.file_objects import Remote
 
     # What readers open, for editors and type checkers.
 
@@ -54,7 +54,7 @@ def locate_source(source: Any) -> Any:
         path = file_path(source)
         if path is not None:
             return path
-        from arrowipc.read.remote import RemoteSource
+        from arrowipc.sources.remote import RemoteSource
 
         source = RemoteSource(source)
     if is_remote(source):
@@ -232,7 +232,7 @@ def spooled(file: Any, most: int, magic: bytes) -> Any:
 
     Of anything else the first bytes, by which to say what it is.
     """
-    from arrowipc.file_signatures import HEAD
+    from arrowipc.metadata.file_signatures import HEAD
 
     data = bytearray(read_up_to(file, HEAD))
     if not data.startswith(magic):
@@ -304,3 +304,15 @@ def begins_stream(source: Any) -> bool:
             return False
         seek_to(source, 0)
     return first_bytes(source)[:4] == CONTINUATION
+
+
+def whole(source: Any, memory_map: bool) -> memoryview[int]:
+    """All bytes of a source: its own memory, its map, or the map of a copy on the disk."""
+    buffer, file, owned = open_source(source, memory_map)
+    if file is None:
+        return memoryview(buffer).cast("B")
+    try:
+        return memoryview(on_disk(file, bytearray()))
+    finally:
+        if owned:
+            file.close()

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from itertools import islice
 
 from arrowipc._core import aligned_buffer, copy_into
-from arrowipc.arguments import check_text
+from arrowipc.arguments import check_text, instance_of
 from arrowipc.errors import ArrowIpcError, UsageError, showable
-from arrowipc.read.file_objects import FileObjectError, Remote, end_of, replaced, take, version_of
+from arrowipc.sources.file_objects import FileObjectError, Remote, end_of, replaced, take, version_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from arrowipc._core import Memory
     from arrowipc.read.file_decoder import BlockDecoder
-    from arrowipc.read.http import HttpFile
+    from arrowipc.sources.http import HttpFile
 
     Range = tuple[int, int]
     Result = TypeVar("Result")
@@ -113,7 +113,7 @@ def io_error(url: str, error: BaseException, where: str = "", options: Any = Non
     if isinstance(error, (ArrowIpcError, MemoryError)):
         return error
     cause = error.__cause__ if isinstance(error, OSError) and error.__cause__ is not None else error
-    if type(cause).__module__ == "arrowipc.read.http":
+    if type(cause).__module__ == "arrowipc.sources.http":
         reason = f"{where}{cause}"
     elif isinstance(cause, TimeoutError):  # most have no text
         reason = f"{where}no answer in time{f': {cause}' if str(cause) else ''}"
@@ -215,7 +215,7 @@ class RemoteSource(Remote):
         self._system, self._path = find_system(url, storage_options) if filesystem is None else (filesystem, url)
         self._size = size
         self._asked = False
-        self._version = dict(version) if version else None
+        self._version = dict(instance_of("version", version, Mapping)) if version else None
         self._file = self._open_file(timeout)
         #: (offset, bytes) of what was fetched from both ends
         self._ends: list[tuple[int, bytes | bytearray]] = []
@@ -421,7 +421,7 @@ class RemoteSource(Remote):
         protocol = self._system.protocol
         if "http" not in ((protocol,) if isinstance(protocol, str) else protocol):
             return None
-        from arrowipc.read.http import HttpFile
+        from arrowipc.sources.http import HttpFile
 
         if timeout is None and not {"timeout"} & {*self._system.kwargs, *self._system.client_kwargs}:
             timeout = TIMEOUT

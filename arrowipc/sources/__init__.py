@@ -1,0 +1,9 @@
+"""Where bytes come from, and what lies beside the batches in them.
+
+``files`` finds the files of paths, folders and patterns, with ``spark_log``, the list of files that a streaming query
+has committed; ``source`` opens a source as memory or a file object (``file_objects``, which also notice another
+version, ``remote`` with any fsspec file system, ``http``). ``file_statistics`` reads the statistics in footers and
+metadata.
+
+Imports ``inline``, the base, ``metadata``, ``columns``, ``filters``, ``read``.
+"""
