@@ -126,7 +126,7 @@ def table(
     schema: Schema | None = None,
     metadata: MetadataLike = None,
 ) -> Table:
-    """Make a :class:`Table`; parameters and errors are those of :func:`record_batch`.
+    """Make a :class:`Table` of `data`; `names`, `schema`, `metadata` and errors are those of :func:`record_batch`.
 
     Batches of another library's table stay apart.
     """
