@@ -126,9 +126,16 @@ def table(
     schema: Schema | None = None,
     metadata: MetadataLike = None,
 ) -> Table:
-    """Make a :class:`Table`; parameters and errors are those of :func:`record_batch`.
+    """Make a :class:`Table`; batches of another library's table stay apart.
 
-    Batches of another library's table stay apart.
+    Parameters
+    ----------
+    data : mapping, sequence, ``pandas.DataFrame``, or object with ``__arrow_c_array__`` or ``__arrow_c_stream__``
+        As for :func:`record_batch`.
+    names : sequence of str, optional
+    schema : Schema, optional
+    metadata : mapping or pairs of str or bytes, optional
+        Of the schema.
     """
     if schema is None and names is None and not isinstance(data, (list, tuple, Mapping)):
         made = Table.from_arrow(data)
