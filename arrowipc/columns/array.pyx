@@ -16,8 +16,8 @@ from arrowipc.inline.element cimport validity
 from arrowipc.inline.fbs_layout cimport Type_FloatingPoint, Type_Int
 from arrowipc.inline.loads cimport bitmap_bytes, count_bits
 from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, FIELD_SIGNED, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_RUN_END,
-    LAYOUT_SPARSE, LAYOUT_STRUCT, ColumnsData, Extent, FieldPlan, Node,
+    FIELD_ENCODED, FIELD_SIGNED, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_SPARSE,
+    LAYOUT_STRUCT, ColumnsData, Extent, FieldPlan, Node,
 )
 from arrowipc.metadata.schema_reader cimport plan_field
 
@@ -208,9 +208,10 @@ cdef class Array(Compiled, Nested):
     def values(self):
         """The elements of lists, or the values of runs, also those that a slice leaves out."""
         cdef int32_t child = self.index + 1
+        from arrowipc.datatypes import RunEndEncoded
 
         self._expect("values", (*LISTS, "RunEndEncoded"))
-        if self.columns.d.plan.fields[self.index].layout == LAYOUT_RUN_END:
+        if isinstance(self.type, RunEndEncoded):
             child = self.columns.d.plan.fields[child].end    # behind the run ends
         return make_array(self.columns, child, self.columns.d.nodes[child].offset, self.columns.d.nodes[child].length)
 

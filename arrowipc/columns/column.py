@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
+    from arrowipc import datatypes as at
     from arrowipc.columns.array import Array
     from arrowipc.columns.record_batch import RecordBatch
-    from arrowipc.datatypes import Field, Int
     from arrowipc.types import TypeLike
 
     class _Elements(Hints):
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         __slots__ = ()
 
         @property
-        def field(self) -> Field: ...
+        def field(self) -> at.Field: ...
         def __len__(self) -> int: ...
         def take(self, indices: Any) -> Self: ...
         def to_pylist(self) -> list[Any]: ...
@@ -38,7 +38,7 @@ else:
 
 __all__ = ["LISTS", "Column", "Nested"]
 
-#: Names of types: to import these takes longer than to read a small stream.
+# Classes of types by name: their module is imported when somebody asks for types.
 _OFFSETS = "List", "LargeList", "Map"
 _VIEWS = "ListView", "LargeListView"
 LISTS = (*_OFFSETS, *_VIEWS, "FixedSizeList")
@@ -104,15 +104,17 @@ class Column(_Elements):
 
         Each chunk of several has a dictionary of its own.
         """
-        from arrowipc.types import dictionary
+        from arrowipc.datatypes import Dictionary, Int
 
-        return self if _name(self) == "Dictionary" else self.cast(dictionary("int32", self.field.type))
+        kind = self.field.type
+        return self if isinstance(kind, Dictionary) else self.cast(Dictionary(Int(32, True), kind))
 
     def dictionary_decode(self) -> Self:
         """Return the elements of a dictionary-encoded column as plain ones; others as they are."""
+        from arrowipc.datatypes import Dictionary
         from arrowipc.values.dictionary_encode import decoded
 
-        return self._each(decoded) if _name(self) == "Dictionary" else self
+        return self._each(decoded) if isinstance(self.field.type, Dictionary) else self
 
     def unique(self) -> Array:
         """Return the distinct elements, in the order of their first occurrence; null is one of them.
@@ -207,7 +209,7 @@ class Nested(Column):
     def offsets(self: Any) -> Array:
         """Where each list begins in :attr:`values`, and where the last one ends (not of list views); no copy."""
         self._expect("offsets", _OFFSETS + _VIEWS)
-        count = len(self) + (_name(self) in _OFFSETS)
+        count = len(self) + self._is_of(_OFFSETS)
         return self._stored(self._counts(), [None, self.buffers()[1] or bytes(8)], count)  # type: ignore[no-any-return]
 
     @property
@@ -221,7 +223,7 @@ class Nested(Column):
         from arrowipc.values.from_python import build_array
 
         self._expect("value_lengths()", LISTS)
-        if _name(self) in _VIEWS:
+        if self._is_of(_VIEWS):
             lengths = self._stored(self._counts(), [None, self.buffers()[2]], len(self)).to_pylist()
         else:
             lengths = [end - start for start, end in pairwise(self._starts())]
@@ -240,18 +242,18 @@ class Nested(Column):
         FormatError
             If offsets are broken.
         """
-        from arrowipc.types import int64, large_list
+        from arrowipc.datatypes import Int, LargeList
         from arrowipc.values.from_python import build_array
 
         self._expect("flatten()", (*LISTS, "Struct"))
         children, valid = self.children, self.is_valid()  # which refuses lengths that no bytes stand for
-        if _name(self) == "Struct":
+        if self._is_of(("Struct",)):
             if not self.null_count:
                 return children
-            rows = build_array([row if ok else None for row, ok in enumerate(valid)], int64())
+            rows = build_array([row if ok else None for row, ok in enumerate(valid)], Int(64, True))
             return [child.take(rows) for child in children]
-        if _name(self) in _VIEWS:
-            return self.cast(large_list(self.type.value_field)).flatten()
+        if self._is_of(_VIEWS):
+            return self.cast(LargeList(self.type.value_field)).flatten()
         (elements,), starts = children, self._starts()
         if starts[0] < 0 or starts[-1] > len(elements) or any(start > end for start, end in pairwise(starts)):
             raise FormatError(f"flatten: the offsets of {self.type} do not rise from 0 to {len(elements)}")
@@ -268,21 +270,20 @@ class Nested(Column):
 
     def _starts(self: Any) -> list[int]:
         """Where each list begins, and where the last one ends; of those of fixed size in `children`."""
-        if _name(self) == "FixedSizeList":
+        if self._is_of(("FixedSizeList",)):
             return [row * self.type.list_size for row in range(len(self) + 1)]
         return self.offsets.to_pylist() if len(self) else [0]
 
-    def _counts(self: Any) -> Int:
+    def _counts(self: Any) -> at.Int:
         """The type of offsets and sizes."""
         from arrowipc.datatypes import Int
 
-        return Int(64 if _name(self).startswith("Large") else 32, True)
+        return Int(64 if self._is_of(("LargeList", "LargeListView")) else 32, True)
+
+    def _is_of(self: Any, kinds: tuple[str, ...]) -> bool:
+        return type(self.type).__name__ in kinds
 
     def _expect(self: Any, name: str, kinds: tuple[str, ...]) -> None:
-        if _name(self) not in kinds:
+        if not self._is_of(kinds):
             text = f"an Array of {self.type} has no {name}"
             raise UsageError(text) if name.endswith("()") else AttributeError(text, name=name, obj=self)
-
-
-def _name(column: Any) -> str:
-    return type(column.field.type).__name__
