@@ -232,9 +232,9 @@ cdef class Array(Compiled, Hints):
         -------
         Array
         """
-        from arrowipc.columns.take import selected_rows
+        from arrowipc.columns.take import keep_elements
 
-        return self.take(selected_rows(mask_of(mask), self.length))
+        return keep_elements(self, mask_of(mask))
 
     def fill_null(self, value):
         """Return the elements with `value`, which must fit the type, in place of nulls.
