@@ -263,6 +263,15 @@ class Field(Described, Hints):
         """Return the field with another type."""
         return self.__replace__(type=new_type)
 
+    def flatten(self) -> list[Field]:
+        """Return the fields of the members of a struct, named ``field.member``; another field as it is, in a list."""
+        if not isinstance(self.type, Struct):
+            return [self]
+        return [
+            Field(f"{self.name}.{each.name}", each.type, self.nullable or each.nullable, each.metadata)
+            for each in self.type.fields
+        ]
+
     def with_nullable(self, nullable: bool) -> Field:
         """Return the field with or without nulls."""
         return self.__replace__(nullable=nullable)

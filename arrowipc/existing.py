@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from arrowipc._core import Source
 from arrowipc.errors import FormatError, TruncatedError, UnsupportedError, UsageError
+from arrowipc.read.framing import checksum_of
 from arrowipc.read.message_index import find_schema
 from arrowipc.reader import RecordBatchFileReader
 from arrowipc.sources.file_objects import read_at
@@ -41,6 +42,8 @@ class ExistingFile:
     metadata : pairs of bytes
         Of the footer.
     version : {"V5", "V4"}
+    checksum : bool
+        Its messages have checksums, and new ones need them.
     end : int
         Where the next message may begin: after the last one.
     batch_blocks, dictionary_blocks : bytes
@@ -75,8 +78,10 @@ class ExistingFile:
 
     def _examine(self) -> None:
         # Strict: blocks that overlap are refused. No value is looked at; the byte order is shown as it is.
-        reader = RecordBatchFileReader(self._file, validate="strict", ensure_native_endian=False)
+        reader = RecordBatchFileReader(self._file, validate="strict", ensure_native_endian=False, verify=None)
         decoder = reader.decoder
+        if decoder.damage is not None:
+            raise decoder.damage
         self.schema: Schema = reader.schema
         self.metadata: KeyValueMetadata = reader.metadata
         if self.schema.endianness != "little":
@@ -94,6 +99,7 @@ class ExistingFile:
         if message is None and at != first and (batches or at != first - 8):
             raise FormatError(f"expected the Schema message at byte 8, or a message that the footer lists at byte {at}")
         self.version = message.version if message is not None else "V4" if decoder.version == "V4" else "V5"
+        self.checksum: bool = message is not None and checksum_of(message) is not None
         self.end: int = max([start] + [offset + head + body for offset, head, body in batches + dictionaries])
         if self.end % 8:
             raise UnsupportedError(f"append: the last message ends at byte {self.end}, not at a multiple of 8")

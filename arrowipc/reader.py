@@ -313,8 +313,7 @@ class RecordBatchStreamReader(BatchReader):
         return f"<RecordBatchStreamReader: {state}>\n{self.schema}"
 
 
-# Its keywords are spelled out, and a test compares them with the definition: of small streams there are many, and
-# ``**keywords`` would take half as long as reading one.
+# Its keywords are spelled out, and a test compares them: ``**keywords`` take half as long as reading a small stream.
 @with_keywords(ReadOptions)
 def open_stream(
     source: Readable,
@@ -324,6 +323,7 @@ def open_stream(
     limits: Limits | None = None,
     use_threads: bool = True,
     ensure_native_endian: bool = True,
+    verify: bool | None = False,
     memory_map: bool = True,
     options: Any = None,
 ) -> RecordBatchStreamReader:
@@ -332,9 +332,8 @@ def open_stream(
     Parameters
     ----------
     source : path, URL, RemoteSource, bytes-like, binary file object or socket
-        A path is mapped into memory; a URL is opened with fsspec, `RemoteSource` adds options such as
-        credentials and a `timeout` (30 s without a byte) to it. A file object or a socket is
-        read message by message and never past the end of the stream.
+        A path is mapped; a URL is opened with fsspec, `RemoteSource` adds options such as credentials and a `timeout`
+        (30 s without a byte). A file object or a socket is read message by message, never past the end of the stream.
     **keywords
         Those of `arrowipc.options.ReadOptions`.
 
@@ -373,7 +372,7 @@ def open_stream(
         reader._file = None
         reader._source = source
         reader._limits = limits
-        reader.decoder = stream_of(source, columns, validate, limits, use_threads, ensure_native_endian)
+        reader.decoder = stream_of(source, columns, validate, limits, use_threads, ensure_native_endian, verify)
         return reader
     return RecordBatchStreamReader(
         source,
@@ -382,6 +381,7 @@ def open_stream(
         limits=limits,
         use_threads=use_threads,
         ensure_native_endian=ensure_native_endian,
+        verify=verify,
         memory_map=memory_map,
         options=options,
     )
@@ -393,9 +393,8 @@ def open_stream(
 class RecordBatchFileReader(BatchReader):
     """Reads the batches of an Arrow IPC file in any order; made by `open_file`.
 
-    The footer is read at once, dictionaries before the first batch, a batch when it is asked for. Any number
-    of threads may ask, and decode side by side; where bytes are read from a file object or from far, one thread reads
-    at a time.
+    The footer is read at once, dictionaries before the first batch, a batch when it is asked for. Any number of threads
+    may ask, and decode side by side; where bytes come from a file object or from far, one thread reads at a time.
 
     Examples
     --------
@@ -455,8 +454,8 @@ class RecordBatchFileReader(BatchReader):
                 start,
                 **options.decoding(),
             )
-            for start, stop in self.decoder.unlisted:
-                self.decoder.check_unlisted(start, self._bytes(start, stop - start))
+            for start, stop in self.decoder.to_check:
+                self.decoder.check(start, self._bytes(start, stop - start))
         except BaseException:
             self.close()
             raise

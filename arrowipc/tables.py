@@ -275,6 +275,12 @@ class Table(Tabular):
 
         return stream_from(Table(self.schema, self.to_batches(max_chunksize)))
 
+    def flatten(self) -> Table:
+        """Return one batch of the rows, with a column ``column.member`` for each member of columns of structs."""
+        columns = [part for column in self.itercolumns() for part in column.flatten()]
+        fields = [part for field in self.schema for part in field.flatten()]
+        return Table.from_arrays(columns, schema=Schema(fields, self.schema.metadata))
+
     def combine(self) -> RecordBatch:
         """Return one batch of all rows; several batches are copied into one."""
         return concat_batches(self._at_least_one())

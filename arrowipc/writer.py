@@ -93,6 +93,7 @@ class _Writer(BatchWriter):
                     options.legacy,
                     options.metadata_version,
                     options.use_threads,
+                    options.checksum,
                 ),
                 is_file,
                 options.dictionary_deltas,
@@ -263,7 +264,13 @@ class RecordBatchFileWriter(_Writer):
                 "append: the dictionaries of the file are written already and cannot be merged with others: with "
                 "dictionary_deltas=True they can grow"
             )
-        options = WriteOptions({**vars(options), "options": None, "metadata_version": existing.version})
+        if options.checksum and not existing.checksum:
+            raise UsageError(
+                "append: the file has no checksums, so that those of new messages would not do: copy it with "
+                "checksum=True"
+            )
+        kept = {"metadata_version": existing.version, "checksum": existing.checksum}
+        options = WriteOptions({**vars(options), "options": None, **kept})
         if schema is not None:
             check_schema(existing.schema, as_schema(schema))
         pairs = metadata or existing.metadata.pairs
