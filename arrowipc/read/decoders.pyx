@@ -16,7 +16,7 @@ from arrowipc.inline.fault cimport (
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, fb_field, fb_i64, fb_table, fb_u8
 from arrowipc.inline.loads cimport too_many_values
-from arrowipc.inline.plan cimport FIELD_ENCODED, LEVEL_NONE, LEVEL_STRICT, BatchHeader, Envelope, LimitsData
+from arrowipc.inline.plan cimport FIELD_ENCODED, LEVEL_STRICT, Envelope, LimitsData
 from arrowipc.inline.threads cimport count_up
 from arrowipc.metadata.checksums cimport Checksum, find_checksum
 from arrowipc.metadata.schema_reader cimport message_plan, plan_schema, project, read_plan, unshared
@@ -125,9 +125,6 @@ cdef class Decoder:
 
     # -- batches --
 
-    cdef RecordBatch batch(self, const Envelope* message, const uint8_t* body, object body_owner):
-        return self.batch_with(message, body, body_owner, self.resolved())
-
     cdef RecordBatch batch_with(self, const Envelope* message, const uint8_t* body, object body_owner,
                                 tuple dictionaries):
         cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
@@ -149,27 +146,18 @@ cdef class Decoder:
         are right, and the extents point at what is stored.
         """
         cdef Columns out
-        cdef BatchHeader header
         if dictionaries is None:
             dictionaries = self.resolved()
         if self.level:
             return self.batch_with(&message.envelope, message.body_bytes, message.body_owner, dictionaries)
         out = Columns.__new__(Columns)
-        locate_batch(out, self.plan, &message.envelope.header, &message.envelope, message.body_bytes, LEVEL_NONE,
-                     &self.limits, &header)
+        locate_batch(out, self.plan, &message.envelope, message.body_bytes, &self.limits)
         out.owner = message.body_owner
         out.dictionaries = dictionaries
         count_up(&self.num_record_batches, 1)
         return out
 
     # -- dictionaries --
-
-    @cython.critical_section
-    cdef tuple resolved(self):
-        """The dictionaries of a batch as they stand."""
-        if self.current is None:
-            self.current = self.resolve(self.plan.dictionaries)
-        return self.current
 
     @cython.critical_section
     cdef int dictionary(self, const Envelope* message, const uint8_t* body, object body_owner, bint replaceable,
