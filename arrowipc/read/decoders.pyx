@@ -18,6 +18,7 @@ from arrowipc.inline.flatbuf cimport Table, fb_field, fb_i64, fb_table, fb_u8
 from arrowipc.inline.loads cimport too_many_values
 from arrowipc.inline.plan cimport FIELD_ENCODED, LEVEL_NONE, LEVEL_STRICT, BatchHeader, Envelope, LimitsData
 from arrowipc.inline.threads cimport count_up
+from arrowipc.maps.file_maps cimport keeper_of
 from arrowipc.metadata.schema_reader cimport message_plan, plan_schema, project, read_plan, unshared
 from arrowipc.read.decoding cimport decode_columns, locate_batch
 from arrowipc.read.framing cimport Message
@@ -130,7 +131,7 @@ cdef class Decoder:
     cdef RecordBatch batch_with(self, const Envelope* message, const uint8_t* body, object body_owner,
                                 tuple dictionaries):
         cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
-        out.owner, out.dictionaries = body_owner, dictionaries
+        out.owner, out.dictionaries = keeper_of(body_owner, body, message.body_length), dictionaries
         decode_columns(out, self.plan, &message.header, message, body, self.level, &self.limits, self.use_threads)
         if fb_field(&message.root, Message_custom_metadata, 4):
             # Whatever is done with the batch, nothing goes along that may describe other rows then.
