@@ -18,6 +18,7 @@ from arrowipc.inline.flatbuf cimport Table, fb_field, fb_i64, fb_table, fb_u8
 from arrowipc.inline.loads cimport too_many_values
 from arrowipc.inline.plan cimport FIELD_ENCODED, LEVEL_STRICT, Envelope, LimitsData
 from arrowipc.inline.threads cimport count_up
+from arrowipc.maps.file_maps cimport keeper_of
 from arrowipc.metadata.checksums cimport Checksum, find_checksum
 from arrowipc.metadata.schema_reader cimport message_plan, plan_schema, project, read_plan, unshared
 from arrowipc.read.decoding cimport decode_columns, locate_batch
@@ -129,7 +130,7 @@ cdef class Decoder:
                                 tuple dictionaries):
         cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
         cdef Checksum checksum
-        out.owner, out.dictionaries = body_owner, dictionaries
+        out.owner, out.dictionaries = keeper_of(body_owner, body, message.body_length), dictionaries
         decode_columns(out, self.plan, &message.header, message, body, self.level, &self.limits, self.use_threads)
         if fb_field(&message.root, Message_custom_metadata, 4):
             find_checksum(&message.root, Message_custom_metadata, &checksum)
