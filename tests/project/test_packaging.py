@@ -148,6 +148,24 @@ def test_a_first_batch_loads_nothing_that_it_does_not_need() -> None:
     assert "arrowipc.sources.remote" not in loaded
 
 
+def test_an_isolated_interpreter_finds_the_compiled_modules() -> None:
+    code = (
+        f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r}); import arrowipc; print(arrowipc.Message.__module__)"
+    )
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "arrowipc.read.framing", done.stderr
+
+
+def test_a_second_interpreter_gets_an_import_error() -> None:
+    inner = f"import sys; sys.path[:] = {sys.path!r}\nimport arrowipc\ntry:\n    arrowipc.open_stream\n"
+    inner += "except ImportError:\n    print('refused', flush=True)"
+    module = "_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters"
+    code = (
+        f"import {module} as several, arrowipc; arrowipc.open_stream; several.run_string(several.create(), {inner!r})"
+    )
+    assert python(code) == "refused"
+
+
 def test_import_of_the_data_source_module_is_trivial() -> None:
     # An error in any pyspark_* module hides all of them from Spark, so ours must need nothing that can fail.
     loaded = python("import sys, pyspark_arrowipc; print(*sys.modules)").split()
