@@ -35,8 +35,10 @@ class Wire:
         self.uris = uris
         self.timeout = timeout
         self.untagged: list[bytes] = []
+        #: Kind and length of the body of each metadata message; "?": it cannot be read.
+        self.kinds: list[tuple[str, int]] = []
         self.bodies: list[tuple[int, bytes]] = []
-        self.first_body_before_end = False
+        self.first_body_before_end = self.frees_at_once = False
         self.memory: Any = None
         self.connections = []
         for uri in uris:
@@ -59,11 +61,6 @@ class Wire:
     def wholes(self) -> int:
         """int: streams that came completely."""
         return len(self.ends) if len(self.bodies) >= len(self.with_body) else 0
-
-    @property
-    def kinds(self) -> list[tuple[str, int]]:
-        """List of (str, int): kind and length of the body of each metadata message; "?": it cannot be read."""
-        return [_kind(each[5:]) for each in self.untagged if each[:1] == b"\1"]
 
     def listen(self, seconds: float | None = None, streams: int = 1) -> Wire:
         """Receive until so many streams are whole, the server is gone, or sends nothing for so many seconds."""
@@ -90,9 +87,12 @@ class Wire:
                         self.memory.accept(frame.handles, data)
                 if frame.tag is None:
                     self.untagged.append(data)
+                    self.kinds += [_kind(data[5:])] if data[:1] == b"\1" else []
                 else:
                     self.first_body_before_end |= not self.bodies and all(each[0] for each in self.untagged if each)
                     self.bodies.append((frame.tag, data))
+                    if self.frees_at_once and frame.tag >> 56 == 1:
+                        self.free(_addresses(data))
         return found
 
     @property
@@ -128,8 +128,7 @@ class Wire:
     @property
     def addresses(self) -> list[int]:
         """List of int: those that were handed out."""
-        words = [struct.iter_unpack("<2Q", each[16 : len(each) // 16 * 16]) for each in self.pairs]
-        return [address for each in words for address, length in each if address and length]
+        return [address for each in self.pairs for address in _addresses(each)]
 
     def lent(self) -> list[Any]:
         """Return the messages whose bodies are in memory of the server."""
@@ -162,6 +161,12 @@ def _kind(metadata: bytes) -> tuple[str, int]:
         return message_kind(metadata)
     except ArrowIpcError:
         return "?", 0
+
+
+def _addresses(body: bytes) -> list[int]:
+    """Return those of pairs that are not empty, whatever else is wrong with them."""
+    pairs = struct.iter_unpack("<2Q", body[16 : len(body) // 16 * 16])
+    return [address for address, length in pairs if address and length]
 
 
 class Subject:
@@ -510,6 +515,16 @@ def connection_stays(subject: Subject) -> tuple[bool | None, str]:
     return not gone, "the server closed it" if gone else "the connection is open"
 
 
+@check(80, sent=ASKED + "; each address is freed as soon as it comes")
+def freed_during_the_stream(subject: Subject) -> tuple[bool | None, str]:
+    if not subject.seen.pairs or subject.free_data is None:
+        return None, "no body of type 1 or no free_data"
+    with subject.wire() as wire:
+        wire.frees_at_once = True
+        whole = wire.ask(subject.ident).listen().wholes == 1
+    return whole, "the whole stream" if whole else f"{len(wire.untagged)} untagged messages, no whole stream"
+
+
 def _freeing(*numbers: int, sent: str, way: Callable[[Wire], None]) -> None:
     """Enter a check that the server goes on after what a client frees."""
 
@@ -531,7 +546,7 @@ def _tag(wire: Wire) -> int:
 
 
 _freeing(74, sent="free_data of 7 bytes", way=lambda wire: wire.send(_tag(wire), bytes(7)))
-_freeing(75, 80, sent="all addresses, backwards, in one message", way=lambda wire: wire.free(wire.addresses[::-1]))
+_freeing(75, sent="all addresses, backwards, in one message", way=lambda wire: wire.free(wire.addresses[::-1]))
 _freeing(82, sent="addresses that it does not hold", way=lambda wire: wire.send(_tag(wire), STRANGE))
 _freeing(84, sent="the connection is closed", way=lambda wire: None)
 _freeing(90, sent="a million addresses", way=lambda wire: wire.send(_tag(wire), STRANGE * (1 << 19)))

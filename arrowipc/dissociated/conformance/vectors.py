@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from arrowipc.columns.record_batch import RecordBatch
+from arrowipc.dissociated.memory.address_pairs import write_pairs
 from arrowipc.dissociated.served import messages_of
 from arrowipc.schemas import Schema
 from arrowipc.types import dictionary, field, int8, int64, null, utf8
@@ -141,7 +142,7 @@ def memory() -> bytes:
 def _pairs(variant: str) -> bytes:
     """Return the body of batch 1 as pairs."""
     message = _stream("plain")[0][1]
-    places = [(ADDRESS + start, size) if size else (0, 0) for start, size in _buffers(message)]
+    places = list(struct.iter_unpack("<2Q", write_pairs(message, ADDRESS)[16:]))
     if variant == "whole":
         places = [(ADDRESS, message.body_length)]
     elif variant == "padding":
@@ -156,17 +157,6 @@ def _pairs(variant: str) -> bytes:
     count = 1 << 60 if variant == "count" else count
     words = struct.pack(f"<{2 + 2 * len(places)}Q", total, count, *(word for each in places for word in each))
     return words[:-8] if variant == "odd" else words
-
-
-def _buffers(message: Any) -> list[tuple[int, int]]:
-    """Return offset and length of each buffer in the body of a message."""
-    whole = memoryview(message.body)
-    found, at = [], 0
-    for each in message.buffers:
-        found.append((at, len(each)))
-        at += -(-len(each) // BEHIND) * BEHIND
-    assert at <= len(whole) + BEHIND
-    return found
 
 
 def _sent(word: str) -> Iterator[Sent]:
