@@ -159,7 +159,7 @@ if not TYPE_CHECKING:  # checkers would take any name
     def __getattr__(name):
         if name not in ("DayTime", "MonthDayNano"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from arrowipc import intervals  # `collections`, for named tuples, takes 2 ms
+        from arrowipc import intervals  # `collections`, for named tuples, takes 1.5 ms
 
         return getattr(intervals, name)
 

@@ -94,3 +94,11 @@ def test_a_missing_compiler_is_noticed_before_anything_is_translated(compiler: s
     assert said in done.stderr
     assert all(word in done.stderr for word in ("apt-get install gcc", "dnf", "apk", "xcode-select", "CC"))
     assert not (tmp_path / "build/c").exists()
+
+
+def test_workflow_actions_are_pinned_by_hash() -> None:
+    # A tag can be moved to other code; the comment says which version the hash is.
+    workflows = "\n".join(path.read_text() for path in (ROOT / ".github/workflows").glob("*.yml"))
+    used = [each for each in re.findall(r"uses: (.*)", workflows) if not each.startswith("./")]
+    assert used
+    assert [each for each in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each)] == []
