@@ -30,6 +30,7 @@ from arrowipc.inline.gather cimport (
     gather_words, home_of, line_up, list_runs, move_lists, move_views, repeat_bits, repeat_data, repeat_offsets,
     repeat_words, run_offsets, spread_lists, spread_runs, write_runs,
 )
+from arrowipc.inline.in_order cimport in_order
 from arrowipc.inline.layouts cimport BUFFER_BITS, BUFFER_OFFSETS, LAYOUTS, LayoutSpec, has_offsets, width_of
 from arrowipc.inline.loads cimport (
     add_overflows, bitmap_bytes, count_bits, get_bit, loose_i64, mul_overflows, prefetch, round_up, trailing_zeros,
@@ -930,6 +931,7 @@ cdef tuple own_dictionaries(tuple dictionaries):
             copy = Columns.__new__(Columns)
             concat_into(copy, (source,), False)
             copy.dictionaries = below
+            in_order()
             with cython.critical_section(source):
                 if source.own is None:
                     source.own = copy
