@@ -287,10 +287,8 @@ class RecordBatchStreamReader(BatchReader):
             from arrowipc.indexed import IndexedStreamReader
 
             if self._source is self._file and (start := position_of(self._file) - self.decoder.bytes_consumed):
-                raise UsageError(
-                    f"the stream begins at byte {start:,} of the file object, an index needs it at byte 0: give "
-                    "open_stream() the bytes from there on"
-                )
+                words = f"the stream begins at byte {start:,} of the file object, an index needs it at byte 0"
+                raise UsageError(f"{words}: give open_stream() the bytes from there on")
             self._index = IndexedStreamReader.of_stream(self._source, self._limits, self.decoder)
         return self._index
 
@@ -646,8 +644,7 @@ class RecordBatchFileReader(BatchReader):
 
     def _lengths(self) -> memoryview[int]:
         self._check_open()
-        source = self.source  # `close` may be called meanwhile
-        if source is not None:
+        if (source := self.source) is not None:  # `close` may be called meanwhile
             return memoryview(self.decoder.read_lengths(source)).cast("q")
         from array import array
 
@@ -739,12 +736,11 @@ class RecordBatchFileReader(BatchReader):
             cache_bytes = (self.limits or Limits()).row_cache_bytes
             if self.num_record_batches:
                 load, expect = lambda i: reader.get_batch(i), lambda numbers: reader.expect(numbers)
-                rows = RowReader(lengths, load, cache_bytes=cache_bytes, expect=expect)
+                rows = self._rows = RowReader(lengths, load, cache_bytes=cache_bytes, expect=expect)
             else:
                 from arrowipc.values.from_python import empty_batch
 
-                rows = RowReader([0], lambda _: empty_batch(reader.schema))
-            self._rows = rows
+                rows = self._rows = RowReader([0], lambda _: empty_batch(reader.schema))
         return rows
 
     def _part(self, columns: Columns) -> RecordBatchFileReader:
