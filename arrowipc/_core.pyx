@@ -5,11 +5,9 @@ from cpython.buffer cimport (
     PyBUF_FORMAT, PyBUF_ND, PyBUF_SIMPLE, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer,
 )
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.errno cimport ENOMEM, errno
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, int8_t, uint64_t, uint8_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
-from posix.mman cimport MADV_DONTNEED, MAP_FAILED, MAP_SHARED, PROT_READ, madvise, mmap, munmap
 from posix.unistd cimport close
 
 import os
@@ -37,7 +35,6 @@ cdef enum:
     SLOTS = 32                  # two batches of payload columns, a block per buffer
     IDLE_BYTES = 1 << 28        # at most 256 MiB wait for the next batch
     MEASURED_ROWS = 1 << 27     # fields of that many elements are not walked and measured in one pass
-    MOST_MAPS = 1 << 14         # a quarter of the 65,530 that Linux gives a process: malloc needs some too
 
 cdef uint8_t* idle[SLOTS]
 cdef int64_t idle_capacity[SLOTS]       # 0: the slot is empty
@@ -264,12 +261,11 @@ cdef class Jobs:
 # Live owners of memory: a test reads them to see that every path lets go of what it held.
 cdef int64_t live_sources = 0
 cdef int64_t live_memory = 0
-cdef int64_t live_maps = 0
 
 
 def live_objects():
-    """Count the live `Source`, `Memory` and `FileMap` objects: a seam for leak tests."""
-    return {"sources": live_sources, "memory": live_memory, "maps": live_maps}
+    """Count the live `Source` and `Memory` objects: a seam for leak tests."""
+    return {"sources": live_sources, "memory": live_memory}
 
 
 # -- memory and its owners -----------------------------------------------------------------------------------
@@ -382,41 +378,6 @@ def copy_into(Memory target not None, int64_t start, piece):
         raise UsageError(f"{source.size:,} bytes at {start:,} do not fit into {target.size:,}")
     with nogil:
         memcpy(target.data + start, source.data, source.size)
-
-
-cdef class FileMap:
-    """All bytes of a regular file, not empty, as read-only memory. Unlike `mmap.mmap`, it keeps no descriptor.
-
-    An OSError says that the file cannot be mapped, or that too many are: it can still be read.
-    """
-
-    cdef void* data
-    cdef int64_t size
-
-    def __cinit__(self, int descriptor):
-        cdef int64_t size = os.fstat(descriptor).st_size
-        cdef void* data = MAP_FAILED
-        cdef int code = ENOMEM
-        if live_maps < MOST_MAPS:
-            data = mmap(NULL, size, PROT_READ, MAP_SHARED, descriptor, 0)
-            code = errno
-        if data == MAP_FAILED:
-            raise OSError(code, os.strerror(code))
-        self.data, self.size = data, size
-        count_up(&live_maps, 1)
-
-    def release_pages(self):
-        """Let go of the memory that holds what was read; whoever reads it again gets it from the file again."""
-        madvise(self.data, self.size, MADV_DONTNEED)
-
-    def __getbuffer__(self, Py_buffer* view, int flags):
-        export_bytes(self, view, <const uint8_t*> self.data, self.size, False, flags)
-
-    def __dealloc__(self):
-        if self.data != NULL:
-            count_up(&live_maps, -1)
-            with nogil:
-                munmap(self.data, self.size)
 
 
 cdef class Descriptor:

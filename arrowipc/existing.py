@@ -86,7 +86,8 @@ class ExistingFile:
         self.metadata: KeyValueMetadata = reader.metadata
         if self.schema.endianness != "little":
             raise UnsupportedError("append: the file is big-endian and we write little-endian; write it again")
-        reader.count_rows()  # opens every message and compares it with its block
+        # Opens every message and compares it with its block, whatever the footer says of rows.
+        self._lengths = [decoder.num_rows(i, *reader.batch_head(i)) for i in range(len(reader))]
         self._reader, batches = reader, reader.blocks
         # Dictionaries that no batch uses are left behind: the first batch brings its own.
         count = decoder.num_dictionaries if batches else 0
@@ -112,9 +113,9 @@ class ExistingFile:
         from arrowipc.filters.statistics import entries_of
         from arrowipc.sources.file_statistics import file_statistics
 
-        for found in file_statistics(self._reader):
+        for found, length in zip(file_statistics(self._reader), self._lengths, strict=True):
             rows = max([each.rows for each in (found or {}).values()], default=None)
-            statistics.add(rows, entries_of([(path, *each[1:]) for path, each in (found or {}).items()]))
+            statistics.add(rows, entries_of([(path, *each[1:]) for path, each in (found or {}).items()]), length)
 
     @classmethod
     def find(cls, target: Any) -> tuple[KnownPath, Self | None]:

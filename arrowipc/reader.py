@@ -10,7 +10,7 @@ from arrowipc.arguments import check_integer, columns_of, integer_of, items_of
 from arrowipc.errors import ArrowIpcError, NotFoundError, UsageError
 from arrowipc.options import ReadOptions, read_options, with_keywords
 from arrowipc.read.file_decoder import TAIL_SIZE, FileDecoder, IndexedDecoder, footer_range
-from arrowipc.read.stream_decoder import StreamDecoder, stream_of
+from arrowipc.read.stream_decoder import StreamDecoder, bare, stream_of
 from arrowipc.sources.file_objects import Remote, SharedFile, end_of, is_remote, position_of, read_at
 from arrowipc.sources.source import apart, can_seek, locate_source, open_source, pump, spooled
 
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchReader", "RecordBatchFileReader", "RecordBatchStreamReader", "open_stream"]
 
-_new = object.__new__
 #: Selections of columns whose readers, with the batches of their last rows, are kept beside a reader of rows.
 MOST_PARTS = 4
 
@@ -362,7 +361,7 @@ def open_stream(
     """
     if type(source) is bytes and options is None:
         # What `__init__` would do, in fewer calls.
-        reader: RecordBatchStreamReader = _new(RecordBatchStreamReader)
+        reader = bare(RecordBatchStreamReader)
         reader._closed = False
         reader._file = None
         reader._source = source

@@ -158,12 +158,13 @@ def test_large_bodies(way: str) -> Runs:
 
 
 @contextlib.contextmanager
-def small(transport: str, count: int) -> Iterator[Runs]:
-    body, peer = 1 << 10, "tcp" if transport == "tcp" else "unix"
+def small(transport: str, count: int, body: int = 1 << 10, columns: int = 1, table: Any = ()) -> Iterator[Runs]:
+    """Bodies of our batches, or of a table of pyarrow: `table` has its `count`."""
+    peer = "tcp" if transport == "tcp" else "unix"
     with (
-        started("arrowipc", transport, body) as ours,
+        started("arrowipc", transport, body // columns, columns=columns, **dict(table)) as ours,
         started("plain", peer, body) as plain,
-        started("flight", peer, body) as theirs,
+        started("flight", peer, body // columns, columns=columns) as theirs,
         connected(plain) as sock,
         fl.connect(theirs) as client,
         dissociated.Channel(ours, timeout=PATIENCE) as channel,
@@ -173,7 +174,7 @@ def small(transport: str, count: int) -> Iterator[Runs]:
             "pyarrow": partial(by_flight, client, count),
             "arrowipc": partial(over, channel, count),
             "connecting": partial(by_arrowipc, ours, count),
-            "plain socket": partial(by_socket, sock, body, count, lambda: used),
+            "plain socket": lambda: by_socket(sock, body, count, lambda: used) // columns,
         }
 
 
@@ -187,3 +188,25 @@ TRANSPORTS = ("unix", "tcp", "shm")[: size(3, 1)]
 def test_small_bodies(transport: str, count: int) -> Runs:
     require(transport)
     return small(transport, count)
+
+
+#: Bytes of a body, columns, batches of a stream.
+SHAPES = {
+    "1 KiB": (1 << 10, 1, 2000),
+    "16 KiB": (1 << 14, 1, 500),
+    "1,000 columns x 100 rows": (800_000, 1000, 20),
+    "1 MiB": (1 << 20, 1, 50),
+    "100 MiB": (100 << 20, 1, 2),
+}
+
+
+@question(
+    "Dissociated IPC: a pyarrow table, beside DoGet", "pyarrow, arrowipc, plain socket", unit="batch", per="count"
+)
+@pytest.mark.parametrize(
+    ("body", "columns", "count"), list(SHAPES.values())[: size(5, 1)], ids=list(SHAPES)[: size(5, 1)]
+)
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_tables_of_pyarrow(transport: str, body: int, columns: int, count: int) -> Runs:
+    require(transport)
+    return small(transport, count, body, columns, {"count": count})

@@ -1,9 +1,10 @@
 """How much memory does it take to read, write and convert 1 GB, and to decode payloads?
 
 Measured in a process of its own each: the most memory that the process had, less what it had before it opened the file,
-or when the input was complete. Files are read, not mapped: of a mapped file the pages that were read count as memory of
-the process as long as nobody else needs it. Batches have 7 MB (or 65), and each is dropped when the next one comes.
-polars reads a stream into one frame, so it takes part in writing only; what it makes of the text counts as input.
+or when the input was complete. Files are read, not mapped, but for the scan: the pages of a mapped file that were read
+count as memory of the process until somebody lets go of them. Batches have 7 MB (or 65), and each is dropped when the
+next one comes. polars reads a stream into one frame, so it takes part in writing and scanning only; what it makes of
+the text counts as input.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ IMPORTS = {"pyarrow": "pyarrow as pa, pyarrow.ipc", "nanoarrow": "nanoarrow, nan
 def measured(name: str, code: str, table: str = "", **given: Any) -> Run:
     """Return a run of a child that imports a library, makes a table, and measures what the code takes beyond that."""
     begin = "" if "begin()" in code else "before = begin()\n"
-    return partial(peak, f"import {IMPORTS.get(name, name)}\n{table}{begin}{code}", **given)
+    return partial(peak, f"import {IMPORTS.get(name, name.split()[0])}\n{table}{begin}{code}", **given)
 
 
 READ = {
@@ -47,6 +48,25 @@ with open(path, "rb") as file:
     "arro3": """
 with open(path, "rb") as file:
     found = sum(batch.num_rows for batch in arro3.io.read_ipc_stream(file))
+""",
+}
+SUM = "sum(batch.num_rows for batch in source if sum(float(each.to_numpy().sum()) for each in batch.columns))"
+SCAN = {
+    "pyarrow": f"""
+file = pa.ipc.open_file(pa.memory_map(path))
+source = map(file.get_batch, range(file.num_record_batches))
+found = {SUM}
+""",
+    "arrowipc": f"source = arrowipc.open(path)\nfound = {SUM}\n",
+    "arrowipc data set": f"source = arrowipc.open_dataset(path)\nfound = {SUM}\n",
+    "arrowipc rows": f"""
+rows_of = arrowipc.RowDataset(path, format="arrow")
+source = (rows_of[start:start + 10_000] for start in range(0, len(rows_of), 10_000))
+found = {SUM}
+""",
+    "polars": """
+scan = polars.scan_ipc(path)
+found = scan.select(polars.all().sum(), polars.len().alias("rows")).collect(engine="streaming")["rows"].item()
 """,
 }
 CONVERT = {
@@ -136,6 +156,12 @@ def over_a_file(code: dict[str, str], batch: pa.RecordBatch, rows: int, kind: st
 def test_read(codec: Any) -> Runs:
     rows = size(100_000, 50)
     return over_a_file(READ, data.mixed_batch(rows), rows, "stream", codec)
+
+
+@question("peak memory of scanning 1 GB, mapped", SCAN, unit="bytes")
+def test_scan() -> Runs:
+    rows = size(100_000, 50)
+    return over_a_file(SCAN, data.plain_batch(10, rows), rows, "file", None)
 
 
 @question("peak memory of converting 1 GB to LZ4, not mapped", CONVERT, unit="bytes")

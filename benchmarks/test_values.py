@@ -2,7 +2,8 @@
 
 Per value, columns of one type each: ``pa.array(values)`` and ``Array.from_pylist(values)``, the type given or not;
 ``to_pylist()`` of both (ndarray.tolist: NumPy over the same memory, of numbers without nulls). Per row:
-random rows of a table of one chunk and of 500 (``take``).
+random rows of a table of one chunk and of 500 (``take``). Per value of a column of a million: what ``equals``,
+``to_numpy`` and a mask take, and what it takes to put pieces together (`WHOLE`).
 Per value: minimum, maximum and nulls: ``pyarrow.compute.min_max`` with ``null_count``, ``compute_statistics``.
 """
 
@@ -95,6 +96,51 @@ def test_take(shape: str, count: int, chunks: int) -> Runs:
     theirs = in_chunks(theirs, chunks)
     ours, indices = arrowipc.Table.from_arrow(theirs), np.random.default_rng(7).integers(0, rows, count)
     return {"pyarrow": lambda: theirs.take(indices).num_rows, "arrowipc": lambda: ours.take(indices).num_rows}
+
+
+#: What is done with a column, and with which.
+WHOLE = (
+    *[("equals", kind) for kind in ("ints", "text", "structs")],
+    *[("to_numpy", kind) for kind in ("ints with nulls", "floats with nulls", "bools with nulls", "times with nulls")],
+    *[("a mask keeps 90 %", kind) for kind in ("ints", "text")],
+    *[("combine pieces of 1,000", kind) for kind in ("ints", "bools", "text", "lists")],
+)
+
+
+def whole_column(kind: str, rows: int) -> pa.Array:
+    """Return a column of `rows` values; the same ones each time, in other memory."""
+    random = np.random.default_rng(7)
+    numbers, nulls = random.integers(0, 1 << 40, rows), random.random(rows) < 0.1
+    made = {
+        "ints": lambda: pa.array(numbers),
+        "text": lambda: pa.array([f"text {number % 100_000}" for number in numbers.tolist()]),
+        "bools": lambda: pa.array(numbers % 2 == 0),
+        "structs": lambda: pa.StructArray.from_arrays([pa.array(numbers), pa.array(numbers / 3)], ["a", "b"]),
+        "lists": lambda: pa.ListArray.from_arrays(np.arange(0, rows + 1, 4, dtype=np.int32), pa.array(numbers)),
+        "ints with nulls": lambda: pa.array(numbers, mask=nulls),
+        "floats with nulls": lambda: pa.array(numbers / 3, mask=nulls),
+        "bools with nulls": lambda: pa.array(numbers % 2 == 0, mask=nulls),
+        "times with nulls": lambda: pa.array(numbers.view("datetime64[us]"), mask=nulls),
+    }
+    return made[kind]()
+
+
+@question("{what}: a column", "pyarrow, arrowipc", unit="value")
+@pytest.mark.parametrize(("what", "kind"), WHOLE)
+def test_whole_columns(what: str, kind: str) -> Runs:
+    rows = size(1_000_000, 2_000)
+    theirs, other = whole_column(kind, rows), whole_column(kind, rows)
+    ours, ours_other = arrowipc.Array.from_arrow(theirs), arrowipc.Array.from_arrow(other)
+    mask = pa.array(np.random.default_rng(1).random(rows) < 0.9)
+    our_mask, table = arrowipc.Array.from_arrow(mask), in_chunks(pa.table([theirs], ["x"]), rows // 1_000)
+    our_table = arrowipc.Table.from_arrow(table)
+    runs: dict[str, tuple[Any, Any]] = {
+        "equals": (lambda: theirs.equals(other), lambda: ours.equals(ours_other)),
+        "to_numpy": (lambda: len(theirs.to_numpy(zero_copy_only=False)), lambda: len(ours.to_numpy(copy=True))),
+        "a mask keeps 90 %": (lambda: len(theirs.filter(mask)), lambda: len(ours.filter(our_mask))),
+        "combine pieces of 1,000": (lambda: table.combine_chunks().num_rows, lambda: our_table.combine().num_rows),
+    }
+    return dict(zip(("pyarrow", "arrowipc"), runs[what], strict=True)), rows
 
 
 TYPES = (

@@ -17,7 +17,7 @@ from arrowipc.errors import ArrowIpcError, UnsupportedError, showable
 #: What each level proves, in the order of rising strictness.
 LEVELS = {
     "structure": "messages can be decoded, and their buffers are large enough",
-    "full": "all values are safe to use",
+    "full": "all values are safe to use; checksums, where there are some, are right",
     "strict": "all values are in the range of their types; the footer lists all batches in order",
 }
 

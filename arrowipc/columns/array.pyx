@@ -248,6 +248,12 @@ cdef class Array(Compiled, Nested):
 
         return take_elements(self, indices)
 
+    def filter(self, mask):
+        """Return the elements where `mask` is true; parameters and errors are those of :meth:`RecordBatch.filter`."""
+        from arrowipc.columns.take import keep_elements
+
+        return keep_elements(self, mask_of(mask))
+
     def __len__(self):
         return self.length
 

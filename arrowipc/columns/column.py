@@ -112,9 +112,9 @@ class Column(_Elements):
     def dictionary_decode(self) -> Self:
         """Return the elements of a dictionary-encoded column as plain ones; others as they are."""
         from arrowipc.datatypes import Dictionary
+        from arrowipc.values.dictionary_encode import decoded
 
-        kind = self.field.type
-        return self.cast(kind.value_type) if isinstance(kind, Dictionary) else self
+        return self._each(decoded) if isinstance(self.field.type, Dictionary) else self
 
     def unique(self) -> Array:
         """Return the distinct elements, in the order of their first occurrence; null is one of them.

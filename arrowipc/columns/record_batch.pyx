@@ -261,9 +261,9 @@ cdef class RecordBatch(Columns, Tabular):
             from arrowipc.filters.row_filters import RowFilter
 
             return RowFilter(mask, plan_schema(self.plan)).apply(self)
-        from arrowipc.columns.take import selected_rows
+        from arrowipc.columns.take import keep_rows
 
-        return self.take(selected_rows(mask_of(mask), self.d.length))
+        return keep_rows(self, mask_of(mask))
 
     def iter_rows(self, *, named=False, extensions=False):
         """Iterate over the rows, a thousand at a time made.

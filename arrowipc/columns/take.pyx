@@ -21,19 +21,20 @@ from arrowipc.columns.builder cimport FAULT_FULL, SnapshotOwner, raise_append_fa
 from arrowipc.columns.elements cimport check_native
 from arrowipc.columns.equal cimport begins_with
 from arrowipc.columns.record_batch cimport RecordBatch, batch_of_arrays, concat_into
-from arrowipc.inline.bits cimport SLACK, WORD, largest, load_bits, store_int
+from arrowipc.inline.bits cimport SLACK, append_bits, largest, store_int
 from arrowipc.inline.element cimport validity
 from arrowipc.inline.fault cimport Fault, fail
 from arrowipc.inline.gather cimport (
     AHEAD, Lists, Piece, Rows, Run, check_list_views, check_views, copy_bits, copy_runs, copy_texts, count_runs,
     first_code, fitting_views, gather_bits, gather_codes, gather_data, gather_members, gather_offsets, gather_runs,
-    gather_words, home_of, line_up, list_runs, move_lists, move_views, repeat_bits, repeat_data, repeat_offsets,
-    repeat_words, run_offsets, spread_lists, spread_runs, write_runs,
+    gather_words, home_of, keep_words, line_up, list_runs, move_lists, move_views, number_bits, repeat_bits,
+    repeat_data, repeat_offsets, repeat_words, run_offsets, runs_of_bits, spread_lists, spread_runs, write_runs,
 )
 from arrowipc.inline.in_order cimport in_order
 from arrowipc.inline.layouts cimport BUFFER_BITS, BUFFER_OFFSETS, LAYOUTS, LayoutSpec, has_offsets, width_of
 from arrowipc.inline.loads cimport (
-    add_overflows, bitmap_bytes, count_bits, get_bit, loose_i64, mul_overflows, prefetch, round_up, trailing_zeros,
+    add_overflows, bitmap_bytes, count_bits, get_bit, loose_i64, loose_u64, mul_overflows, popcount64, prefetch,
+    round_up,
 )
 from arrowipc.inline.plan cimport (
     FIELD_NULLABLE, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_RUN_END,
@@ -56,6 +57,7 @@ cdef enum:
     LONG = 24                   # ... of bits and numbers
     MOST_ELEMENTS = 1 << 24     # of lists in work, by their numbers, which take 12 bytes each
     INDICES_AT_ONCE = 1 << 10   # indices that are looked at together
+    DENSE = 20                  # per cent of rows from which on all are looked at, not only those that are taken
     SMALL = 1 << 12             # bytes of a buffer that shares its block with others
 
 
@@ -84,6 +86,7 @@ cdef class Taker:
     cdef Piece* pieces      # that have the rows
     cdef int64_t n_pieces
     cdef Rows* rows         # those of `gather`
+    cdef const loose_u64* mask      # a bit for each row of the one piece, on for those that are taken; NULL: not known
     cdef Memory runs        # where their runs go that are not known yet
     cdef int32_t root       # the field whose elements they count: a column, or below a list, union or runs
     cdef int64_t elements   # of lists in work
@@ -338,9 +341,13 @@ cdef class Taker:
     cdef uint8_t* gather_fixed(self, int32_t buffer, int64_t width) except NULL:
         """Values of `width` bytes."""
         cdef uint8_t* out = self.room(self.rows.count, width)
-        cdef bint by_run = self.by_run(LONG if width <= 8 else SHORT)
+        cdef bint masked = self.mask != NULL and width in (1, 2, 4, 8) and self.plan.d.fields[self.root].parent < 0
+        cdef bint by_run = not masked and self.by_run(LONG if width <= 8 else SHORT)
         with nogil:
-            if by_run:
+            if masked:
+                keep_words(out, <int> width, self.pieces.values + self.pieces.shift * width, self.mask,
+                           self.pieces.d.length)
+            elif by_run:
                 copy_runs(out, width, False, self.pieces, self.rows.runs, self.rows.n_runs)
             else:
                 gather_words(out, width, self.pieces, self.rows)
@@ -776,13 +783,11 @@ cdef int add_piece(Taker taker, Columns source, int64_t first) except -1:
     return 0
 
 
-cdef int take_columns(Taker taker, Columns out, const int64_t* numbers, const int32_t* homes, int64_t n,
-                      int64_t n_runs) except -1:
-    """All columns of rows, which are `n_runs` runs."""
-    cdef Rows rows = Rows(numbers, homes, n, NULL, n_runs)
+cdef int take_columns(Taker taker, Columns out, Rows rows) except -1:
+    """All columns of rows."""
     cdef Memory runs = Memory()
     cdef int32_t i
-    out.d.length = n
+    out.d.length = rows.count
     for i in range(taker.plan.d.n_columns):
         taker.take_field(taker.plan.d.columns[i], &rows, runs)
     return taker.finish(out)
@@ -794,7 +799,7 @@ cdef int take_into(Columns out, Columns source, const int64_t* numbers, int64_t 
     taker.left, taker.nulls = left[0], True
     add_piece(taker, source, 0)
     try:
-        take_columns(taker, out, numbers, NULL, n, 0)
+        take_columns(taker, out, Rows(numbers, NULL, n, NULL, 0))
     finally:
         left[0] = taker.left
     return 0
@@ -995,7 +1000,7 @@ cdef RecordBatch take_pieces(list batches, const int64_t* rows, const int32_t* h
     for batch in batches:
         add_piece(taker, batch, total)
         total += batch.d.length
-    take_columns(taker, out, rows, homes, n, n_runs)
+    take_columns(taker, out, Rows(rows, homes, n, NULL, n_runs))
     out.dictionaries = dictionaries
     return out
 
@@ -1067,13 +1072,17 @@ def take_indices(RecordBatch source not None, indices):
     return out if positions is None else with_nulls(out, positions)
 
 
-def take_elements(Array array not None, indices):
-    """See `Array.take`."""
+cdef RecordBatch only_column(Array array):
+    """An array as the only column of a batch."""
     cdef LimitsData limits
-    cdef RecordBatch taken
     check_native(array.columns, "taking elements")
     limits_data(None, &limits)
-    taken = take_indices(batch_of_arrays(python_plan(Schema([array.field]), &limits), [array], array.length), indices)
+    return batch_of_arrays(python_plan(Schema([array.field]), &limits), [array], array.length)
+
+
+def take_elements(Array array not None, indices):
+    """See `Array.take`."""
+    cdef RecordBatch taken = take_indices(only_column(array), indices)
     return make_array(taken, 0, taken.d.nodes[0].offset, taken.d.length)
 
 
@@ -1117,28 +1126,72 @@ cdef RecordBatch with_nulls(RecordBatch taken, Memory positions):
     return out
 
 
-def selected_rows(Array array not None, int64_t rows):
-    """Return the numbers of those of some rows where a mask is true, and not null."""
+cdef Memory mask_bits(Array array, int64_t rows, Rows* kept):
+    """A bit for each row, on where a mask is true and not null; `kept`: how many are on, and how many runs they are."""
     cdef const ColumnsData* d = &array.columns.d
     cdef const FieldPlan* field = &d.plan.fields[array.index]
     cdef const uint8_t* valid = validity(d, array.index)
-    cdef const uint8_t* bits
-    cdef int64_t at, n = 0
-    cdef uint64_t word
-    cdef Memory out
+    cdef int64_t size = round_up(bitmap_bytes(rows), 8), i
+    cdef uint64_t word, before = 0
+    cdef loose_u64* words
+    cdef Memory out, known
     if field.layout != LAYOUT_BOOL:
         raise UsageError(f"a mask has booleans, found {array.type}")
     if array.length != rows:
         raise UsageError(f"the mask has {array.length:,} elements, expected {rows:,}, one for each row")
-    bits = d.extents[field.first_buffer + 1].data
-    out = Memory(8 * rows)
-    for at in range(0, rows, WORD):
-        word = load_bits(bits, array.offset + at, min(WORD, rows - at))
-        if valid != NULL:
-            word &= load_bits(valid, array.offset + at, min(WORD, rows - at))
-        while word:
-            (<int64_t*> out.data)[n] = at + trailing_zeros(word)
-            word &= word - 1
-            n += 1
-    out.size = 8 * n
+    out, known = Memory(size + SLACK), Memory(size + SLACK if valid != NULL else 0)
+    words = <loose_u64*> out.data
+    memset(out.data, 0, size)
+    append_bits(out.data, 0, d.extents[field.first_buffer + 1].data, array.offset, rows)
+    if valid != NULL:
+        append_bits(known.data, 0, valid, array.offset, rows)
+    kept[0] = Rows(NULL, NULL, 0, NULL, 0)
+    for i in range(size // 8):
+        word = words[i] & (<loose_u64*> known.data)[i] if valid != NULL else words[i]
+        words[i] = word
+        kept.count += popcount64(word)
+        kept.n_runs += popcount64(word & ~(word << 1 | before))
+        before = word >> 63
     return out
+
+
+def selected_rows(Array array not None, int64_t rows):
+    """Return the numbers of those of some rows where a mask is true, and not null."""
+    cdef Rows kept
+    cdef Memory bits = mask_bits(array, rows, &kept), out = Memory(8 * kept.count)
+    number_bits(<int64_t*> out.data, <const loose_u64*> bits.data, rows)
+    out.size = 8 * kept.count
+    return out
+
+
+def keep_rows(RecordBatch source not None, Array mask not None):
+    """See `RecordBatch.filter`: the rows where a mask is true, by the runs that they are if these are worth it."""
+    cdef Rows rows
+    cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
+    cdef Memory bits = mask_bits(mask, source.d.length, &rows), pieces = Memory(sizeof(Piece)), held = Memory()
+    cdef const loose_u64* words = <const loose_u64*> bits.data
+    cdef Taker taker
+    check_native(source, "taking rows")
+    taker = new_taker(out, source, pieces, False)
+    add_piece(taker, source, 0)
+    if rows.count >= DENSE * source.d.length // 100:
+        taker.mask = words
+    if rows.count >= SHORT * rows.n_runs:
+        held.reserve(rows.n_runs * sizeof(Run))
+        rows.runs = <const Run*> held.data
+        with nogil:
+            runs_of_bits(<Run*> held.data, words, source.d.length)
+    else:
+        held.reserve(8 * rows.count)
+        rows.numbers = <const int64_t*> held.data
+        with nogil:
+            number_bits(<int64_t*> held.data, words, source.d.length)
+    take_columns(taker, out, rows)
+    out.dictionaries = source.dictionaries
+    return alone(out)
+
+
+def keep_elements(Array array not None, Array mask not None):
+    """See `Array.filter`."""
+    cdef RecordBatch kept = keep_rows(only_column(array), mask)
+    return make_array(kept, 0, kept.d.nodes[0].offset, kept.d.length)

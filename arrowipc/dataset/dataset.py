@@ -6,6 +6,7 @@ import os
 from collections import deque
 from functools import partial
 from itertools import chain
+from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import proxy
 
@@ -44,6 +45,8 @@ __all__ = ["Dataset", "open_dataset"]
 NO_ROWS: Lengths = np.zeros(0, np.int64)
 #: Batches that are decoded ahead of whoever takes them.
 WORKERS = 4
+#: Seconds that it takes to wake a thread and to hear from it.
+WAKING = 100e-6
 #: Remote files whose ends are fetched at the same time: their cost is waiting.
 FETCHES = 16
 
@@ -485,11 +488,17 @@ def _projected(schema: Schema, columns: tuple[str | int, ...] | None) -> Schema:
 
 
 def _in_order(tasks: Iterator[Task[T]], workers: int) -> Iterator[T]:
-    """The results of tasks, in order; `workers` of them run ahead. An error is raised in its place in the order."""
-    for task, _ in tasks:
-        yield task()
-        if workers:
-            break  # whoever takes one only wakes no thread
+    """The results of tasks, in order; `workers` of them run ahead. An error is raised in its place in the order.
+
+    None runs ahead before one took longer than waking a thread does: whoever takes one only wakes none.
+    """
+    for task, worth in tasks:
+        start = perf_counter()
+        found = task()
+        is_slow = worth and perf_counter() - start > WAKING
+        yield found
+        if workers and is_slow:
+            break
     else:
         return
     from arrowipc.codecs import Turn, ask

@@ -8,8 +8,9 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
-from arrowipc._core import Descriptor, FileMap
+from arrowipc._core import Descriptor
 from arrowipc.errors import ArrowIpcError, FormatError, UsageError, showable
+from arrowipc.maps.file_maps import FileMap
 from arrowipc.opening import open as open_any
 from arrowipc.reader import RecordBatchFileReader
 from arrowipc.sources.files import is_url, naming

@@ -72,15 +72,17 @@ def scan_polars(dataset: Any, **options: Any) -> pl.LazyFrame:
         if columns is not None:
             needed = {*columns, *([] if predicate is None else predicate.meta.root_names())}
             chosen = chosen.select([name for name in schema.names if name in needed])
-        left = n_rows
+        left, is_empty = n_rows, True
         for batch in chosen:
             if left is not None:
                 batch = batch.slice(0, left)
                 left -= len(batch)
             yield _part(batch.to_polars(), columns, predicate)
+            is_empty = False
             if left == 0:
                 return
-        yield nothing if columns is None else nothing.select(columns)
+        if is_empty:
+            yield _part(nothing, columns, None)
 
     return register_io_source(frames, schema=nothing.schema)
 
@@ -88,4 +90,4 @@ def scan_polars(dataset: Any, **options: Any) -> pl.LazyFrame:
 def _part(frame: pl.DataFrame, columns: list[str] | None, predicate: pl.Expr | None) -> pl.DataFrame:
     if predicate is not None:
         frame = frame.filter(predicate)
-    return frame if columns is None else frame.select(columns)
+    return frame if columns is None or frame.columns == columns else frame.select(columns)

@@ -3,7 +3,7 @@
 #
 # What is only copied is not trusted and not looked at; offsets, views, type codes and run ends are checked before they
 # are followed.
-from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from arrowipc.inline.bits cimport append_bits, append_ones, largest, load_int, shift_offsets, store_int
@@ -12,7 +12,8 @@ from arrowipc.inline.fault cimport (
     FAULT_LIST_VIEW, FAULT_OFFSET, FAULT_TYPE_CODE, FAULT_UNION_OFFSET, FAULT_VIEW, Fault, fail,
 )
 from arrowipc.inline.loads cimport (
-    add_overflows, get_bit, inside, load_i32, load_i64, loose_i16, loose_i32, loose_i64, mul_overflows, prefetch,
+    add_overflows, get_bit, inside, load_i32, load_i64, loose_i16, loose_i32, loose_i64, loose_u64, mul_overflows,
+    prefetch, trailing_zeros,
 )
 from arrowipc.inline.plan cimport ColumnsData, Extent, Node
 
@@ -145,6 +146,38 @@ cdef inline void spread_runs(int64_t* numbers, int32_t* homes, const Run* runs, 
         at += runs[i].count
 
 
+cdef inline void number_bits(int64_t* out, const loose_u64* words, int64_t rows) noexcept nogil:
+    """The numbers of the rows whose bits are on."""
+    cdef int64_t at, n = 0
+    cdef uint64_t word
+    for at in range(0, rows, 64):
+        word = words[at >> 6]
+        while word:
+            out[n] = at + trailing_zeros(word)
+            word &= word - 1
+            n += 1
+
+
+cdef inline void runs_of_bits(Run* out, const loose_u64* words, int64_t rows) noexcept nogil:
+    """The runs of the rows whose bits are on."""
+    cdef int64_t at, n = 0, begin = -1
+    cdef uint64_t word, changes, before = 0
+    for at in range(0, rows, 64):
+        word = words[at >> 6]
+        changes = word ^ (word << 1 | before)   # where bits differ from those before them
+        before = word >> 63
+        while changes:
+            if begin < 0:
+                begin = at + trailing_zeros(changes)
+            else:
+                out[n] = Run(begin, at + trailing_zeros(changes) - begin, 0)
+                begin = -1
+                n += 1
+            changes &= changes - 1
+    if begin >= 0:
+        out[n] = Run(begin, rows - begin, 0)
+
+
 cdef inline const Piece* home_of(const Piece* pieces, const int32_t* homes, int64_t i) noexcept nogil:
     return pieces if homes == NULL else pieces + homes[i]
 
@@ -239,6 +272,29 @@ cdef inline void gather_words(uint8_t* out, int64_t width, const Piece* pieces, 
             (<loose_i32*> out)[i] = load_i32(value)
         else:
             memcpy(out + i * width, value, width)
+
+
+cdef inline void keep_words(uint8_t* out, int width, const uint8_t* values, const loose_u64* mask,
+                            int64_t n) noexcept nogil:
+    """Those of `n` values of 1, 2, 4 or 8 bytes whose bits are on.
+
+    Each is written, and the next one over it where it is not wanted: no branch to guess, and room for one more value.
+    """
+    cdef int64_t used = 0, at, i
+    cdef uint64_t word
+    for at in range(0, n, 64):
+        word = mask[at >> 6]
+        for i in range(at, min(at + 64, n)):
+            if width == 8:
+                (<loose_i64*> out)[used] = (<const loose_i64*> values)[i]
+            elif width == 4:
+                (<loose_i32*> out)[used] = (<const loose_i32*> values)[i]
+            elif width == 2:
+                (<loose_i16*> out)[used] = (<const loose_i16*> values)[i]
+            else:
+                out[used] = values[i]
+            used += word & 1
+            word >>= 1
 
 
 cdef inline void copy_bits(uint8_t* out, bint valid, const Piece* pieces, const Run* runs, int64_t n) noexcept nogil:

@@ -51,7 +51,6 @@ cdef class Decoder:
     cdef int open(self, Plan whole) except -1
     cdef int open_as(self, Plan whole, Plan plan) except -1
     cdef Decoder part(self, object columns)
-    cdef RecordBatch batch(self, const Envelope* message, const uint8_t* body, object body_owner)
     cdef RecordBatch batch_with(self, const Envelope* message, const uint8_t* body, object body_owner,
                                 tuple dictionaries)
     cdef Columns stored(self, Message message, tuple dictionaries=*)
@@ -61,7 +60,18 @@ cdef class Decoder:
     cdef int grow(self, Dictionary entry, Columns piece, int64_t id) except -1
     cdef int widen_bounds(self, Dictionary entry, Columns piece) except -1
     cdef int forget(self) except -1
-    cdef tuple resolved(self)
+    @cython.final
+    cdef inline tuple resolved(self):
+        """The dictionaries of a batch as they stand."""
+        with cython.critical_section(self):
+            if self.current is None:
+                self.current = self.resolve(self.plan.dictionaries)
+            return self.current
+
+    @cython.final
+    cdef inline RecordBatch batch(self, const Envelope* message, const uint8_t* body, object body_owner):
+        return self.batch_with(message, body, body_owner, self.resolved())
+
     cdef tuple resolve(self, list wanted)
     cdef Columns values_of(self, DictionaryPlan wanted)
 

@@ -17,8 +17,10 @@ from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, fb_field, fb_i64, fb_table, fb_u8
 from arrowipc.inline.in_order cimport in_order
 from arrowipc.inline.loads cimport too_many_values
-from arrowipc.inline.plan cimport FIELD_ENCODED, LEVEL_NONE, LEVEL_STRICT, BatchHeader, Envelope, LimitsData
+from arrowipc.inline.plan cimport FIELD_ENCODED, LEVEL_STRICT, Envelope, LimitsData
 from arrowipc.inline.threads cimport count_up
+from arrowipc.maps.file_maps cimport keeper_of
+from arrowipc.metadata.checksums cimport Checksum, find_checksum
 from arrowipc.metadata.schema_reader cimport message_plan, plan_schema, project, read_plan, unshared
 from arrowipc.read.decoding cimport decode_columns, locate_batch
 from arrowipc.read.framing cimport Message
@@ -126,17 +128,17 @@ cdef class Decoder:
 
     # -- batches --
 
-    cdef RecordBatch batch(self, const Envelope* message, const uint8_t* body, object body_owner):
-        return self.batch_with(message, body, body_owner, self.resolved())
-
     cdef RecordBatch batch_with(self, const Envelope* message, const uint8_t* body, object body_owner,
                                 tuple dictionaries):
         cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
-        out.owner, out.dictionaries = body_owner, dictionaries
+        cdef Checksum checksum
+        out.owner, out.dictionaries = keeper_of(body_owner, body, message.body_length), dictionaries
         decode_columns(out, self.plan, &message.header, message, body, self.level, &self.limits, self.use_threads)
         if fb_field(&message.root, Message_custom_metadata, 4):
-            # Whatever is done with the batch, nothing goes along that may describe other rows then.
-            out.metadata_pairs = without_descriptions(read_pairs(&message.root, Message_custom_metadata))
+            find_checksum(&message.root, Message_custom_metadata, &checksum)
+            if checksum.text == NULL or not checksum.alone:
+                # Whatever is done with the batch, nothing goes along that may describe other rows then.
+                out.metadata_pairs = without_descriptions(read_pairs(&message.root, Message_custom_metadata))
         count_up(&self.num_record_batches, 1)
         return out
 
@@ -147,27 +149,18 @@ cdef class Decoder:
         are right, and the extents point at what is stored.
         """
         cdef Columns out
-        cdef BatchHeader header
         if dictionaries is None:
             dictionaries = self.resolved()
         if self.level:
             return self.batch_with(&message.envelope, message.body_bytes, message.body_owner, dictionaries)
         out = Columns.__new__(Columns)
-        locate_batch(out, self.plan, &message.envelope.header, &message.envelope, message.body_bytes, LEVEL_NONE,
-                     &self.limits, &header)
+        locate_batch(out, self.plan, &message.envelope, message.body_bytes, &self.limits)
         out.owner = message.body_owner
         out.dictionaries = dictionaries
         count_up(&self.num_record_batches, 1)
         return out
 
     # -- dictionaries --
-
-    @cython.critical_section
-    cdef tuple resolved(self):
-        """The dictionaries of a batch as they stand."""
-        if self.current is None:
-            self.current = self.resolve(self.plan.dictionaries)
-        return self.current
 
     @cython.critical_section
     cdef int dictionary(self, const Envelope* message, const uint8_t* body, object body_owner, bint replaceable,

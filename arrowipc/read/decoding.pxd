@@ -10,9 +10,9 @@ from arrowipc.read.decompress cimport Inflater, Scratch
 # bytes then, which has to be known before a buffer is copied.
 cdef int locate(Columns out, Plan plan, const BatchHeader* header, const uint8_t* body, int64_t body_length,
                 int version, int level, const LimitsData* limits) except -1
-# The same for a table, which it opens; the codec may be named elsewhere, as Arrow 0.17 did.
-cdef int locate_batch(Columns out, Plan plan, const Table* table, const Envelope* message, const uint8_t* body,
-                      int level, const LimitsData* limits, BatchHeader* header) except -1
+# The same for the table of a RecordBatch message, whose codec may be named elsewhere, as Arrow 0.17 did; at "none".
+cdef int locate_batch(Columns out, Plan plan, const Envelope* message, const uint8_t* body,
+                      const LimitsData* limits) except -1
 # All steps, for columns that are kept: `out` has its dictionaries (None: its indices stay unchecked), and the owner of
 # the body as its own.
 cdef int decode_columns(Columns out, Plan plan, const Table* table, const Envelope* message, const uint8_t* body,

@@ -21,7 +21,7 @@ from arrowipc.metadata.checksums cimport Checksum, find_checksum
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, fb_field
-from arrowipc.inline.plan cimport LEVEL_STRICT, BatchHeader, ColumnsData, Envelope, LimitsData
+from arrowipc.inline.plan cimport LEVEL_NONE, LEVEL_STRICT, BatchHeader, ColumnsData, Envelope, LimitsData
 from arrowipc.read.decompress cimport INFLATED, INFLATE_LATER, Inflater, Scratch, align, normalise
 from arrowipc.read.validate cimport check_columns, check_extents, place_of, validate
 
@@ -80,20 +80,28 @@ cdef int locate(Columns out, Plan plan, const BatchHeader* header, const uint8_t
     return found
 
 
-cdef int locate_batch(Columns out, Plan plan, const Table* table, const Envelope* message, const uint8_t* body,
-                      int level, const LimitsData* limits, BatchHeader* header) except -1:
+cdef inline int open_table(const Table* table, const Envelope* message, BatchHeader* header) except -1:
     cdef Fault fault
     if open_batch(table, header, &fault) < 0:
         raise_fault(&fault)
     if message.version == MetadataVersion_V4 and fb_field(&message.root, Message_custom_metadata, 4) != 0:
         header.codec = experimental_codec(message, header.codec)
-    return locate(out, plan, header, body, message.body_length, message.version, level, limits)
+    return 0
+
+
+cdef int locate_batch(Columns out, Plan plan, const Envelope* message, const uint8_t* body,
+                      const LimitsData* limits) except -1:
+    cdef BatchHeader header
+    open_table(&message.header, message, &header)
+    return locate(out, plan, &header, body, message.body_length, message.version, LEVEL_NONE, limits)
 
 
 cdef int decode_columns(Columns out, Plan plan, const Table* table, const Envelope* message, const uint8_t* body,
                         int level, const LimitsData* limits, bint use_threads) except -1:
     cdef BatchHeader header
-    cdef int found = locate_batch(out, plan, table, message, body, level, limits, &header)
+    cdef int found
+    open_table(table, message, &header)
+    found = locate(out, plan, &header, body, message.body_length, message.version, level, limits)
     if found == WALK_STORED:
         normalise(out, header.codec, limits, use_threads)
     elif found == WALK_UNALIGNED:

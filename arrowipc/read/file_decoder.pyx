@@ -18,7 +18,7 @@ from arrowipc.inline.fault cimport FAULT_FLATBUFFER, FAULT_MISSING, Fault, fail_
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, Vector, fb_i16, fb_root, fb_table, fb_vector
 from arrowipc.inline.loads cimport inside, load_i32, load_i64, prefetch
-from arrowipc.inline.plan cimport LEVEL_NONE, BatchHeader, Envelope, LimitsData
+from arrowipc.inline.plan cimport BatchHeader, Envelope, LimitsData
 from arrowipc.inline.threads cimport count_up
 from arrowipc.metadata.schema_reader cimport plan_schema, read_plan
 from arrowipc.read.decoders cimport Decoder, Dictionary, TakenDictionary, new_decoder
@@ -375,13 +375,11 @@ cdef class BlockDecoder:
         cdef Source held = Source(source)
         cdef Columns columns = Columns.__new__(Columns)
         cdef Envelope envelope
-        cdef BatchHeader header
         cdef int32_t i
         try:
             self.open_block(block, held, 0, MessageHeader_RecordBatch, False, &envelope)
             # Any base will do: the extents are turned back into offsets and never followed.
-            locate_batch(columns, self.decoder.plan, &envelope.header, &envelope, held.data, LEVEL_NONE, &self.limits,
-                         &header)
+            locate_batch(columns, self.decoder.plan, &envelope, held.data, &self.limits)
         except ArrowIpcError as error:
             raise self._placed(error, "record batch", index, block.offset)
         joined = []

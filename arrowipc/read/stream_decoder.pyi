@@ -1,5 +1,5 @@
 from collections.abc import Iterable, Iterator
-from typing import Literal
+from typing import Literal, TypeVar
 
 from arrowipc._core import Columns, ReadableBuffer
 from arrowipc.columns.record_batch import RecordBatch
@@ -8,6 +8,9 @@ from arrowipc.limits import Limits
 from arrowipc.read.framing import Framer, Message
 from arrowipc.schemas import Schema
 
+_T = TypeVar("_T")
+
+def bare(kind: type[_T]) -> _T: ...
 def stream_of(
     data: ReadableBuffer,
     columns: Iterable[str | int] | str | int | None,

@@ -6,9 +6,9 @@ import errno
 import io
 import os
 
-from arrowipc._core import FileMap
 from arrowipc.arguments import described, refuse_async
 from arrowipc.errors import ArrowIpcError, UsageError
+from arrowipc.maps.file_maps import FileMap
 from arrowipc.sources.file_objects import TEXT, FileObjectError, is_remote, position_of, read_some, read_up_to, seek_to
 
 TYPE_CHECKING = False

@@ -19,6 +19,7 @@ from arrowipc.tensors.sparse_index import (
     check_coordinates,
     check_level,
     check_pointers,
+    put_level,
     sort_keys,
     transpose_level,
 )
@@ -259,20 +260,30 @@ def dense_of(index: Index, data: Values, shape: Sequence[int]) -> Values:
         dense = np.zeros(shape, data.dtype)
     except ValueError as error:
         raise UsageError(f"no dense array can have the shape {tuple(shape)}: {error}") from None
-    places: Any = None
+    flat = dense.reshape(-1)
+    steps = [math.prod(shape[axis + 1 :]) for axis in index.axes]
     try:
-        for axis, indices, counts in reversed(list(_columns(index))):
-            step = math.prod(shape[axis + 1 :])
-            steps = indices.astype(np.int64, copy=places is None)
-            if step != 1:
-                steps = steps * step
-            if counts is not None:
-                steps = np.repeat(steps, counts)
-            places = steps if places is None else np.add(places, steps, out=places)
-        dense.reshape(-1)[slice(len(data)) if places is None else places] = data
+        if not index.pointers:
+            pairs = zip(index.nodes[0].T, steps, strict=True)
+            columns = [column.astype(np.int64, copy=False) * step for column, step in pairs]
+            flat[sum(columns[1:], columns[0]) if columns else slice(len(data))] = data
+            return dense
+        starts: Any = None
+        for level, nodes in enumerate(index.nodes[:-1]):
+            above, starts = starts, np.arange(len(index.pointers[0]) - 1) if nodes is None else nodes.astype(np.int64)
+            starts *= steps[level]
+            if level:
+                starts += np.repeat(above, np.diff(index.pointers[level - 1].astype(np.int64, copy=False)))
+        if not put_level(starts, index.pointers[-1], index.nodes[-1], steps[-1], _raw(data), _raw(flat)):
+            raise ValueError("pointers or indices are wrong")
     except (IndexError, ValueError) as error:
         raise _changed(error) from None
     return dense
+
+
+def _raw(values: Values) -> Values:
+    """Return the same memory as elements that the buffer protocol knows; it has no dates and times."""
+    return values.view(f"V{values.itemsize}") if values.dtype.kind in "mM" else values
 
 
 def _changed(error: Exception) -> FormatError:

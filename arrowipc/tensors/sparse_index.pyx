@@ -1,4 +1,4 @@
-"""The loops over the index of a sparse tensor for which NumPy has none, or none as fast: check, sort, transpose.
+"""The loops over the index of a sparse tensor for which NumPy has none, or none as fast: check, sort, transpose, store.
 
 Indices are loaded as unsigned words: a negative index is then above every size that its type can hold, so one
 comparison finds all indices that are outside. The loops that only check collect violations in the sign bit of an
@@ -9,7 +9,7 @@ what it is. The loops that write check what they follow again, because indices m
 from cpython.buffer cimport PyBUF_CONTIG, PyBUF_FORMAT, PyBUF_STRIDED_RO, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from arrowipc.inline.element cimport load_unsigned
 from arrowipc.inline.loads cimport loose_u16, loose_u32, loose_u64
@@ -260,6 +260,65 @@ cdef bint transpose(Words pointers, Words w, int64_t size, int64_t* ends, int64_
         ends[j] = ends[j - 1]
     ends[0] = 0
     return True
+
+
+# -- into dense arrays ---------------------------------------------------------------------------------------
+
+
+cdef class Elements:
+    """An array of any elements, held through the buffer protocol."""
+
+    cdef Py_buffer view
+    cdef bint held
+
+    def __cinit__(self, array, bint writable=False):
+        PyObject_GetBuffer(array, &self.view, PyBUF_CONTIG if writable else PyBUF_STRIDED_RO)
+        self.held = True
+
+    def __dealloc__(self):
+        if self.held:
+            PyBuffer_Release(&self.view)
+
+
+def put_level(starts, pointers, indices, int64_t step, values, dense):
+    """Store each value of a compressed level in `dense`, a contiguous vector: `step` elements from the start of its
+    range (int64, one for each) for each index before its own. False: pointers or indices are wrong.
+    """
+    cdef Integers first = Integers(starts), ranges = Integers(pointers), held = Integers(indices)
+    cdef Elements source = Elements(values), target = Elements(dense, True)
+    cdef int64_t size = target.view.itemsize
+    cdef bint right = first.w.rows + 1 == ranges.w.rows
+    expect_packed(&first.w, 8)
+    if source.view.ndim != 1 or source.view.shape[0] != held.w.rows or source.view.itemsize != size or size == 0:
+        raise UsageError("the values do not fit the level or the dense array")
+    with nogil:
+        right = right and put(<const loose_u64*> first.w.data, ranges.w, held.w, <uint64_t> step,
+                              <const uint8_t*> source.view.buf, source.view.strides[0],
+                              <uint8_t*> target.view.buf, <uint64_t> (target.view.len // size), size)
+    return right
+
+
+cdef bint put(const loose_u64* starts, Words pointers, Words w, uint64_t step, const uint8_t* values,
+              int64_t value_step, uint8_t* dense, uint64_t room, int64_t size) noexcept nogil:
+    cdef int width = w.width
+    cdef int64_t i, j, at = 0, end
+    cdef uint64_t place
+    for j in range(pointers.rows - 1):
+        end = <int64_t> load_unsigned(pointers.data + (j + 1) * pointers.row_step, pointers.width)
+        if end < at or end > w.rows:
+            return False
+        for i in range(at, end):
+            place = starts[j] + load_unsigned(w.data + i * w.row_step, width) * step
+            if place >= room:
+                return False
+            if size == 8:
+                (<loose_u64*> (dense + 8 * place))[0] = (<const loose_u64*> (values + i * value_step))[0]
+            elif size == 4:
+                (<loose_u32*> (dense + 4 * place))[0] = (<const loose_u32*> (values + i * value_step))[0]
+            else:
+                memcpy(dense + size * place, values + i * value_step, size)
+        at = end
+    return at == w.rows
 
 
 # -- coordinates: bounds and order ---------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from arrowipc.inline.gather cimport AHEAD, Homes, count_runs, find_homes
 from arrowipc.inline.in_order cimport in_order
 from arrowipc.inline.loads cimport add_overflows, loose_i64, prefetch
 from arrowipc.inline.plan cimport Extent, Node
+from arrowipc.maps.file_maps cimport MappedBody
 from arrowipc.metadata.schema_reader cimport same_shape
 
 from arrowipc.columns.array import clip
@@ -31,7 +32,8 @@ cdef extern from "Python.h":
 cdef struct BatchState:
     # What is known of one batch.
     int64_t call        # the last one that needed it
-    int64_t size        # bytes that it keeps, since it was loaded last
+    int64_t size        # bytes that it keeps, while it is in the queue; else 0
+    int64_t taken       # rows, since it was let go of
     int64_t queued      # where it is kept: the last call when it came to the end of the queue
     int32_t next        # ... and who came then
     int32_t piece       # its number among the batches of `call`
@@ -54,17 +56,24 @@ cdef int open_homes(Homes* homes, int64_t* firsts, int64_t count, Memory known) 
     return 0
 
 
+cdef object first_owner(Columns columns):
+    """What keeps the message, whatever decompressing has put beside it."""
+    cdef object owner = columns.owner
+    while type(owner) is tuple and owner:
+        owner = owner[0]
+    return owner
+
+
 cdef int64_t own_bytes(Columns columns) except -1:
     """Bytes of buffers that nobody else keeps: not those that lie in a file or in memory of the caller's."""
-    cdef object owner = columns.owner
+    cdef object owner = first_owner(columns)
     cdef list lent = []
     cdef Source source
     cdef int64_t total = 0, size
     cdef int32_t i
     cdef bint is_lent
-    while type(owner) is tuple and owner:
-        # Whatever decompressing has put beside the message.
-        owner = owner[0]
+    if type(owner) is MappedBody:
+        owner = (<MappedBody> owner).source
     if type(owner) is Source and type(<object> (<Source> owner).view.obj) is not Memory:
         lent.append(owner)
     for i in range(columns.d.n_extents):
@@ -188,6 +197,7 @@ cdef class RowReader:
             self.dictionaries = batch.dictionaries
         if self.batches[b] is None:
             self.batches[b] = batch
+        if self.states[b].size == 0:
             self.states[b].size = size
             self.kept_bytes += size
             self.enqueue(b)
@@ -215,16 +225,28 @@ cdef class RowReader:
                 self.enqueue(first)
             else:
                 self.kept_bytes -= self.states[first].size
+                self.states[first].size = 0
                 self.batches[first] = None
         return 0
 
-    cdef RecordBatch batch(self, int32_t b):
+    cdef int let_pass(self, RecordBatch batch, int32_t b) except -1:
+        """Keep a mapped batch no longer if as many rows as it has were taken: who reads on does not need its pages."""
+        if self.states[b].taken >= batch.d.length and type(first_owner(batch)) is MappedBody:
+            self.batches[b], self.states[b].taken = None, 0
+        return 0
+
+    cdef RecordBatch batch(self, int32_t b, int64_t rows):
+        """A batch of which so many rows will be taken."""
         cdef RecordBatch batch
         with cython.critical_section(self):
             batch = <RecordBatch> self.batches[b]
             self.calls += 1
             self.states[b].call = self.calls
-        return self.fetch(b) if batch is None else batch
+        if batch is None:
+            batch = self.fetch(b)
+        self.states[b].taken += rows
+        self.let_pass(batch, b)
+        return batch
 
     cdef int announce(self, list numbers) except -1:
         if self.expect is not None and numbers:
@@ -261,7 +283,7 @@ cdef class RowReader:
         if n == 0 and self.homes.count == 0:
             raise UsageError("take: there is no batch to tell which columns there are")
         if n == 0:
-            return alone(take_numbers(self.batch(0), [], True, IndexError, "take"))
+            return alone(take_numbers(self.batch(0, 0), [], True, IndexError, "take"))
         with nogil:
             find_homes(&self.homes, home, <const int64_t*> numbers.data, n)
         with cython.critical_section(self):
@@ -277,6 +299,7 @@ cdef class RowReader:
                     state.call, state.piece, wanted[m] = call, m, home[i]
                     m += 1
                 home[i] = state.piece
+                state.taken += 1
             for i in range(m):
                 if i + AHEAD < m:
                     prefetch(<const void*> PyList_GET_ITEM(self.batches, wanted[i + AHEAD]))
@@ -293,6 +316,8 @@ cdef class RowReader:
                 b = number
                 held[i] = self.fetch(b)
                 size += self.states[b].size
+        for i in range(m):
+            self.let_pass(<RecordBatch> PyList_GET_ITEM(held, i), wanted[i])
         return alone(self.gather(held, wanted, <int64_t*> numbers.data, home, n))
 
     cdef RecordBatch gather(self, list held, const int32_t* wanted, int64_t* rows, int32_t* homes, int64_t n):
@@ -377,7 +402,7 @@ cdef class RowReader:
         number += total if number < 0 else 0
         find_homes(&self.homes, &b, &number, 1)
         at = number - self.homes.firsts[b]
-        batch = self.batch(b)
+        batch = self.batch(b, 1)
         check_native(batch, "conversion to Python values")
         names = self.names
         if names is None:
@@ -427,9 +452,9 @@ cdef class RowReader:
         self.announce([number for number in numbers if self.batches[number] is None])
         for number in numbers:
             b = number
-            batch = self.batch(b)
             at = max(start - firsts[b], 0)
             rows = min(stop, firsts[b + 1]) - firsts[b] - at
+            batch = self.batch(b, rows)
             out.append(batch if rows == batch.d.length else slice_batch(batch, at, rows))
         return out
 

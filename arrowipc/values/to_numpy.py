@@ -71,6 +71,10 @@ _CODES: dict[type[DataType], Callable[[Any], Any]] = {
 }
 
 
+#: What booleans are where some are null.
+_BOOLS = np.array([False, True, None], object)
+
+
 def to_numpy(array: Array, copy: bool) -> _Values:
     """See :meth:`arrowipc.Array.to_numpy`."""
     parameters = _tensor_parameters(array)
@@ -221,7 +225,7 @@ def _bits(array: Array, buffer: int) -> npt.NDArray[np.bool_]:
     first = array.offset // 8
     whole = np.frombuffer(stored, np.uint8)[first : (array.offset + len(array) + 7) // 8]
     start = array.offset - 8 * first
-    return np.unpackbits(whole, bitorder="little")[start : start + len(array)].astype(np.bool_)
+    return np.unpackbits(whole, bitorder="little")[start : start + len(array)].view(np.bool_)
 
 
 def _valid(array: Array) -> _Valid:
@@ -234,12 +238,16 @@ def _masked(array: Array, values: _Values, valid: _Valid) -> _Values:
     """Return `values`, copied if they are a view, with what their dtype has for null."""
     if valid is None:
         return values if values.flags.writeable else values.copy()
-    if values.ndim > 1 or values.dtype.kind in "bV":
+    if values.ndim > 1 or values.dtype.kind == "V":
         return _objects(array)
-    values = values.astype(np.float64 if values.dtype.kind in "iu" else values.dtype)
+    if values.dtype.kind == "b":
+        return _BOOLS[np.where(valid, values.view(np.uint8), np.uint8(2))]
+    if values.dtype.kind in "iu":
+        values = values.astype(np.float64)
+        np.putmask(values, ~valid, np.nan)
+        return values
     # Casting None gives NaN and NaT, and stays None among objects.
-    values[~valid] = None
-    return values
+    return np.where(valid, values, np.array(None, values.dtype))
 
 
 def indices_of(array: Array, kind: Dictionary) -> tuple[_Values, _Valid]:

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 __all__ = ["FileStatistics"]
 
+#: Where polars, which writes it on request, finds the rows up to the end of each batch: slices and counts read less.
+POLARS_KEY, POLARS_ENDS = b"__POLARS_IPC_METADATA", "record_batch_cum_len"
+
 #: Values in a footer; more are left to the batches' own metadata.
 MOST_VALUES = 1 << 20
 #: More text than this would crowd the footer; readers refuse an entry of more than twice as many bytes, unpacked.
@@ -26,19 +29,23 @@ class FileStatistics:
         self._rows: list[int | None] = []
         self._columns: dict[str, dict[str, Any]] = {}
         self._lost = False
+        #: Rows up to the end of each batch; None: one is missing.
+        self._ends: list[int] | None = []
 
     def begin(self, schema: Schema) -> None:
         """Say which columns there are."""
         self._mark = mark_of(schema)
 
-    def add(self, rows: int | None, entries: dict[str, dict[str, Any]]) -> None:
-        """Note one batch; `rows` is None where nothing is known of it."""
+    def add(self, rows: int | None, entries: dict[str, dict[str, Any]], length: int | None = None) -> None:
+        """Note one batch; `rows` is None where nothing is known of it but its `length`."""
         try:
+            if self._ends is not None:
+                self._ends.append((self._ends or [0])[-1] + ((rows or 0) if length is None else length))
             if not self._lost:
                 self._add(rows, entries)
             self._lost |= self._values > MOST_VALUES
         except MemoryError:
-            self._lost = True  # the batch is written all the same
+            self._ends, self._lost = None, True  # the batch is written all the same
 
     def _add(self, rows: int | None, entries: dict[str, dict[str, Any]]) -> None:
         for path, entry in entries.items():
@@ -57,7 +64,15 @@ class FileStatistics:
         return values
 
     def entry(self, last_block: bytes) -> tuple[tuple[bytes, bytes], ...]:
-        """The entry for the metadata of the footer; nothing if it would be very large."""
+        """The entries for the metadata of the footer, ours and that of polars; none that would be very large."""
+        return *self._own_entry(last_block), *self._entry_of_polars()
+
+    def _entry_of_polars(self) -> tuple[tuple[bytes, bytes], ...]:
+        """The rows of all batches as polars states them, so that it need not look at each batch."""
+        text = b"" if self._ends is None else json.dumps({POLARS_ENDS: self._ends}, separators=(",", ":")).encode()
+        return ((POLARS_KEY, text),) if 0 < len(text) <= MOST_BYTES else ()
+
+    def _own_entry(self, last_block: bytes) -> tuple[tuple[bytes, bytes], ...]:
         if self._lost:
             return ()
         from binascii import b2a_base64

@@ -29,19 +29,27 @@ def columns(size: int, options: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def dissociated(transport: str, size: int, folder: str, options: dict[str, Any]) -> Iterator[Any]:
-    """Serve with arrowipc."""
+    """Serve with arrowipc: as many of our batches as are asked for, or one table of pyarrow (`count` batches)."""
     import arrowipc
     from arrowipc.dissociated import Server
     from arrowipc.types import field, int64
 
+    where = os.path.join(folder, transport) if transport in ("unix", "shm") else None
+    count = options.pop("count", 0)
     data = columns(size, options)
+    if count:
+        import pyarrow as pa
+
+        table = pa.Table.from_batches([pa.record_batch(data)] * count)
+        with Server({str(count): table}, transport, where, transport_options=options) as server:
+            yield str(server.uri)
+        return
     schema = arrowipc.Schema([field(name, int64()) for name in data])
     batch = arrowipc.RecordBatch.from_pydict(data, schema)
 
     def find(ident: bytes) -> Any:
         return [batch] * int(ident)
 
-    where = os.path.join(folder, transport) if transport in ("unix", "shm") else None
     with Server(find, transport, where, schema=schema, transport_options=options) as server:
         yield str(server.uri)
 

@@ -18,10 +18,10 @@ from helpers.web import Web
 
 import arrowipc as ipc
 from arrowipc import codecs
-from arrowipc._core import FileMap
 from arrowipc.dataset import fragments
 from arrowipc.dataset.dataset import _in_order
 from arrowipc.errors import FormatError, NotFoundError, UsageError
+from arrowipc.maps.file_maps import FileMap
 
 duckdb = optional("duckdb")
 fsspec = optional("fsspec")
@@ -46,6 +46,7 @@ def test_no_rows_of_no_batches_are_a_batch(tmp_path, folder):
 def test_a_data_set_is_the_concatenation_of_its_files(folder, workers, monkeypatch):
     monkeypatch.setattr(fragments, "SMALL", 0)  # as if the files were large
     monkeypatch.setattr("arrowipc.dataset.dataset.SMALL", 0)
+    monkeypatch.setattr("arrowipc.dataset.dataset.WAKING", -1)
     dataset = ipc.open_dataset(folder, workers=workers)
     assert [batch.num_rows for batch in dataset] == [10] * 10
     table = dataset.read_all()
@@ -245,7 +246,8 @@ def test_more_files_than_may_be_mapped_are_read(folder, monkeypatch):
 # -- order, and workers --
 
 
-def test_no_more_is_done_ahead_than_there_are_workers_and_nothing_after_the_end():
+def test_no_more_is_done_ahead_than_there_are_workers_and_nothing_after_the_end(monkeypatch):
+    monkeypatch.setattr("arrowipc.dataset.dataset.WAKING", -1)
     done: list[int] = []
     release = threading.Event()
 
@@ -269,6 +271,22 @@ def test_no_more_is_done_ahead_than_there_are_workers_and_nothing_after_the_end(
     while codecs._turns.qsize() and time.monotonic() < deadline:
         time.sleep(0.005)
     assert max(done) <= 3
+
+
+def test_tasks_that_take_less_than_waking_a_thread_wake_none():
+    threads = set()
+
+    def task(seconds: float) -> Any:
+        def run() -> None:
+            threads.add(threading.current_thread())
+            time.sleep(seconds)
+
+        return run, True
+
+    assert list(_in_order(iter([task(0)] * 50), 3)) == [None] * 50
+    if threads == {threading.main_thread()}:  # as it is unless the machine was busy
+        assert list(_in_order(iter([task(0.01)] * 5), 3)) == [None] * 5
+        assert len(threads) > 1
 
 
 def test_an_iterator_that_is_dropped_closes_the_files(folder, monkeypatch):

@@ -16,6 +16,7 @@ from typing import Any
 from arrowipc import _core
 from arrowipc.cdata import export
 from arrowipc.cdata.import_array import live_imports
+from arrowipc.maps.file_maps import count_maps
 
 
 def _status(name: str) -> int:
@@ -47,7 +48,7 @@ def forget_peak() -> None:
 
 def counts() -> dict[str, int]:
     """Arrays imported and exported, sources and memory that are not released yet."""
-    return {"imports": live_imports(), "exports": export.live_exports(), **_core.live_objects()}
+    return {"imports": live_imports(), "exports": export.live_exports(), "maps": count_maps(), **_core.live_objects()}
 
 
 def more_than(before: dict[str, int]) -> dict[str, int]:

@@ -31,6 +31,7 @@ LIBRARIES = {
     "nanoarrow": ("nanoarrow",),
     "polars": ("polars",),
     "arro3": ("arro3-core", "arro3-io"),
+    "duckdb from arrowipc": ("duckdb",),
 }
 BEGIN, END = "<!-- support:begin -->\n", "<!-- support:end -->"
 ROOT = Path(__file__).resolve().parents[2]
@@ -128,6 +129,12 @@ def read_table(library: str, data: bytes, form: str) -> pa.Table:
             return reader(io.BytesIO(data)).to_arrow()
         except polars.exceptions.PanicException as refused:  # no Exception
             raise NotImplementedError(str(refused)) from None
+    if library == "duckdb from arrowipc":
+        import duckdb
+
+        # Its own reader of Arrow files is an extension that has to be downloaded.
+        with duckdb.connect() as connection:
+            return connection.from_arrow(pa.RecordBatchReader.from_stream(ipc.open(data))).to_arrow_table()
     if library == "nanoarrow":
         import nanoarrow
 
@@ -229,6 +236,8 @@ def write(library: str, form: str, codec: str | None) -> bool:
                 raise NotImplementedError("there is only StreamWriter, which compresses nothing")
             with StreamWriter.from_writable(sink) as stream:
                 stream.write_stream(table)
+        elif library == "duckdb from arrowipc":
+            raise NotImplementedError("its extension writes Arrow data")
         else:
             import arro3.io
 

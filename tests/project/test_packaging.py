@@ -137,14 +137,33 @@ def test_import_loads_no_dependency() -> None:
 
 
 def test_a_first_batch_loads_nothing_that_it_does_not_need() -> None:
-    # typing alone takes longer than all of ours.
-    read = "import sys, arrowipc as ipc; list(ipc.open_stream(bytes.fromhex({data!r}))); print(*sys.modules)"
+    # typing alone takes longer than all of ours, `collections` a fifth of it.
+    read = "import sys, arrowipc as ipc; ipc.open(bytes.fromhex({data!r})).read_all().to_pydict(); print(*sys.modules)"
     data = python(
-        "import arrowipc as ipc\nwith ipc.new_stream(sink := bytearray(), ipc.Schema([])): pass\nprint(sink.hex())"
-    ).strip()
+        "import arrowipc as ipc\nwith ipc.new_stream(sink := bytearray()) as out: out.write({'x': [1], 's': ['a']})\n"
+        "print(sink.hex())"
+    )
     loaded = python(read.format(data=data)).split()
     assert {"typing", "re", "numpy", "dataclasses", "fsspec", "collections", "importlib"}.isdisjoint(loaded)
     assert "arrowipc.sources.remote" not in loaded
+
+
+def test_an_isolated_interpreter_finds_the_compiled_modules() -> None:
+    code = (
+        f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r}); import arrowipc; print(arrowipc.Message.__module__)"
+    )
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "arrowipc.read.framing", done.stderr
+
+
+def test_a_second_interpreter_gets_an_import_error() -> None:
+    inner = f"import sys; sys.path[:] = {sys.path!r}\nimport arrowipc\ntry:\n    arrowipc.open_stream\n"
+    inner += "except ImportError:\n    print('refused', flush=True)"
+    module = "_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters"
+    code = (
+        f"import {module} as several, arrowipc; arrowipc.open_stream; several.run_string(several.create(), {inner!r})"
+    )
+    assert python(code) == "refused"
 
 
 def test_import_of_the_data_source_module_is_trivial() -> None:

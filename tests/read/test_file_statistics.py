@@ -252,3 +252,32 @@ def test_entries_of_arrows_statistics_schema_are_left_to_the_batches():
     stream = ipc_bytes([{"statistics": [1, 2]}], "stream")
     text = base64.b64encode(zlib.compress(bytes(stream)))
     assert decode_entry(text, 2, block_of(SEED), SEED_SCHEMA) is None
+
+
+def ends_of(path: Any) -> list[int] | None:
+    with ipc.open_file(path) as reader:
+        text = reader.metadata.get("__POLARS_IPC_METADATA")
+        return None if text is None else json.loads(text)["record_batch_cum_len"]
+
+
+def test_polars_finds_the_rows_of_all_batches_and_never_old_ones(tmp_path):
+    path, lie = tmp_path / "x.arrow", {"__POLARS_IPC_METADATA": '{"record_batch_cum_len":[1,9]}'}
+    with pa.ipc.new_file(path, pa.schema([("x", pa.int64())]), metadata=lie) as writer:
+        writer.write_batch(pa.record_batch({"x": [0, 1, 2]}))
+        writer.write_batch(pa.record_batch({"x": [3]}))
+    count = 4
+    for statistics_of, expected in ((True, [3, 4, 6]), (False, None), (["x"], [3, 4, 6, 8, 10])):
+        with ipc.new_file(path, append=True, statistics=statistics_of) as appender:
+            appender.write({"x": [count, count + 1]})
+        count += 2
+        assert ends_of(path) == expected
+    with ipc.new_file(tmp_path / "copy.arrow") as writer, ipc.open_file(path) as reader:
+        ipc.copy(reader, writer)
+    assert ends_of(tmp_path / "copy.arrow") is None
+    polars = pytest.importorskip("polars")
+    scanned = polars.scan_ipc(path)
+    assert scanned.select(polars.len()).collect().item() == count == 10
+    assert [scanned.slice(*part).collect()["x"].to_list() for part in ((3, 4), (-3, 2))] == [[3, 4, 5, 6], [7, 8]]
+    with ipc.new_file(path, {"x": "int64"}, statistics=True) as writer:
+        pass
+    assert ends_of(path) is None

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from arrowipc._core import FileMap
 from arrowipc.dataset.partitioning import keys_of
 from arrowipc.errors import FormatError
 from arrowipc.schemas import Schema
@@ -31,8 +30,6 @@ log: logging.Logger = logging.getLogger("arrowipc.spark")
 TASK_COST, OPEN_COST = 4 << 20, 1 << 16
 #: Rows that Spark is handed at once.
 ROWS_PER_BATCH = 32_768
-#: Bytes of a mapped file after which its pages are let go: they count as memory of the process.
-WINDOW = 32 << 20
 
 
 def grouped(files: list[FoundFile], most: int) -> list[list[FoundFile]]:
@@ -99,18 +96,11 @@ class ArrowIpcReader(Shipped, DataSourceReader):
         except BaseException:
             reader.close()
             raise
-        owner = getattr(source, "obj", None)
-        passed = 0
         with closing(reader):
             for number, batch in enumerate(reader):
                 convert.label = f"{file.path}: record batch {number}"
                 for part in convert.split(convert.hand_over(batch), ROWS_PER_BATCH):
                     yield self._with_keys(part, file.path, keys)
-                    passed += part.nbytes
-                    if passed >= WINDOW and isinstance(owner, FileMap):
-                        # Nothing is lost: who touches them again gets them from the file again.
-                        owner.release_pages()
-                        passed = 0
 
     def _converter(self, schema: Schema, target: "StructType", path: str) -> "BatchConverter":
         """What converts the batches of a file; of many files it is planned once, where their schemas are equal."""
