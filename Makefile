@@ -15,6 +15,7 @@ SIDE_BY_SIDE ?= 2
 SECONDS ?= 60
 TARGET ?=
 GUIDED ?=
+GIL ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -126,6 +127,7 @@ nightly: ## what .ci/run leaves out and a release needs: all slow tests, all tes
 	@$(MAKE) sanitize
 	@$(MAKE) campaign
 	@$(MAKE) fuzz SECONDS=600
+	@$(if $(FREE_PYTHON),$(MAKE) free-threaded PYTHON=$(FREE_PYTHON),echo 'note: no free-threaded Python is here')
 
 .PHONY: lint
 lint: $(VENV)/bin/ruff ## look for mistakes and unusual style in the Python files (ruff)
@@ -146,12 +148,17 @@ sanitize: sanitized $(TEST) ## run the tests on a build with AddressSanitizer an
 	@$(INSTALLED) PYTHONPATH="$$PWD/$(SANITIZED_SITE)" $(SANITIZERS) \
 	  $(PY) -m pytest $(SPREAD) --capture=sys -m 'not (slow or spark or nosanitize)' $(ARGS)
 
-# In an environment of its own, with what has wheels for such an interpreter; docs/threads.md.
+# In an environment of its own, with what has wheels for such an interpreter; docs/threads.md. First what has threads of
+# its own, and that nothing switches the GIL on; then each other test in four threads at once, as far as it can be
+# (tests/conftest.py). ARGS: what these are.
 FREE := build/free-threaded
+FREE_PYTHON := $(shell command -v python3.14t || command -v python3.13t)
 .PHONY: free-threaded
-free-threaded: $(FREE)/.built ## run the laws of threads without a GIL: make free-threaded PYTHON=python3.14t
+free-threaded: $(FREE)/.built ## run the tests in threads, without a GIL: make free-threaded PYTHON=python3.14t (or GIL=1)
 	@$(INSTALLED) $(FREE)/venv/bin/python -m pytest -q --benchmark-disable -m 'not (slow or spark)' \
-	  $(or $(ARGS),tests/laws/test_sharing.py tests/laws/test_threads.py tests/inline)
+	  tests/laws/test_sharing.py tests/laws/test_threads.py tests/inline
+	@$(INSTALLED) ARROWIPC_EXAMPLES=10 $(FREE)/venv/bin/python -m pytest -q --benchmark-disable -m 'not (slow or spark)' \
+	  --parallel-threads 4 --skip-thread-unsafe true $(or $(ARGS),tests)
 
 # On the sanitizer build where it is there, else on the installed wheel; findings lie in build/fuzz/findings.
 FUZZED_SITE = $(if $(GUIDED),$(GUIDING_SITE),$(if $(wildcard $(SANITIZED)),$(SANITIZED_SITE)))
@@ -258,12 +265,14 @@ $(GUIDING): $(SOURCES) | $(BASE)
 	@touch $@
 
 $(FREE)/.built: $(SOURCES)
-	@$(PYTHON) -c 'import sys, sysconfig; sys.exit(not sysconfig.get_config_var("Py_GIL_DISABLED"))' || \
-	  { echo 'error: $(PYTHON) has a GIL; name one that has none: make free-threaded PYTHON=python3.14t' >&2; exit 1; }
+	@$(if $(GIL),,$(PYTHON) -c 'import sys, sysconfig; sys.exit(not sysconfig.get_config_var("Py_GIL_DISABLED"))' || \
+	  { echo 'error: $(PYTHON) has a GIL; name one that has none: make free-threaded PYTHON=python3.14t' >&2; exit 1; })
 	@echo 'environment $(FREE)/venv'
 	@$(PYTHON) -m venv $(FREE)/venv
 	@$(FREE)/venv/bin/python -m pip -q install 'setuptools>=77' 'cython>=3.1,<3.3' flatbuffers fsspec hypothesis lz4 \
-	  'backports.zstd; python_version < "3.14"' numpy pyarrow pytest pytest-benchmark pytest-run-parallel zstandard
+	  'backports.zstd; python_version < "3.14"' numpy pyarrow pytest pytest-benchmark pytest-run-parallel
+	@for each in click pandas polars rich scipy zstandard; do \
+	  $(FREE)/venv/bin/python -m pip -q install --only-binary :all: $$each || echo "note: there is no wheel of $$each"; done
 	@$(FREE)/venv/bin/python -m pip -q install --force-reinstall --no-deps --no-build-isolation .
 	@touch $@
 

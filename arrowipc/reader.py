@@ -11,8 +11,8 @@ from arrowipc.errors import ArrowIpcError, NotFoundError, UsageError
 from arrowipc.options import ReadOptions, read_options, with_keywords
 from arrowipc.read.file_decoder import TAIL_SIZE, FileDecoder, IndexedDecoder, footer_range
 from arrowipc.read.stream_decoder import StreamDecoder, bare, stream_of
-from arrowipc.sources.file_objects import Remote, SharedFile, end_of, is_remote, position_of, read_at, seek_to
-from arrowipc.sources.source import can_seek, locate_source, open_source, pump, spooled
+from arrowipc.sources.file_objects import Remote, SharedFile, end_of, is_remote, position_of, read_at
+from arrowipc.sources.source import apart, can_seek, locate_source, open_source, pump, spooled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -279,21 +279,15 @@ class RecordBatchStreamReader(BatchReader):
         if not can_seek(self._file):
             words = "this stream can be read only in order, because its source cannot seek: use read_all(), or open it"
             raise UsageError(f"{words} with index=True, which makes a copy")
-        place = position_of(self._file)
-        try:
-            if not hasattr(self, "_index") and (start := place - self.decoder.bytes_consumed):
-                raise UsageError(
-                    f"the stream begins at byte {start:,} of the file object, an index needs it at byte 0: give "
-                    "open_stream() the bytes from there on"
-                )
-            return call(self._indexed())
-        finally:
-            seek_to(self._file, place)
+        return apart(self.decoder, self._file, lambda: call(self._indexed()))
 
     def _indexed(self) -> IndexedStreamReader:
         if not hasattr(self, "_index"):
             from arrowipc.indexed import IndexedStreamReader
 
+            if self._source is self._file and (start := position_of(self._file) - self.decoder.bytes_consumed):
+                words = f"the stream begins at byte {start:,} of the file object, an index needs it at byte 0"
+                raise UsageError(f"{words}: give open_stream() the bytes from there on")
             self._index = IndexedStreamReader.of_stream(self._source, self._limits, self.decoder)
         return self._index
 
@@ -649,8 +643,8 @@ class RecordBatchFileReader(BatchReader):
 
     def _lengths(self) -> memoryview[int]:
         self._check_open()
-        if self.source is not None:
-            return memoryview(self.decoder.read_lengths(self.source)).cast("q")
+        if (source := self.source) is not None:  # `close` may be called meanwhile
+            return memoryview(self.decoder.read_lengths(source)).cast("q")
         from array import array
 
         from arrowipc.sources.file_statistics import stated_lengths
@@ -730,7 +724,8 @@ class RecordBatchFileReader(BatchReader):
         return concat_batches(parts) if parts else rows.take([])
 
     def _row_reader(self) -> RowReader:
-        if self._closed or self._rows is None:
+        rows = self._rows
+        if self._closed or rows is None:
             from weakref import proxy
 
             from arrowipc.limits import Limits
@@ -740,12 +735,12 @@ class RecordBatchFileReader(BatchReader):
             cache_bytes = (self.limits or Limits()).row_cache_bytes
             if self.num_record_batches:
                 load, expect = lambda i: reader.get_batch(i), lambda numbers: reader.expect(numbers)
-                self._rows = RowReader(lengths, load, cache_bytes=cache_bytes, expect=expect)
+                rows = self._rows = RowReader(lengths, load, cache_bytes=cache_bytes, expect=expect)
             else:
                 from arrowipc.values.from_python import empty_batch
 
-                self._rows = RowReader([0], lambda _: empty_batch(reader.schema))
-        return self._rows
+                rows = self._rows = RowReader([0], lambda _: empty_batch(reader.schema))
+        return rows
 
     def _part(self, columns: Columns) -> RecordBatchFileReader:
         """A reader of some columns of the same source; the last readers are kept, with their batches."""

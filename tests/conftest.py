@@ -5,7 +5,10 @@ from __future__ import annotations
 import gc
 import os
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
 
 import pytest
 from helpers import golden
@@ -24,13 +27,61 @@ settings.register_profile("search", settings.get_profile("fixed"), derandomize=F
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 
+TESTS = Path(__file__).parent
+
 #: Folders of tests that take longest. They come first, so that no process is alone with one of them at the end.
 LONG = ("spark", "dissociated", "hostile", "laws")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort by folder; the order within a file stays."""
+#: Why tests cannot run in several threads at once (pytest-run-parallel): those of a folder, and those that use a name,
+#: themselves or in a function of ours that they call.
+ALONE_FOLDERS = {
+    **dict.fromkeys(
+        ("spark", "dissociated", "cli", "hostile", "peers", "fuzz"), "starts processes, servers or sessions"
+    ),
+    "project": "reads and builds the project",
+    "aio": "has an event loop, one for all that it shares",
+}
+ALONE_NAMES = {
+    **dict.fromkeys(("run_python", "judged", "Popen", "subprocess", "fork", "kill"), "starts processes"),
+    **dict.fromkeys(("together", "in_threads", "Thread"), "has threads of its own"),
+    **dict.fromkeys(("counts", "more_than", "peak", "resident", "addressed"), "counts what the process holds"),
+    **dict.fromkeys(("process_time", "perf_counter", "getrusage"), "measures time"),
+    **dict.fromkeys(("chdir", "umask", "setrlimit", "setitimer", "settrace"), "changes the process"),
+    **dict.fromkeys(("warns", "catch_warnings", "importorskip"), "changes which warnings are shown"),
+}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Sort by folder; the order within a file stays. Mark what cannot run in several threads, where that is wanted."""
     items.sort(key=lambda item: LONG.index(item.path.parent.name) if item.path.parent.name in LONG else len(LONG))
+    if config.getoption("parallel_threads", 1) in (1, "1"):
+        return
+    for item in items:
+        reason = ALONE_FOLDERS.get(item.path.parent.name)
+        if reason is None and isinstance(item, pytest.Function):
+            reason = next((ALONE_NAMES[name] for name in names_used(item.function) if name in ALONE_NAMES), None)
+        if reason is not None:
+            item.add_marker(pytest.mark.thread_unsafe(reason=reason))
+
+
+def names_used(function: Callable[..., Any]) -> set[str]:
+    """Names in the code of a function, of those inside it, and of ours that it calls."""
+    found: set[str] = set()
+    function = getattr(getattr(function, "hypothesis", None), "inner_test", function)
+    codes: list[tuple[CodeType, dict[str, Any]]] = [(function.__code__, function.__globals__)]
+    seen: set[CodeType] = set()
+    while codes:
+        code, known = codes.pop()
+        if code in seen:
+            continue
+        seen.add(code)
+        found.update(code.co_names)
+        codes += [(each, known) for each in code.co_consts if isinstance(each, CodeType)]
+        for called in [known.get(name) for name in code.co_names]:
+            if isinstance(called, FunctionType) and Path(called.__code__.co_filename).is_relative_to(TESTS):
+                codes.append((called.__code__, called.__globals__))
+    return found
 
 
 def pytest_collection_finish() -> None:

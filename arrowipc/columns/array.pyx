@@ -14,6 +14,7 @@ from arrowipc.columns.equal cimport same_values
 from arrowipc.inline.bits cimport SLACK, append_bits
 from arrowipc.inline.element cimport validity
 from arrowipc.inline.fbs_layout cimport Type_FloatingPoint, Type_Int
+from arrowipc.inline.in_order cimport in_order
 from arrowipc.inline.loads cimport bitmap_bytes, count_bits
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_SIGNED, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_SPARSE,
@@ -117,6 +118,7 @@ cdef class Array(Compiled, Nested):
         """Name, type, nullability and metadata, an :class:`arrowipc.Field`."""
         if self._field is None:
             made = field_of(self.columns.plan, self.index)
+            in_order()
             with cython.critical_section(self):
                 if self._field is None:
                     self._field = made

@@ -26,12 +26,14 @@ from arrowipc.inline.fbs_layout cimport (
     TimeUnit_MICROSECOND, TimeUnit_MILLISECOND, TimeUnit_NANOSECOND, Type_Date, Type_Decimal, Type_Duration,
     Type_FixedSizeBinary, Type_FloatingPoint, Type_Int, Type_Interval, Type_Map, Type_Time, Type_Timestamp,
 )
+from arrowipc.inline.in_order cimport in_order
 from arrowipc.inline.loads cimport get_bit, load_i32, load_i64, loose_i64
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_SIGNED, FIELD_UTF8, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_NULL,
     LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, ColumnsData, Extent,
     FieldPlan,
 )
+from arrowipc.inline.threads cimport FREE_THREADED
 from arrowipc.metadata.schema_reader cimport children_of, plan_field
 
 from arrowipc.errors import FormatError, LimitError, UnsupportedError, UsageError, named_column
@@ -203,9 +205,10 @@ cdef bint pause_collector() noexcept:
 
     Nothing that is made is part of a cycle, and the collector would walk a million new lists and dicts again
     and again: two thirds of the time. It is a setting of the whole process, but no other thread runs meanwhile,
-    unless a class written in Python is called.
+    unless a class written in Python is called. Without a GIL others run, and the collector of that CPython walks
+    new objects only once there are a quarter more: it is left alone.
     """
-    return PyGC_Disable()
+    return not FREE_THREADED and PyGC_Disable()
 
 
 cdef void resume_collector(bint was_running) noexcept:
@@ -427,8 +430,10 @@ cdef object decimal(const uint8_t* p, const FieldPlan* f):
         decimal_type = Decimal
         # 256 bits have at most 78 digits, so nothing is ever rounded; signals raise nothing.
         made = Context(prec=80, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[]).scaleb
+        in_order()
         with cython.critical_section(recent_zones):     # any object of this module
             scaled = made if scaled is None else scaled
+    in_order()
     if f.width <= 8:
         number = load_signed(p, f.width)
     elif f.width == 16 and load_i64(p + 8) == load_i64(p) >> 63:
@@ -440,7 +445,7 @@ cdef object decimal(const uint8_t* p, const FieldPlan* f):
 
 cdef object interval(const uint8_t* p, int32_t unit):
     global DayTime, MonthDayNano
-    if MonthDayNano is None:    # the last one that is assigned
+    if DayTime is None or MonthDayNano is None:
         from arrowipc.intervals import DayTime, MonthDayNano
     if unit == IntervalUnit_YEAR_MONTH:
         return load_i32(p)
@@ -461,7 +466,9 @@ cdef int ready_datetime() except -1:
                 EPOCH = datetime.datetime(1970, 1, 1)
                 EPOCH_UTC = EPOCH.replace(tzinfo=datetime.timezone.utc)
                 EPOCH_DATE = datetime.date(1970, 1, 1)
+                in_order()
                 UTC = datetime.timezone.utc
+    in_order()
     return 0
 
 

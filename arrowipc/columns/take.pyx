@@ -30,6 +30,7 @@ from arrowipc.inline.gather cimport (
     gather_words, home_of, keep_words, line_up, list_runs, move_lists, move_views, number_bits, repeat_bits,
     repeat_data, repeat_offsets, repeat_words, run_offsets, runs_of_bits, spread_lists, spread_runs, write_runs,
 )
+from arrowipc.inline.in_order cimport in_order
 from arrowipc.inline.layouts cimport BUFFER_BITS, BUFFER_OFFSETS, LAYOUTS, LayoutSpec, has_offsets, width_of
 from arrowipc.inline.loads cimport (
     add_overflows, bitmap_bytes, count_bits, get_bit, loose_i64, loose_u64, mul_overflows, popcount64, prefetch,
@@ -935,6 +936,7 @@ cdef tuple own_dictionaries(tuple dictionaries):
             copy = Columns.__new__(Columns)
             concat_into(copy, (source,), False)
             copy.dictionaries = below
+            in_order()
             with cython.critical_section(source):
                 if source.own is None:
                     source.own = copy

@@ -19,6 +19,7 @@ from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport (
     Table, Vector, fb_i16, fb_i32, fb_i64, fb_string, fb_table, fb_table_at, fb_u8, fb_vector, fb_vector_table,
 )
+from arrowipc.inline.in_order cimport in_order
 from arrowipc.inline.layouts cimport LAYOUTS, alignment_of, blank, check_children, check_nested, sizes_of
 from arrowipc.inline.loads cimport load_i32, load_i64
 from arrowipc.inline.plan cimport (
@@ -716,9 +717,11 @@ cdef dict names_below(Plan whole, int32_t parent):
     cdef int32_t child
     cdef dict table
     if whole.names is None:
+        made = [None] * (whole.d.n_fields + 1)
+        in_order()
         with cython.critical_section(whole):
             if whole.names is None:
-                whole.names = [None] * (whole.d.n_fields + 1)
+                whole.names = made
     table = whole.names[parent + 1]
     if table is None:
         table = {}
@@ -824,6 +827,7 @@ cdef object plan_schema(Plan plan):
             "big" if plan.d.stored_big and plan.d.keep_stored else "little", kinds,
         )
         object.__setattr__(made, "_plan", plan)
+        in_order()
         with cython.critical_section(plan):
             if plan.schema is None:
                 plan.schema = made

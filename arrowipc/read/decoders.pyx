@@ -15,6 +15,7 @@ from arrowipc.inline.fault cimport (
 )
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, fb_field, fb_i64, fb_table, fb_u8
+from arrowipc.inline.in_order cimport in_order
 from arrowipc.inline.loads cimport too_many_values
 from arrowipc.inline.plan cimport FIELD_ENCODED, LEVEL_STRICT, Envelope, LimitsData
 from arrowipc.inline.threads cimport count_up
@@ -65,6 +66,7 @@ cdef dict dictionaries_of(Plan plan):
     if plan.all_dictionaries is None:
         found = {}
         collect(plan.dictionaries, found)
+        in_order()
         with cython.critical_section(plan):
             if plan.all_dictionaries is None:
                 plan.all_dictionaries = found

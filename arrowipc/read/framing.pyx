@@ -190,6 +190,19 @@ cdef class Framer:
         if not count:
             self.finish()
 
+    def apart(self, call):
+        """Return what ``call()`` returns, which moves the source; meanwhile nobody else may use this reader."""
+        with cython.critical_section(self):
+            self.check_idle()
+            self.busy = True
+        try:
+            return call()
+        except ValueError:
+            self.check_usable()     # the source was closed meanwhile, by `release` and its caller
+            raise
+        finally:
+            self.vacate()
+
     def finish(self):
         """Say that the input is over; messages that are still unread can be taken as before.
 

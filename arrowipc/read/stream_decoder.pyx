@@ -49,7 +49,7 @@ cdef object EndOfStream = None
 
 cdef int load_events() except -1:
     global SchemaRead, DictionaryRead, BatchRead, EndOfStream
-    if SchemaRead is None:  # the last one that is assigned
+    if SchemaRead is None or DictionaryRead is None or BatchRead is None or EndOfStream is None:
         from arrowipc.events import BatchRead, DictionaryRead, EndOfStream, SchemaRead
     return 0
 

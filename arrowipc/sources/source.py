@@ -13,12 +13,15 @@ from arrowipc.sources.file_objects import TEXT, FileObjectError, is_remote, posi
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Protocol, TypeAlias
+    from collections.abc import Callable
+    from typing import Any, Protocol, TypeAlias, TypeVar
 
     from typing_extensions import Buffer
 
     from arrowipc.read.framing import Framer
     from arrowipc.sources.file_objects import Remote
+
+    T = TypeVar("T")
 
     # What readers open, for editors and type checkers.
 
@@ -272,6 +275,19 @@ def pump(framer: Framer, file: Any) -> None:
         if not isinstance(error, OSError) or error.errno is None:
             framer.interrupt(error)
         raise
+
+
+def apart(framer: Framer, file: Any, call: Callable[[], T]) -> T:
+    """Return what ``call()`` returns, which moves the file; nobody reads on meanwhile, and then it is where it was."""
+
+    def there_and_back() -> T:
+        place = position_of(file)
+        try:
+            return call()
+        finally:
+            seek_to(file, place)
+
+    return framer.apart(there_and_back)
 
 
 def first_bytes(source: Any) -> bytes:

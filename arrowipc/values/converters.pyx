@@ -39,6 +39,7 @@ from arrowipc.inline.fbs_layout cimport (
     TimeUnit_MILLISECOND, TimeUnit_NANOSECOND, TimeUnit_SECOND, Type_Date, Type_Decimal, Type_Duration,
     Type_FixedSizeBinary, Type_FloatingPoint, Type_Int, Type_Interval, Type_Time, Type_Timestamp,
 )
+from arrowipc.inline.in_order cimport in_order
 from arrowipc.inline.layouts cimport LAYOUTS
 from arrowipc.inline.loads cimport add_overflows, bitmap_bytes, loose_i64, mul_overflows, round_up, set_bit
 from arrowipc.inline.plan cimport (
@@ -416,7 +417,9 @@ cdef int ready() except -1:
         from datetime import timezone
 
         UTC = timezone.utc
+        in_order()
         datetime_ready = True
+    in_order()
     return 0
 
 

@@ -16,6 +16,7 @@ from arrowipc.columns.take cimport (
     alone, integers, number_rows, take_numbers, take_pieces, with_nulls, without_nulls,
 )
 from arrowipc.inline.gather cimport AHEAD, Homes, count_runs, find_homes
+from arrowipc.inline.in_order cimport in_order
 from arrowipc.inline.loads cimport add_overflows, loose_i64, prefetch
 from arrowipc.inline.plan cimport Extent, Node
 from arrowipc.maps.file_maps cimport MappedBody
@@ -408,6 +409,7 @@ cdef class RowReader:
             names = tuple([field_name(batch.plan, batch.d.plan.columns[k]) for k in range(batch.d.plan.n_columns)])
             if len(set(names)) < len(names):
                 raise UsageError("row would lose columns whose name occurs twice; take it as a batch")
+            in_order()
             with cython.critical_section(self):
                 self.names = self.names or names
         q = quota(AS_BACKED, extensions)

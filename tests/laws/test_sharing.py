@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import random
 import sys
+import sysconfig
+import tempfile
+import time
 from collections.abc import Callable, Iterator
 from decimal import Decimal
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import arrays, arrow_columns, scenarios
-from helpers.processes import rounds, together
+from helpers.processes import rounds, run_python, together
 
 import arrowipc as ipc
 
@@ -55,6 +60,8 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "fill_null": ("?",),
     "cast": ("large_string",),
 }
+#: The same of data sets, whose filters are conditions.
+CONDITIONS: dict[str, tuple[Any, ...]] = {"filter": ([("x", ">", 1)],), "prune": ([("x", ">", 1)],), "select": (["x"],)}
 #: Of each object, what is not asked: `from_` makes new ones; the rest change it, or show how often it was read.
 LEFT_OUT = {
     "from_": "makes another object",
@@ -98,6 +105,22 @@ def tensor() -> ipc.Tensor:
     return ipc.Tensor(np.arange(24.0).reshape(2, 3, 4).transpose(2, 0, 1), ["a", "b", "c"])
 
 
+@cache
+def folder() -> tempfile.TemporaryDirectory[str]:
+    """Files of a data set."""
+    found = tempfile.TemporaryDirectory()
+    for year in (2025, 2026):
+        path = Path(found.name, f"year={year}")
+        path.mkdir()
+        path.joinpath("a.arrow").write_bytes(whole_file())
+        path.joinpath("b.arrows").write_bytes(stream())
+    return found
+
+
+def dataset() -> ipc.Dataset:
+    return ipc.open_dataset(folder().name)
+
+
 def payloads() -> Any:
     cells = ipc.encode_payloads(batch(), rows_per_payload=50)
     return ipc.decode_payloads([bytes(cell) for cell in cells], parent_index=True)
@@ -106,14 +129,30 @@ def payloads() -> Any:
 MAKERS: dict[str, Callable[[], Any]] = {
     "batch": batch,
     "text": lambda: batch()["t"],
+    "numbers": lambda: batch()["x"],
+    "lists": lambda: batch()["l"],
+    "structs": lambda: batch()["s"],
+    "moments": lambda: batch()["m"],
+    "decimals": lambda: batch()["e"],
+    "encoded": lambda: batch()["d"],
     "dictionary": lambda: batch()["d"].dictionary,
     "table": table,
     "chunks": lambda: table()["t"],
     "schema": lambda: batch().schema,
+    "field": lambda: batch().schema.field("s"),
+    "type": lambda: batch().schema.field("d").type,
+    "metadata": lambda: ipc.KeyValueMetadata({"k": "v", "ü": "w"}),
+    "limits": lambda: ipc.Limits(depth=20),
     "message": lambda: batch().to_message(),
     "tensor": tensor,
     "sparse": lambda: ipc.SparseCOOTensor.from_dense(np.eye(5)[:, ::-1]),
+    "sparse rows": lambda: ipc.SparseCSRMatrix.from_dense(np.eye(5)[:, ::-1]),
+    "sparse columns": lambda: ipc.SparseCSCMatrix.from_dense(np.eye(5)[:, ::-1]),
+    "sparse fibers": lambda: ipc.SparseCSFTensor.from_dense(np.eye(5)[:, ::-1]),
     "payloads": payloads,
+    "statistics": lambda: ipc.compute_statistics(batch())["x"],
+    "data set": dataset,
+    "filtered data set": lambda: dataset().filter([("x", ">", 1)]),
     "file": lambda: ipc.open_file(whole_file()),
     "file object": lambda: ipc.open_file(io.BytesIO(whole_file())),
     "indexed stream": lambda: ipc.open(stream(), index=True),
@@ -131,6 +170,8 @@ def seen(value: Any) -> str:
         return repr(value.serialize())
     if isinstance(value, memoryview):
         return repr(value.tobytes())
+    if isinstance(value, ipc.Dataset):
+        value = value.read_all()
     if isinstance(value, ipc.RecordBatchStreamReader | ipc.ChunkedArray | ipc.Tensor | Iterator | list | tuple):
         value = value.to_pylist() if isinstance(value, ipc.ChunkedArray) else value
         value = value.to_numpy() if isinstance(value, ipc.Tensor) else value
@@ -150,7 +191,8 @@ def answer(thing: Any, name: str) -> str:
             found = partial(found, thing)
         if name == "stretches":
             found = b"".join(found)  # those of a body that was put together are one
-        return seen(found(*ARGUMENTS.get(name, ())) if callable(found) else found)
+        known = CONDITIONS | ARGUMENTS if not isinstance(thing, ipc.Dataset) else ARGUMENTS | CONDITIONS
+        return seen(found(*known.get(name, ())) if callable(found) else found)
     except (ipc.ArrowIpcError, TypeError, LookupError, AttributeError) as error:
         return repr(error)
 
@@ -169,6 +211,7 @@ def frequent_switches() -> Iterator[None]:
 
 
 @pytest.mark.campaign
+@pytest.mark.filterwarnings("ignore:Sparse:UserWarning")  # of torch, once
 @pytest.mark.parametrize("kind", MAKERS)
 @pytest.mark.usefixtures("frequent_switches")
 def test_all_that_can_be_asked_in_many_threads_at_once(kind: str) -> None:
@@ -258,14 +301,103 @@ def test_lists_and_dicts_that_others_change_while_they_are_read() -> None:
     assert together(change, read, read) == [None] * 3
 
 
+@pytest.mark.campaign
+@pytest.mark.usefixtures("frequent_switches")
+def test_any_batch_of_a_stream_while_others_read_on() -> None:
+    """What looks a batch up moves the file object; who reads the next one is not served from there."""
+    made = [pa.record_batch({"x": [i] * 100}) for i in range(60)]
+    reader = ipc.open_stream(io.BytesIO(arrow_columns.stream(*made)))
+    over: list[bool] = []
+
+    def patiently(call: Callable[[], Any]) -> Any:
+        while True:
+            try:
+                return call()
+            except ipc.UsageError as error:
+                if "another thread" not in str(error):
+                    raise
+
+    def read() -> list[int]:
+        found = []
+        try:
+            while True:
+                found.append(patiently(reader.read_next_batch)["x"][0])
+        except StopIteration:
+            over.append(True)
+            return found
+
+    def look_up() -> None:
+        while not over:
+            assert patiently(lambda: reader.get_batch(7))["x"][0] == 7
+            assert patiently(reader.count_rows) == 6000
+
+    first, nothing, second = together(read, look_up, read)
+    assert nothing is None
+    assert sorted([*first, *second]) == list(range(60))
+
+
+@pytest.mark.campaign
+@pytest.mark.usefixtures("frequent_switches")
+def test_rows_of_a_reader_that_another_thread_closes() -> None:
+    data = whole_file()
+    for _ in range(rounds(30, 2000)):
+        reader = ipc.open_file(data)
+
+        def use(reader: Any = reader) -> None:
+            for call in (reader.count_rows, lambda: reader.take([1]), lambda: reader.row(2), reader.batch_lengths):
+                try:
+                    call()
+                except ipc.UsageError as error:
+                    if "closed" not in str(error):
+                        raise
+
+        for found in together(use, use, reader.close):
+            assert found is None, found
+
+
+def test_converting_leaves_the_collector_as_others_set_it() -> None:
+    """It is a setting of the whole process, that no thread may change for a moment where others run."""
+    rows = ipc.RecordBatch.from_pydict({"x": list(range(2000))})
+    over, states = time.monotonic() + 0.3, []
+
+    def convert() -> None:
+        while time.monotonic() < over:
+            rows.to_pylist()
+
+    def look() -> None:
+        while time.monotonic() < over:
+            states.append(gc.isenabled())
+
+    assert together(convert, convert, look) == [None] * 3
+    assert set(states) == {True}
+
+
+#: All examples of all docstrings and all scenarios of the tests: that is every public function, with the extras that
+#: are there. A module that switches the GIL on is named in a warning.
+USE_EVERYTHING = """
+import contextlib, doctest, importlib, io, sys
+from helpers import scenarios
+from project.test_docstrings import OPTIONS, modules
+
+for make in scenarios.SCENARIOS.values():
+    make()()
+used = 0
+for name in modules():
+    with contextlib.suppress(ImportError, importlib.import_module("arrowipc").UnsupportedError):
+        with contextlib.redirect_stdout(io.StringIO()):
+            failed, tried = doctest.testmod(importlib.import_module(name), optionflags=OPTIONS)
+        used += tried - failed
+print(sys._is_gil_enabled(), used)
+"""
+
+
+@pytest.mark.skipif(not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this CPython has a GIL")
 def test_the_gil_stays_off() -> None:
-    """Neither the import nor any module switches it on again."""
-    if not hasattr(sys, "_is_gil_enabled") or "free-threading" not in sys.version:
-        pytest.skip("not a free-threaded CPython")
-    for name in ("arrowipc.aio", "arrowipc.dissociated", *sorted(f"arrowipc.{each}" for each in _compiled())):
-        __import__(name)
-    assert not sys._is_gil_enabled()
-
-
-def _compiled() -> list[str]:
-    return ipc._COMPILED.split()  # type: ignore[attr-defined]
+    """Neither the import nor any feature switches it on again."""
+    done = run_python("import sys, arrowipc; print(sys._is_gil_enabled())", timeout=600)
+    assert done.stdout.split() == ["False"], done.stderr
+    done = run_python(USE_EVERYTHING, timeout=1800)
+    named = [line for line in done.stderr.splitlines() if "GIL" in line]
+    enabled, used = done.stdout.split()[-2:]
+    assert enabled == "False", named
+    assert int(used) > 300, done.stderr

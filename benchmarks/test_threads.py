@@ -1,0 +1,94 @@
+"""How much more do two threads do than one? Each reads, converts and writes for itself.
+
+What one thread does takes as long whoever else is there if nothing is shared: then "in 2 threads" is half of "in 1
+threads" per piece of work. That is so on a free-threaded CPython (docs/threads.md; ``make free-threaded`` makes one an
+environment, in which ``pytest benchmarks/test_threads.py`` runs); with a GIL only where neither needs it for long.
+Baseline: pyarrow in as many threads; for payloads, which it reads one by one, as its users do.
+"""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from measuring import data
+from measuring.race import Runs, question, size
+
+import arrowipc
+
+ROWS = size(200_000, 100)
+
+
+def batch(rows: int) -> pa.RecordBatch:
+    numbers = np.arange(rows)
+    return pa.record_batch({"x": numbers, "y": numbers * 0.5, "t": [f"text {i % 1009}" for i in range(rows)]})
+
+
+def reads(stream: bytes, **options: Any) -> dict[str, Callable[[], Any]]:
+    theirs = pa.ipc.IpcReadOptions(use_threads=False)
+    return {
+        "pyarrow": lambda: [each.num_rows for each in pa.ipc.open_stream(stream, options=theirs)],
+        "arrowipc": lambda: [each.num_rows for each in arrowipc.open_stream(stream, use_threads=False, **options)],
+    }
+
+
+def writes(given: pa.RecordBatch, **options: Any) -> dict[str, Callable[[], Any]]:
+    ours = arrowipc.RecordBatch.from_arrow(given)
+
+    def write_theirs() -> None:
+        with pa.ipc.new_stream(io.BytesIO(), given.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+            for _ in range(8):
+                writer.write_batch(given)
+
+    def write_ours() -> None:
+        with arrowipc.new_stream(bytearray(), ours.schema, use_threads=False, **options) as writer:
+            for _ in range(8):
+                writer.write_batch(ours)
+
+    return {"pyarrow": write_theirs, "arrowipc": write_ours}
+
+
+def decodes(given: pa.RecordBatch) -> dict[str, Callable[[], Any]]:
+    cells = [data.stream([given.slice(i, 10)]) for i in range(0, given.num_rows, 10)]
+    return {
+        "pyarrow": lambda: pa.Table.from_batches([each for cell in cells for each in pa.ipc.open_stream(cell)]),
+        "arrowipc": lambda: arrowipc.decode_payloads(cells, use_threads=False),
+    }
+
+
+def converts(given: pa.RecordBatch) -> dict[str, Callable[[], Any]]:
+    return {"pyarrow": given.to_pylist, "arrowipc": arrowipc.RecordBatch.from_arrow(given).to_pylist}
+
+
+WORK: dict[str, Callable[[], dict[str, Callable[[], Any]]]] = {
+    "read small batches": lambda: reads(data.stream([batch(100)] * size(3000, 3))),
+    "validate large batches": lambda: reads(data.stream([batch(ROWS)] * 8)),
+    "decode payloads": lambda: decodes(batch(ROWS // 10)),
+    "write": lambda: writes(batch(ROWS)),
+    "write lz4": lambda: writes(batch(ROWS), compression="lz4"),
+    "to_pylist": lambda: converts(batch(ROWS // 5)),
+}
+
+
+def in_threads(work: Callable[[], Any], count: int) -> Callable[[], int]:
+    def run() -> int:
+        threads = [threading.Thread(target=work) for _ in range(count)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        return count
+
+    return run
+
+
+@question("in {threads} threads at once: {what}", "pyarrow, arrowipc", unit="piece of work", per="threads")
+@pytest.mark.parametrize("what", WORK)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_threads(threads: int, what: str) -> Runs:
+    return {peer: in_threads(work, threads) for peer, work in WORK[what]().items()}
