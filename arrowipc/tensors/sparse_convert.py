@@ -273,7 +273,8 @@ def dense_of(index: Index, data: Values, shape: Sequence[int]) -> Values:
             above, starts = starts, np.arange(len(index.pointers[0]) - 1) if nodes is None else nodes.astype(np.int64)
             starts *= steps[level]
             if level:
-                starts += np.repeat(above, np.diff(index.pointers[level - 1].astype(np.int64, copy=False)))
+                sizes: Any = np.diff(index.pointers[level - 1].astype(np.int64, copy=False))
+                starts += np.repeat(above, sizes)
         if not put_level(starts, index.pointers[-1], index.nodes[-1], steps[-1], _raw(data), _raw(flat)):
             raise ValueError("pointers or indices are wrong")
     except (IndexError, ValueError) as error:
