@@ -209,18 +209,7 @@ class ChunkedArray(Column):
         return self._of(chunks[0].field, chunks)
 
     def to_numpy(self, copy: bool = True) -> npt.NDArray[Any]:
-        """Return the elements as one NumPy array; see :meth:`Array.to_numpy`.
-
-        Parameters
-        ----------
-        copy : bool, default True
-            False: a view, which only one chunk can be.
-
-        Raises
-        ------
-        UsageError
-            If a view is asked for and a copy is needed.
-        """
+        """Return the elements as one NumPy array; see :meth:`Array.to_numpy`. Only one chunk can be a view."""
         if len(self.chunks) > 1 and not copy:
             raise UsageError(f"{len(self.chunks)} chunks need a copy: use copy=True, or chunk(i).to_numpy(copy=False)")
         return self.combine().to_numpy(copy)
@@ -238,11 +227,7 @@ class ChunkedArray(Column):
     def equals(self, other: object, nan_equal: bool = False) -> bool:
         """Whether `other` has the same type and equal elements; the sizes of chunks do not matter.
 
-        Parameters
-        ----------
-        other : ChunkedArray, Array, or an object with ``__arrow_c_stream__`` or ``__arrow_c_array__``
-        nan_equal : bool, default False
-            Whether NaN equals NaN.
+        Parameters and errors are those of :meth:`Array.equals`.
         """
         if not isinstance(other, ChunkedArray):
             if not is_foreign(other):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from _collections_abc import Mapping  # see arguments.py
 
 from arrowipc.arguments import items_of
 from arrowipc.chunked_arrays import ChunkedArray
@@ -126,16 +126,9 @@ def table(
     schema: Schema | None = None,
     metadata: MetadataLike = None,
 ) -> Table:
-    """Make a :class:`Table`; batches of another library's table stay apart.
+    """Make a :class:`Table` of `data`; `names`, `schema`, `metadata` and errors are those of :func:`record_batch`.
 
-    Parameters
-    ----------
-    data : mapping, sequence, ``pandas.DataFrame``, or object with ``__arrow_c_array__`` or ``__arrow_c_stream__``
-        As for :func:`record_batch`.
-    names : sequence of str, optional
-    schema : Schema, optional
-    metadata : mapping or pairs of str or bytes, optional
-        Of the schema.
+    Batches of another library's table stay apart.
     """
     if schema is None and names is None and not isinstance(data, (list, tuple, Mapping)):
         made = Table.from_arrow(data)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sys import version_info
-from types import FunctionType
 
 from arrowipc.arguments import read_keywords, write_keywords
 from arrowipc.errors import UsageError
@@ -129,7 +128,8 @@ def with_keywords(kind: type[Options]) -> Callable[[F], F]:
         own = code.co_argcount + code.co_kwonlyargcount
         names = (*code.co_varnames[:own], *kind.defaults, *code.co_varnames[own + 1 :])
         # `inspect.signature` looks at this function, which nobody calls; making a Signature would import `inspect`.
-        shown = FunctionType(
+        new: Callable[..., Any] = type(function)
+        shown = new(
             code.replace(
                 co_kwonlyargcount=code.co_kwonlyargcount + len(kind.defaults),
                 co_varnames=names,

@@ -297,18 +297,7 @@ class Table(Tabular):
     def equals(self, other: object, check_metadata: bool = False, nan_equal: bool = False) -> bool:
         """Whether `other` has an equal schema and equal rows; the sizes of batches do not matter.
 
-        Parameters
-        ----------
-        other : Table, or an object with ``__arrow_c_stream__`` or ``__arrow_c_array__``
-        check_metadata : bool, default False
-            Compare all metadata of the schemas too.
-        nan_equal : bool, default False
-            Whether NaN equals NaN.
-
-        Raises
-        ------
-        FormatError
-            If values are broken.
+        Parameters and errors are those of :meth:`arrowipc.RecordBatch.equals`.
         """
         if self is other and nan_equal:
             return True

@@ -210,7 +210,7 @@ cdef class Array(Compiled, Nested):
         cdef int32_t child = self.index + 1
         from arrowipc.datatypes import RunEndEncoded
 
-        self._expect("values", (*LISTS, RunEndEncoded))
+        self._expect("values", (*LISTS, "RunEndEncoded"))
         if isinstance(self.type, RunEndEncoded):
             child = self.columns.d.plan.fields[child].end    # behind the run ends
         return make_array(self.columns, child, self.columns.d.nodes[child].offset, self.columns.d.nodes[child].length)

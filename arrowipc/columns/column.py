@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from arrowipc import datatypes as at
 from arrowipc.arguments import Hints
 from arrowipc.errors import FormatError, UnsupportedError, UsageError
-from arrowipc.schemas import Schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
+    from arrowipc import datatypes as at
     from arrowipc.columns.array import Array
     from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.types import TypeLike
@@ -39,9 +38,10 @@ else:
 
 __all__ = ["LISTS", "Column", "Nested"]
 
-_OFFSETS = at.List, at.LargeList, at.Map
-_VIEWS = at.ListView, at.LargeListView
-LISTS = (*_OFFSETS, *_VIEWS, at.FixedSizeList)
+# Classes of types by name: their module is imported when somebody asks for types.
+_OFFSETS = "List", "LargeList", "Map"
+_VIEWS = "ListView", "LargeListView"
+LISTS = (*_OFFSETS, *_VIEWS, "FixedSizeList")
 
 
 class Column(_Elements):
@@ -104,15 +104,17 @@ class Column(_Elements):
 
         Each chunk of several has a dictionary of its own.
         """
+        from arrowipc.datatypes import Dictionary, Int
+
         kind = self.field.type
-        if isinstance(kind, at.Dictionary):
-            return self
-        return self.cast(at.Dictionary(at.Int(32, True), kind))
+        return self if isinstance(kind, Dictionary) else self.cast(Dictionary(Int(32, True), kind))
 
     def dictionary_decode(self) -> Self:
         """Return the elements of a dictionary-encoded column as plain ones; others as they are."""
-        kind = self.field.type
-        return self.cast(kind.value_type) if isinstance(kind, at.Dictionary) else self
+        from arrowipc.datatypes import Dictionary
+        from arrowipc.values.dictionary_encode import decoded
+
+        return self._each(decoded) if isinstance(self.field.type, Dictionary) else self
 
     def unique(self) -> Array:
         """Return the distinct elements, in the order of their first occurrence; null is one of them.
@@ -191,6 +193,7 @@ class Column(_Elements):
 
     def _batches(self) -> list[RecordBatch]:
         """The arrays as batches of one column, in the same memory."""
+        from arrowipc.schemas import Schema
         from arrowipc.values.from_python import build_arrays
 
         schema = Schema([self.field])
@@ -206,13 +209,13 @@ class Nested(Column):
     def offsets(self: Any) -> Array:
         """Where each list begins in :attr:`values`, and where the last one ends (not of list views); no copy."""
         self._expect("offsets", _OFFSETS + _VIEWS)
-        count = len(self) + isinstance(self.type, _OFFSETS)
+        count = len(self) + self._is_of(_OFFSETS)
         return self._stored(self._counts(), [None, self.buffers()[1] or bytes(8)], count)  # type: ignore[no-any-return]
 
     @property
     def indices(self: Any) -> Array:
         """The indices of a dictionary-encoded array into :attr:`dictionary`; no copy."""
-        self._expect("indices", (at.Dictionary,))
+        self._expect("indices", ("Dictionary",))
         return self._stored(self.type.index_type, self.buffers(), len(self))  # type: ignore[no-any-return]
 
     def value_lengths(self: Any) -> Array:
@@ -220,7 +223,7 @@ class Nested(Column):
         from arrowipc.values.from_python import build_array
 
         self._expect("value_lengths()", LISTS)
-        if isinstance(self.type, _VIEWS):
+        if self._is_of(_VIEWS):
             lengths = self._stored(self._counts(), [None, self.buffers()[2]], len(self)).to_pylist()
         else:
             lengths = [end - start for start, end in pairwise(self._starts())]
@@ -239,17 +242,18 @@ class Nested(Column):
         FormatError
             If offsets are broken.
         """
+        from arrowipc.datatypes import Int, LargeList
         from arrowipc.values.from_python import build_array
 
-        self._expect("flatten()", (*LISTS, at.Struct))
+        self._expect("flatten()", (*LISTS, "Struct"))
         children, valid = self.children, self.is_valid()  # which refuses lengths that no bytes stand for
-        if isinstance(self.type, at.Struct):
+        if self._is_of(("Struct",)):
             if not self.null_count:
                 return children
-            rows = build_array([row if ok else None for row, ok in enumerate(valid)], at.Int(64, True))
+            rows = build_array([row if ok else None for row, ok in enumerate(valid)], Int(64, True))
             return [child.take(rows) for child in children]
-        if isinstance(self.type, _VIEWS):
-            return self.cast(at.LargeList(self.type.value_field)).flatten()
+        if self._is_of(_VIEWS):
+            return self.cast(LargeList(self.type.value_field)).flatten()
         (elements,), starts = children, self._starts()
         if starts[0] < 0 or starts[-1] > len(elements) or any(start > end for start, end in pairwise(starts)):
             raise FormatError(f"flatten: the offsets of {self.type} do not rise from 0 to {len(elements)}")
@@ -266,15 +270,20 @@ class Nested(Column):
 
     def _starts(self: Any) -> list[int]:
         """Where each list begins, and where the last one ends; of those of fixed size in `children`."""
-        if isinstance(self.type, at.FixedSizeList):
+        if self._is_of(("FixedSizeList",)):
             return [row * self.type.list_size for row in range(len(self) + 1)]
         return self.offsets.to_pylist() if len(self) else [0]
 
     def _counts(self: Any) -> at.Int:
         """The type of offsets and sizes."""
-        return at.Int(64 if isinstance(self.type, at.LargeList | at.LargeListView) else 32, True)
+        from arrowipc.datatypes import Int
 
-    def _expect(self: Any, name: str, kinds: tuple[Any, ...]) -> None:
-        if not isinstance(self.type, kinds):
+        return Int(64 if self._is_of(("LargeList", "LargeListView")) else 32, True)
+
+    def _is_of(self: Any, kinds: tuple[str, ...]) -> bool:
+        return type(self.type).__name__ in kinds
+
+    def _expect(self: Any, name: str, kinds: tuple[str, ...]) -> None:
+        if not self._is_of(kinds):
             text = f"an Array of {self.type} has no {name}"
             raise UsageError(text) if name.endswith("()") else AttributeError(text, name=name, obj=self)

@@ -441,7 +441,7 @@ cdef object decimal(const uint8_t* p, const FieldPlan* f):
 cdef object interval(const uint8_t* p, int32_t unit):
     global DayTime, MonthDayNano
     if MonthDayNano is None:    # the last one that is assigned
-        from arrowipc.datatypes import DayTime, MonthDayNano
+        from arrowipc.intervals import DayTime, MonthDayNano
     if unit == IntervalUnit_YEAR_MONTH:
         return load_i32(p)
     if unit == IntervalUnit_DAY_TIME:

@@ -119,7 +119,7 @@ def recover(
 
     From a file with an intact footer, every batch that can be decoded is recovered. From a file without one,
     which a killed writer leaves, and from a stream, the batches before the first damage are recovered; with
-    `resync` also those after it.
+    `resync` also those after it. Where messages have checksums, a batch is intact if its checksum is right.
 
     Parameters
     ----------

@@ -115,7 +115,8 @@ def validate(
     """Check all of a file, a stream or a row of tensors, also after the first fault.
 
     Of a file: its footer, every block, every dictionary and batch, and whether the messages from its
-    beginning on are those that the footer lists. Of a stream: every message up to the end.
+    beginning on are those that the footer lists. Of a stream: every message up to the end. Of both: their checksums,
+    if they have any.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ crc_init()
 cdef enum:
     KEY_SIZE = 17
     WORTH_RELEASING = 1 << 15   # bytes of a body
-    MOST_SEARCHED = 1 << 24     # bytes of a message in which a changed bit is looked for, which takes 10 ns each
+    MOST_SEARCHED = 1 << 23     # bytes of a message in which a changed bit is looked for, which takes 10 ns each
     POLYNOMIAL = 0x82F63B78
 
 cdef const char* KEY = b"arrowipc:checksum"

@@ -663,7 +663,9 @@ cdef class Encoder:
         cdef int64_t at
         if open_batch(&message.envelope.header, &header, &fault) < 0:
             raise_fault(&fault)
-        self.reserve(self.metadata_at + message.metadata_size + INNER + BATCH_SIZE + 40, 1)
+        # Vectors may share bytes where they come from.
+        self.reserve(self.metadata_at + HEADER + BATCH_SIZE + 40 + header.nodes.count * FieldNode_SIZE
+                     + header.buffers.count * Buffer_SIZE + header.variadic.count * 8, 1)
         base = self.head + self.metadata_at
         memset(base, 0, HEADER + BATCH_SIZE + 16)
         put_envelope(base, self.version, MessageHeader_RecordBatch, len(pairs) > 0)

@@ -279,8 +279,8 @@ def test_our_client_passes(where, uris):
 @pytest.mark.parametrize(
     ("options", "items"),
     [
-        ({"dialect": Dialect(end_is_last=True)}, {24, 34, 35}),
-        ({"dialect": Dialect(reserved_bits=True)}, {45}),
+        pytest.param({"dialect": Dialect(end_is_last=True)}, {24, 34, 35}, id="the end is last"),
+        pytest.param({"dialect": Dialect(reserved_bits=True)}, {45}, id="reserved bits"),
     ],
     ids=str,
 )

@@ -337,7 +337,7 @@ def payload(data: bytes, chance: random.Random) -> None:
         parent_index=chance.random() < 0.3,
         bare=chance.random() < 0.7,
         use_threads=False,
-        verify=chance.choice((False, False, False, None, True)),
+        verify=chance.choice((*[False] * 9, None, None, True)),
         max_rows=chance.choice((None, None, 0, 3)),
         max_bytes=chance.choice((None, None, 100)),
     )

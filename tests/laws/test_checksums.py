@@ -18,6 +18,7 @@ from hypothesis import given, settings, strategies as st
 
 import arrowipc as ipc
 from arrowipc import FormatError, TruncatedError, UsageError
+from arrowipc.events import BatchRead
 from arrowipc.inspection.message_layout import locate_messages
 from arrowipc.metadata.checksums import crc32c
 from arrowipc.read.framing import checksum_of
@@ -105,6 +106,27 @@ def test_a_missing_repeated_or_swapped_message_is_found():
             swapped = parts.copy()
             swapped[i], swapped[k] = swapped[k], swapped[i]
             assert found(b"".join(swapped) + END), (i, k)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_truncation_is_found(kind):
+    data = written(kind)
+    end = len(data) - 8 * (kind == "stream")  # the marker itself may be missing
+    assert all(found(data[:size]) for size in range(end))
+
+
+def test_any_split_gives_the_same_batches():
+    chance = random.Random(5)
+    data = written()
+    for _ in range(50):
+        decoder = ipc.StreamDecoder(verify=True)
+        cuts = sorted(chance.choices(range(len(data)), k=chance.randrange(20)))
+        events: list[Any] = []
+        for start, stop in pairwise([0, *cuts, len(data)]):
+            decoder.feed(data[start:stop])
+            events += decoder
+        decoder.finish()
+        assert [each.batch.num_rows for each in events if isinstance(each, BatchRead)] == [2] * 4
 
 
 @pytest.mark.parametrize("index", [False, True])
@@ -224,6 +246,20 @@ def test_an_event_loop_writes_and_verifies_them(kind, tmp_path):
     changed = bytearray(path.read_bytes())
     changed[-1 if kind == "stream" else -20] ^= 1
     assert found(changed)
+
+
+def test_remote_sources_are_verified_whole():
+    fsspec = pytest.importorskip("fsspec")
+    system, data = fsspec.filesystem("memory"), written("file")
+    changed = data.replace(b"jkl", b"jkm")
+    for name, content in (("right", data), ("wrong", changed), ("stream", written())):
+        system.pipe(f"/checksums/{name}", content)
+    for options in ({}, {"columns": ["number"]}):
+        assert ipc.open_file("memory://checksums/right", verify=True, **options).read_all().num_rows == 8
+        with pytest.raises(FormatError, match=r"record batch 3.*its bytes are not"):
+            ipc.open_file("memory://checksums/wrong", verify=True, **options).read_all()
+    assert ipc.open("memory://checksums/stream", index=True, verify=True)[3].num_rows == 2
+    assert ipc.open("memory://checksums/stream", verify=True).read_all().num_rows == 8
 
 
 # -- what is written again -----------------------------------------------------------------------------------
