@@ -12,7 +12,7 @@ from weakref import proxy
 
 import numpy as np
 
-from arrowipc.arguments import check_choice, check_integer, columns_of, described, instance_of
+from arrowipc.arguments import Hints, check_choice, check_integer, columns_of, described, instance_of
 from arrowipc.dataset.fragments import SMALL, Fragment, Opener, Unreadable
 from arrowipc.dataset.partitioning import key_type, key_value, keys_of
 from arrowipc.dataset.unify import FileMapping, SchemaUnion, without_ids
@@ -61,7 +61,7 @@ class _Plan(NamedTuple):
     missing: dict[str, None]
 
 
-class Dataset:
+class Dataset(Hints):
     """Many files and streams as one; made by `open_dataset`.
 
     Iterating gives the batches of all files in order. Rows are counted through, from 0, over all batches that `filter`
