@@ -74,8 +74,8 @@ _HOMES = {
     ),
     "KeyValueMetadata": "arrowipc.arguments",
     "Limits": "arrowipc.limits",
-    **dict.fromkeys(("RecordBatchFileReader", "RecordBatchStreamReader", "open_stream"), "arrowipc.reader"),
-    **dict.fromkeys(("open", "open_file", "read_schema"), "arrowipc.opening"),
+    **dict.fromkeys(("RecordBatchFileReader", "RecordBatchStreamReader"), "arrowipc.reader"),
+    **dict.fromkeys(("open", "open_file", "open_stream", "read_schema"), "arrowipc.opening"),
     **dict.fromkeys(("MessageReader", "read_message", "read_record_batch"), "arrowipc.messages"),
     **dict.fromkeys(
         (

@@ -48,7 +48,12 @@ from arrowipc.messages import (
     read_message as read_message,
     read_record_batch as read_record_batch,
 )
-from arrowipc.opening import open as open, open_file as open_file, read_schema as read_schema
+from arrowipc.opening import (
+    open as open,
+    open_file as open_file,
+    open_stream as open_stream,
+    read_schema as read_schema,
+)
 from arrowipc.payloads.payload_decoder import (
     DecodedPayloads as DecodedPayloads,
     decode_payloads as decode_payloads,
@@ -60,7 +65,6 @@ from arrowipc.read.stream_decoder import StreamDecoder as StreamDecoder
 from arrowipc.reader import (
     RecordBatchFileReader as RecordBatchFileReader,
     RecordBatchStreamReader as RecordBatchStreamReader,
-    open_stream as open_stream,
 )
 from arrowipc.schemas import Schema as Schema
 from arrowipc.sources.file_statistics import file_statistics as file_statistics

@@ -10,7 +10,7 @@ from arrowipc.arguments import check_integer, columns_of, integer_of, items_of
 from arrowipc.errors import ArrowIpcError, NotFoundError, UsageError
 from arrowipc.options import ReadOptions, read_options, with_keywords
 from arrowipc.read.file_decoder import TAIL_SIZE, FileDecoder, IndexedDecoder, footer_range
-from arrowipc.read.stream_decoder import StreamDecoder, stream_of
+from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.sources.file_objects import Remote, SharedFile, end_of, is_remote, position_of, read_at, seek_to
 from arrowipc.sources.source import can_seek, locate_source, open_source, pump, spooled
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from arrowipc.events import ReadStats, RecordBatchWithMetadata
     from arrowipc.indexed import IndexedStreamReader
     from arrowipc.limits import Limits
-    from arrowipc.options import Columns, ReadKeywords, Validate
+    from arrowipc.options import Columns, ReadKeywords
     from arrowipc.read.framing import Message
     from arrowipc.schemas import Schema
     from arrowipc.sources.remote import RemoteBlocks, RemoteSource
@@ -39,9 +39,8 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-__all__ = ["BatchReader", "RecordBatchFileReader", "RecordBatchStreamReader", "open_stream"]
+__all__ = ["BatchReader", "RecordBatchFileReader", "RecordBatchStreamReader"]
 
-_new = object.__new__
 #: Selections of columns whose readers, with the batches of their last rows, are kept beside a reader of rows.
 MOST_PARTS = 4
 
@@ -196,6 +195,11 @@ class RecordBatchStreamReader(BatchReader):
         """int: bytes of the source that were read; after the end, where a next stream would begin."""
         return self.decoder.bytes_consumed
 
+    @property
+    def at_end(self) -> bool:
+        """bool: whether the stream is over; one that is followed is, once its end marker was read."""
+        return self.decoder.at_end
+
     def __iter__(self) -> Iterator[RecordBatch]:
         self._check_open()
         # With all input at hand there is nothing to do between batches, and no Python frame is needed.
@@ -312,80 +316,6 @@ class RecordBatchStreamReader(BatchReader):
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"batches read: {self.stats.num_record_batches}"
         return f"<RecordBatchStreamReader: {state}>\n{self.schema}"
-
-
-# Its keywords are spelled out, and a test compares them with the definition: of small streams there are many, and
-# ``**keywords`` would take half as long as reading one.
-@with_keywords(ReadOptions)
-def open_stream(
-    source: Readable,
-    *,
-    columns: Columns = None,
-    validate: Validate = "full",
-    limits: Limits | None = None,
-    use_threads: bool = True,
-    ensure_native_endian: bool = True,
-    memory_map: bool = True,
-    options: Any = None,
-) -> RecordBatchStreamReader:
-    """Open an Arrow IPC stream.
-
-    Parameters
-    ----------
-    source : path, URL, RemoteSource, bytes-like, binary file object or socket
-        A path is mapped into memory; a URL is opened with fsspec, `RemoteSource` adds options such as
-        credentials and a `timeout` (30 s without a byte) to it. A file object or a socket is
-        read message by message and never past the end of the stream.
-    **keywords
-        Those of `arrowipc.options.ReadOptions`.
-
-    Returns
-    -------
-    RecordBatchStreamReader
-
-    Raises
-    ------
-    FormatError
-        The bytes are not a stream; `TruncatedError` and `LimitError` are kinds of it.
-    UnsupportedError
-        The bytes are valid and not implemented here.
-    OSError
-        The source cannot be read; of a URL also that it was replaced meanwhile, and, as a TimeoutError, that
-        its server stalls.
-
-    Examples
-    --------
-    >>> import arrowipc as ipc
-    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]})
-    >>> data = batch.schema.serialize() + batch.serialize() * 2
-    >>> with ipc.open_stream(data) as reader:
-    ...     reader.read_next_batch() == reader.read_next_batch_with_custom_metadata().batch, reader.read_all().num_rows
-    (True, 0)
-    >>> [metadata.pairs for _, metadata in ipc.open_stream(data).iter_batches_with_custom_metadata()]
-    [(), ()]
-    >>> reader = ipc.open_stream(data, columns=["x"])
-    >>> reader.read_pandas().shape, reader.close()
-    ((4, 1), None)
-    """
-    if type(source) is bytes and options is None:
-        # What `__init__` would do, in fewer calls.
-        reader: RecordBatchStreamReader = _new(RecordBatchStreamReader)
-        reader._closed = False
-        reader._file = None
-        reader._source = source
-        reader._limits = limits
-        reader.decoder = stream_of(source, columns, validate, limits, use_threads, ensure_native_endian)
-        return reader
-    return RecordBatchStreamReader(
-        source,
-        columns=columns,
-        validate=validate,
-        limits=limits,
-        use_threads=use_threads,
-        ensure_native_endian=ensure_native_endian,
-        memory_map=memory_map,
-        options=options,
-    )
 
 
 # -- files ---------------------------------------------------------------------------------------------------

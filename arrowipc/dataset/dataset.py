@@ -17,7 +17,7 @@ from arrowipc.dataset.partitioning import key_type, key_value, keys_of
 from arrowipc.dataset.unify import FileMapping, SchemaUnion, without_ids
 from arrowipc.errors import UsageError
 from arrowipc.limits import Limits
-from arrowipc.reader import open_stream
+from arrowipc.opening import open_stream
 from arrowipc.schemas import Field, Schema
 from arrowipc.sources.files import find_files, is_url, naming
 from arrowipc.tables import Table

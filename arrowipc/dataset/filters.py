@@ -139,7 +139,7 @@ def _span(number: int, unit: str) -> dt.timedelta:
 
 def _literals(node: Any) -> list[Any]:
     """The values of a list, which polars spells as an IPC stream."""
-    from arrowipc.reader import open_stream
+    from arrowipc.opening import open_stream
 
     table = open_stream(bytes(node["Literal"]["Scalar"]["List"])).read_all()
     (column,) = table.to_pydict().values()

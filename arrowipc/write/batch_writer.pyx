@@ -782,7 +782,7 @@ cdef class BatchWriter:
 
     @cython.critical_section
     def resume(self, existing):
-        """Go on behind the messages of an `ExistingFile`, whose ids and blocks stay."""
+        """Go on behind the messages of an `ExistingFile` or `ExistingStream`, whose ids and blocks stay."""
         self.set_plan(existing.schema)
         self.batch_blocks = bytearray(existing.batch_blocks)
         self.dictionary_blocks = bytearray(existing.dictionary_blocks)
@@ -791,7 +791,7 @@ cdef class BatchWriter:
         if existing.last_batch is not None:
             self.accept(existing.last_batch)
             if self.dictionaries is not None:
-                self.dictionaries.before(existing.last_batch, [])   # the file has them
+                self.dictionaries.know(existing.last_batch)
 
     cdef int set_plan(self, object schema) except -1:
         cdef LimitsData limits
