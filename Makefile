@@ -262,8 +262,8 @@ $(FREE)/.built: $(SOURCES)
 	  { echo 'error: $(PYTHON) has a GIL; name one that has none: make free-threaded PYTHON=python3.14t' >&2; exit 1; }
 	@echo 'environment $(FREE)/venv'
 	@$(PYTHON) -m venv $(FREE)/venv
-	@$(FREE)/venv/bin/python -m pip -q install 'setuptools>=77' 'cython>=3.1,<3.3' backports.zstd flatbuffers fsspec hypothesis \
-	  lz4 numpy pyarrow pytest pytest-benchmark pytest-run-parallel zstandard
+	@$(FREE)/venv/bin/python -m pip -q install 'setuptools>=77' 'cython>=3.1,<3.3' flatbuffers fsspec hypothesis lz4 \
+	  'backports.zstd; python_version < "3.14"' numpy pyarrow pytest pytest-benchmark pytest-run-parallel zstandard
 	@$(FREE)/venv/bin/python -m pip -q install --force-reinstall --no-deps --no-build-isolation .
 	@touch $@
 

@@ -32,11 +32,11 @@ _COMPILED = """
     _core cdata.export cdata.import_array cdata.import_table columns.array columns.builder columns.elements
     columns.equal columns.record_batch columns.take columns.truncate dissociated.memory.address_pairs
     dissociated.memory.device_bodies dissociated.transports.message_runs dissociated.transports.ucx_worker
-    distinct.memo_table distinct.unifier filters.column_statistics filters.ranges metadata.schema_reader
-    metadata.schema_tables payloads.cells payloads.dictionaries payloads.dictionary_gc payloads.group_runs
-    payloads.payload_decoder payloads.payload_encoder payloads.schema_mapping read.decoders read.decoding
-    read.decompress read.file_decoder read.framing read.message_index read.stream_decoder read.validate tensors.dense
-    tensors.message tensors.sparse_index tensors.sparse_message tensors.strided_copy values.converters
+    distinct.memo_table distinct.unifier filters.column_statistics filters.ranges metadata.checksums
+    metadata.schema_reader metadata.schema_tables payloads.cells payloads.dictionaries payloads.dictionary_gc
+    payloads.group_runs payloads.payload_decoder payloads.payload_encoder payloads.schema_mapping read.decoders
+    read.decoding read.decompress read.file_decoder read.framing read.message_index read.stream_decoder read.validate
+    tensors.dense tensors.message tensors.sparse_index tensors.sparse_message tensors.strided_copy values.converters
     values.from_python values.row_reader write.batch_encoder write.batch_writer write.dictionary_writer
 """
 

@@ -26,7 +26,7 @@ from arrowipc.inline.plan cimport *
 from arrowipc.inline.threads cimport Guard, count_up, fetch_add, hold, let_go, short_sleep
 
 from arrowipc.arguments import instance_of
-from arrowipc.errors import FormatError, LimitError, UnsupportedError, UsageError
+from arrowipc.errors import FormatError, LimitError, UnsupportedError, UsageError, named_column
 from arrowipc.limits import Limits
 
 cdef extern from "stdlib.h" nogil:
@@ -618,7 +618,7 @@ cdef int raise_fault(const Fault* fault, Plan plan=None, object where=None) exce
     path = None
     if plan is not None and 0 <= fault.field < plan.d.n_fields:
         path = field_path(plan, fault.field)
-        column = f"column {path!r}: "
+        column = f"{named_column(path)}: "
         names = BUFFER_NAMES.get(plan.d.fields[fault.field].layout, ())
         if fault.buffer >= 0:
             name = names[fault.buffer] if fault.buffer < len(names) else f"data {fault.buffer - len(names)}"

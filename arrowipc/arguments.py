@@ -232,7 +232,7 @@ def checked_names(names: Iterable[str] | None, ndim: int) -> tuple[str, ...] | N
 #: What rows and columns have in libraries that compute.
 _COMPUTED = frozenset(
     [
-        *("aggregate", "argsort", "describe", "diff", "flatten", "group_by", "groupby", "groups", "index", "is_nan"),
+        *("aggregate", "argsort", "describe", "diff", "group_by", "groupby", "groups", "index", "is_nan"),
         *("join", "join_asof", "max", "mean", "merge", "min", "pivot", "quantile", "query", "sort", "sort_by"),
         *("sort_values", "std", "sum", "value_counts", "var", "with_columns"),
     ]
@@ -251,11 +251,10 @@ _INSTEAD = {
     "from_pandas": "array(series), and RecordBatch.from_pandas(frame).schema",
     "get_total_buffer_size": "nbytes",
     "length": "len()",
-    "offsets": "buffers()[1]",
     "statistics": "compute_statistics(batch)",
     "to_tensor": "Tensor(array.to_numpy())",
     "unify_dictionaries": "combine(), and new_stream(sink, unify_dictionaries=True)",
-    **dict.fromkeys(("values", "value_lengths"), "children[0], and its offsets in buffers()[1]"),
+    **dict.fromkeys(("child", "items", "keys", "run_ends", "type_codes"), "children, and buffers()"),
     "view": "RecordBatch.from_buffers(schema, length, nodes, array.buffers())",
 }
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from arrowipc.arguments import Hints, integer_of, items_of
-from arrowipc.columns.array import clip, is_foreign, is_integer, is_mask, mask_of
+from arrowipc.arguments import integer_of, items_of
+from arrowipc.columns.array import clip, is_foreign, is_integer, is_mask
+from arrowipc.columns.column import Column
 from arrowipc.columns.record_batch import batches_to_pydict, concat_batches
+from arrowipc.datatypes import Struct
 from arrowipc.errors import NotFoundError, UsageError
 from arrowipc.schemas import Schema
 from arrowipc.types import as_type, field as make_field
@@ -16,20 +18,17 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar, SupportsIndex, overload
 
     import numpy.typing as npt
-    import pandas as pd
-    import polars as pl
     import pyarrow as pa
 
     from arrowipc.arguments import Extensions
     from arrowipc.columns.array import Array
-    from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.datatypes import DataType, Field
     from arrowipc.types import TypeLike
 
 __all__ = ["ChunkedArray"]
 
 
-class ChunkedArray(Hints):
+class ChunkedArray(Column):
     """One column of several record batches: arrays of one type, in order; ``table["x"]`` is one.
 
     Parameters
@@ -183,12 +182,6 @@ class ChunkedArray(Hints):
 
         return self._of(self.field, [batch.column(0) for batch in take_across(self._batches(), indices)])
 
-    def filter(self, mask: Any) -> ChunkedArray:
-        """Return the elements where `mask` is true; see :meth:`Array.filter`."""
-        from arrowipc.columns.take import selected_rows
-
-        return self.take(selected_rows(mask_of(mask), len(self)))
-
     def combine(self) -> Array:
         """Return one array of all elements; several chunks are copied into one."""
         if len(self.chunks) == 1:
@@ -204,36 +197,11 @@ class ChunkedArray(Hints):
         schema = Schema([self.field])
         return batches_to_pydict(self._batches(), schema, max_values, extensions)[self.field.name]
 
-    tolist = to_pylist
+    def _arrays(self) -> list[Array]:
+        return self.chunks
 
-    def is_valid(self) -> ChunkedArray:
-        """Return whether each element is not null; see :meth:`Array.is_valid`."""
-        return self._each(lambda chunk: chunk.is_valid())
-
-    def is_null(self) -> ChunkedArray:
-        """Return whether each element is null; see :meth:`Array.is_valid`."""
-        return self._each(lambda chunk: chunk.is_null())
-
-    def fill_null(self, value: Any) -> ChunkedArray:
-        """Return the elements with `value` in place of nulls; see :meth:`Array.fill_null`."""
-        return self._each(lambda chunk: chunk.fill_null(value))
-
-    def cast(self, type: TypeLike) -> ChunkedArray:
-        """Return the elements as another type; see :meth:`Array.cast`."""
-        return self._each(lambda chunk: chunk.cast(type))
-
-    def dictionary_encode(self) -> ChunkedArray:
-        """Return the elements as indices into a dictionary for each chunk; see :meth:`Array.dictionary_encode`."""
-        return self._each(lambda chunk: chunk.dictionary_encode())
-
-    def unique(self) -> Array:
-        """Return the distinct elements, in the order of their first occurrence; see :meth:`Array.unique`."""
-        return self.combine().unique()
-
-    def validate(self, *, full: bool = False) -> None:
-        """Check the values; see :meth:`RecordBatch.validate`."""
-        for chunk in self.chunks:
-            chunk.validate(full=full)
+    def _whole(self) -> Array:
+        return self.combine()
 
     def _each(self, change: Callable[[Array], Array]) -> ChunkedArray:
         """Return a column of what `change` makes of each chunk."""
@@ -241,18 +209,7 @@ class ChunkedArray(Hints):
         return self._of(chunks[0].field, chunks)
 
     def to_numpy(self, copy: bool = True) -> npt.NDArray[Any]:
-        """Return the elements as one NumPy array; see :meth:`Array.to_numpy`.
-
-        Parameters
-        ----------
-        copy : bool, default True
-            False: a view, which only one chunk can be.
-
-        Raises
-        ------
-        UsageError
-            If a view is asked for and a copy is needed.
-        """
+        """Return the elements as one NumPy array; see :meth:`Array.to_numpy`. Only one chunk can be a view."""
         if len(self.chunks) > 1 and not copy:
             raise UsageError(f"{len(self.chunks)} chunks need a copy: use copy=True, or chunk(i).to_numpy(copy=False)")
         return self.combine().to_numpy(copy)
@@ -262,30 +219,15 @@ class ChunkedArray(Hints):
             raise ValueError(f"{len(self.chunks)} chunks become one array by a copy")
         return self.combine().__array__(dtype, copy)
 
-    def to_arrow(self) -> pa.ChunkedArray:
-        """Return a ``pyarrow.ChunkedArray`` over the same memory."""
-        from arrowipc.values.libraries import to_arrow
+    if TYPE_CHECKING:
 
-        return to_arrow(self)
-
-    def to_polars(self) -> pl.Series:
-        """Return a ``polars.Series``."""
-        from arrowipc.values.libraries import to_polars
-
-        return to_polars(self)  # type: ignore[no-any-return]
-
-    def to_pandas(self, **options: Any) -> pd.Series:
-        """Return a ``pandas.Series``; see :meth:`RecordBatch.to_pandas`."""
-        return self.combine().to_pandas(**options)
+        def to_arrow(self) -> pa.ChunkedArray:
+            """Return a ``pyarrow.ChunkedArray`` over the same memory."""
 
     def equals(self, other: object, nan_equal: bool = False) -> bool:
         """Whether `other` has the same type and equal elements; the sizes of chunks do not matter.
 
-        Parameters
-        ----------
-        other : ChunkedArray, Array, or an object with ``__arrow_c_stream__`` or ``__arrow_c_array__``
-        nan_equal : bool, default False
-            Whether NaN equals NaN.
+        Parameters and errors are those of :meth:`Array.equals`.
         """
         if not isinstance(other, ChunkedArray):
             if not is_foreign(other):
@@ -304,32 +246,18 @@ class ChunkedArray(Hints):
     def __copy__(self) -> ChunkedArray:
         return self._of(self.field, list(self.chunks))
 
-    def __repr__(self) -> str:
-        from arrowipc.values.repr import array_text
-
-        return array_text(self)
-
-    def _repr_html_(self) -> str:
-        from arrowipc.values.repr import array_html
-
-        return array_html(self)
-
-    def __arrow_c_schema__(self) -> object:
-        """Export the field as an ``arrow_schema`` PyCapsule."""
-        return self.field.__arrow_c_schema__()
-
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Export as a stream of the chunks: an ``arrow_array_stream`` PyCapsule, without copying."""
         from arrowipc.cdata.export import export_stream
 
         return export_stream(self.field, iter(self.chunks), requested_schema)
 
-    def _batches(self) -> list[RecordBatch]:
-        """The chunks as batches of one column, in the same memory."""
-        from arrowipc.values.from_python import build_arrays
-
-        schema = Schema([self.field])
-        return [build_arrays([chunk], schema=schema) for chunk in self.chunks]
+    def flatten(self) -> list[ChunkedArray]:
+        """Return the members of a column of structs, null where the struct is; another column as it is, in a list."""
+        if not isinstance(self.type, Struct):
+            return [self]
+        chunks = [chunk.flatten() for chunk in self.chunks or [self.combine()]]
+        return [self._of(parts[0].field, list(parts)) for parts in zip(*chunks, strict=True)]
 
 
 def slice_pieces(pieces: list[Any], offset: SupportsIndex, length: SupportsIndex | None) -> list[Any]:

@@ -16,7 +16,6 @@ from arrowipc.arguments import check_integer, described
 from arrowipc.errors import UnsupportedError, UsageError
 
 __all__ = [
-    "available",
     "check_codec",
     "check_level",
     "check_savings",
@@ -72,42 +71,17 @@ FUNCTIONS = {
     },
 }
 
-# Where builds of libzstd are looked for: the fastest first.
-ZSTD_MODULES = (("backports.zstd", "_zstd"), ("zstandard", "_cffi"), ("zstandard", "backend_c"))
+# Packages and their modules in which builds of the libraries are looked for: the fastest first, and any will do.
+MODULES = {
+    LZ4_FRAME: (("lz4.frame", "_frame"),),
+    ZSTD: (("backports.zstd", "_zstd"), ("zstandard", "_cffi"), ("zstandard", "backend_c")),
+}
 
 # LZ4F_blockSizeID_t of 1 MB. Blocks are independent: each can be decoded straight to its place. At this size
 # that costs nothing: compressed and read as fast as linked blocks of 64 KB and within 0.2 % of their size,
 # where independent blocks of 64 KB make text 19 % larger and 15 % slower. A buffer of less than 1 MB is one
 # block, declared as the least size that holds it.
 LZ4_BLOCK_SIZE = 6
-
-READING = "the body is compressed with {} and the package that decompresses it"
-WRITING = "the package that compresses with {}"
-
-
-def _library(codec: int, need: str = READING) -> Any:
-    """The Python package behind a codec."""
-    try:
-        if codec == LZ4_FRAME:
-            import lz4.frame
-
-            return lz4.frame
-        import zstandard
-
-        return zstandard
-    except ImportError as error:
-        raise UnsupportedError(
-            f"{need.format(NAMES[codec])} is not installed: pip install 'arrowipc[compression]'"
-        ) from error
-
-
-def available(codec: int) -> bool:
-    """Whether the package behind a codec (0: LZ4_FRAME, 1: ZSTD) can be imported."""
-    try:
-        _library(codec)
-    except UnsupportedError:
-        return False
-    return True
 
 
 def functions(codec: int, encodes: bool) -> dict[str, int]:
@@ -117,15 +91,16 @@ def functions(codec: int, encodes: bool) -> dict[str, int]:
     libzstd, zstandard brings a build for each of its backends, of which the one for cffi exports it; both leave out
     libzstd's assembly, which the build in backports.zstd has: 53 instead of 55.5 ms for 53 MB of large buffers.
     """
-    library = _library(codec, WRITING if encodes else READING)
-    holders = [getattr(library, "_frame", None)] if codec == LZ4_FRAME else [_spec(*each) for each in ZSTD_MODULES]
-    for holder in holders:
-        found = _exported(holder, FUNCTIONS[codec, encodes])
+    specs = [spec for each in MODULES[codec] if (spec := _spec(*each)) is not None]
+    for spec in specs:
+        found = _exported(spec, FUNCTIONS[codec, encodes])
         if found is not None:
             return found
+    if not specs:
+        what = "the package that compresses" if encodes else "the body is compressed, and the package that decompresses"
+        raise UnsupportedError(f"{what} with {NAMES[codec]} is not installed: pip install 'arrowipc[compression]'")
     raise UnsupportedError(
-        f"this build of {library.__name__.partition('.')[0]} does not export the functions of its library: install its "
-        "wheel from PyPI"
+        f"this build of {specs[0].name} does not export the functions of its library: install its wheel from PyPI"
     )
 
 
@@ -140,10 +115,10 @@ def _spec(package: str, module: str) -> ModuleSpec | None:
     return PathFinder.find_spec(module, around.submodule_search_locations)
 
 
-def _exported(holder: Any, names: dict[str, str]) -> dict[str, int] | None:
-    """Addresses of functions of a compiled module (or the spec of one), None when one is not exported."""
+def _exported(spec: ModuleSpec, names: dict[str, str]) -> dict[str, int] | None:
+    """Addresses of functions of a compiled module, None when one is not exported."""
     try:
-        symbols = ctypes.CDLL(getattr(holder, "origin", None) or holder.__file__)
+        symbols = ctypes.CDLL(spec.origin)
         return {what: ctypes.cast(getattr(symbols, name), ctypes.c_void_p).value or 0 for what, name in names.items()}
     except (AttributeError, OSError):
         return None

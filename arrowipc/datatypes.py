@@ -10,8 +10,6 @@ thirty classes takes longer than the whole of ``import arrowipc`` may.
 
 from __future__ import annotations
 
-from collections import namedtuple
-
 from arrowipc.arguments import (
     NO_METADATA,
     Hints,
@@ -31,24 +29,11 @@ from arrowipc.errors import ArrowIpcError, UsageError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any, Literal, NamedTuple, Self, TypeAlias
+    from typing import Any, Literal, Self, TypeAlias
 
     from arrowipc.arguments import KeyValueMetadata, MetadataLike
 
     TimeUnit: TypeAlias = Literal["s", "ms", "us", "ns"]
-
-    class _DayTime(NamedTuple):
-        days: int
-        milliseconds: int
-
-    class _MonthDayNano(NamedTuple):
-        months: int
-        days: int
-        nanoseconds: int
-else:
-    # Without typing, whose import takes longer than the rest of this module.
-    _DayTime = namedtuple("_DayTime", ("days", "milliseconds"))
-    _MonthDayNano = namedtuple("_MonthDayNano", ("months", "days", "nanoseconds"))
 
 #: Most levels of nested types, counting the innermost leaf as one. Readers stop here too (``Limits.depth``),
 #: and everything that walks a type may recurse because of it.
@@ -71,18 +56,6 @@ WIDE_INTEGERS = (
 
 EXTENSION_NAME = b"ARROW:extension:name"
 EXTENSION_METADATA = b"ARROW:extension:metadata"
-
-
-class DayTime(_DayTime):
-    """One value of ``interval_day_time()``: days and milliseconds, each with its own sign."""
-
-    __slots__ = ()
-
-
-class MonthDayNano(_MonthDayNano):
-    """One value of ``month_day_nano_interval()``: months, days and nanoseconds, each with its own sign."""
-
-    __slots__ = ()
 
 
 class Described(Immutable):
@@ -262,6 +235,15 @@ class Field(Described, Hints):
     def with_type(self, new_type: Any) -> Field:
         """Return the field with another type."""
         return self.__replace__(type=new_type)
+
+    def flatten(self) -> list[Field]:
+        """Return the fields of the members of a struct, named ``field.member``; another field as it is, in a list."""
+        if not isinstance(self.type, Struct):
+            return [self]
+        return [
+            Field(f"{self.name}.{each.name}", each.type, self.nullable or each.nullable, each.metadata)
+            for each in self.type.fields
+        ]
 
     def with_nullable(self, nullable: bool) -> Field:
         """Return the field with or without nulls."""

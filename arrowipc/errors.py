@@ -31,6 +31,7 @@ __all__ = [
     "TruncatedError",
     "UnsupportedError",
     "UsageError",
+    "named_column",
     "showable",
 ]
 
@@ -52,6 +53,11 @@ def showable(text: str) -> str:
     # attempts look at the same characters, but for a few, so that the time is linear: a text may hold names of a file.
     text = re.sub(r"://(?:[^/?#\s]*|[^/?#\s:@]+:(?!\d{1,5}[/?#\s])\S{0,200})@", "://***@", text)
     return re.sub(r"([?&;#][^\s=&/?#;]*=)[^\s&#]*?(?=[:,)'\"]{0,3}(?:[\s&#]|$))", r"\1***", text)
+
+
+def named_column(path: str) -> str:
+    """How errors name a column by its path; arrays, and columns too, may have no name."""
+    return f"column {path.removeprefix('.')!r}" if path else "the unnamed column"
 
 
 class ArrowIpcError(Exception):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from arrowipc._core import Descriptor, FileMap, Source
 from arrowipc.errors import FormatError, TruncatedError, UnsupportedError, UsageError
-from arrowipc.read.framing import Framer
+from arrowipc.read.framing import Framer, checksum_of
 from arrowipc.read.message_index import find_message, find_schema
 from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.reader import RecordBatchFileReader
@@ -94,6 +94,8 @@ class ExistingFile:
     metadata : pairs of bytes
         Of the footer.
     version : {"V5", "V4"}
+    checksum : bool
+        Its messages have checksums, and new ones need them.
     end : int
         Where the next message may begin: after the last one.
     batch_blocks, dictionary_blocks : bytes
@@ -121,8 +123,10 @@ class ExistingFile:
 
     def _examine(self) -> None:
         # Strict: blocks that overlap are refused. No value is looked at; the byte order is shown as it is.
-        reader = RecordBatchFileReader(self._file, validate="strict", ensure_native_endian=False)
+        reader = RecordBatchFileReader(self._file, validate="strict", ensure_native_endian=False, verify=None)
         decoder = reader.decoder
+        if decoder.damage is not None:
+            raise decoder.damage
         self.schema: Schema = reader.schema
         self.metadata: KeyValueMetadata = reader.metadata
         reader.count_rows()  # opens every message and compares it with its block
@@ -138,10 +142,12 @@ class ExistingFile:
         if message is None and at != first and (batches or at != first - 8):
             raise FormatError(f"expected the Schema message at byte 8, or a message that the footer lists at byte {at}")
         self.version = message.version if message is not None else "V4" if decoder.version == "V4" else "V5"
+        self.checksum: bool = message is not None and checksum_of(message) is not None
         self.end: int = max([start] + [offset + head + body for offset, head, body in batches + dictionaries])
         _check_form(self.schema, self.end)
         self.batch_blocks: bytes = b"".join([BLOCK.pack(*block) for block in batches])
         self.dictionary_blocks: bytes = b"".join([BLOCK.pack(*block) for block in dictionaries])
+        self.num_messages = 1 + len(batches) + len(dictionaries)
         self.last_batch = RecordBatchFileReader(self._file).get_batch(-1) if dictionaries else None
 
     def tell(self, statistics: Any) -> None:
@@ -235,8 +241,8 @@ class ExistingStream:
     batch_blocks = dictionary_blocks = b""
     schema: Schema | None = None
     version: Literal["V4", "V5"] | None = None
-    legacy = False
-    end = 0
+    legacy = checksum = False
+    end = num_messages = 0
     last_batch: RecordBatch | None = None
 
     def __init__(self, target: Any, durable: bool) -> None:
@@ -263,13 +269,16 @@ class ExistingStream:
                 # Somebody renamed it meanwhile: it is no longer the file of this path.
 
     def _examine(self, data: Source) -> None:
-        framer, decoder = Framer(), StreamDecoder(ensure_native_endian=False)
+        framer, decoder = Framer(verify=None), StreamDecoder(ensure_native_endian=False)
         framer.feed(data.part(0, len(data)))
         while (message := framer.next_message()) is not None:
+            if self.end == 0:
+                self.checksum = checksum_of(message) is not None
             if self.end == 0 or message.kind != "RecordBatch":
                 decoder.feed(message.serialize())  # a copy: somebody may cut the file short
                 decoder.next_event()
             self.end, self.version = framer.bytes_consumed, message.version
+            self.num_messages += 1
         self._check_rest(data, framer, decoder)
         if decoder.schema is not None:
             _check_form(decoder.schema, self.end)

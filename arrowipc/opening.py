@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from arrowipc.arguments import check_choice
-from arrowipc.errors import FormatError
-from arrowipc.options import ReadOptions, with_keywords
+import os
+import time
+from _thread import allocate_lock
+
+from arrowipc.arguments import check_choice, described
+from arrowipc.errors import FormatError, TruncatedError, UsageError
+from arrowipc.options import ReadOptions, read_options, with_keywords
 from arrowipc.read.decoders import schema_of
 from arrowipc.read.framing import Message
-from arrowipc.read.stream_decoder import stream_of
-from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader
+from arrowipc.read.stream_decoder import StreamDecoder, stream_of
+from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader, reader_of
 from arrowipc.sources.source import begins_stream, locate_source, look_at
 
 TYPE_CHECKING = False
@@ -22,9 +26,10 @@ if TYPE_CHECKING:
     from arrowipc.schemas import Schema
     from arrowipc.sources.source import Readable
 
-__all__ = ["open", "open_file", "open_stream", "read_schema"]
+__all__ = ["FollowingStreamReader", "open", "open_file", "open_stream", "read_schema"]
 
-_new = object.__new__
+#: Seconds between two looks at the clock.
+LONGEST_WAIT = 1.0
 
 
 @with_keywords(ReadOptions)
@@ -85,6 +90,104 @@ def open_file(
     return IndexedStreamReader(source, **keywords)
 
 
+class FollowingStreamReader(RecordBatchStreamReader):
+    """Reads the batches of a stream that grows; made by ``open_stream(path, follow=True)``.
+
+    Attributes
+    ----------
+    timeout : float or None
+        Seconds to wait for the next batch; may be set. Iterating ends after them, and may go on.
+    """
+
+    __slots__ = ("_options", "_turn", "following", "timeout")
+
+    @with_keywords(ReadOptions)
+    def __init__(
+        self,
+        source: Any,
+        timeout: float | None = None,
+        follow: bool = True,
+        wait: bool = True,
+        **keywords: Unpack[ReadKeywords],
+    ) -> None:
+        options = read_options(keywords)
+        if not check_choice("follow", follow, (False, True)):
+            raise UsageError("timeout: nobody waits without follow=True")
+        source = locate_source(source)
+        if not isinstance(source, (str, os.PathLike)):
+            raise UsageError(f"follow: expected the path of a file, found {described(source)}")
+        given: Any = timeout
+        if given is not None and not (isinstance(given, (int, float)) and given >= 0):
+            raise UsageError(f"timeout: expected seconds, from 0, or None, found {described(timeout)}")
+        self._closed, self._owned, self._turn, self.timeout = False, True, allocate_lock(), timeout
+        self._remember(options, source, timeout)
+        self._limits, self._options = options.limits, options.decoding()
+        self.decoder = StreamDecoder(**self._options)
+        from arrowipc.sources.followed import FollowedPath
+
+        self._file = self._source = self.following = FollowedPath(os.fsdecode(source), options.limits)
+        try:
+            while wait and not self.decoder.read_schema():
+                self._more()
+        except BaseException:
+            self.close()
+            raise
+
+    def poll(self) -> bool:
+        """Feed the next message to the decoder; False: there is none now."""
+        with self._turn:
+            self._check_open()
+            found = None if self.decoder.at_end else self.following.take()
+            if found is None:
+                return False
+            old = self.decoder.schema if found[1] else None
+            if old is not None:
+                self.decoder = StreamDecoder(**self._options)
+            self.decoder.feed(found[0])
+            if old is not None and self.decoder.read_schema() and not old.equals(self.schema):
+                from arrowipc.tables import difference
+
+                words = difference(old, self.schema)
+                raise FormatError(f"another stream took the place of {self.following.path!r}: its schema {words}")
+            return True
+
+    def event(self) -> Any:
+        """Return the next event of the decoder; None: there is none now."""
+        while (event := self.decoder.next_event()) is None and self.poll():
+            pass
+        return event
+
+    def seconds_left(self, since: float) -> float:
+        """Return how much longer to wait for what was waited for `since` then; 0: it will not come, or not in time.
+
+        Raises
+        ------
+        TruncatedError, FileNotFoundError
+            The time is over, and no schema or only a part of a message is there.
+        """
+        if self.decoder.at_end or self.timeout is None:
+            return 0 if self.decoder.at_end else LONGEST_WAIT
+        left = max(since + self.timeout - time.monotonic(), 0)
+        if not left and (self.decoder.schema is None or self.following.rest()):
+            os.stat(path := self.following.path)
+            raise TruncatedError(f"{path!r}: nothing completed its last message for {self.timeout} s")
+        return left
+
+    def _more(self) -> bool:
+        since = time.monotonic()
+        while not self.poll():
+            left = self.seconds_left(since)
+            if not left:
+                return False
+            self.following.wait(left)
+        return True
+
+    def close(self) -> None:
+        """Let go of the file; batches that were read stay valid."""
+        with self._turn:
+            super().close()
+
+
 # Its keywords are spelled out, and a test compares them with the definition: of small streams there are many, and
 # ``**keywords`` would take half as long as reading one.
 @with_keywords(ReadOptions)
@@ -96,6 +199,7 @@ def open_stream(
     limits: Limits | None = None,
     use_threads: bool = True,
     ensure_native_endian: bool = True,
+    verify: bool | None = False,
     memory_map: bool = True,
     options: Any = None,
     follow: bool = False,
@@ -150,19 +254,11 @@ def open_stream(
     ((4, 1), None)
     """
     if type(source) is bytes and options is None and not follow and timeout is None:
-        # What `__init__` would do, in fewer calls: a class method takes an eighth of opening a small stream.
-        reader: RecordBatchStreamReader = _new(RecordBatchStreamReader)
-        reader._closed = False
-        reader._file = None
-        reader._source = source
-        reader._limits = limits
-        reader.decoder = stream_of(source, columns, validate, limits, use_threads, ensure_native_endian)
-        return reader
+        decoder = stream_of(source, columns, validate, limits, use_threads, ensure_native_endian, verify)
+        return reader_of(source, limits, decoder)
     kind: Callable[..., RecordBatchStreamReader] = RecordBatchStreamReader
     if follow or timeout is not None:
         from functools import partial
-
-        from arrowipc.following import FollowingStreamReader
 
         kind = partial(FollowingStreamReader, timeout=timeout, follow=follow)
     return kind(
@@ -172,6 +268,7 @@ def open_stream(
         limits=limits,
         use_threads=use_threads,
         ensure_native_endian=ensure_native_endian,
+        verify=verify,
         memory_map=memory_map,
         options=options,
     )

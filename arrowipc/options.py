@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sys import version_info
-from types import FunctionType
 
 from arrowipc.arguments import read_keywords, write_keywords
 from arrowipc.errors import UsageError
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
         limits: Limits | None
         use_threads: bool
         ensure_native_endian: bool
+        verify: bool | None
 
     class ReadKeywords(DecodeKeywords, total=False):
         """Those of `ReadOptions`."""
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         coalesce_rows: int
         allow_64bit: bool
         statistics: bool | Iterable[str]
+        checksum: bool
         durable: bool
         options: Any
 
@@ -127,7 +128,8 @@ def with_keywords(kind: type[Options]) -> Callable[[F], F]:
         own = code.co_argcount + code.co_kwonlyargcount
         names = (*code.co_varnames[:own], *kind.defaults, *code.co_varnames[own + 1 :])
         # `inspect.signature` looks at this function, which nobody calls; making a Signature would import `inspect`.
-        shown = FunctionType(
+        new: Callable[..., Any] = type(function)
+        shown = new(
             code.replace(
                 co_kwonlyargcount=code.co_kwonlyargcount + len(kind.defaults),
                 co_varnames=names,
@@ -162,6 +164,10 @@ class DecodeOptions(Options):
         Decompress and validate large bodies with several threads.
     ensure_native_endian : bool, default True
         Convert big-endian bodies; False leaves their buffers as stored and the schema says "big".
+    verify : bool or None, default False
+        Compare every message that is read with its checksum: a changed bit, and a message that is missing or in another
+        place, is a FormatError, and so is a source without checksums. None: verify where there are some. Bodies are
+        read whole then, also where `columns` leaves some out; what is read of the metadata alone is not verified.
     """
 
     columns: Columns = None
@@ -169,6 +175,7 @@ class DecodeOptions(Options):
     limits: Limits | None = None
     use_threads: bool = True
     ensure_native_endian: bool = True
+    verify: bool | None = False
 
     def decoding(self) -> dict[str, Any]:
         """Return the keywords of a decoder."""
@@ -253,6 +260,9 @@ class WriteOptions(MessageOptions):
     statistics : bool or names of columns, default False
         Note the minimum, the maximum and the nulls of each column in the metadata of its batch, and of all batches in
         the footer of a file, where readers can see whether they need the rest; see `arrowipc.file_statistics`.
+    checksum : bool, default False
+        Note a checksum in the metadata of each message and the footer of a file, by which readers find changed bits and
+        missing messages (``verify=True``). A stream gets an empty batch at its end, which our readers pass.
     durable : bool, default True
         For paths: the file is on the disk, and known under its name there, when `close` returns.
     options : pyarrow.ipc.IpcWriteOptions, optional
@@ -266,6 +276,7 @@ class WriteOptions(MessageOptions):
     coalesce_rows: int = 0
     allow_64bit: bool = False
     statistics: bool | Iterable[str] = False
+    checksum: bool = False
     durable: bool = True
     options: Any = None
 

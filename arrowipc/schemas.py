@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from _collections_abc import Mapping  # see arguments.py
 
 from arrowipc.arguments import (
     NO_METADATA,

@@ -275,6 +275,12 @@ class Table(Tabular):
 
         return stream_from(Table(self.schema, self.to_batches(max_chunksize)))
 
+    def flatten(self) -> Table:
+        """Return one batch of the rows, with a column ``column.member`` for each member of columns of structs."""
+        columns = [part for column in self.itercolumns() for part in column.flatten()]
+        fields = [part for field in self.schema for part in field.flatten()]
+        return Table.from_arrays(columns, schema=Schema(fields, self.schema.metadata))
+
     def combine(self) -> RecordBatch:
         """Return one batch of all rows; several batches are copied into one."""
         return concat_batches(self._at_least_one())
@@ -291,18 +297,7 @@ class Table(Tabular):
     def equals(self, other: object, check_metadata: bool = False, nan_equal: bool = False) -> bool:
         """Whether `other` has an equal schema and equal rows; the sizes of batches do not matter.
 
-        Parameters
-        ----------
-        other : Table, or an object with ``__arrow_c_stream__`` or ``__arrow_c_array__``
-        check_metadata : bool, default False
-            Compare all metadata of the schemas too.
-        nan_equal : bool, default False
-            Whether NaN equals NaN.
-
-        Raises
-        ------
-        FormatError
-            If values are broken.
+        Parameters and errors are those of :meth:`arrowipc.RecordBatch.equals`.
         """
         if self is other and nan_equal:
             return True

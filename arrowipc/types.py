@@ -13,7 +13,7 @@ tags: list<item: string> not null
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from _collections_abc import Mapping  # see arguments.py
 
 from arrowipc.arguments import described, items_of
 from arrowipc.datatypes import (
@@ -23,7 +23,6 @@ from arrowipc.datatypes import (
     Bool,
     DataType,
     Date,
-    DayTime,
     Decimal,
     Dictionary,
     Duration,
@@ -40,7 +39,6 @@ from arrowipc.datatypes import (
     List,
     ListView,
     Map,
-    MonthDayNano,
     Null,
     RunEndEncoded,
     Struct,
@@ -60,6 +58,7 @@ if TYPE_CHECKING:
 
     from arrowipc.arguments import MetadataLike
     from arrowipc.datatypes import TimeUnit
+    from arrowipc.intervals import DayTime, MonthDayNano
     from arrowipc.schemas import Schema
 
     class ArrowSchema(Protocol):
@@ -153,6 +152,17 @@ __all__ = [
     "utf8",
     "utf8_view",
 ]
+
+
+if not TYPE_CHECKING:  # checkers would take any name
+
+    def __getattr__(name):
+        if name not in ("DayTime", "MonthDayNano"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from arrowipc import intervals  # `collections`, for named tuples, takes 2 ms
+
+        return getattr(intervals, name)
+
 
 # Types without parameters are made once and shared.
 _NULL = Null()

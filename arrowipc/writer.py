@@ -93,6 +93,7 @@ class _Writer(BatchWriter):
                     options.legacy,
                     options.metadata_version,
                     options.use_threads,
+                    options.checksum,
                 ),
                 is_file,
                 options.dictionary_deltas,
@@ -213,9 +214,14 @@ def _continued(
     for name, value in stored.items():
         if getattr(options, name) not in (None, value):
             raise UsageError(f"append: what is there has {name}={value!r} and cannot change it: leave {name} out")
+    if options.checksum and not existing.checksum:
+        raise UsageError(
+            "append: what is there has no checksums, so that those of new messages would not do: copy it with "
+            "checksum=True"
+        )
     if schema is not None:
         check_schema(existing.schema, schema)
-    return WriteOptions({**vars(options), "options": None, **stored})
+    return WriteOptions({**vars(options), "options": None, "checksum": existing.checksum, **stored})
 
 
 class RecordBatchStreamWriter(_Writer):

@@ -171,8 +171,8 @@ class AsyncFileReader(AsyncReader):
         start, length = footer_range(head, tail, size)
         footer = yield from source.reading(start, length)
         decoder = FileDecoder(footer, start, **self._options.decoding())
-        for at, stop in decoder.unlisted:
-            decoder.check_unlisted(at, (yield from source.reading(at, stop - at)))
+        for at, stop in decoder.to_check:
+            decoder.check(at, (yield from source.reading(at, stop - at)))
         return decoder
 
     async def _open(self) -> None:

@@ -11,7 +11,7 @@ from arrowipc.aio.chunks import Incoming
 from arrowipc.aio.off_loop import LARGE, start, turns
 from arrowipc.errors import UsageError
 from arrowipc.events import BatchRead
-from arrowipc.following import FollowingStreamReader
+from arrowipc.opening import FollowingStreamReader
 from arrowipc.options import DecodeOptions, with_keywords
 from arrowipc.read.framing import Framer, survey
 from arrowipc.read.stream_decoder import StreamDecoder

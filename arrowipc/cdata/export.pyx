@@ -199,11 +199,6 @@ cdef void release_schema(ArrowSchema* schema) noexcept nogil:
         free_block(block)
 
 
-cdef int fill_schema(object schema, ArrowSchema* out) except -1:
-    """Export a Schema (as a struct), a Field or a DataType (as a nameless nullable field)."""
-    return fill_nodes(schema_nodes(schema), out)
-
-
 # -- arrays ------------------------------------------------------------------------------------------------
 
 cdef struct ArrayBlock:

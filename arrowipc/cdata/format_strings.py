@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from arrowipc import datatypes as types
-from arrowipc.errors import FormatError, UnsupportedError, UsageError
+from arrowipc.errors import FormatError, UnsupportedError, UsageError, named_column
 from arrowipc.schemas import Schema
 
 TYPE_CHECKING = False
@@ -188,7 +188,7 @@ def _c_string(text: str, what: str, path: str) -> bytes:
     """Return UTF-8 that holds no NUL: C strings end there."""
     if "\0" in text:
         raise UnsupportedError(
-            f"column {path!r}: {what} {text!r} contains a NUL character, which IPC allows and the Arrow C "
+            f"{named_column(path)}: {what} {text!r} contains a NUL character, which IPC allows and the Arrow C "
             "data interface cannot carry; leave the column out, or rename it before it is handed over"
         )
     return text.encode()
@@ -259,7 +259,7 @@ def _with_extension(pairs: Pairs, below: Pairs, path: str) -> Pairs:
         return pairs
     if name in mine:
         raise UnsupportedError(
-            f"column {path!r} has the extension type {_spelled(mine[name])!r}, and the values of its "
+            f"{named_column(path)} has the extension type {_spelled(mine[name])!r}, and the values of its "
             f"dictionary {_spelled(theirs[name])!r}: an IPC field holds one; hand over the storage of one"
         )
     return (*pairs, *[pair for pair in below if pair[0] in _EXTENSION])
@@ -276,10 +276,10 @@ def _read_type(nodes: list[Node], at: int, path: str) -> types.DataType:
             return _PLAIN[text]
         head, colon, rest = text.partition(":")
         if head in ("_pli128", "_plu128"):
-            raise UnsupportedError(f"column {path!r} has {types.WIDE_INTEGERS}")
+            raise UnsupportedError(f"{named_column(path)} has {types.WIDE_INTEGERS}")
         if head not in _PARAMETRIC or bool(colon) != (head in _WITH_COLON):
             raise UnsupportedError(
-                f"column {path!r}: the format string {text!r} stands for no type that arrowipc knows"
+                f"{named_column(path)}: the format string {text!r} stands for no type that arrowipc knows"
             )
         expected, make = _PARAMETRIC[head]
         _check_count(n_children, expected)
@@ -288,7 +288,7 @@ def _read_type(nodes: list[Node], at: int, path: str) -> types.DataType:
         raise
     except (UsageError, ValueError) as error:
         # What the types refuse: here it was the producer who asked for it.
-        raise FormatError(f"column {path!r}, format string {text!r}: {error}") from None
+        raise FormatError(f"{named_column(path)}, format string {text!r}: {error}") from None
 
 
 def refuse_addresses(source: Any) -> None:

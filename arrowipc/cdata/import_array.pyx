@@ -31,7 +31,7 @@ from arrowipc.metadata.schema_reader cimport plan_schema, python_plan
 from arrowipc.read.decompress cimport normalise
 from arrowipc.read.validate cimport validate as prove
 
-from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError, UsageError
+from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError, UsageError, named_column
 
 
 # -- schemas -------------------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ cdef str place(list path):
     """Where in a schema something is wrong."""
     if not path:
         return "the schema"
-    return f"column {b'.'.join(path).decode('utf-8', 'replace')!r}"
+    return named_column(b".".join(path).decode("utf-8", "replace"))
 
 
 cdef bytes name_of(const ArrowSchema* schema):
@@ -281,7 +281,7 @@ cdef class ArrayOwner:
 
 cdef int refuse(Plan plan, int32_t f, str what) except -1:
     """Raise for an ArrowArray; `f` -1: the struct that stands for a batch."""
-    where = f"column {field_path(plan, f)!r}" if f >= 0 else "the struct of the batch"
+    where = named_column(field_path(plan, f)) if f >= 0 else "the struct of the batch"
     raise FormatError(f"{where}: {what}")
 
 
@@ -290,7 +290,7 @@ cdef int check_struct(Plan plan, int32_t f, const ArrowArray* array, int64_t n_c
     """Check what holds for every type: numbers in range, pointers where the counts ask for them."""
     cdef int64_t end
     if array.release == NULL:
-        where = f"column {field_path(plan, f)!r}" if f >= 0 else "the batch"
+        where = named_column(field_path(plan, f)) if f >= 0 else "the batch"
         raise UsageError(f"{where}: the ArrowArray has been released, or was moved elsewhere")
     if (array.length < 0 or array.offset < 0 or add_overflows(array.offset, array.length, &end)
             or end == INT64_MAX):

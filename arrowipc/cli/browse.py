@@ -36,7 +36,7 @@ def browse(file: str, output: str | None, force: bool, as_json: bool) -> None:
         if not output.lower().endswith((".html", ".htm")):
             raise click.UsageError(f"{output}: the page is HTML; use a name that ends with .html")
         refuse_overwriting(output, force, [file])
-    from arrowipc.inspection.recover import whole
+    from arrowipc.sources.source import whole
 
     with about(file):
         name = "standard input" if file == "-" else os.path.basename(showable(file)) or showable(file)

@@ -88,7 +88,7 @@ def _handle(path: str, kind: str, stack: ExitStack) -> Any:
             return path
     pa = require("pyarrow", f"reading {kind}")
     if kind == "parquet":
-        from arrowipc.inspection.recover import whole
+        from arrowipc.sources.source import whole
 
         return pa.BufferReader(whole(source("-"), True))
     return stack.enter_context(pa.PythonFile(io.BufferedReader(standard_input()), "r"))

@@ -60,11 +60,14 @@ def output_options(
 
 
 def compression_options(command: Any) -> Any:
-    """Add `compression` and `level`, as `write_batches` takes them."""
+    """Add `compression`, `level` and `checksum`, as `write_batches` takes them."""
     kept = "Codec of the output; keep = that of the source's first batch."
     codecs = click.Choice(["keep", "none", "lz4", "zstd"])
     level = click.option("--level", type=int, metavar="N", help="Compression level.")
-    return click.option("--compression", type=codecs, default="keep", show_default=True, help=kept)(level(command))
+    checksum = click.option("--checksum", is_flag=True, help="Write a checksum with each message.")
+    return click.option("--compression", type=codecs, default="keep", show_default=True, help=kept)(
+        level(checksum(command))
+    )
 
 
 def checked_output(
@@ -181,6 +184,8 @@ def batch_writer(path: str, kind: str, schema: ipc.Schema, options: dict[str, An
     """Open what takes batches of any format; options as for `write_batches`."""
     codec = options.get("compression", "keep")
     if kind not in ARROW:
+        if options.get("checksum"):
+            raise click.UsageError(f"--checksum is for Arrow files and streams, not for {kind}")
         if path == "-" and kind == "parquet":
             sink(path)  # refuses a terminal
         codec = None if codec in ("keep", "none") else codec
@@ -192,6 +197,7 @@ def batch_writer(path: str, kind: str, schema: ipc.Schema, options: dict[str, An
         "compression_level": options.get("level"),
         "unify_dictionaries": options.get("unify") or kind == "file",
         "statistics": options.get("statistics", False),
+        "checksum": options.get("checksum", False),
     }
     if kind == "file":
         return ipc.new_file(sink(path), schema, **made)

@@ -16,7 +16,7 @@ import click
 
 import arrowipc as ipc
 from arrowipc.arguments import printable
-from arrowipc.errors import ArrowIpcError
+from arrowipc.errors import ArrowIpcError, LimitError
 from arrowipc.write.atomic_file import KnownPath, open_path
 
 __all__ = [
@@ -39,6 +39,8 @@ __all__ = [
 TERMINAL = "standard input is a terminal; give a file, or pipe data in"
 MAGIC = b"ARROW1"
 GZIP = b"\x1f\x8b"
+#: What gzip may expand a source to.
+GZIP_RATIO, GZIP_SLACK, GZIP_WORDS = 100, 1 << 30, "1 GiB and 100 times the size of the source"
 #: What errors of the library tell programs to call -> what helps in a shell.
 _IN_A_SHELL = {
     r"arrowipc\.recover\(\)": "`arrowipc recover`",
@@ -101,8 +103,7 @@ def source(path: str) -> Any:
             return path
         with open(path, "rb") as packed:
             return _unpacked(packed)
-    from arrowipc.inspection.recover import whole
-    from arrowipc.sources.source import Peeked, map_file
+    from arrowipc.sources.source import Peeked, map_file, whole
 
     file = standard_input()
     if file.seekable():
@@ -116,18 +117,28 @@ def source(path: str) -> Any:
 
 
 def _unpacked(packed: Any) -> memoryview[int]:
-    """What gzip packed, on the disk."""
+    """What gzip packed, on the disk; a few bytes can claim to be very many."""
     from gzip import GzipFile
 
-    from arrowipc.inspection.recover import whole
+    from arrowipc.sources.source import whole
 
-    with GzipFile(fileobj=packed) as file:
+    most = GZIP_SLACK + GZIP_RATIO * packed.seek(0, os.SEEK_END)
+    packed.seek(0)
+
+    class Bounded(GzipFile):
+        def read(self, size: int | None = -1) -> bytes:
+            found = super().read(size)
+            if self.tell() > most:
+                raise LimitError(f"gzip: expected {most:,} bytes at most ({GZIP_WORDS}): gunzip has no such limit")
+            return found
+
+    with Bounded(fileobj=packed) as file:
         return whole(file, True)
 
 
 def again(path: str) -> Any:
     """As `source`, for reading at any place and more than once: a pipe is copied to the disk."""
-    from arrowipc.inspection.recover import whole
+    from arrowipc.sources.source import whole
 
     found = source(path)
     return found if isinstance(found, (str, memoryview)) else whole(found, True)

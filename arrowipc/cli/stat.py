@@ -92,6 +92,7 @@ class Survey:
         self.messages: int = 0
         self.size: int = 0
         self.metadata: int = 0
+        self.checksums: bool = True
         self._schema = schema
         self._renamed = ipc.Schema([field.__replace__(name=str(i)) for i, field in enumerate(schema)])
         self._dictionaries = dictionary_fields(self._renamed)
@@ -99,10 +100,12 @@ class Survey:
     def weigh(self, located: Any) -> None:
         """Take the sizes of a message."""
         from arrowipc.inspection.message_layout import nodes_of, outline_of
+        from arrowipc.read.framing import checksum_of
 
         self.messages += 1
         self.size += located.metadata_length + located.body_length
         self.metadata += located.metadata_length
+        self.checksums &= checksum_of(located.message) is not None
         found = outline_of(located.message)
         if found is None:
             return
@@ -132,7 +135,7 @@ class Survey:
 def survey(data: Any) -> Survey:
     """Read all of a source: its messages for sizes, then its batches for values."""
     from arrowipc.inspection.message_layout import locate_messages
-    from arrowipc.inspection.recover import whole
+    from arrowipc.sources.source import whole
 
     buffer = whole(data, True)
     with ipc.open(buffer) as reader:
@@ -157,7 +160,7 @@ def stat(file: str, everything: bool, as_json: bool) -> None:
     column's share of all bytes. Minimum and maximum of text and binary columns are cut to 64 bytes. One batch is in
     memory at a time. If a table would be too wide, each column is printed as lines.
 
-    JSON: {"rows", "batches", "messages", "bytes", "metadata_bytes", "columns": [{"name", "type", "nulls",
+    JSON: {"rows", "batches", "messages", "bytes", "metadata_bytes", "checksums", "columns": [{"name", "type", "nulls",
     "min", "max", "raw_bytes", "stored_bytes", "dictionary_bytes", "codecs"}]}; bounds as `head --json` spells values.
     """
     with about(file):
@@ -168,7 +171,8 @@ def stat(file: str, everything: bool, as_json: bool) -> None:
     say_line(
         f"{counted(found.rows, 'row')} in {counted(found.batches, 'batch', 'batches')}, "
         f"{counted(len(found.columns), 'column')}, {size_text(found.size)} in "
-        f"{counted(found.messages, 'message')}, {size_text(found.metadata)} of them metadata",
+        f"{counted(found.messages, 'message')}, {size_text(found.metadata)} of them metadata"
+        + (", with checksums" if found.checksums else ""),
         bold=True,
     )
     if found.columns:
@@ -274,5 +278,6 @@ def _document(found: Survey) -> dict[str, Any]:
         "messages": found.messages,
         "bytes": found.size,
         "metadata_bytes": found.metadata,
+        "checksums": found.checksums,
         "columns": columns,
     }

@@ -21,7 +21,8 @@ from arrowipc.inline.plan cimport (
 )
 from arrowipc.metadata.schema_reader cimport plan_field
 
-from arrowipc.arguments import Hints, integer_of
+from arrowipc.arguments import integer_of
+from arrowipc.columns.column import LISTS, Nested
 from arrowipc.errors import UsageError
 
 __all__ = ["Array"]
@@ -31,7 +32,7 @@ cdef class Compiled:
     """A class has a compiled base before one of Python."""
 
 
-cdef class Array(Compiled, Hints):
+cdef class Array(Compiled, Nested):
     """One column, or one child of a column: a type, a length, and buffers that are shared with the batch.
 
     Batches make arrays. ``len(array)``, ``array[i]``, ``array[2:5]`` and iteration work as for a list, and
@@ -203,6 +204,26 @@ cdef class Array(Compiled, Hints):
                 out.append(window(variadic[i].data, variadic[i].size, self.columns))
         return out
 
+    @property
+    def values(self):
+        """The elements of lists, or the values of runs, also those that a slice leaves out."""
+        cdef int32_t child = self.index + 1
+        from arrowipc.datatypes import RunEndEncoded
+
+        self._expect("values", (*LISTS, "RunEndEncoded"))
+        if isinstance(self.type, RunEndEncoded):
+            child = self.columns.d.plan.fields[child].end    # behind the run ends
+        return make_array(self.columns, child, self.columns.d.nodes[child].offset, self.columns.d.nodes[child].length)
+
+    def _arrays(self):
+        return [self]
+
+    def _whole(self):
+        return self
+
+    def _each(self, change):
+        return change(self)
+
     def slice(self, offset=0, length=None):
         """Return elements ``[offset, offset + length)`` without copying; what lies past the end is left out.
 
@@ -224,70 +245,6 @@ cdef class Array(Compiled, Hints):
         from arrowipc.columns.take import take_elements
 
         return take_elements(self, indices)
-
-    def filter(self, mask):
-        """Return the elements where `mask` is true; parameters and errors are those of :meth:`RecordBatch.filter`.
-
-        Returns
-        -------
-        Array
-        """
-        from arrowipc.columns.take import selected_rows
-
-        return self.take(selected_rows(mask_of(mask), self.length))
-
-    def fill_null(self, value):
-        """Return the elements with `value`, which must fit the type, in place of nulls.
-
-        Examples
-        --------
-        >>> import arrowipc as ipc
-        >>> ipc.Array.from_pylist([1, None]).fill_null(0).to_pylist()
-        [1, 0]
-        """
-        from arrowipc.values.from_python import fill_null
-
-        return fill_null(self, value)
-
-    def cast(self, type):
-        """Return the elements as another type: numbers of other widths, text and binary, times of other units, lists.
-
-        Values are converted one by one, and exactly; compute libraries are faster.
-
-        Raises
-        ------
-        UsageError
-            If a value does not fit the type, and the message names its position; or the types are not cast here.
-
-        Examples
-        --------
-        >>> import arrowipc as ipc
-        >>> ipc.Array.from_pylist([1, None]).cast("int8").type
-        DataType(int8)
-        """
-        from arrowipc.values.casts import cast
-
-        check_native(self.columns, "cast")
-        return cast(self, type)
-
-    def dictionary_encode(self):
-        """Return the elements as indices (int32) into a dictionary of the distinct ones; encoded ones as they are."""
-        from arrowipc.types import dictionary, int32
-
-        return self if self.dictionary is not None else self.cast(dictionary(int32(), self.type))
-
-    def unique(self):
-        """Return the distinct elements, in the order of their first occurrence; null is one of them.
-
-        Examples
-        --------
-        >>> import arrowipc as ipc
-        >>> ipc.Array.from_pylist(["b", "a", None, "b"]).unique().to_pylist()
-        ['b', 'a', None]
-        """
-        from arrowipc.values.dictionary_encode import unique
-
-        return unique(self)
 
     def __len__(self):
         return self.length
@@ -311,33 +268,6 @@ cdef class Array(Compiled, Hints):
         cdef int64_t i
         for i in range(0, self.length, STEP):
             yield from values(self.columns, self.index, self.offset + i, min(STEP, self.length - i))
-
-    def is_valid(self):
-        """Return whether each element is not null, as an Array of booleans.
-
-        As for :attr:`null_count`, the validity bitmap decides: nulls in dictionaries, in children of unions
-        and in the values of runs do not count.
-
-        Raises
-        ------
-        LimitError
-            If there are more than 2**24, and more than 8 for each byte of the batch.
-        """
-        return validity_array(self, 0)
-
-    def is_null(self):
-        """Return whether each element is null; see :meth:`is_valid`."""
-        return validity_array(self, 255)
-
-    def validate(self, *, full=False):
-        """Check the values; parameters and errors are those of :meth:`RecordBatch.validate`."""
-        from arrowipc.values.from_python import build_arrays
-
-        build_arrays([self], schema=[self.field]).validate(full=full)
-
-    def tolist(self):
-        """Return the elements as Python values: :meth:`to_pylist` under NumPy's name."""
-        return self.to_pylist()
 
     def to_pylist(self, *, max_values=None, extensions=False):
         """Return the elements as Python values.
@@ -400,24 +330,6 @@ cdef class Array(Compiled, Hints):
             If the data is kept in big-endian.
         """
         return values(self.columns, self.index, self.offset, self.length, given(max_values), extensions)
-
-    def to_arrow(self):
-        """Return a ``pyarrow.Array`` over the same memory."""
-        from arrowipc.values.libraries import to_arrow
-
-        return to_arrow(self)
-
-    def to_polars(self):
-        """Return a ``polars.Series``."""
-        from arrowipc.values.libraries import to_polars
-
-        return to_polars(self)
-
-    def to_pandas(self, **options):
-        """Return a ``pandas.Series``; see :meth:`RecordBatch.to_pandas`."""
-        from arrowipc.values.to_pandas import to_pandas
-
-        return to_pandas(self, options)
 
     def to_numpy(self, copy=False, *, zero_copy_only=None, dtype=None):
         """Return the elements as a NumPy array.
@@ -546,22 +458,6 @@ cdef class Array(Compiled, Hints):
     def __copy__(self):
         return self
 
-    def __repr__(self):
-        from arrowipc.values.repr import array_text
-
-        return array_text(self)
-
-    def _repr_html_(self):
-        from arrowipc.values.repr import array_html
-
-        return array_html(self)
-
-    def __arrow_c_schema__(self):
-        """Export the field as an ``arrow_schema`` PyCapsule."""
-        from arrowipc.cdata.export import export_schema
-
-        return export_schema(self.field)
-
     def __arrow_c_array__(self, requested_schema=None):
         """Export as an ``arrow_schema`` and an ``arrow_array`` PyCapsule, without copying."""
         from arrowipc.cdata.export import export_array
@@ -639,15 +535,13 @@ cdef int64_t count_nulls(Array array) noexcept:
 # -- what is handed in ----------------------------------------------------------------------------------------
 
 
-cdef Array validity_array(Array array, uint8_t flip):
+def validity_array(Array array, uint8_t flip):
     """Booleans: the bits of validity, each combined with `flip` by an exclusive or."""
     cdef const ColumnsData* d = &array.columns.d
     cdef const uint8_t* bits = validity(d, array.index)
     cdef int64_t size = bitmap_bytes(array.length), i
     cdef Memory memory = Memory(size + SLACK)
-    from arrowipc.columns.record_batch import RecordBatch
-    from arrowipc.schemas import Schema
-    from arrowipc.types import bool_, field
+    from arrowipc.types import bool_
 
     quota(AS_BACKED).take(array.columns, array.length)
     if bits == NULL:
@@ -657,8 +551,22 @@ cdef Array validity_array(Array array, uint8_t flip):
     for i in range(size):
         memory.data[i] ^= flip
     memory.size = size
-    return RecordBatch.from_buffers(Schema([field("", bool_())]), array.length, [(array.length, 0)],
-                                    [None, memory]).column(0)
+    return column_of(bool_(), array.length, [None, memory], 0)
+
+
+def stored_as(Array array, kind, buffers, int64_t count):
+    """The first elements of an array in its buffers, which hold a type of the same width; in the same memory."""
+    check_native(array.columns, "looking at the stored integers")
+    return column_of(kind, array.offset + count, buffers).slice(array.offset)
+
+
+def column_of(kind, int64_t length, buffers, null_count=-1):
+    """An array of a type without children, over buffers of `length` elements."""
+    from arrowipc.columns.record_batch import RecordBatch
+    from arrowipc.schemas import Schema
+    from arrowipc.types import field
+
+    return RecordBatch.from_buffers(Schema([field("", kind)]), length, [(length, null_count)], buffers).column(0)
 
 
 def is_mask(items):

@@ -34,7 +34,7 @@ from arrowipc.inline.plan cimport (
 )
 from arrowipc.metadata.schema_reader cimport children_of, plan_field
 
-from arrowipc.errors import FormatError, LimitError, UnsupportedError, UsageError
+from arrowipc.errors import FormatError, LimitError, UnsupportedError, UsageError, named_column
 
 cdef extern from "Python.h":
     double PyFloat_Unpack2(const char* p, int little_endian) except? -1.0
@@ -277,7 +277,7 @@ cdef int convert_extension(Quota q, Columns columns, int32_t field, int64_t at, 
             if stored[i] is not None:
                 stored[i] = convert(stored[i], charge)
     except (FormatError, UnsupportedError) as error:
-        raise type(error)(f"column {field_path(columns.plan, field)!r}, value {at + i}: {error}") from None
+        raise type(error)(f"{named_column(field_path(columns.plan, field))}, value {at + i}: {error}") from None
     return 0
 
 
@@ -441,7 +441,7 @@ cdef object decimal(const uint8_t* p, const FieldPlan* f):
 cdef object interval(const uint8_t* p, int32_t unit):
     global DayTime, MonthDayNano
     if MonthDayNano is None:    # the last one that is assigned
-        from arrowipc.datatypes import DayTime, MonthDayNano
+        from arrowipc.intervals import DayTime, MonthDayNano
     if unit == IntervalUnit_YEAR_MONTH:
         return load_i32(p)
     if unit == IntervalUnit_DAY_TIME:
@@ -584,7 +584,7 @@ cdef int refuse_unheld(object value) except -1:
         kind = plan_field(time.columns.plan, time.field).type
         word = {"Timestamp": "datetime", "Time": "time"}.get(type(kind).__name__, "timedelta")
         raise UnsupportedError(
-            f"column {field_path(time.columns.plan, time.field)!r}, value {time.at}: {time.ticks} ns are no whole "
+            f"{named_column(field_path(time.columns.plan, time.field))}, value {time.at}: {time.ticks} ns are no whole "
             f"microseconds, which a {word} holds; to_numpy() gives all digits of {kind}")
     if isinstance(value, dict):
         value = list((<dict> value).values())

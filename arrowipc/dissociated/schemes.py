@@ -26,7 +26,7 @@ TRANSPORTS: dict[str, tuple[str, ...]] = {
     "tcp": (),
     "unix": (),
     "shm": ("capacity", "segment_bytes", "least_bytes"),
-    "file": ("path",),
+    "file": ("path", "least_bytes"),
     "ucx": ("error_mode", "memory", "least_bytes"),
 }
 

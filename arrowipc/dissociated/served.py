@@ -23,7 +23,16 @@ if TYPE_CHECKING:
     from arrowipc.read.framing import Message
     from arrowipc.schemas import Schema
 
-__all__ = ["Prepared", "ReadyMessages", "StoredFile", "check_made", "messages_of", "schema_and_batches", "source_of"]
+__all__ = [
+    "Prepared",
+    "ReadyMessages",
+    "StoredFile",
+    "check_made",
+    "is_table",
+    "messages_of",
+    "schema_and_batches",
+    "source_of",
+]
 
 #: How messages are made: options of a writer, and of its encoder.
 RULES = ("allow_64bit", "dictionary_deltas", "unify_dictionaries")
@@ -155,10 +164,13 @@ def source_of(given: Any, memory: OfferedMemory | None, options: Mapping[str, An
     given = checked_source(given, options.get("schema"))
     if isinstance(given, StoredFile):
         given.memory = memory
-    is_table = hasattr(given, "__len__") and (
-        hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__")
-    )
-    return Prepared(given, sparing=True, **options) if is_table and memory is not None and memory.holds else given
+    is_held = memory is not None and memory.holds and is_table(given)
+    return Prepared(given, sparing=True, **options) if is_held else given
+
+
+def is_table(given: Any) -> bool:
+    """Whether all of a source is there: a table or batch of any library."""
+    return hasattr(given, "__len__") and (hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__"))
 
 
 def messages_of(source: Any, schema: Any = None, **options: Any) -> Generator[Message, None, None]:
@@ -208,7 +220,9 @@ def schema_and_batches(data: Any, schema: Schema | None) -> tuple[Schema, Iterat
     batches = iter(given)
     if found is None:
         first = next(batches, None)
-        if first is None:
+        if first is not None:
+            return first.schema, itertools.chain([first], batches)
+        if schema is None:
             raise UsageError("the source has no batches and no schema: say what it is empty of (schema=)")
-        found, batches = first.schema, itertools.chain([first], batches)
+        found = schema
     return found, batches

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.dissociated.connection import Connection, Deadline, Frame, OfferedMemory, Placed
 from arrowipc.dissociated.protocol import (
     BodyType,
@@ -22,9 +21,8 @@ from arrowipc.dissociated.protocol import (
     metadata_prefix,
     parse_free_data,
 )
-from arrowipc.dissociated.served import Prepared, messages_of
+from arrowipc.dissociated.served import Prepared, StoredFile, is_table, messages_of
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UsageError
-from arrowipc.tables import Table
 
 if TYPE_CHECKING:
     from arrowipc.read.framing import Message
@@ -36,9 +34,9 @@ MOST_REQUESTS = 64
 MOST_ASKED = 1 << 20
 #: Seconds after which a client that waits for room looks again.
 ROOM_INTERVAL = 0.02
-#: Sources whose next message takes no waiting, and bytes of messages that are sent together then.
-AT_HAND = (RecordBatch, Table, list, tuple, Prepared)
-SMALL = 1 << 15
+#: Sources whose next message takes no waiting, beside tables, and bytes of messages that are sent together then.
+AT_HAND = (list, tuple, Prepared, StoredFile)
+SMALL = 1 << 17
 #: Messages of a client that are taken in one step, so that one who never stops does not keep the driver busy.
 MOST_AT_ONCE = 1 << 12
 
@@ -334,7 +332,7 @@ class Session:
             return
         self._role = role
         self._outgoing = Outgoing()
-        self._is_at_hand = isinstance(source, AT_HAND)
+        self._is_at_hand = isinstance(source, AT_HAND) or is_table(source)
         if isinstance(source, Prepared):
             self._messages = source.messages(self._memory)
         else:

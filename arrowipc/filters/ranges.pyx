@@ -195,7 +195,7 @@ cdef class Marker:
             self.of_indices(array, out.data)
         elif layout == LAYOUT_RUN_END:
             self.of_runs(array, out.data)
-        elif self.all:
+        elif self.all or layout == LAYOUT_NULL:
             memset(out.data, layout != LAYOUT_NULL, array.length)
         else:
             self.of_values(array, out.data)
@@ -209,7 +209,9 @@ cdef class Marker:
         cdef Fault fault
         cdef int found = 0
         cdef int64_t i
-        if LAYOUT_VAR32 <= field.layout <= LAYOUT_VIEW or field.type == Type_FixedSizeBinary:
+        if ranges.count == 0:    # of an empty list of literals, which every type takes
+            memset(out, 0, array.length)
+        elif LAYOUT_VAR32 <= field.layout <= LAYOUT_VIEW or field.type == Type_FixedSizeBinary:
             with nogil:
                 found = mark_words(out, d, array.index, array.offset, array.length, <const Bound*> self.lows.data,
                                    <const Bound*> self.highs.data, ranges.count, &fault)

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from arrowipc import types
 from arrowipc._core import Source
 from arrowipc.errors import FormatError
-from arrowipc.inspection.recover import CODECS, whole
 from arrowipc.messages import MessageReader
 from arrowipc.read.file_decoder import MAGIC
 from arrowipc.read.framing import Message, outline
 from arrowipc.read.message_index import find_message, find_schema
 from arrowipc.reader import RecordBatchFileReader
-from arrowipc.sources.source import first_bytes, locate_source
+from arrowipc.sources.source import first_bytes, locate_source, whole
 
 if TYPE_CHECKING:
     from arrowipc.limits import Limits
     from arrowipc.schemas import Schema
 
 __all__ = [
+    "CODECS",
     "BatchOutline",
     "BufferPlace",
     "Located",
@@ -36,6 +36,8 @@ __all__ = [
     "roles_of",
 ]
 
+#: By what the metadata of a message says.
+CODECS: dict[int, Any] = {-1: None, 0: "lz4", 1: "zstd"}
 #: Layouts of types as the roles of their buffers, validity left out.
 ROLES: dict[type[types.DataType], tuple[str, ...]] = {
     **dict.fromkeys((types.Utf8, types.Binary, types.LargeUtf8, types.LargeBinary), ("offsets", "data")),

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, overload
 
 from arrowipc._core import Source
 from arrowipc.columns.record_batch import RecordBatch
-from arrowipc.errors import FormatError, UsageError
+from arrowipc.errors import FormatError, TruncatedError, UsageError
 from arrowipc.events import BatchRead
 from arrowipc.inspection.damage import Damage, Ledger, Recovery, bare
-from arrowipc.inspection.resync import Outline, Search, take_dictionaries
+from arrowipc.inspection.message_layout import CODECS
+from arrowipc.inspection.resync import Outline, Search, find_at, name_column, take_dictionaries
 from arrowipc.limits import RecoveryLimits
+from arrowipc.metadata.checksums import UNCLOSED
 from arrowipc.options import ReadOptions, read_options, with_keywords
 from arrowipc.read.file_decoder import MAGIC
 from arrowipc.read.framing import Framer, Message, survey
@@ -22,7 +24,7 @@ from arrowipc.read.message_index import find_schema
 from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.reader import BatchReader, RecordBatchFileReader
 from arrowipc.sources.file_objects import seek_to
-from arrowipc.sources.source import file_path, first_bytes, locate_source, on_disk, open_source
+from arrowipc.sources.source import file_path, first_bytes, locate_source, whole
 from arrowipc.write.atomic_file import KnownPath
 
 if TYPE_CHECKING:
@@ -40,8 +42,6 @@ __all__ = ["Recovery", "RecoveryReader", "recover"]
 
 #: Bytes of the magic that a file begins with, padded.
 HEAD = 8
-#: By what the metadata of a message says.
-CODECS: dict[int, Any] = {-1: None, 0: "lz4", 1: "zstd"}
 
 
 class RecoveryReader(BatchReader):
@@ -119,7 +119,7 @@ def recover(
 
     From a file with an intact footer, every batch that can be decoded is recovered. From a file without one,
     which a killed writer leaves, and from a stream, the batches before the first damage are recovered; with
-    `resync` also those after it.
+    `resync` also those after it. Where messages have checksums, a batch is intact if its checksum is right.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def recover(
     (4, 8, 4)
     """
     given = read_options(keywords)
-    options = {**given.decoding(), "limits": RecoveryLimits(given.limits)}
+    options = {**given.decoding(), "limits": RecoveryLimits(given.limits), "verify": given.verify or None}
     memory_map = given.memory_map
     if resync and given.validate == "none":
         raise UsageError('resync=True takes bytes for messages only if they are valid: validate="full"')
@@ -285,18 +285,6 @@ def _heads(reader: RecordBatchFileReader, number: int) -> bool:
     return True
 
 
-def whole(source: Any, memory_map: bool) -> memoryview[int]:
-    """All bytes of a source: its own memory, its map, or the map of a copy on the disk."""
-    buffer, file, owned = open_source(source, memory_map)
-    if file is None:
-        return memoryview(buffer).cast("B")
-    try:
-        return memoryview(on_disk(file, bytearray()))
-    finally:
-        if owned:
-            file.close()
-
-
 # -- into a new file -----------------------------------------------------------------------------------------
 
 
@@ -379,6 +367,8 @@ class ByBlocks:
         self.ledger: Ledger = Ledger("file")
         self.schema: Schema = reader.schema
         self.metadata: KeyValueMetadata = reader.metadata
+        if reader.decoder.damage is not None:
+            self.ledger.fail(reader.decoder.damage, 0)
         numbers = range(reader.num_record_batches)
         reader.expect(numbers)
         self._numbers = iter(numbers)
@@ -405,6 +395,7 @@ class ByBlocks:
         try:
             offset, head, body = self._reader.decoder.block(i)
             size = head + body
+            name_column(error, find_at(*self._reader.batch_bytes(i)), self._reader.decoder.stored_schema)
             rows = self._reader.decoder.num_rows(i, *self._reader.batch_head(i))
         except FormatError:
             pass  # the damage may lie in the block's own numbers, or in the metadata
@@ -424,8 +415,8 @@ class _InOrder:
         self._expected = expected
         self._size = len(buffer)
         limits = options["limits"]
-        self._framer = Framer(limits)
-        self._decoder = StreamDecoder(**options)
+        self._framer = Framer(limits, options["verify"])
+        self._decoder = StreamDecoder(**{**options, "verify": False})
         self._skipped = 0
         source = bare_schema = None
         if buffer[:6] == MAGIC:
@@ -482,6 +473,8 @@ class _InOrder:
                 self._lose(
                     FormatError(f"an end-of-stream marker followed by {left:,} bytes: damage, not the end"), None
                 )
+            elif self._framer.has_sums and not self._framer.closed:
+                self._lose(TruncatedError(UNCLOSED), None)
             return
         if self._damage is not None:
             # The marker says that no batch is missing; zeros in place of lost data look like one.

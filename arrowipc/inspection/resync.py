@@ -17,12 +17,15 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc._core import Source
-from arrowipc.errors import FormatError, UnsupportedError, UsageError
+from arrowipc.errors import FormatError, TruncatedError, UnsupportedError, UsageError
 from arrowipc.events import BatchRead
 from arrowipc.inspection.damage import Damage, Ledger
+from arrowipc.inspection.message_layout import nodes_of
 from arrowipc.limits import Limits
+from arrowipc.metadata.checksums import UNCLOSED
+from arrowipc.read.decoders import schema_of
 from arrowipc.read.file_decoder import MAGIC
-from arrowipc.read.framing import Framer, message_of, survey
+from arrowipc.read.framing import Framer, changed_in_body, checksum_of, message_of, survey
 from arrowipc.read.message_index import find_message, find_schema
 from arrowipc.read.stream_decoder import StreamDecoder
 
@@ -77,6 +80,23 @@ def take_dictionaries(decoder: StreamDecoder, source: Source, at: int, limits: L
     return bool(ahead)
 
 
+def find_at(held: Any, at: int) -> Message | None:
+    """The message at a place of bytes, if there is one."""
+    found = find_message(held if isinstance(held, Source) else Source(held), at, there=True)
+    return found[2] if found else None
+
+
+def name_column(error: FormatError | UnsupportedError, message: Message | None, schema: Schema) -> None:
+    """Name the column in which one changed bit explains a wrong checksum."""
+    if error.column is None and message is not None and message.kind == "RecordBatch" and checksum_of(message):
+        at = changed_in_body(message)
+        for node in nodes_of(message, schema.fields) if at is not None else ():
+            for buffer in node.buffers:
+                if at is not None and buffer.offset <= at < buffer.offset + buffer.length:
+                    error.column = node.path
+                    error.args = (f"{error}, in column {node.path!r} ({buffer.role})",)
+
+
 class _Gap(NamedTuple):
     start: int
     error: FormatError
@@ -122,6 +142,9 @@ class Search:
         self._forgot: int | None = None  # where a dictionary may have been lost, and none came since
         self._pending: tuple[Message, RecordBatch] | None = None
         self.metadata: Any = ()
+        self._summed = False  # the Schema message has a checksum, so that all have
+        self._next: int | None = None  # the number that the next message has by its checksum; None: not known
+        self._unclosed = False  # a message with a checksum came last, and did not close its stream
         #: Where the first two streams of our schema begin.
         self.starts: list[int] = []
         self.schema: Schema = self._find_schema()
@@ -129,9 +152,11 @@ class Search:
     def _find_schema(self) -> Schema:
         """Read up to the first schema; the footer's schema is enough, and then batches may come first."""
         if self._outline is not None:
-            self._decoder = StreamDecoder(**self._options)
+            # The schema was made anew, and has no checksum.
+            self._decoder = StreamDecoder(**{**self._options, "verify": None})
             message = self._outline.schema.serialize()
             self._decoder.decode_next(message_of(message))
+            self._stored_schema = self._outline.schema
         else:
             if self._ledger.format == "file":
                 start, stop, found = find_schema(self._source, self._size, self._limits)
@@ -167,6 +192,8 @@ class Search:
         if not self._whole or self._damage is not None:
             error = self._damage or FormatError("the file ends without a footer")
             self._fail_at_end(error, 0 if self._ended else None)
+        if self._unclosed and self._ledger.format == "stream":
+            self._fail_at_end(TruncatedError(UNCLOSED), None)
         if self._outline is not None and self._ledger.num_batches < self._outline.batches:
             error = FormatError(f"the footer lists {self._outline.batches:,} batches, not all are there")
             self._fail_at_end(error, None)
@@ -306,9 +333,20 @@ class Search:
             claim = FormatError(f"its body claims {end - follows:,} bytes of the next message")
             self._ledger.skip(Damage(str(claim), start, 0, self._number, rows=0), claim, 0)
         self._at = follows
-        if isinstance(event, BatchRead):
+        if not self._count(start, message) and isinstance(event, BatchRead):
             self._ledger.keep(event.batch.num_rows)
             self._pending = message, event.batch
+
+    def _count(self, start: int, message: Message) -> bool:
+        """Compare the number of a message with that of the one before it; returns whether it only closes a stream."""
+        number, closes = checksum_of(message) or (None, False)
+        if self._summed and number is not None and self._next not in (None, number):
+            words = f"message {self._next:,} comes here by the checksums, found message {number:,}: some are missing"
+            error = FormatError(f"{words}, repeated or in another place")
+            self._ledger.skip(Damage(str(error), start, 0, self._number), error, None)
+        self._next = None if number is None else number + 1
+        self._unclosed = self._summed and not closes
+        return closes
 
     def _follows(self, start: int, end: int, message: Message) -> int:
         """Where to continue after a message that decoded.
@@ -353,6 +391,9 @@ class Search:
             return
         if self._decoder is None:
             self.metadata = message.custom_metadata
+        self._summed, self._next = checksum_of(message) is not None, None
+        self._count(start, message)
+        self._stored_schema = schema_of(message, self._limits)
         self.starts = [*self.starts, start][:2]
         self._reach(start, False)
         self._decoder, self._forgot = decoder, None
@@ -393,6 +434,9 @@ class Search:
             self._seek(end if self._credit < 0 else start + 1)
             return
         self._reach(start, False)
+        self._next = None if self._next is None else self._next + 1
+        if fits:
+            name_column(error, message, self._stored_schema)
         rows = found[0] if fits and found is not None else None
         damage = Damage(str(error), start, end - start, self._number, error.column, rows)
         self._ledger.skip(damage, error, 1 if fits else None)
@@ -439,6 +483,7 @@ class Search:
         gap, self._gap = self._gap, None
         if gap is None or end <= gap.start:
             return
+        self._next = None
         at_end = gap.behind_end and end == self._size
         if at_end and self._ledger.format == "file" and self._damage is not None:
             gap = gap._replace(error=self._damage)  # what is left of a footer

@@ -8,12 +8,13 @@ from arrowipc._core import Source
 from arrowipc.arguments import check_choice, printable, with_field_docs
 from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError
 from arrowipc.inspection.damage import Damage, Ledger, counted
-from arrowipc.inspection.recover import ByBlocks, blocks_of, whole
+from arrowipc.inspection.recover import ByBlocks, blocks_of
 from arrowipc.inspection.resync import END, Search
 from arrowipc.read.decoders import schema_of
 from arrowipc.read.file_decoder import MAGIC
 from arrowipc.read.message_index import find_message, find_schema
 from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader
+from arrowipc.sources.source import whole
 from arrowipc.tensors.message import leading_padding
 
 if TYPE_CHECKING:
@@ -114,7 +115,8 @@ def validate(
     """Check all of a file, a stream or a row of tensors, also after the first fault.
 
     Of a file: its footer, every block, every dictionary and batch, and whether the messages from its
-    beginning on are those that the footer lists. Of a stream: every message up to the end.
+    beginning on are those that the footer lists. Of a stream: every message up to the end. Of both: their checksums,
+    if they have any.
 
     Parameters
     ----------
@@ -151,7 +153,7 @@ def validate(
     False
     """
     check_choice("level", level, ("full", "strict"))
-    options: Options = {"validate": level, "limits": limits}
+    options: Options = {"validate": level, "limits": limits, "verify": None}
     view = whole(source, memory_map)
     remarks: list[Remark] = []
     if view[:6] == MAGIC:
@@ -188,6 +190,8 @@ def _check_file(buffer: Any, options: Options, remarks: list[Remark]) -> Ledger:
         return _found(buffer, options, "file", error)
     ledger = blocks.ledger
     decoder, source = reader.decoder, reader.source
+    if decoder.damage is not None:
+        _note(ledger, decoder.damage, 0)
     for number in range(decoder.num_dictionaries):
         place: tuple[int | None, int | None] = None, None
         try:
@@ -315,7 +319,9 @@ def _found(buffer: Any, options: Options, format: Literal["file", "stream"], dam
         _note(ledger, damage)
     try:
         search = Search(buffer, options)
-    except (FormatError, UnsupportedError):
+    except (FormatError, UnsupportedError) as error:
+        if damage is None:
+            _note(ledger, error)
         size = len(memoryview(buffer).cast("B"))
         ledger.lose(None, None, size)
         return ledger

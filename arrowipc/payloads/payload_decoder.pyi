@@ -56,6 +56,7 @@ def decode_payloads(
     start: int = 0,
     bare: bool = True,
     use_threads: bool = True,
+    verify: bool | None = False,
 ) -> DecodedPayloads: ...
 def repeat(
     batch: Any,

@@ -35,7 +35,8 @@ from arrowipc.read.decoders cimport Dictionary, TakenDictionary
 from arrowipc.read.decoding cimport DECODE_BY_DECODER, DECODE_CODEC, DECODE_ROOM, DECODED, decode_batch_into
 from arrowipc.read.decompress cimport Inflater, Scratch, new_inflater
 from arrowipc.read.file_decoder cimport FileDecoder
-from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, CutMessage, Message, cut_message
+from arrowipc.metadata.checksums cimport verify_of
+from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, CutMessage, Message, cut_message, stream_agrees
 from arrowipc.read.stream_decoder cimport StreamDecoder
 
 from arrowipc.arguments import check_choice, check_text, described
@@ -158,6 +159,8 @@ cdef class PayloadDecoder:
     cdef LimitsData limits
     cdef object limits_object
     cdef object validate
+    cdef object verify
+    cdef bint verifies
     cdef int level
     cdef object columns
     cdef object on_error
@@ -266,6 +269,10 @@ cdef class PayloadDecoder:
         cdef Fault fault
         if loop is not None:
             loop.begin()
+        # What is not as it should be is read again, by whom can say why.
+        if self.verifies and (cell.metadata_size >= 0
+                                         or not stream_agrees(cell.data, cell.size, &self.limits)):
+            return DECODE_BY_DECODER
         if cell.metadata_size < 0:
             return self.take_framed(g, mapping, loop, cell)
         if (open_message(cell.data, cell.metadata_size, &message, &fault) < 0
@@ -546,7 +553,7 @@ cdef class PayloadDecoder:
         owner = cells.owner(self.at)
         if cell.metadata_size < 0 and cell.size >= 6 and memcmp(cell.data, MAGIC, 6) == 0:
             return self.decode_file(cell, owner)
-        reader = PayloadReader(None, self.validate, self.limits_object, self.use_threads)
+        reader = PayloadReader(None, self.validate, self.limits_object, self.use_threads, True, self.verify)
         reader.target = self
         reader.size = cell.size
         if cell.metadata_size >= 0:
@@ -563,7 +570,10 @@ cdef class PayloadDecoder:
         cdef int64_t before, i
         start, length = footer_range(bytes(data[:8]), bytes(data[max(cell.size - TAIL_SIZE, 0):]), cell.size)
         decoder = FileDecoder(data[start:start + length], start, validate=self.validate, limits=self.limits_object,
-                              use_threads=self.use_threads)
+                              use_threads=self.use_threads, verify=self.verify)
+        if self.verifies:
+            for at, stop in decoder.to_check:
+                decoder.check(at, data[at:stop])
         mapping = self.mapping_for(decoder.footer.plan)
         decoder.decoder.open_as(decoder.footer.plan, mapping.plan)
         for i in range(decoder.num_dictionaries):
@@ -769,6 +779,8 @@ cdef class PayloadReader(StreamDecoder):
                 self.metadata_owner = message.metadata_owner
                 self.body = message.body_bytes
                 self.body_owner = message.body_owner
+                if self.verify:
+                    self.passes(-1)
                 self.take_one()
             if self.target.given is None:
                 self.check_end(FRAME_END)
@@ -871,7 +883,7 @@ cdef int64_t at_most(str name, object value) except -1:
 
 def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on_error="raise", validate="full",
                     limits=None, max_rows=None, max_bytes=None, dictionaries="unify", start=0, bare=True,
-                    use_threads=True):
+                    use_threads=True, verify=False):
     """Decode a column whose cells are Arrow IPC payloads into one batch.
 
     Parameters
@@ -911,6 +923,9 @@ def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on
         and such cells are refused as they are without a schema.
     use_threads : bool, default True
         Decompress large bodies with several threads.
+    verify : bool or None, default False
+        Compare all messages with their checksums, as :func:`open` does: payloads without are refused, with None only
+        those whose checksums are wrong.
 
     Returns
     -------
@@ -967,6 +982,7 @@ def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on
     decoder.made = new_made(limits)
     decoder.limits = decoder.made.limits
     decoder.validate = validate
+    decoder.verify, decoder.verifies = verify, verify_of(verify) != 0
     decoder.columns = columns
     decoder.on_error = on_error
     decoder.decode = dictionaries == "decode"

@@ -32,6 +32,7 @@ def encode_payloads(
     legacy: bool = False,
     metadata_version: Literal["V5", "V4"] = "V5",
     use_threads: bool = True,
+    checksum: bool = False,
 ) -> GroupedPayloads: ...
 @overload
 def encode_payloads(
@@ -53,6 +54,7 @@ def encode_payloads(
     legacy: bool = False,
     metadata_version: Literal["V5", "V4"] = "V5",
     use_threads: bool = True,
+    checksum: bool = False,
 ) -> Array: ...
 
 class PayloadEncoder: ...

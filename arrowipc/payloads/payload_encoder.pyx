@@ -158,7 +158,8 @@ cdef class PayloadEncoder:
         self.encoder = encode_options.encoder
         self.begin(schema, with_schema, trim_dictionaries)
         self.truncator = self.writer.truncator
-        self.end = b"" if not with_end else bytes(4) if self.encoder.legacy else b"\xff\xff\xff\xff" + bytes(4)
+        end = b"" if not with_end else bytes(4) if self.encoder.legacy else b"\xff\xff\xff\xff" + bytes(4)
+        self.end = self.closing_message() + end if self.encoder.checksum else end
         self.common_data = <const uint8_t*> PyBytes_AS_STRING(self.common)
         self.common_size = len(self.common)
         self.end_data = <const uint8_t*> PyBytes_AS_STRING(self.end)
@@ -217,6 +218,17 @@ cdef class PayloadEncoder:
             if self.shared[i].used.values != NULL:
                 self.fixed -= self.shared[i].size
         return 0
+
+    cdef bytes closing_message(self):
+        """The message that closes a stream with checksums; it is the same in every cell."""
+        cdef BatchWriter writer = self.writer
+        cdef bytearray target = bytearray()
+        writer.sink = BytearraySink(target)
+        writer.num_messages = self.n_shared + 2
+        writer.num_record_batches = 1
+        writer.put_closing()
+        writer.encoder.closing = False
+        return bytes(target)
 
     cdef int open_shared(self, Shared* one, Columns values) except -1:
         """Make a dictionary ready to be written in part."""
@@ -375,7 +387,7 @@ cdef int put_message(PayloadEncoder k) noexcept nogil:
 
 
 cdef int encode_with_gil(PayloadEncoder k, const ColumnsData* d, int64_t position, bint dictionary,
-                         int64_t id) noexcept with gil:
+                         int64_t id, int64_t number) noexcept with gil:
     cdef EncodeOptions encode_options = k.writer.encode_options
     cdef const uint8_t* chosen = NULL
     try:
@@ -385,6 +397,8 @@ cdef int encode_with_gil(PayloadEncoder k, const ColumnsData* d, int64_t positio
             if encode_options.chosen is not None:
                 chosen = <const uint8_t*> PyBytes_AS_STRING(encode_options.chosen)
             k.encoder.record_batch(d, chosen, k.pairs, position)
+        if k.encoder.checksum:
+            k.encoder.sign(number)
     except BaseException as error:
         k.error = error
         return RAISED
@@ -392,10 +406,11 @@ cdef int encode_with_gil(PayloadEncoder k, const ColumnsData* d, int64_t positio
 
 
 cdef inline int encode(PayloadEncoder k, const ColumnsData* d, int64_t position, bint dictionary,
-                       int64_t id) noexcept nogil:
+                       int64_t id, int64_t number) noexcept nogil:
+    """Encode a message, which is number `number` of its cell."""
     if k.raw and k.encoder.encode_raw(d, position, dictionary, id):
         return 0
-    return encode_with_gil(k, d, position, dictionary, id)
+    return encode_with_gil(k, d, position, dictionary, id, number)
 
 
 cdef bint acceptable(PayloadEncoder k) noexcept nogil:
@@ -442,7 +457,7 @@ cdef int put_used(PayloadEncoder k, Shared* one, int64_t start, Fault* fault) no
             if transpose_used(&one.used, d, encoded.field, encoded.indices.data, fault) < 0:
                 return BAD_COLUMNS
             d.extents[field.first_buffer + 1].data = encoded.indices.data
-        found = encode(k, &one.used.d, k.used - start, True, one.id)
+        found = encode(k, &one.used.d, k.used - start, True, one.id, one - k.shared + 1)
         if found == 0:
             found = put_message(k)
     forget_used(&one.used)
@@ -480,7 +495,7 @@ cdef int encode_cell(PayloadEncoder k, int64_t i, Fault* fault) noexcept nogil:
     if found == 0 and k.used_values:
         found = put_dictionaries(k, start, fault)
     if found == 0:
-        found = encode(k, &k.truncator.d, k.used - start, False, 0)
+        found = encode(k, &k.truncator.d, k.used - start, False, 0, k.n_shared + 1)
     if found == 0:
         found = put_message(k)
     if found == 0:
@@ -586,7 +601,7 @@ cdef tuple key_columns(object group_by, object schema):
 def encode_payloads(batch, offsets=None, *, rows_per_payload=None, group_by=None, keep_keys=False, schema=None,
                     with_schema=True, with_end=None, trim_dictionaries=True, large=False, compression=None,
                     compression_level=None, min_space_savings=None, alignment=8, legacy=False,
-                    metadata_version="V5", use_threads=True):
+                    metadata_version="V5", use_threads=True, checksum=False):
     """Encode ranges of rows as the cells of a binary column, each cell an Arrow IPC stream of its own.
 
     Exactly one of `offsets`, `rows_per_payload` and `group_by` says which rows a payload has.
@@ -620,6 +635,8 @@ def encode_payloads(batch, offsets=None, *, rows_per_payload=None, group_by=None
         Return large binary, whose offsets have 64 bits.
     compression, compression_level, min_space_savings, alignment, legacy, metadata_version, use_threads
         As for :func:`new_stream`. Each payload counts for itself: alignment begins with it.
+    checksum : bool, default False
+        The same. It needs `with_schema` and `with_end`.
 
     Returns
     -------
@@ -658,13 +675,16 @@ def encode_payloads(batch, offsets=None, *, rows_per_payload=None, group_by=None
     """
     cdef EncodeOptions encode_options = EncodeOptions(compression, compression_level, min_space_savings, alignment,
                                                       legacy,
-                                                      metadata_version, use_threads)
+                                                      metadata_version, use_threads, checksum)
     cdef RecordBatch rows, keys = None
     cdef Memory starts
     cdef PayloadEncoder encoder
     if (offsets is not None) + (rows_per_payload is not None) + (group_by is not None) != 1:
         raise UsageError("encode_payloads: expected one of offsets, rows_per_payload and group_by, found "
                          f"{[each for each in (offsets, rows_per_payload, group_by) if each is not None] or 'none'}")
+    with_end = with_schema if with_end is None else with_end
+    if checksum and not (with_schema and with_end):
+        raise UsageError("encode_payloads: checksum=True is of whole streams, and needs with_schema and with_end")
     declared = None if schema is None else as_schema(schema)
     rows = one_batch(batch, declared)
     if declared is None:
@@ -689,7 +709,7 @@ def encode_payloads(batch, offsets=None, *, rows_per_payload=None, group_by=None
             declared = (plan_schema(rows.plan) if schema is None
                         else Schema([declared.fields[i] for i in rest], declared.metadata))
     encoder = PayloadEncoder(rows, starts, declared, encode_options, with_schema=with_schema,
-                             with_end=with_schema if with_end is None else with_end,
+                             with_end=with_end,
                              trim_dictionaries=trim_dictionaries, large=large)
     encoder.run()
     if keys is None:

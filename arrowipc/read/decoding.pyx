@@ -17,6 +17,7 @@ from arrowipc._core cimport (
     WALK_BROKEN, WALK_STORED, WALK_UNALIGNED, Columns, Plan, check_counts, check_sizes, count_variadic, open_batch,
     raise_fault, read_pairs, walk_measured, walk_stored,
 )
+from arrowipc.metadata.checksums cimport Checksum, find_checksum
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, fb_field
@@ -113,11 +114,15 @@ cdef int decode_batch_into(BatchTarget* into, const Table* table, const Envelope
     cdef int64_t variadic = 0
     cdef BatchHeader header
     cdef LimitsData bounded
+    cdef Checksum checksum
     cdef Fault fault
     cdef int found, inflating
-    # Custom metadata may name a codec.
-    if (d.plan.stored_big or fb_field(&message.root, Message_custom_metadata, 4) != 0
-            or open_batch(table, &header, &fault) < 0
+    # Custom metadata may name a codec, and may be broken.
+    if fb_field(&message.root, Message_custom_metadata, 4) != 0:
+        find_checksum(&message.root, Message_custom_metadata, &checksum)
+        if checksum.text == NULL or not checksum.alone:
+            return DECODE_BY_DECODER
+    if (d.plan.stored_big or open_batch(table, &header, &fault) < 0
             or check_counts(d.plan, &header, message.version, prefix, limits, &fault) < 0):
         return DECODE_BY_DECODER
     if prefix != NULL:

@@ -1,7 +1,8 @@
 # The decoders of messages that blocks point at.
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t
 
 from arrowipc._core cimport Plan, Source
+from arrowipc.metadata.checksums cimport Checksum
 from arrowipc.inline.flatbuf cimport Vector
 from arrowipc.inline.plan cimport Envelope, LimitsData
 from arrowipc.read.decoders cimport Decoder, Dictionary
@@ -38,14 +39,25 @@ cdef class BlockDecoder:
     cdef Footer footer
     cdef Decoder decoder
     cdef LimitsData limits
+    cdef int verify             # see `Verify`
+    cdef readonly object damage # with verify=None, what is wrong in front of the messages that are listed
 
     cpdef add_up(self)
+    cdef int verify_block(self, Block block, const uint8_t* body, const Envelope* message) except -1
     cdef int open_block(self, Block block, Source source, int64_t at, int kind, bint with_body,
                         Envelope* out) except -1
 
 
 cdef class FileDecoder(BlockDecoder):
-    cdef readonly list unlisted         # at "strict": (start, stop) of bytes in front of the footer that no block lists
+    cdef Checksum checksum              # of the end of the file
+    cdef bint tail_right
+    # (start, stop) of bytes to `check`: with `verify` the end and the beginning, at "strict" what no block lists.
+    cdef readonly list to_check
+
+    cdef int list_ends(self) except -1
+    cdef bint tail_agrees(self, Source tail) except -1
+    cdef int check_head(self, Source head) except -1
+    cdef int check_unlisted(self, int64_t start, Source source) except -1
 
 
 cdef class IndexedDecoder(BlockDecoder):

@@ -5,10 +5,13 @@ The blocks are those of a file's footer, or of a stream's index.
 Columnar format, "IPC File Format". A driver asks where a block lies, brings its bytes, and gets a batch.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from arrowipc._core cimport (
     Columns, Memory, Plan, Source, limits_data, open_batch, open_message, raise_fault, read_pairs,
+)
+from arrowipc.metadata.checksums cimport (
+    VERIFY_ALL, VERIFY_NOTHING, VERIFY_THERE, Checksum, agrees, check_sum, find_checksum, verify_of,
 )
 from arrowipc.columns.record_batch cimport RecordBatch
 from arrowipc.inline.fault cimport FAULT_FLATBUFFER, FAULT_MISSING, Fault, fail_in
@@ -20,12 +23,13 @@ from arrowipc.inline.threads cimport count_up
 from arrowipc.metadata.schema_reader cimport plan_schema, read_plan
 from arrowipc.read.decoders cimport Decoder, Dictionary, TakenDictionary, new_decoder
 from arrowipc.read.decoding cimport locate_batch
-from arrowipc.read.framing cimport Message, kind_name
+from arrowipc.read.framing cimport FRAME_MESSAGE, CutMessage, Message, cut_message, kind_name
 from arrowipc.read.message_index cimport StreamIndex
 from arrowipc.read.stream_decoder cimport StreamDecoder
 
 from arrowipc.arguments import metadata_of
-from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UsageError
+from arrowipc.metadata.checksums import UNCLOSED
+from arrowipc.errors import ArrowIpcError, FormatError, LimitError, TruncatedError, UsageError
 from arrowipc.read.message_index import find_message
 
 MAGIC = b"ARROW1"
@@ -36,8 +40,11 @@ SMALLEST = 8 + 8 + TAIL_SIZE
 #: Ranges of a body that are closer than this are fetched as one.
 NEAR = 1 << 16
 
+cdef int64_t FILE_HEAD = int.from_bytes(MAGIC + b"\0\0", "little")
+
 cdef enum:
     ADDED_UP_AT_ONCE = 1000     # blocks: that is a matter of microseconds
+    MARKER_SIZE = 8             # the end marker, in front of the footer
     HEADS_AHEAD = 8             # batches whose metadata is asked for before it is read
     FREE_USES = 16              # of blocks of a larger footer, before its pages are all looked at
     SMALLEST_MESSAGE = 40       # bytes
@@ -186,8 +193,8 @@ cdef class BlockDecoder:
 
     @property
     def reads_all(self):
-        """bool: no column is left out, so that a body is best fetched in one piece."""
-        return self.decoder.plan is self.footer.plan
+        """bool: no column is left out, or all is verified, so that a body is best fetched in one piece."""
+        return self.verify != 0 or self.decoder.plan is self.footer.plan
 
     @property
     def stats(self):
@@ -234,7 +241,17 @@ cdef class BlockDecoder:
         if out.body_length != block.body_length:
             raise FormatError(f"the {self.footer.name} says {block.body_length} bytes of body, the message "
                               f"{out.body_length}")
+        if self.verify and with_body:
+            self.verify_block(block, data + block.metadata_length, out)
         return 0
+
+    cdef int verify_block(self, Block block, const uint8_t* body, const Envelope* message) except -1:
+        """Compare a message with its checksum; the blocks say which number it has."""
+        cdef Checksum checksum
+        find_checksum(&message.root, Message_custom_metadata, &checksum)
+        return check_sum(&checksum, message.root.base, message.root.size, body, block.body_length,
+                         1 + blocks_before(&self.footer.batches, block.offset)
+                         + blocks_before(&self.footer.dictionaries, block.offset))
 
     cpdef add_up(self):
         """Refuse a footer whose blocks are far more bytes than the file; whoever goes through all of them asks."""
@@ -395,26 +412,103 @@ cdef class FileDecoder(BlockDecoder):
         The footer's table (see `footer_range`). Or another FileDecoder, of whose columns these are some.
     start : int
         Where the table begins in the file: no message reaches beyond.
-    columns, validate, limits, use_threads, ensure_native_endian
-        As for `arrowipc.open_file`.
+    columns, validate, limits, use_threads, ensure_native_endian, verify
+        As for `arrowipc.open_file`; the driver then lets `check` see the bytes in `to_check`.
     """
 
     def __cinit__(self, footer, int64_t start=0, *, columns=None, validate="full", limits=None, use_threads=True,
-                  ensure_native_endian=True):
+                  ensure_native_endian=True, verify=False):
         if isinstance(footer, FileDecoder):
             self.footer, self.limits = (<FileDecoder> footer).footer, (<FileDecoder> footer).limits
             self.decoder = (<FileDecoder> footer).decoder.part(columns)
-            self.unlisted = []
+            self.verify = (<FileDecoder> footer).verify
+            self.to_check = []
             return
+        cdef Table root
         limits_data(limits, &self.limits)
         self.decoder = new_decoder(columns, validate, limits, use_threads, ensure_native_endian)
         self.footer = read_footer(Source(footer), start, &self.limits, columns is not None)
-        self.unlisted = check_listing(self.footer, self.limits.metadata_bytes) if validate == "strict" else []
+        self.to_check = check_listing(self.footer, self.limits.metadata_bytes) if validate == "strict" else []
         self.decoder.open(self.footer.plan)
+        self.verify = verify_of(verify)
+        fb_root((<Source> self.footer.source).data, (<Source> self.footer.source).size, &root)
+        find_checksum(&root, Footer_custom_metadata, &self.checksum)
+        if self.verify:
+            self.list_ends()
 
-    def check_unlisted(self, int64_t start, data):
-        """Refuse `data`, which begins at byte `start` of the file and is no block's, if a batch is in it."""
+    cdef int list_ends(self) except -1:
+        """Enter what lies outside of batches and dictionaries: what comes from the end marker on, and what before them.
+        """
+        cdef int64_t end = max(<int64_t> 0, self.footer.end - MARKER_SIZE), first = end
+        cdef bint dictionary
+        for dictionary in range(2):
+            if (self.footer.dictionaries if dictionary else self.footer.batches).count:
+                first = min(first, self.footer.block(0, dictionary).offset)
+        self.to_check = [(end, self.footer.end + (<Source> self.footer.source).size + TAIL_SIZE),
+                         (0, min(first, self.limits.metadata_bytes + MARKER_SIZE)), *self.to_check]
+        return 0
+
+    cdef bint tail_agrees(self, Source tail) except -1:
+        """Compare the end of the file with its checksum; returns whether it has one. False where that may be a copy."""
+        cdef Source footer = self.footer.source
+        cdef Checksum end = self.checksum
+        cdef uint32_t crc
+        end.text = NULL
+        if self.checksum.text != NULL and tail.size == MARKER_SIZE + footer.size + TAIL_SIZE:
+            end.text = tail.data + MARKER_SIZE + (self.checksum.text - footer.data)
+        if self.verify == VERIFY_THERE and (
+                end.text == NULL or not agrees(&end, tail.data, tail.size, NULL, 0, &crc)):
+            return False
+        check_sum(&end, tail.data, tail.size, NULL, 0, 1 + self.footer.batches.count + self.footer.dictionaries.count)
+        return True
+
+    cdef int check_head(self, Source head) except -1:
+        """Compare the Schema message, which is behind the magic, with its checksum; what follows it is listed."""
+        cdef Checksum checksum
+        cdef CutMessage cut
+        cdef Envelope message
+        cdef Fault fault
+        checksum.text, checksum.there = NULL, False
+        if (cut_message(head.data + 8, head.size - 8, &self.limits, &cut) == FRAME_MESSAGE
+                and open_message(cut.metadata, cut.metadata_size, &message, &fault) == 0):
+            find_checksum(&message.root, Message_custom_metadata, &checksum)
+        if self.verify == VERIFY_THERE and not self.tail_right:
+            if checksum.there:
+                raise FormatError("the Schema message has a checksum, and that of the end of the file is not right")
+            self.verify = VERIFY_NOTHING    # what batches or the footer may have was copied from another file
+            return 0
+        self.verify = VERIFY_ALL
+        check_sum(&checksum, cut.metadata, cut.metadata_size, NULL, 0, 0)
+        if load_i64(head.data) != FILE_HEAD or cut.rest_size:
+            raise FormatError("it is not the magic, two zeros and the Schema message")
+        return 0
+
+    def check(self, int64_t start, data):
+        """Check the bytes from `start` on, which are one of the pieces in `to_check`, in their order.
+
+        Raises
+        ------
+        FormatError
+            They do not agree with their checksums, or a batch that the footer does not list is in them.
+        """
         cdef Source source = Source(data)
+        cdef bint keeps = self.verify == VERIFY_THERE and self.tail_right
+        try:
+            if self.verify and start + source.size > self.footer.end:
+                self.tail_right = self.tail_agrees(source)
+            elif self.verify and start == 0:
+                self.check_head(source)
+            else:
+                self.check_unlisted(start, source)
+        except FormatError as error:
+            if start == 0 or start + source.size > self.footer.end:
+                error.args = (f"the {'end' if start else 'beginning'} of the file: {error}",)
+            if start or not keeps:
+                raise
+            self.damage = error     # the footer has all that is needed
+
+    cdef int check_unlisted(self, int64_t start, Source source) except -1:
+        """Refuse bytes from `start` on, which are no block's, if a batch is in them."""
         found = find_message(source, 0)
         while found is not None:
             if found[2].kind != "Schema":
@@ -425,6 +519,18 @@ cdef class FileDecoder(BlockDecoder):
     def select(self, columns):
         """Return a decoder of some of the columns that this one reads; it has loaded no dictionaries yet."""
         return FileDecoder(self, columns=columns)
+
+
+cdef int64_t blocks_before(const Vector* blocks, int64_t offset) noexcept nogil:
+    """How many blocks, whose offsets rise, begin before `offset`."""
+    cdef int64_t low = 0, high = blocks.count, middle
+    while low < high:
+        middle = (low + high) // 2
+        if load_i64(blocks.data + middle * Block_SIZE + Block_offset) < offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 cdef int64_t read_heads(const Vector* blocks, int64_t i, const uint8_t* file, int64_t end, const LimitsData* limits,
@@ -546,6 +652,11 @@ cdef class IndexedDecoder(BlockDecoder):
         self.footer.dictionaries = Vector(index.dictionaries.data, index.ids.size // 8)
         self.footer.end = index.next
         self.footer.is_added_up = True
+        self.verify = stream.verify
+        if self.verify == VERIFY_THERE:
+            self.verify = VERIFY_ALL if stream.has_sums else VERIFY_NOTHING
+        if self.verify == VERIFY_ALL and not index.closed:
+            raise TruncatedError(UNCLOSED)
         self.messages = {}
         self.kept = {}
         self.epoch = -1
@@ -565,6 +676,7 @@ cdef class IndexedDecoder(BlockDecoder):
         """Return a decoder of some of the columns that this one reads; it has loaded no dictionaries yet."""
         cdef StreamDecoder stream = StreamDecoder.__new__(StreamDecoder)
         stream.decoder, stream.limits, stream.opened = self.decoder.part(columns), self.limits, True
+        stream.verify = self.verify
         stream.envelope.version = self.footer.version
         return IndexedDecoder(self.index, stream)
 

@@ -75,11 +75,16 @@ cdef class Framer:
     cdef object metadata_owner
     cdef const uint8_t* body
     cdef object body_owner
+    cdef int verify                 # the checksums of messages, see `Verify`
+    cdef readonly bint has_sums     # the Schema message had one
+    cdef readonly bint closed       # the last message was the one that closes a stream with checksums
 
     cdef int take(self, int64_t size) except -1
     @cython.final
     cdef bint cut(self) noexcept
     cdef int advance(self) except -1
+    cdef int next_frame(self) except -1
+    cdef bint passes(self, int64_t number) except -1
     cdef int read_prefix(self) except -1
     cdef int poison(self, object error) except -1
     cdef int fail(self, str reason) except -1
@@ -137,6 +142,8 @@ cdef class Pieces:
     cdef object owners
 
 
+# Whether all messages of a stream that lies whole in memory have checksums, and all of these are right.
+cdef bint stream_agrees(const uint8_t* data, int64_t size, const LimitsData* limits) noexcept nogil
 cdef Message take_message(Framer framer)
 cdef Message open_apart(object metadata, object body, object limits)
 cdef Message new_message(const uint8_t* metadata, int64_t metadata_size, const BodyPart* parts, int32_t n_parts,

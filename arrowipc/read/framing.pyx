@@ -7,17 +7,21 @@ the metadata's size as int32, the metadata, and `Message.bodyLength` bytes of bo
 cimport cython
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport (
     Memory, Source, export_bytes, limits_data, open_batch, open_message, raise_fault, read_pairs, window,
 )
+from arrowipc.metadata.checksums cimport (
+    VERIFY_ALL, VERIFY_THERE, Checksum, agrees, changed_byte, check_sum, closes_stream, counts, find_checksum, read_hex,
+    sign_alone, verify_of,
+)
 from arrowipc.inline.body_parts cimport BodyPart, padding, put_part, stored_size
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
-from arrowipc.inline.flatbuf cimport Table, fb_i64, fb_table, fb_u8
+from arrowipc.inline.flatbuf cimport Table, fb_field, fb_i64, fb_table, fb_u8
 from arrowipc.inline.loads cimport inside, load_i32, load_i64, prefetch
 from arrowipc.inline.plan cimport BatchHeader
 from arrowipc.inline.threads cimport count_up
@@ -25,6 +29,7 @@ from arrowipc.inline.threads cimport count_up
 from _collections import deque  # `collections` loads a dozen modules
 
 from arrowipc.arguments import check_choice, check_integer, described, metadata_of
+from arrowipc.metadata.checksums import UNCLOSED
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, TruncatedError, UsageError
 
 cdef enum State:
@@ -60,6 +65,8 @@ cdef class Framer:
     ----------
     limits : Limits, optional
         Bounds on what the input may claim.
+    verify : bool or None
+        As for readers. With None, who asks looks at `closed` at the end.
     """
 
     def __cinit__(self):
@@ -67,10 +74,11 @@ cdef class Framer:
         self.wanted = 4
         self.failure = UNUSED
 
-    def __init__(self, limits=None):
+    def __init__(self, limits=None, verify=False):
         if self.failure is not UNUSED or type(self) is not Framer:
             raise UsageError("a framer begins once: make another one")
         limits_data(limits, &self.limits)
+        self.verify = verify_of(verify)
         self.failure = None
 
     # -- input --
@@ -371,11 +379,39 @@ cdef class Framer:
         return True
 
     cdef int advance(self) except -1:
-        """Go to the next message: see Frame for what the result means."""
+        """Go to the next message: see Frame for what the result means. One that closes a stream is passed."""
+        cdef int found = FRAME_MESSAGE if self.cut() else self.next_frame()
+        while (found == FRAME_MESSAGE and (self.verify or fb_field(&self.envelope.root, Message_custom_metadata, 4))
+               and self.passes(self.num_messages - 1)):
+            found = FRAME_MESSAGE if self.cut() else self.next_frame()
+        if found == FRAME_END and self.verify == VERIFY_ALL and self.num_messages and not self.closed:
+            raise TruncatedError(UNCLOSED)
+        return found
+
+    cdef bint passes(self, int64_t number) except -1:
+        """Compare the message at hand with its checksum, if that is wanted; returns whether it only closes the stream.
+
+        `number`: of the message in its source, from 0; -1: nobody knows.
+        """
+        cdef Checksum checksum
+        cdef uint32_t crc
+        find_checksum(&self.envelope.root, Message_custom_metadata, &checksum)
+        if self.envelope.kind == MessageHeader_Schema:
+            self.has_sums = checksum.there
+        elif (self.verify == VERIFY_THERE and not self.has_sums and checksum.text != NULL
+              and agrees(&checksum, self.metadata, self.metadata_size, self.body, self.envelope.body_length, &crc)):
+            raise FormatError("its checksum is right, and the Schema message has none: that one has been damaged")
+        if self.verify == VERIFY_ALL or self.verify == VERIFY_THERE and self.has_sums:
+            if self.closed:
+                raise FormatError("it follows the message that closes the stream")
+            check_sum(&checksum, self.metadata, self.metadata_size, self.body, self.envelope.body_length, number)
+        self.closed = closes_stream(&self.envelope, &checksum)
+        return self.closed
+
+    cdef int next_frame(self) except -1:
+        """Go to the next message piece by piece, also where its bytes have not all come yet."""
         cdef Fault fault
         cdef int found
-        if self.cut():
-            return FRAME_MESSAGE
         if self.state <= STATE_SIZE:
             self.number = self.num_messages + 1
             self.kind_known = False
@@ -788,6 +824,8 @@ cdef class Message:
             put_parts(at, pieces)
         elif body:
             memcpy(at, self.body_bytes, body)
+        if pad:
+            sign_alone(at - size, size, at, body)     # the padding counts
         return out
 
     def serialize_to(self, sink, alignment=8):
@@ -884,6 +922,53 @@ def survey(Message message not None):
         used = max(used, offset + size)
         inflated += max(size, load_i64(message.body_bytes + offset) if header.codec >= 0 and size >= 8 else 0)
     return header.length, used, inflated, header.codec
+
+
+cdef bint stream_agrees(const uint8_t* data, int64_t size, const LimitsData* limits) noexcept nogil:
+    cdef Checksum checksum
+    cdef CutMessage cut
+    cdef Envelope message
+    cdef Fault fault
+    cdef uint32_t crc
+    cdef int64_t number = 0
+    checksum.closes = False
+    while cut_message(data, size, limits, &cut) == FRAME_MESSAGE:
+        if (open_message(cut.metadata, cut.metadata_size, &message, &fault) < 0
+                or message.body_length > cut.rest_size):
+            return False
+        find_checksum(&message.root, Message_custom_metadata, &checksum)
+        if (checksum.text == NULL or not counts(&checksum, number)
+                or not agrees(&checksum, cut.metadata, cut.metadata_size, cut.rest, message.body_length, &crc)):
+            return False
+        number += 1
+        data = cut.rest + message.body_length
+        size = cut.rest_size - message.body_length
+    return checksum.closes
+
+
+def checksum_of(Message message not None):
+    """What the checksum of a message says, which is not verified: its number, and whether it only closes a stream.
+
+    Returns
+    -------
+    (int, bool) or None
+        None: the message has none.
+    """
+    cdef Checksum checksum
+    find_checksum(&message.envelope.root, Message_custom_metadata, &checksum)
+    return None if checksum.text == NULL else (read_hex(checksum.text), closes_stream(&message.envelope, &checksum))
+
+
+def changed_in_body(Message message not None):
+    """Return which byte of the body has one changed bit, where that explains a wrong checksum; None: nothing does."""
+    cdef Checksum checksum
+    cdef int64_t at = -1
+    message.join()
+    find_checksum(&message.envelope.root, Message_custom_metadata, &checksum)
+    if checksum.text != NULL:
+        at = changed_byte(&checksum, message.metadata_bytes, message.metadata_size, message.body_bytes,
+                          message.envelope.body_length)
+    return at - message.metadata_size if at >= message.metadata_size else None
 
 
 def outline(Message message not None):

@@ -4,6 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr
 
 from arrowipc._core cimport Memory, Source, limits_data, open_message
+from arrowipc.metadata.checksums cimport Checksum, closes_stream, find_checksum
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport fb_i64, fb_u8
@@ -41,6 +42,7 @@ cdef int scan_messages(StreamIndex index, const uint8_t* data, int64_t start, in
     """Enter the messages whose prefix and metadata lie in `size` bytes, which are those of the stream from `start`."""
     cdef CutMessage cut
     cdef Envelope message
+    cdef Checksum checksum
     cdef Fault fault
     cdef int64_t at, head, number = 0
     cdef int delta = 0, found
@@ -66,10 +68,13 @@ cdef int scan_messages(StreamIndex index, const uint8_t* data, int64_t start, in
                 return SCAN_BROKEN
             if not 0 <= number <= index.limits.rows_per_batch:
                 return SCAN_ROWS
-            put_block(index.batches.data + index.batches.size, index.next, head, message.body_length)
-            index.batches.size += Block_SIZE
-            put_number(index.lengths, number)
-            put_number(index.epochs, index.ids.size // 8)
+            find_checksum(&message.root, Message_custom_metadata, &checksum)
+            index.closed = closes_stream(&message, &checksum)
+            if not index.closed:
+                put_block(index.batches.data + index.batches.size, index.next, head, message.body_length)
+                index.batches.size += Block_SIZE
+                put_number(index.lengths, number)
+                put_number(index.epochs, index.ids.size // 8)
         elif message.kind == MessageHeader_DictionaryBatch:
             if (fb_i64(&message.header, DictionaryBatch_id, 0, &number) < 0
                     or fb_u8(&message.header, DictionaryBatch_isDelta, 0, &delta) < 0):
@@ -78,6 +83,7 @@ cdef int scan_messages(StreamIndex index, const uint8_t* data, int64_t start, in
             index.dictionaries.size += Block_SIZE
             put_number(index.ids, number)
             put_number(index.deltas, delta != 0)
+            index.closed = False
         else:
             return SCAN_OTHER
         index.head = head

@@ -15,6 +15,7 @@ def stream_of(
     limits: Limits | None,
     use_threads: bool,
     ensure_native_endian: bool,
+    verify: bool | None,
 ) -> StreamDecoder: ...
 
 class StreamDecoder(Framer):
@@ -25,6 +26,7 @@ class StreamDecoder(Framer):
         limits: Limits | None = None,
         use_threads: bool = True,
         ensure_native_endian: bool = True,
+        verify: bool | None = False,
     ) -> None: ...
     def next_event(self) -> SchemaRead | DictionaryRead | BatchRead | EndOfStream | None: ...
     def next_batch(self) -> RecordBatch | None: ...

@@ -6,6 +6,7 @@ Columnar format, "IPC Streaming Format". Pull readers, push users and asyncio al
 from libc.stdint cimport int32_t, int64_t, uintptr_t
 
 from arrowipc._core cimport Columns, Plan, Source, open_batch
+from arrowipc.metadata.checksums cimport verify_of
 from arrowipc.columns.record_batch cimport BatchProducer, RecordBatch
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
@@ -68,7 +69,8 @@ cdef bint find_extents(Columns out, Plan plan, Message message, const LimitsData
 
 
 cdef class StreamDecoder(Framer):
-    """StreamDecoder(columns=None, validate="full", limits=None, use_threads=True, ensure_native_endian=True)\n--\n\n
+    """StreamDecoder(columns=None, validate="full", limits=None, use_threads=True, ensure_native_endian=True, \
+verify=False)\n--\n\n
     Decodes an Arrow IPC stream that arrives in chunks of any size; does no I/O of its own.
 
     Parameters
@@ -83,6 +85,8 @@ cdef class StreamDecoder(Framer):
         Decompress and validate large bodies with several threads.
     ensure_native_endian : bool, default True
         Convert big-endian bodies; False leaves their buffers as stored.
+    verify : bool, default False
+        Compare each message with its checksum.
 
     Examples
     --------
@@ -104,9 +108,11 @@ cdef class StreamDecoder(Framer):
     (True, 2, [], EndOfStream(...))
     """
 
-    def __init__(self, columns=None, validate="full", limits=None, use_threads=True, ensure_native_endian=True):
+    def __init__(self, columns=None, validate="full", limits=None, use_threads=True, ensure_native_endian=True,
+                 verify=False):
         if self.decoder is not None:
             raise UsageError("a decoder begins once: make another one")
+        self.verify = verify_of(verify)
         self.decoder = new_decoder(columns, validate, limits, use_threads, ensure_native_endian)
         self.limits = self.decoder.limits
         self.failure = None
@@ -219,6 +225,8 @@ cdef class StreamDecoder(Framer):
             self.body = message.body_bytes
             self.body_owner = message.body_owner
             self.num_messages += 1
+            if self.verify:
+                self.passes(-1)
             event = self.event()
             # Only what was decoded may keep the message: its memory goes back to somebody who waits for it.
             self.body = NULL
@@ -369,11 +377,12 @@ cdef class StreamDecoder(Framer):
                 self.decoder.num_dictionary_deltas, self.decoder.num_replaced_dictionaries)
 
 
-def stream_of(data, columns, validate, limits, use_threads, ensure_native_endian):
+def stream_of(data, columns, validate, limits, use_threads, ensure_native_endian, verify):
     """Return a `StreamDecoder` that was fed all its input and has read its schema: one call for a small stream."""
     cdef StreamDecoder stream = StreamDecoder.__new__(StreamDecoder)
     stream.decoder = new_decoder(columns, validate, limits, use_threads, ensure_native_endian)
     stream.limits = stream.decoder.limits
+    stream.verify = verify_of(verify)
     stream.failure = None
     stream.chunk = Source(data)
     stream.last = True

@@ -304,3 +304,15 @@ def begins_stream(source: Any) -> bool:
             return False
         seek_to(source, 0)
     return first_bytes(source)[:4] == CONTINUATION
+
+
+def whole(source: Any, memory_map: bool) -> memoryview[int]:
+    """All bytes of a source: its own memory, its map, or the map of a copy on the disk."""
+    buffer, file, owned = open_source(source, memory_map)
+    if file is None:
+        return memoryview(buffer).cast("B")
+    try:
+        return memoryview(on_disk(file, bytearray()))
+    finally:
+        if owned:
+            file.close()

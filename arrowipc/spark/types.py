@@ -9,10 +9,10 @@ from pyspark.sql import types as st
 
 from arrowipc import types as at
 from arrowipc.arguments import filled
-from arrowipc.cdata.import_array import schema_from
 from arrowipc.columns.extensions import converter_of
 from arrowipc.errors import UnsupportedError, UsageError
 from arrowipc.schemas import Field, Schema
+from arrowipc.types import as_schema
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -23,7 +23,6 @@ __all__ = [
     "TypeOptions",
     "arrow_schema_of",
     "arrow_type_of",
-    "as_schema",
     "check_unique",
     "find_name",
     "index_of",
@@ -148,11 +147,6 @@ def to_spark_schema(schema: Any, options: TypeOptions | Mapping[str, Any] | None
             if options.unsupported != "drop":
                 raise
     return result
-
-
-def as_schema(schema: Any) -> Schema:
-    """The Schema of anything that has the Arrow C schema interface."""
-    return schema if isinstance(schema, Schema) else schema_from(schema)
 
 
 def check_unique(names: Iterable[str], what: str) -> None:

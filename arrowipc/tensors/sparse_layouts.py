@@ -20,6 +20,7 @@ from arrowipc.tensors.sparse_tensor import (
     checked_integers,
     checked_levels,
     checked_shape,
+    from_pyarrow,
 )
 
 TYPE_CHECKING = False
@@ -407,24 +408,16 @@ LAYOUTS.update(COO=SparseCOOTensor, CSR=SparseCSRMatrix, CSC=SparseCSCMatrix, CS
 def from_any(obj: Any, dim_names: Iterable[str] | None = None) -> SparseTensor:
     """Take over a sparse object of SciPy, PyData Sparse, PyTorch or pyarrow, in the layout that it has, or ours.
 
-    What has none of the layouts becomes coordinates. Compressed fibres of pyarrow, which hides the order of their
-    dimensions, become a dense tensor on the way.
+    What has none of the layouts becomes coordinates.
     """
     if isinstance(obj, SparseTensor):
         return obj if dim_names is None else obj.rename(dim_names)
     library = peers.library_of(obj)
     if library is None:
         raise UsageError(f"expected a sparse tensor, found {described(obj)}")
-    kind: Any = LAYOUTS[peers.layout_of(obj)]
     makers = {"scipy": "from_scipy", "sparse": "from_pydata_sparse", "torch": "from_torch"}
-    made: SparseTensor
     if library in makers:
-        made = getattr(kind, makers[library])(obj, dim_names)
+        kind: type[SparseTensor] = LAYOUTS[peers.layout_of(obj)]
+        made: SparseTensor = getattr(kind, makers[library])(obj, dim_names)
         return made
-    names = obj.dim_names if dim_names is None and any(obj.dim_names) else dim_names
-    if kind is SparseCSFTensor:
-        made = kind.from_dense(obj.to_tensor().to_numpy(), dim_names=names)
-    else:
-        data, *index = obj.to_numpy()
-        made = kind(data.ravel(), *index, obj.shape, names)
-    return made
+    return from_pyarrow(obj, dim_names)

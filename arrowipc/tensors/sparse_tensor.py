@@ -21,6 +21,7 @@ from arrowipc.tensors.sparse_convert import (
     prove_index,
     transposed,
 )
+from arrowipc.tensors.sparse_interop import layout_of, library_of
 from arrowipc.values.dtypes import as_values, dtype_of
 
 TYPE_CHECKING = False
@@ -50,6 +51,7 @@ __all__ = [
     "checked_levels",
     "checked_shape",
     "elements",
+    "from_pyarrow",
 ]
 
 
@@ -236,7 +238,8 @@ class SparseTensor:
         )
 
     def __eq__(self, other: object) -> bool:
-        return self.equals(other) if isinstance(other, SparseTensor) else NotImplemented
+        known = isinstance(other, SparseTensor) or library_of(other) == "pyarrow"
+        return self.equals(other) if known else NotImplemented
 
     def equals(self, other: object, nan_equal: bool = False) -> bool:
         """Whether `other` has the same layout, shape, type, and the same values at the same coordinates.
@@ -244,9 +247,12 @@ class SparseTensor:
         Parameters
         ----------
         other : object
+            Also a sparse tensor of pyarrow; in one of compressed fibres, zeros that are stored do not count.
         nan_equal : bool, default False
             Whether NaN equals NaN.
         """
+        if library_of(other) == "pyarrow" and other.shape == self._shape:  # type: ignore[attr-defined]
+            other = from_pyarrow(other)
         if type(other) is not type(self):
             return False
         assert isinstance(other, SparseTensor)
@@ -423,6 +429,25 @@ def _index_of(
     if rules.coordinates:
         return Index((), (indices.astype(dtype, copy=False),), tuple(axes))
     return index_of(indices, shape, dtype, axes, rules.dense)
+
+
+# Tensors of pyarrow.
+
+
+def from_pyarrow(tensor: Any, dim_names: Iterable[str] | None = None) -> SparseTensor:
+    """Take over a sparse tensor of pyarrow.
+
+    Compressed fibres, of which pyarrow hides the order of dimensions, become a dense tensor on the way.
+    """
+    kind: Any = LAYOUTS[layout_of(tensor)]
+    names = tensor.dim_names if dim_names is None and any(tensor.dim_names) else dim_names
+    made: SparseTensor
+    if kind.layout == "CSF":
+        made = kind.from_dense(tensor.to_tensor().to_numpy(), dim_names=names)
+    else:
+        data, *index = tensor.to_numpy()
+        made = kind(data.ravel(), *index, tensor.shape, names)
+    return made
 
 
 # Checked parts.

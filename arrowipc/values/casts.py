@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from arrowipc import datatypes as at
 from arrowipc.arguments import described
-from arrowipc.columns.array import Array
-from arrowipc.columns.record_batch import RecordBatch
+from arrowipc.columns.array import Array, stored_as
 from arrowipc.errors import UsageError
-from arrowipc.schemas import Schema
-from arrowipc.types import as_type, field
+from arrowipc.types import as_type
 from arrowipc.values.from_python import build_array
 
 TYPE_CHECKING = False
@@ -38,7 +36,7 @@ def cast(array: Array, type: TypeLike) -> Array:
         values = array.to_pylist()
     elif isinstance(target, at.Dictionary) and target.value_type != source:
         return cast(cast(array, target.value_type), target)
-    elif _times(source) == _times(target):
+    elif isinstance(source, at.Null) or _times(source) == _times(target):
         values = _converted(array.to_pylist(), source, target)
     else:
         raise _refused(source, target)
@@ -66,9 +64,7 @@ def _integers(times: Any) -> at.Int:
 
 def _stored(array: Array, source: Any) -> list[int | None]:
     """The integers of a column of times."""
-    end = array.offset + len(array)
-    schema = Schema([field("", _integers(source))])
-    return RecordBatch.from_buffers(schema, end, [(end, -1)], array.buffers()).column(0)[array.offset :].to_pylist()
+    return stored_as(array, _integers(source), array.buffers(), len(array)).to_pylist()
 
 
 def _scaled(values: list[int | None], source: Any, target: Any) -> list[int | None]:

@@ -18,7 +18,7 @@ from arrowipc.types import Dictionary, Field, dictionary, int32
 if TYPE_CHECKING:
     from arrowipc.types import DataType
 
-__all__ = ["dictionary_decode", "dictionary_encode", "rebatch"]
+__all__ = ["decoded", "dictionary_decode", "dictionary_encode", "rebatch"]
 
 
 def dictionary_encode(batch: RecordBatch, columns: Iterable[str]) -> RecordBatch:
@@ -86,7 +86,7 @@ def dictionary_decode(batch: RecordBatch, columns: Iterable[str] | None = None) 
     return _changed(
         batch,
         [
-            _decoded(column, field) if field.name in chosen and isinstance(field.type, Dictionary) else column
+            decoded(column) if field.name in chosen and isinstance(field.type, Dictionary) else column
             for field, column in zip(batch.schema, batch.columns, strict=True)
         ],
     )
@@ -136,7 +136,7 @@ def rebatch(batches: Iterable[RecordBatch], rows: int) -> Iterator[RecordBatch]:
 
 def unique(array: Array) -> Array:
     """See :meth:`arrowipc.Array.unique`."""
-    values = _decoded(array, array.field) if isinstance(array.type, Dictionary) else array
+    values = decoded(array) if isinstance(array.type, Dictionary) else array
     table = MemoTable.like(plain := _alone(values, values.type))
     table.add_batch(plain)
     return table.batch().column(0)
@@ -193,14 +193,15 @@ def _joined(indices: Any, validity: bytes, nulls: int, values: RecordBatch) -> A
     ).column(0)
 
 
-def _decoded(column: Array, field: Field) -> Array:
+def decoded(column: Array) -> Array:
+    """The values that the indices of a dictionary-encoded array stand for."""
     from arrowipc.values.to_numpy import indices_of
 
-    assert isinstance(field.type, Dictionary)
-    kind = field.type.value_type
+    assert isinstance(column.type, Dictionary)
+    kind = column.type.value_type
     values = _alone(column.dictionary or Array.from_pylist([], kind), kind)
     nothing = RecordBatch.from_pydict({"": [None]}, values.schema)
-    indices, valid = indices_of(column, field.type)
+    indices, valid = indices_of(column, column.type)
     if valid is not None:
         indices[~valid] = len(values)
     return take_rows(concat_batches([values, nothing]), indices, "dictionary_decode").column(0)

@@ -10,8 +10,9 @@ from decimal import Decimal
 
 from arrowipc import types
 from arrowipc.arguments import items_of
-from arrowipc.datatypes import EXTENSION_METADATA, EXTENSION_NAME, DayTime, Field, MonthDayNano
+from arrowipc.datatypes import EXTENSION_METADATA, EXTENSION_NAME, Field
 from arrowipc.errors import UsageError
+from arrowipc.intervals import DayTime, MonthDayNano
 from arrowipc.schemas import Schema
 from arrowipc.values.converters import classes_of, digits_of, elements_of, members_of
 

@@ -14,6 +14,7 @@ from arrowipc import datatypes as at
 from arrowipc.arguments import printable
 from arrowipc.columns.array import Array
 from arrowipc.columns.extensions import STORED_TIMES
+from arrowipc.intervals import DayTime, MonthDayNano
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -160,9 +161,9 @@ def scalar_text(value: object, kind: at.DataType) -> str:
         return "true" if value else "false"
     if isinstance(value, datetime.datetime):
         return value.isoformat(" ")
-    if isinstance(value, at.MonthDayNano):
+    if isinstance(value, MonthDayNano):
         return f"{value.months}mo {value.days}d {value.nanoseconds}ns"
-    if isinstance(value, at.DayTime):
+    if isinstance(value, DayTime):
         return f"{value.days}d {value.milliseconds}ms"
     if isinstance(value, int) and isinstance(kind, (at.Duration, at.Time, at.Timestamp)):
         if kind.unit == "ns" and not isinstance(kind, at.Duration):

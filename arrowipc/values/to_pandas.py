@@ -18,7 +18,7 @@ from arrowipc import datatypes as at
 from arrowipc.columns.array import Array
 from arrowipc.columns.extensions import FineTimes
 from arrowipc.columns.record_batch import RecordBatch, concat_batches
-from arrowipc.errors import ArrowIpcError, LimitError, UnsupportedError, not_installed
+from arrowipc.errors import ArrowIpcError, LimitError, UnsupportedError, named_column, not_installed
 from arrowipc.values.libraries import library
 from arrowipc.values.to_numpy import indices_of, split, stored_dtype
 
@@ -99,7 +99,7 @@ def _joined(batches: list[RecordBatch]) -> list[RecordBatch]:
 
 def _column(pd: Any, field: at.Field, arrays: list[Array], options: dict[str, Any], noted: str | None) -> Any:
     kind, values = field.type, None
-    with _named(f"column {field.name!r} ({kind})"):
+    with _named(f"{named_column(field.name)} ({kind})"):
         if options:
             pa = library("pyarrow")
             column = pa.chunked_array([pa.array(array) for array in arrays], pa.field(field).type)

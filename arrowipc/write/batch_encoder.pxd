@@ -32,6 +32,9 @@ cdef class Encoder:
     cdef readonly int version           # MetadataVersion
     cdef readonly int64_t alignment     # of bodies and the buffers in them: 8 or 64
     cdef readonly bint legacy           # prefix without a continuation marker
+    cdef readonly bint checksum         # each message has one: whoever encodes it calls `sign` before it goes out
+    cdef bint closing                   # the next message closes a stream
+    cdef int64_t sum_at                 # in `head`: the text of the checksum
     cdef Compressor compressor          # None: bodies stay raw
     cdef uint8_t* head                  # prefix, metadata, padding
     cdef int64_t head_size
@@ -65,5 +68,8 @@ cdef class Encoder:
     cdef int wrap(self, Message message, int64_t position) except -1
     cdef int reserve(self, int64_t head, int32_t parts) except -1
     cdef int64_t put_pairs(self, int64_t at, tuple pairs) except -1
+    # Fills in the checksum of the message, which is number `number` of its source.
+    cdef void sign(self, int64_t number) noexcept nogil
+    cdef int wrap_anew(self, Message message, tuple pairs, int64_t position) except -1
     cdef int finish_head(self, int64_t size, int64_t position) except -1
     cdef void close_head(self, int64_t size, int64_t position) noexcept nogil

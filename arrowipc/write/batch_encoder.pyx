@@ -7,15 +7,17 @@ follow, every offset points forward, and the whole metadata is two loops of stor
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, int8_t, uint64_t, uint8_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, int8_t, uint32_t, uint64_t, uint8_t
 from libc.stdlib cimport free, qsort
 from libc.string cimport memcpy, memset
 
-from arrowipc._core cimport Jobs, Memory, next_job, open_batch, raise_fault
+from arrowipc._core cimport Jobs, Memory, next_job, open_batch, raise_fault, read_pairs
+from arrowipc.metadata.checksums cimport SUM_DIGITS, crc_more, crc_start, put_hex
 from arrowipc.columns.record_batch cimport RecordBatch
 from arrowipc.inline.body_parts cimport BodyPart, padding, stored_size
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
+from arrowipc.inline.flatbuf cimport Vector
 from arrowipc.inline.loads cimport add_overflows, load_i64, put16, put32, put64, round_up
 from arrowipc.inline.plan cimport BatchHeader, ColumnsData, Extent, FieldPlan, v4_bitmap
 from arrowipc.inline.room cimport new_zeros, reserve_items
@@ -23,6 +25,7 @@ from arrowipc.read.decompress cimport CodecContext, CodecPool, encoders
 from arrowipc.read.framing cimport Message
 
 from arrowipc.arguments import check_choice
+from arrowipc.metadata.checksums import CLOSING_PAIR, PAIR
 from arrowipc.errors import UsageError
 
 
@@ -436,9 +439,10 @@ cdef class Encoder:
     legacy : bool
         Write the prefix from before version 0.15: a size without a continuation marker.
     version : {"V5", "V4"}
+    checksum : bool
     """
 
-    def __cinit__(self, compressor=None, alignment=8, bint legacy=False, version="V5"):
+    def __cinit__(self, compressor=None, alignment=8, bint legacy=False, version="V5", bint checksum=False):
         check_choice("alignment", alignment, (8, 64))
         check_choice("metadata_version", version, ("V5", "V4"))
         self.compressor = compressor
@@ -446,6 +450,7 @@ cdef class Encoder:
         self.legacy = legacy
         self.version = MetadataVersion_V4 if version == "V4" else MetadataVersion_V5
         self.metadata_at = 4 if legacy else 8
+        self.checksum = checksum
 
     def __dealloc__(self):
         free(self.head)
@@ -463,6 +468,8 @@ cdef class Encoder:
                     bint dictionary, int64_t id, bint is_delta) except -1:
         cdef int64_t n_buffers = self.count_buffers(d), at
         cdef int codec = -1
+        if self.checksum:
+            pairs = (*pairs, CLOSING_PAIR if self.closing else PAIR)
         self.reserve(self.metadata_at + tables_size(d, n_buffers), <int32_t> n_buffers)
         if self.compressor is not None:
             codec = self.compressor.codec
@@ -475,7 +482,7 @@ cdef class Encoder:
     cdef bint encode_raw(self, const ColumnsData* d, int64_t position, bint dictionary, int64_t id) noexcept nogil:
         """`encode` without compression, pairs and delta, if there is room for it; False: `encode` makes room."""
         cdef int64_t n_buffers = self.count_buffers(d)
-        if (n_buffers > self.parts_room
+        if (self.checksum or n_buffers > self.parts_room
                 or self.metadata_at + tables_size(d, n_buffers) + self.alignment > min(self.head_room, INT32_MAX)):
             return False
         self.close_head(self.put_tables(d, n_buffers, -1, False, dictionary, id, False), position)
@@ -592,6 +599,7 @@ cdef class Encoder:
             put_offset(base, at + 8, at + 12 + text_size(key))
             put_text(base + at + 12, key)
             put_text(base + at + 12 + text_size(key), value)
+            self.sum_at = self.metadata_at + at + 12 + text_size(key) + 4
             at += 12 + text_size(key) + text_size(value)
         return round_up(at, 8)
 
@@ -630,9 +638,49 @@ cdef class Encoder:
             places |= load_i64(header.buffers.data + Buffer_SIZE * i + Buffer_offset)
         return places & (self.alignment - 1) == 0
 
+    cdef void sign(self, int64_t number) noexcept nogil:
+        cdef const BodyPart* part
+        cdef uint8_t* text = self.head + self.sum_at
+        cdef uint8_t[LINE] zeros
+        cdef uint32_t crc
+        cdef int32_t i
+        memset(zeros, 0, LINE)
+        put_hex(text, <uint32_t> number)
+        crc = crc_start(self.head + self.metadata_at, self.head_size - self.metadata_at, text + SUM_DIGITS)
+        for i in range(self.n_parts):
+            part = &self.parts[i]
+            if part.prefixed:
+                crc = crc_more(crc, <const uint8_t*> &part.prefix, PREFIX)
+            crc = crc_more(crc, part.data, part.size)
+            crc = crc_more(crc, zeros, padding(stored_size(part), self.alignment))
+        put_hex(text + SUM_DIGITS, ~crc)
+
+    cdef int wrap_anew(self, Message message, tuple pairs, int64_t position) except -1:
+        """`wrap` with other custom metadata: the tables of a RecordBatch message are written again."""
+        cdef BatchHeader header
+        cdef Fault fault
+        cdef uint8_t* base
+        cdef int64_t at
+        if open_batch(&message.envelope.header, &header, &fault) < 0:
+            raise_fault(&fault)
+        # Vectors may share bytes where they come from.
+        self.reserve(self.metadata_at + HEADER + BATCH_SIZE + 40 + header.nodes.count * FieldNode_SIZE
+                     + header.buffers.count * Buffer_SIZE + header.variadic.count * 8, 1)
+        base = self.head + self.metadata_at
+        memset(base, 0, HEADER + BATCH_SIZE + 16)
+        put_envelope(base, self.version, MessageHeader_RecordBatch, len(pairs) > 0)
+        at = put_batch(base, HEADER_VTABLE, HEADER, header.length, header.codec, header.variadic.count > 0)
+        at = copy_vector(base, HEADER + AT_NODES, at, &header.nodes, FieldNode_SIZE)
+        at = copy_vector(base, HEADER + AT_BUFFERS, at, &header.buffers, Buffer_SIZE)
+        if header.variadic.count:
+            at = copy_vector(base, HEADER + AT_VARIADIC, at, &header.variadic, 8)
+        put64(base + MESSAGE + AT_BODY_LENGTH, self.body_length)
+        return self.finish_head(self.put_pairs(at, pairs) if pairs else at, position)
+
     cdef int wrap(self, Message message, int64_t position) except -1:
-        """Make a message that was read ready to go out again."""
+        """Make a message that was read ready to go out again; its checksum counts it in another source."""
         cdef int64_t size = round_up(message.metadata_size, 8)
+        cdef tuple pairs = read_pairs(&message.envelope.root, Message_custom_metadata), kept
         self.reserve(self.metadata_at + size, 1)
         memcpy(self.head + self.metadata_at, message.metadata_bytes, message.metadata_size)
         memset(self.head + self.metadata_at + message.metadata_size, 0, size - message.metadata_size)
@@ -640,6 +688,9 @@ cdef class Encoder:
         self.parts[0].data = message.body_bytes
         self.parts[0].size = self.body_length = self.raw_length = message.envelope.body_length
         self.parts[0].prefixed = False
+        kept = tuple([pair for pair in pairs if pair[0] != PAIR[0]])
+        if self.checksum or len(kept) < len(pairs):
+            return self.wrap_anew(message, (*kept, PAIR) if self.checksum else kept, position)
         return self.finish_head(size, position)
 
     cdef int reserve(self, int64_t head, int32_t parts) except -1:
@@ -667,6 +718,15 @@ cdef inline int64_t tables_size(const ColumnsData* d, int64_t n_buffers) noexcep
     """Bytes of metadata at most, without custom pairs."""
     return (INNER + BATCH_SIZE + 16 + 8 + <int64_t> FieldNode_SIZE * d.plan.n_fields + 8 + Buffer_SIZE * n_buffers
             + 8 + 8 * <int64_t> d.plan.n_views)
+
+
+cdef inline int64_t copy_vector(uint8_t* base, int64_t field, int64_t at, const Vector* items,
+                                int32_t size) noexcept nogil:
+    """A vector of items of `size` bytes, a multiple of 8; returns where it ends."""
+    at = put_vector(base, field, at, items.count)
+    if items.count:
+        memcpy(base + at, items.data, items.count * size)
+    return at + items.count * size
 
 
 cdef inline int64_t put_nodes(uint8_t* base, int64_t table, int64_t at, const ColumnsData* d) noexcept nogil:

@@ -55,6 +55,7 @@ cdef class BatchWriter:
     cdef bint busy                  # a thread is writing a message
     cdef readonly bint ended        # closed or abandoned: the sink knows
     cdef int64_t num_messages
+    cdef int64_t earlier            # messages of the file that is appended to
     cdef int64_t num_record_batches
     cdef int64_t num_dictionary_batches
     cdef int64_t num_dictionary_deltas
@@ -72,6 +73,7 @@ cdef class BatchWriter:
     cdef int truncate(self, Columns columns, int64_t start, int64_t count) except -1
     cdef int64_t put(self, Columns columns, int64_t start, int64_t count, tuple pairs, int64_t max_bytes) except -1
     cdef int put_end(self) except -1
+    cdef int put_closing(self) except -1
     cdef int put_footer(self, bytes end, tuple metadata) except -1
     cdef int put_dictionaries(self, list emissions) except -1
     cdef int put_dictionary(self, Emission emission) except -1

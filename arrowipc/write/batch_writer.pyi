@@ -67,6 +67,7 @@ class EncodeOptions:
         legacy: bool | None = False,
         metadata_version: Literal["V4", "V5"] | None = "V5",
         use_threads: bool = True,
+        checksum: bool = False,
     ) -> EncodeOptions: ...
 
 class BatchWriter:

@@ -10,7 +10,7 @@ from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_WRITABLE, PyBuffer_Rel
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.errno cimport EAGAIN, EINTR, errno
-from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint32_t, uint8_t
 from libc.stdlib cimport free, getenv
 from libc.string cimport memcpy, memset, strchr, strcmp
 
@@ -18,11 +18,13 @@ import io
 import os
 
 from arrowipc._core cimport Columns, Plan, Recent, export_bytes, field_path, identity, limits_data, raise_fault
+from arrowipc.metadata.checksums cimport SUM_DIGITS, Checksum, crc_more, find_checksum, put_hex, sign_alone
 from arrowipc.columns.record_batch cimport RecordBatch, as_batch, concat_into
 from arrowipc.columns.truncate cimport Truncator
 from arrowipc.inline.body_parts cimport BodyPart, padding, put_part, stored_size
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
+from arrowipc.inline.flatbuf cimport Table, fb_root
 from arrowipc.inline.footer_block cimport put_block
 from arrowipc.inline.huge_pages cimport HUGE_PAGE, want_huge_pages
 from arrowipc.inline.loads cimport load_i32
@@ -35,8 +37,10 @@ from arrowipc.write.batch_encoder cimport Compressor, Encoder
 from arrowipc.write.dictionary_writer cimport Emission, WrittenDictionaries
 
 from arrowipc.arguments import bytes_taken, check_integer, instance_of, metadata_of, without_descriptions
+from arrowipc.metadata.checksums import PAIR
 from arrowipc.errors import NotFoundError, UnsupportedError, UsageError
 from arrowipc.metadata.schema_writer import encapsulate, footer_table, number_from_zero, schema_metadata
+from arrowipc.read.framing import checksum_of
 
 __all__ = [
     "BatchWriter",
@@ -477,11 +481,11 @@ cdef class EncodeOptions:
     legacy : bool, or None
     metadata_version : {"V5", "V4"}, or None
         None: as the environment variables of pyarrow say.
-    use_threads : bool
+    use_threads, checksum : bool
     """
 
     def __cinit__(self, compression=None, compression_level=None, min_space_savings=None, alignment=8, legacy=False,
-                 metadata_version="V5", use_threads=True):
+                 metadata_version="V5", use_threads=True, checksum=False):
         cdef Compressor compressor = None
         if legacy is None:
             legacy = is_set("ARROW_PRE_0_15_IPC_FORMAT")
@@ -505,11 +509,14 @@ cdef class EncodeOptions:
             # pyarrow takes such bodies for raw ones.
             raise UsageError('compression came with metadata_version="V5": readers of "V4" do not know it '
                              "(which is also what ARROW_PRE_1_0_METADATA_VERSION=1 asks for)")
+        if checksum and metadata_version == "V4":
+            # pyarrow takes any custom metadata of such messages for the name of a codec.
+            raise UsageError('checksum=True needs metadata_version="V5": readers of "V4" stumble over its entries')
         if codec is not None:
             compressor = Compressor(codec, compression_level, min_space_savings, use_threads)
         elif compression_level is not None or min_space_savings is not None:
             raise UsageError("compression_level and min_space_savings need a codec: compression=\"lz4\" or \"zstd\"")
-        self.encoder = Encoder(compressor, alignment, legacy, metadata_version)
+        self.encoder = Encoder(compressor, alignment, legacy, metadata_version, checksum)
         self.untouched = self.choice is None and compression_level is None and min_space_savings is None
 
     cdef int choose(self, Plan plan) except -1:
@@ -744,10 +751,15 @@ cdef class BatchWriter:
         self.asked = schema
         schema = written_schema(schema)
         self.set_plan(schema)
-        if self.file_metadata or self.encoder.legacy or self.encoder.version == MetadataVersion_V4:
+        if (self.file_metadata or self.encoder.legacy or self.encoder.version == MetadataVersion_V4
+                or self.encoder.checksum):
             # Files repeat their metadata in the Schema message, where it survives the loss of the footer.
-            metadata = without_descriptions(self.file_metadata)
+            metadata = without_descriptions(self.file_metadata) + ((PAIR,) if self.encoder.checksum else ())
             message = encapsulate(schema_metadata(schema, version_name(self.encoder), metadata), 8, self.encoder.legacy)
+            if self.encoder.checksum:
+                # Nobody else has these bytes yet.
+                sign_alone(<uint8_t*> PyBytes_AS_STRING(message) + self.encoder.metadata_at,
+                           len(message) - self.encoder.metadata_at, NULL, 0)
         else:
             message = schema.serialize()
         self.occupy()
@@ -786,6 +798,7 @@ cdef class BatchWriter:
         self.set_plan(existing.schema)
         self.batch_blocks = bytearray(existing.batch_blocks)
         self.dictionary_blocks = bytearray(existing.dictionary_blocks)
+        self.earlier = existing.num_messages
         if self.annotate is not None and self.annotate.file is not None:
             existing.tell(self.annotate.file)
         if existing.last_batch is not None:
@@ -905,6 +918,7 @@ cdef class BatchWriter:
             self.accept(columns)
         if (not self.encode_options.untouched or self.has_required or self.annotate is not None
                 or (self.unify and self.dictionaries is not None)
+                or self.sink.keeps and checksum_of(message) is not None
                 or columns.d.length < self.coalesce_rows or not columns.plan.d.whole
                 or columns.plan.d.stored_big or not self.encoder.agrees(message)):
             return False
@@ -1034,6 +1048,9 @@ cdef class BatchWriter:
         """Send the message that was just encoded to the sink."""
         cdef Encoder encoder = self.encoder
         cdef int64_t used, position = self.sink.position
+        if encoder.checksum:
+            with nogil:
+                encoder.sign(self.earlier + self.num_messages)
         self.sink.write(encoder.head, encoder.head_size, encoder.parts, encoder.n_parts, encoder.alignment,
                         encoder.body_length)
         self.num_messages += 1
@@ -1085,6 +1102,8 @@ cdef class BatchWriter:
             if self.dictionaries is not None:
                 self.put_dictionaries(self.dictionaries.at_close())
             end = bytes(4) if self.encoder.legacy else b"\xff\xff\xff\xff" + bytes(4)
+            if self.encoder.checksum and not self.is_file:
+                self.put_closing()
             if self.is_file:
                 metadata = without_descriptions(self.file_metadata)
                 if self.annotate is not None and self.annotate.file is not None and self.batch_blocks:
@@ -1099,18 +1118,39 @@ cdef class BatchWriter:
             self.busy = False
         return 0
 
+    cdef int put_closing(self) except -1:
+        """Write the batch without rows by which a stream with checksums says that no message is missing."""
+        from arrowipc.values.from_python import empty_batch
+
+        cdef RecordBatch empty = empty_batch(plan_schema(self.plan))
+        cdef list emissions = []
+        cdef Fault fault
+        if self.num_record_batches == 0 and self.dictionaries is not None:
+            self.dictionaries.before(empty, emissions)      # without them, readers refuse any batch
+            self.put_dictionaries(emissions)
+        if self.truncator.truncate(&empty.d, 0, 0, &fault) < 0:
+            raise_fault(&fault, self.plan)
+        self.encoder.closing = True
+        self.encoder.record_batch(&self.truncator.d, NULL, (), self.sink.position)
+        if self.sink.keeps:
+            self.sink.owners = owners_of(empty, self.truncator, self.encoder)
+        self.hand_over(self.batch_blocks)
+        return 0
+
     cdef int put_footer(self, bytes end, tuple metadata) except -1:
         """Write the end marker and the footer, whose blocks go out from where they are: there may be millions."""
         cdef BodyPart[2] parts
         cdef int64_t size = PyByteArray_GET_SIZE(self.batch_blocks)
         cdef bytes head = footer_table(plan_schema(self.plan), version_name(self.encoder), self.dictionary_blocks,
-                                       size // Block_SIZE, metadata)
+                                       size // Block_SIZE, metadata + ((PAIR,) if self.encoder.checksum else ()))
         cdef bytes tail = (len(head) + size).to_bytes(4, "little") + MAGIC
         # The end marker of old streams has 4 bytes only; what follows in a file begins at a multiple of 8.
         head = end.ljust(8, b"\0") + head
         memset(parts, 0, sizeof(parts))
         parts[0].data, parts[0].size = <const uint8_t*> PyByteArray_AS_STRING(self.batch_blocks), size
         parts[1].data, parts[1].size = <const uint8_t*> PyBytes_AS_STRING(tail), len(tail)
+        if self.encoder.checksum:
+            sign_footer(head, parts, self.earlier + self.num_messages)
         self.sink.write(<const uint8_t*> PyBytes_AS_STRING(head), len(head), parts, 2, 1, size + len(tail))
         return 0
 
@@ -1124,6 +1164,26 @@ cdef class BatchWriter:
         """tuple of int: messages, record batches, dictionary batches, deltas, replaced dictionaries, bytes."""
         return (self.num_messages, self.num_record_batches, self.num_dictionary_batches, self.num_dictionary_deltas,
                 self.num_replaced_dictionaries, self.raw_bytes, self.stored_bytes)
+
+
+cdef int sign_footer(bytes head, const BodyPart* rest, int64_t number) except -1:
+    """Fill in the checksum of the end of a file: the marker and the footer's table in `head`, and two parts."""
+    cdef uint8_t* data = <uint8_t*> PyBytes_AS_STRING(head)
+    cdef uint8_t* text
+    cdef int64_t size = len(head)
+    cdef uint32_t crc = ~<uint32_t> 0
+    cdef Checksum checksum
+    cdef Table root
+    cdef int i
+    fb_root(data + 8, size - 8, &root)
+    find_checksum(&root, Footer_custom_metadata, &checksum)
+    text = data + (checksum.text - data)
+    put_hex(text, <uint32_t> number)
+    crc = crc_more(crc, data, size)     # its digits are zeros yet
+    for i in range(2):
+        crc = crc_more(crc, rest[i].data, rest[i].size)
+    put_hex(text + SUM_DIGITS, ~crc)
+    return 0
 
 
 cdef str version_name(Encoder encoder):

@@ -101,6 +101,18 @@ def test_what_gzip_packed_is_read(data, name, tmp_path):
         assert "bug" not in found.err
 
 
+def test_what_gzip_packed_may_not_be_a_bomb(data, tmp_path, monkeypatch):
+    """A stream and then nothing but zeros: members of gzip, of which each is small."""
+    monkeypatch.setattr("arrowipc.cli.sources.GZIP_SLACK", 1 << 20)
+    zeros = gzip.compress(bytes(1 << 20))
+    (path := tmp_path / "x.arrows.gz").write_bytes(gzip.compress((data / "a.arrows").read_bytes()) + 20 * zeros)
+    found = run("count", path)
+    assert (found.code, found.out) == (1, "")
+    most = (1 << 20) + 100 * path.stat().st_size
+    assert f"expected {most:,} bytes at most (1 GiB and 100 times the size of the source)" in found.err
+    assert "gunzip has no such limit" in found.err
+
+
 @pytest.mark.parametrize("name", ["a.arrow", "a.arrows"])
 @pytest.mark.parametrize("how", ["arrowipc {} - < {}", "cat {1} | arrowipc {0} -"], ids=["redirected", "piped"])
 def test_rows_of_standard_input(data, name, how):

@@ -245,3 +245,62 @@ def test_batches_differ_by_schema_metadata_only_when_asked():
     assert one == SMALL
     assert one != SMALL.slice(1)
     assert one != 7
+
+
+# -- parts under pyarrow's names -----------------------------------------------------------------------------
+
+LISTS = [[1, 2], None, [3], [], [4, 5, 6]]
+PARTS = ("offsets", "values", "value_lengths", "flatten", "indices", "dictionary_decode")
+NESTED = {
+    "list": pa.array(LISTS, pa.list_(pa.int8())),
+    "large list": pa.array(LISTS, pa.large_list(pa.int8())),
+    "list view": pa.array(LISTS, pa.list_view(pa.int8())),
+    "large list view": pa.array(LISTS, pa.large_list_view(pa.int8())),
+    "fixed-size list": pa.array([[1, 2], None, [3, 4], [5, 6]], pa.list_(pa.int8(), 2)),
+    "map": pa.array([[("a", 1)], None, [("b", 2), ("c", 3)]], pa.map_(pa.string(), pa.int8())),
+    "dictionary": pa.array(["a", None, "b", "a"]).dictionary_encode(),
+    "struct": pa.array([{"a": 1, "b": "x"}, None, {"a": None, "b": "y"}]),
+    "runs": pa.RunEndEncodedArray.from_arrays([2, 5], ["a", "b"]),
+    "int": pa.array([1, None, 3]),
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+@pytest.mark.parametrize("part", PARTS)
+def test_parts_are_those_of_pyarrow(name, part):
+    whole = NESTED[name]
+    for theirs in (whole, whole[1:], whole[:2], whole[2:3], whole[:0]):
+        ours = ipc.Array.from_arrow(theirs)
+        if not hasattr(theirs, part):
+            if part != "dictionary_decode":
+                with pytest.raises((AttributeError, ipc.UsageError), match=rf"^an Array of .* has no {part}(\(\))?$"):
+                    getattr(ours, part)()
+            continue
+        try:
+            expected = getattr(theirs, part)() if callable(getattr(theirs, part)) else getattr(theirs, part)
+        except pa.ArrowNotImplementedError:
+            expected = None  # of maps
+        found = getattr(ours, part)() if callable(getattr(ours, part)) else getattr(ours, part)
+        for mine, other in zip(
+            *[each if isinstance(each, list) else [each] for each in (found, expected)], strict=True
+        ):
+            assert other is None or mine == other
+
+
+def test_flatten_refuses_what_is_broken_and_lengths_of_nothing():
+    kind = ipc.types.list_("int8")
+    offsets = struct.pack("<3i", 0, 9, 2)
+    broken = ipc.RecordBatch.from_buffers(
+        ipc.schema({"x": kind}), 2, [(2, 0), (2, 0)], [None, offsets, None, b"ab"], validate="none"
+    )
+    with pytest.raises(ipc.FormatError, match="do not rise from 0 to 2"):
+        broken["x"].flatten()
+    nulls = ipc.RecordBatch.from_buffers(
+        ipc.schema({"x": ipc.types.list_("null", 2**30)}),
+        8,
+        [(8, 1), (2**33, 2**33)],
+        [b"\x7f"],
+        limits=ipc.Limits(rows_per_batch=2**40),
+    )
+    with pytest.raises(ipc.LimitError):
+        nulls["x"].flatten()

@@ -14,7 +14,7 @@ import arrowipc as ipc
 from arrowipc import types as at
 from arrowipc.dataset.partitioning import NULL, key_type, keys_of
 from arrowipc.errors import UsageError
-from arrowipc.read.files import is_hidden
+from arrowipc.sources.files import is_hidden
 
 pl = optional("polars")
 

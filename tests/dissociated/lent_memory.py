@@ -64,7 +64,7 @@ def batch(number: int, rows: int = 1000) -> ipc.RecordBatch:
 
 def telling(transport: str = "shm", **options: Any) -> dict[str, Any]:
     """Options of a transport under which small bodies, such as those of `batch`, are not sent instead."""
-    return {**options, "least_bytes": 0} if transport == "shm" else options
+    return {**options, "least_bytes": 0} if transport in ("shm", "file") else options
 
 
 def is_batch(found: Any, number: int, rows: int = 1000) -> bool:

@@ -140,8 +140,8 @@ def test_an_arena_without_descriptors_or_memory_sends_bodies(arena):
 
 def test_small_bodies_are_sent_unless_they_are_held():
     arena = Arena(64 * MIB, 4 * MIB)
-    assert arena.place(message(rows=1000), NoConnection()) is None
-    assert arena.place(message(rows=1100), NoConnection()) is not None
+    assert arena.place(message(rows=2000), NoConnection()) is None
+    assert arena.place(message(rows=2200), NoConnection()) is not None
     (held,) = arena.hold([message(rows=10)])
     assert arena.place(held, NoConnection()) is not None
     arena.close()

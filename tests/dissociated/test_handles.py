@@ -25,6 +25,7 @@ from dissociated.lent_memory import (
     pairs_of,
     read_pairs,
     record,
+    telling,
     until,
 )
 from helpers.processes import run_python
@@ -145,7 +146,7 @@ def test_files_are_mapped_by_both_sides_and_nothing_is_copied(tmp_path, ending, 
     server = dissociated.Server(
         lambda name: ReadyMessages(server.memory.messages()) if raw else ipc.open(server.memory.mapping),
         "file",
-        transport_options={"path": path},
+        transport_options=telling("file", path=path),
     )
     with server:
         placed = record(server.memory)

@@ -10,6 +10,7 @@ import pytest
 from dissociated import peers
 from dissociated.peers import OneByOne
 
+import arrowipc as ipc
 from arrowipc import Limits, dissociated
 from arrowipc.dissociated.protocol import NUMBERS
 from arrowipc.dissociated.served import messages_of
@@ -207,3 +208,18 @@ def test_small_and_large_bodies_of_one_stream_keep_their_order():
         ):
             for expected, found in zip(batches, reader, strict=True):
                 assert pa.record_batch(found).equals(expected)
+
+
+@pytest.mark.parametrize("kind", ["pyarrow", "ours", "file", "reader"])
+def test_small_batches_of_what_is_there_go_out_together(kind, tmp_path, monkeypatch):
+    table = pa.Table.from_batches([pa.record_batch({"x": np.arange(10)})] * 500)
+    with ipc.new_file(tmp_path / "x.arrow") as writer:
+        writer.write(table)
+    sources = {"pyarrow": table, "ours": ipc.table(table), "file": tmp_path / "x.arrow", "reader": table.to_reader}
+    runs: list[int] = []
+    real = SocketConnection.send_messages
+    monkeypatch.setattr(SocketConnection, "send_messages", lambda c, n, m, r: runs.append(len(m)) or real(c, n, m, r))
+    with dissociated.Server({"t": sources[kind]}, "unix") as server:
+        assert peers.read_from(server).num_rows == 5000
+    # A reader may wait for each batch, so that nobody waits for two.
+    assert (max(runs) > 100) == (kind != "reader")

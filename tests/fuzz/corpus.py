@@ -114,6 +114,15 @@ def _written(file: bool) -> list[bytes]:
             if not any(pa.types.is_union(kind) for kind in parts[0].schema.types)
             else made[0]
         )
+    return made + _with_checksums(file)
+
+
+def _with_checksums(file: bool) -> list[bytes]:
+    made = []
+    for parts in _batches()[::5]:
+        with (ipc.new_file if file else ipc.new_stream)(sink := bytearray(), checksum=True) as writer:
+            writer.write(parts[0])
+        made.append(bytes(sink))
     return made
 
 
@@ -156,7 +165,14 @@ def _forged() -> list[bytes]:
 
 @functools.cache
 def streams() -> list[bytes]:
-    return [*_written(False), peers.written_words(), _tensor_columns(False), *_forged(), *_golden(False)]
+    return [
+        *_written(False),
+        *_with_checksums(False),
+        peers.written_words(),
+        _tensor_columns(False),
+        *_forged(),
+        *_golden(False),
+    ]
 
 
 @functools.cache
@@ -164,7 +180,14 @@ def files() -> list[bytes]:
     # Of other writers those that do not frame the schema, or leave it out.
     others = [golden.WRITERS / f"{name}.arrow" for name in ("polars-2.1.0-zstd", "javascript-21.2.0-types")]
     theirs = [each.read_bytes() for each in others]
-    return [*_written(True), peers.written_words(file=True), _tensor_columns(True), *_golden(True), *theirs]
+    return [
+        *_written(True),
+        *_with_checksums(True),
+        peers.written_words(file=True),
+        _tensor_columns(True),
+        *_golden(True),
+        *theirs,
+    ]
 
 
 @functools.cache

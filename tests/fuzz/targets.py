@@ -11,6 +11,7 @@ import contextlib
 import datetime as dt
 import functools
 import gc
+import gzip
 import io
 import itertools
 import json
@@ -35,6 +36,7 @@ import arrowipc as ipc
 from arrowipc import Limits, aio, types
 from arrowipc.cdata.import_array import array_from, batch_from, live_imports, schema_from, stream_from
 from arrowipc.cli.browse_page import Browsed
+from arrowipc.cli.sources import Failure, opened
 from arrowipc.cli.terminal import json_text
 from arrowipc.columns.extensions import Names, variant_value
 from arrowipc.dissociated.client import Client
@@ -44,6 +46,7 @@ from arrowipc.dissociated.session import Roles, Session
 from arrowipc.dissociated.transports.message_runs import read_run, write_run
 from arrowipc.dissociated.transports.sockets import SocketConnection
 from arrowipc.filters.pruning import OPERATORS, Pruner
+from arrowipc.filters.row_filters import RowFilter
 from arrowipc.filters.statistics import mark_of
 from arrowipc.inspection.message_layout import locate_messages, nodes_of, outline_of
 from arrowipc.read.decoders import schema_of
@@ -110,6 +113,8 @@ def options(chance: random.Random) -> dict[str, Any]:
     if chance.random() < 0.2:
         chosen["ensure_native_endian"] = False
     chosen["use_threads"] = chance.random() < 0.2
+    if chance.random() < 0.3:
+        chosen["verify"] = chance.choice((None, None, True))
     return chosen
 
 
@@ -363,6 +368,7 @@ def payload(data: bytes, chance: random.Random) -> None:
         parent_index=chance.random() < 0.3,
         bare=chance.random() < 0.7,
         use_threads=False,
+        verify=chance.choice((*[False] * 9, None, None, True)),
         max_rows=chance.choice((None, None, 0, 3)),
         max_bytes=chance.choice((None, None, 100)),
     )
@@ -746,11 +752,19 @@ def footer_statistics(data: bytes, chance: random.Random) -> None:
 
 @target("filter", corpus.streams)
 def filtered(data: bytes, chance: random.Random) -> None:
-    """Any filter about the columns of any schema: it is refused, or decides."""
-    with ipc.open_stream(data, limits=FEW) as reader:
+    """Any filter about the columns of any schema: it is refused, or decides, by statistics and by values."""
+    level = level_of(chance)
+    with ipc.open_stream(data, validate=level, limits=FEW) as reader:
         names = [*reader.schema.names, "c0.a"]
         for batch in (None, *zip(range(2), reader, strict=False)):
-            known = None if batch is None else ipc.compute_statistics(batch[1])
+            known = None if batch is None or level == "none" else ipc.compute_statistics(batch[1])
+            for _ in range(4 if batch is not None else 0):
+                with contextlib.suppress(*uses.REFUSED):
+                    test = RowFilter(filter_of(names, chance), reader.schema, strict=chance.random() < 0.5)
+                    some = batch[1].slice(chance.randrange(3), uses.ROWS)
+                    passed = memoryview(test.rows(some)).cast("q").tolist()
+                    assert passed == sorted({*passed} & {*range(len(some))})
+                    uses.batch(test.apply(some), level, chance)
             for _ in range(4):
                 with contextlib.suppress(ipc.UsageError):
                     pruner = Pruner(filter_of(names, chance), reader.schema, strict=chance.random() < 0.5)
@@ -765,6 +779,59 @@ def _prune(known: Any, chance: random.Random) -> None:
         for op in OPERATORS:
             literal = () if "null" in op else ([] if "in" in op else chance.choice(LITERALS),)
             Pruner((path, op, *literal), schema, strict=False).keeps(known)
+
+
+#: What columns are cast to.
+KINDS = ("int8", "uint64", "float32", "bool", "string", "binary", "date32", "timestamp[ns]", "duration[s]", "null")
+KINDS += (types.list_("int16"), types.dictionary("int8", "string"), types.decimal128(9, 2), types.list_view("string"))
+
+
+def _steps(array: Any, mask: list[Any], rows: Any, chance: random.Random) -> dict[str, Callable[[], object]]:
+    """What is asked of a column, and what has to come of it."""
+    count = len(array)
+    return {
+        "cast": lambda: len(array.cast(chance.choice((*KINDS, array.type)))) == count,
+        "cast chunks": lambda: len(ipc.ChunkedArray([array, array]).cast(array.type)) == 2 * count,
+        "filter": lambda: len(array.filter(mask)) == len(rows),
+        "take": lambda: count == 0 or len(array.take(ipc.array([0, None], "int64"))) == 2,
+        "fill_null": lambda: len(array.fill_null(chance.choice(LITERALS))) == count,
+        "is_null": lambda: len(array.is_null()) == count,
+        "value_lengths": lambda: len(array.value_lengths()) == count,
+        "flatten": lambda: array.flatten() is not None,
+        "unique": lambda: len(array.unique()) <= count,
+        "encode": lambda: len(array.dictionary_encode().dictionary_decode()) == count,
+        "parts": lambda: [getattr(array, name, None) for name in ("offsets", "values", "indices")] != [],
+    }
+
+
+@target("columns", corpus.streams)
+def columns(data: bytes, chance: random.Random) -> None:
+    """Casts, masks, indices and parts of any column: each is refused, or gives as many elements as it should."""
+    level = level_of(chance)
+    with ipc.open_stream(data, validate=level, limits=FEW) as reader:
+        found = [array for _, batch in zip(range(2), reader, strict=False) for array in batch.slice(0, 200).columns]
+    for each in found[:20]:
+        array = each.slice(chance.randrange(2))
+        mask = [chance.choice((True, False, None)) for _ in range(len(array))]
+        rows = ipc.array([row for row, wanted in enumerate(mask) if wanted], "int64")
+        for name, step in _steps(array, mask, rows, chance).items():
+            with contextlib.suppress(*uses.REFUSED):
+                assert step(), name
+        if level != "none":
+            with contextlib.suppress(*uses.REFUSED):
+                assert array.filter(mask).equals(array.take(rows), nan_equal=True)
+
+
+@target("gzip", lambda: [gzip.compress(each, mtime=0) for each in corpus.files() + corpus.streams()])
+def unpacked(data: bytes, chance: random.Random) -> None:
+    """What the command line reads: gzip's data, also damaged, of anything."""
+    level = level_of(chance)
+    try:
+        with opened(str(laid("packed.gz", data)), validate=level, limits=FEW) as reader:
+            read(reader, level, chance)
+    except Failure as failure:
+        if not isinstance(failure.error, OSError):
+            raise failure.error from None
 
 
 @target("copy", corpus.files, corpus.streams)
@@ -862,10 +929,9 @@ def dataset(data: bytes, chance: random.Random) -> None:
     names = found.schema.names
     if names and chance.random() < 0.3:
         found = found.select([chance.randrange(len(names))])
-    if names and chance.random() < 0.3:
-        condition = chance.choice((("is_null",), (">", chance.randrange(-5, 5)), ("in", ["a", 1, None])))
+    if names and chance.random() < 0.5:
         with contextlib.suppress(ipc.UsageError):
-            found = found.filter([(chance.choice(names), *condition)])
+            found = found.filter(filter_of(names, chance))
     with contextlib.suppress(*uses.REFUSED):
         for batch in itertools.islice(found, MOST_BATCHES):
             uses.batch(batch, level, chance)

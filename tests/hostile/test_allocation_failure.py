@@ -77,7 +77,7 @@ def test_every_allocation_may_fail(library: Path, mode: str, some: int) -> None:
 
 @pytest.mark.slow
 def test_the_interpreter_may_lack_memory_too(library: Path) -> None:
-    count, failures = judge(run_failing(library, "any", rounds(6, 0), "" if FULL else QUICK))
+    count, failures = judge(run_failing(library, "any", rounds(6, 1000), "" if FULL else QUICK))
     print(f"any: {count} scenarios, {failures:,} failed allocations")
     assert count >= (len(scenarios.SCENARIOS) - len(scenarios.FOREIGN) if FULL else 10)
 

@@ -177,7 +177,7 @@ BAD: dict[str, tuple[bytes, Callable[[Producer], Any], str]] = {
     "values NULL": (
         b"l",
         lambda p: numbers(p, data=[None, None]),
-        r"buffers\[1\] is NULL: column .*\(values\)",
+        r"buffers\[1\] is NULL: .*column.*\(values\)",
     ),
     "bits NULL": (b"b", lambda p: numbers(p, data=[None, None]), r"\(values\)"),
     "offsets NULL": (b"z", lambda p: p.array(2, [None, None, b"abc"]), r"\(offsets\)"),
@@ -203,7 +203,7 @@ def test_unsound_arrays(case: str) -> None:
     child = (p.schema(b"l"),) if format == b"+l" else ()
     with pytest.raises(ipc.FormatError, match=words) as caught:
         array_from(p.pair(p.schema(format, *child), make(p)))
-    assert "column ''" in str(caught.value)
+    assert "column ''" not in str(caught.value)
     bad = make(p)
     columns = [(p.schema(format, *child, name=b"bad"), bad), (p.schema(b"l", name=b"ok"), numbers(p))]
     with pytest.raises(ipc.FormatError, match="column 'bad'"):

@@ -20,7 +20,7 @@ import arrowipc as ipc
 from arrowipc import UsageError
 from arrowipc.columns.extensions import STORED_TIMES
 from arrowipc.dissociated.served import messages_of
-from arrowipc.inspection.recover import CODECS
+from arrowipc.inspection.message_layout import CODECS
 from arrowipc.read.framing import survey
 
 # -- streams, message by message -----------------------------------------------------------------------------

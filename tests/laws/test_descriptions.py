@@ -158,7 +158,7 @@ def streamed(path: Path, to: Path, chance: random.Random) -> None:
 
 
 def converted(path: Path, to: Path, chance: random.Random) -> None:
-    extra = chance.choice([[], ["--statistics"], ["--compression", "lz4"], ["--batch-rows", "3"]])
+    extra = chance.choice([[], ["--statistics"], ["--compression", "lz4"], ["--batch-rows", "3"], ["--checksum"]])
     assert run("convert", path, to, "--force", *extra).code == 0
 
 
@@ -213,6 +213,7 @@ WAYS: list[Callable[[Path, Path, random.Random], None]] = [
 
 def check(path: Path) -> None:
     """What anybody is told of the rows of a file is true of them; filters find all rows that match."""
+    assert ipc.validate(path).ok  # which compares all checksums
     with source_of(path) as reader:
         batches, told = list(reader), ipc.file_statistics(reader)
         alone = [ipc.file_statistics(reader, batches=[i])[0] for i in range(len(reader))]
@@ -238,7 +239,7 @@ def check(path: Path) -> None:
 def test_statistics_are_true_of_the_rows_or_absent(tmp_path_factory, seed, ways):
     chance, folder = random.Random(seed), tmp_path_factory.mktemp("law")
     path = folder / "0.arrow"
-    with ipc.new_file(path, statistics=True, durable=False) as writer:
+    with ipc.new_file(path, statistics=True, checksum=chance.random() < 0.5, durable=False) as writer:
         for _ in range(chance.randint(1, 3)):
             writer.write(made(chance, chance.randint(1, 6)))
     check(path)

@@ -14,7 +14,7 @@ from helpers.arrays import batch_of
 from helpers.processes import rounds, run_python
 
 import arrowipc as ipc
-from arrowipc import following
+from arrowipc.sources import followed
 
 KILLS = rounds(12, 400)
 
@@ -183,7 +183,7 @@ def test_a_writer_may_repair_a_stream_between_any_two_looks_of_a_follower(tmp_pa
         reader = ipc.open_stream(path, follow=True, timeout=0)
         assert numbers(reader) == [1]
         between = Between(call, lambda: stream_of(path, 3, 4))
-        monkeypatch.setattr(following, "os", between)
+        monkeypatch.setattr(followed, "os", between)
         found = numbers(reader)
         monkeypatch.undo()
         done = between.calls <= call
@@ -209,7 +209,7 @@ def test_a_stream_may_be_rotated_between_any_two_looks_of_a_follower(tmp_path, m
         first.write(batch_of(2))
         first.close()
 
-    monkeypatch.setattr(following, "os", Between(call, rotate))
+    monkeypatch.setattr(followed, "os", Between(call, rotate))
     found = numbers(reader)
     monkeypatch.undo()
     if second is None:

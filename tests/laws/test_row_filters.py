@@ -8,7 +8,9 @@ import math
 import random
 from decimal import Decimal
 
+import pyarrow as pa
 import pytest
+from helpers.arrays import CASES
 from helpers.processes import rounds
 
 import arrowipc as ipc
@@ -99,19 +101,28 @@ def predicate(dice: random.Random, depth: int):
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("seed", range(4))
-def test_the_rows_are_those_of_polars(seed):
+def test_the_rows_are_those_of_polars(seed, tmp_path):
+    """Of a batch, a table, and a data set of files with statistics, some of which leave batches out."""
     dice = random.Random(seed)
     data = frame(dice)
     numbered = data.with_row_index("row number")
     table = ipc.Table.from_arrow(data)
     batch = table.combine()
-    for _ in range(PREDICATES // 4):
+    for start in range(0, ROWS, 50):
+        with ipc.new_file(tmp_path / f"{start:03}.arrow", statistics=True, durable=False) as writer:
+            writer.write_table(table.slice(start, 50), 20)
+    dataset = ipc.open_dataset(tmp_path)
+    for number in range(PREDICATES // 4):
         ours, theirs = predicate(dice, 3)
         expected = numbered.filter(theirs)["row number"].to_list()
         test = RowFilter(ours, batch.schema)
         assert memoryview(test.rows(batch)).cast("q").tolist() == expected, ours
         assert memoryview(test.rows(batch.slice(3))).cast("q").tolist() == [row - 3 for row in expected if row >= 3]
         assert batch.filter(ours).num_rows == table.filter(ours).num_rows == len(expected)
+        if number % 5 == 0:
+            found = dataset.filter(ours)
+            assert found.count_rows() == len(expected), ours
+            assert found.read_all().equals(table.take(expected), nan_equal=True), ours
         # What has no row that passes may be pruned, and nothing else.
         assert test.pruner.keeps(ipc.compute_statistics(batch)) or not expected
 
@@ -144,6 +155,14 @@ def test_members_of_structs_and_values_behind_runs_and_dictionaries():
         assert memoryview(RowFilter(test, batch.schema).rows(batch)).cast("q").tolist() == expected, test
         part = memoryview(RowFilter(test, batch.schema).rows(batch[1:])).cast("q").tolist()
         assert part == [row - 1 for row in expected if row], test
+
+
+def test_an_empty_list_of_literals_is_for_columns_of_every_type():
+    for name, theirs in CASES.items():
+        batch = ipc.RecordBatch.from_arrow(pa.record_batch({"x": theirs}))
+        valid = batch.filter([("x", "is_not_null")]).num_rows
+        assert batch.filter([("x", "in", [])]).num_rows == batch.filter([("x", "in", [None])]).num_rows == 0, name
+        assert batch.filter([("x", "not in", [])]).num_rows == valid, name
 
 
 @pytest.mark.parametrize("broken", ["offsets", "index", "run end"])

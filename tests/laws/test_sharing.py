@@ -151,7 +151,7 @@ def answer(thing: Any, name: str) -> str:
         if name == "stretches":
             found = b"".join(found)  # those of a body that was put together are one
         return seen(found(*ARGUMENTS.get(name, ())) if callable(found) else found)
-    except (ipc.ArrowIpcError, TypeError, LookupError) as error:
+    except (ipc.ArrowIpcError, TypeError, LookupError, AttributeError) as error:
         return repr(error)
 
 

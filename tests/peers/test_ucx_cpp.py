@@ -6,25 +6,25 @@ Where there is no libucx: on Debian `apt install libucx-dev g++`; elsewhere ``CP
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import shutil
 import socket
-import struct
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from dissociated.cpp_client import LENGTHS, NO_BODY, decoded
 from dissociated.ucx_peers import LIBRARIES, PATIENCE
 
-import arrowipc as ipc
 from arrowipc import dissociated
 from arrowipc.dissociated.served import messages_of
 from arrowipc.dissociated.uri import new_tag
-from arrowipc.read.framing import message_of
-from arrowipc.read.stream_decoder import StreamDecoder
 
 pytestmark = [
     pytest.mark.nosanitize,
@@ -32,8 +32,6 @@ pytestmark = [
 ]
 
 SOURCE = Path(__file__).parents[1] / "helpers" / "cpp" / "ucx_peer.cpp"
-LENGTHS = struct.Struct("<QQ")
-NO_BODY = 2**64 - 1
 
 
 def table() -> pa.Table:
@@ -84,16 +82,6 @@ def lanes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
     return request.param
 
 
-def parts_of(data: bytes) -> Iterator[ipc.Message]:
-    at = 0
-    while at < len(data):
-        head, body = LENGTHS.unpack_from(data, at)
-        at += LENGTHS.size
-        rest = None if body == NO_BODY else data[at + head : at + head + body]
-        yield message_of(data[at : at + head], rest)
-        at += head + len(rest or b"")
-
-
 @each_source
 def test_d093_the_peer_reads_what_we_serve(program, lanes, name):
     source = SOURCES[name]()
@@ -102,34 +90,62 @@ def test_d093_the_peer_reads_what_we_serve(program, lanes, name):
         command = [program, "client", "127.0.0.1", metadata.port, metadata.want_data, data.want_data, name]
         done = subprocess.run(list(map(str, command)), capture_output=True, timeout=PATIENCE)
         assert done.returncode == 0, done.stderr.decode()
-    decoder, batches = StreamDecoder(None, "strict"), []
-    for message in parts_of(done.stdout):
-        event = decoder.decode_next(message)
-        batches += [event.batch] if hasattr(event, "batch") else []
-    found = pa.table(ipc.Table(decoder.schema, batches))
-    assert found.equals(source)
+    assert pa.table(decoded(done.stdout)).equals(source)
 
 
-@each_source
-def test_d094_we_read_what_the_peer_serves(program, lanes, name):
-    source = SOURCES[name]()
+def reported(*words: Any) -> str:
+    """The report of the conformance check; all items that the text asks for are met."""
+    command = [sys.executable, "-m", "arrowipc.dissociated.conformance", *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=10 * PATIENCE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@contextlib.contextmanager
+def serving(program: Path, name: str, clients: int) -> Iterator[list[str]]:
+    """The URIs of the peer as a server."""
     stream = b""
-    for message in messages_of(source):
+    for message in messages_of(SOURCES[name]()):
         has_body = message.kind != "Schema"
         stream += LENGTHS.pack(len(message.metadata), message.body_length if has_body else NO_BODY)
         stream += bytes(message.metadata) + bytes(message.body)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     metadata, data = new_tag(), new_tag()
-    command = list(map(str, [program, "server", port, metadata, data]))
+    command = list(map(str, [program, "server", port, metadata, data, clients]))
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
             process.stdin.write(stream)
             process.stdin.close()
             assert process.stdout.readline() == b"ready\n"
-            uris = [f"ucx://127.0.0.1:{port}?want_data={tag}" for tag in (metadata, data)]
-            with dissociated.connect(uris, name, timeout=PATIENCE, validate="strict") as reader:
-                assert pa.table(reader.read_all()).equals(source)
-            assert process.wait(PATIENCE) == 0
+            yield [f"ucx://127.0.0.1:{port}?want_data={tag}" for tag in (metadata, data)]
+            assert clients > 2 or process.wait(PATIENCE) == 0
         finally:
             process.kill()
+
+
+@pytest.mark.slow
+def test_the_peer_passes_the_conformance_check_as_a_server(program, monkeypatch):
+    monkeypatch.setenv("UCX_TLS", "tcp")
+    with serving(program, "batches", 1000) as uris:
+        report = reported("server", *uris)
+    assert "note 21 L" in report  # it serves the stream under any name
+    assert report.count("\nok ") > 20
+
+
+@pytest.mark.slow
+def test_the_peer_passes_the_conformance_check_as_a_client(program, monkeypatch):
+    monkeypatch.setenv("UCX_TLS", "tcp")
+    script = Path(__file__).parents[1] / "dissociated" / "cpp_client.py"
+    client = f"{sys.executable} {script} {program} {{ident}} {{metadata}} {{data}}"
+    report = reported("client", "ucx://127.0.0.1:0", client, "--timeout", PATIENCE, "--only", "18-29,32-36,40,56-69")
+    assert report.count("\nok ") > 15
+
+
+@each_source
+def test_d094_we_read_what_the_peer_serves(program, lanes, name):
+    with (
+        serving(program, name, 2) as uris,
+        dissociated.connect(uris, name, timeout=PATIENCE, validate="strict") as reader,
+    ):
+        assert pa.table(reader.read_all()).equals(SOURCES[name]())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -21,11 +24,11 @@ PAIRS = {
 #: What needs a compute engine; the errors name libraries that have one.
 COMPUTED = {
     "RecordBatch": {"sort_by"},
-    "Table": {"flatten", "group_by", "join", "join_asof", "sort_by"},
+    "Table": {"group_by", "join", "join_asof", "sort_by"},
     "Array": {"diff", "index", "is_nan", "sort", "sum", "value_counts"},
-    "ChunkedArray": {"flatten", "index", "is_nan", "sort", "value_counts"},
+    "ChunkedArray": {"index", "is_nan", "sort", "value_counts"},
     "Schema": set(),
-    "Field": {"flatten"},
+    "Field": set(),
 }
 #: What another expression of ours does; the errors say which one.
 INSTEAD = {
@@ -112,7 +115,40 @@ def test_columns_of_numbers_are_a_tensor():
         ipc.table({"x": ["a"]}).to_tensor()
 
 
+def test_structs_are_flattened():
+    data = pa.table({"x": [{"a": 1, "b": "u"}, None], "y": [1, 2]})
+    for theirs in (data, data.slice(2), pa.concat_tables([data, data])):
+        ours = ipc.table(theirs)
+        assert ours.flatten() == theirs.flatten()
+        for mine, other in zip(ours["x"].flatten(), theirs["x"].flatten(), strict=True):
+            assert mine == other
+    assert ours["y"].flatten() == [theirs["y"]]
+    for name in ("x", "y"):
+        assert ours.schema.field(name).flatten() == data.schema.field(name).flatten()
+
+
+def test_arrays_take_masks_and_what_pandas_calls_missing():
+    numbers = np.array([1.5, math.nan, 2])
+    for given in ({"from_pandas": True}, {"mask": [True, False, False]}):
+        for values in (numbers, list(numbers)):
+            theirs = {name: np.array(each) if name == "mask" else each for name, each in given.items()}
+            assert ipc.array(values, **given).equals(pa.array(values, **theirs), nan_equal=True)
+    assert ipc.array([1, pd.NA, pd.NaT, math.nan], from_pandas=True) == pa.array([1, None, None, None])
+    assert ipc.array(pa.array([1, 2]), mask=[True, False]) == pa.array([None, 2])
+    with pytest.raises(ipc.UsageError, match="mask: expected 2 elements, as there are values, found 1"):
+        ipc.array([1, 2], mask=[True])
+
+
+def test_casts_keep_values():
+    assert ipc.array([None, None]).cast("date32") == pa.array([None, None], pa.date32())
+    with pytest.raises(ipc.UnsupportedError, match=r"to_arrow\(\).cast\(type, safe=False\)"):
+        ipc.array([300]).cast("int8", safe=False)
+
+
 def test_tables_are_put_one_behind_the_other():
+    with pytest.raises(ipc.UnsupportedError, match=r"pyarrow.concat_tables\(\) takes our tables"):
+        ipc.concat_tables([TABLE], promote_options="default")
+
     assert ipc.concat_tables([TABLE, {"x": [3]}, pa.table({"x": [4]})]).to_pydict() == {"x": [1, None, 3, 4]}
     with pytest.raises(ipc.UsageError, match="batch 1 has x: string"):
         ipc.concat_tables([TABLE, {"x": ["a"]}])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import threading
@@ -48,7 +49,8 @@ def values(reader: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"compression": "zstd"}, {"alignment": 64}, {"metadata_version": "V4"}, {"legacy": True}]
+    "options",
+    [{}, {"compression": "zstd"}, {"alignment": 64}, {"metadata_version": "V4"}, {"legacy": True}, {"checksum": True}],
 )
 def test_rounds_of_appending_are_equal_to_writing_at_once(path, options):
     batches = [arrays.read_batch(words(*"abc"[: 1 + i % 3])) for i in range(6)]
@@ -282,6 +284,45 @@ def test_what_is_followed_is_read_as_any_stream(path):
             assert column(copied) == [2]
             with pytest.raises(UsageError, match="only in order"):
                 reader.get_batch(0)
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_streams_with_checksums_go_on(path, legacy):
+    """The message that closes them is cut off with the end marker, and a follower takes both together."""
+    append(path, batch_of(1), checksum=True, legacy=legacy)
+    whole = path.read_bytes()
+    end = 4 if legacy else 8
+    for size in range(len(whole) - 200, len(whole)):
+        path.write_bytes(whole[:size])
+        with ipc.open_stream(path, follow=True, timeout=0, verify=True) as reader:
+            found = numbers(reader)
+            append(path, batch_of(2))
+            assert (found + numbers(reader), reader.at_end) == ([*found, 2], True)
+        assert column(path) == [*found, 2]
+    path.write_bytes(whole[:-end])
+    with ipc.open_stream(path, follow=True, timeout=0, verify=True) as reader:
+        assert numbers(reader) == [1]
+        path.write_bytes(whole)
+        assert numbers(reader) == []
+        assert reader.at_end
+    assert ipc.validate(path).ok
+    damaged = bytearray(whole)
+    damaged[-300] ^= 1
+    path.write_bytes(damaged)
+    with pytest.raises(FormatError, match="append to"):
+        append(path, batch_of(2))
+    append(other := path.with_name("other"), batch_of(1))
+    with pytest.raises(UsageError, match="has no checksums"):
+        append(other, batch_of(2), checksum=True)
+
+
+def numbers(reader: Any) -> list[Any]:
+    """What is there; a part of a message is not."""
+    found: list[Any] = []
+    with contextlib.suppress(TruncatedError):
+        for batch in reader:
+            found += batch["x"]
+    return found
 
 
 def test_what_cannot_be_followed_is_refused(path):

@@ -32,9 +32,9 @@ ZSTD_SHAPES: dict[str, dict[str, Any]] = {
 @pytest.fixture(params=["backports.zstd", "zstandard"])
 def zstd_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both builds of libzstd."""
-    builds = [build for build in codecs.ZSTD_MODULES if build[0] == request.param]
+    builds = [build for build in codecs.MODULES[codecs.ZSTD] if build[0] == request.param]
     pytest.importorskip(request.param)  # from Python 3.14 on the standard library takes the place of backports
-    monkeypatch.setattr(codecs, "ZSTD_MODULES", builds)
+    monkeypatch.setitem(codecs.MODULES, codecs.ZSTD, builds)
     look_again(monkeypatch)
     return str(request.param)
 

@@ -19,7 +19,8 @@ from arrowipc import types as at
 from arrowipc.errors import LimitError, UnsupportedError, UsageError
 from arrowipc.spark import TypeOptions, to_spark_batch, to_spark_schema
 from arrowipc.spark.read import convert
-from arrowipc.spark.types import arrow_schema_of, as_schema
+from arrowipc.spark.types import arrow_schema_of
+from arrowipc.types import as_schema
 
 pytestmark = pytest.mark.spark
 

@@ -512,3 +512,19 @@ def test_pyarrow_builds_the_same_index(layout, shape):
     else:
         assert index[0].reshape(-1).tolist() == mine.indptr.tolist()
         assert index[1].reshape(-1).tolist() == mine.indices.tolist()
+
+
+@pytest.mark.parametrize(("layout", "shape"), SHAPES)
+def test_tensors_of_pyarrow_compare(layout, shape):
+    dense = np.random.default_rng(4).integers(-1, 2, shape).astype(float)
+    mine, make = layout.from_dense(dense), THEIRS[layout.layout].from_dense_numpy
+    assert mine == make(dense)
+    assert mine.equals(make(dense))
+    others = [make(dense.astype("f4")), make(np.ones((*shape[:-1], 9)))]
+    if dense.ndim == 2:
+        others += [each.from_dense_numpy(dense) for each in THEIRS.values() if each is not THEIRS[layout.layout]]
+    assert not any(mine == other for other in others)
+    assert (mine == make(dense + 1)) == (dense.size == 0)
+    with_nan = np.where(dense == 1, np.nan, dense)
+    assert layout.from_dense(with_nan).equals(make(with_nan), nan_equal=True)
+    assert (layout.from_dense(with_nan) == make(with_nan)) == (not np.isnan(with_nan).any())

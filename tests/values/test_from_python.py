@@ -21,7 +21,7 @@ from helpers.arrays import CASES, address, read_array, read_batch, seen_by_pyarr
 from helpers.arrow_columns import ARRAYS
 from helpers.processes import run_python
 from helpers.randoms import array_of, types as any_type
-from hypothesis import given, strategies as st
+from hypothesis import given, reject, strategies as st
 
 import arrowipc as ipc
 import arrowipc.types as t
@@ -113,6 +113,53 @@ def test_any_array_is_built_again_from_its_values(kind, rows, seed):
     seen_by_pyarrow(built)
     if not has_union(source.type):
         assert build_array(source.to_pylist(), source.type) == source
+
+
+@given(any_type, st.integers(0, 12), st.integers(0, 2**32))
+def test_any_values_of_a_type_become_what_pyarrow_makes_of_them(kind, rows, seed):
+    try:
+        values = array_of(kind, rows, random.Random(seed)).to_pylist()
+        expected = pa.array(values, kind)
+    except (pa.ArrowException, ValueError, OverflowError):  # unions, runs, repeated names, times beyond Python's
+        reject()
+    assert ipc.array(values, kind).equals(expected, nan_equal=True)
+    assert ipc.array((*values,), kind).equals(expected, nan_equal=True)
+
+
+#: Python values of one class each, and columns of them, of lists and of dicts of them.
+CLASSES = [
+    st.booleans(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(),
+    st.floats() | st.integers(-(2**53), 2**53),
+    st.text(max_size=20),
+    st.binary(max_size=20),
+    st.dates(),
+    st.times(),
+    st.datetimes(dt.datetime(1700, 1, 1), dt.datetime(2200, 1, 1)),
+    st.datetimes(dt.datetime(1700, 1, 1), dt.datetime(2200, 1, 1), timezones=st.just(UTC)),
+    st.timedeltas(-dt.timedelta(10**5), dt.timedelta(10**5)),
+    st.decimals(-(10**9), 10**9, allow_nan=False, places=3),
+    st.none(),
+]
+values_of_one_shape = st.recursive(
+    st.sampled_from(CLASSES),
+    lambda below: st.one_of(
+        below.map(lambda each: st.lists(st.none() | each, max_size=4)),
+        st.dictionaries(st.sampled_from("abc"), below, min_size=1).map(
+            lambda fields: st.fixed_dictionaries({}, optional={k: st.none() | each for k, each in fields.items()})
+        ),
+    ),
+    max_leaves=4,
+).flatmap(lambda each: st.lists(st.none() | each, max_size=8))
+
+
+@given(values_of_one_shape)
+def test_any_values_without_a_type_become_what_pyarrow_makes_of_them(values):
+    expected = pa.array(values)
+    assert ipc.array(values).equals(expected, nan_equal=True)
+    rows = [{"x": value, "y": None} for value in values]
+    assert ipc.Table.from_pylist(rows).equals(pa.Table.from_pylist(rows), nan_equal=True)
 
 
 PLAIN = [

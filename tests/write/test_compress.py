@@ -181,7 +181,7 @@ def test_109_lz4_frames_have_independent_blocks_no_larger_than_1_mb():
 )
 def test_frames_are_those_of_the_package(name, level, monkeypatch):
     # One version of libzstd for both: those of the zstandard package.
-    monkeypatch.setattr(codecs, "ZSTD_MODULES", [b for b in codecs.ZSTD_MODULES if b[0] == "zstandard"])
+    monkeypatch.setitem(codecs.MODULES, codecs.ZSTD, [b for b in codecs.MODULES[codecs.ZSTD] if b[0] == "zstandard"])
     content, number = mild(300_001), 1 if level is None else level
     look_again(monkeypatch)
     if name == "lz4":

@@ -117,7 +117,7 @@ class Arena(SegmentedMemory[MemfdSegment]):
         room is sent instead. Bodies that are held (see `hold`) come on top. None: as much as there is.
     segment_bytes : int, default 256 MiB
         Size of one segment. A larger body gets its own segment.
-    least_bytes : int, default 16 KiB
+    least_bytes : int, default 32 KiB
         Smaller bodies are sent, which is faster than the books about who reads them. Not those that are held.
 
     Raises
@@ -129,7 +129,7 @@ class Arena(SegmentedMemory[MemfdSegment]):
     """
 
     def __init__(
-        self, capacity: int | None = 2 << 30, segment_bytes: int = 256 << 20, least_bytes: int = 16 << 10
+        self, capacity: int | None = 2 << 30, segment_bytes: int = 256 << 20, least_bytes: int = 32 << 10
     ) -> None:
         most = (1 << OFFSET_BITS) - 1
         capacity = most if capacity is None else check_integer("capacity", capacity, 0, most)
@@ -244,16 +244,14 @@ class Arena(SegmentedMemory[MemfdSegment]):
             if found is None:
                 return None
             segment, pairs, addresses = found
-            for address in addresses:
-                block = segment.find(address)
-                assert block is not None  # the message keeps it
-                block.leases += 1
+            for _, block, count in self._blocks(addresses):
+                block.leases += count
         return self._told(segment, connection, pairs, addresses)
 
     def _end_held(self) -> None:
         """See `SegmentedMemory`: finalisers may run anywhere, so those of messages only leave an address."""
         while not self._dropped.empty():  # under the lock, so that nobody else takes what is there
-            self._end(self._dropped.get_nowait())
+            self._end((self._dropped.get_nowait(),))
 
     @property
     def state(self) -> ArenaState:

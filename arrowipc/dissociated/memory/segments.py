@@ -13,7 +13,7 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 from bisect import bisect_right, insort
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from arrowipc.dissociated.connection import Connection, OfferedMemory, Placed
@@ -122,9 +122,9 @@ class Segment(ABC):
         block = self.blocks[self._starts[index]]
         return block if address < block.start + block.size else None
 
-    def end_lease(self, block: BodyMemory) -> None:
-        """End one lease of a block; with the last one its memory is free, or retired."""
-        block.leases -= 1
+    def end_leases(self, block: BodyMemory, count: int = 1) -> None:
+        """End leases of a block; with the last one its memory is free, or retired."""
+        block.leases -= count
         self.is_shut |= block.retired
         if block.leases:
             return
@@ -221,7 +221,7 @@ class SegmentedMemory(OfferedMemory, Generic[SegmentT]):
         finally:
             with self._lock:
                 block.leases += len(addresses)
-                self._end_lease(segment, block)
+                self._end_leases(segment, block)
                 self._end_write(segment)
         return self._told(segment, connection, pairs, addresses) if addresses else None
 
@@ -283,19 +283,34 @@ class SegmentedMemory(OfferedMemory, Generic[SegmentT]):
         if self._pid == os.getpid():
             with self._lock:
                 self._end_held()
-                for address in addresses:
-                    self._end(address, retire)
+                self._end(addresses, retire)
 
-    def _end(self, address: int, retire: bool = False) -> None:
-        """End one lease of the block at an address."""
-        segment = self._segment_at(address)
-        block = None if segment is None else segment.find(address)
-        if segment is not None and block is not None and block.leases > 0:
-            block.retired |= retire
-            self._end_lease(segment, block)
+    def _blocks(self, addresses: Iterable[int]) -> Iterator[tuple[SegmentT, BodyMemory, int]]:
+        """Yield the blocks at addresses, and how many in a row are in each: wide batches have thousands of them."""
+        segment: SegmentT | None = None
+        block: BodyMemory | None = None
+        start = end = count = 0
+        for address in addresses:
+            if start <= address < end:
+                count += 1
+                continue
+            if segment is not None and block is not None:
+                yield segment, block, count
+            segment = self._segment_at(address)
+            block = None if segment is None else segment.find(address)
+            start, end, count = (0, 0, 0) if block is None else (block.start, block.start + block.size, 1)
+        if segment is not None and block is not None:
+            yield segment, block, count
 
-    def _end_lease(self, segment: SegmentT, block: BodyMemory) -> None:
-        segment.end_lease(block)
+    def _end(self, addresses: Iterable[int], retire: bool = False) -> None:
+        """End one lease for each address."""
+        for segment, block, count in self._blocks(addresses):
+            if block.leases > 0:
+                block.retired |= retire
+                self._end_leases(segment, block, min(count, block.leases))
+
+    def _end_leases(self, segment: SegmentT, block: BodyMemory, count: int = 1) -> None:
+        segment.end_leases(block, count)
         if segment.is_over:
             self._let_go(segment)
 

@@ -40,7 +40,7 @@ HEADER = struct.Struct("<BBHIQQ")
 UNTAGGED, TAGGED, REFUSAL = 0, 1, 2
 
 #: What one read may bring at once: several small messages.
-STAGE = 1 << 16
+STAGE = 1 << 17
 #: Pieces of one sendmsg (IOV_MAX), and file descriptors that wait for their message (SCM_MAX_FD is 253).
 MOST_PIECES = 1024
 MOST_HANDLES = 16

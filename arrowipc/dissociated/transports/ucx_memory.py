@@ -40,9 +40,9 @@ class UcxSegment(Segment):
         self.key: bytes = region.key
         self.memory: memoryview = memoryview(region)
 
-    def end_lease(self, block: BodyMemory) -> None:
-        """See `Segment.end_lease`; there is no other region, so this one goes on without what is retired."""
-        super().end_lease(block)
+    def end_leases(self, block: BodyMemory, count: int = 1) -> None:
+        """See `Segment.end_leases`; there is no other region, so this one goes on without what is retired."""
+        super().end_leases(block, count)
         self.is_shut = False
 
     def write(self, message: Message, block: BodyMemory) -> None:

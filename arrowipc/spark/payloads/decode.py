@@ -11,8 +11,9 @@ from arrowipc.errors import ArrowIpcError, UsageError
 from arrowipc.spark.payloads.cells import PayloadDecoder, Wanted, binary_column, nullable
 from arrowipc.spark.payloads.options import DecodeKeywords, DecodeOptions
 from arrowipc.spark.shipping import shipped
-from arrowipc.spark.types import TypeOptions, arrow_schema_of, as_schema, find_name, to_spark_schema
+from arrowipc.spark.types import TypeOptions, arrow_schema_of, find_name, to_spark_schema
 from arrowipc.spark.unify import merge_fields
+from arrowipc.types import as_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

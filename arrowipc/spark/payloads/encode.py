@@ -17,7 +17,8 @@ from arrowipc.schemas import Schema
 from arrowipc.spark.payloads.decode import map_in_arrow, quoted
 from arrowipc.spark.payloads.options import EncodeKeywords, EncodeOptions, keys_of
 from arrowipc.spark.read.convert import WithSchema
-from arrowipc.spark.types import arrow_type_of, as_schema, check_unique, find_name
+from arrowipc.spark.types import arrow_type_of, check_unique, find_name
+from arrowipc.types import as_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -19,7 +19,6 @@ from arrowipc.spark.types import (
     TypeOptions,
     arrow_schema_of,
     arrow_type_of,
-    as_schema,
     find_name,
     meant,
     spark_type,
@@ -27,6 +26,7 @@ from arrowipc.spark.types import (
     union_names,
     with_children,
 )
+from arrowipc.types import as_schema
 
 if TYPE_CHECKING:
     from typing import TypeAlias

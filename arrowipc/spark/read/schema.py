@@ -16,8 +16,9 @@ from arrowipc.filters.pruning import fields_at
 from arrowipc.schemas import Schema
 from arrowipc.sources.files import FoundFile, naming
 from arrowipc.spark.read.sources import ReadOptions
-from arrowipc.spark.types import arrow_type_of, as_schema, find_name, index_of, to_spark_schema
+from arrowipc.spark.types import arrow_type_of, find_name, index_of, to_spark_schema
 from arrowipc.spark.unify import merge_fields
+from arrowipc.types import as_schema
 
 __all__ = ["chosen_columns", "infer_schema", "key_fields", "typed_key"]
 

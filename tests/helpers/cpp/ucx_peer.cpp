@@ -3,10 +3,10 @@
 // metadata and one for the bodies, each with a worker of its own.
 //
 //   ucx_peer client HOST PORT METADATA_TAG DATA_TAG IDENT    asks for a stream and writes it to stdout
-//   ucx_peer server PORT METADATA_TAG DATA_TAG < stream      serves a stream under any name; prints "ready"
+//   ucx_peer server PORT METADATA_TAG DATA_TAG [CLIENTS] < stream    serves a stream under any name; prints "ready"
 //
 // A stream in a pipe: for each message u64 length of the metadata, u64 length of the body (all ones: it has none), the
-// metadata, the body. The server ends with its second client.
+// metadata, the body. The server ends with its second client, or the one that CLIENTS says.
 //
 // Build: g++ -std=c++17 ucx_peer.cpp -lucp -lucs -o ucx_peer    (Debian: libucx-dev)
 #include <arpa/inet.h>
@@ -262,7 +262,7 @@ static void serve(Link* link, const std::vector<Stored>& messages, bool is_metad
   }
 }
 
-static int server(int port, uint64_t metadata_tag, uint64_t data_tag) {
+static int server(int port, uint64_t metadata_tag, uint64_t data_tag, size_t clients) {
   std::vector<Stored> messages = stored();
   ucp_context_h context = new_context();
   Link listening(context);
@@ -286,7 +286,7 @@ static int server(int port, uint64_t metadata_tag, uint64_t data_tag) {
   std::vector<std::unique_ptr<Link>> links;
   std::deque<Bytes> kept;
   size_t ended = 0;
-  while (ended < 2) {
+  while (ended < clients) {
     ucp_worker_progress(listening.worker);
     for (; !waiting.empty(); waiting.pop_front()) {
       links.push_back(std::make_unique<Link>(context));
@@ -314,6 +314,7 @@ static int server(int port, uint64_t metadata_tag, uint64_t data_tag) {
 int main(int argc, char** argv) {
   auto number = [&](int i) { return strtoull(argv[i], nullptr, 10); };
   if (argc == 7 && !strcmp(argv[1], "client")) return client(argv[2], number(3), number(4), number(5), argv[6]);
-  if (argc == 5 && !strcmp(argv[1], "server")) return server(number(2), number(3), number(4));
-  fail("ucx_peer client HOST PORT METADATA_TAG DATA_TAG IDENT | server PORT METADATA_TAG DATA_TAG");
+  if ((argc == 5 || argc == 6) && !strcmp(argv[1], "server"))
+    return server(number(2), number(3), number(4), argc == 6 ? number(5) : 2);
+  fail("ucx_peer client HOST PORT METADATA_TAG DATA_TAG IDENT | server PORT METADATA_TAG DATA_TAG [CLIENTS]");
 }

@@ -1,33 +1,21 @@
-"""Streams that grow: the messages that are appended at a path, also when another file takes its place."""
+"""A stream that grows: the messages that are appended at a path, also when another file takes its place."""
 
 from __future__ import annotations
 
 import os
 import select
 import stat
-import time
 from contextlib import suppress
-from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from arrowipc._core import aligned_buffer
-from arrowipc.arguments import check_choice, described
-from arrowipc.errors import ArrowIpcError, FormatError, TruncatedError, UsageError
+from arrowipc.errors import ArrowIpcError, TruncatedError, UsageError
 from arrowipc.limits import Limits
-from arrowipc.options import ReadOptions, read_options, with_keywords
-from arrowipc.read.framing import message_kind
-from arrowipc.read.stream_decoder import StreamDecoder
-from arrowipc.reader import RecordBatchStreamReader
+from arrowipc.read.framing import checksum_of, message_kind, message_of
 from arrowipc.sources.file_objects import read_at
-from arrowipc.sources.source import CONTINUATION, locate_source
-from arrowipc.tables import difference
+from arrowipc.sources.source import CONTINUATION
 
-if TYPE_CHECKING:
-    from typing import Unpack
-
-    from arrowipc.options import ReadKeywords
-
-__all__ = ["FollowingStreamReader"]
+__all__ = ["FollowedPath"]
 
 #: Seconds between two looks at a file: where nothing tells of changes, and where inotify does (not of all, on NFS).
 LOOK, LOOK_BESIDE_INOTIFY = 0.05, 1.0
@@ -49,7 +37,7 @@ class FollowedPath:
         self._limits = limits or Limits()
         self._file: Any = None
         self._at = 0  # where the next message begins
-        self._prefix = 8
+        self._prefix, self._is_end = 8, False
         folder = os.path.dirname(os.path.realpath(path))
         self._poll = select.poll()
         self.most = LOOK  # seconds to wait at once
@@ -99,8 +87,7 @@ class FollowedPath:
             if mine.st_size < self._at:  # cut short and begun again
                 self._at = 0
             block = self._whole_message()
-            is_end = block is not None and len(block) <= 8 and not any(block[-4:])
-            if is_end and (replaced or (now is None and mine.st_nlink)):
+            if block is not None and self._is_end and (replaced or (now is None and mine.st_nlink)):
                 block, is_left = None, replaced  # the file was renamed: another one comes
             if block is not None:
                 self._at += len(block)
@@ -136,9 +123,18 @@ class FollowedPath:
         with suppress(TruncatedError):
             read_at(self._file, at, block)
             if block[:length] == head == os.pread(number, length, at):
-                self._prefix = self._prefix if at else prefix
-                return block
+                self._prefix, self._is_end = self._prefix if at else prefix, size == 0
+                return self._with_end(block, prefix, length) if b":end" in head else block
         return None
+
+    def _with_end(self, block: memoryview, prefix: int, length: int) -> memoryview | None:
+        """Join the message that closes a stream with checksums to the end marker: who continues cuts off both."""
+        message = message_of(block[prefix:length], block[length:], self._limits)
+        if (checksum_of(message) or (0, False))[1]:
+            end = os.pread(self._file.fileno(), prefix, self._at + len(block))
+            self._is_end = len(end) == prefix and not any(end[-4:])
+            return memoryview(bytes(block) + end) if self._is_end else None
+        return block
 
 
 def _has_writer(descriptor: int) -> bool:
@@ -151,97 +147,3 @@ def _has_writer(descriptor: int) -> bool:
     except OSError as error:  # also of file systems without locks
         return isinstance(error, BlockingIOError)
     return False
-
-
-class FollowingStreamReader(RecordBatchStreamReader):
-    """Reads the batches of a stream that grows; made by ``open_stream(path, follow=True)``.
-
-    Attributes
-    ----------
-    timeout : float or None
-        Seconds to wait for the next batch; may be set. Iterating ends after them, and may go on.
-    """
-
-    __slots__ = ("_options", "_turn", "following", "timeout")
-
-    @with_keywords(ReadOptions)
-    def __init__(
-        self,
-        source: Any,
-        timeout: float | None = None,
-        follow: bool = True,
-        wait: bool = True,
-        **keywords: Unpack[ReadKeywords],
-    ) -> None:
-        options = read_options(keywords)
-        if not check_choice("follow", follow, (False, True)):
-            raise UsageError("timeout: nobody waits without follow=True")
-        source = locate_source(source)
-        if not isinstance(source, (str, os.PathLike)):
-            raise UsageError(f"follow: expected the path of a file, found {described(source)}")
-        given: Any = timeout
-        if given is not None and not (isinstance(given, (int, float)) and given >= 0):
-            raise UsageError(f"timeout: expected seconds, from 0, or None, found {described(timeout)}")
-        self._closed, self._owned, self._turn, self.timeout = False, True, Lock(), timeout
-        self._remember(options, source, timeout)
-        self._limits, self._options = options.limits, options.decoding()
-        self.decoder = StreamDecoder(**self._options)
-        self._file = self._source = self.following = FollowedPath(os.fsdecode(source), options.limits)
-        try:
-            while wait and not self.decoder.read_schema():
-                self._more()
-        except BaseException:
-            self.close()
-            raise
-
-    def poll(self) -> bool:
-        """Feed the next message to the decoder; False: there is none now."""
-        with self._turn:
-            self._check_open()
-            found = None if self.decoder.at_end else self.following.take()
-            if found is None:
-                return False
-            old = self.decoder.schema if found[1] else None
-            if old is not None:
-                self.decoder = StreamDecoder(**self._options)
-            self.decoder.feed(found[0])
-            if old is not None and self.decoder.read_schema() and not old.equals(self.schema):
-                words = difference(old, self.schema)
-                raise FormatError(f"another stream took the place of {self.following.path!r}: its schema {words}")
-            return True
-
-    def event(self) -> Any:
-        """Return the next event of the decoder; None: there is none now."""
-        while (event := self.decoder.next_event()) is None and self.poll():
-            pass
-        return event
-
-    def seconds_left(self, since: float) -> float:
-        """Return how much longer to wait for what was waited for `since` then; 0: it will not come, or not in time.
-
-        Raises
-        ------
-        TruncatedError, FileNotFoundError
-            The time is over, and no schema or only a part of a message is there.
-        """
-        if self.decoder.at_end or self.timeout is None:
-            return 0 if self.decoder.at_end else LOOK_BESIDE_INOTIFY
-        left = max(since + self.timeout - time.monotonic(), 0)
-        if not left and (self.decoder.schema is None or self.following.rest()):
-            os.stat(path := self.following.path)
-            raise TruncatedError(f"{path!r}: nothing completed its last message for {self.timeout} s")
-        return left
-
-    def _more(self) -> bool:
-        since = time.monotonic()
-        while not self.poll():
-            left = self.seconds_left(since)
-            if not left:
-                return False
-            self.following.wait(left)
-        return True
-
-    def close(self) -> None:
-        """Let go of the file; batches that were read stay valid."""
-        with self._turn:
-            super().close()

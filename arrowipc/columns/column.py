@@ -1,0 +1,289 @@
+"""What arrays and chunked arrays have in common, and the parts of nested and encoded arrays."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from arrowipc.arguments import Hints
+from arrowipc.errors import FormatError, UnsupportedError, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Self
+
+    import pandas as pd
+    import polars as pl
+
+    from arrowipc import datatypes as at
+    from arrowipc.columns.array import Array
+    from arrowipc.columns.record_batch import RecordBatch
+    from arrowipc.types import TypeLike
+
+    class _Elements(Hints):
+        """What each class defines itself."""
+
+        __slots__ = ()
+
+        @property
+        def field(self) -> at.Field: ...
+        def __len__(self) -> int: ...
+        def take(self, indices: Any) -> Self: ...
+        def to_pylist(self) -> list[Any]: ...
+        def _arrays(self) -> list[Array]: ...
+        def _whole(self) -> Array: ...
+        def _each(self, change: Callable[[Array], Array]) -> Self: ...
+else:
+    _Elements = Hints
+
+__all__ = ["LISTS", "Column", "Nested"]
+
+# Classes of types by name: their module is imported when somebody asks for types.
+_OFFSETS = "List", "LargeList", "Map"
+_VIEWS = "ListView", "LargeListView"
+LISTS = (*_OFFSETS, *_VIEWS, "FixedSizeList")
+
+
+class Column(_Elements):
+    """Base of :class:`Array` and :class:`ChunkedArray`: elements of one type."""
+
+    __slots__ = ()
+
+    def filter(self, mask: Any) -> Self:
+        """Return the elements where `mask` is true; parameters and errors are those of :meth:`RecordBatch.filter`."""
+        from arrowipc.columns.array import mask_of
+        from arrowipc.columns.take import selected_rows
+
+        return self.take(selected_rows(mask_of(mask), len(self)))
+
+    def fill_null(self, value: Any) -> Self:
+        """Return the elements with `value`, which must fit the type, in place of nulls.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> ipc.Array.from_pylist([1, None]).fill_null(0).to_pylist()
+        [1, 0]
+        """
+        from arrowipc.values.from_python import fill_null
+
+        return self._each(lambda array: fill_null(array, value))
+
+    def cast(self, type: TypeLike, safe: bool = True) -> Self:
+        """Return the elements as another type: numbers of other widths, text and binary, times of other units, lists.
+
+        Values are converted one by one, and exactly; compute libraries are faster.
+
+        Parameters
+        ----------
+        type : DataType or its name
+        safe : bool, default True
+            Only True: values that do not fit the type are errors.
+
+        Raises
+        ------
+        UsageError
+            If a value does not fit the type, and the message names its position; or the types are not cast here.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> ipc.Array.from_pylist([1, None]).cast("int8").type
+        DataType(int8)
+        """
+        from arrowipc.values.casts import cast
+
+        if not safe:
+            raise UnsupportedError(
+                "cast: values are kept; to_arrow().cast(type, safe=False) changes those that do not fit"
+            )
+        return self._each(lambda array: cast(array, type))
+
+    def dictionary_encode(self) -> Self:
+        """Return the elements as indices (int32) into a dictionary of the distinct ones; encoded ones as they are.
+
+        Each chunk of several has a dictionary of its own.
+        """
+        from arrowipc.datatypes import Dictionary, Int
+
+        kind = self.field.type
+        return self if isinstance(kind, Dictionary) else self.cast(Dictionary(Int(32, True), kind))
+
+    def dictionary_decode(self) -> Self:
+        """Return the elements of a dictionary-encoded column as plain ones; others as they are."""
+        from arrowipc.datatypes import Dictionary
+        from arrowipc.values.dictionary_encode import decoded
+
+        return self._each(decoded) if isinstance(self.field.type, Dictionary) else self
+
+    def unique(self) -> Array:
+        """Return the distinct elements, in the order of their first occurrence; null is one of them.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> ipc.Array.from_pylist(["b", "a", None, "b"]).unique().to_pylist()
+        ['b', 'a', None]
+        """
+        from arrowipc.values.dictionary_encode import unique
+
+        return unique(self._whole())
+
+    def is_valid(self) -> Self:
+        """Return whether each element is not null, as booleans.
+
+        As for :attr:`null_count`, the validity bitmap decides: nulls in dictionaries, in children of unions
+        and in the values of runs do not count.
+
+        Raises
+        ------
+        LimitError
+            If there are more than 2**24, and more than 8 for each byte of the batch.
+        """
+        from arrowipc.columns.array import validity_array
+
+        return self._each(lambda array: validity_array(array, 0))
+
+    def is_null(self) -> Self:
+        """Return whether each element is null; see :meth:`is_valid`."""
+        from arrowipc.columns.array import validity_array
+
+        return self._each(lambda array: validity_array(array, 255))
+
+    def validate(self, *, full: bool = False) -> None:
+        """Check the values; parameters and errors are those of :meth:`RecordBatch.validate`."""
+        for batch in self._batches():
+            batch.validate(full=full)
+
+    def tolist(self) -> list[Any]:
+        """Return the elements as Python values: :meth:`to_pylist` under NumPy's name."""
+        return self.to_pylist()
+
+    def to_arrow(self) -> Any:
+        """Return a ``pyarrow.Array`` or a ``pyarrow.ChunkedArray`` over the same memory."""
+        from arrowipc.values.libraries import to_arrow
+
+        return to_arrow(self)
+
+    def to_polars(self) -> pl.Series:
+        """Return a ``polars.Series``."""
+        from arrowipc.values.libraries import to_polars
+
+        return to_polars(self)  # type: ignore[no-any-return]
+
+    def to_pandas(self, **options: Any) -> pd.Series:
+        """Return a ``pandas.Series``; see :meth:`RecordBatch.to_pandas`."""
+        from arrowipc.values.to_pandas import to_pandas
+
+        return to_pandas(self._whole(), options)
+
+    def __repr__(self) -> str:
+        from arrowipc.values.repr import array_text
+
+        return array_text(self)
+
+    def _repr_html_(self) -> str:
+        from arrowipc.values.repr import array_html
+
+        return array_html(self)
+
+    def __arrow_c_schema__(self) -> object:
+        """Export the field as an ``arrow_schema`` PyCapsule."""
+        return self.field.__arrow_c_schema__()
+
+    def _batches(self) -> list[RecordBatch]:
+        """The arrays as batches of one column, in the same memory."""
+        from arrowipc.schemas import Schema
+        from arrowipc.values.from_python import build_arrays
+
+        schema = Schema([self.field])
+        return [build_arrays([array], schema=schema) for array in self._arrays()]
+
+
+class Nested(Column):
+    """The parts of lists, structs, dictionary-encoded and run-end encoded arrays, under pyarrow's names."""
+
+    __slots__ = ()
+
+    @property
+    def offsets(self: Any) -> Array:
+        """Where each list begins in :attr:`values`, and where the last one ends (not of list views); no copy."""
+        self._expect("offsets", _OFFSETS + _VIEWS)
+        count = len(self) + self._is_of(_OFFSETS)
+        return self._stored(self._counts(), [None, self.buffers()[1] or bytes(8)], count)  # type: ignore[no-any-return]
+
+    @property
+    def indices(self: Any) -> Array:
+        """The indices of a dictionary-encoded array into :attr:`dictionary`; no copy."""
+        self._expect("indices", ("Dictionary",))
+        return self._stored(self.type.index_type, self.buffers(), len(self))  # type: ignore[no-any-return]
+
+    def value_lengths(self: Any) -> Array:
+        """Return the number of elements of each list; null where the list is."""
+        from arrowipc.values.from_python import build_array
+
+        self._expect("value_lengths()", LISTS)
+        if self._is_of(_VIEWS):
+            lengths = self._stored(self._counts(), [None, self.buffers()[2]], len(self)).to_pylist()
+        else:
+            lengths = [end - start for start, end in pairwise(self._starts())]
+        valid = self.is_valid().to_pylist()
+        return build_array([each if ok else None for each, ok in zip(lengths, valid, strict=True)], self._counts())
+
+    def flatten(self: Any) -> Any:
+        """Return the elements of all lists, in one array; or the members of structs, in a list of arrays.
+
+        Elements of a null list are left out; members are null where the struct is.
+
+        Raises
+        ------
+        UsageError
+            Of other types.
+        FormatError
+            If offsets are broken.
+        """
+        from arrowipc.datatypes import Int, LargeList
+        from arrowipc.values.from_python import build_array
+
+        self._expect("flatten()", (*LISTS, "Struct"))
+        children, valid = self.children, self.is_valid()  # which refuses lengths that no bytes stand for
+        if self._is_of(("Struct",)):
+            if not self.null_count:
+                return children
+            rows = build_array([row if ok else None for row, ok in enumerate(valid)], Int(64, True))
+            return [child.take(rows) for child in children]
+        if self._is_of(_VIEWS):
+            return self.cast(LargeList(self.type.value_field)).flatten()
+        (elements,), starts = children, self._starts()
+        if starts[0] < 0 or starts[-1] > len(elements) or any(start > end for start, end in pairwise(starts)):
+            raise FormatError(f"flatten: the offsets of {self.type} do not rise from 0 to {len(elements)}")
+        if not self.null_count:
+            return elements.slice(starts[0], starts[-1] - starts[0])
+        elements.is_valid()
+        bounds = zip(pairwise(starts), valid, strict=True)
+        return elements.take([row for (start, end), ok in bounds if ok for row in range(start, end)])
+
+    def _stored(self, kind: Any, buffers: list[Any], count: int) -> Array:
+        from arrowipc.columns.array import stored_as
+
+        return stored_as(self, kind, buffers, count)
+
+    def _starts(self: Any) -> list[int]:
+        """Where each list begins, and where the last one ends; of those of fixed size in `children`."""
+        if self._is_of(("FixedSizeList",)):
+            return [row * self.type.list_size for row in range(len(self) + 1)]
+        return self.offsets.to_pylist() if len(self) else [0]
+
+    def _counts(self: Any) -> at.Int:
+        """The type of offsets and sizes."""
+        from arrowipc.datatypes import Int
+
+        return Int(64 if self._is_of(("LargeList", "LargeListView")) else 32, True)
+
+    def _is_of(self: Any, kinds: tuple[str, ...]) -> bool:
+        return type(self.type).__name__ in kinds
+
+    def _expect(self: Any, name: str, kinds: tuple[str, ...]) -> None:
+        if not self._is_of(kinds):
+            text = f"an Array of {self.type} has no {name}"
+            raise UsageError(text) if name.endswith("()") else AttributeError(text, name=name, obj=self)

@@ -1,0 +1,1 @@
+"""Plays the other side of an implementation of the protocol: `python -m arrowipc.dissociated.conformance --help`."""

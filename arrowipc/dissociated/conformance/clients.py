@@ -1,0 +1,303 @@
+"""Checks of a client: it is started once for each of the vectors, and writes what it read of it to its output."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shlex
+import struct
+import subprocess
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from arrowipc.dissociated import schemes
+from arrowipc.dissociated.conformance.report import Result
+from arrowipc.dissociated.conformance.vectors import STREAMS, Vector, memory, vectors
+from arrowipc.dissociated.memory.address_pairs import Pairs
+from arrowipc.dissociated.memory.arena import F_SEAL_GROW, F_SEAL_SHRINK
+from arrowipc.dissociated.uri import DissociatedUri, new_tag
+from arrowipc.errors import ArrowIpcError, UsageError
+from arrowipc.opening import open_stream
+
+__all__ = ["Client", "check_client"]
+
+TRANSPORTS = {"arrowipc+tcp": "tcp", "arrowipc+unix": "unix", "ucx": "ucx"}
+IDENT = "conformance ü"
+#: Items that the vector of another one shows as well.
+ALSO = {24: (1, 4, 7, 30, 42, 44), 40: (3,), 61: (6,), 48: (43,)}
+#: Items whose vectors break a rule only if all of it is read in this order.
+ORDERED = (39, 59, 60)
+#: Item, what is done to the URI, and how; a client that accepts it connects. None: it must end with an error.
+URIS: tuple[tuple[int, str, Callable[[str], str], bool], ...] = (
+    (8, "a URI of an unknown scheme", lambda uri: uri.replace("://", "-pigeon://", 1), False),
+    (9, "a URI without want_data", lambda uri: uri.replace("want_data=", "other="), False),
+    (9, "a URI whose want_data is 2**64", lambda uri: f"{uri.partition('want_data=')[0]}want_data={2**64}", False),
+    (10, "a URI whose free_data is -1", lambda uri: re.sub(r"&free_data=\d+|$", "&free_data=-1", uri, count=1), False),
+    (13, "a URI whose remote_handle has no padding", lambda uri: uri.replace("%3D", ""), True),
+    (14, "a URI with an unknown parameter", lambda uri: f"{uri}&color=blue", True),
+    (14, "a URI with want_data twice", lambda uri: f"{uri}&want_data=1", False),
+)
+
+
+class Trial(NamedTuple):
+    """What came of one start of the client."""
+
+    code: int | None  #: how its process ended; None: it had to be killed
+    values: dict[str, list[Any]] | None
+    custom: dict[Any, Any]
+    requests: list[tuple[int | None, bytes]]  #: the first message of each connection
+    freed: list[bytes]
+    said: str
+
+    @property
+    def has_failed(self) -> bool:
+        """bool: it ended with an error, and neither crashed nor hung."""
+        return self.code is not None and self.code > 0
+
+    @property
+    def outcome(self) -> str:
+        """str: in words."""
+        if self.code is None:
+            return "it hangs"
+        if self.code < 0:
+            return f"it crashed (signal {-self.code}): {self.said}"
+        if self.code:
+            return f"it failed: {self.said}"
+        rows = None if self.values is None else len(next(iter(self.values.values()), ()))
+        return "it wrote no Arrow stream" if rows is None else f"it read {rows} rows"
+
+
+class Client:
+    """The client that is checked.
+
+    Parameters
+    ----------
+    uri : str
+        Where to listen: scheme, host and port or path.
+    command : str
+        Starts the client. ``{uri}``, or ``{metadata}`` and ``{data}``, are the URIs, ``{ident}`` the ident. It
+        writes the stream that it read to its output as an Arrow IPC stream, and ends with another code than 0 if
+        it did not read it.
+    timeout : float
+        Seconds that it may take.
+    has_memory : bool
+        It can read bodies in shared memory (Unix sockets).
+    start : callable
+        What starts a process.
+    """
+
+    def __init__(self, uri: str, command: str, timeout: float, has_memory: bool, start: Any = subprocess.Popen) -> None:
+        self.start = start
+        parts = urlsplit(uri)
+        schemes.check_scheme(parts.scheme)
+        self.words = shlex.split(command)
+        self.is_pair = "{metadata}" in command
+        if not self.is_pair and "{uri}" not in command:
+            raise UsageError("the command has to contain {uri}, or {metadata} and {data}")
+        self.has_memory = has_memory and parts.scheme == "arrowipc+unix"
+        options = {"error_mode": "none"} if parts.scheme == "ucx" else {}
+        path = parts.path.removeprefix("/") if parts.path.startswith("/@") else parts.path
+        address = (
+            (path or None) if parts.scheme == "arrowipc+unix" else (parts.hostname or "127.0.0.1", parts.port or 0)
+        )
+        self.endpoint = schemes.listen(TRANSPORTS[parts.scheme], address, None, **options)
+        self.tags = {"both": new_tag(), "meta": new_tag(), "data": new_tag()}
+        self.free_data = new_tag()
+        self.timeout = timeout
+
+    def uri(self, role: str, lends: bool, free_data: bool) -> str:
+        """Return the URI of a role."""
+        port = getattr(self.endpoint.listener, "port", self.endpoint.port)
+        free = self.free_data if lends and free_data else None
+        handle = b"memfd" if lends else None
+        _, scheme, host, _, path, _ = self.endpoint
+        uri = DissociatedUri(scheme, host, port, path, want_data=self.tags[role], free_data=free, remote_handle=handle)
+        return str(uri)
+
+    def why_not(self, vector: Vector) -> str:
+        """Return why a vector cannot be shown to the client, or nothing."""
+        if self.is_pair and vector.item in ORDERED:
+            return "the order in which two connections bring something is not certain"
+        return "bodies in shared memory were not offered" if vector.has_pairs and not self.has_memory else ""
+
+    def run(self, vector: Vector, change: Callable[[str], str] = str, free_data: bool = True) -> Trial:
+        """Start the client and send it the messages."""
+        lends = vector.has_pairs or change is not str
+        roles = {"uri": "both", "metadata": "meta", "data": "data"}
+        given = {name: change(self.uri(role, lends and self.has_memory, free_data)) for name, role in roles.items()}
+        words = [each.format(**given, ident=IDENT) for each in self.words]
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+            with self.start(words, stdin=subprocess.DEVNULL, stdout=out, stderr=errors) as process:
+                try:
+                    requests, freed = self._serve(vector, process)
+                    code = process.poll()
+                finally:
+                    process.kill()
+            out.seek(0), errors.seek(0)
+            said = errors.read().decode(errors="replace").strip().splitlines()[-1:]
+            values, custom = _values(out.read()) if code == 0 else (None, {})
+        return Trial(code, values, custom, requests, freed, "".join(said)[:200])
+
+    def _serve(self, vector: Vector, process: Any) -> tuple[list[tuple[int | None, bytes]], list[bytes]]:
+        """Do what a server does until the client has ended; the script is sent to whoever asks."""
+        end = time.monotonic() + self.timeout
+        requests: list[tuple[int | None, bytes]] = []
+        freed: list[bytes] = []
+        opened: list[Any] = []
+        asked: dict[Any, float] = {}
+        with contextlib.ExitStack() as stack:
+            while time.monotonic() < end and process.poll() is None:
+                with contextlib.suppress(OSError):
+                    if (made := self.endpoint.listener.accept()) is not None:
+                        opened.append(stack.enter_context(made))
+                for each in list(opened):
+                    with contextlib.suppress(OSError, ArrowIpcError):
+                        each.progress()
+                    while (frame := each.receive()) is not None:
+                        if each not in asked:
+                            requests.append((frame.tag, bytes(frame.data)))
+                            asked[each] = time.monotonic()
+                            self._send(each, frame.tag, vector)
+                        elif frame.tag == self.free_data:
+                            freed.append(bytes(frame.data))
+                    # A client that waits for more learns in the end that there is none.
+                    patience = 0.0 if vector.is_lost else self.timeout / 2
+                    if each in asked and not each.unsent and time.monotonic() - asked[each] > patience:
+                        opened.remove(each)
+                        each.close()
+                time.sleep(0.001)
+            for each in opened:  # what it sent last
+                with contextlib.suppress(OSError, ArrowIpcError):
+                    each.progress()
+                while (frame := each.receive()) is not None:
+                    freed += [bytes(frame.data)] if frame.tag == self.free_data and each in asked else []
+        return requests, freed
+
+    def _send(self, connection: Any, role: int | None, vector: Vector) -> None:
+        """Send what a connection asked for."""
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):  # the client may have heard enough
+            handles = [_sealed()] if vector.has_pairs else []
+            stack.callback(list, map(os.close, handles))
+            for tag, data in vector.messages:
+                if role != self.tags["meta" if tag is not None else "data"]:
+                    has_pairs = tag is not None and tag >> 56 == 1
+                    connection.send(tag, [data], handles if has_pairs else ())
+                    handles = [] if has_pairs else handles
+            if vector.has_pairs:  # before the descriptor is closed
+                connection.flush(self.timeout)
+
+    def close(self) -> None:
+        """Listen no more."""
+        self.endpoint.listener.close()
+
+
+def _sealed() -> int:
+    """Return a descriptor of the shared memory of the vectors."""
+    handle = os.memfd_create("arrowipc", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.write(handle, memory())
+    fcntl.fcntl(handle, fcntl.F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK)
+    return handle
+
+
+def _values(data: bytes) -> tuple[dict[str, list[Any]] | None, dict[Any, Any]]:
+    """Read what the client wrote."""
+    try:
+        with open_stream(data, validate="strict") as reader:
+            table = reader.read_all()
+        return table.to_pydict(), dict(table.schema.metadata or {})
+    except ArrowIpcError:
+        return None, {}
+
+
+# -- the checks ------------------------------------------------------------------------------------------------
+
+
+def check_client(client: Client, only: set[int]) -> list[Result]:
+    """Run the vectors and judge what came of them."""
+    found = []
+    for vector in vectors():
+        numbers = {vector.item, *ALSO.get(vector.item, ()), *_OF_FREEING.get(vector.words, ())} & only
+        if vector.words == FIRST:
+            numbers |= {18, 19, 20} & only
+        if not numbers:
+            continue
+        sent = f"{vector.means} ({vector.words})" if vector.words else vector.means
+        why_not = client.why_not(vector)
+        if why_not:
+            found += [Result(number, None, sent, why_not) for number in numbers]
+            continue
+        trial = client.run(vector)
+        found += [Result(number, *_judged(number, client, vector, trial, sent)) for number in numbers]
+    found += list(_of_uris(client, only))
+    return found
+
+
+FIRST, LENT, TWICE = "S M1 B1 M2 B2 E3", "S M1 P1 E2", "S M1 P1 M1@2 P1@2 E3"
+_OF_FREEING = {LENT: (73, 74, 75, 77, 83), TWICE: (73, 77)}
+
+
+def _judged(number: int, client: Client, vector: Vector, trial: Trial, sent: str) -> tuple[bool | None, str, str]:
+    """Return whether an item is met, what was sent, and what came."""
+    if number in (18, 19, 20):
+        expected = client.tags["meta"], client.tags["data"]
+        asked = dict(trial.requests)
+        wanted = dict.fromkeys(expected if client.is_pair else [client.tags["both"]], IDENT.encode())
+        if number == 20 and not client.is_pair:
+            return None, sent, "one connection: use {metadata} and {data} for two"
+        return asked == wanted, f"the ident {IDENT!r}", ", ".join(f"{tag}: {data!r}" for tag, data in trial.requests)
+    if number in (73, 74, 75, 77, 83, 81) and vector.has_pairs and vector.values is not None:
+        ok, came = _freed(number, vector, trial)
+        if number != 81 or not ok:
+            return ok, sent, came
+    if vector.values is None:
+        return trial.has_failed, sent, trial.outcome
+    same = trial.code == 0 and trial.values == vector.values
+    if vector.item == 38:
+        custom = STREAMS["plain"][0].metadata
+        return same and trial.custom == dict(custom or {}), sent, f"{trial.outcome}, custom_metadata {trial.custom}"
+    wrong = "" if same or trial.values is None else f", but other values: {trial.values}"
+    return same, sent, trial.outcome + wrong[:200]
+
+
+def _freed(number: int, vector: Vector, trial: Trial) -> tuple[bool, str]:
+    """Judge what a client gave back."""
+    lent = Counter(a for tag, data in vector.messages if tag is not None and tag >> 56 for a in Pairs(data).addresses)
+    lengths = [len(each) for each in trial.freed]
+    if any(each % 8 or not each for each in lengths):
+        return number != 74, f"free_data of {lengths} bytes"
+    back = Counter(a for each in trial.freed for a in struct.unpack(f"<{len(each) // 8}Q", each))
+    came = f"{back.total()} of {lent.total()} addresses in {len(lengths)} messages"
+    if number in (73, 81):
+        return back == lent, came
+    strange = [hex(each) for each in back - lent]
+    return not strange, came + (f", not held: {strange}" if strange else "")
+
+
+def _of_uris(client: Client, only: set[int]) -> Iterable[Result]:
+    plain = next(each for each in vectors() if each.words == FIRST)
+    for number, sent, change, accepted in URIS:
+        if number not in only:
+            continue
+        if client.is_pair:
+            yield Result(number, None, sent, "URIs are given as a pair")
+        elif number == 13 and not client.has_memory:
+            yield Result(number, None, sent, "bodies in shared memory were not offered")
+        else:
+            trial = client.run(plain, change)
+            ok = trial.values == plain.values if accepted else trial.has_failed
+            yield Result(number, ok, sent, trial.outcome)
+    if 12 in only:
+        lent = next(each for each in vectors() if each.words == LENT)
+        sent = "a body of type 1, and a URI without free_data"
+        if client.has_memory:
+            trial = client.run(lent, free_data=False)
+            ok = trial.values == lent.values and not trial.freed
+            yield Result(12, ok, sent, f"{trial.outcome}, {len(trial.freed)} messages of free_data")
+        else:
+            yield Result(12, None, sent, "bodies in shared memory were not offered")

@@ -1,0 +1,74 @@
+"""What do checksums cost: writing with them, and reading that verifies them, beside the same without?
+
+No other library has checksums of messages. "pyarrow and zlib.crc32" is what people do instead: one for the whole file.
+The files are in memory (page cache); reading copies them, as from a disk.
+"""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from measuring import data
+from measuring.race import Runs, question, size
+
+import arrowipc
+
+SHAPES = [*data.SHAPES, "everyday"]
+ROWS = [size(1_000, 20), size(20_000, 50), size(500_000, 60)]
+
+
+def by_pyarrow(path: Path, check: bool = False) -> int:
+    content = path.read_bytes()
+    if check:
+        zlib.crc32(content)
+    return sum(batch.num_rows for batch in map(pa.ipc.open_file(content).get_batch, range(4)))
+
+
+def by_arrowipc(path: Path, **options: Any) -> int:
+    with arrowipc.open_file(path, memory_map=False, **options) as reader:
+        return sum(batch.num_rows for batch in reader)
+
+
+@question("read a file of 4 batches", "pyarrow, arrowipc, arrowipc verified, pyarrow and zlib.crc32", unit="file")
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_verify(folder: Path, shape: str, rows: int) -> Runs:
+    for checksum in (False, True):
+        with arrowipc.new_file(folder / f"{checksum}.arrow", checksum=checksum) as writer:
+            writer.write([data.shaped(shape, rows)] * 4)
+    return {
+        "pyarrow": lambda: by_pyarrow(folder / "False.arrow"),
+        "arrowipc": lambda: by_arrowipc(folder / "False.arrow"),
+        "arrowipc verified": lambda: by_arrowipc(folder / "True.arrow", verify=True),
+        "pyarrow and zlib.crc32": lambda: by_pyarrow(folder / "False.arrow", True),
+    }
+
+
+@question("write a file of 4 batches", "pyarrow, arrowipc, arrowipc with checksums", unit="file")
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_write(folder: Path, shape: str, rows: int) -> Runs:
+    batch = data.shaped(shape, rows)
+    path = folder / "file.arrow"
+
+    def theirs() -> int:
+        with pa.ipc.new_file(str(path), batch.schema) as writer:
+            for _ in range(4):
+                writer.write_batch(batch)
+        return batch.num_rows
+
+    def ours(checksum: bool) -> int:
+        with arrowipc.new_file(path, durable=False, checksum=checksum) as writer:
+            for _ in range(4):
+                writer.write_batch(batch)
+        return batch.num_rows
+
+    return {
+        "pyarrow": theirs,
+        "arrowipc": lambda: ours(False),
+        "arrowipc with checksums": lambda: ours(True),
+    }

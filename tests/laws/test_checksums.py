@@ -1,0 +1,426 @@
+"""Checksums: whatever happened to a source since it was written is found, and nothing that is copied is stale."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import random
+import zlib
+from collections.abc import AsyncIterator
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from helpers import randoms
+from helpers.terminal import run
+from hypothesis import given, settings, strategies as st
+
+import arrowipc as ipc
+from arrowipc import FormatError, TruncatedError, UsageError
+from arrowipc.events import BatchRead
+from arrowipc.inspection.message_layout import locate_messages
+from arrowipc.metadata.checksums import crc32c
+from arrowipc.read.framing import checksum_of
+
+KEY = b"arrowipc:checksum"
+END = b"\xff\xff\xff\xff\0\0\0\0"
+TABLE = pa.table(
+    {
+        "number": pa.array([1, None, 3, 4, 5, 6, 7, 8], pa.int64()),
+        "text": ["a", "bc", "", None, "def", "g", "hi", "jkl"],
+        "coded": pa.array(["x", "y", "x", "y", "x", "y", "x", "y"]).dictionary_encode(),
+    }
+)
+KINDS = {"stream": ipc.new_stream, "file": ipc.new_file}
+FORMS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "lz4": {"compression": "lz4"},
+    "aligned": {"alignment": 64},
+    "legacy": {"legacy": True},
+}
+
+
+def written(kind: str = "stream", rows: int = 2, data: Any = TABLE, **options: Any) -> bytes:
+    """A source with checksums."""
+    with KINDS[kind](sink := bytearray(), checksum=True, **options) as writer:
+        writer.write_table(data, max_chunksize=rows)
+    return bytes(sink)
+
+
+def verified(data: Any, **options: Any) -> Any:
+    """Read all of a source, in the way of its kind."""
+    opener = ipc.open_file if bytes(data[:6]) == b"ARROW1" else ipc.open_stream
+    with opener(data, verify=True, **options) as reader:
+        return reader.read_all()
+
+
+def found(data: bytes, **options: Any) -> bool:
+    try:
+        verified(data, **options)
+    except ipc.ArrowIpcError:
+        return True
+    return False
+
+
+def messages(data: bytes) -> list[bytes]:
+    """The messages of a stream as they stand; the one that closes it comes last."""
+    places = [each.offset for each in locate_messages(data)]
+    after = places[-1] + sum([len(each.message.serialize()) for each in locate_messages(data)][-1:])
+    return [data[start:stop] for start, stop in pairwise([*places, after, len(data) - len(END)])]
+
+
+# -- what is found -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_changed_bit_is_found(kind, form):
+    data = written(kind, rows=8, **FORMS[form])
+    assert pa.table(verified(data)).equals(TABLE)
+    for bit in range(0, 8 * len(data), 1 if form == "plain" else 11):
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << bit % 8
+        assert found(changed), bit
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_changed_bit_is_found_in_columns_that_are_not_read(kind):
+    data = written(kind, rows=8)
+    assert verified(data, columns=["number"]).num_rows == 8
+    for bit in range(0, 8 * len(data), 11):
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << bit % 8
+        assert found(changed, columns=["number"]), bit
+
+
+def test_a_missing_repeated_or_swapped_message_is_found():
+    data = written()
+    parts = messages(data)
+    assert len(parts) == 7  # schema, dictionary, four batches, the end
+    assert b"".join(parts) + END == data
+    for i in range(len(parts)):
+        assert found(b"".join(parts[:i] + parts[i + 1 :]) + END), i
+        assert found(b"".join(parts[: i + 1] + parts[i:]) + END), i
+        for k in range(i):
+            swapped = parts.copy()
+            swapped[i], swapped[k] = swapped[k], swapped[i]
+            assert found(b"".join(swapped) + END), (i, k)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_truncation_is_found(kind):
+    data = written(kind)
+    end = len(data) - 8 * (kind == "stream")  # the marker itself may be missing
+    assert all(found(data[:size]) for size in range(end))
+
+
+def test_any_split_gives_the_same_batches():
+    chance = random.Random(5)
+    data = written()
+    for _ in range(50):
+        decoder = ipc.StreamDecoder(verify=True)
+        cuts = sorted(chance.choices(range(len(data)), k=chance.randrange(20)))
+        events: list[Any] = []
+        for start, stop in pairwise([0, *cuts, len(data)]):
+            decoder.feed(data[start:stop])
+            events += decoder
+        decoder.finish()
+        assert [each.batch.num_rows for each in events if isinstance(each, BatchRead)] == [2] * 4
+
+
+@pytest.mark.parametrize("index", [False, True])
+def test_a_stream_that_stops_between_messages_is_found(index):
+    data = written()
+    for count in range(1, 7):
+        torn = b"".join(messages(data)[:count])
+        assert ipc.open_stream(torn).read_all().num_rows == max(0, min(count, 6) - 2) * 2
+        with pytest.raises(TruncatedError, match="closes it"):
+            ipc.open(torn, index=index, verify=True).read_all()
+        assert not ipc.validate(torn).ok or count == 0
+        assert not (reader := ipc.recover(torn)) or list(reader) is None or not reader.report.complete
+
+
+def test_batches_of_a_file_that_changed_places_are_found():
+    data = written("file", data=TABLE.select(["number"]))
+    first, second = ipc.open_file(data).blocks[2:4]
+    assert first[1:] == second[1:]
+    size = sum(first[1:])
+    one, other = data[first[0] : first[0] + size], data[second[0] : second[0] + size]
+    swapped = data[: first[0]] + other + one + data[second[0] + size :]
+    assert ipc.open_file(swapped).read_all().num_rows == 8
+    with pytest.raises(FormatError, match=r"found as number 3"):
+        verified(swapped)
+    assert len(ipc.validate(swapped).damage) == 2
+
+
+@given(randoms.batches(), st.sampled_from(sorted(KINDS)), st.randoms(use_true_random=False))
+@settings(max_examples=15)
+def test_random_batches_are_verified_and_random_changes_found(parts, kind, chance):
+    schema = parts[0].schema if parts else pa.schema([("x", pa.int8())])
+    with KINDS[kind](sink := bytearray(), schema, checksum=True) as writer:
+        for part in parts:
+            writer.write(part)
+    data = bytes(sink)
+    assert [pa.record_batch(batch) for batch in ipc.open(data, verify=True)] == parts
+    assert ipc.validate(data).ok
+    for _ in range(20):
+        changed = bytearray(data)
+        changed[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        assert found(changed)
+        assert not ipc.validate(changed).ok
+
+
+def test_what_has_no_checksums_is_refused():
+    for new in KINDS.values():
+        with new(sink := bytearray()) as writer:
+            writer.write(TABLE)
+        with pytest.raises(FormatError, match=r"no checksum.*verify=True"):
+            verified(sink)
+        assert ipc.open(sink, verify=None).read_all().num_rows == 8
+    with pytest.raises(UsageError, match="V5"):
+        ipc.new_stream(bytearray(), checksum=True, metadata_version="V4")
+    with pytest.raises(UsageError, match="verify must be"):
+        ipc.open_stream(sink, verify="yes")
+
+
+# -- who reads it --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_other_readers_read_the_same_values(kind, form):
+    data = written(kind, **FORMS[form])
+    opener = pa.ipc.open_file if kind == "file" else pa.ipc.open_stream
+    assert opener(data).read_all().equals(TABLE)
+    polars = pytest.importorskip("polars")
+    if form in ("plain", "lz4"):
+        read = polars.read_ipc if kind == "file" else polars.read_ipc_stream
+        assert read(io.BytesIO(data)).to_arrow().to_pydict() == TABLE.to_pydict()
+    nanoarrow = pytest.importorskip("nanoarrow.ipc")
+    if kind == "stream" and form in ("plain", "aligned"):
+        plain = written(kind, data=TABLE.select(["number", "text"]))
+        with nanoarrow.InputStream.from_readable(io.BytesIO(plain)) as source:
+            assert pa.RecordBatchReader.from_stream(source).read_all().num_rows == 8
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_our_readers_show_nothing_of_it(kind):
+    data = written(kind)
+    with KINDS[kind](plain := bytearray()) as writer:
+        writer.write_table(TABLE, max_chunksize=2)
+    for source in (data, io.BytesIO(data)):
+        with ipc.open(source) as reader, ipc.open(plain) as other:
+            batches = list(reader.iter_batches_with_custom_metadata())
+            assert batches == list(other.iter_batches_with_custom_metadata())
+            assert len(batches) == 4
+    with ipc.open(data, index=True, verify=True) as reader:
+        assert reader.num_record_batches == 4
+        assert [reader[i].num_rows for i in (3, 0, -1)] == [2, 2, 2]
+        assert reader.take([7, 0], columns=["number"])["number"].to_pylist() == [8, 1]
+    events = ipc.StreamDecoder(verify=True)
+    events.feed(written())
+    assert [type(event).__name__ for event in events].count("BatchRead") == 4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_event_loop_writes_and_verifies_them(kind, tmp_path):
+    path = tmp_path / "a.arrow"
+
+    async def chunks(data: bytes) -> AsyncIterator[bytes]:
+        for at in range(0, len(data), 100):
+            yield data[at : at + 100]
+
+    async def main() -> Any:
+        data = (
+            b"".join([part async for part in ipc.aio.encode(TABLE, checksum=True)])
+            if kind == "stream"
+            else written(kind)
+        )
+        path.write_bytes(data)
+        opened = ipc.aio.open_file(str(path), verify=True) if kind == "file" else None
+        async with opened or ipc.aio.open_stream(chunks(data), verify=True) as reader:
+            return await reader.read_all()
+
+    assert pa.table(asyncio.run(main())).equals(TABLE)
+    changed = bytearray(path.read_bytes())
+    changed[-1 if kind == "stream" else -20] ^= 1
+    assert found(changed)
+
+
+def test_remote_sources_are_verified_whole():
+    fsspec = pytest.importorskip("fsspec")
+    system, data = fsspec.filesystem("memory"), written("file")
+    changed = data.replace(b"jkl", b"jkm")
+    for name, content in (("right", data), ("wrong", changed), ("stream", written())):
+        system.pipe(f"/checksums/{name}", content)
+    for options in ({}, {"columns": ["number"]}):
+        assert ipc.open_file("memory://checksums/right", verify=True, **options).read_all().num_rows == 8
+        with pytest.raises(FormatError, match=r"record batch 3.*its bytes are not"):
+            ipc.open_file("memory://checksums/wrong", verify=True, **options).read_all()
+    assert ipc.open("memory://checksums/stream", index=True, verify=True)[3].num_rows == 2
+    assert ipc.open("memory://checksums/stream", verify=True).read_all().num_rows == 8
+
+
+# -- what is written again -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", [None, "zstd"])
+@pytest.mark.parametrize("target", KINDS)
+@pytest.mark.parametrize("source", KINDS)
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize("after", [False, True])
+def test_copies_have_checksums_of_their_own_or_none(source, target, before, after, codec):
+    with KINDS[source](sink := bytearray(), compression=codec, checksum=before) as writer:
+        writer.write_table(TABLE.slice(2), max_chunksize=2)
+    for options in ({}, {"validate": "none"}):
+        copy = bytearray()
+        with ipc.open(sink, **options) as reader, KINDS[target](copy, compression=codec, checksum=after) as writer:
+            writer.write(TABLE.slice(0, 2))
+            assert ipc.copy(reader, writer) == 3
+        assert pa.table(ipc.open(copy, verify=after).read_all()).equals(TABLE.unify_dictionaries())
+        assert ipc.validate(copy).ok
+        assert (KEY in copy) == after
+
+
+@pytest.mark.parametrize("options", [{}, {"checksum": True}, {"dictionary_deltas": True}])
+def test_appending_goes_on_with_them(tmp_path, options):
+    path = tmp_path / "a.arrow"
+    path.write_bytes(written("file"))
+    for _ in range(2):
+        with ipc.new_file(path, append=True, **options) as writer:
+            writer.write(TABLE)
+    assert verified(path.read_bytes()).num_rows == 24
+    assert ipc.validate(path).ok
+    with ipc.new_file(path) as writer:
+        writer.write(TABLE)
+    with pytest.raises(UsageError, match="copy it with checksum=True"):
+        ipc.new_file(path, append=True, checksum=True)
+
+
+def test_batches_and_metadata_do_not_carry_them():
+    with ipc.open(written("file", metadata={"a": "b"})) as reader:
+        batch, metadata = reader[0], reader.metadata
+    with ipc.new_file(sink := bytearray(), metadata=metadata) as writer:
+        writer.write_batch(batch, custom_metadata=ipc.KeyValueMetadata({KEY: b"00000000:00000000"}))
+    assert KEY not in sink
+    assert b"b" in sink
+
+
+# -- damage --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_changed_bit_is_named_and_the_rest_recovered(kind):
+    data = bytearray(written(kind))
+    at = data.index((5).to_bytes(8, "little"))
+    data[at + 3] ^= 8
+    assert ipc.open(data).read_all().num_rows == 8
+    with pytest.raises(FormatError, match=r"a bit of byte 3 of its body has changed"):
+        verified(data)
+    (damage,) = ipc.validate(data).damage
+    assert damage.column == "number"
+    assert "in column 'number' (data)" in str(damage)
+    with ipc.recover(data, resync=True) as reader:
+        rows = [value for batch in reader for value in batch["number"].to_pylist()]
+    assert rows == [1, None, 3, 4, 7, 8]
+    assert reader.report.skipped[0].column == "number"
+    report = ipc.recover(data, resync=True, into=(saved := bytearray()))
+    assert report.num_rows == 6
+    assert KEY not in saved
+
+
+@pytest.mark.parametrize("place", ["head", "tail", "padding"])
+def test_batches_survive_changes_of_what_is_around_them(place):
+    data = bytearray(written("file"))
+    at = {"head": data.index(b"number"), "tail": data.rindex(b"number"), "padding": 7}[place]
+    data[at] ^= 2
+    with ipc.recover(data) as reader:
+        assert reader.schema.names == ["number", "text", "coded"]
+        assert sum(batch.num_rows for batch in reader) == 8
+    assert not reader.report.complete
+    assert not ipc.validate(data).ok
+
+
+def test_lost_messages_are_counted():
+    parts = messages(written())
+    for i in range(2, 7):
+        torn = b"".join(parts[:i] + parts[i + 1 :]) + END
+        checked = ipc.validate(torn)
+        assert not checked.ok
+        assert checked.num_batches == 4 - (i < 6)
+        with ipc.recover(torn, resync=True) as reader:
+            assert len(list(reader)) == 4 - (i < 6)
+        assert not reader.report.complete
+
+
+# -- payload columns, commands -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trim", [False, True])
+def test_payloads(trim):
+    batch = ipc.RecordBatch.from_arrow(TABLE.combine_chunks().to_batches()[0])
+    cells = ipc.encode_payloads(batch, rows_per_payload=3, checksum=True, trim_dictionaries=trim)
+    decoded = ipc.decode_payloads(cells, verify=True)
+    assert decoded.batch.to_pydict() == batch.to_pydict()
+    assert decoded.num_alone == 1
+    values = [bytes(cell) for cell in cells.to_pylist()]
+    assert all(verified(cell).num_rows for cell in values)
+    for i in range(0, len(values[1]), 3):
+        changed = bytearray(values[1])
+        changed[i] ^= 1 << i % 8
+        assert ipc.decode_payloads([values[0], changed], verify=True, on_error="skip").num_failed == 1
+    plain = ipc.encode_payloads(batch, rows_per_payload=3)
+    assert ipc.decode_payloads(plain, verify=None).batch == decoded.batch
+    with pytest.raises(FormatError, match=r"cell 0.*no checksum"):
+        ipc.decode_payloads(plain, verify=True)
+    assert ipc.decode_payloads([written("file")], verify=True).batch.num_rows == 8
+    with pytest.raises(UsageError, match="with_schema"):
+        ipc.encode_payloads(batch, rows_per_payload=3, checksum=True, with_end=False)
+
+
+def test_commands(tmp_path):
+    source, target = tmp_path / "a.arrow", tmp_path / "b.arrows"
+    source.write_bytes(written("file"))
+    assert run("convert", str(source), str(target), "--checksum").code == 0
+    assert verified(target.read_bytes()).num_rows == 8
+    assert "with checksums" in run("stat", str(target)).out
+    changed = bytearray(target.read_bytes())
+    changed[changed.index((5).to_bytes(8, "little"))] ^= 1
+    target.write_bytes(changed)
+    checked = run("check", str(target))
+    assert checked.code == 1
+    assert "column 'number'" in checked.out
+    assert run("convert", str(source), str(tmp_path / "c.csv"), "--checksum").code == 2
+
+
+# -- the CRC -------------------------------------------------------------------------------------------------
+
+
+def test_the_crc_is_that_of_the_definition_and_of_every_way_to_compute_it():
+    assert crc32c(b"123456789") == 0xE3069283
+    assert crc32c(b"") == 0
+    chance = random.Random(zlib.crc32(b"crc"))
+    data = memoryview(chance.randbytes(20_000))
+    for size in [*range(70), *[chance.randrange(20_000) for _ in range(300)]]:
+        start = chance.randrange(20_000 - size + 1)
+        part = data[start : start + size]
+        assert crc32c(part) == crc32c(part, portable=True)
+
+
+def test_a_message_that_is_padded_otherwise_gets_another_checksum():
+    data = b"".join([message.serialize(alignment=64) for message in ipc.MessageReader(written("stream"))])
+    with pytest.raises(TruncatedError, match="closes it"):
+        verified(data)
+    assert [batch.num_rows for batch in ipc.open_stream(data, verify=None)] == [2] * 4
+
+
+def test_a_definition_in_a_few_lines_agrees():
+    """docs/format.md, spelled out: what others would write."""
+    for located in locate_messages(written(alignment=64)):
+        message = located.message
+        metadata, text = bytes(message.metadata), message.custom_metadata[KEY]
+        start = metadata.index(text) + 9
+        blank = metadata[:start] + b"00000000" + metadata[start + 8 :]
+        assert text[9:17] == f"{crc32c(blank + bytes(message.body)):08x}".encode()
+        assert checksum_of(message) == (int(text[:8], 16), False)
