@@ -110,7 +110,7 @@ _HOMES = {
     "RowDataset": "arrowipc.dataset.rows",
     **dict.fromkeys(("GroupedPayloads", "encode_payloads"), "arrowipc.payloads.payload_encoder"),
     "Message": "arrowipc.read.framing",
-    "IndexedStreamReader": "arrowipc.indexed",
+    "IndexedStreamReader": "arrowipc.stream_readers",
     "release_unused": "arrowipc._core",
     "StreamDecoder": "arrowipc.read.stream_decoder",
     "Array": "arrowipc.columns.array",

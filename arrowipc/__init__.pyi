@@ -38,7 +38,6 @@ from arrowipc.filters.statistics import (
     ColumnStatistics as ColumnStatistics,
     compute_statistics as compute_statistics,
 )
-from arrowipc.indexed import IndexedStreamReader as IndexedStreamReader
 from arrowipc.inspection.damage import Damage as Damage, Recovery as Recovery
 from arrowipc.inspection.recover import recover as recover
 from arrowipc.inspection.validate_source import Validation as Validation, validate as validate
@@ -65,6 +64,7 @@ from arrowipc.reader import (
 from arrowipc.schemas import Schema as Schema
 from arrowipc.sources.file_statistics import file_statistics as file_statistics
 from arrowipc.sources.remote import RemoteSource as RemoteSource
+from arrowipc.stream_readers import IndexedStreamReader as IndexedStreamReader
 from arrowipc.tables import Table as Table
 from arrowipc.tensors.dense import Tensor as Tensor
 from arrowipc.tensors.dense_io import (

@@ -1,4 +1,4 @@
-"""The file that a writer appends to: checked, and copied up to the end of its last message."""
+"""What a writer appends to: a file, copied up to the end of its last message, or a stream, which goes on in place."""
 
 from __future__ import annotations
 
@@ -6,28 +6,80 @@ import errno
 import os
 import stat
 import struct
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from arrowipc._core import Source
+from arrowipc._core import Descriptor, FileMap, Source
 from arrowipc.errors import FormatError, TruncatedError, UnsupportedError, UsageError
-from arrowipc.read.framing import checksum_of
-from arrowipc.read.message_index import find_schema
+from arrowipc.read.framing import Framer, checksum_of
+from arrowipc.read.message_index import find_message, find_schema
+from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.reader import RecordBatchFileReader
 from arrowipc.sources.file_objects import read_at
-from arrowipc.write.atomic_file import KnownPath, NewFile, named
+from arrowipc.sources.source import CONTINUATION
+from arrowipc.tables import Table
+from arrowipc.write.atomic_file import KnownPath, NewFile, lock, named, sync_directory
 from arrowipc.write.batch_writer import DescriptorSink
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from typing import Literal, Self
 
     from arrowipc.arguments import KeyValueMetadata
     from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.schemas import Schema
 
-__all__ = ["ExistingFile"]
+__all__ = ["ExistingFile", "ExistingStream"]
 
+#: Seconds to wait for followers, who look for a moment whether a stream has a writer.
+LONGEST_LOOK = 0.1
+#: Zeros that may be behind the end of a stream: a power failure can leave them.
+MOST_ZEROS = 1 << 20
+#: The end marker of a stream.
+END = CONTINUATION + bytes(4)
 #: How ``Block`` structs are stored, see File.fbs.
 BLOCK = struct.Struct("<qi4xq")
+
+
+def _known(target: Any) -> KnownPath:
+    """What is at the path that a caller gave: a regular file, or nothing."""
+    if not isinstance(target, (str, os.PathLike)) or (isinstance(target, str) and "://" in target):
+        found = "a URL" if isinstance(target, str) else type(target).__name__
+        raise UsageError(
+            "append: expected the path of a file: only there the old content can stay until the new "
+            f"one is complete; found {found}"
+        )
+    known = KnownPath(target)
+    mode = stat.S_IFREG if known.found is None else known.found.st_mode
+    if not stat.S_ISREG(mode):
+        known.close()
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fsdecode(target))
+        # Not opened for reading: that could wait for somebody at the other end of a pipe.
+        raise UsageError(f"append: {os.fsdecode(target)!r} is not a regular file")
+    return known
+
+
+@contextmanager
+def _examining(name: str, close: Callable[[], None]) -> Iterator[None]:
+    """Let the errors of a block name the file, and close it after them."""
+    try:
+        yield
+    except FormatError as error:
+        close()
+        error.args = (f"append to {name!r}: {error}",)
+        raise
+    except BaseException:
+        close()
+        raise
+
+
+def _check_form(schema: Schema, end: int) -> None:
+    """Refuse what our messages cannot go behind."""
+    if schema.endianness != "little":
+        raise UnsupportedError("append: the file is big-endian and we write little-endian; write it again")
+    if end % 8:
+        raise UnsupportedError(f"append: the last message ends at byte {end}, not at a multiple of 8")
 
 
 class ExistingFile:
@@ -64,17 +116,10 @@ class ExistingFile:
         self._path, self._copied = path, False
         self._name = os.fsdecode(path)
         self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - close() does
-        try:
+        with _examining(self._name, self.close):
             if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
                 raise UsageError(f"append: {self._name!r} is not a regular file")
             self._examine()
-        except FormatError as error:
-            self.close()
-            error.args = (f"append to {self._name!r}: {error}",)
-            raise
-        except BaseException:
-            self.close()
-            raise
 
     def _examine(self) -> None:
         # Strict: blocks that overlap are refused. No value is looked at; the byte order is shown as it is.
@@ -84,8 +129,6 @@ class ExistingFile:
             raise decoder.damage
         self.schema: Schema = reader.schema
         self.metadata: KeyValueMetadata = reader.metadata
-        if self.schema.endianness != "little":
-            raise UnsupportedError("append: the file is big-endian and we write little-endian; write it again")
         # Opens every message and compares it with its block, whatever the footer says of rows.
         self._lengths = [decoder.num_rows(i, *reader.batch_head(i)) for i in range(len(reader))]
         self._reader, batches = reader, reader.blocks
@@ -102,10 +145,10 @@ class ExistingFile:
         self.version = message.version if message is not None else "V4" if decoder.version == "V4" else "V5"
         self.checksum: bool = message is not None and checksum_of(message) is not None
         self.end: int = max([start] + [offset + head + body for offset, head, body in batches + dictionaries])
-        if self.end % 8:
-            raise UnsupportedError(f"append: the last message ends at byte {self.end}, not at a multiple of 8")
+        _check_form(self.schema, self.end)
         self.batch_blocks: bytes = b"".join([BLOCK.pack(*block) for block in batches])
         self.dictionary_blocks: bytes = b"".join([BLOCK.pack(*block) for block in dictionaries])
+        self.num_messages = 1 + len(batches) + len(dictionaries)
         self.last_batch = RecordBatchFileReader(self._file).get_batch(-1) if dictionaries else None
 
     def tell(self, statistics: Any) -> None:
@@ -126,22 +169,9 @@ class ExistingFile:
         UsageError
             `target` is not the path of a regular file.
         """
-        if not isinstance(target, (str, os.PathLike)) or (isinstance(target, str) and "://" in target):
-            found = "a URL" if isinstance(target, str) else type(target).__name__
-            raise UsageError(
-                "append: expected the path of a file: only there the old content can stay until the new "
-                f"one is complete; found {found}"
-            )
-        known = KnownPath(target)
+        known = _known(target)
         try:
-            if known.found is None:
-                return known, None
-            if stat.S_ISDIR(known.found.st_mode):
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fsdecode(target))
-            if not stat.S_ISREG(known.found.st_mode):
-                # Not opened for reading: that could wait for somebody at the other end of a pipe.
-                raise UsageError(f"append: {os.fsdecode(target)!r} is not a regular file")
-            return known, cls(known)
+            return known, None if known.found is None else cls(known)
         except BaseException:
             known.close()
             raise
@@ -192,3 +222,111 @@ class ExistingFile:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+class ExistingStream:
+    """A stream at a path that goes on in place, locked against other writers; made where there is none.
+
+    What stands behind its last whole message (an end marker, a message that was not finished) is cut off when the
+    first byte is written. Attributes are those of `ExistingFile`, and ``legacy``, the framing from before Arrow 0.15;
+    ``schema`` is None if nothing is there yet, and ``last_batch`` has no rows.
+
+    Raises
+    ------
+    FormatError
+        It is no stream, or what is behind its last whole message is more than that.
+    OSError
+        Another writer uses it (EBUSY).
+    """
+
+    batch_blocks = dictionary_blocks = b""
+    schema: Schema | None = None
+    version: Literal["V4", "V5"] | None = None
+    legacy = checksum = False
+    end = num_messages = 0
+    last_batch: RecordBatch | None = None
+
+    def __init__(self, target: Any, durable: bool) -> None:
+        known = _known(target)
+        known.close()
+        self._name = os.fspath(known)
+        self._durable = durable
+        self._is_cut = False
+        self._file = self._locked()
+        with _examining(self._name, self._file.close):
+            size = os.lseek(self._file.fileno(), 0, os.SEEK_END)
+            if size:
+                self._examine(Source(FileMap(self._file.fileno())))
+
+    def _locked(self) -> Descriptor:
+        with named(self._name):
+            while True:
+                file = Descriptor(self._name, os.O_RDWR | os.O_CREAT)
+                if not lock(file, LONGEST_LOOK):
+                    raise OSError(errno.EBUSY, "in use by another writer", self._name)
+                with suppress(FileNotFoundError):
+                    if os.path.samestat(os.fstat(file.fileno()), os.stat(self._name)):
+                        return file
+                # Somebody renamed it meanwhile: it is no longer the file of this path.
+
+    def _examine(self, data: Source) -> None:
+        framer, decoder = Framer(verify=None), StreamDecoder(ensure_native_endian=False)
+        framer.feed(data.part(0, len(data)))
+        while (message := framer.next_message()) is not None:
+            if self.end == 0:
+                self.checksum = checksum_of(message) is not None
+            if self.end == 0 or message.kind != "RecordBatch":
+                decoder.feed(message.serialize())  # a copy: somebody may cut the file short
+                decoder.next_event()
+            self.end, self.version = framer.bytes_consumed, message.version
+            self.num_messages += 1
+        self._check_rest(data, framer, decoder)
+        if decoder.schema is not None:
+            _check_form(decoder.schema, self.end)
+            self.schema = decoder.schema
+            self.legacy = data.bytes(0, 4) != CONTINUATION
+            decoder.feed(Table(self.schema).combine().serialize())
+            self.last_batch = decoder.next_batch()
+
+    def _check_rest(self, data: Source, framer: Framer, decoder: StreamDecoder) -> None:
+        """Refuse to cut off anything but an end marker, or the beginning of one message."""
+        at, stop, size = self.end, framer.bytes_consumed, len(data)
+        if framer.at_end and (size - stop > MOST_ZEROS or data.bytes(stop, size - stop).strip(b"\0")):
+            raise FormatError(f"other bytes follow the end of the stream at byte {at:,}: it cannot go on")
+        if at == 0 and not CONTINUATION.startswith(data.bytes(0, min(size, 4))):
+            raise FormatError("this is no Arrow IPC stream: no message begins at its first byte")
+        while (found := find_message(data, at + 8)) is not None:
+            at, end, message = found
+            if size - end in (0, len(END)) and END.startswith(data.bytes(end, size - end)) and decoder.fits(message):
+                raise FormatError(
+                    f"the message at byte {self.end:,} claims more bytes than there are, and whole ones follow it: "
+                    "arrowipc.recover(path, resync=True, into=path) keeps these"
+                )
+
+    def sink(self) -> DescriptorSink:
+        """Return what writes the next message."""
+        sink = DescriptorSink(self._file.fileno(), self._name, self.end, self._ask)
+        sink.behind = self
+        return sink
+
+    def _ask(self) -> int:
+        number = self._file.fileno()
+        if os.fstat(number).st_size != os.lseek(number, 0, os.SEEK_CUR):
+            raise OSError(errno.ESTALE, "somebody else wrote to the stream or cut it short", self._name)
+        if not self._is_cut:
+            os.ftruncate(number, self.end)
+            os.lseek(number, self.end, os.SEEK_SET)
+            self._is_cut = True
+        return number
+
+    def commit(self) -> None:
+        """Close it; with `durable`, once it is on the disk."""
+        with self._file as file, named(self._name):
+            if self._durable:
+                os.fsync(file.fileno())
+                with Descriptor(os.path.dirname(os.path.realpath(self._name)), os.O_RDONLY) as folder:
+                    sync_directory(folder)
+
+    def discard(self) -> None:
+        """Close it; what was written stays, without an end marker."""
+        self._file.close()

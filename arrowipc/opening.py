@@ -14,11 +14,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal, Unpack, overload
 
-    from arrowipc.indexed import IndexedStreamReader
     from arrowipc.limits import Limits
     from arrowipc.options import ReadKeywords
     from arrowipc.schemas import Schema
     from arrowipc.sources.source import Readable
+    from arrowipc.stream_readers import IndexedStreamReader
 
 __all__ = ["open", "open_file", "read_schema"]
 
@@ -76,7 +76,7 @@ def open_file(
     except FormatError:
         if footer_offset is not None or not begins_stream(source):
             raise
-    from arrowipc.indexed import IndexedStreamReader
+    from arrowipc.stream_readers import IndexedStreamReader
 
     return IndexedStreamReader(source, **keywords)
 
@@ -139,7 +139,7 @@ def open(
     if first == b"ARROW1":
         return RecordBatchFileReader(source, **keywords)
     if index:
-        from arrowipc.indexed import IndexedStreamReader
+        from arrowipc.stream_readers import IndexedStreamReader
 
         return IndexedStreamReader(source, **keywords)
     return RecordBatchStreamReader(source, **keywords)

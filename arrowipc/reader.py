@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from arrowipc.arguments import Extensions, KeyValueMetadata
     from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.events import ReadStats, RecordBatchWithMetadata
-    from arrowipc.indexed import IndexedStreamReader
     from arrowipc.limits import Limits
     from arrowipc.options import Columns, ReadKeywords, Validate
     from arrowipc.read.framing import Message
     from arrowipc.schemas import Schema
     from arrowipc.sources.remote import RemoteBlocks, RemoteSource
     from arrowipc.sources.source import Readable
+    from arrowipc.stream_readers import IndexedStreamReader
     from arrowipc.tables import Table
     from arrowipc.values.row_reader import RowReader
 
@@ -43,9 +43,6 @@ __all__ = ["BatchReader", "RecordBatchFileReader", "RecordBatchStreamReader", "o
 
 #: Selections of columns whose readers, with the batches of their last rows, are kept beside a reader of rows.
 MOST_PARTS = 4
-
-
-# -- streams -------------------------------------------------------------------------------------------------
 
 
 def with_metadata(batch: RecordBatch) -> RecordBatchWithMetadata:
@@ -83,10 +80,12 @@ class BatchReader:
         """Another reader of the same path or URL, with the same options, at its beginning."""
         if not hasattr(self, "_opened"):
             raise TypeError(f"cannot pickle a {type(self).__name__} that was not opened from a path or URL")
+        from functools import partial
+
         (source, *others), keywords = self._opened
         if not is_remote(source) and "://" not in (path := os.fspath(source)):
             source = os.path.abspath(path)  # another process may be elsewhere
-        return opened_again, (type(self), (source, *others), keywords)
+        return partial(type(self), source, *others, **keywords), ()
 
     def _remember(self, options: ReadOptions, source: Any, *others: Any) -> None:
         """Keep what a pickle needs; only paths and URLs can be pickled."""
@@ -136,11 +135,6 @@ class BatchReader:
         from arrowipc.cdata.export import export_stream
 
         return export_stream(self.schema, iter(self), requested_schema)
-
-
-def opened_again(kind: type[BatchReader], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> BatchReader:
-    """Return the reader that a pickle describes."""
-    return kind(*arguments, **keywords)
 
 
 class RecordBatchStreamReader(BatchReader):
@@ -194,6 +188,11 @@ class RecordBatchStreamReader(BatchReader):
     def bytes_consumed(self) -> int:
         """int: bytes of the source that were read; after the end, where a next stream would begin."""
         return self.decoder.bytes_consumed
+
+    @property
+    def at_end(self) -> bool:
+        """bool: whether the stream is over; one that is followed is, once its end marker was read."""
+        return self.decoder.at_end
 
     def __iter__(self) -> Iterator[RecordBatch]:
         self._check_open()
@@ -283,7 +282,7 @@ class RecordBatchStreamReader(BatchReader):
 
     def _indexed(self) -> IndexedStreamReader:
         if not hasattr(self, "_index"):
-            from arrowipc.indexed import IndexedStreamReader
+            from arrowipc.stream_readers import IndexedStreamReader
 
             if self._source is self._file and (start := position_of(self._file) - self.decoder.bytes_consumed):
                 words = f"the stream begins at byte {start:,} of the file object, an index needs it at byte 0"
@@ -320,6 +319,8 @@ def open_stream(
     verify: bool | None = False,
     memory_map: bool = True,
     options: Any = None,
+    follow: bool = False,
+    timeout: float | None = None,
 ) -> RecordBatchStreamReader:
     """Open an Arrow IPC stream.
 
@@ -330,20 +331,26 @@ def open_stream(
         (30 s without a byte). A file object or a socket is read message by message, never past the end of the stream.
     **keywords
         Those of `arrowipc.options.ReadOptions`.
+    follow : bool, default False
+        Wait for what is appended to the file at this path, also for the file, up to the end marker; go on with a file
+        that takes its place, and begin again if it is cut short (as ``tail -F``). Nothing is mapped.
+    timeout : float, optional
+        With `follow`: seconds to wait for a batch. Iterating ends after them, and may begin again. Default: no limit.
 
     Returns
     -------
     RecordBatchStreamReader
+        With `follow`, a kind of it whose `timeout` may be set, and whose `at_end` says if the end marker came.
 
     Raises
     ------
     FormatError
-        The bytes are not a stream; `TruncatedError` and `LimitError` are kinds of it.
+        The bytes are not a stream; `TruncatedError` and `LimitError` are kinds of it. With `follow`, a TruncatedError
+        says that the time is over and a part of a message is there; reading may go on.
     UnsupportedError
         The bytes are valid and not implemented here.
     OSError
-        The source cannot be read; of a URL also that it was replaced meanwhile, and, as a TimeoutError, that
-        its server stalls.
+        The source cannot be read, or was replaced meanwhile at its URL; as a TimeoutError, its server stalls.
 
     Examples
     --------
@@ -353,13 +360,8 @@ def open_stream(
     >>> with ipc.open_stream(data) as reader:
     ...     reader.read_next_batch() == reader.read_next_batch_with_custom_metadata().batch, reader.read_all().num_rows
     (True, 0)
-    >>> [metadata.pairs for _, metadata in ipc.open_stream(data).iter_batches_with_custom_metadata()]
-    [(), ()]
-    >>> reader = ipc.open_stream(data, columns=["x"])
-    >>> reader.read_pandas().shape, reader.close()
-    ((4, 1), None)
     """
-    if type(source) is bytes and options is None:
+    if type(source) is bytes and options is None and not follow and timeout is None:
         # What `__init__` would do, in fewer calls.
         reader = bare(RecordBatchStreamReader)
         reader._closed = False
@@ -368,7 +370,12 @@ def open_stream(
         reader._limits = limits
         reader.decoder = stream_of(source, columns, validate, limits, use_threads, ensure_native_endian, verify)
         return reader
-    return RecordBatchStreamReader(
+    kind: Callable[..., RecordBatchStreamReader] = RecordBatchStreamReader
+    if follow or timeout is not None:
+        from arrowipc.stream_readers import following
+
+        kind = following(follow, timeout)
+    return kind(
         source,
         columns=columns,
         validate=validate,
@@ -379,9 +386,6 @@ def open_stream(
         memory_map=memory_map,
         options=options,
     )
-
-
-# -- files ---------------------------------------------------------------------------------------------------
 
 
 class RecordBatchFileReader(BatchReader):

@@ -87,7 +87,7 @@ class Table(Tabular):
         for position, batch in enumerate(self.batches):
             instance_of(f"Table: batch {position}", batch, RecordBatch)
             if batch.schema is not schema and not schema.equals(batch.schema):
-                raise UsageError(f"Table: batch {position} {_difference(schema, batch.schema)}")
+                raise UsageError(f"Table: batch {position} {difference(schema, batch.schema)}")
 
     @classmethod
     def from_batches(cls, batches: Iterable[RecordBatch], schema: Schema | None = None) -> Table:
@@ -334,7 +334,7 @@ class Table(Tabular):
         return export_stream(self.schema, iter(self.batches), requested_schema)
 
 
-def _difference(expected: Schema, found: Schema) -> str:
+def difference(expected: Schema, found: Schema) -> str:
     """Say how `found` differs from `expected`, as the end of a sentence."""
     if len(expected) != len(found):
         return f"has {len(found)} columns, expected {len(expected)}"

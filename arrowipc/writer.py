@@ -5,7 +5,7 @@ from __future__ import annotations
 from arrowipc.arguments import check_integer, instance_of, metadata_of
 from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.errors import UsageError
-from arrowipc.existing import ExistingFile
+from arrowipc.existing import ExistingFile, ExistingStream
 from arrowipc.options import MessageOptions, WriteOptions, with_keywords, write_options
 from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader
 from arrowipc.schemas import Schema
@@ -75,7 +75,7 @@ class _Writer(BatchWriter):
         options: WriteOptions,
         is_file: bool = False,
         metadata: tuple[tuple[bytes, bytes], ...] = (),
-        existing: ExistingFile | None = None,
+        existing: ExistingFile | ExistingStream | None = None,
     ) -> None:
         try:
             annotator = _annotator(options.statistics)
@@ -205,6 +205,25 @@ def _annotator(columns: bool | Iterable[str]) -> Annotator | None:
     return Annotator(columns)
 
 
+def _continued(
+    existing: ExistingFile | ExistingStream, schema: Schema | None, options: WriteOptions, **stored: Any
+) -> WriteOptions:
+    """Return the options for writing behind what is there, in the form that it has."""
+    assert existing.schema is not None
+    stored["metadata_version"] = existing.version
+    for name, value in stored.items():
+        if getattr(options, name) not in (None, value):
+            raise UsageError(f"append: what is there has {name}={value!r} and cannot change it: leave {name} out")
+    if options.checksum and not existing.checksum:
+        raise UsageError(
+            "append: what is there has no checksums, so that those of new messages would not do: copy it with "
+            "checksum=True"
+        )
+    if schema is not None:
+        check_schema(existing.schema, schema)
+    return WriteOptions({**vars(options), "options": None, "checksum": existing.checksum, **stored})
+
+
 class RecordBatchStreamWriter(_Writer):
     """Writes an Arrow IPC stream; made by `new_stream`, which says what its parameters are.
 
@@ -215,10 +234,24 @@ class RecordBatchStreamWriter(_Writer):
     __slots__ = ()
 
     @with_keywords(WriteOptions)
-    def __init__(self, sink: Any, schema: Any = None, **keywords: Unpack[WriteKeywords]) -> None:
+    def __init__(
+        self, sink: Any, schema: Any = None, *, append: bool = False, **keywords: Unpack[WriteKeywords]
+    ) -> None:
         options = write_options(keywords)
         known = None if schema is None else as_schema(schema)
-        self._start(open_sink(sink, options.durable), known, options)
+        if not append:
+            self._start(open_sink(sink, options.durable), known, options)
+            return
+        existing = ExistingStream(sink, options.durable)
+        if existing.schema is None:
+            self._start(existing.sink(), known, options)
+            return
+        try:
+            options = _continued(existing, known, options, legacy=existing.legacy)
+        except BaseException:
+            existing.discard()
+            raise
+        self._start(existing.sink(), None, options, existing=existing)
 
 
 class RecordBatchFileWriter(_Writer):
@@ -254,25 +287,12 @@ class RecordBatchFileWriter(_Writer):
         self, existing: ExistingFile, schema: Any, options: WriteOptions, metadata: tuple[tuple[bytes, bytes], ...]
     ) -> None:
         """Start after the batches of a file, if the options fit that file."""
-        if (options.metadata_version or existing.version) != existing.version:
-            raise UsageError(
-                f"append: the file has metadata version {existing.version}, its messages cannot have another one: "
-                "leave metadata_version out"
-            )
         if existing.last_batch is not None and options.unify_dictionaries and not options.dictionary_deltas:
             raise UsageError(
                 "append: the dictionaries of the file are written already and cannot be merged with others: with "
                 "dictionary_deltas=True they can grow"
             )
-        if options.checksum and not existing.checksum:
-            raise UsageError(
-                "append: the file has no checksums, so that those of new messages would not do: copy it with "
-                "checksum=True"
-            )
-        kept = {"metadata_version": existing.version, "checksum": existing.checksum}
-        options = WriteOptions({**vars(options), "options": None, **kept})
-        if schema is not None:
-            check_schema(existing.schema, as_schema(schema))
+        options = _continued(existing, None if schema is None else as_schema(schema), options)
         pairs = metadata or existing.metadata.pairs
         self._start(existing.copied(options.durable), None, options, True, pairs, existing)
 
@@ -288,7 +308,9 @@ class RecordBatchFileWriter(_Writer):
 
 
 @with_keywords(WriteOptions)
-def new_stream(sink: Any, schema: Any = None, **keywords: Unpack[WriteKeywords]) -> RecordBatchStreamWriter:
+def new_stream(
+    sink: Any, schema: Any = None, *, append: bool = False, **keywords: Unpack[WriteKeywords]
+) -> RecordBatchStreamWriter:
     """Start an Arrow IPC stream.
 
     Parameters
@@ -298,7 +320,13 @@ def new_stream(sink: Any, schema: Any = None, **keywords: Unpack[WriteKeywords])
         not a regular file (a pipe, a device) is written directly. A URL is opened with fsspec. A bytearray grows. Other
         writable memory (memoryview, shared memory, mmap) is filled from the start; a map, from its position.
     schema : Schema, or an object with ``__arrow_c_schema__``, optional
-        Default: that of the first thing that is written.
+        Default: that of the first thing that is written, or of the stream that is appended to.
+    append : bool, default False
+        Write to the file at this path itself, behind the last whole message of the stream in it; the file is made
+        where there is none. Its end marker, or a message that a killed writer did not finish, is cut off before the
+        first byte is written. Dictionaries go on. Readers see each batch when `write` returns
+        (`open_stream` with ``follow=True``); a block that is left by an exception writes no end marker, and what was
+        written stays. One writer at a time may append.
     **keywords
         Those of `arrowipc.options.WriteOptions`.
 
@@ -312,8 +340,10 @@ def new_stream(sink: Any, schema: Any = None, **keywords: Unpack[WriteKeywords])
         An option is not one of the above, or the sink cannot be written to.
     UnsupportedError
         The package of the codec is not installed.
+    FormatError
+        What is to be appended to is no stream, or damaged before its end.
     OSError
-        The sink cannot be opened.
+        The sink cannot be opened, or (EBUSY) another writer appends to it.
 
     Examples
     --------
@@ -330,7 +360,7 @@ def new_stream(sink: Any, schema: Any = None, **keywords: Unpack[WriteKeywords])
     >>> writer.write_table(table), writer.write_batch(table.combine()), writer.close()
     (None, None, None)
     """
-    return RecordBatchStreamWriter(sink, schema, **keywords)
+    return RecordBatchStreamWriter(sink, schema, append=append, **keywords)
 
 
 @with_keywords(WriteOptions)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.aio.chunks import Incoming
@@ -12,6 +14,7 @@ from arrowipc.events import BatchRead
 from arrowipc.options import DecodeOptions, with_keywords
 from arrowipc.read.framing import Framer, survey
 from arrowipc.read.stream_decoder import StreamDecoder
+from arrowipc.stream_readers import FollowingStreamReader
 from arrowipc.tables import Table
 
 if TYPE_CHECKING:
@@ -213,6 +216,55 @@ class AsyncStreamReader(AsyncReader):
                 await self._incoming.close()
 
 
+class AsyncFollowingReader(AsyncStreamReader):
+    """Reads the batches of a stream that grows; made by ``open_stream(path, follow=True)``.
+
+    As `AsyncStreamReader`; other threads read the file, and none of them waits.
+    """
+
+    def __init__(self, source: Any, timeout: float | None, follow: bool, options: DecodeOptions) -> None:
+        self._follower = FollowingStreamReader(source, timeout, follow, False, **options.decoding())
+        self._framer = self._decoder = self._follower.decoder
+        self._job, self._reading = None, False
+
+    async def _step(self) -> Any:
+        follower, since = self._follower, time.monotonic()
+        while not follower.decoder.at_end:
+            self._job = self._job or start(follower.event)
+            await asyncio.wait([self._job])
+            job, self._job = self._job, None
+            event = job.result()
+            self._framer = self._decoder = follower.decoder  # that of another file, perhaps
+            if event is not None:
+                self._schema = self._decoder.schema
+                return event
+            left = follower.seconds_left(since)
+            if not left and not follower.decoder.at_end:
+                raise StopAsyncIteration
+            await self._changed(min(left, follower.following.most))
+        return None
+
+    async def _changed(self, seconds: float) -> None:
+        """Wait as `FollowedPath.wait` does."""
+        loop, events = asyncio.get_running_loop(), self._follower.following.events
+        if events is None:
+            await asyncio.sleep(seconds)
+            return
+        told, number = asyncio.Event(), events.fileno()
+        loop.add_reader(number, told.set)
+        try:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(told.wait(), seconds)
+        finally:
+            loop.remove_reader(number)
+        self._follower.following.wait(0)
+
+    async def close(self) -> None:
+        """Let go of the file; batches that were read stay valid."""
+        self._closed = True
+        self._follower.close()
+
+
 def _size(message: Message) -> int:
     """How many bytes decoding a message has to look at: stored ones, or what they claim to become."""
     found = survey(message) if message.body_length < LARGE else None
@@ -220,7 +272,9 @@ def _size(message: Message) -> int:
 
 
 @with_keywords(DecodeOptions)
-def open_stream(source: Any, **keywords: Unpack[DecodeKeywords]) -> AsyncStreamReader:
+def open_stream(
+    source: Any, *, follow: bool = False, timeout: float | None = None, **keywords: Unpack[DecodeKeywords]
+) -> AsyncStreamReader:
     """Open an Arrow IPC stream whose bytes an event loop brings.
 
     ``async for`` over the result gives the batches; ``await`` it, or enter it with ``async with``, to have the schema
@@ -230,7 +284,11 @@ def open_stream(source: Any, **keywords: Unpack[DecodeKeywords]) -> AsyncStreamR
     ----------
     source : asyncio.StreamReader, async iterator of bytes, anyio stream, or an object with an async ``read``
         Also a request or response of httpx, aiohttp or Starlette. A source that can read a given number of bytes is
-        left at the end of the stream and never closed; a generator is closed.
+        left at the end of the stream and never closed; a generator is closed. With `follow`: a path.
+    follow : bool, default False
+        Wait for the batches that are appended to the file at this path, as `arrowipc.open_stream` does.
+    timeout : float, optional
+        With `follow`: seconds to wait for the next batch, or for the schema. Default: for ever.
     **keywords
         Those of `arrowipc.options.DecodeOptions`.
 
@@ -260,4 +318,7 @@ def open_stream(source: Any, **keywords: Unpack[DecodeKeywords]) -> AsyncStreamR
     >>> asyncio.run(main())
     ['x'] [{'x': [1, 2]}]
     """
-    return AsyncStreamReader(source, DecodeOptions(keywords))
+    options = DecodeOptions(keywords)
+    if follow or timeout is not None:
+        return AsyncFollowingReader(source, timeout, follow, options)
+    return AsyncStreamReader(source, options)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import random
 import re
+import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -223,15 +225,64 @@ def head(
 @click.command()
 @FILE
 @_count_option
+@click.option("-f", "--follow", is_flag=True, help="Then print rows as a writer appends them to a stream.")
+@click.option("--timeout", type=click.FloatRange(0), metavar="S", help="With -f: end after S seconds without rows.")
 @where_option
 @_table_options
-def tail(file: str, rows: int, conditions: tuple[str, ...], columns: str | None, **printing: Any) -> None:
+def tail(
+    file: str,
+    rows: int,
+    follow: bool,
+    timeout: float | None,
+    conditions: tuple[str, ...],
+    columns: str | None,
+    **printing: Any,
+) -> None:
     """Print the last rows of FILE as a table; FILE as for `head`.
+
+    With -f, FILE is the path of a stream: rows are printed until its end marker comes. If FILE is renamed or replaced,
+    the new one is followed.
 
     JSON: as `head` prints it.
     """
+    if follow or timeout is not None:
+        if not follow or printing["output"] is not None or file == "-":
+            raise click.UsageError("-f prints the rows of a file: give a path, leave -o out; --timeout goes with -f")
+        chosen = columns_of(columns)
+        read = None if conditions else chosen
+        with about(file), ipc.open_stream(file, columns=read, follow=True, timeout=timeout) as reader:
+            _follow(file, reader, rows, from_text(conditions, reader.schema), chosen, printing)
+        return
     with _chosen(file, columns, conditions, lambda total: range(max(total - rows, 0), total)) as (schema, batches):
         _show(file, schema, batches, **printing)
+
+
+def _follow(
+    file: str, reader: Any, rows: int, filters: Any, columns: Sequence[str] | None, printing: dict[str, Any]
+) -> None:
+    """Print the last rows that are there, and all that come."""
+
+    def passing(timeout: float | None) -> Iterator[Any]:
+        reader.timeout = timeout
+        for batch in reader:
+            kept = batch.take(rows_passing(filters, batch)) if filters else batch
+            yield kept.select(columns) if filters and columns is not None else kept
+
+    def show(*batches: Any) -> None:
+        if any(map(len, batches)):
+            _show(file, batches[0].schema, iter(batches), **printing)
+            sys.stdout.flush()
+
+    timeout, last = reader.timeout, deque[Any]()
+    with suppress(ipc.TruncatedError):  # a batch that is not whole yet
+        for batch in passing(0):
+            last.append(batch)
+            while sum(map(len, last)) - len(last[0]) >= rows:
+                last.popleft()
+    surplus = max(sum(map(len, last)) - rows, 0)
+    show(*[batch.slice(surplus if i == 0 else 0) for i, batch in enumerate(last)])
+    for batch in passing(timeout):
+        show(batch)
 
 
 @click.command()

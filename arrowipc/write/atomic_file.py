@@ -20,7 +20,17 @@ from arrowipc._core import Descriptor
 from arrowipc.errors import ArrowIpcError
 from arrowipc.sources.source import file_path
 
-__all__ = ["KnownPath", "NewFile", "OpenFile", "RemoteFile", "named", "open_path", "open_url", "sync_directory"]
+__all__ = [
+    "KnownPath",
+    "NewFile",
+    "OpenFile",
+    "RemoteFile",
+    "lock",
+    "named",
+    "open_path",
+    "open_url",
+    "sync_directory",
+]
 
 #: File names have 255 bytes on the file systems that people use; the temporary name needs some of them.
 LONGEST_NAME = 200
@@ -171,6 +181,23 @@ class NewFile:
             self._known.close()
 
 
+def lock(file: Descriptor, seconds: float) -> bool:
+    """Lock a file or a folder until it is closed; False if another process keeps the lock for so long."""
+    from fcntl import LOCK_EX, LOCK_NB, flock
+
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            flock(file.fileno(), LOCK_EX | LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.005)
+        except OSError:  # NFS, for example, locks no directories
+            return True
+
+
 @contextmanager
 def _turn(directory: Descriptor) -> Iterator[bool]:
     """Lock a directory against others that replace files in it; False if another process keeps the lock.
@@ -178,20 +205,10 @@ def _turn(directory: Descriptor) -> Iterator[bool]:
     The lock is one of the directory: people lock files of theirs for purposes of their own. File systems without locks
     leave only the moment between the last look at a file and its replacement.
     """
-    from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
+    from fcntl import LOCK_UN, flock
 
-    alone = False
-    deadline = time.monotonic() + LONGEST_TURN
-    while not alone and time.monotonic() < deadline:
-        try:
-            flock(directory.fileno(), LOCK_EX | LOCK_NB)
-            alone = True
-        except BlockingIOError:
-            time.sleep(0.005)
-        except OSError:  # NFS, for example, locks no directories
-            alone = True
     try:
-        yield alone
+        yield lock(directory, LONGEST_TURN)
     finally:
         # Also that of a child process that was forked meanwhile.
         with suppress(OSError, ValueError):

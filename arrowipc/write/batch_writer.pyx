@@ -794,17 +794,17 @@ cdef class BatchWriter:
 
     @cython.critical_section
     def resume(self, existing):
-        """Go on behind the messages of an `ExistingFile`, whose ids and blocks stay."""
+        """Go on behind the messages of an `ExistingFile` or `ExistingStream`, whose ids and blocks stay."""
         self.set_plan(existing.schema)
         self.batch_blocks = bytearray(existing.batch_blocks)
         self.dictionary_blocks = bytearray(existing.dictionary_blocks)
-        self.earlier = 1 + (len(self.batch_blocks) + len(self.dictionary_blocks)) // Block_SIZE
+        self.earlier = existing.num_messages
         if self.annotate is not None and self.annotate.file is not None:
             existing.tell(self.annotate.file)
         if existing.last_batch is not None:
             self.accept(existing.last_batch)
             if self.dictionaries is not None:
-                self.dictionaries.before(existing.last_batch, [])   # the file has them
+                self.dictionaries.know(existing.last_batch)
 
     cdef int set_plan(self, object schema) except -1:
         cdef LimitsData limits

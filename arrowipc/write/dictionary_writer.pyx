@@ -14,7 +14,7 @@ from arrowipc.columns.builder cimport BEGINS_DELTAS, ColumnsBuilder, begins_with
 from arrowipc.columns.elements cimport check_native, dictionary_of
 from arrowipc.columns.equal cimport begins_with
 from arrowipc.distinct.memo_table cimport SPELLED_LEAST, new_budget
-from arrowipc.distinct.unifier cimport encoded_fields, new_unifier, place_path, transposed
+from arrowipc.distinct.unifier cimport TransposeMap, encoded_fields, new_unifier, place_path, transposed
 from arrowipc.metadata.schema_reader cimport same_shape
 
 from arrowipc.errors import UsageError
@@ -283,7 +283,20 @@ cdef class WrittenDictionaries:
             out.append(None if found is None else (<Brought> w.brought[id(found)]).map)
         return out
 
-    # -- the end --
+    # -- the beginning and the end --
+
+    cdef int know(self, Columns batch) except -1:
+        cdef Written w
+        cdef TransposeMap map
+        self.before(batch, [])
+        for w in self.order:
+            for map in w.unifier.recent if self.unify else ():
+                if not map.identity:
+                    raise UsageError(f"append: dictionary {w.id} has a value twice, so that it cannot be merged with "
+                                     "others: leave unify_dictionaries out")
+            if not self.file and w.sent.d.length == 0:
+                w.sent = None   # nobody may have written it
+        return 0
 
     cdef list at_close(self):
         cdef list made = []

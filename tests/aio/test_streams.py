@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import itertools
 import threading
@@ -323,3 +324,54 @@ async def test_many_readers_take_turns():
     # A turn, and what one task takes before it looks again; without turns it would be 20 times `MOST`.
     assert most <= 3 * (AT_ONCE + MOST)
     assert turns() is turns()
+
+
+# -- streams that grow ---------------------------------------------------------------------------------------
+
+
+async def test_many_streams_are_followed_in_one_loop(tmp_path):
+    async def follow(path: Any) -> list[int]:
+        async with aio.open_stream(path, follow=True) as reader:
+            return [batch["x"][0] async for batch in reader]
+
+    paths = [tmp_path / f"{i}.arrows" for i in range(20)]
+    tasks = [asyncio.create_task(follow(path)) for path in paths]
+    await asyncio.sleep(0.01)
+    writers = [ipc.new_stream(path, append=True, durable=False) for path in paths]
+    for value in range(3):
+        for writer in writers:
+            writer.write({"x": [value]})
+        await asyncio.sleep(0.01)
+    for writer in writers:
+        writer.close()
+    assert await asyncio.wait_for(asyncio.gather(*tasks), 60) == [[0, 1, 2]] * 20
+
+
+async def test_a_read_of_a_growing_stream_that_is_cancelled_loses_nothing(tmp_path):
+    with ipc.new_stream(tmp_path / "x", append=True, durable=False) as writer:
+        writer.write({"x": [0]})
+        async with aio.open_stream(tmp_path / "x", follow=True, timeout=60) as reader:
+            found = []
+            for value in range(1, 30):
+                task = asyncio.create_task(reader.read_next_batch())
+                for _ in range(value % 7):
+                    await asyncio.sleep(0)
+                writer.write({"x": [value]})
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    found.append((await task)["x"][0])
+            writer.close()
+            assert found + [batch["x"][0] async for batch in reader] == list(range(30))
+
+
+async def test_a_growing_stream_ends_with_its_time(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        await aio.open_stream(tmp_path / "x", follow=True, timeout=0)
+    with pytest.raises(ipc.UsageError, match="without follow=True"):
+        aio.open_stream(tmp_path / "x", timeout=0)
+    with ipc.new_stream(tmp_path / "x", append=True, durable=False) as writer:
+        writer.write({"x": [0]})
+        async with aio.open_stream(tmp_path / "x", follow=True, timeout=0.01) as reader:
+            assert len([batch async for batch in reader]) == 1
+            writer.write({"x": [1]})
+            assert len([batch async for batch in reader]) == 1

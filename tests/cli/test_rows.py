@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -203,3 +204,30 @@ def test_files_of_several_schemas_become_one(data, tmp_path):
 def test_a_shell_completes_commands_and_options(words, number, shown):
     asked = environment(_ARROWIPC_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(number))
     assert shown in subprocess.run(COMMAND, capture_output=True, text=True, env=asked).stdout
+
+
+def test_tail_follows_a_stream_to_its_end(tmp_path):
+    path = tmp_path / "x.arrows"
+    with ipc.new_stream(path, SCHEMA, append=True, durable=False) as writer:
+        writer.write(columns(0, 10))
+        assert ids("tail", path, "-f", "--timeout", 0, "-n", 3) == [7, 8, 9]
+        assert run("tail", path, "-f", "--timeout", 0, "-n", 1, "-c", "id").out.split() == ["id", "int64", "9"]
+
+        def go_on() -> None:
+            for start in (10, 20):
+                writer.write(columns(start, 10))
+            writer.close()
+
+        thread = threading.Timer(0.05, go_on)
+        thread.start()
+        assert ids("tail", path, "-f", "-n", 100, "--where", "id >= 5") == list(range(5, 30))
+        thread.join()
+    assert ids("tail", path, "-f", "-n", 15) == list(range(15, 30))
+    torn = path.read_bytes()[:-20]
+    path.write_bytes(torn)
+    found = run("tail", path, "-f", "-n", 1, "--timeout", 0, "--json")
+    assert (found.code, [line["id"] for line in found.lines]) == (1, [19])
+    assert "nothing completed its last message" in found.err
+    for wrong in (("-f", "-o", "y.arrow"), ("--timeout", "1")):
+        assert run("tail", path, *wrong).code == 2
+    assert run("tail", tmp_path, "-f").code == 2

@@ -156,6 +156,37 @@ def stream(data: bytes, chance: random.Random) -> None:
         repr(reader), reader.stats, reader.bytes_consumed
 
 
+def appended_to(data: bytes, *batches: Any) -> bytes:
+    """The data as a file to which a writer appended batches."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x.arrows"
+        path.write_bytes(data)
+        with ipc.new_stream(path, append=True, durable=False) as writer:
+            for batch in batches:
+                writer.write(batch)
+        return path.read_bytes()
+
+
+@target("growing-stream", corpus.streams)
+def growing_stream(data: bytes, chance: random.Random) -> None:
+    """Any bytes behind a good stream: they are cut off, or an error; what is appended to any stream is what is read."""
+    batch = arrays.batch_of(1, 2)
+    good = appended_to(b"", batch)[:-8]
+    with contextlib.suppress(ipc.ArrowIpcError):
+        whole = appended_to(good + data[: chance.choice((3, 8, 200, len(data)))], batch)
+        assert whole.startswith(good)
+        assert [each == batch for each in ipc.open_stream(whole)][-1]
+    before = data[: chance.randrange(len(data) + 1)]
+    whole = appended_to(before)
+    batches = list(ipc.open_stream(whole, limits=FEW))
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(whole)
+        file.flush()
+        with ipc.open_stream(file.name, follow=True, timeout=0, limits=FEW) as reader:
+            assert [each.num_rows for each in reader] == [each.num_rows for each in batches]
+    read(batches, "full", chance)
+
+
 @target("file", corpus.files)
 def file(data: bytes, chance: random.Random) -> None:
     chosen = options(chance)

@@ -27,7 +27,7 @@ AT_THE_TOP = {
 #: the package of the object, and its implementation is in a package that needs the object. The method imports it.
 UPWARD = {
     # A stream that is asked for any batch.
-    "reader": {"indexed"},
+    "reader": {"stream_readers"},
     # Arrays and batches: PyCapsule methods, constructors, other libraries, pickles, text, NumPy, serialize().
     "columns.array": {
         "cdata.export",
@@ -177,7 +177,7 @@ def test_no_private_name_crosses_a_module():
 
 def test_readers_keep_their_private_attributes_to_themselves():
     """What other modules need has a name without underscore; it is listed in the class."""
-    own = [PACKAGE / "reader.py", PACKAGE / "indexed.py"]
+    own = [PACKAGE / "reader.py", PACKAGE / "stream_readers.py"]
     private = "|".join(sorted({name for path in own for name in re.findall(r"\bself\._(\w+)", path.read_text())}))
     taken = re.compile(rf"^.*(?<!self)\b\w*reader\._(?:{private})\b.*$", re.MULTILINE)
     found = {path.name: taken.findall(path.read_text()) for path in sources() if path not in own}

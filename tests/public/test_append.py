@@ -118,7 +118,7 @@ def test_a_v4_file_stays_one(path):
     data = path.read_bytes()
     for offset, head, body in ipc.open_file(path).blocks:
         assert forge.read(data[offset : offset + head + body], "version") == 3
-    with pytest.raises(UsageError, match=r"the file has metadata version V4.*leave metadata_version out"):
+    with pytest.raises(UsageError, match=r"has metadata_version='V4' and cannot change it: leave metadata_version out"):
         append(path, arrays.batch_of(3), metadata_version="V5")
     assert path.read_bytes() == data
 

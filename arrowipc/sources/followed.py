@@ -1,0 +1,149 @@
+"""A stream that grows: the messages that are appended at a path, also when another file takes its place."""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+from contextlib import suppress
+from typing import Any
+
+from arrowipc._core import aligned_buffer
+from arrowipc.errors import ArrowIpcError, TruncatedError, UsageError
+from arrowipc.limits import Limits
+from arrowipc.read.framing import checksum_of, message_kind, message_of
+from arrowipc.sources.file_objects import read_at
+from arrowipc.sources.source import CONTINUATION
+
+__all__ = ["FollowedPath"]
+
+#: Seconds between two looks at a file: where nothing tells of changes, and where inotify does (not of all, on NFS).
+LOOK, LOOK_BESIDE_INOTIFY = 0.05, 1.0
+#: IN_MODIFY | IN_CREATE | IN_MOVED_TO of Linux.
+CHANGES = 0x182
+
+
+class FollowedPath:
+    """The messages of the stream at a path, each once it is whole, then those of the file that takes its place.
+
+    A writer that continues a stream may cut off a message that was not finished, and write another one there. So a
+    message is read at once, when all of it is there, and its head has to be the same after the body was read: what was
+    cut off was never whole.
+    """
+
+    def __init__(self, path: str, limits: Limits | None) -> None:
+        self.path = path
+        self.events: Any = None  # a file that can be read from when something has changed in the folder
+        self._limits = limits or Limits()
+        self._file: Any = None
+        self._at = 0  # where the next message begins
+        self._prefix, self._is_end = 8, False
+        folder = os.path.dirname(os.path.realpath(path))
+        self._poll = select.poll()
+        self.most = LOOK  # seconds to wait at once
+        with suppress(ImportError, OSError, AttributeError):
+            from ctypes import CDLL
+
+            library = CDLL(None)
+            number = library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+            if number >= 0:  # else this user has too many
+                self.events = open(number, "rb", buffering=0)  # noqa: SIM115 - close() does
+                self._poll.register(number, select.POLLIN)
+                if library.inotify_add_watch(number, os.fsencode(folder), CHANGES) >= 0:
+                    self.most = LOOK_BESIDE_INOTIFY
+
+    def wait(self, seconds: float) -> None:
+        """Wait until something may have changed, no longer than `seconds`."""
+        if self._poll.poll(1000 * min(seconds, self.most)):
+            with suppress(ValueError):  # it was closed meanwhile
+                self.events.read(1 << 16)
+
+    def seekable(self) -> bool:
+        """False: batches come in order."""
+        return False
+
+    def close(self) -> None:
+        """Let go of the file."""
+        for file in (self.events, self._file):
+            if file is not None:
+                file.close()
+
+    def rest(self) -> int:
+        """Return how many bytes of an unfinished message are there."""
+        return 0 if self._file is None else max(os.fstat(self._file.fileno()).st_size - self._at, 0)
+
+    def take(self) -> tuple[memoryview, bool] | None:
+        """Return the next message and whether it is the first one of a file; None: there is none yet."""
+        while True:
+            now = None
+            with suppress(FileNotFoundError):
+                now = os.stat(self.path)
+            if self._file is None and (now is None or not self._open(now)):
+                return None
+            mine = os.fstat(self._file.fileno())
+            replaced = now is not None and not os.path.samestat(now, mine)
+            # Before the last look: what a writer wrote until it went is read.
+            is_left = replaced and not _has_writer(self._file.fileno())
+            if mine.st_size < self._at:  # cut short and begun again
+                self._at = 0
+            block = self._whole_message()
+            if block is not None and self._is_end and (replaced or (now is None and mine.st_nlink)):
+                block, is_left = None, replaced  # the file was renamed: another one comes
+            if block is not None:
+                self._at += len(block)
+                return block, self._at == len(block)
+            if not is_left:
+                return None
+            self._file.close()
+            self._file = None
+
+    def _open(self, found: os.stat_result) -> bool:
+        if not stat.S_ISREG(found.st_mode):  # a pipe could be waited for
+            raise UsageError(f"follow: {self.path!r} is not a regular file")
+        with suppress(FileNotFoundError):
+            self._file, self._at = open(self.path, "rb", buffering=0), 0  # noqa: SIM115 - close() does
+        return self._file is not None
+
+    def _whole_message(self) -> memoryview | None:
+        number, at = self._file.fileno(), self._at
+        head = os.pread(number, 8, at)
+        prefix = 8 if head[:4] == CONTINUATION else 4
+        size, body = int.from_bytes(head[prefix - 4 : prefix], "little", signed=True), 0
+        if len(head) < prefix or (size == 0 and at and prefix < self._prefix):
+            return None  # zeros stand where a file system has not got the bytes yet
+        length = prefix + size if 0 < size <= self._limits.metadata_bytes else prefix
+        head = os.pread(number, length, at)
+        if length > prefix and len(head) == length:
+            with suppress(ArrowIpcError):  # the decoder will say what is wrong
+                body = message_kind(head[prefix:], self._limits)[1]
+        if os.fstat(number).st_size < at + length + body:
+            return None
+        start = -length % 64
+        block = memoryview(aligned_buffer(start + length + body))[start:]
+        with suppress(TruncatedError):
+            read_at(self._file, at, block)
+            if block[:length] == head == os.pread(number, length, at):
+                self._prefix, self._is_end = self._prefix if at else prefix, size == 0
+                return self._with_end(block, prefix, length) if b":end" in head else block
+        return None
+
+    def _with_end(self, block: memoryview, prefix: int, length: int) -> memoryview | None:
+        """Join the message that closes a stream with checksums to the end marker: who continues cuts off both."""
+        message = message_of(block[prefix:length], block[length:], self._limits)
+        if (checksum_of(message) or (0, False))[1]:
+            end = os.pread(self._file.fileno(), prefix, self._at + len(block))
+            self._is_end = len(end) == prefix and not any(end[-4:])
+            return memoryview(bytes(block) + end) if self._is_end else None
+        return block
+
+
+def _has_writer(descriptor: int) -> bool:
+    """Whether a writer of ours has locked a file."""
+    from fcntl import LOCK_NB, LOCK_SH, LOCK_UN, flock
+
+    try:
+        flock(descriptor, LOCK_SH | LOCK_NB)
+        flock(descriptor, LOCK_UN)
+    except OSError as error:  # also of file systems without locks
+        return isinstance(error, BlockingIOError)
+    return False

@@ -1,0 +1,229 @@
+"""Readers of streams with an index, found by reading only the metadata of messages, and of streams that grow."""
+
+from __future__ import annotations
+
+import os
+import time
+from _thread import allocate_lock
+from functools import partial
+from typing import TYPE_CHECKING
+
+from arrowipc.arguments import check_choice, described
+from arrowipc.errors import FormatError, TruncatedError, UsageError
+from arrowipc.options import ReadOptions, read_options, with_keywords
+from arrowipc.read.file_decoder import IndexedDecoder
+from arrowipc.read.message_index import StreamIndex
+from arrowipc.read.stream_decoder import StreamDecoder
+from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader
+from arrowipc.sources.remote import RemoteBlocks
+from arrowipc.sources.source import locate_source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Self, Unpack
+
+    from arrowipc.limits import Limits
+    from arrowipc.options import ReadKeywords
+    from arrowipc.sources.source import Readable
+
+__all__ = ["FollowingStreamReader", "IndexedStreamReader", "following"]
+
+#: Seconds between two looks at the clock.
+LONGEST_WAIT = 1.0
+
+#: Messages of local files that are shorter than this are read through; beyond, reading their heads alone is quicker.
+NEAR = 1 << 16
+
+
+class IndexedStreamReader(RecordBatchFileReader):
+    """Reads the batches of an Arrow IPC stream in any order; made by ``open(source, index=True)``.
+
+    Opening reads the prefix and the metadata of every message, once; bodies are skipped. Each batch uses the
+    dictionaries that precede it in the stream, even if they grow or are replaced later.
+
+    Notes
+    -----
+    A stream that ends inside a message is refused: ``arrowipc.recover()`` reads its intact batches. Batches that are
+    appended to the stream later are not seen.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]})
+    >>> reader = ipc.open(batch.schema.serialize() + batch.serialize() * 3, index=True)
+    >>> reader.num_record_batches, reader.count_rows(), reader[-1] == batch
+    (3, 6, True)
+    """
+
+    __slots__ = ()
+    decoder: IndexedDecoder
+
+    @with_keywords(ReadOptions)
+    def __init__(self, source: Readable, **keywords: Unpack[ReadKeywords]) -> None:
+        options = read_options(keywords)
+        self._remember(options, source)
+        self._enter(source, options, StreamDecoder(**options.decoding()), None)
+
+    @classmethod
+    def of_stream(cls, source: Any, limits: Limits | None, stream: StreamDecoder) -> Self:
+        """Return a reader of all batches of `source`, which decodes as `stream` does, whose schema is read."""
+        self = object.__new__(cls)
+        self._enter(source, read_options({"limits": limits}), StreamDecoder(limits=limits), stream)
+        return self
+
+    def _enter(self, source: Any, options: ReadOptions, stream: StreamDecoder, like: StreamDecoder | None) -> None:
+        """Open the source and find its messages. The batches are decoded by `stream`, or as `like` decodes them."""
+        self._begin(source, options, b"")
+        try:
+            index = self._walk(StreamIndex(self._read_schema(stream), self._size(), options.limits))
+            self.decoder = IndexedDecoder(index, stream) if like is None else IndexedDecoder(index, like).select(None)
+        except BaseException:
+            self.close()
+            raise
+        if self._remote is not None:
+            self._blocks = RemoteBlocks(self._remote, self.decoder)
+
+    def _read_schema(self, stream: StreamDecoder) -> int:
+        """Let `stream` read the schema; return where the messages after it begin."""
+        at, size = 0, self._size()
+        if self.source is not None:
+            stream.feed(self.source.part(0, size), True)
+        while not stream.read_schema():
+            piece = self._bytes(at, min(max(stream.bytes_needed, NEAR), size - at))
+            at += len(piece)
+            stream.feed(piece, at == size)
+        return stream.bytes_consumed
+
+    def _walk(self, index: StreamIndex) -> StreamIndex:
+        """Add all messages from its position to the end of the stream to `index`."""
+        near = NEAR if self._remote is None else self._remote.gap
+        while not index.complete:
+            if self.source is not None:
+                index.scan(self.source, 0)
+            else:
+                start, length = index.wanted(near)
+                index.scan(self._bytes(start, length), start)
+        return index
+
+    # -- what differs from files --
+
+    def _dictionaries_at(self, i: int) -> tuple[Any, ...]:
+        if not self.decoder.needs_dictionaries:
+            return ()
+        found: tuple[Any, ...] = self._alone(self._read_dictionaries_at, i)
+        return found
+
+    def _read_dictionaries_at(self, i: int) -> tuple[Any, ...]:
+        for number in self.decoder.missing(i):
+            self.decoder.load_dictionary(number, *self._dictionary(number))
+        return self.decoder.dictionaries_at(i)
+
+    def load_dictionaries(self) -> None:
+        """Do nothing: each batch loads its own dictionaries."""
+
+    def _lengths(self) -> memoryview[int]:
+        self._check_open()
+        return self.decoder.lengths
+
+
+class FollowingStreamReader(RecordBatchStreamReader):
+    """Reads the batches of a stream that grows; made by ``open_stream(path, follow=True)``.
+
+    Attributes
+    ----------
+    timeout : float or None
+        Seconds to wait for the next batch; may be set. Iterating ends after them, and may go on.
+    """
+
+    __slots__ = ("_options", "_turn", "following", "timeout")
+
+    @with_keywords(ReadOptions)
+    def __init__(
+        self,
+        source: Any,
+        timeout: float | None = None,
+        follow: bool = True,
+        wait: bool = True,
+        **keywords: Unpack[ReadKeywords],
+    ) -> None:
+        options = read_options(keywords)
+        if not check_choice("follow", follow, (False, True)):
+            raise UsageError("timeout: nobody waits without follow=True")
+        source = locate_source(source)
+        if not isinstance(source, (str, os.PathLike)):
+            raise UsageError(f"follow: expected the path of a file, found {described(source)}")
+        given: Any = timeout
+        if given is not None and not (isinstance(given, (int, float)) and given >= 0):
+            raise UsageError(f"timeout: expected seconds, from 0, or None, found {described(timeout)}")
+        self._closed, self._owned, self._turn, self.timeout = False, True, allocate_lock(), timeout
+        self._remember(options, source, timeout)
+        self._limits, self._options = options.limits, options.decoding()
+        self.decoder = StreamDecoder(**self._options)
+        from arrowipc.sources.followed import FollowedPath
+
+        self._file = self._source = self.following = FollowedPath(os.fsdecode(source), options.limits)
+        try:
+            while wait and not self.decoder.read_schema():
+                self._more()
+        except BaseException:
+            self.close()
+            raise
+
+    def poll(self) -> bool:
+        """Feed the next message to the decoder; False: there is none now."""
+        with self._turn:
+            self._check_open()
+            found = None if self.decoder.at_end else self.following.take()
+            if found is None:
+                return False
+            old = self.decoder.schema if found[1] else None
+            if old is not None:
+                self.decoder = StreamDecoder(**self._options)
+            self.decoder.feed(found[0])
+            if old is not None and self.decoder.read_schema() and not old.equals(self.schema):
+                from arrowipc.tables import difference
+
+                words = difference(old, self.schema)
+                raise FormatError(f"another stream took the place of {self.following.path!r}: its schema {words}")
+            return True
+
+    def event(self) -> Any:
+        """Return the next event of the decoder; None: there is none now."""
+        while (event := self.decoder.next_event()) is None and self.poll():
+            pass
+        return event
+
+    def seconds_left(self, since: float) -> float:
+        """Return how much longer to wait for what was waited for `since` then; 0: it will not come, or not in time.
+
+        Raises
+        ------
+        TruncatedError, FileNotFoundError
+            The time is over, and no schema or only a part of a message is there.
+        """
+        if self.decoder.at_end or self.timeout is None:
+            return 0 if self.decoder.at_end else LONGEST_WAIT
+        left = max(since + self.timeout - time.monotonic(), 0)
+        if not left and (self.decoder.schema is None or self.following.rest()):
+            os.stat(path := self.following.path)
+            raise TruncatedError(f"{path!r}: nothing completed its last message for {self.timeout} s")
+        return left
+
+    def _more(self) -> bool:
+        since = time.monotonic()
+        while not self.poll():
+            left = self.seconds_left(since)
+            if not left:
+                return False
+            self.following.wait(left)
+        return True
+
+    def close(self) -> None:
+        """Let go of the file; batches that were read stay valid."""
+        with self._turn:
+            super().close()
+
+
+def following(follow: bool, timeout: float | None) -> Callable[..., FollowingStreamReader]:
+    """Return what makes a `FollowingStreamReader`, but for its source and options."""
+    return partial(FollowingStreamReader, follow=follow, timeout=timeout)

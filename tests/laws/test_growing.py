@@ -1,0 +1,220 @@
+"""Streams that grow: a writer that dies at any moment loses at most its last batch, and no follower sees another one.
+
+Writers are children that are killed, or their work is done between any two looks of a follower at the file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from helpers.arrays import batch_of
+from helpers.processes import rounds, run_python
+
+import arrowipc as ipc
+from arrowipc.sources import followed
+
+KILLS = rounds(12, 400)
+
+HARNESS = """
+import json, os, random, signal, struct, sys, time
+from contextlib import suppress
+import arrowipc as ipc
+
+path, kills = sys.argv[1], int(sys.argv[2])
+dice = random.Random(7)
+schema = ipc.schema({"x": "int64", "w": ipc.types.dictionary(ipc.types.int32(), ipc.types.utf8())})
+seen = {"kills": kills, "torn": 0}
+
+def batch(number):
+    # Of many sizes; every third one brings a new word, and now and then the words begin again.
+    rows = 1 + number * 7919 % 50 * (10000 if number % 4 == 0 else 1)
+    words = [f"word {i}" for i in range(number - number % 20, number + 1, 3)] or ["none"]
+    return ipc.RecordBatch.from_pydict({"x": [number] * rows, "w": (words * rows)[:rows]}, schema)
+
+def read(reader, first):
+    # The numbers of the next batches, each of which has to be the one that was written.
+    with suppress(ipc.TruncatedError):
+        for each in reader:
+            assert each == batch(first), (first, each)
+            first += 1
+    return first
+
+def write(told):
+    with ipc.new_stream(path, schema, append=True, dictionary_deltas=True, durable=False) as writer:
+        number = 0
+        if os.path.getsize(path):
+            with suppress(ipc.TruncatedError):  # no schema yet
+                number = read(ipc.open_stream(path, follow=True, timeout=0), 0)
+        while True:
+            writer.write(batch(number))
+            os.write(told, struct.pack("<q", number))
+            number += 1
+
+def forked(work, *arguments):
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work(*arguments)
+            code = 0
+        finally:
+            os._exit(code)
+    return child
+
+def follow():
+    with ipc.open_stream(path, follow=True, timeout=60) as reader:
+        count = read(reader, 0)
+        assert reader.decoder.at_end
+    assert count == read(ipc.open_stream(path), 0), count
+
+followers = [forked(follow) for _ in range(2)]
+reader, count, last = None, 0, -1
+for _ in range(kills):
+    told, telling = os.pipe()
+    child = forked(write, telling)
+    os.close(telling)
+    if dice.random() < 0.8:  # else it may be killed while it opens the stream
+        last, = struct.unpack("<q", os.read(told, 8))
+    time.sleep(dice.random() * 0.05)
+    if dice.random() < 0.7:  # in the middle of a batch
+        size, end = os.stat(path).st_size if last >= 0 else 0, time.monotonic() + 1
+        while last >= 0 and os.stat(path).st_size == size and time.monotonic() < end:
+            pass
+    os.kill(child, signal.SIGKILL)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    while data := os.read(told, 8):
+        last, = struct.unpack("<q", data)
+    os.close(told)
+    if last >= 0:
+        reader = reader or ipc.open_stream(path, follow=True, timeout=0)
+        count = read(reader, count)
+        seen["torn"] += reader.following.rest() > 0
+        assert count in (last + 1, last + 2), (count, last)
+with ipc.new_stream(path, schema, append=True) as writer:
+    pass
+assert read(ipc.open_stream(path), 0) == count
+for child in followers:
+    assert os.waitpid(child, 0)[1] == 0
+print(json.dumps({**seen, "batches": count}))
+"""
+
+
+@pytest.mark.nosanitize
+@pytest.mark.campaign
+def test_a_killed_writer_loses_at_most_the_batch_that_it_was_writing(tmp_path: Path):
+    found = run_python(HARNESS, tmp_path / "x.arrows", KILLS, timeout=60 + 5 * KILLS)
+    assert found.returncode == 0, found.stderr[-3000:]
+    print(json.loads(found.stdout))
+
+
+def stream_of(path: Path, *values: int) -> bytes:
+    with ipc.new_stream(path, append=True, durable=False) as writer:
+        for value in values:
+            writer.write(batch_of(value, value))
+    return path.read_bytes()
+
+
+def numbers(reader: ipc.RecordBatchStreamReader) -> list[int]:
+    """One number per batch; the reader is closed at the end marker."""
+    found = []
+    try:
+        for batch in reader if not reader.decoder.at_end else ():
+            assert len(set(batch.column("x").to_pylist())) == 1
+            found.append(batch["x"][0])
+    except ipc.TruncatedError:
+        pass
+    if reader.decoder.at_end:
+        reader.close()
+    return found
+
+
+def test_streams_that_were_cut_anywhere_go_on_and_followers_with_them(tmp_path: Path):
+    """The message that was cut and the one that takes its place have equal heads, and their bodies do not."""
+    path = tmp_path / "x.arrows"
+    whole = stream_of(path, 1, 2)
+    ends = [size for size in range(len(whole)) if _is_whole(whole[:size])]
+    for size in range(len(whole)):
+        path.write_bytes(whole[:size])
+        reader = ipc.open_stream(path, follow=True, timeout=0) if size >= ends[0] else None
+        before = [] if reader is None else numbers(reader)
+        assert before == [1, 2][: sum(size >= end for end in ends[1:])]
+        stream_of(path, 3)
+        if reader is None:
+            reader = ipc.open_stream(path, follow=True, timeout=0)
+        assert before + numbers(reader) == [*before, 3] == numbers(ipc.open_stream(path))
+        assert reader.decoder.at_end
+
+
+def _is_whole(data: bytes) -> bool:
+    """Whether a stream without end marker is whole."""
+    try:
+        ipc.open_stream(data).read_all()
+    except ipc.FormatError:
+        return False
+    return data[-8:] != b"\xff\xff\xff\xff" + bytes(4)
+
+
+class Between:
+    """`os`, which does something else before one of its calls."""
+
+    def __init__(self, call: int, work) -> None:
+        self.calls, self.call, self.work = 0, call, work
+
+    def __getattr__(self, name: str) -> object:
+        found = getattr(os, name)
+        if name in ("pread", "fstat", "stat"):
+            if self.calls == self.call:
+                self.work()
+            self.calls += 1
+        return found
+
+
+@pytest.mark.parametrize("missing", [1, 8, 100])
+def test_a_writer_may_repair_a_stream_between_any_two_looks_of_a_follower(tmp_path, monkeypatch, missing):
+    path = tmp_path / "x.arrows"
+    whole = stream_of(path, 1, 2)[:-8]
+    torn = whole[:-missing]
+    call, done = 0, False
+    while not done:
+        path.write_bytes(torn)
+        reader = ipc.open_stream(path, follow=True, timeout=0)
+        assert numbers(reader) == [1]
+        between = Between(call, lambda: stream_of(path, 3, 4))
+        monkeypatch.setattr(followed, "os", between)
+        found = numbers(reader)
+        monkeypatch.undo()
+        done = between.calls <= call
+        if done:
+            stream_of(path, 3, 4)
+        assert found + numbers(reader) == [3, 4], call
+        call += 1
+    assert call > 5
+
+
+@pytest.mark.parametrize("call", range(40))
+def test_a_stream_may_be_rotated_between_any_two_looks_of_a_follower(tmp_path, monkeypatch, call):
+    path = tmp_path / "x.arrows"
+    first = ipc.new_stream(path, append=True)
+    first.write(batch_of(1))
+    reader, second = ipc.open_stream(path, follow=True, timeout=0), None
+
+    def rotate() -> None:
+        nonlocal second
+        path.rename(tmp_path / "old")
+        second = ipc.new_stream(path, append=True)
+        second.write(batch_of(3))
+        first.write(batch_of(2))
+        first.close()
+
+    monkeypatch.setattr(followed, "os", Between(call, rotate))
+    found = numbers(reader)
+    monkeypatch.undo()
+    if second is None:
+        rotate()
+    found += numbers(reader)
+    second.close()
+    assert found + numbers(reader) == [1, 2, 3]
+    assert reader.decoder.at_end
