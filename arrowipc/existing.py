@@ -9,8 +9,9 @@ import struct
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from arrowipc._core import Descriptor, FileMap, Source
+from arrowipc._core import Descriptor, Source
 from arrowipc.errors import FormatError, TruncatedError, UnsupportedError, UsageError
+from arrowipc.maps.file_maps import FileMap
 from arrowipc.read.framing import Framer, checksum_of
 from arrowipc.read.message_index import find_message, find_schema
 from arrowipc.read.stream_decoder import StreamDecoder

@@ -85,7 +85,8 @@ class BatchReader:
         (source, *others), keywords = self._opened
         if not is_remote(source) and "://" not in (path := os.fspath(source)):
             source = os.path.abspath(path)  # another process may be elsewhere
-        return partial(type(self), source, *others, **keywords), ()
+        kind: Any = type(self)
+        return partial(kind, source, *others, **keywords), ()
 
     def _remember(self, options: ReadOptions, source: Any, *others: Any) -> None:
         """Keep what a pickle needs; only paths and URLs can be pickled."""

@@ -599,10 +599,11 @@ def batches_to_pylist(batches, schema, max_values, extensions=False):
         q.take(batch, len(batch))
         q.take_objects(batch, len(batch), DICT_SLOTS)
     cdef list columns
+    cdef tuple names = tuple(schema.names)
     cdef bint running = pause_collector()
     try:
-        columns = column_values(batches, len(schema.names), q)
-        return rows_of(tuple(schema.names), columns, len(columns[0]) if columns else rows, NULL, 0)
+        columns = column_values(batches, len(names), q)
+        return rows_of(names, columns, len(columns[0]) if columns else rows, NULL, 0)
     finally:
         resume_collector(running)
 
