@@ -72,7 +72,7 @@ FUNCTIONS = {
 }
 
 # Packages and their modules in which builds of the libraries are looked for: the fastest first, and any will do.
-MODULES = {
+MODULES: dict[int, tuple[tuple[str, str], ...]] = {
     LZ4_FRAME: (("lz4.frame", "_frame"),),
     ZSTD: (("backports.zstd", "_zstd"), ("zstandard", "_cffi"), ("zstandard", "backend_c")),
 }

@@ -149,7 +149,7 @@ class ExistingFile:
         _check_form(self.schema, self.end)
         self.batch_blocks: bytes = b"".join([BLOCK.pack(*block) for block in batches])
         self.dictionary_blocks: bytes = b"".join([BLOCK.pack(*block) for block in dictionaries])
-        self.num_messages = 1 + len(batches) + len(dictionaries)
+        self.num_messages: int = 1 + len(batches) + len(dictionaries)
         self.last_batch = RecordBatchFileReader(self._file).get_batch(-1) if dictionaries else None
 
     def tell(self, statistics: Any) -> None:
@@ -243,8 +243,10 @@ class ExistingStream:
     batch_blocks = dictionary_blocks = b""
     schema: Schema | None = None
     version: Literal["V4", "V5"] | None = None
-    legacy = checksum = False
-    end = num_messages = 0
+    legacy: bool = False
+    checksum: bool = False
+    end: int = 0
+    num_messages: int = 0
     last_batch: RecordBatch | None = None
 
     def __init__(self, target: Any, durable: bool) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from arrowipc.limits import Limits
     from arrowipc.options import ReadKeywords
+    from arrowipc.sources.followed import FollowedPath
     from arrowipc.sources.source import Readable
 
 __all__ = ["FollowingStreamReader", "IndexedStreamReader", "following"]
@@ -136,6 +137,10 @@ class FollowingStreamReader(RecordBatchStreamReader):
     """
 
     __slots__ = ("_options", "_turn", "following", "timeout")
+
+    decoder: StreamDecoder
+    following: FollowedPath
+    timeout: float | None
 
     @with_keywords(ReadOptions)
     def __init__(

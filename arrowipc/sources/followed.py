@@ -40,7 +40,7 @@ class FollowedPath:
         self._prefix, self._is_end = 8, False
         folder = os.path.dirname(os.path.realpath(path))
         self._poll = select.poll()
-        self.most = LOOK  # seconds to wait at once
+        self.most: float = LOOK  # seconds to wait at once
         with suppress(ImportError, OSError, AttributeError):
             from ctypes import CDLL
 

@@ -30,7 +30,7 @@ __all__ = ["Client", "check_client"]
 TRANSPORTS = {"arrowipc+tcp": "tcp", "arrowipc+unix": "unix", "ucx": "ucx"}
 IDENT = "conformance ü"
 #: Items that the vector of another one shows as well.
-ALSO = {24: (1, 4, 7, 30, 42, 44), 40: (3,), 61: (6,), 48: (43,)}
+ALSO: dict[int, tuple[int, ...]] = {24: (1, 4, 7, 30, 42, 44), 40: (3,), 61: (6,), 48: (43,)}
 #: Items whose vectors break a rule only if all of it is read in this order.
 ORDERED = (39, 59, 60)
 #: Item, what is done to the URI, and how; a client that accepts it connects. None: it must end with an error.
@@ -96,19 +96,19 @@ class Client:
         self.start = start
         parts = urlsplit(uri)
         schemes.check_scheme(parts.scheme)
-        self.words = shlex.split(command)
-        self.is_pair = "{metadata}" in command
+        self.words: list[str] = shlex.split(command)
+        self.is_pair: bool = "{metadata}" in command
         if not self.is_pair and "{uri}" not in command:
             raise UsageError("the command has to contain {uri}, or {metadata} and {data}")
-        self.has_memory = has_memory and parts.scheme == "arrowipc+unix"
+        self.has_memory: bool = has_memory and parts.scheme == "arrowipc+unix"
         options = {"error_mode": "none"} if parts.scheme == "ucx" else {}
         path = parts.path.removeprefix("/") if parts.path.startswith("/@") else parts.path
         address = (
             (path or None) if parts.scheme == "arrowipc+unix" else (parts.hostname or "127.0.0.1", parts.port or 0)
         )
-        self.endpoint = schemes.listen(TRANSPORTS[parts.scheme], address, None, **options)
-        self.tags = {"both": new_tag(), "meta": new_tag(), "data": new_tag()}
-        self.free_data = new_tag()
+        self.endpoint: Any = schemes.listen(TRANSPORTS[parts.scheme], address, None, **options)
+        self.tags: dict[str, int] = {"both": new_tag(), "meta": new_tag(), "data": new_tag()}
+        self.free_data: int = new_tag()
         self.timeout = timeout
 
     def uri(self, role: str, lends: bool, free_data: bool) -> str:

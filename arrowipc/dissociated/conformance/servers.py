@@ -38,9 +38,10 @@ class Wire:
         #: Kind and length of the body of each metadata message; "?": it cannot be read.
         self.kinds: list[tuple[str, int]] = []
         self.bodies: list[tuple[int, bytes]] = []
-        self.first_body_before_end = self.frees_at_once = False
+        self.first_body_before_end: bool = False
+        self.frees_at_once: bool = False
         self.memory: Any = None
-        self.connections = []
+        self.connections: list[Any] = []
         for uri in uris:
             connection, memory = schemes.connect(uri, None, timeout)
             self.connections.append(connection)
