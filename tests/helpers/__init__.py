@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
 
 
@@ -13,7 +14,8 @@ class Missing:
         self.name = name
 
     def __getattr__(self, attribute: str) -> Any:
-        if attribute.startswith("_"):
+        asking = sys._getframe(1).f_globals.get("__name__", "")
+        if attribute.startswith("_") or asking.startswith("pytest_run_parallel"):  # which looks at names of all tests
             raise AttributeError(attribute)
         import pytest  # programs of these helpers need none
 
