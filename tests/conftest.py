@@ -40,7 +40,7 @@ ALONE_FOLDERS = {
         ("spark", "dissociated", "cli", "hostile", "peers", "fuzz"), "starts processes, servers or sessions"
     ),
     "project": "reads and builds the project",
-    "aio": "has an event loop, one for all that it shares",
+    **dict.fromkeys(("aio", "checklist"), "has an event loop, one for all that it shares"),
 }
 ALONE_NAMES = {
     **dict.fromkeys(("run_python", "judged", "Popen", "subprocess", "fork", "kill"), "starts processes"),
@@ -48,6 +48,7 @@ ALONE_NAMES = {
     **dict.fromkeys(("counts", "more_than", "peak", "resident", "addressed"), "counts what the process holds"),
     **dict.fromkeys(("process_time", "perf_counter", "getrusage"), "measures time"),
     **dict.fromkeys(("chdir", "umask", "setrlimit", "setitimer", "settrace"), "changes the process"),
+    **dict.fromkeys(("tmp_path", "folder", "monkeypatch"), "has one folder or one process for all threads"),
     **dict.fromkeys(("warns", "catch_warnings", "importorskip"), "changes which warnings are shown"),
 }
 
@@ -60,7 +61,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         reason = ALONE_FOLDERS.get(item.path.parent.name)
         if reason is None and isinstance(item, pytest.Function):
-            reason = next((ALONE_NAMES[name] for name in names_used(item.function) if name in ALONE_NAMES), None)
+            used = names_used(item.function).union(item.fixturenames)
+            reason = next((ALONE_NAMES[name] for name in used if name in ALONE_NAMES), None)
         if reason is not None:
             item.add_marker(pytest.mark.thread_unsafe(reason=reason))
 
