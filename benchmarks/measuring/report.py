@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-GOALS: dict[str, dict[str, str]] = tomllib.loads((ROOT / "benchmarks/goals.toml").read_text())
+GOALS: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("goals.toml").read_text())
 FRONT: list[str] = GOALS.pop("front")  # type: ignore[assignment]
 CHART = FRONT[:5]
 #: Where README's part begins and ends, and where its picture lies for pages outside of the repository.
