@@ -26,23 +26,34 @@ cdef inline uint64_t load_bits(const uint8_t* bits, int64_t at, int64_t count) n
     return (load_few(bits + (at >> 3), ((at & 7) + count + 7) >> 3) >> (at & 7)) & ones(count)
 
 
+cdef inline int64_t append_shifted(uint8_t* out, const uint8_t* bits, int64_t shift, int64_t count) noexcept nogil:
+    """Put words of bits[shift:] at bit 0, and return how many bits; the last words of `count` bits are not read."""
+    cdef int64_t i, words = (count - 64) >> 6
+    for i in range(words):
+        (<loose_u64*> out)[i] = ((<const loose_u64*> bits)[i] >> shift
+                                 | (<const loose_u64*> bits)[i + 1] << (64 - shift))
+    return 64 * words
+
+
 cdef inline void append_bits(uint8_t* out, int64_t at, const uint8_t* bits, int64_t start,
                              int64_t count) noexcept nogil:
     """Put bits[start : start + count] at bit `at`."""
-    cdef int64_t take, whole
-    cdef uint64_t word
-    if (at & 7) == 0 and (start & 7) == 0 and count >= 64:
-        whole = count & ~(<int64_t> 7)
-        memcpy(out + (at >> 3), bits + (start >> 3), whole >> 3)
-        at += whole
-        start += whole
-        count -= whole
-    while count >= 64:
-        word = (<const loose_u64*> (bits + (start >> 3)))[0] >> (start & 7)
-        store_bits(out, at, word & ones(WORD))
-        at += WORD
-        start += WORD
-        count -= WORD
+    cdef int64_t take, shift
+    if count >= 128:
+        take = -at & 7  # from here on whole bytes are written
+        store_bits(out, at, load_bits(bits, start, 8) & ones(take))
+        at += take
+        start += take
+        count -= take
+        shift = start & 7
+        if shift == 0:
+            take = count & ~(<int64_t> 7)
+            memcpy(out + (at >> 3), bits + (start >> 3), take >> 3)
+        else:
+            take = append_shifted(out + (at >> 3), bits + (start >> 3), shift, count)
+        at += take
+        start += take
+        count -= take
     while count > 0:
         take = count if count < WORD else WORD
         store_bits(out, at, load_bits(bits, start, take))
