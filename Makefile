@@ -269,7 +269,7 @@ $(FREE)/.built: $(SOURCES)
 	  { echo 'error: $(PYTHON) has a GIL; name one that has none: make free-threaded PYTHON=python3.14t' >&2; exit 1; })
 	@echo 'environment $(FREE)/venv'
 	@$(PYTHON) -m venv $(FREE)/venv
-	@$(FREE)/venv/bin/python -m pip -q install 'setuptools>=77' 'cython>=3.1,<3.3' flatbuffers fsspec hypothesis lz4 \
+	@$(FREE)/venv/bin/python -m pip -q install --prefer-binary 'setuptools>=77' 'cython>=3.1,<3.3' flatbuffers fsspec hypothesis lz4 \
 	  'backports.zstd; python_version < "3.14"' numpy pyarrow pytest pytest-benchmark pytest-run-parallel
 	@for each in click pandas polars rich scipy zstandard; do \
 	  $(FREE)/venv/bin/python -m pip -q install --only-binary :all: $$each || echo "note: there is no wheel of $$each"; done
