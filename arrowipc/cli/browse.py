@@ -6,7 +6,7 @@ import os
 
 import click
 
-from arrowipc.cli.browse_page import Browsed, page_of
+from arrowipc.cli.browse_page import browsed, page_of
 from arrowipc.cli.outputs import refuse_overwriting
 from arrowipc.cli.sources import about, source, target
 from arrowipc.cli.terminal import FILE, json_option, say_json, say_note
@@ -28,7 +28,8 @@ def browse(file: str, output: str | None, force: bool, as_json: bool) -> None:
     Example:
       arrowipc browse taxi.arrow -o taxi.html
 
-    JSON: {"overview", "rows", "layout", "message", "batches", "statistics", "faults"}: the contents of a page.
+    JSON: {"name", "kind", "size", "error", "num_columns", "columns", "rows", "statistics", "layout", "check"}: the
+    contents of a page.
     """
     if output is None and not as_json:
         raise click.UsageError("use -o PAGE.html, or --json")
@@ -40,8 +41,7 @@ def browse(file: str, output: str | None, force: bool, as_json: bool) -> None:
 
     with about(file):
         name = "standard input" if file == "-" else os.path.basename(showable(file)) or showable(file)
-        found = Browsed(name, whole(source(file), True))
-        document = found.document()
+        document = browsed(name, whole(source(file), True))
         if output is not None:
             with about(output, True), target(output) as written:
                 written.write(page_of(document).encode())

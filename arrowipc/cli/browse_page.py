@@ -1,167 +1,106 @@
-"""What `browse` shows of a source, and its page: one file that loads nothing, with what its size allows."""
+"""What `browse` shows of a source, and its page: HTML without any code, with what its size allows."""
 
 from __future__ import annotations
 
-from base64 import b64encode
-from collections.abc import Callable
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 import arrowipc as ipc
 from arrowipc.arguments import printable
-from arrowipc.cli.terminal import Progress, json_text
+from arrowipc.cli.layout import layout_of
+from arrowipc.cli.terminal import Progress, counted
 from arrowipc.errors import ArrowIpcError
 from arrowipc.values.preview import NULL, shorten, size_text, type_text, value_text
 
 if TYPE_CHECKING:
-    from arrowipc.cli.layout import Anatomy
     from arrowipc.limits import Limits
 
-__all__ = ["Browsed", "page_of"]
+__all__ = ["browsed", "page_of"]
 
-#: Of each end in a page: rows, columns of rows, batches; columns that are listed.
-ROWS, WIDE, BATCHES, COLUMNS = 100, 40, 100, 2000
-#: Characters of a value.
-CELL = 200
-#: Messages at each end whose parts are in a page.
-MESSAGES = 8
+#: Of each end: rows. Columns of rows, and columns that are listed. Characters of a value.
+ROWS, WIDE, COLUMNS, CELL = 100, 40, 2000, 120
+#: How the types begin whose values stand at the right.
+NUMBERS = ("int", "uint", "float", "double", "half", "decimal")
+
+STYLE = """
+:root { color-scheme: light dark; --soft: light-dark(#f3f5f8, #1e232a); --line: light-dark(#d3d9e0, #39414c);
+--dim: light-dark(#57606a, #a3adb9); --bad: light-dark(#b3261e, #ff9a92); }
+body { margin: 1rem; font: 14px/1.45 system-ui, sans-serif; background: light-dark(#fff, #14171c); }
+h1, h2 { font-size: 1.25rem; overflow-wrap: anywhere; }
+h2 { font-size: 1rem; margin-top: 2rem; }
+nav a { margin-right: 1rem; }
+div { overflow: auto; max-height: 75vh; width: fit-content; max-width: 100%; border: 1px solid var(--line); }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { text-align: left; padding: .15rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top;
+white-space: pre-wrap; overflow-wrap: anywhere; min-width: 4em; max-width: 28rem; }
+th { position: sticky; top: 0; background: var(--soft); }
+small, i { color: var(--dim); }
+small { display: block; font-weight: normal; }
+.right { text-align: right; }
+.bad { color: var(--bad); }
+svg { display: block; width: 100%; height: 2.4rem; margin: .3rem 0; }
+rect { fill: #8292a8; stroke: light-dark(#fff, #14171c); }
+.RecordBatch, .data, .body { fill: #2f7ed8; }
+.Schema, .footer, .metadata { fill: #8a63d2; }
+.DictionaryBatch, .indices { fill: #c77d0a; }
+.validity { fill: #3f9b63; }
+.offsets, .sizes, .views, .type { fill: #2aa3b8; }
+.padding, .magic, .end { fill: #b4bcc8; }
+.rest { fill: #d9534f; }
+"""
 
 
-class Browsed:
-    """A source, and what is shown of it: documents of bounded size, whose texts are all printable.
+def browsed(name: str, data: Any, limits: Limits | None = None) -> dict[str, Any]:
+    """Return what is shown of a source: a document of bounded size, whose texts are all printable.
 
     Raises
     ------
     FormatError, UnsupportedError
         There is no schema in it that can be read, so there is nothing to show.
     """
+    buffer = memoryview(data).cast("B")
+    error = None
+    try:
+        source: Any = ipc.open(buffer, index=True, validate="none", limits=limits)
+    except ArrowIpcError as caught:
+        error = printable(str(caught))
+        with ipc.recover(buffer, limits=limits) as saved:  # raises where there is nothing at all
+            source = ipc.Table(saved.schema, list(saved))
+    schema = source.schema
+    shown = schema.fields[:COLUMNS]
+    return {
+        "name": printable(name),
+        "kind": "file" if bytes(buffer[:6]) == b"ARROW1" else "stream",
+        "size": len(buffer),
+        "error": error,
+        "num_columns": len(schema),
+        "columns": [[printable(shorten(f.name, CELL)), type_text(f.type, CELL), f.nullable] for f in shown],
+        "rows": _tried(_rows, source),
+        "statistics": _tried(_statistics, buffer),
+        "layout": _tried(layout_of, buffer, schema, limits),
+        "check": _tried(_checked, buffer),
+    }
 
-    def __init__(self, name: str, data: Any, limits: Limits | None = None) -> None:
-        self.name: str = printable(name)
-        self.buffer: memoryview = memoryview(data).cast("B")
-        self.size: int = len(self.buffer)
-        self._options: dict[str, Any] = {"validate": "none", "limits": limits}
-        self.error: str | None = None
-        self._saved: Any = None
-        try:
-            self._reader: Any = ipc.open(self.buffer, **self._options)
-        except ArrowIpcError as error:
-            self.error = printable(str(error))
-            with ipc.recover(self.buffer, limits=limits) as saved:  # raises where there is nothing at all
-                self._reader = self._saved = ipc.Table(saved.schema, list(saved))
-        self.schema: ipc.Schema = self._reader.schema
 
-    @cached_property
-    def rows_by_number(self) -> Any:
-        """What finds rows; of a stream, its messages are gone through once."""
-        return self._saved or ipc.open(self.buffer, index=True, **self._options)
+def _tried(part: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
+    """A part, or the error in its place."""
+    try:
+        return part(*arguments)
+    except (ArrowIpcError, OSError, MemoryError, IndexError) as error:
+        return {"error": printable(str(error) or type(error).__name__)}
 
-    @cached_property
-    def anatomy(self) -> Anatomy:
-        """Positions of messages."""
-        from arrowipc.cli.layout import anatomy_of
 
-        with Progress("reading", self.size) as progress:
-            return anatomy_of(self.buffer, progress.advance)
-
-    # -- the parts of a page --
-
-    def overview(self) -> dict[str, Any]:
-        """What is known at once, without a look at more than the beginning and the end."""
-        kind = "file" if bytes(self.buffer[:6]) == b"ARROW1" else "stream"
-        count = self._reader.num_record_batches if isinstance(self._reader, ipc.RecordBatchFileReader) else None
-        columns = [
-            [printable(shorten(field.name, CELL)), type_text(field.type, CELL), field.nullable]
-            for field in self.schema.fields[:COLUMNS]
-        ]
-        return {
-            "name": self.name,
-            "kind": kind,
-            "size": self.size,
-            "size_text": size_text(self.size),
-            "batches": count,
-            "num_columns": len(self.schema),
-            "columns": columns,
-            "error": self.error,
-        }
-
-    def rows(self, start: int = 0) -> dict[str, Any]:
-        """Some rows of the first columns."""
-        fields = range(min(WIDE, len(self.schema)))
-        total = self.rows_by_number.num_rows if self._saved else self.rows_by_number.count_rows()
-        start = max(min(start, total - 1), 0)
-        found = self.rows_by_number.slice(start, ROWS).batches
-        cells = [[_cell(batch.column(i), row) for i in fields] for batch in found for row in range(len(batch))]
-        return {"start": start, "total": total, "rows": cells}
-
-    def layout(self) -> dict[str, Any]:
-        """The whole source as pieces."""
-        found = self.anatomy
-        return {
-            "pieces": [each._asdict() for each in found.pieces],
-            "rows": found.rows,
-            "batches": found.batches,
-            "messages": len(found.offsets),
-            "error": found.error,
-        }
-
-    def message(self, start: int = 0) -> dict[str, Any]:
-        """One message with its parts."""
-        from arrowipc.cli.layout import message_of
-
-        return message_of(self.buffer, self.anatomy, start)
-
-    def batches(self, start: int = 0) -> dict[str, Any]:
-        """Some messages, with what the metadata says of them."""
-        found = [self.message(i) for i in range(start, min(start + BATCHES, len(self.anatomy.offsets)))]
-        return {"start": start, "batches": [{**each, "parts": len(each["parts"]), "columns": 0} for each in found]}
-
-    def statistics(self) -> dict[str, Any]:
-        """What each column holds; reads all values."""
-        from arrowipc.cli.stat import TITLES, cells_of, survey
-
-        found = survey(self.buffer)
-        rows = [list(cells_of(found, column).values()) for column in found.columns[:COLUMNS]]
-        return {"titles": TITLES, "rows": rows}
-
-    def faults(self) -> dict[str, Any]:
-        """What is wrong; reads all values."""
-        from arrowipc.cli.check import checked
-
-        with Progress("checking"):
-            found = checked(self.buffer)
-        for name, text in (("damage", "reason"), ("remarks", "words")):
-            found[name] = [{**each, text: printable(each[text][:1000])} for each in found[name][:ROWS]]
-        for each in found["damage"]:
-            each["column"] = None if each["column"] is None else printable(str(each["column"]))[:CELL]
-        return found
-
-    def tried(self, part: Callable[..., dict[str, Any]], **options: int) -> dict[str, Any]:
-        """A part, or the error in its place."""
-        try:
-            return part(**options)
-        except (ArrowIpcError, OSError, MemoryError, IndexError) as error:
-            return {"error": printable(str(error) or type(error).__name__)}
-
-    def document(self) -> dict[str, Any]:
-        """All that a page holds."""
-        layout = self.tried(self.layout)
-        last = layout.get("messages", 0)
-        ends = sorted({*range(min(MESSAGES, last)), *range(max(last - MESSAGES, 0), last)})
-        first = self.tried(self.rows)
-        total = first.get("total") or 0
-        return {
-            "overview": self.overview() | {"batches": layout.get("batches")},
-            "rows": [first] + ([self.tried(self.rows, start=max(total - ROWS, ROWS))] if total > ROWS else []),
-            "layout": layout,
-            "message": {number: self.tried(self.message, start=number) for number in ends},
-            "batches": [
-                self.tried(self.batches, start=start) for start in sorted({0, max(last - 1, 0) // BATCHES * BATCHES})
-            ],
-            "statistics": self.tried(self.statistics),
-            "faults": self.tried(self.faults),
-        }
+def _rows(source: Any) -> dict[str, Any]:
+    """The first and the last rows of the first columns, with their numbers."""
+    total = source.num_rows if isinstance(source, ipc.Table) else source.count_rows()
+    fields = range(min(WIDE, len(source.schema)))
+    found = []
+    for start in sorted({0, max(total - ROWS, min(ROWS, total))}):
+        for batch in source.slice(start, ROWS).batches:
+            found += [[start + i, *[_cell(batch.column(k), i) for k in fields]] for i in range(len(batch))]
+            start += len(batch)
+    return {"total": total, "rows": found}
 
 
 def _cell(column: Any, row: int) -> str | None:
@@ -169,15 +108,146 @@ def _cell(column: Any, row: int) -> str | None:
     return None if text is NULL else text
 
 
-def page_of(document: dict[str, Any]) -> str:
-    """The page: nothing in the document can be code, and nothing but the page's own code runs."""
-    from hashlib import sha256
-    from importlib.resources import files
+def _statistics(buffer: memoryview) -> dict[str, Any]:
+    from arrowipc.cli.stat import TITLES, cells_of, survey
 
-    text = files("arrowipc.cli").joinpath("browse.html").read_text("utf-8")
-    for tag in ("style", "script"):
-        code = text.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]
-        text = text.replace(f"{{{{{tag}-hash}}}}", b64encode(sha256(code.encode()).digest()).decode())
-    data = json_text(document, ascii_only=True).replace("<", "\\u003c")
-    title = escape(str(document["overview"]["name"]))
-    return text.replace("{{title}}", title).replace("{{data}}", data)  # in this order: data may hold any word
+    found = survey(buffer)
+    rows = [list(cells_of(found, column).values())[2:] for column in found.columns[:COLUMNS]]
+    return {"titles": TITLES[2:], "rows": rows}
+
+
+def _checked(buffer: memoryview) -> dict[str, Any]:
+    from arrowipc.cli.check import checked
+
+    with Progress("checking"):
+        found = checked(buffer)
+    for name, text in (("damage", "reason"), ("remarks", "words")):
+        found[name] = [{**each, text: printable(each[text][:1000])} for each in found[name][:ROWS]]
+    for each in found["damage"]:
+        each["column"] = None if each["column"] is None else printable(str(each["column"]))[:CELL]
+    return found
+
+
+# -- the page ------------------------------------------------------------------------------------------------
+
+
+def page_of(found: dict[str, Any]) -> str:
+    """Return the page: all texts are escaped, and no code in it may run."""
+    layout, rows = found["layout"], found["rows"]
+    facts = [f"Arrow IPC {found['kind']}", counted(found["num_columns"], "column"), size_text(found["size"])]
+    if "total" in rows:
+        facts.insert(1, counted(rows["total"], "row"))
+    if "batches" in layout:
+        facts.append(counted(layout["batches"], "batch", "batches"))
+    title = escape(found["name"])
+    parts = {
+        "Rows": _rows_html(found),
+        "Columns": _columns_html(found),
+        "Layout": _layout_html(layout),
+        "Errors": _check_html(found["check"]),
+    }
+    links = "".join([f'<a href="#{each}">{each}</a>' for each in parts])
+    sections = "".join([f'<h2 id="{each}">{each}</h2>{"".join(lines)}' for each, lines in parts.items()])
+    policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+    return (
+        f'<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}"><title>{title}</title><style>{STYLE}</style>'
+        f"<h1>{title}</h1><p>{', '.join(facts)}</p>{_problem(found)}<nav>{links}</nav>{sections}</html>\n"
+    )
+
+
+def _problem(part: dict[str, Any]) -> str:
+    return f'<p class="bad">{escape(part["error"])}</p>' if part.get("error") else ""
+
+
+def _table(titles: Iterable[str], rows: Iterable[Sequence[Any]], right: Iterable[int] = ()) -> str:
+    """A table; titles are HTML, cells are text, numbers or None."""
+    sides = set(right)
+
+    def cell(tag: str, i: int, html: str) -> str:
+        return f"<{tag}{' class=right' if i in sides else ''}>{html}"
+
+    def text(value: Any) -> str:
+        return "<i>null</i>" if value is None else f"{value:,}" if isinstance(value, int) else escape(value)
+
+    lines = ["".join([cell("th", i, title) for i, title in enumerate(titles)])]
+    lines += ["".join([cell("td", i, text(value)) for i, value in enumerate(row)]) for row in rows]
+    return f"<div tabindex=0><table><tr>{'<tr>'.join(lines)}</table></div>"
+
+
+def _titled(name: str, kind: str) -> str:
+    name = escape(name) or '""'
+    return f"{name}<small>{escape(kind)}</small>"
+
+
+def _rows_html(found: dict[str, Any]) -> Iterator[str]:
+    yield _problem(found["rows"])
+    if rows := found["rows"].get("rows"):
+        if found["rows"]["total"] > len(rows):
+            yield f"<p>The first and the last {ROWS} rows; `arrowipc head` shows others.</p>"
+        columns = found["columns"][:WIDE]
+        right = [0, *[i for i, (_, kind, _) in enumerate(columns, 1) if kind.startswith(NUMBERS)]]
+        yield _table(["row", *[_titled(name, kind) for name, kind, _ in columns]], rows, right)
+
+
+def _columns_html(found: dict[str, Any]) -> Iterator[str]:
+    known = found["statistics"]
+    yield _problem(known)
+    rows = known.get("rows", [()] * len(found["columns"]))
+    more = found["num_columns"] - len(found["columns"])
+    yield f"<p>and {counted(more, 'more column')}</p>" if more else ""
+    yield _table(
+        ["column", "type", "nullable", *known.get("titles", ())],
+        [
+            [name, kind, "yes" if null else "no", *row]
+            for (name, kind, null), row in zip(found["columns"], rows, strict=True)
+        ],
+        (3, 6, 7, 8, 9),
+    )
+
+
+def _layout_html(layout: dict[str, Any]) -> Iterator[str]:
+    yield _problem(layout)
+    if parts := layout.get("parts"):
+        yield _strip(parts)
+        yield _table(["at byte", "bytes", "what"], [[p["offset"], p["length"], p["words"]] for p in parts], (0, 1))
+    for part in parts or ():
+        if inner := part["parts"]:
+            yield f"<details><summary>{escape(part['words'])}</summary>{_strip(inner)}"
+            titles = ["part", "column", "at byte", "bytes", "raw", "what"]
+            rows = [
+                [
+                    p["kind"],
+                    p["column"],
+                    p["offset"],
+                    p["length"],
+                    "" if p["raw_length"] is None else p["raw_length"],
+                    p["words"],
+                ]
+                for p in inner
+            ]
+            yield _table(titles, rows, (2, 3, 4)) + "</details>"
+
+
+def _strip(parts: list[dict[str, Any]]) -> str:
+    """Parts to scale."""
+    start = parts[0]["offset"]
+    whole = max(parts[-1]["offset"] + parts[-1]["length"] - start, 1)
+    rects = [
+        f'<rect class="{part["kind"]}" x="{(part["offset"] - start) / whole:.3%}" width="{part["length"] / whole:.3%}" '
+        f'height="100%"><title>{escape(part["words"])}</title></rect>'
+        for part in parts
+    ]
+    return f"<svg>{''.join(rects)}</svg>"
+
+
+def _check_html(found: dict[str, Any]) -> Iterator[str]:
+    yield _problem(found)
+    if "verdict" in found:
+        rows, batches = counted(found["rows"], "row"), counted(found["batches"], "batch", "batches")
+        yield f"<p><b>{found['verdict']}</b>: {rows} in {batches} can be read safely</p>"
+        faults = [["bad", each["offset"], each["column"], each["reason"]] for each in found["damage"]]
+        faults += [["note", each["offset"], "", each["words"]] for each in found["remarks"]]
+        if faults:
+            blank = [["" if cell is None else cell for cell in row] for row in faults]
+            yield _table(["what", "at byte", "column", "why"], blank, [1])
