@@ -18,8 +18,6 @@ from arrowipc.errors import FormatError, LimitError, UsageError
 from arrowipc.tensors.sparse_index import (
     check_coordinates,
     check_level,
-    check_pointers,
-    put_level,
     sort_keys,
     transpose_level,
 )
@@ -136,15 +134,14 @@ def prove_index(index: Index, shape: Sequence[int]) -> bool:
         return prove_coordinates(index.nodes[0], shape) == CANONICAL
     canonical = True
     for level, nodes in enumerate(index.nodes):
-        pointers = None
         if nodes is None:
             continue
-        if level:
-            pointers = index.pointers[level - 1]
-            found = check_pointers(np.ascontiguousarray(pointers), len(nodes))
-            if not found:
+        pointers = index.pointers[level - 1] if level else None
+        if pointers is not None:
+            starts, ends, total = pointers[:-1], pointers[1:], len(nodes)
+            if not len(pointers) or pointers[0] != 0 or pointers[-1] != total or (ends < starts).any():
                 raise _wrong_pointers(index, level)
-            if found == 1 and index.nodes[level - 1] is not None:
+            if index.nodes[level - 1] is not None and (ends == starts).any():
                 canonical = False  # a node without children
         size = shape[index.axes[level]]
         found = check_level(np.ascontiguousarray(nodes), size, pointers)
@@ -260,31 +257,15 @@ def dense_of(index: Index, data: Values, shape: Sequence[int]) -> Values:
         dense = np.zeros(shape, data.dtype)
     except ValueError as error:
         raise UsageError(f"no dense array can have the shape {tuple(shape)}: {error}") from None
-    flat = dense.reshape(-1)
-    steps = [math.prod(shape[axis + 1 :]) for axis in index.axes]
+    places = np.zeros(len(data), np.int64)
     try:
-        if not index.pointers:
-            pairs = zip(index.nodes[0].T, steps, strict=True)
-            columns = [column.astype(np.int64, copy=False) * step for column, step in pairs]
-            flat[sum(columns[1:], columns[0]) if columns else slice(len(data))] = data
-            return dense
-        starts: Any = None
-        for level, nodes in enumerate(index.nodes[:-1]):
-            above, starts = starts, np.arange(len(index.pointers[0]) - 1) if nodes is None else nodes.astype(np.int64)
-            starts *= steps[level]
-            if level:
-                sizes: Any = np.diff(index.pointers[level - 1].astype(np.int64, copy=False))
-                starts += np.repeat(above, sizes)
-        if not put_level(starts, index.pointers[-1], index.nodes[-1], steps[-1], _raw(data), _raw(flat)):
-            raise ValueError("pointers or indices are wrong")
+        for axis, indices, counts in _columns(index):
+            steps = indices.astype(np.int64, copy=False) * math.prod(shape[axis + 1 :])
+            places += steps if counts is None else np.repeat(steps, counts)
+        dense.reshape(-1)[places] = data
     except (IndexError, ValueError) as error:
         raise _changed(error) from None
     return dense
-
-
-def _raw(values: Values) -> Values:
-    """Return the same memory as elements that the buffer protocol knows; it has no dates and times."""
-    return values.view(f"V{values.itemsize}") if values.dtype.kind in "mM" else values
 
 
 def _changed(error: Exception) -> FormatError:
