@@ -8,7 +8,7 @@ what it is. The loops that write check what they follow again, because indices m
 
 from cpython.buffer cimport PyBUF_CONTIG, PyBUF_FORMAT, PyBUF_STRIDED_RO, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t, uint8_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from arrowipc.inline.element cimport load_unsigned
@@ -17,7 +17,6 @@ from arrowipc.inline.loads cimport loose_u16, loose_u32, loose_u64
 from arrowipc.errors import UsageError
 
 cdef enum:
-    MOST_AXES = 1 << 16         # more than any tensor has; bounds what a shape alone can make us allocate
     DIGIT = 11                  # bits per pass of the sort: its 2048 counters stay in the first cache
     BUCKETS = 1 << DIGIT
 
@@ -233,33 +232,6 @@ cdef struct Axis:
     int64_t last                # the largest index that the integers can hold for it
 
 
-cdef class Axes:
-    """The sizes of a tensor's axes, in the order in which coordinates are compared."""
-
-    cdef int64_t n
-    cdef Axis* axis
-
-    def __cinit__(self, shape, axes, Integers indices):
-        cdef int64_t k
-        self.n = len(shape)
-        if self.n > MOST_AXES:
-            raise UsageError(f"a sparse tensor of {self.n:,} dimensions: at most {MOST_AXES:,}")
-        if indices.w.columns != self.n and indices.w.rows:
-            raise UsageError(f"indices of {indices.w.columns} columns for a tensor of {self.n} dimensions")
-        self.axis = <Axis*> calloc(self.n + 1, sizeof(Axis))
-        if self.axis == NULL:
-            raise MemoryError()
-        for k in range(self.n):
-            self.axis[k].column = k if axes is None else axes[k]
-            if not 0 <= self.axis[k].column < self.n:
-                raise UsageError(f"axis {self.axis[k].column} of a tensor of {self.n} dimensions")
-            self.axis[k].size = shape[self.axis[k].column]
-            self.axis[k].last = last_index(&indices.w, self.axis[k].size)
-
-    def __dealloc__(self):
-        free(self.axis)
-
-
 cdef int scan_rows(Words w, const Axis* axis, int64_t n, uint64_t* keys) noexcept nogil:
     """Compare each row with the one before it by one number per row, which goes to `keys` if that is not NULL."""
     cdef const uint8_t* row = w.data
@@ -282,20 +254,27 @@ cdef int scan_rows(Words w, const Axis* axis, int64_t n, uint64_t* keys) noexcep
     return 0 if outside >> 63 else 1 if down else 2 if tied else 3
 
 
-def check_coordinates(indices, shape, axes=None, keys=None):
-    """Say whether a matrix of coordinates, one row per value, is inside `shape`, whose product is below 2**63.
+def check_coordinates(indices, axes, keys=None):
+    """Say whether a matrix of coordinates, one row per value, is inside a shape whose product is below 2**63.
 
-    Returns 3 if the rows rise strictly in the order of `axes`, 2 if some are equal, 1 if they are not sorted, 0 if an
-    index is outside. `keys` (int64, one per row) get the places of the values in a dense tensor whose axes are in
-    that order.
+    `axes` has a row of int64 for each axis, in the order in which coordinates are compared: its size, its column, and
+    the largest index below the size that the indices can hold. Returns 3 if the rows rise strictly in that order, 2 if
+    some are equal, 1 if they are not sorted, 0 if an index is outside. `keys` (int64, one per row) get the places of
+    the values in a dense tensor whose axes are in that order.
     """
-    cdef Integers held = Integers(indices)
-    cdef Axes order = Axes(shape, axes, held)
+    cdef Integers held = Integers(indices), order = Integers(axes)
     cdef Output out = None if keys is None else Output(keys, held.w.rows)
     cdef uint64_t* places = NULL if out is None else <uint64_t*> out.data
+    cdef const Axis* axis = <const Axis*> order.w.data
+    cdef int64_t k
     cdef int found
+    if order.w.columns != 3 or order.w.width != 8 or order.w.column_step != 8 or order.w.row_step != sizeof(Axis):
+        raise UsageError("axes must be rows of three int64")
+    for k in range(order.w.rows):
+        if not 0 <= axis[k].column < held.w.columns:
+            raise UsageError(f"column {axis[k].column} of indices of {held.w.columns}")
     with nogil:
-        found = scan_rows(held.w, order.axis, order.n, places)
+        found = scan_rows(held.w, axis, order.w.rows, places)
     return found
 
 
