@@ -17,7 +17,7 @@ import click
 import arrowipc as ipc
 from arrowipc.arguments import printable
 from arrowipc.cli.outputs import checked_output, named_batches, output_options, write_batches
-from arrowipc.cli.sources import about, again, source
+from arrowipc.cli.sources import about, again, is_gzip, source
 from arrowipc.cli.terminal import (
     FILE,
     FINE_JSON,
@@ -78,7 +78,7 @@ def _opened(
     """
     chosen, filters, tested = columns_of(columns), None, None
     with about(file), ExitStack() as stack:
-        if file != "-" and (conditions or os.path.isdir(file) or is_pattern(file)):
+        if file != "-" and not is_gzip(file) and (conditions or os.path.isdir(file) or is_pattern(file)):
             found: Any = ipc.open_dataset(file)
             if conditions:
                 filters = from_text(conditions, found.schema)

@@ -6,6 +6,7 @@ import io
 import os
 import re
 import sys
+import zlib
 from codecs import getincrementaldecoder
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ import click
 
 import arrowipc as ipc
 from arrowipc.arguments import printable
-from arrowipc.errors import ArrowIpcError
+from arrowipc.errors import ArrowIpcError, LimitError
 from arrowipc.write.atomic_file import KnownPath, open_path
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "about",
     "again",
     "for_shell",
+    "is_gzip",
     "looks_arrow",
     "opened",
     "require",
@@ -36,6 +38,9 @@ __all__ = [
 
 TERMINAL = "standard input is a terminal; give a file, or pipe data in"
 MAGIC = b"ARROW1"
+GZIP = b"\x1f\x8b"
+#: What gzip may expand a source to.
+GZIP_RATIO, GZIP_SLACK, GZIP_WORDS = 100, 1 << 30, "1 GiB and 100 times the size of the source"
 #: What errors of the library tell programs to call -> what helps in a shell.
 _IN_A_SHELL = {
     r"arrowipc\.recover\(\)": "`arrowipc recover`",
@@ -72,7 +77,9 @@ def about(path: str, output: bool = False) -> Iterator[None]:
         yield
     except BrokenPipeError:
         raise
-    except (ArrowIpcError, OSError, MemoryError) as error:
+    except (ArrowIpcError, OSError, MemoryError, EOFError, zlib.error) as error:
+        if isinstance(error, EOFError | zlib.error) and not isinstance(error, ArrowIpcError):
+            error = OSError(f"the gzip data are damaged: {error}")
         if os.environ.get("ARROWIPC_DEBUG"):
             raise
         raise Failure("standard output" if output and path == "-" else path, error) from error
@@ -89,17 +96,44 @@ def standard_input() -> io.FileIO:
 def source(path: str) -> Any:
     """Turn the name of a source into what the library opens; - is standard input.
 
-    A file that comes through a pipe is copied to the disk; a stream is read as it comes.
+    A file that comes through a pipe is copied to the disk, and so is what gzip packed; a stream is read as it comes.
     """
     if path != "-":
-        return path
+        if not is_gzip(path):
+            return path
+        with open(path, "rb") as packed:
+            return _unpacked(packed)
     from arrowipc.sources.source import Peeked, map_file, whole
 
     file = standard_input()
     if file.seekable():
-        return memoryview(map_file(file))[file.tell() :]
-    peeked = Peeked(file, False)
-    return whole(peeked, True) if peeked.first == MAGIC else peeked
+        data = memoryview(map_file(file))[file.tell() :]
+    else:
+        peeked = Peeked(file, False)
+        if peeked.first != MAGIC and not peeked.first.startswith(GZIP):
+            return peeked
+        data = whole(peeked, True)
+    return _unpacked(io.BytesIO(data)) if data[:2] == GZIP else data
+
+
+def _unpacked(packed: Any) -> memoryview[int]:
+    """What gzip packed, on the disk; a few bytes can claim to be very many."""
+    from gzip import GzipFile
+
+    from arrowipc.sources.source import whole
+
+    most = GZIP_SLACK + GZIP_RATIO * packed.seek(0, os.SEEK_END)
+    packed.seek(0)
+
+    class Bounded(GzipFile):
+        def read(self, size: int | None = -1) -> bytes:
+            found = super().read(size)
+            if self.tell() > most:
+                raise LimitError(f"gzip: expected {most:,} bytes at most ({GZIP_WORDS}): gunzip has no such limit")
+            return found
+
+    with Bounded(fileobj=packed) as file:
+        return whole(file, True)
 
 
 def again(path: str) -> Any:
@@ -110,14 +144,26 @@ def again(path: str) -> Any:
     return found if isinstance(found, (str, memoryview)) else whole(found, True)
 
 
+def _head(path: str) -> bytes:
+    """The first bytes of a regular file; none where there is none, or it cannot be read."""
+    try:
+        if not os.path.isfile(path):
+            return b""
+        with open(path, "rb") as file:
+            return file.read(6)
+    except OSError:
+        return b""
+
+
 def looks_arrow(path: str) -> bool:
     """Whether a path leads to a regular file that begins as Arrow data do."""
-    try:
-        with open(path if os.path.isfile(path) else os.devnull, "rb") as file:
-            head = file.read(6)
-    except OSError:
-        return False
+    head = _head(path)
     return head == MAGIC or head[:4] == b"\xff\xff\xff\xff"
+
+
+def is_gzip(path: str) -> bool:
+    """Whether a path leads to a regular file that gzip packed."""
+    return _head(path).startswith(GZIP)
 
 
 @contextmanager

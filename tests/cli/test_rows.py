@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import subprocess
 import threading
@@ -80,6 +81,36 @@ def test_head_says_how_many_rows_are_left(data, name):
 def test_head_shows_the_rows_of_a_stream_that_was_torn_off(data, tmp_path):
     (torn := tmp_path / "x.arrows").write_bytes((data / "a.arrows").read_bytes()[:-100])
     assert run("head", torn, "-n", 1).out.splitlines()[-1].split() == ["0", "word", "0"]
+
+
+@pytest.mark.parametrize("name", ["a.arrow", "a.arrows"])
+def test_what_gzip_packed_is_read(data, name, tmp_path):
+    packed = gzip.compress((data / name).read_bytes())
+    (path := tmp_path / f"{name}.gz").write_bytes(packed)
+    for source in (f"{path}", f"- < {path}"):
+        assert shell(f"arrowipc count {source}").out == "40\n"
+        assert shell(f"arrowipc count --where 'id > 10' {source}").out == "29\n"
+        assert shell(f"arrowipc check {source}").code == 0
+        assert shell(f"arrowipc head --take 5 -c id {source}").out.split() == ["id", "int64", "5"]
+    assert shell(f"cat {path} | arrowipc count -").out == "40\n"
+    for damaged in (packed[:-40], packed[:40] + bytes(40) + packed[80:]):
+        path.write_bytes(damaged)
+        found = run("count", path)
+        assert (found.code, found.out) == (3, "")
+        assert path.name in found.err
+        assert "bug" not in found.err
+
+
+def test_what_gzip_packed_may_not_be_a_bomb(data, tmp_path, monkeypatch):
+    """A stream and then nothing but zeros: members of gzip, of which each is small."""
+    monkeypatch.setattr("arrowipc.cli.sources.GZIP_SLACK", 1 << 20)
+    zeros = gzip.compress(bytes(1 << 20))
+    (path := tmp_path / "x.arrows.gz").write_bytes(gzip.compress((data / "a.arrows").read_bytes()) + 20 * zeros)
+    found = run("count", path)
+    assert (found.code, found.out) == (1, "")
+    most = (1 << 20) + 100 * path.stat().st_size
+    assert f"expected {most:,} bytes at most (1 GiB and 100 times the size of the source)" in found.err
+    assert "gunzip has no such limit" in found.err
 
 
 @pytest.mark.parametrize("name", ["a.arrow", "a.arrows"])

@@ -11,6 +11,7 @@ import contextlib
 import datetime as dt
 import functools
 import gc
+import gzip
 import io
 import itertools
 import json
@@ -35,6 +36,7 @@ import arrowipc as ipc
 from arrowipc import Limits, aio, types
 from arrowipc.cdata.import_array import array_from, batch_from, live_imports, schema_from, stream_from
 from arrowipc.cli.browse import browsed, page_of
+from arrowipc.cli.sources import Failure, opened
 from arrowipc.cli.terminal import json_text
 from arrowipc.columns.extensions import Names, variant_value
 from arrowipc.dissociated.client import Client
@@ -815,6 +817,18 @@ def columns(data: bytes, chance: random.Random) -> None:
         if level != "none":
             with contextlib.suppress(*uses.REFUSED):
                 assert array.filter(mask).equals(array.take(rows), nan_equal=True)
+
+
+@target("gzip", lambda: [gzip.compress(each, mtime=0) for each in corpus.files() + corpus.streams()])
+def unpacked(data: bytes, chance: random.Random) -> None:
+    """What the command line reads: gzip's data, also damaged, of anything."""
+    level = level_of(chance)
+    try:
+        with opened(str(laid("packed.gz", data)), validate=level, limits=FEW) as reader:
+            read(reader, level, chance)
+    except Failure as failure:
+        if not isinstance(failure.error, OSError):
+            raise failure.error from None
 
 
 @target("copy", corpus.files, corpus.streams)

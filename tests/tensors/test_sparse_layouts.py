@@ -485,3 +485,21 @@ def test_tensors_of_pyarrow_compare(layout, shape):
     with_nan = np.where(dense == 1, np.nan, dense)
     assert layout.from_dense(with_nan).equals(make(with_nan), nan_equal=True)
     assert (layout.from_dense(with_nan) == make(with_nan)) == (not np.isnan(with_nan).any())
+
+
+@pytest.mark.parametrize(("layout", "shape"), SHAPES)
+def test_pyarrow_builds_the_same_index(layout, shape):
+    dense = np.random.default_rng(3).integers(-2, 3, shape).astype(float)
+    mine = layout.from_dense(dense)
+    theirs = THEIRS[layout.layout].from_dense_numpy(dense)
+    assert theirs.non_zero_length == mine.non_zero_length
+    data, *index = theirs.to_numpy()
+    assert data.reshape(-1).tolist() == mine.data.tolist()
+    if layout is ipc.SparseCOOTensor:
+        assert index[0].tolist() == mine.indices.tolist()
+    elif layout is ipc.SparseCSFTensor:
+        assert [level.tolist() for level in index[0]] == [level.tolist() for level in mine.indptr]
+        assert [level.tolist() for level in index[1]] == [level.tolist() for level in mine.indices]
+    else:
+        assert index[0].reshape(-1).tolist() == mine.indptr.tolist()
+        assert index[1].reshape(-1).tolist() == mine.indices.tolist()
