@@ -96,7 +96,7 @@ _HOMES = {
     **dict.fromkeys(("get_tensor_size", "read_tensor", "read_tensors", "write_tensor"), "arrowipc.tensors.dense_io"),
     **dict.fromkeys(
         ("SparseCOOTensor", "SparseCSCMatrix", "SparseCSFTensor", "SparseCSRMatrix"),
-        "arrowipc.tensors.sparse_layouts",
+        "arrowipc.tensors.sparse_tensor",
     ),
     **dict.fromkeys(
         ("fixed_shape_tensor", "tensor_column", "tensor_parameters", "variable_shape_tensor"),

@@ -83,7 +83,7 @@ from arrowipc.tensors.sparse_io import (
     read_sparse_tensor as read_sparse_tensor,
     write_sparse_tensor as write_sparse_tensor,
 )
-from arrowipc.tensors.sparse_layouts import (
+from arrowipc.tensors.sparse_tensor import (
     SparseCOOTensor as SparseCOOTensor,
     SparseCSCMatrix as SparseCSCMatrix,
     SparseCSFTensor as SparseCSFTensor,

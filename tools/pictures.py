@@ -44,6 +44,11 @@ def page_of_layout(folder: Path) -> Path:
     page = folder / "layout.html"
     command = [sys.executable, "-P", "-m", "arrowipc", "browse", str(folder / "trips.arrow"), "-o", str(page)]
     subprocess.run(command, check=True)
+    # Only the layout, with the parts of the first batch.
+    text = page.read_text()
+    head, _, rest = text.partition('<h2 id="Rows">')
+    layout = "<h2" + rest.partition('<h2 id="Layout"')[2].partition("<h2")[0]
+    page.write_text(head + layout.replace("<details><summary>message 1", "<details open><summary>message 1"))
     return page
 
 
@@ -54,15 +59,13 @@ def page_of_notebook(folder: Path) -> Path:
     return page
 
 
-def take(browser: Browser, page: Path, name: str, width: int, height: int, key: str = "") -> None:
-    """Take one picture of a page, after a key where one is named, per colour scheme."""
+def take(browser: Browser, page: Path, name: str, width: int, height: int) -> None:
+    """Take one picture of a page per colour scheme."""
     for scheme in SCHEMES:
         view = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
         view.goto(page.as_uri())
-        if key:
-            view.keyboard.press(key)
         view.wait_for_timeout(300)
-        view.locator("body").screenshot(path=TARGET / f"{name}-{scheme}.png")
+        view.screenshot(path=TARGET / f"{name}-{scheme}.png")
         view.close()
 
 
@@ -73,7 +76,7 @@ def main() -> None:
         trips(folder / "trips.arrow")
         path = sys.argv[1] if len(sys.argv) > 1 else None
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        take(browser, page_of_layout(folder), "layout", 1280, 620, "4")
+        take(browser, page_of_layout(folder), "layout", 1280, 960)
         take(browser, page_of_notebook(folder), "notebook", 720, 620)
         browser.close()
 

@@ -33,15 +33,7 @@ def _stream_in(source: Any) -> Any:
 
 
 class Incoming:
-    """Feeds a framer with the chunks of a source: exactly what it needs where that is much, and nothing ahead.
-
-    Attributes
-    ----------
-    missing : int
-        Bytes that the piece at hand still lacks.
-    is_large : bool
-        It is so large that it is put together in another thread.
-    """
+    """Feeds a framer with the chunks of a source: exactly what it needs where that is much, and nothing ahead."""
 
     def __init__(self, source: Any, framer: Framer) -> None:
         self._framer = framer

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.aio.off_loop import LARGE, look, off_loop
 from arrowipc.aio.streams import AsyncReader
 from arrowipc.arguments import described, integer_of, items_of
 from arrowipc.errors import NotFoundError, UsageError
+from arrowipc.events import ReadStats
 from arrowipc.options import DecodeOptions, with_keywords
 from arrowipc.read.file_decoder import TAIL_SIZE, FileDecoder, footer_range
 from arrowipc.sources.file_objects import replaced, version_of
@@ -20,12 +20,11 @@ from arrowipc.sources.http import Refused, Turns, fetch_all, together
 from arrowipc.sources.remote import WINDOW, RemoteBlocks, RemoteSource
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
     from typing import TypeVar, Unpack
 
     from arrowipc.arguments import KeyValueMetadata
     from arrowipc.columns.record_batch import RecordBatch
-    from arrowipc.events import ReadStats
     from arrowipc.options import DecodeKeywords
     from arrowipc.sources.remote import Steps
 
@@ -159,7 +158,7 @@ class AsyncFileReader(AsyncReader):
             raise UsageError(f"prefetch: expected a number of batches from 0, found {prefetch}")
         self._source, self._prefetch, self._options = source, prefetch, options
         self._decoder: FileDecoder | None = None
-        self._blocks: RemoteBlocks | None = None
+        self._blocks: Any = None  # RemoteBlocks, once it has begun
         self._turn = asyncio.Lock()  # of who asks the source
         self._tasks: set[asyncio.Task[RecordBatch]] = set()
 
@@ -202,8 +201,6 @@ class AsyncFileReader(AsyncReader):
     @property
     def stats(self) -> ReadStats:
         """ReadStats: messages, batches and dictionaries read so far."""
-        from arrowipc.events import ReadStats
-
         return ReadStats(*self._opened.stats)
 
     async def get_batch(self, i: int) -> RecordBatch:
@@ -228,7 +225,7 @@ class AsyncFileReader(AsyncReader):
             raise NotFoundError(f"record batch {i} is out of range: there are {count}")
         return i + count if i < 0 else i
 
-    async def get_batches(self, indices: Iterable[int]) -> AsyncIterator[RecordBatch]:
+    def get_batches(self, indices: Iterable[int]) -> AsyncGenerator[RecordBatch, None]:
         """Iterate over some batches, in the order of `indices`; near ones are fetched with one request.
 
         Raises
@@ -238,10 +235,7 @@ class AsyncFileReader(AsyncReader):
         FormatError, LimitError, UnsupportedError, OSError
             As for `get_batch`.
         """
-        await self._begin()
-        async with aclosing(self._in_order([self._number(i) for i in items_of("indices", indices)])) as batches:
-            async for batch in batches:
-                yield batch
+        return self._in_order(items_of("indices", indices))
 
     async def count_rows(self) -> int:
         """Return the rows of all batches, from their metadata alone: no body is touched."""
@@ -252,7 +246,6 @@ class AsyncFileReader(AsyncReader):
 
     def _lengths(self) -> Steps[list[int]]:
         blocks, decoder, numbers = self._blocks, self._opened, range(self.num_record_batches)
-        assert blocks is not None  # whoever calls this has begun
         lengths = stated_lengths(decoder.metadata, len(numbers))
         if lengths is None:
             lengths = []
@@ -263,7 +256,6 @@ class AsyncFileReader(AsyncReader):
 
     async def _get(self, i: int) -> RecordBatch:
         blocks, decoder = self._blocks, self._opened
-        assert blocks is not None  # whoever calls this has begun
         blocks.waiting.append(i)
         try:
             if not blocks.is_ready(i):
@@ -279,17 +271,15 @@ class AsyncFileReader(AsyncReader):
         batch: RecordBatch = await off_loop(decoder.batch, i, block, at)
         return batch
 
-    async def __aiter__(self) -> AsyncIterator[RecordBatch]:
-        await self._begin()
-        async with aclosing(self._in_order(range(self.num_record_batches))) as batches:
-            async for batch in batches:
-                yield batch
+    def __aiter__(self) -> AsyncGenerator[RecordBatch, None]:
+        return self._in_order(None)
 
-    async def _in_order(self, numbers: Sequence[int]) -> AsyncGenerator[RecordBatch, None]:
-        """Read batches in this order, and some ahead."""
+    async def _in_order(self, indices: Sequence[int] | None) -> AsyncGenerator[RecordBatch, None]:
+        """Read batches in this order (None: all), and some ahead."""
+        await self._begin()
+        numbers = [self._number(i) for i in (range(self.num_record_batches) if indices is None else indices)]
         ahead: deque[tuple[int, asyncio.Task[RecordBatch]]] = deque()
         held, following = 0, 0
-        assert self._blocks is not None
         self._blocks.expect(numbers)
         try:
             for i in range(len(numbers)):
@@ -359,15 +349,5 @@ def open_file(
         The source is none of these, or fsspec or what it needs for the URL is not installed.
     FormatError, UnsupportedError, OSError
         Where it is read: as by `arrowipc.open_file`.
-
-    Examples
-    --------
-    >>> import asyncio
-    >>> import arrowipc as ipc
-    >>> async def main():
-    ...     async with ipc.aio.open_file("https://example.org/x.arrow", columns=["price"]) as reader:
-    ...         first = await reader.get_batch(0)
-    ...         return [batch.num_rows async for batch in reader]
-    >>> asyncio.run(main())  # doctest: +SKIP
     """
     return AsyncFileReader(_located(source, path), prefetch, DecodeOptions(keywords))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from arrowipc.aio.chunks import Incoming
 from arrowipc.aio.off_loop import LARGE, start, turns
 from arrowipc.errors import UsageError
-from arrowipc.events import BatchRead
+from arrowipc.events import BatchRead, ReadStats
 from arrowipc.options import DecodeOptions, with_keywords
 from arrowipc.read.framing import Framer, survey
 from arrowipc.read.stream_decoder import StreamDecoder
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from arrowipc.columns.record_batch import RecordBatch
-    from arrowipc.events import ReadStats
     from arrowipc.options import DecodeKeywords
     from arrowipc.read.framing import Message
     from arrowipc.schemas import Schema
@@ -197,8 +196,6 @@ class AsyncStreamReader(AsyncReader):
     @property
     def stats(self) -> ReadStats:
         """ReadStats: messages, batches and dictionaries read so far."""
-        from arrowipc.events import ReadStats
-
         return ReadStats(*self._decoder.stats)
 
     @property
@@ -302,21 +299,6 @@ def open_stream(
         The source is none of these.
     FormatError, UnsupportedError
         Where it is read: as by `arrowipc.open_stream`. What the source itself raises is passed on.
-
-    Examples
-    --------
-    >>> import asyncio
-    >>> import arrowipc as ipc
-    >>> async def main():
-    ...     source = asyncio.StreamReader()  # of asyncio.open_connection(), for example
-    ...     source.feed_data(stream)
-    ...     async with ipc.aio.open_stream(source) as reader:
-    ...         print(reader.schema.names, [batch.to_pydict() async for batch in reader])
-    >>> stream = bytearray()
-    >>> with ipc.new_stream(stream) as writer:
-    ...     writer.write({"x": [1, 2]})
-    >>> asyncio.run(main())
-    ['x'] [{'x': [1, 2]}]
     """
     options = DecodeOptions(keywords)
     if follow or timeout is not None:

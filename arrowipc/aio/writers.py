@@ -100,18 +100,6 @@ def encode(data: Any, schema: Any = None, **keywords: Unpack[WriteKeywords]) -> 
     ------
     UsageError
         An option is unknown (TypeError) or wrong; while iterating, batches of another schema.
-
-    Examples
-    --------
-    >>> import asyncio
-    >>> import arrowipc as ipc
-    >>> async def rows():
-    ...     for x in range(3):
-    ...         yield ipc.RecordBatch.from_pydict({"x": [x]})
-    >>> async def main():
-    ...     return b"".join([chunk async for chunk in ipc.aio.encode(rows(), compression="zstd")])
-    >>> ipc.open_stream(asyncio.run(main())).read_all().to_pydict()
-    {'x': [0, 1, 2]}
     """
     sink = MessageSink()
     # Whatever the environment says of old framing: the sink takes messages, not bytes.
@@ -271,18 +259,6 @@ def new_file(
     ------
     UsageError, UnsupportedError, FormatError, OSError
         Where it begins: as by `arrowipc.new_file`.
-
-    Examples
-    --------
-    >>> import asyncio, tempfile
-    >>> import arrowipc as ipc
-    >>> path = tempfile.mkdtemp() + "/x.arrow"
-    >>> async def main():
-    ...     async with ipc.aio.new_file(path, compression="zstd") as writer:
-    ...         await writer.write({"x": [1, 2]})
-    >>> asyncio.run(main())
-    >>> ipc.open(path).read_all().to_pydict()
-    {'x': [1, 2]}
     """
     WriteOptions(keywords)  # says at once what is wrong with them
 

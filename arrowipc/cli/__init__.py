@@ -12,18 +12,7 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        By default ``sys.argv[1:]``.
-
-    Returns
-    -------
-    int
-        The exit code; `arrowipc --help` lists what they mean.
-    """
+    """Run one command, by default that of ``sys.argv``, and return the exit code."""
     missing = []
     for name in ("click", "rich"):
         try:

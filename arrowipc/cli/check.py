@@ -21,16 +21,15 @@ LEVELS = {
     "strict": "all values are in the range of their types; the footer lists all batches in order",
 }
 
-#: Errors that are printed without --all.
+#: Errors that are printed.
 SHOWN = 20
 
 
 @click.command()
 @FILE
-@click.option("--all", "everything", is_flag=True, help=f"Print all errors, not only the first {SHOWN}.")
 @click.option("--strict", is_flag=True, help="Also exit with 1 if only the level strict finds errors.")
 @json_option
-def check(file: str, everything: bool, strict: bool, as_json: bool) -> None:
+def check(file: str, strict: bool, as_json: bool) -> None:
     """Check all of FILE, also after the first error, and list its errors.
 
     There are three levels: structure, full (safe to read), strict (values in the range of their types). Notes about a
@@ -47,7 +46,7 @@ def check(file: str, everything: bool, strict: bool, as_json: bool) -> None:
     if as_json:
         say_json(report)
     else:
-        _say(file, report, everything)
+        _say(file, report)
     if report["verdict"] == "bad" or (strict and report["verdict"] == "questionable"):
         raise click.exceptions.Exit(1)
 
@@ -86,7 +85,7 @@ def _opens(data: Any) -> bool:
     return True
 
 
-def _say(file: str, report: dict[str, Any], everything: bool) -> None:
+def _say(file: str, report: dict[str, Any]) -> None:
     kinds = {"file": "Arrow IPC file", "stream": "Arrow IPC stream", "tensors": "row of Arrow tensors"}
     name = "standard input" if file == "-" else printable(showable(file))
     if report["format"] is None and report["damage"]:
@@ -101,10 +100,10 @@ def _say(file: str, report: dict[str, Any], everything: bool) -> None:
         say_line(f"  {mark}  {level:<9}  {words}")
     say_line(f"  {valid}, {counted(report['rows'], 'row')}, {counted(report['bytes'], 'byte')}")
     damage = report["damage"]
-    for each in damage if everything else damage[:SHOWN]:
+    for each in damage[:SHOWN]:
         say_line("  " + click.style("bad", fg="red") + f"  {_place(each)}{printable(for_shell(each['reason']))}")
-    if len(damage) > SHOWN and not everything:
-        say_line(f"       and {len(damage) - SHOWN:,} more: use --all to print them", dim=True)
+    if len(damage) > SHOWN:
+        say_line(f"       and {len(damage) - SHOWN:,} more: --json lists them", dim=True)
     for each in report["remarks"]:
         times = f" ({each['times']:,} times)" if each["times"] > 1 else ""
         place = "" if each["offset"] is None else f"byte {each['offset']:,}: "

@@ -38,7 +38,6 @@ from arrowipc.errors import UsageError
 @click.option("--from", "origin", type=click.Choice(FORMATS), help="Format of SOURCE; default: by content or name.")
 @click.option("--batch-rows", type=click.IntRange(1), metavar="N", help="Rows per batch.")
 @click.option("--dictionary", metavar="A,B", help="Columns to encode as dictionaries; * = all text columns.")
-@click.option("--no-dictionary", is_flag=True, help="Decode all dictionaries to plain values.")
 @click.option("--statistics", is_flag=True, help="Write minimum, maximum and null count of columns with each batch.")
 @column_option
 @compression_options
@@ -162,18 +161,14 @@ def _chained(sources: tuple[str, ...], first: Any, columns: list[str] | None, op
 
 def _prepared(stored: Batches, schema: ipc.Schema, options: dict[str, Any]) -> Batches:
     """The batches of a source as they are to be written; those that change lose their messages."""
-    from arrowipc.values.dictionary_encode import dictionary_decode, dictionary_encode, rebatch
+    from arrowipc.values.dictionary_encode import dictionary_encode, rebatch
 
-    encode, rows, plain = columns_of(options["dictionary"]), options["batch_rows"], options["no_dictionary"]
-    if encode and plain:
-        raise UsageError("--dictionary and --no-dictionary exclude each other")
-    if not encode and not rows and not plain:
+    encode, rows = columns_of(options["dictionary"]), options["batch_rows"]
+    if not encode and not rows:
         return stored
     batches: Iterator[Any] = (batch for _, batch in stored)
     if rows:
         batches = rebatch(batches, rows)
-    if plain:
-        batches = map(dictionary_decode, batches)
     if encode:
         names = _text_columns(schema) if encode == ["*"] else encode
         options["unify"] = True

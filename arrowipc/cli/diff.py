@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import Any
 
 import click
@@ -25,7 +26,11 @@ from arrowipc.cli.terminal import (
     width,
 )
 from arrowipc.errors import UsageError, showable
+from arrowipc.values.dictionary_encode import rebatch
 from arrowipc.values.preview import shorten, value_text
+
+#: Rows that are compared at a time.
+ROWS = 1 << 16
 
 
 @click.command()
@@ -114,27 +119,6 @@ def _field_text(field: ipc.Field, metadata: bool) -> str:
     return f"{words} {dict(field.metadata)}" if metadata and field.metadata else words
 
 
-def _aligned(one: Any, other: Any) -> Iterator[tuple[Any, Any]]:
-    """Pieces of both sides with equal numbers of rows; None after the end of a side."""
-    readers = iter(one), iter(other)
-    held: list[Any] = [_filled(reader) for reader in readers]
-    while held[0] is not None and held[1] is not None:
-        rows = min(map(len, held))
-        yield held[0].slice(0, rows), held[1].slice(0, rows)
-        held = [
-            each.slice(rows) if len(each) > rows else _filled(reader)
-            for each, reader in zip(held, readers, strict=True)
-        ]
-    while held[0] is not None or held[1] is not None:
-        yield held[0], held[1]
-        held = [None if each is None else _filled(reader) for each, reader in zip(held, readers, strict=True)]
-
-
-def _filled(reader: Iterator[Any]) -> Any:
-    """The next batch that has rows; None after the last one."""
-    return next((batch for batch in reader if len(batch)), None)
-
-
 Difference = tuple[int, str, Any, Any, str, str]
 
 
@@ -145,11 +129,12 @@ def _compare(
     found: list[Difference] = []
     rows = [0, 0]
     complete = True
-    for a, b in _aligned(one, other):
+    for a, b in zip_longest(rebatch(one, ROWS), rebatch(other, ROWS)):
         if a is not None and b is not None and complete:
             here: list[Difference] = []
+            both = min(len(a), len(b))
             for name, i, j in pairs:
-                left, right = a.column(i), b.column(j)
+                left, right = a.column(i).slice(0, both), b.column(j).slice(0, both)
                 for at in _differing(left, right, most + 1):
                     here.append((rows[0] + at, name, *_both(left, right, at)))
             here.sort(key=lambda each: each[0])

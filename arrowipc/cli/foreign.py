@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -11,7 +10,7 @@ from typing import Any
 import arrowipc as ipc
 from arrowipc.arguments import repeated
 from arrowipc.cdata.import_array import schema_from
-from arrowipc.cli.sources import about, require, source, standard_input, target
+from arrowipc.cli.sources import about, require, source, target
 from arrowipc.cli.terminal import FINE_JSON, as_json, json_text
 from arrowipc.errors import FormatError, UnsupportedError
 from arrowipc.values.preview import type_text
@@ -73,67 +72,20 @@ class _Reader:
 
 @contextmanager
 def foreign_reader(path: str, kind: str, columns: list[str] | None) -> Iterator[_Reader]:
-    """Open a source of another format, for some columns or all."""
-    require("pyarrow", f"reading {kind}")
-    with about(path), ExitStack() as stack:
+    """Open a source of another format, for some columns or all; standard input is copied to the disk."""
+    from arrowipc.sources.source import whole
+
+    pa, ds = require("pyarrow", f"reading {kind}"), require("pyarrow.dataset", f"reading {kind}")
+    made = {"parquet": ds.ParquetFileFormat, "csv": ds.CsvFileFormat, "ndjson": ds.JsonFileFormat}[kind]()
+    with about(path):
         with _translated_errors():
-            schema, batches = READERS[kind](_handle(path, kind, stack), columns)
-        yield _Reader(schema, batches)
-
-
-def _handle(path: str, kind: str, stack: ExitStack) -> Any:
-    """What pyarrow opens: a path, or standard input, copied to the disk where the format needs its end."""
-    if path != "-":
-        with open(path, "rb"):  # pyarrow's errors do not name the path
-            return path
-    pa = require("pyarrow", f"reading {kind}")
-    if kind == "parquet":
-        from arrowipc.sources.source import whole
-
-        return pa.BufferReader(whole(source("-"), True))
-    return stack.enter_context(pa.PythonFile(io.BufferedReader(standard_input()), "r"))
-
-
-def _read_parquet(handle: Any, columns: list[str] | None) -> tuple[Any, Iterator[Any]]:
-    file = require("pyarrow.parquet", "reading Parquet").ParquetFile(handle)
-    known = set(file.schema_arrow.names)
-    missing = [name for name in columns or () if name not in known]
-    if missing:
-        raise ipc.UsageError(f"there is no column {missing[0]!r}; the columns are {file.schema_arrow.names[:50]}")
-    schema = file.schema_arrow
-    if columns is not None:
-        schema = require("pyarrow", "reading Parquet").schema([schema.field(name) for name in columns])
-    chosen = (batch if columns is None else batch.select(columns) for batch in file.iter_batches(columns=columns))
-    return schema, chosen
-
-
-def _read_csv(handle: Any, columns: list[str] | None) -> tuple[Any, Iterator[Any]]:
-    csv = require("pyarrow.csv", "reading CSV")
-    chosen = csv.ConvertOptions(include_columns=columns or [])
-    reader = csv.open_csv(handle, convert_options=chosen)
-    return reader.schema, iter(reader)
-
-
-def _read_ndjson(handle: Any, columns: list[str] | None) -> tuple[Any, Iterator[Any]]:
-    pa = require("pyarrow", "reading NDJSON")
-    json = require("pyarrow.json", "reading NDJSON")
-    if hasattr(json, "open_json"):
-        reader = json.open_json(handle)
-        schema, batches = reader.schema, iter(reader)
-    else:
-        table = json.read_json(handle)
-        schema, batches = table.schema, iter(table.to_batches())
-    if columns is None:
-        return schema, batches
-    fields = pa.schema([schema.field(name) for name in columns])
-    return fields, (batch.select(columns) for batch in batches)
-
-
-READERS: dict[str, Callable[[Any, list[str] | None], tuple[Any, Iterator[Any]]]] = {
-    "parquet": _read_parquet,
-    "csv": _read_csv,
-    "ndjson": _read_ndjson,
-}
+            fragment = made.make_fragment(pa.py_buffer(whole(source(path), True)))
+            names = fragment.physical_schema.names
+            for name in columns or ():
+                if name not in names:
+                    raise ipc.UsageError(f"there is no column {name!r}; the columns are {names[:50]}")
+            found = fragment.scanner(columns=columns, batch_readahead=1)
+        yield _Reader(found.projected_schema, found.to_batches())
 
 
 # -- writing -------------------------------------------------------------------------------------------------

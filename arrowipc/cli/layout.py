@@ -1,216 +1,147 @@
-"""The layout of a source: its messages, and the parts of each, collected in bounded size."""
+"""The layout of a source: its messages, and the parts of the first and the last of them."""
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import arrowipc as ipc
 from arrowipc.arguments import printable
 from arrowipc.cli.terminal import counted
 from arrowipc.errors import ArrowIpcError
+from arrowipc.inspection.message_layout import dictionary_fields, locate_messages, nodes_of, outline_of
+from arrowipc.read.file_decoder import MAGIC, TAIL_SIZE, footer_range
 from arrowipc.values.preview import shorten, type_text
 
 if TYPE_CHECKING:
-    from arrowipc.inspection.message_layout import Located, Node
+    from arrowipc.inspection.message_layout import Located
+    from arrowipc.limits import Limits
 
-__all__ = ["Anatomy", "Part", "Piece", "anatomy_of", "message_of"]
+__all__ = ["Part", "layout_of"]
 
-#: Parts of one message, of which more are one part; pieces of a source, beyond which they are joined by twos.
-PARTS, PIECES = 300, 500
+#: Messages of each end that are listed, those of them whose parts are, and parts of a message.
+MESSAGES, OPENED, PARTS = 100, 4, 100
 
 
 class Part(NamedTuple):
-    """Some bytes of a message."""
+    """Some bytes of a source, or of a message."""
 
-    #: "metadata", "padding", or what a buffer is for.
-    role: str
-    offset: int
-    length: int
-    #: Everything that is known of it, a line each.
-    words: str
-    #: Index of the top-level column that it belongs to; None: none, or several.
-    column: int | None = None
-    #: What it would be without compression, where that differs.
-    raw_length: int | None = None
-
-
-class Piece(NamedTuple):
-    """One message, or several that follow each other, or what a file has around them."""
-
+    #: The kind of a message, what else a file has ("magic", "footer"), "padding", or what a buffer is for.
     kind: str
     offset: int
     length: int
-    title: str
-    #: The first message of it, from 0; None: none.
-    message: int | None = None
-    messages: int = 1
+    words: str
+    #: The column that it belongs to.
+    column: str = ""
+    #: What it would be without compression.
+    raw_length: int | None = None
+    #: Of a message, if it is one of those that are opened.
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def end(self) -> int:
+        """Where the next one begins."""
+        return self.offset + self.length
 
 
-class Anatomy(NamedTuple):
-    """The layout of a source."""
-
-    size: int
-    rows: int
-    batches: int
-    #: Where each message begins.
-    offsets: array[int]
-    #: The whole source.
-    pieces: list[Piece]
-    schema: Any
-    #: Why not all of it is here.
-    error: str | None
-
-
-def anatomy_of(buffer: Any, advance: Callable[[int], None] = lambda _: None) -> Anatomy:
-    """Go through the messages in a buffer, as far as they are whole; `advance` is told of bytes."""
-    from arrowipc.inspection.message_layout import locate_messages, outline_of
-
-    size = len(memoryview(buffer).cast("B"))
-    offsets, pieces = array("q"), []
-    schema: Any = None
-    rows = batches = end = 0
+def layout_of(buffer: memoryview, schema: Any, limits: Limits | None = None) -> dict[str, Any]:
+    """Go through the messages in a buffer, as far as they are whole, and return all of it as parts."""
+    first: list[tuple[Part, Located]] = []
+    last: deque[tuple[Part, Located]] = deque(maxlen=MESSAGES)
+    around: list[Part] = []
+    count = batches = end = 0
     error = None
-    outer: list[Piece] = []
     try:
-        outer += _frame_of(buffer)
-        schema = ipc.read_schema(buffer)
-        for number, located in enumerate(locate_messages(buffer)):
-            outline = outline_of(located.message)
-            if located.message.kind == "RecordBatch" and outline is not None:
-                rows, batches = rows + outline.num_rows, batches + 1
-            offsets.append(located.offset)
-            pieces.append(_plain(number, located, outline))
-            if len(pieces) == 2 * PIECES:
-                pieces = [_as_piece(pieces[i : i + 2]) for i in range(0, len(pieces), 2)]
-            end = max(end, located.offset + located.metadata_length + located.body_length)
-            advance(located.metadata_length + located.body_length)
+        around += _frame_of(buffer)
+        for located in locate_messages(buffer, limits=limits):
+            part = _message(count, located)
+            (first if count < MESSAGES else last).append((part, located))
+            count, batches, end = count + 1, batches + (part.kind == "RecordBatch"), max(end, part.end)
     except ArrowIpcError as caught:
         error = printable(str(caught))
-    if size > end and not outer:
-        kind = "end marker" if error is None and size - end <= 8 else "rest"
-        outer.append(Piece(kind, end, size - end, "end of the stream" if kind == "end marker" else "no messages"))
-    return Anatomy(size, rows, batches, offsets, sorted([*pieces, *outer], key=lambda each: each.offset), schema, error)
+    if len(buffer) > end and not around:
+        kind = "end marker" if error is None and len(buffer) - end <= 8 else "rest"
+        words = "end of the stream" if kind == "end marker" else "no messages"
+        around.append(Part(kind, end, len(buffer) - end, words))
+    if count > len(first) + len(last):
+        start = first[-1][0].end
+        words = f"messages {MESSAGES:,} to {count - MESSAGES - 1:,}"
+        around.append(Part("several", start, last[0][0].offset - start, words))
+    listed = [*first, *last]
+    dictionaries = dictionary_fields(schema)
+    parts = [
+        part._replace(parts=tuple(_parts_of(located, schema.fields, dictionaries)))
+        if i < OPENED or i >= len(listed) - OPENED
+        else part
+        for i, (part, located) in enumerate(listed)
+    ]
+    parts = sorted([*parts, *around], key=lambda part: part.offset)
+    return {"messages": count, "batches": batches, "error": error, "parts": [_as_json(part) for part in parts]}
 
 
-def _frame_of(buffer: Any) -> Iterator[Piece]:
+def _as_json(part: Part) -> dict[str, Any]:
+    return {**part._asdict(), "parts": [_as_json(each) for each in part.parts]}
+
+
+def _frame_of(view: memoryview) -> Iterator[Part]:
     """What a file has around its messages."""
-    from arrowipc.read.file_decoder import MAGIC, TAIL_SIZE, footer_range
-
-    view = memoryview(buffer).cast("B")
     if view[: len(MAGIC)] != MAGIC:
         return
     size = len(view)
     start, length = footer_range(bytes(view[:8]), bytes(view[size - TAIL_SIZE :]), size)
-    yield Piece("magic", 0, 8, "ARROW1, padded to 8 bytes")
+    yield Part("magic", 0, 8, "ARROW1, padded to 8 bytes")
     if bytes(view[start - 8 : start]) == b"\xff\xff\xff\xff\0\0\0\0":
-        yield Piece("end marker", start - 8, 8, "end of the stream")
-    yield Piece("footer", start, length, "schema once more, and where the messages are")
-    yield Piece("magic", start + length, TAIL_SIZE, "the footer's size, and ARROW1")
+        yield Part("end marker", start - 8, 8, "end of the stream")
+    yield Part("footer", start, length, "schema once more, and where the messages are")
+    yield Part("magic", start + length, TAIL_SIZE, "the footer's size, and ARROW1")
 
 
-def _as_piece(pieces: list[Piece]) -> Piece:
-    """Neighbours as one."""
-    first, last = pieces[0], pieces[-1]
-    kind = first.kind if all(each.kind == first.kind for each in pieces) else "several"
-    count = sum([each.messages for each in pieces])
-    words = f"messages {number:,} to {number + count - 1:,}: {kind}" if (number := first.message) is not None else ""
-    return Piece(kind, first.offset, last.offset + last.length - first.offset, words, number, count)
-
-
-# -- messages ------------------------------------------------------------------------------------------------
-
-
-def _plain(number: int, located: Located, outline: Any) -> Piece:
-    """A message without its parts."""
+def _message(number: int, located: Located) -> Part:
+    outline = outline_of(located.message)
     words = [f"message {number:,}: {located.message.kind}"]
     if outline is not None:
         if outline.dictionary_id is not None:
             words.append(f"{'delta of ' if outline.is_delta else ''}dictionary {outline.dictionary_id}")
-        words.append(counted(outline.num_rows, "value" if outline.dictionary_id is not None else "row"))
-        if outline.codec is not None:
-            words.append(outline.codec)
+        words.append(counted(outline.num_rows, "row" if outline.dictionary_id is None else "value"))
+        words += [outline.codec] if outline.codec else []
     length = located.metadata_length + located.body_length
-    return Piece(located.message.kind, located.offset, length, ", ".join(words), number)
+    return Part(located.message.kind, located.offset, length, ", ".join(words))
 
 
-def message_of(buffer: Any, anatomy: Anatomy, number: int) -> dict[str, Any]:
-    """One message with its parts, the last ones as one where there are too many.
-
-    Raises
-    ------
-    FormatError
-        What its metadata says does not fit together.
-    """
-    from arrowipc._core import Source
-    from arrowipc.errors import FormatError
-    from arrowipc.inspection.message_layout import Located, dictionary_fields, nodes_of, outline_of
-    from arrowipc.read.message_index import find_message
-
-    start = anatomy.offsets[number]
-    source = Source(memoryview(buffer).cast("B"))
-    if (found := find_message(source, start, schemas=True, there=True)) is None:
-        raise FormatError(f"no message begins at byte {start:,}")
-    _, end, message = found
-    located = Located(start, end - start - message.body_length, message.body_length, message)
-    outline = outline_of(message)
-    parts = [Part("metadata", start, located.metadata_length, f"metadata of a {message.kind} message")]
-    fields: Any = ()
-    body = start + located.metadata_length
-    if outline is None:
-        parts += [Part("body", body, located.body_length, "body")] if located.body_length else []
-    else:
-        fields = anatomy.schema.fields
-        if outline.dictionary_id is not None:
-            name, kind = dictionary_fields(anatomy.schema).get(outline.dictionary_id, ("", None))
-            fields = [] if kind is None else [ipc.Field(name, kind.value_type)]
-        buffers = _buffers(nodes_of(message, fields), body, outline.codec)
-        parts += _with_padding(buffers, body, located.body_length)
-        parts = [*parts[:PARTS], *_as_one(parts[PARTS:])]
-    names = [shorten(printable(field.name), 60) for field in fields[:PARTS]]
-    piece = _plain(number, located, outline)
-    return {**piece._asdict(), "parts": [part._asdict() for part in parts], "columns": names}
-
-
-def _buffers(nodes: list[Node], body_at: int, codec: str | None) -> Iterator[Part]:
-    column = -1
-    for node in nodes:
-        column += node.depth == 0
-        for buffer in node.buffers:
-            if not buffer.length:
-                continue
-            size = f"{buffer.length:,} bytes"
-            raw = buffer.raw_length
-            if codec and raw is not None:
-                share = f"{buffer.length / raw:.0%}" if raw else "no"
-                stored = "stored as it is" if raw == buffer.length - 8 else f"{codec}: {share} of {raw:,}"
-                size += f" ({stored})"
-            where = f"bytes {body_at + buffer.offset:,}..{body_at + buffer.offset + buffer.length:,}"
-            words = (
-                f"{shorten(printable(node.path), 80)}: {type_text(node.type, 80)}\n{buffer.role}: {size}\n"
-                f"{where}\n{node.length:,} values, {node.null_count:,} null"
-            )
-            role = "data" if buffer.role.startswith("data") else buffer.role
-            yield Part(role, body_at + buffer.offset, buffer.length, words, column, raw)
-
-
-def _with_padding(buffers: Iterable[Part], start: int, length: int) -> Iterator[Part]:
-    """The buffers in the order of their positions, with the gaps between them."""
-    at = start
-    for part in sorted(buffers, key=lambda part: part.offset):
+def _parts_of(located: Located, fields: Any, dictionaries: Any) -> Iterator[Part]:
+    """The metadata and the buffers of a message, in the order of their positions, with the gaps between them."""
+    at = located.offset + located.metadata_length
+    end = at + located.body_length
+    yield Part("metadata", located.offset, located.metadata_length, f"metadata of a {located.message.kind} message")
+    found: list[Part] = []
+    words = "body"
+    try:
+        outline = outline_of(located.message)
+        if outline is not None:
+            if outline.dictionary_id is not None:
+                name, kind = dictionaries.get(outline.dictionary_id, ("", None))
+                fields = [] if kind is None else [ipc.Field(name, kind.value_type)]
+            found = sorted(_buffers(nodes_of(located.message, fields), at), key=lambda part: part.offset)
+            words = "padding"
+    except ArrowIpcError as error:
+        words = printable(str(error))
+    for part in found[:PARTS]:
         if part.offset > at:
-            yield Part("padding", at, part.offset - at, f"padding: {part.offset - at:,} bytes")
+            yield Part("padding", at, part.offset - at, "padding")
         yield part
-        at = max(at, part.offset + part.length)
-    if start + length > at:
-        yield Part("padding", at, start + length - at, f"padding: {start + length - at:,} bytes")
+        at = max(at, part.end)
+    if len(found) > PARTS:
+        yield Part("several", at, end - at, counted(len(found) - PARTS, "part"))
+    elif end > at:
+        yield Part("body" if words == "body" else "padding", at, end - at, words)
 
 
-def _as_one(parts: list[Part]) -> list[Part]:
-    if len(parts) < 2:
-        return parts
-    size = parts[-1].offset + parts[-1].length - parts[0].offset
-    columns = [part.column for part in parts if part.column is not None]
-    of = f" of columns {columns[0]:,} to {columns[-1]:,}" if columns else ""
-    return [Part("several", parts[0].offset, size, f"{counted(len(parts), 'part')}{of}\n{size:,} bytes")]
+def _buffers(nodes: Any, body: int) -> Iterator[Part]:
+    for node in nodes:
+        for buffer in node.buffers:
+            if buffer.length:
+                words = f"{type_text(node.type, 80)}: {node.length:,} values, {node.null_count:,} null"
+                role = "data" if buffer.role.startswith("data") else buffer.role
+                name = shorten(printable(node.path), 60)
+                yield Part(role, body + buffer.offset, buffer.length, words, name, buffer.raw_length)

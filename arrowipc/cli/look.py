@@ -25,18 +25,13 @@ if TYPE_CHECKING:
     from arrowipc.inspection.message_layout import Located
     from arrowipc.types import DataType, Field
 
-#: Fields of a tree that are spelled out without --all.
-TREE_FIELDS = 1000
-
-
 # -- schema --------------------------------------------------------------------------------------------------
 
 
 @click.command()
 @FILE
-@click.option("--all", "everything", is_flag=True, help=f"Show all fields, not only the first {TREE_FIELDS:,}.")
 @json_option
-def schema(file: str, everything: bool, as_json: bool) -> None:
+def schema(file: str, as_json: bool) -> None:
     """Print the schema of FILE as a tree.
 
     JSON: {"format", "endianness", "fields", "metadata", "file_metadata"}; a field is
@@ -59,11 +54,8 @@ def schema(file: str, everything: bool, as_json: bool) -> None:
         return
     order = "" if found.endianness == "little" else f", {found.endianness}-endian"
     say_line(f"{kind} of {counted(len(found), 'column')}{order}", bold=True)
-    shown = found.fields if everything else found.fields[:TREE_FIELDS]
-    for i, field in enumerate(shown):
-        _say_field(field, "", i == len(shown) - 1)
-    if len(shown) < len(found):
-        say_line(f"... and {counted(len(found) - len(shown), 'more column')}: use --all to show them", dim=True)
+    for i, field in enumerate(found):
+        _say_field(field, "", i == len(found) - 1)
     for title, pairs in (("schema metadata", found.metadata.pairs), ("file metadata", own)):
         if pairs:
             say_line(title, bold=True)

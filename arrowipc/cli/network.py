@@ -12,7 +12,7 @@ import click
 
 import arrowipc as ipc
 from arrowipc.arguments import printable
-from arrowipc.cli.outputs import checked_output, output_options
+from arrowipc.cli.outputs import checked_output, codec_option, output_options
 from arrowipc.cli.sources import about, sink
 from arrowipc.cli.terminal import (
     Progress,
@@ -78,13 +78,7 @@ def serve(files: tuple[str, ...], transport: str, address: str | None, columns: 
 @click.argument("uri", metavar="URI")
 @click.argument("name", metavar="NAME")
 @output_options(("file", "stream"))
-@click.option(
-    "--compression",
-    type=click.Choice(["none", "lz4", "zstd"]),
-    default="none",
-    show_default=True,
-    help="Codec of the output.",
-)
+@codec_option("none")
 @json_option
 def fetch(uri: str, name: str, output: str, kind: str | None, force: bool, compression: str, as_json: bool) -> None:
     """Write the stream NAME of the server at URI to a file.

@@ -21,13 +21,12 @@ __all__ = [
     "ARROW_READERS",
     "KINDS",
     "Batches",
-    "batch_writer",
     "checked_output",
+    "codec_option",
     "compression_options",
     "named_batches",
     "output_options",
     "refuse_overwriting",
-    "size_in",
     "stored_batches",
     "write_batches",
 ]
@@ -59,27 +58,24 @@ def output_options(
     return add
 
 
+def codec_option(default: str) -> Callable[[Any], Any]:
+    """Add `compression`: keep, the codec of the source's first batch, is only known if it is the default."""
+    codecs = click.Choice(["keep", "none", "lz4", "zstd"][default != "keep" :])
+    words = "Codec of the output" + ("; keep = that of the source's first batch." if default == "keep" else ".")
+    return click.option("--compression", type=codecs, default=default, show_default=True, help=words)
+
+
 def compression_options(command: Any) -> Any:
     """Add `compression`, `level` and `checksum`, as `write_batches` takes them."""
-    kept = "Codec of the output; keep = that of the source's first batch."
-    codecs = click.Choice(["keep", "none", "lz4", "zstd"])
     level = click.option("--level", type=int, metavar="N", help="Compression level.")
     checksum = click.option("--checksum", is_flag=True, help="Write a checksum with each message.")
-    return click.option("--compression", type=codecs, default="keep", show_default=True, help=kept)(
-        level(checksum(command))
-    )
+    return codec_option("keep")(level(checksum(command)))
 
 
 def checked_output(
     path: str, kind: str | None, force: bool, sources: Iterable[str], kinds: Sequence[str] = KINDS
 ) -> str:
-    """Return the format of the output `path`, which may be -.
-
-    Raises
-    ------
-    click.UsageError
-        Neither `kind` nor the name says the format; and as for `refuse_overwriting`.
-    """
+    """Return the format of the output `path`, by its name if `kind` is None; it may be written then."""
     if kind is None and path != "-":
         kind = format_of(path)
         if kind not in kinds:
@@ -91,13 +87,7 @@ def checked_output(
 
 
 def refuse_overwriting(path: str, force: bool, sources: Iterable[str]) -> None:
-    """Raise where writing to `path` would destroy something.
-
-    Raises
-    ------
-    click.UsageError
-        It is a source itself, also by a link; or it is there already, is no pipe or device, and `force` is False.
-    """
+    """Raise where writing to `path` would destroy a source, also by a link, or, without `force`, a file."""
     place = _place(path, 1)
     if place is not None and any(place in (each, _place(each, 0)) for each in sources):
         name = "standard output" if path == "-" else path
@@ -153,14 +143,10 @@ def stored_batches(reader: Any, options: dict[str, Any]) -> Batches:
 def write_batches(
     path: str, kind: str, schema: ipc.Schema, batches: Batches, progress: Progress | None, options: dict[str, Any]
 ) -> tuple[int, int]:
-    """Write all batches, bodies untouched where they can be; returns their rows and their number.
-
-    The options are those of `convert`; what is not there is its default. `batches` may put the codec of the
-    source there before it yields its first batch.
-    """
+    """Write all batches, bodies untouched where they can be; return rows and batches. `batches` may set options."""
     rows = count = 0
     found = next(batches, None)
-    with batch_writer(path, kind, schema if found is None else found[1].schema, options) as writer:
+    with _batch_writer(path, kind, schema if found is None else found[1].schema, options) as writer:
         while found is not None:
             message, batch = found
             if message is None or kind not in ARROW or not writer.write_stored(message, batch):
@@ -168,19 +154,13 @@ def write_batches(
             rows += len(batch)
             count += 1
             if progress is not None:
-                progress.advance(size_in(message, batch))
+                progress.advance(batch.nbytes if message is None else message.body_length)
             del found, message, batch  # the next body is read into their memory
             found = next(batches, None)
     return rows, count
 
 
-def size_in(message: Any, batch: Any) -> int:
-    """Bytes of a batch in its source; of one without a message, those of its buffers."""
-    size: int = batch.nbytes if message is None else message.body_length
-    return size
-
-
-def batch_writer(path: str, kind: str, schema: ipc.Schema, options: dict[str, Any]) -> Any:
+def _batch_writer(path: str, kind: str, schema: ipc.Schema, options: dict[str, Any]) -> Any:
     """Open what takes batches of any format; options as for `write_batches`."""
     codec = options.get("compression", "keep")
     if kind not in ARROW:

@@ -8,7 +8,7 @@ import click
 
 import arrowipc as ipc
 from arrowipc.arguments import printable
-from arrowipc.cli.outputs import checked_output, output_options
+from arrowipc.cli.outputs import checked_output, codec_option, output_options
 from arrowipc.cli.sources import about, sink, source
 from arrowipc.cli.terminal import FILE, Progress, json_option, say_json, say_line, say_note
 
@@ -18,13 +18,7 @@ SHOWN = 20
 @click.command()
 @FILE
 @click.option("--resync", is_flag=True, help="Also look for intact messages after damage.")
-@click.option(
-    "--compression",
-    type=click.Choice(["keep", "none", "lz4", "zstd"]),
-    default="keep",
-    show_default=True,
-    help="Codec of the output.",
-)
+@codec_option("keep")
 @output_options(("file", "stream"), None, "Output file. Without it, rows are only counted.")
 @json_option
 def recover(

@@ -58,17 +58,9 @@ _count_option = click.option(
 
 
 def _table_options(command: _Command) -> _Command:
-    """Add what all commands have that print rows: `wide`, `columns`, `as_json`, and where they go instead."""
-    wide = click.option(
-        "-w",
-        "--width",
-        "wide",
-        type=click.IntRange(0),
-        metavar="N",
-        help="Line width; 0 = unlimited.",
-    )
+    """Add what all commands have that print rows: `columns`, `as_json`, and where they go instead."""
     writing = output_options(default=None, words="Write the rows to FILE instead of printing a table.")
-    made: _Command = wide(column_option(json_option(writing(command))))
+    made: _Command = column_option(json_option(writing(command)))
     return made
 
 
@@ -76,52 +68,45 @@ def _table_options(command: _Command) -> _Command:
 
 
 @contextmanager
-def _rows(file: str, columns: str | None, *, anywhere: bool = True) -> Iterator[Any]:
-    """Open a file, a stream, a folder or a pattern for its rows; errors name it.
+def _opened(
+    file: str, columns: str | None, conditions: Sequence[str] = (), most: int | None = None, *, anywhere: bool = True
+) -> Iterator[tuple[Any, Any]]:
+    """Open a file, a stream, a folder or a pattern for its rows, and find the first `most` that match (None: all do).
 
     `anywhere`: also for `take`, `slice` and `count_rows`, for which a stream is scanned, and one that comes through a
     pipe is copied to the disk.
     """
-    chosen = columns_of(columns)
-    if file != "-" and (os.path.isdir(file) or is_pattern(file)):
-        with about(file):
-            dataset = ipc.open_dataset(file)
-            yield dataset if chosen is None else dataset.select(chosen)
-        return
-    with about(file), ipc.open(again(file) if anywhere else source(file), columns=chosen, index=anywhere) as reader:
-        yield reader
+    chosen, filters, tested = columns_of(columns), None, None
+    with about(file), ExitStack() as stack:
+        if file != "-" and not is_gzip(file) and (conditions or os.path.isdir(file) or is_pattern(file)):
+            found: Any = ipc.open_dataset(file)
+            if conditions:
+                filters = from_text(conditions, found.schema)
+                found = _pruned(found, filters)
+                tested = found.select(columns_tested(filters, found.schema))
+            found = found if chosen is None else found.select(chosen)
+        else:
+            data = again(file) if anywhere else source(file)
+            found = stack.enter_context(ipc.open(data, columns=chosen, index=anywhere))
+            if conditions:
+                filters = from_text(conditions, (whole := stack.enter_context(ipc.open(data))).schema)
+                tested = stack.enter_context(ipc.open(data, columns=columns_tested(filters, whole.schema)))
+        yield found, None if filters is None else _matching(filters, tested, most)
 
 
-@contextmanager
-def _matching(file: str, columns: str | None, conditions: Sequence[str], most: int | None = None) -> Iterator[Any]:
-    """Open a source as `_rows` does, and find the numbers of the rows that match: the first `most`, or all.
-
-    Only the columns that conditions are about are read for that, of the batches that may hold such rows.
-    """
+def _matching(filters: Any, batches: Any, most: int | None) -> Any:
+    """Return the numbers of the first `most` rows that match, or of all."""
     import numpy as np
 
-    chosen = columns_of(columns)
-    with about(file), ExitStack() as stack:
-        if file == "-" or is_gzip(file):
-            data = again(file)
-            found = stack.enter_context(ipc.open(data, columns=chosen, index=True))
-            filters = from_text(conditions, (whole := stack.enter_context(ipc.open(data))).schema)
-            tested = stack.enter_context(ipc.open(data, columns=columns_tested(filters, whole.schema)))
-        else:
-            dataset = ipc.open_dataset(file)
-            filters = from_text(conditions, dataset.schema)
-            dataset = _pruned(dataset, filters)
-            tested = dataset.select(columns_tested(filters, dataset.schema))
-            found = dataset if chosen is None else dataset.select(chosen)
-        numbers, start, count = [np.zeros(0, np.int64)], 0, 0
-        with Progress("looking") as progress:
-            for batch in tested if most != 0 else ():
-                numbers.append(rows_passing(filters, batch) + start)
-                start, count = start + len(batch), count + len(numbers[-1])
-                progress.advance(batch.nbytes)
-                if most is not None and count >= most:
-                    break
-        yield found, np.concatenate(numbers)[:most]
+    numbers, start, count = [np.zeros(0, np.int64)], 0, 0
+    with Progress("looking") as progress:
+        for batch in batches if most != 0 else ():
+            numbers.append(rows_passing(filters, batch) + start)
+            start, count = start + len(batch), count + len(numbers[-1])
+            progress.advance(batch.nbytes)
+            if most is not None and count >= most:
+                break
+    return np.concatenate(numbers)[:most]
 
 
 def is_pattern(path: str) -> bool:
@@ -151,8 +136,7 @@ def _chosen(
     It is called with the number of rows that match all conditions (of these, at most `most`), and returns which of
     them it wants, by number.
     """
-    with _matching(file, columns, conditions, most) if conditions else _rows(file, columns) as opened:
-        found, numbers = opened if conditions else (opened, None)
+    with _opened(file, columns, conditions, most) as (found, numbers):
         places = pick(found.count_rows() if numbers is None else len(numbers))
         if numbers is None and isinstance(places, range):
             yield found.schema, iter(found.slice(places.start, len(places)).batches)
@@ -211,7 +195,7 @@ def head(
     elif samples:
         pick = partial(_sample, rows, random.SystemRandom().randrange(1 << 32) if seed is None else seed)
     elif not conditions and (not offset or file == "-"):
-        with _rows(file, columns, anywhere=False) as found:  # read as it comes, also through a pipe
+        with _opened(file, columns, anywhere=False) as (found, _):  # read as it comes, also through a pipe
             total = partial(_total, file, found, offset)
             _show(file, found.schema, _between(found, offset, rows), **printing, total=total)
         return
@@ -294,12 +278,9 @@ def count(file: str, conditions: tuple[str, ...], as_json: bool) -> None:
 
     JSON: {"rows"}.
     """
-    if conditions:
-        with _matching(file, None, conditions) as (_, numbers):
-            rows = len(numbers)
-    else:
-        with _rows(file, None if file != "-" else "", anywhere=file != "-") as found:
-            rows = sum(map(len, found)) if file == "-" else found.count_rows()
+    piped = file == "-" and not conditions
+    with _opened(file, "" if piped else None, conditions, anywhere=not piped) as (found, numbers):
+        rows = sum(map(len, found)) if piped else found.count_rows() if numbers is None else len(numbers)
     if as_json:
         say_json({"rows": rows})
     else:
@@ -349,7 +330,6 @@ def _show(
     schema: Any,
     batches: Iterator[Any],
     *,
-    wide: int | None,
     as_json: bool,
     output: str | None,
     kind: str | None,
@@ -372,7 +352,7 @@ def _show(
     if not len(schema):
         say_line(f"no columns, {counted(sum(map(len, kept)), 'row')} in the first batches")
         return
-    say_table(schema, kept, width() if wide is None else wide)
+    _say_table(schema, kept, width())
     shown, there = sum(map(len, kept)), total()
     if there is not None and there > shown:
         say_line(f"... and {counted(there - shown, 'more row')}, {there:,} in all", dim=True)
@@ -410,7 +390,7 @@ class _Column(NamedTuple):
 
 
 def _fitting(schema: Any, batches: list[Any], room: int, most: int) -> list[_Column]:
-    """The first columns that fit into `room` characters (0: all), cut to `most` each.
+    """The first columns that fit into `room` characters, cut to `most` each.
 
     Numbers and times are never cut.
     """
@@ -420,19 +400,19 @@ def _fitting(schema: Any, batches: list[Any], room: int, most: int) -> list[_Col
         name = shorten(printable(field.name), most)
         # The type is cut to what the values take: `schema` spells it out.
         need = fit([name, *texts, "x" * min(len(type_text(field.type, most)), TYPE_WIDTH)])
-        if room and found and sum([each.need + 2 for each in found]) + need > room:
+        if found and sum([each.need + 2 for each in found]) + need > room:
             break
         found.append(_Column(field, name, texts, need))
     return found
 
 
-def say_table(schema: Any, batches: list[Any], room: int) -> None:
-    """Print rows as a table of the columns that fit into `room` characters (0: all)."""
+def _say_table(schema: Any, batches: list[Any], room: int) -> None:
+    """Print rows as a table of the columns that fit into `room` characters."""
     from rich.text import Text
 
     from arrowipc.types import Decimal, FloatingPoint, Int
 
-    most = CELL_WIDTH if not room else max(min(CELL_WIDTH, room - 3), 4)
+    most = max(min(CELL_WIDTH, room - 3), 4)
     columns = _fitting(schema, batches, room, most)
     if len(columns) < len(schema):  # rather more of them than all of the first
         columns = _fitting(schema, batches, room, max(min(most, room // 3), LEAST_WIDTH))

@@ -210,15 +210,7 @@ class _Shown(io.RawIOBase):
 
 @contextmanager
 def target(path: str, *, terminal: bool = False) -> Iterator[BinaryIO | io.RawIOBase]:
-    """Open a destination for bytes of ours: a file takes its name when the block has ended well.
-
-    Parameters
-    ----------
-    path : str
-        - is standard output.
-    terminal : bool
-        Whether the bytes are text, so that a terminal is welcome; it gets them printable.
-    """
+    """Open a destination for bytes (text for a `terminal`): a file takes its name if the block ends well."""
     if path == "-":
         yield _Shown() if terminal and sys.stdout.isatty() else sink(path, terminal)
         return

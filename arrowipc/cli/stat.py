@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import arrowipc as ipc
+from arrowipc import datatypes as at
 from arrowipc.arguments import printable
 from arrowipc.cli.sources import about, source
 from arrowipc.cli.terminal import (
@@ -23,17 +24,15 @@ from arrowipc.cli.terminal import (
     plain_table,
     say_json,
     say_line,
-    size_text,
     width,
 )
-from arrowipc.values.preview import shorten, type_text, value_text
+from arrowipc.values.dtypes import dtype_of
+from arrowipc.values.preview import shorten, size_text, type_text, value_text
 
 if TYPE_CHECKING:
     from arrowipc.inspection.message_layout import Node
     from arrowipc.types import DataType, Field
 
-#: Columns of the table without --all.
-SHOWN = 200
 #: Characters of a name or a type, and of a value that is text, beyond which they are cut; numbers never are.
 NAME_WIDTH, CELL_WIDTH = 60, 20
 
@@ -151,9 +150,8 @@ def survey(data: Any) -> Survey:
 
 @click.command()
 @FILE
-@click.option("--all", "everything", is_flag=True, help=f"Show all columns, not only the first {SHOWN}.")
 @json_option
-def stat(file: str, everything: bool, as_json: bool) -> None:
+def stat(file: str, as_json: bool) -> None:
     """Print statistics of each column of FILE.
 
     These are nulls, minimum, maximum, bytes without compression (raw), bytes as stored, bytes of dictionaries, and the
@@ -176,20 +174,18 @@ def stat(file: str, everything: bool, as_json: bool) -> None:
         bold=True,
     )
     if found.columns:
-        _say_table(found, found.columns if everything else found.columns[:SHOWN])
-    if len(found.columns) > SHOWN and not everything:
-        say_line(f"... and {len(found.columns) - SHOWN:,} more columns: use --all to show them", dim=True)
+        _say_table(found)
 
 
 #: Titles of the table.
 TITLES = ("column", "type", "nulls", "min", "max", "raw", "stored", "dict", "share")
 
 
-def _say_table(found: Survey, columns: list[Column]) -> None:
+def _say_table(found: Survey) -> None:
     """Print all that is known as a table, or as lines below each column's name where the table is too wide."""
     from rich.text import Text
 
-    rows = [cells_of(found, column) for column in columns]
+    rows = [cells_of(found, column) for column in found.columns]
     needs = {title: fit([title, *[row[title] for row in rows]]) for title in TITLES}
     if sum(needs.values()) + 2 * len(needs) - 2 > width():
         for row in rows:
@@ -225,20 +221,12 @@ def cells_of(found: Survey, column: Column) -> dict[str, str]:
 
 
 def _bound_value(bound: Any, kind: DataType) -> Any:
-    """A bound as an array of one value of its column's type; None if there is none."""
-    from arrowipc import types
-
-    if isinstance(kind, (types.Dictionary, types.RunEndEncoded)):
-        return _bound_value(bound, kind.value_type)
-    wide = {types.Decimal: 16, types.Timestamp: 8, types.Duration: 8}
-    size = wide.get(type(kind), 0)
-    if isinstance(kind, (types.Decimal, types.Time)):
-        size = kind.bit_width // 8
-    if isinstance(kind, types.Date):
-        size = 4 if kind.unit == "day" else 8
-    if bound is None or not size:
+    """A bound as an array of one value of its column's type; None if there is none, or it is that value itself."""
+    while isinstance(kind, (at.Dictionary, at.RunEndEncoded)):
+        kind = kind.value_type
+    if bound is None or not isinstance(kind, (at.Decimal, at.Date, at.Time, at.Timestamp, at.Duration)):
         return None
-    data = bound.to_bytes(size, "little", signed=True)
+    data = bound.to_bytes(dtype_of(kind).itemsize, "little", signed=True)
     schema = ipc.Schema([ipc.Field("", kind)])
     return ipc.RecordBatch.from_buffers(schema, 1, [(1, 0)], [None, data]).column(0)
 

@@ -20,10 +20,9 @@ from arrowipc import datatypes as at
 from arrowipc.arguments import printable
 from arrowipc.columns.extensions import FineTimes
 from arrowipc.errors import showable
-from arrowipc.values.preview import scalar_text, size_text
+from arrowipc.values.preview import scalar_text
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self, TypeVar
 
     from rich.console import Console
@@ -50,7 +49,6 @@ __all__ = [
     "say_line",
     "say_note",
     "say_written",
-    "size_text",
     "where_option",
     "width",
 ]
@@ -220,66 +218,46 @@ def metadata_json(pairs: Iterable[tuple[bytes, bytes]]) -> list[dict[str, Any]]:
 
 
 class Progress:
-    """What is done of something that takes longer than a second: bytes, rate and time left, on a terminal only.
-
-    Parameters
-    ----------
-    title : str
-    total : int or None
-        Bytes; None: nobody knows how many there are.
-    output : str, optional
-        Where the result goes. Text that a terminal shows (-) is not interrupted.
-    """
-
-    DELAY = 1.0
+    """Shows bytes, rate and time left of what takes more than a second, on a terminal without the `output`."""
 
     def __init__(self, title: str, total: int | None = None, output: str | None = None) -> None:
-        self._title, self._total = title, total or None
-        self._hidden = output == "-" and sys.stdout.isatty()
-        self.done: float = 0  # bytes
-        self._ended = threading.Event()
-        self._drawn = threading.Thread(target=self._draw, daemon=True)
+        self._title, self._total, self.done = title, total or None, 0.0
+        hidden = (output == "-" and sys.stdout.isatty()) or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb"
+        self._timer = None if hidden else threading.Timer(1.0, self._show)
+        self._bar: Any = None
 
     def __enter__(self) -> Self:
-        if not self._hidden and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
-            self._drawn.start()
+        if self._timer is not None:
+            self._timer.daemon = True
+            self._timer.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ended.set()
-        if self._drawn.ident is not None:
-            self._drawn.join()
+    def __exit__(self, *_: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer.join()
+        if self._bar is not None:
+            with suppress(OSError, ValueError):
+                self._bar.stop()
 
     def advance(self, amount: float) -> None:
         """Add bytes to the progress."""
         self.done += amount
+        if self._bar is not None:
+            self._bar.update(0, completed=min(self.done, self._total or self.done))
 
-    def _draw(self) -> None:
-        if self._ended.wait(self.DELAY):
-            return
-        from rich.progress import (
-            BarColumn,
-            DownloadColumn,
-            Progress as Bar,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-            TransferSpeedColumn,
-        )
+    def _show(self) -> None:
+        from rich import progress as p
 
-        counted = [DownloadColumn(), TransferSpeedColumn()] if self.done else []
-        left = TimeRemainingColumn() if self._total and self.done else TimeElapsedColumn()
-        columns = (TextColumn("{task.description}"), BarColumn(20), *counted, left)
+        known = self._total and self.done
+        sizes = [p.DownloadColumn(), p.TransferSpeedColumn()] if self.done else []
+        left = p.TimeRemainingColumn() if known else p.TimeElapsedColumn()
+        columns = (p.TextColumn("{task.description}"), p.BarColumn(20), *sizes, left)
         with suppress(OSError, ValueError):  # nobody reads stderr: that is no reason to end
-            bar = Bar(*columns, console=console(error=True), transient=True)
-            task = bar.add_task(self._title, total=self._total if self.done else None)
-            with bar:
-                while True:
-                    bar.update(task, completed=min(self.done, self._total or self.done))
-                    if self._ended.wait(0.1):
-                        return
+            bar = p.Progress(*columns, console=console(error=True), transient=True)
+            bar.add_task(self._title, total=self._total if known else None, completed=int(self.done))
+            bar.start()
+            self._bar = bar
 
 
 def fit(texts: Sequence[str]) -> int:

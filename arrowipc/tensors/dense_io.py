@@ -50,8 +50,7 @@ def read_tensor(source: Any, *, limits: Limits | None = None) -> Any:
     ----------
     source : path, URL, bytes-like, binary file object, socket file or Message
         Memory and mapped paths are pointed into, except that elements at addresses that are not multiples of
-        their size are copied once. A file object is read from its position, and
-        is left at the end of the tensor.
+        their size are copied once. A file object is read from its position, and is left at the end of the tensor.
     limits : Limits, optional
         Bounds on what the bytes may claim.
 
@@ -68,17 +67,6 @@ def read_tensor(source: Any, *, limits: Limits | None = None) -> Any:
         The bytes are valid and not implemented here.
     OSError
         The source cannot be read.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import arrowipc as ipc
-    >>> sink = bytearray()
-    >>> ipc.write_tensor(np.eye(2), sink)
-    256
-    >>> ipc.read_tensor(sink).to_numpy()
-    array([[1., 0.],
-           [0., 1.]])
     """
     if type(source) is bytes and limits is None:
         tensor = tensor_in_bytes(source)
@@ -128,8 +116,8 @@ def write_tensor(
     """Write one tensor.
 
     Values that are contiguous in memory are written in memory order: row-major, column-major or with dimensions in
-    any other order. Negative strides, which the format cannot express, are gathered into row-major order, and so are
-    values with gaps or that occur more than once (slices, broadcast values).
+    any other order. Others (slices, broadcast values, negative strides, which the format cannot express) are gathered
+    into row-major order.
 
     Parameters
     ----------
@@ -137,8 +125,7 @@ def write_tensor(
         Booleans are written as uint8, one byte per value, as Arrow C++ does.
     sink : path, URL, file object, socket, bytearray or writable buffer
         A file object is written from its position, a bytearray is appended to. The tensor and its values
-        begin at multiples of 64 in the sink: if it is at another position, zeros come first, which
-        `read_tensor` skips.
+        begin at multiples of 64 in the sink: if it is at another position, zeros come first, which readers skip.
     dim_names : sequence of str, optional
         One name per dimension. Default: those of a `Tensor`.
     type : DataType, optional
@@ -166,40 +153,29 @@ def write_tensor(
     >>> ipc.read_tensor(sink).to_numpy().tolist()
     [[1, 2], [3, 4]]
     """
-    if hasattr(x, "to_csf"):  # as all sparse tensors of ours have, and nobody else
-        from arrowipc.tensors.sparse_io import write_sparse_tensor
-
-        return write_sparse_tensor(x, sink, dim_names, durable=durable)
-    head, body = _encoded(_tensor(x, dim_names, type))
-    return write_framed(sink, head, (body,), durable=durable)
+    return write_framed(sink, *_message(x, dim_names, type), durable=durable)
 
 
 def get_tensor_size(x: Any, dim_names: Sequence[str] | None = None, *, type: DataType | None = None) -> int:
-    """Return how many bytes `write_tensor` writes at a position that is a multiple of 64.
-
-    Parameters
-    ----------
-    x, dim_names, type
-        As for `write_tensor`.
-
-    Examples
-    --------
-    >>> import arrowipc as ipc
-    >>> ipc.get_tensor_size([[1, 2], [3, 4]])
-    256
-    """
-    if hasattr(x, "to_csf"):
-        from arrowipc.tensors.sparse_io import get_sparse_tensor_size
-
-        return get_sparse_tensor_size(x, dim_names)
-    head, body = _encoded(_tensor(x, dim_names, type))
-    return len(head) + stored_length(buffer_size(body))
+    """Return how many bytes `write_tensor`, which takes the same, writes at a position that is a multiple of 64."""
+    head, buffers = _message(x, dim_names, type)
+    return len(head) + sum([stored_length(buffer_size(buffer)) for buffer in buffers])
 
 
 def serialize_tensor(tensor: Tensor) -> bytes:
     """Return the encapsulated message of a tensor; public as `Tensor.serialize`."""
     head, body = _encoded(tensor)
     return joined(head, body, stored_length(buffer_size(body)))
+
+
+def _message(x: Any, dim_names: Sequence[str] | None, type: DataType | None) -> tuple[bytes, Sequence[Any]]:
+    """Return the head of a message and the buffers of its body."""
+    if hasattr(x, "to_csf"):  # as all sparse tensors of ours have, and nobody else
+        from arrowipc.tensors.sparse_io import encoded
+
+        return encoded(x if dim_names is None else x.rename(dim_names))
+    head, body = _encoded(_tensor(x, dim_names, type))
+    return head, (body,)
 
 
 def _tensor(x: Any, dim_names: Sequence[str] | None, type: DataType | None) -> Tensor:
@@ -236,16 +212,11 @@ def cells_from_arrays(arrays: Iterable[Any], dim_names: Sequence[str] | None = N
     dim_names : sequence of str, optional
         The names of each array's dimensions.
 
-    Returns
-    -------
-    list of bytes or None
-
     Examples
     --------
     >>> import numpy as np
     >>> from arrowipc.tensors.dense_io import arrays_from_cells, cells_from_arrays
-    >>> cells = cells_from_arrays([np.zeros(3), None])
-    >>> arrays_from_cells(cells)
+    >>> arrays_from_cells(cells_from_arrays([np.zeros(3), None]))
     [array([0., 0., 0.]), None]
     """
     return [None if x is None else serialize_tensor(_tensor(x, dim_names, None)) for x in arrays]
@@ -259,10 +230,6 @@ def arrays_from_cells(column: Any, *, limits: Limits | None = None) -> list[npt.
     column : Arrow column of binary, or sequence of bytes-like or None
         Of any library; each cell is one tensor message. Null becomes None.
     limits : Limits, optional
-
-    Returns
-    -------
-    list of numpy.ndarray or None
 
     Raises
     ------

@@ -185,6 +185,8 @@ def tensor_column(
     >>> images.to_numpy().shape
     (10, 32, 32)
     """
+    if permutation is not None:
+        permutation = items_of("permutation", permutation)
     if isinstance(values, (list, tuple)) or (hasattr(values, "dtype") and values.dtype == object):
         return _variable_column(list(values), name, dim_names, permutation, uniform_shape)
     if uniform_shape is not None:
@@ -194,22 +196,13 @@ def tensor_column(
         raise UsageError("expected an array of rows, found one of no dimensions")
     if permutation is not None:
         _common(tensor.ndim - 1, None, permutation)
-        back = sorted(range(tensor.ndim - 1), key=lambda i: permutation[i])
+        back = _stored_order(permutation, tensor.ndim - 1)
         tensor = Tensor(tensor.to_numpy().transpose(0, *[each + 1 for each in back]), None, tensor.type)
     length, *shape = tensor.shape
     field = fixed_shape_tensor(name, tensor.type, shape, dim_names=dim_names, permutation=permutation)
-    stored = _bytes_of(tensor)
     nodes = [(length, 0), (tensor.size, 0)]
-    batch = RecordBatch.from_buffers(Schema([field]), length, nodes, [None, None, stored])
+    batch = RecordBatch.from_buffers(Schema([field]), length, nodes, [None, None, _raw(tensor.to_numpy())])
     return batch.column(0)
-
-
-def _bytes_of(tensor: Tensor) -> Any:
-    if tensor.size == 0:
-        return b""
-    if not tensor.is_row_major:
-        tensor = Tensor(tensor.to_numpy(copy=True), None, tensor.type)
-    return memoryview(tensor).cast("B")
 
 
 def _variable_column(
@@ -225,61 +218,46 @@ def _variable_column(
     first = next((tensor for tensor in tensors if tensor is not None), None)
     if first is None:
         raise UsageError("expected at least one array: nulls alone have no type")
-    order = list(range(first.ndim)) if permutation is None else items_of("permutation", permutation)
+    kind, ndim, n = first.type, first.ndim, len(rows)
     field = variable_shape_tensor(
-        name,
-        first.type,
-        first.ndim,
-        dim_names=dim_names,
-        permutation=permutation,
-        uniform_shape=uniform_shape,
+        name, kind, ndim, dim_names=dim_names, permutation=permutation, uniform_shape=uniform_shape
     )
-    parts, shapes, offsets = _laid_out(tensors, first, order, uniform_shape)
-    values = np.concatenate(parts)
-    valid = np.array([tensor is not None for tensor in tensors], np.bool_)
-    nulls = int(len(rows) - valid.sum())
-    bitmap = np.packbits(valid, bitorder="little") if nulls else None
-    n = len(rows)
-    batch = RecordBatch.from_buffers(
-        Schema([field]),
-        n,
-        [(n, nulls), (n, 0), (len(values), 0), (n, 0), (shapes.size, 0)],
-        [bitmap, None, offsets.astype(np.int32), None, values.view(f"V{values.itemsize}"), None, None, shapes],
-    )
-    return batch.column(0)
-
-
-def _laid_out(
-    tensors: list[Tensor | None],
-    first: Tensor,
-    order: Sequence[int],
-    uniform_shape: Sequence[int | None] | None,
-) -> tuple[list[Any], Any, Any]:
-    """Return the values of each row as they are stored, the stored shapes, and the offsets of the list."""
-    import numpy as np
-
-    back = sorted(range(first.ndim), key=lambda i: order[i])
-    offsets = np.zeros(len(tensors) + 1, np.int64)
-    shapes = np.zeros((len(tensors), first.ndim), np.int32)
-    parts = []
+    back = _stored_order(permutation, ndim)
+    offsets, shapes, parts = np.zeros(n + 1, np.int64), np.zeros((n, ndim), np.int32), []
     for i, tensor in enumerate(tensors):
         if tensor is None:
             continue
-        if tensor.type != first.type or tensor.ndim != first.ndim:
-            raise UsageError(
-                f"row {i} is {tensor.type} of {tensor.ndim} dimensions, the first one {first.type} of {first.ndim}"
-            )
+        if tensor.type != kind or tensor.ndim != ndim:
+            raise UsageError(f"row {i} is {tensor.type} of {tensor.ndim} dimensions, the first one {kind} of {ndim}")
         stored = tensor.to_numpy().transpose(back)
-        _check_uniform(i, stored.shape, uniform_shape)
+        if any(size not in (None, found) for size, found in zip(uniform_shape or (), stored.shape, strict=False)):
+            raise UsageError(f"row {i} is stored in the shape {stored.shape}, uniform_shape says {uniform_shape}")
         shapes[i] = stored.shape
         parts.append(stored.reshape(-1))
         offsets[i + 1] = tensor.size
     np.cumsum(offsets, out=offsets)
     if offsets[-1] > _INT32_MAX:
         raise UsageError(f"the rows have {offsets[-1]:,} values: a column takes {_INT32_MAX:,}, write more batches")
-    return parts, shapes, offsets
+    valid = np.array([tensor is not None for tensor in tensors], np.bool_)
+    nulls = int(n - valid.sum())
+    bitmap = np.packbits(valid, bitorder="little") if nulls else None
+    values = _raw(np.concatenate(parts))
+    batch = RecordBatch.from_buffers(
+        Schema([field]),
+        n,
+        [(n, nulls), (n, 0), (int(offsets[-1]), 0), (n, 0), (shapes.size, 0)],
+        [bitmap, None, offsets.astype(np.int32), None, values, None, None, shapes],
+    )
+    return batch.column(0)
 
 
-def _check_uniform(row: int, shape: tuple[int, ...], uniform: Sequence[int | None] | None) -> None:
-    if uniform is not None and any(expected not in (None, size) for size, expected in zip(shape, uniform, strict=True)):
-        raise UsageError(f"row {row} is stored in the shape {shape}, uniform_shape says {tuple(uniform)}")
+def _stored_order(permutation: Sequence[int] | None, ndim: int) -> list[int]:
+    """Which dimension that users see each stored one is."""
+    return list(range(ndim)) if permutation is None else sorted(range(ndim), key=lambda i: permutation[i])
+
+
+def _raw(values: Any) -> Any:
+    """Return values row-major, as bytes: the buffer protocol has no dates and times."""
+    import numpy as np
+
+    return np.ascontiguousarray(values).reshape(-1).view(np.uint8)

@@ -7,7 +7,7 @@ own beginning: where a sink stands at another position, zeros come first, and re
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.errors import FormatError, TruncatedError, UsageError
@@ -40,48 +40,45 @@ def read_framed(source: Any, limits: Limits | None = None) -> Message:
     """
     if isinstance(source, Message):
         return source
-    framer = Framer(limits)
-    if type(source) is bytes:  # of small tensors there are many: no call for them
-        message = _next_in_memory(framer, source)
-    else:
-        buffer, file, owned = open_source(source, True)
-        try:
-            message = _next_in_memory(framer, buffer) if file is None else _next_in_file(framer, file)
-        finally:
-            if owned:
-                file.close()
-    if message is None:
-        raise TruncatedError("no message: the input is empty or begins with an end-of-stream marker")
-    return _checked(message)
+    messages = read_framed_all(source, limits)
+    try:
+        return next(messages)
+    except StopIteration:
+        raise TruncatedError("no message: the input is empty or begins with an end-of-stream marker") from None
+    finally:
+        messages.close()
 
 
-def read_framed_all(source: Any, limits: Limits | None = None) -> Iterator[Message]:
+def read_framed_all(source: Any, limits: Limits | None = None) -> Generator[Message, None, None]:
     """Iterate over the tensor messages of a source, one after another, until it ends."""
     buffer, file, owned = open_source(source, True)
-    if file is None:
-        rest = memoryview(buffer).cast("B")
-        while len(rest):
+    opened = file if owned else None
+
+    def rest(start: int) -> Any:
+        return memoryview(buffer).cast("B")[start:] if start else buffer
+
+    try:
+        start = 0
+        while file is not None or start < memoryview(buffer).nbytes:
             framer = Framer(limits)
-            start = leading_padding(rest)
-            framer.feed(rest[start:], True)
-            message = framer.next_message()
+            if file is None:
+                start += leading_padding(rest(start))
+                framer.feed(rest(start), True)
+                message = framer.next_message()
+                start += framer.bytes_consumed
+            else:
+                message = _next_in_file(framer, file)
             if message is None:
                 return
-            yield _checked(message)
-            rest = rest[start + framer.bytes_consumed :]
-        return
-    try:
-        while (message := _next_in_file(Framer(limits), file)) is not None:
-            yield _checked(message)
+            if message.kind not in ("Tensor", "SparseTensor"):
+                raise FormatError(
+                    f"expected a Tensor or SparseTensor message, found {message.kind}: read streams with "
+                    "open_stream(), files with open_file()"
+                )
+            yield message
     finally:
-        if owned:
-            file.close()
-
-
-def _next_in_memory(framer: Framer, buffer: Any) -> Message | None:
-    start = leading_padding(buffer)
-    framer.feed(memoryview(buffer).cast("B")[start:] if start else buffer, True)
-    return framer.next_message()
+        if opened is not None:
+            opened.close()
 
 
 def _next_in_file(framer: Framer, file: Any) -> Message | None:
@@ -110,15 +107,6 @@ def _skip_padding(file: Any) -> bytes:
             return marker if skipped or not marker.strip(b"\xff") else rest
         skipped += word
     return skipped
-
-
-def _checked(message: Message) -> Message:
-    if message.kind not in ("Tensor", "SparseTensor"):
-        raise FormatError(
-            f"expected a Tensor or SparseTensor message, found {message.kind}: read streams with "
-            "open_stream(), files with open_file()"
-        )
-    return message
 
 
 # -- writing -------------------------------------------------------------------------------------------------

@@ -18,15 +18,13 @@ from arrowipc.errors import FormatError, LimitError, UsageError
 from arrowipc.tensors.sparse_index import (
     check_coordinates,
     check_level,
-    check_pointers,
-    put_level,
     sort_keys,
     transpose_level,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any, TypeAlias
 
     import numpy.typing as npt
@@ -35,7 +33,9 @@ if TYPE_CHECKING:
     Indices: TypeAlias = npt.NDArray[Any]
 
 __all__ = [
+    "TABLE",
     "Index",
+    "Layout",
     "canonical_coordinates",
     "coordinates_of",
     "dense_of",
@@ -54,20 +54,29 @@ OUTSIDE, UNSORTED, TIED, CANONICAL = range(4)
 MOST_EMPTY_PARENTS, MOST_PER_ENTRY = 1 << 24, 64
 
 
-class Index(NamedTuple):
-    """Where the values of a sparse tensor are.
+class Layout(NamedTuple):
+    """What distinguishes a layout from the others."""
 
-    Attributes
-    ----------
-    pointers : tuple of arrays
-        For each level but the last: where the children of each node begin, and the end of the last ones. Empty:
-        the index is one matrix of coordinates (COO).
-    nodes : tuple of arrays or None
-        For each level: the index of each node. None: the level is dense, it has a node for each index (the rows of
-        CSR, the columns of CSC). Of coordinates: the matrix.
-    axes : tuple of int
-        The dimension of each level, from the root.
-    """
+    #: Whether it stores coordinates; else there is a level for each dimension.
+    coordinates: bool
+    #: Whether the first level is dense.
+    dense: bool
+    #: How many dimensions it takes; None: any.
+    ndim: tuple[int, int | None]
+    #: From a shape to the order of axes in which values are sorted, unless somebody asks for another one.
+    order: Callable[[Sequence[int]], tuple[int, ...]]
+
+
+TABLE = {
+    "COO": Layout(True, False, (0, None), lambda shape: tuple(range(len(shape)))),
+    "CSR": Layout(False, True, (2, 2), lambda shape: (0, 1)),
+    "CSC": Layout(False, True, (2, 2), lambda shape: (1, 0)),
+    "CSF": Layout(False, False, (2, None), lambda shape: tuple(sorted(range(len(shape)), key=shape.__getitem__))),
+}
+
+
+class Index(NamedTuple):
+    """Where the values are: `pointers` of all levels but the last (none: COO), `nodes` of each (None: dense), axes."""
 
     pointers: tuple[Indices, ...]
     nodes: tuple[Any, ...]
@@ -125,26 +134,19 @@ def pointer_dtype(dtype: np.dtype[Any], count: int) -> np.dtype[Any]:
 
 
 def prove_index(index: Index, shape: Sequence[int]) -> bool:
-    """Check that no index is outside `shape`; return whether coordinates are sorted and none occurs twice.
-
-    Raises
-    ------
-    FormatError
-        If one is, or pointers do not divide the nodes of their level.
-    """
+    """Check that no index is outside `shape`; return whether coordinates are sorted and none occurs twice."""
     if not index.pointers:
         return prove_coordinates(index.nodes[0], shape) == CANONICAL
     canonical = True
     for level, nodes in enumerate(index.nodes):
-        pointers = None
         if nodes is None:
             continue
-        if level:
-            pointers = index.pointers[level - 1]
-            found = check_pointers(np.ascontiguousarray(pointers), len(nodes))
-            if not found:
+        pointers = index.pointers[level - 1] if level else None
+        if pointers is not None:
+            starts, ends, total = pointers[:-1], pointers[1:], len(nodes)
+            if not len(pointers) or pointers[0] != 0 or pointers[-1] != total or (ends < starts).any():
                 raise _wrong_pointers(index, level)
-            if found == 1 and index.nodes[level - 1] is not None:
+            if index.nodes[level - 1] is not None and (ends == starts).any():
                 canonical = False  # a node without children
         size = shape[index.axes[level]]
         found = check_level(np.ascontiguousarray(nodes), size, pointers)
@@ -185,7 +187,9 @@ def prove_coordinates(
     if math.prod(shape) >= 1 << 63:
         found = _order_of_long_rows(indices, shape, axes)
     else:
-        found = check_coordinates(indices, shape, axes, keys)
+        top = np.iinfo(indices.dtype).max
+        order = [(shape[axis], axis, min(shape[axis] - 1, top)) for axis in axes or range(len(shape))]
+        found = check_coordinates(indices, np.array(order, np.int64).reshape(-1, 3), keys)
     if found == OUTSIDE:
         raise _outside(indices, shape, "indices")
     return found
@@ -249,42 +253,23 @@ def coordinates_of(index: Index, shape: Sequence[int]) -> Indices:
 
 
 def dense_of(index: Index, data: Values, shape: Sequence[int]) -> Values:
-    """Return a dense array of the values at the coordinates of a proven index; of several with equal ones the last.
-
-    Raises
-    ------
-    UsageError
-        If NumPy has no such array.
-    """
+    """Return a dense array of the values of a proven index; of several with equal coordinates the last."""
     try:
         dense = np.zeros(shape, data.dtype)
     except ValueError as error:
         raise UsageError(f"no dense array can have the shape {tuple(shape)}: {error}") from None
-    flat = dense.reshape(-1)
-    steps = [math.prod(shape[axis + 1 :]) for axis in index.axes]
+    places: Any = None
     try:
-        if not index.pointers:
-            pairs = zip(index.nodes[0].T, steps, strict=True)
-            columns = [column.astype(np.int64, copy=False) * step for column, step in pairs]
-            flat[sum(columns[1:], columns[0]) if columns else slice(len(data))] = data
-            return dense
-        starts: Any = None
-        for level, nodes in enumerate(index.nodes[:-1]):
-            above, starts = starts, np.arange(len(index.pointers[0]) - 1) if nodes is None else nodes.astype(np.int64)
-            starts *= steps[level]
-            if level:
-                sizes: Any = np.diff(index.pointers[level - 1].astype(np.int64, copy=False))
-                starts += np.repeat(above, sizes)
-        if not put_level(starts, index.pointers[-1], index.nodes[-1], steps[-1], _raw(data), _raw(flat)):
-            raise ValueError("pointers or indices are wrong")
+        for axis, indices, counts in _columns(index):
+            size = math.prod(shape[axis + 1 :])
+            steps = indices.astype(np.int64, copy=False)
+            steps = steps * size if size != 1 else steps
+            steps = steps if counts is None else np.repeat(steps, counts)
+            places = steps if places is None else places + steps
+        dense.reshape(-1)[slice(len(data)) if places is None else places] = data
     except (IndexError, ValueError) as error:
         raise _changed(error) from None
     return dense
-
-
-def _raw(values: Values) -> Values:
-    """Return the same memory as elements that the buffer protocol knows; it has no dates and times."""
-    return values.view(f"V{values.itemsize}") if values.dtype.kind in "mM" else values
 
 
 def _changed(error: Exception) -> FormatError:
@@ -297,15 +282,7 @@ def _changed(error: Exception) -> FormatError:
 def canonical_coordinates(
     indices: Indices, data: Values, shape: Sequence[int], axes: Sequence[int], kind: DataType
 ) -> tuple[Indices, Values]:
-    """Return coordinates sorted by `axes`, their columns in that order, and the values that belong to them.
-
-    Values with equal coordinates are added up. Nothing is copied that is right already.
-
-    Raises
-    ------
-    UsageError
-        If there are such values and their type has no sums.
-    """
+    """Return coordinates sorted by `axes` and their values, equal ones added up; what is right is not copied."""
     keys = np.empty(len(data), np.int64)
     order = prove_coordinates(indices, shape, axes, keys)
     if order == UNSORTED:
@@ -389,18 +366,14 @@ def _not_zero(array: Values) -> Values:
 # Compressed rows, columns, fibres.
 
 
-def index_of(indices: Indices, shape: Sequence[int], dtype: np.dtype[Any], axes: Sequence[int], dense: bool) -> Index:
-    """Return the levels of unique coordinates, sorted by their columns, which are `axes`; `dense`: of the first.
-
-    Raises
-    ------
-    LimitError
-        If a dense level would have many more nodes than there are values.
-    """
+def index_of(rules: Layout, indices: Indices, shape: Sequence[int], dtype: np.dtype[Any], axes: Sequence[int]) -> Index:
+    """Return the index of unique coordinates, sorted by their columns, which are `axes`."""
     order, count = tuple(axes), len(indices)
+    if rules.coordinates:
+        return Index((), (indices.astype(dtype, copy=False),), order)
     width = pointer_dtype(dtype, count)
     leaves = np.ascontiguousarray(indices[:, -1], dtype)
-    if dense:
+    if rules.dense:
         pointers = _pointers(shape[order[0]], count, width)
         try:
             sizes = np.bincount(indices[:, 0].astype(np.int64, copy=False), minlength=len(pointers) - 1)

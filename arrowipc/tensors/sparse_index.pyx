@@ -1,4 +1,4 @@
-"""The loops over the index of a sparse tensor for which NumPy has none, or none as fast: check, sort, transpose, store.
+"""The loops over the index of a sparse tensor for which NumPy has none, or none as fast: check, sort, transpose.
 
 Indices are loaded as unsigned words: a negative index is then above every size that its type can hold, so one
 comparison finds all indices that are outside. The loops that only check collect violations in the sign bit of an
@@ -8,8 +8,8 @@ what it is. The loops that write check what they follow again, because indices m
 
 from cpython.buffer cimport PyBUF_CONTIG, PyBUF_FORMAT, PyBUF_STRIDED_RO, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t, uint8_t
-from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcpy, memset
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
 
 from arrowipc.inline.element cimport load_unsigned
 from arrowipc.inline.loads cimport loose_u16, loose_u32, loose_u64
@@ -17,7 +17,6 @@ from arrowipc.inline.loads cimport loose_u16, loose_u32, loose_u64
 from arrowipc.errors import UsageError
 
 cdef enum:
-    MOST_AXES = 1 << 16         # more than any tensor has; bounds what a shape alone can make us allocate
     DIGIT = 11                  # bits per pass of the sort: its 2048 counters stay in the first cache
     BUCKETS = 1 << DIGIT
 
@@ -130,52 +129,6 @@ cdef inline void scan_words(const Unsigned* words, int64_t count, int64_t last, 
     found.not_rising = not_rising
 
 
-cdef int scan(const Words* w, int64_t last, Scan* found) except -1:
-    expect_packed(w, w.width)
-    with nogil:
-        if w.width == 8:
-            scan_words(<const loose_u64*> w.data, w.rows, last, found)
-        elif w.width == 4:
-            scan_words(<const loose_u32*> w.data, w.rows, last, found)
-        elif w.width == 2:
-            scan_words(<const loose_u16*> w.data, w.rows, last, found)
-        else:
-            scan_words(<const uint8_t*> w.data, w.rows, last, found)
-    return 0
-
-
-cdef bint decreases(Words w) noexcept nogil:
-    cdef int width = w.width
-    cdef int64_t i
-    cdef uint64_t before = 0, word
-    for i in range(w.rows):
-        word = load_unsigned(w.data + i * width, width)
-        if word < before:
-            return True
-        before = word
-    return False
-
-
-def check_pointers(pointers, int64_t total):
-    """Say whether pointers begin with 0, never decrease and end with `total`.
-
-    Returns 2 if no range is empty, 1 if some are, 0 if the pointers are wrong.
-    """
-    cdef Integers held = Integers(pointers)
-    cdef Words w = held.w
-    cdef Scan found
-    cdef const uint8_t* end
-    if w.rows < 1:
-        return 0
-    end = w.data + (w.rows - 1) * w.width
-    scan(&w, 0, &found)
-    if load_unsigned(w.data, w.width) != 0 or load_unsigned(end, w.width) != <uint64_t> total:
-        return 0
-    if found.not_rising and decreases(w):
-        return 0
-    return 1 if found.not_rising else 2
-
-
 cdef int64_t not_rising_at_starts(Words p, Words w) noexcept nogil:
     """How many indices that are not above the one before are no disorder, because a range begins there."""
     cdef int width = w.width
@@ -191,16 +144,25 @@ cdef int64_t not_rising_at_starts(Words p, Words w) noexcept nogil:
 
 
 def check_level(indices, int64_t size, pointers):
-    """Say whether the indices that `pointers` divide (None: one range) are below `size`.
+    """Say whether the indices that `pointers`, which rise, divide (None: one range) are below `size`.
 
-    Returns 2 if they rise strictly within each range, 1 if they do not, 0 if some index is outside. The pointers
-    are those that `check_pointers` has checked.
+    Returns 2 if they rise strictly within each range, 1 if they do not, 0 if some index is outside.
     """
     cdef Integers held = Integers(indices)
     cdef Integers ranges = None if pointers is None else Integers(pointers)
+    cdef Words* w = &held.w
     cdef Scan found
-    cdef int64_t allowed = 0
-    scan(&held.w, last_index(&held.w, size), &found)
+    cdef int64_t allowed = 0, last = last_index(w, size)
+    expect_packed(w, w.width)
+    with nogil:
+        if w.width == 8:
+            scan_words(<const loose_u64*> w.data, w.rows, last, &found)
+        elif w.width == 4:
+            scan_words(<const loose_u32*> w.data, w.rows, last, &found)
+        elif w.width == 2:
+            scan_words(<const loose_u16*> w.data, w.rows, last, &found)
+        else:
+            scan_words(<const uint8_t*> w.data, w.rows, last, &found)
     if found.outside >> 63:
         return 0
     if ranges is not None and found.not_rising:
@@ -262,98 +224,12 @@ cdef bint transpose(Words pointers, Words w, int64_t size, int64_t* ends, int64_
     return True
 
 
-# -- into dense arrays ---------------------------------------------------------------------------------------
-
-
-cdef class Elements:
-    """An array of any elements, held through the buffer protocol."""
-
-    cdef Py_buffer view
-    cdef bint held
-
-    def __cinit__(self, array, bint writable=False):
-        PyObject_GetBuffer(array, &self.view, PyBUF_CONTIG if writable else PyBUF_STRIDED_RO)
-        self.held = True
-
-    def __dealloc__(self):
-        if self.held:
-            PyBuffer_Release(&self.view)
-
-
-def put_level(starts, pointers, indices, int64_t step, values, dense):
-    """Store each value of a compressed level in `dense`, a contiguous vector: `step` elements from the start of its
-    range (int64, one for each) for each index before its own. False: pointers or indices are wrong.
-    """
-    cdef Integers first = Integers(starts), ranges = Integers(pointers), held = Integers(indices)
-    cdef Elements source = Elements(values), target = Elements(dense, True)
-    cdef int64_t size = target.view.itemsize
-    cdef bint right = first.w.rows + 1 == ranges.w.rows
-    expect_packed(&first.w, 8)
-    if source.view.ndim != 1 or source.view.shape[0] != held.w.rows or source.view.itemsize != size or size == 0:
-        raise UsageError("the values do not fit the level or the dense array")
-    with nogil:
-        right = right and put(<const loose_u64*> first.w.data, ranges.w, held.w, <uint64_t> step,
-                              <const uint8_t*> source.view.buf, source.view.strides[0],
-                              <uint8_t*> target.view.buf, <uint64_t> (target.view.len // size), size)
-    return right
-
-
-cdef bint put(const loose_u64* starts, Words pointers, Words w, uint64_t step, const uint8_t* values,
-              int64_t value_step, uint8_t* dense, uint64_t room, int64_t size) noexcept nogil:
-    cdef int width = w.width
-    cdef int64_t i, j, at = 0, end
-    cdef uint64_t place
-    for j in range(pointers.rows - 1):
-        end = <int64_t> load_unsigned(pointers.data + (j + 1) * pointers.row_step, pointers.width)
-        if end < at or end > w.rows:
-            return False
-        for i in range(at, end):
-            place = starts[j] + load_unsigned(w.data + i * w.row_step, width) * step
-            if place >= room:
-                return False
-            if size == 8:
-                (<loose_u64*> (dense + 8 * place))[0] = (<const loose_u64*> (values + i * value_step))[0]
-            elif size == 4:
-                (<loose_u32*> (dense + 4 * place))[0] = (<const loose_u32*> (values + i * value_step))[0]
-            else:
-                memcpy(dense + size * place, values + i * value_step, size)
-        at = end
-    return at == w.rows
-
-
 # -- coordinates: bounds and order ---------------------------------------------------------------------------
 
 cdef struct Axis:
     int64_t size
     int64_t column
     int64_t last                # the largest index that the integers can hold for it
-
-
-cdef class Axes:
-    """The sizes of a tensor's axes, in the order in which coordinates are compared."""
-
-    cdef int64_t n
-    cdef Axis* axis
-
-    def __cinit__(self, shape, axes, Integers indices):
-        cdef int64_t k
-        self.n = len(shape)
-        if self.n > MOST_AXES:
-            raise UsageError(f"a sparse tensor of {self.n:,} dimensions: at most {MOST_AXES:,}")
-        if indices.w.columns != self.n and indices.w.rows:
-            raise UsageError(f"indices of {indices.w.columns} columns for a tensor of {self.n} dimensions")
-        self.axis = <Axis*> calloc(self.n + 1, sizeof(Axis))
-        if self.axis == NULL:
-            raise MemoryError()
-        for k in range(self.n):
-            self.axis[k].column = k if axes is None else axes[k]
-            if not 0 <= self.axis[k].column < self.n:
-                raise UsageError(f"axis {self.axis[k].column} of a tensor of {self.n} dimensions")
-            self.axis[k].size = shape[self.axis[k].column]
-            self.axis[k].last = last_index(&indices.w, self.axis[k].size)
-
-    def __dealloc__(self):
-        free(self.axis)
 
 
 cdef int scan_rows(Words w, const Axis* axis, int64_t n, uint64_t* keys) noexcept nogil:
@@ -378,20 +254,27 @@ cdef int scan_rows(Words w, const Axis* axis, int64_t n, uint64_t* keys) noexcep
     return 0 if outside >> 63 else 1 if down else 2 if tied else 3
 
 
-def check_coordinates(indices, shape, axes=None, keys=None):
-    """Say whether a matrix of coordinates, one row per value, is inside `shape`, whose product is below 2**63.
+def check_coordinates(indices, axes, keys=None):
+    """Say whether a matrix of coordinates, one row per value, is inside a shape whose product is below 2**63.
 
-    Returns 3 if the rows rise strictly in the order of `axes`, 2 if some are equal, 1 if they are not sorted, 0 if an
-    index is outside. `keys` (int64, one per row) get the places of the values in a dense tensor whose axes are in
-    that order.
+    `axes` has a row of int64 for each axis, in the order in which coordinates are compared: its size, its column, and
+    the largest index below the size that the indices can hold. Returns 3 if the rows rise strictly in that order, 2 if
+    some are equal, 1 if they are not sorted, 0 if an index is outside. `keys` (int64, one per row) get the places of
+    the values in a dense tensor whose axes are in that order.
     """
-    cdef Integers held = Integers(indices)
-    cdef Axes order = Axes(shape, axes, held)
+    cdef Integers held = Integers(indices), order = Integers(axes)
     cdef Output out = None if keys is None else Output(keys, held.w.rows)
     cdef uint64_t* places = NULL if out is None else <uint64_t*> out.data
+    cdef const Axis* axis = <const Axis*> order.w.data
+    cdef int64_t k
     cdef int found
+    if order.w.columns != 3 or order.w.width != 8 or order.w.column_step != 8 or order.w.row_step != sizeof(Axis):
+        raise UsageError("axes must be rows of three int64")
+    for k in range(order.w.rows):
+        if not 0 <= axis[k].column < held.w.columns:
+            raise UsageError(f"column {axis[k].column} of indices of {held.w.columns}")
     with nogil:
-        found = scan_rows(held.w, order.axis, order.n, places)
+        found = scan_rows(held.w, axis, order.w.rows, places)
     return found
 
 

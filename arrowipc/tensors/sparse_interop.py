@@ -83,35 +83,14 @@ def parts_of_scipy(matrix: Any, layout: str) -> Parts:
     if layout == "COO":
         coo = matrix.tocoo(copy=False)
         coords = coo.coords if hasattr(coo, "coords") else (coo.row, coo.col)
-        return coo.data, _columns(coords), coo.shape
+        return coo.data, np.stack(coords).T, coo.shape
     _expect_matrix(matrix)
     made = matrix.asformat(layout.lower(), copy=False)
     return made.data[: made.nnz], made.indptr, made.indices[: made.nnz], made.shape
 
 
-def _columns(coords: Sequence[Indices]) -> Indices:
-    """Return arrays of one coordinate each as a matrix: a view if they have equal distances in memory."""
-    first = coords[0]
-    addresses = [each.__array_interface__["data"][0] for each in coords]
-    gap = addresses[1] - addresses[0] if len(coords) > 1 else 0
-    together = (
-        all(address == addresses[0] + k * gap for k, address in enumerate(addresses))
-        and len({(each.dtype, each.shape, each.strides) for each in coords}) == 1
-        and isinstance(first.base, np.ndarray)
-        and all(each.base is first.base for each in coords)
-    )
-    if not together or first.size == 0:
-        return np.stack(coords).T
-    shape, strides = (len(first), len(coords)), (first.strides[0], gap)
-    return np.lib.stride_tricks.as_strided(first, shape, strides, writeable=first.flags.writeable)
-
-
 def to_scipy(layout: str, data: Values, index: Sequence[Indices], shape: Sequence[int], canonical: bool) -> Any:
-    """Return a ``coo_array``, ``csr_array`` or ``csc_array`` over the same memory.
-
-    SciPy sorts compressed indices and adds up their values where the arrays are, even in ``max()``: it gets a copy of
-    those that are not `canonical`.
-    """
+    """Return a SciPy array over the same memory; of what is not `canonical` a copy, because SciPy sorts it in place."""
     made = _scipy_empty(getattr(import_module("scipy.sparse"), f"{layout.lower()}_array"), data, shape)
     if layout == "COO":
         made.data = _aligned(data)

@@ -11,9 +11,8 @@ from arrowipc.metadata.schema_tables import write_sparse_tensor_message
 from arrowipc.tensors.message import head_of, stored_length
 from arrowipc.tensors.message_io import read_framed, write_framed
 from arrowipc.tensors.sparse_convert import Index
-from arrowipc.tensors.sparse_layouts import SparseTensor, from_any
 from arrowipc.tensors.sparse_message import Opened, open_sparse
-from arrowipc.tensors.sparse_tensor import LAYOUTS
+from arrowipc.tensors.sparse_tensor import LAYOUTS, SparseTensor, from_any
 from arrowipc.types import Int
 from arrowipc.values.dtypes import dtype_of
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from arrowipc.tensors.sparse_tensor import Validate
 
 __all__ = [
-    "get_sparse_tensor_size",
+    "encoded",
     "read_sparse_tensor",
     "tensor_of",
     "write_sparse_tensor",
@@ -42,16 +41,11 @@ def read_sparse_tensor(source: Any, *, validate: Validate = "full", limits: Limi
 
     Parameters
     ----------
-    source : path, URL, bytes-like, binary file object, socket file or Message
-        Memory and mapped paths are pointed into, except for buffers at addresses that are not multiples of
-        the size of what they hold. A file object is read from its position, and
-        is left at the end of the tensor.
+    source, limits
+        As for `read_tensor`.
     validate : {"full", "none", "strict"}
-        "full" checks every index. "none" leaves that to the first use of the index, other than looking at its
-        arrays. "strict" also refuses a COO index that claims to be sorted and unique and is not, and
-        compressed ones that are not.
-    limits : Limits, optional
-        Bounds on what the bytes may claim.
+        "full" checks every index. "none" leaves that to the first use of the index. "strict" also refuses a COO index
+        that claims to be sorted and unique and is not, and compressed ones that are not.
 
     Returns
     -------
@@ -59,11 +53,8 @@ def read_sparse_tensor(source: Any, *, validate: Validate = "full", limits: Limi
 
     Raises
     ------
-    FormatError
-        The bytes are no sparse tensor; the text names the field. `TruncatedError` and `LimitError` are kinds
-        of it.
-    OSError
-        The source cannot be read.
+    FormatError, UnsupportedError, OSError
+        As by `read_tensor`.
 
     Examples
     --------
@@ -148,13 +139,7 @@ def _without_padding(
 # Writing.
 
 
-def write_sparse_tensor(
-    x: Any,
-    sink: Any,
-    dim_names: Sequence[str] | None = None,
-    *,
-    durable: bool = True,
-) -> int:
+def write_sparse_tensor(x: Any, sink: Any, dim_names: Sequence[str] | None = None, *, durable: bool = True) -> int:
     """Write one sparse tensor.
 
     Compressed rows, columns and fibres are written sorted, as the format wants them, the values of equal
@@ -164,14 +149,8 @@ def write_sparse_tensor(
     ----------
     x : sparse tensor
         Ours, or of SciPy, PyData Sparse, PyTorch or pyarrow, in the layout that it has.
-    sink : path, URL, file object, socket, bytearray or writable buffer
-        A file object is written from its position, a bytearray is appended to. The tensor and every buffer of
-        it begin at multiples of 64 in the sink: if it is at another position, zeros come first, which
-        readers skip.
-    dim_names : sequence of str, optional
-        One name per dimension. Default: those of the tensor.
-    durable : bool, default True
-        For paths: wait until the file is on the disk.
+    sink, dim_names, durable
+        As for `write_tensor`; every buffer begins at a multiple of 64.
 
     Returns
     -------
@@ -185,31 +164,16 @@ def write_sparse_tensor(
         was written then.
     OSError
         The sink failed.
-
-    Examples
-    --------
-    >>> import scipy.sparse
-    >>> import arrowipc as ipc
-    >>> sink = bytearray()
-    >>> ipc.write_sparse_tensor(scipy.sparse.eye_array(3, format="csr"), sink) == len(sink)
-    True
     """
-    metadata, buffers = _encoded(from_any(x, dim_names))
-    return write_framed(sink, head_of(metadata), buffers, durable=durable)
+    return write_framed(sink, *encoded(from_any(x, dim_names)), durable=durable)
 
 
-def get_sparse_tensor_size(x: Any, dim_names: Sequence[str] | None = None) -> int:
-    """Return how many bytes `write_sparse_tensor` writes at a position that is a multiple of 64."""
-    metadata, buffers = _encoded(from_any(x, dim_names))
-    return len(head_of(metadata)) + sum(stored_length(len(buffer)) for buffer in buffers)
-
-
-#: What metadata is made of -> metadata: those who write sparse tensors write many of the same structure.
+#: What a head is made of -> the head: those who write sparse tensors write many of the same structure.
 _recent = Recent(64)
 
 
-def _encoded(tensor: SparseTensor) -> tuple[bytes, list[memoryview]]:
-    """Return the metadata of a tensor, and the buffers of its body."""
+def encoded(tensor: SparseTensor) -> tuple[bytes, list[memoryview]]:
+    """Return the head of a tensor's message, for an aligned position, and the buffers of its body."""
     if tensor.layout != "COO":
         tensor = tensor.canonical()
     canonical = tensor.is_canonical
@@ -218,14 +182,16 @@ def _encoded(tensor: SparseTensor) -> tuple[bytes, list[memoryview]]:
     buffers, places, length = _laid_out((*index, tensor.data))
     about = (tensor.shape, tensor.dim_names, tensor.type, tensor.non_zero_length)
     key = (*about, tensor.layout, axes, index[0].dtype, index[-1].dtype, canonical, *places)
-    metadata: bytes | None = _recent.get(key)
-    if metadata is None:
+    head: bytes | None = _recent.get(key)
+    if head is None:
         table = _index_table(tensor, places[:-1])
-        metadata = write_sparse_tensor_message(
-            tensor.type, tensor.shape, tensor.dim_names, tensor.non_zero_length, table, places[-1], length
+        head = head_of(
+            write_sparse_tensor_message(
+                tensor.type, tensor.shape, tensor.dim_names, tensor.non_zero_length, table, places[-1], length
+            )
         )
-        _recent.put(key, metadata)
-    return metadata, buffers
+        _recent.put(key, head)
+    return head, buffers
 
 
 def _laid_out(arrays: Iterable[Values]) -> tuple[list[memoryview], list[tuple[int, int]], int]:

@@ -1,15 +1,22 @@
-"""Sparse tensors of all layouts: one class over the table of layouts, and the checks of their parts."""
+"""Sparse tensors in memory: one class over the table of layouts, its four kinds, and the checks of their parts.
+
+Data in a message, in a NumPy array or in an object of SciPy, PyData Sparse or PyTorch are not copied
+if the layouts agree. No class trusts its indices: they are bounds-checked when the object is made, or, with
+``validate="none"``, before they are used for the first time.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from copy import deepcopy
 
 import numpy as np
 
 from arrowipc.arguments import check_choice, checked_names, described, items_of, order_of
 from arrowipc.datatypes import DataType
 from arrowipc.errors import FormatError, UsageError
+from arrowipc.tensors import sparse_interop as peers
 from arrowipc.tensors.sparse_convert import (
+    TABLE,
     Index,
     canonical_coordinates,
     coordinates_of,
@@ -21,62 +28,26 @@ from arrowipc.tensors.sparse_convert import (
     prove_index,
     transposed,
 )
-from arrowipc.tensors.sparse_interop import layout_of, library_of
 from arrowipc.values.dtypes import as_values, dtype_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from typing import Any, ClassVar, Literal, Self, TypeAlias, TypeVar
+    from collections.abc import Iterable, Sequence
+    from typing import Any, ClassVar, Literal, Self
 
     from arrowipc.tensors.sparse_convert import Indices, Values
-    from arrowipc.tensors.sparse_layouts import (
-        SparseCOOTensor,
-        SparseCSCMatrix,
-        SparseCSFTensor,
-        SparseCSRMatrix,
-    )
 
     Validate = Literal["none", "full", "strict"]
-    _Layout = TypeVar("_Layout", bound="SparseTensor")
-    # Inside the class, `type` is the Arrow type of the values.
-    _Class: TypeAlias = type[_Layout]
 
 __all__ = [
     "LAYOUTS",
-    "TABLE",
-    "Layout",
+    "SparseCOOTensor",
+    "SparseCSCMatrix",
+    "SparseCSFTensor",
+    "SparseCSRMatrix",
     "SparseTensor",
-    "checked_integers",
-    "checked_levels",
-    "checked_shape",
-    "elements",
-    "from_pyarrow",
+    "from_any",
 ]
-
-
-class Layout(NamedTuple):
-    """What distinguishes a layout from the others."""
-
-    #: Whether it stores coordinates; else there is a level for each dimension.
-    coordinates: bool
-    #: Whether the first level is dense.
-    dense: bool
-    #: How many dimensions it takes; None: any.
-    ndim: tuple[int, int | None]
-    #: From a shape to the order of axes in which values are sorted, unless somebody asks for another one.
-    order: Callable[[Sequence[int]], tuple[int, ...]]
-
-
-TABLE = {
-    "COO": Layout(True, False, (0, None), lambda shape: tuple(range(len(shape)))),
-    "CSR": Layout(False, True, (2, 2), lambda shape: (0, 1)),
-    "CSC": Layout(False, True, (2, 2), lambda shape: (1, 0)),
-    "CSF": Layout(False, False, (2, None), lambda shape: tuple(sorted(range(len(shape)), key=shape.__getitem__))),
-}
-
-#: The four classes by the names of their layouts; ``sparse_layouts``, which defines them, enters them.
-LAYOUTS: dict[str, type[SparseTensor]] = {}
 
 
 class SparseTensor:
@@ -121,7 +92,7 @@ class SparseTensor:
         """Take over parts that a user gives."""
         check_choice("validate", validate, ("none", "full", "strict"))
         self._index = index
-        self._shape = checked_shape(shape)
+        self._shape = _checked_shape(shape)
         self._dim_names = checked_names(dim_names, len(self._shape))
         self._data, self._type = _values(data, kind)
         self._canonical = None
@@ -238,7 +209,7 @@ class SparseTensor:
         )
 
     def __eq__(self, other: object) -> bool:
-        known = isinstance(other, SparseTensor) or library_of(other) == "pyarrow"
+        known = isinstance(other, SparseTensor) or peers.library_of(other) == "pyarrow"
         return self.equals(other) if known else NotImplemented
 
     def equals(self, other: object, nan_equal: bool = False) -> bool:
@@ -251,8 +222,8 @@ class SparseTensor:
         nan_equal : bool, default False
             Whether NaN equals NaN.
         """
-        if library_of(other) == "pyarrow" and other.shape == self._shape:  # type: ignore[attr-defined]
-            other = from_pyarrow(other)
+        if peers.library_of(other) == "pyarrow" and other.shape == self._shape:  # type: ignore[attr-defined]
+            other = _from_pyarrow(other)
         if type(other) is not type(self):
             return False
         assert isinstance(other, SparseTensor)
@@ -277,7 +248,8 @@ class SparseTensor:
         """
         if self._prove():
             return self
-        return self._convert(type(self), None, self._index.axes)
+        made: Self = self._convert(self.layout, None, self._index.axes)
+        return made
 
     def rename(self, dim_names: Iterable[str] | None) -> Self:
         """Return the tensor with other names of its dimensions; nothing is copied."""
@@ -286,8 +258,10 @@ class SparseTensor:
 
     # Other layouts.
 
-    def _convert(self, layout: _Class[_Layout], index_type: Any, axes: Sequence[int]) -> _Layout:
-        canonical, rules = self._prove(), TABLE[layout.layout]
+    def _convert(self, layout: str, index_type: Any, axis_order: Sequence[int] | None = None) -> Any:
+        """Convert to the layout of a name; `axis_order` None: the one that it has by itself."""
+        kind, rules, canonical = LAYOUTS[layout], TABLE[layout], self._prove()
+        axes = kind._checked_order(self._shape, axis_order)
         dtype = index_dtype(index_type, self._shape, self._index.arrays[-1].dtype)
         if canonical and rules.dense and TABLE[self.layout].dense and axes != self._index.axes:
             # Rows and columns are swapped by counting instead of sorting.
@@ -295,16 +269,18 @@ class SparseTensor:
         else:
             rows = coordinates_of(self._index, self._shape)
             indices, data = canonical_coordinates(rows, self._data, self._shape, axes, self._type)
-            index = _index_of(rules, indices, self._shape, dtype, axes)
-        return layout._of(index, data, self._shape, self._dim_names, self._type)
-
-    def _to(self, layout: str, index_type: Any, axis_order: Sequence[int] | None = None) -> Any:
-        """Convert to the layout of a name; `axis_order` None: the one that it has by itself."""
-        kind = LAYOUTS[layout]
-        return self._convert(kind, index_type, kind._checked_order(self._shape, axis_order))
+            index = index_of(rules, indices, self._shape, dtype, axes)
+        return kind._of(index, data, self._shape, self._dim_names, self._type)
 
     @classmethod
-    def from_dense(cls, array: Any, dim_names: Iterable[str] | None = None, *, index_type: Any = None) -> Self:
+    def from_dense(
+        cls,
+        array: Any,
+        dim_names: Iterable[str] | None = None,
+        *,
+        index_type: Any = None,
+        axis_order: Sequence[int] | None = None,
+    ) -> Self:
         """Take the values of an array that are not zero.
 
         Parameters
@@ -314,6 +290,9 @@ class SparseTensor:
         dim_names : iterable of str, optional
         index_type : dtype-like or arrowipc.types.Int, optional
             The type of the indices; None: int64.
+        axis_order : sequence of int, optional
+            Of compressed fibres, from the root of the tree to its leaves; None: by rising size, which gives the fewest
+            nodes.
 
         Returns
         -------
@@ -322,7 +301,7 @@ class SparseTensor:
         Raises
         ------
         UsageError
-            If the dtype has no Arrow type of a fixed width, the layout does not take so many dimensions, or
+            If the dtype has no Arrow type of a fixed width, the layout does not take so many dimensions or no order, or
             `index_type` is too small for the shape.
 
         Examples
@@ -332,18 +311,14 @@ class SparseTensor:
         >>> matrix.indices.tolist(), matrix.data.tolist()
         ([0, 1, 2], [1.0, 1.0, 1.0])
         """
-        return cls._from_dense(array, dim_names, index_type, None)
-
-    @classmethod
-    def _from_dense(
-        cls, array: Any, dim_names: Iterable[str] | None, index_type: Any, axis_order: Sequence[int] | None
-    ) -> Self:
-        dense, kind = elements(array)
+        if axis_order is not None and cls.layout != "CSF":
+            raise UsageError(f"axis_order is for SparseCSFTensor: {cls.__name__} has its own")
+        dense, kind = _elements(array)
         axes = cls._checked_order(dense.shape, axis_order)
         names = checked_names(dim_names, dense.ndim)
         rules = TABLE[cls.layout]
         indices, data = dense_to_coordinates(dense, axes, kind, index_type, rules.coordinates)
-        index = _index_of(rules, indices, dense.shape, indices.dtype, axes)
+        index = index_of(rules, indices, dense.shape, indices.dtype, axes)
         return cls._of(index, data, dense.shape, names, kind)
 
     @classmethod
@@ -382,15 +357,15 @@ class SparseTensor:
 
     def to_coo(self, *, index_type: Any = None) -> SparseCOOTensor:
         """Return the tensor as sorted coordinates; `index_type` None: as it is, if that is enough."""
-        return self._to("COO", index_type)  # type: ignore[no-any-return]
+        return self._convert("COO", index_type)  # type: ignore[no-any-return]
 
     def to_csr(self, *, index_type: Any = None) -> SparseCSRMatrix:
         """Return the matrix with compressed rows; that takes a pointer per row."""
-        return self._to("CSR", index_type)  # type: ignore[no-any-return]
+        return self._convert("CSR", index_type)  # type: ignore[no-any-return]
 
     def to_csc(self, *, index_type: Any = None) -> SparseCSCMatrix:
         """Return the matrix with compressed columns; that takes a pointer per column."""
-        return self._to("CSC", index_type)  # type: ignore[no-any-return]
+        return self._convert("CSC", index_type)  # type: ignore[no-any-return]
 
     def to_csf(self, axis_order: Sequence[int] | None = None, *, index_type: Any = None) -> SparseCSFTensor:
         """Return the tensor as compressed fibres.
@@ -401,7 +376,7 @@ class SparseTensor:
             From the root of the tree to its leaves; None: by rising size, which gives the fewest nodes.
         index_type : dtype-like or arrowipc.types.Int, optional
         """
-        return self._to("CSF", index_type, axis_order)  # type: ignore[no-any-return]
+        return self._convert("CSF", index_type, axis_order)  # type: ignore[no-any-return]
 
     # Messages.
 
@@ -414,32 +389,301 @@ class SparseTensor:
         return bytes(sink)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (type(self), self._index, self._data, self._shape, self._dim_names, self._type)
+        return self._of, (self._index, self._data, self._shape, self._dim_names, self._type, None)
 
 
-def _restore(layout: type[SparseTensor], *parts: Any) -> SparseTensor:
-    index, data, shape, dim_names, kind = parts
-    return layout._of(index, data, shape, dim_names, kind, None)
+class _SharedLayout(SparseTensor):
+    """A layout that SciPy and PyTorch have, too."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        def __init__(self, *parts: Any) -> None: ...
+
+    @classmethod
+    def from_scipy(cls, matrix: Any, dim_names: Iterable[str] | None = None) -> Self:
+        """Take over a SciPy sparse array or matrix of any format; nothing is copied if it has this layout.
+
+        Coordinates are copied into one matrix. Compressed indices that are unsorted or repeat are copied, because SciPy
+        sorts them in place.
+
+        Examples
+        --------
+        >>> import scipy.sparse, arrowipc
+        >>> matrix = scipy.sparse.eye_array(3, format="csr")
+        >>> arrowipc.SparseCSRMatrix.from_scipy(matrix).indptr.tolist()
+        [0, 1, 2, 3]
+        """
+        made = cls(*peers.parts_of_scipy(matrix, cls.layout), dim_names)
+        return made if cls.layout == "COO" or made._prove() else deepcopy(made)
+
+    def to_scipy(self) -> Any:
+        """Return a ``coo_array``, ``csr_array`` or ``csc_array`` of ``scipy.sparse``.
+
+        An int32 or int64 index and the values are not copied, except compressed indices that are unsorted or repeat,
+        because SciPy sorts them in place.
+
+        Raises
+        ------
+        UsageError
+            If SciPy has no sparse arrays of that dtype or number of dimensions.
+        """
+        canonical = self._prove()
+        return peers.to_scipy(self.layout, self._data, self._index.arrays, self._shape, canonical)
+
+    @classmethod
+    def from_pydata_sparse(cls, array: Any, dim_names: Iterable[str] | None = None) -> Self:
+        """Take over an array of PyData Sparse.
+
+        The values and coordinates of ``sparse.COO``, and a ``GCXS`` that is compressed like this, are not copied.
+
+        Raises
+        ------
+        UsageError
+            If its fill value is not zero.
+        """
+        return cls(*peers.parts_of_pydata(array, cls.layout), dim_names)
+
+    @classmethod
+    def from_torch(cls, tensor: Any, dim_names: Iterable[str] | None = None) -> Self:
+        """Take over a sparse tensor of PyTorch in main memory; nothing is copied.
+
+        Raises
+        ------
+        UsageError
+            If it is in other memory, has dense dimensions or another layout.
+        """
+        return cls(*peers.parts_of_torch(tensor, cls.layout), dim_names)
+
+    def to_torch(self) -> Any:
+        """Return a sparse tensor of ``torch`` of this layout.
+
+        What is read-only is copied, and coordinates that are not int64. Compressed indices are sorted first, because
+        PyTorch wants that.
+        """
+        tensor = self if self.layout == "COO" else self.canonical()
+        return peers.to_torch(self.layout, tensor._data, tensor._index.arrays, self._shape, tensor._prove())
 
 
-def _index_of(
-    rules: Layout, indices: Indices, shape: Sequence[int], dtype: np.dtype[Any], axes: Sequence[int]
-) -> Index:
-    """Return the index of unique coordinates, sorted by their columns, which are `axes`."""
-    if rules.coordinates:
-        return Index((), (indices.astype(dtype, copy=False),), tuple(axes))
-    return index_of(indices, shape, dtype, axes, rules.dense)
+class SparseCOOTensor(_SharedLayout):
+    """A sparse tensor with the coordinates of each value.
+
+    Parameters
+    ----------
+    data : array-like
+        The values, one dimension.
+    indices : array-like of integers
+        Coordinates, one row per value and one column per dimension; any strides.
+    shape : sequence of int
+    dim_names : iterable of str, optional
+    type : DataType, optional
+        What the values are, if their dtype does not say so (decimals, for instance).
+    validate : {"full", "none", "strict"}
+        "none": the indices are checked when they are first used. "strict" is "full" here.
+
+    Raises
+    ------
+    UsageError
+        If the parts contradict each other or an index is outside the shape.
+
+    Examples
+    --------
+    >>> import arrowipc
+    >>> tensor = arrowipc.SparseCOOTensor([1.5, 2.5], [[0, 1], [1, 0]], (2, 2))
+    >>> tensor.to_dense().tolist()
+    [[0.0, 1.5], [2.5, 0.0]]
+    """
+
+    __slots__ = ()
+    layout = "COO"
+
+    def __init__(
+        self,
+        data: Any,
+        indices: Any,
+        shape: Sequence[int],
+        dim_names: Iterable[str] | None = None,
+        *,
+        type: DataType | None = None,
+        validate: Validate = "full",
+    ) -> None:
+        matrix = _checked_integers("indices", indices, 2)
+        index = Index((), (matrix,), tuple(range(matrix.shape[1])))
+        self._hold(index, data, shape, dim_names, type, validate)
+
+    @property
+    def indices(self) -> Indices:
+        """The coordinates, a row per value; not copied."""
+        return self._index.arrays[0]
 
 
-# Tensors of pyarrow.
+class _CompressedMatrix(_SharedLayout):
+    """A matrix with one axis compressed."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        data: Any,
+        indptr: Any,
+        indices: Any,
+        shape: Sequence[int],
+        dim_names: Iterable[str] | None = None,
+        *,
+        type: DataType | None = None,
+        validate: Validate = "full",
+    ) -> None:
+        pointers, nodes = _checked_integers("indptr", indptr, 1), _checked_integers("indices", indices, 1)
+        index = Index((pointers,), (None, nodes), TABLE[self.layout].order(shape))
+        self._hold(index, data, shape, dim_names, type, validate)
+
+    @property
+    def indptr(self) -> Indices:
+        """Where the entries of each row (column) begin, and the end of the last one; not copied."""
+        return self._index.arrays[0]
+
+    @property
+    def indices(self) -> Indices:
+        """The column (row) of each value; not copied."""
+        return self._index.arrays[1]
 
 
-def from_pyarrow(tensor: Any, dim_names: Iterable[str] | None = None) -> SparseTensor:
+class SparseCSRMatrix(_CompressedMatrix):
+    """A sparse matrix with compressed rows.
+
+    Parameters
+    ----------
+    data : array-like
+        The values, row by row.
+    indptr : array-like of integers
+        Where the values of each row begin, and the end of the last row.
+    indices : array-like of integers
+        The column of each value. Within a row they may be in any order and repeat; what is written is sorted.
+    shape : (int, int)
+    dim_names, type, validate
+        As for `SparseCOOTensor`.
+
+    Examples
+    --------
+    >>> import arrowipc
+    >>> arrowipc.SparseCSRMatrix([1, 2], [0, 1, 2], [1, 0], (2, 2)).to_dense().tolist()
+    [[0, 1], [2, 0]]
+    """
+
+    __slots__ = ()
+    layout = "CSR"
+
+
+class SparseCSCMatrix(_CompressedMatrix):
+    """A sparse matrix with compressed columns: as `SparseCSRMatrix`, with columns for rows, and rows for columns.
+
+    Examples
+    --------
+    >>> import arrowipc
+    >>> arrowipc.SparseCSCMatrix([1, 2], [0, 1, 2], [1, 0], (2, 2)).to_dense().tolist()
+    [[0, 2], [1, 0]]
+    """
+
+    __slots__ = ()
+    layout = "CSC"
+
+
+class SparseCSFTensor(SparseTensor):
+    """A sparse tensor as a tree: one level per dimension, a path from the root to a leaf per value.
+
+    Parameters
+    ----------
+    data : array-like
+        The values, in the order of the leaves.
+    indptr : sequence of array-like of integers
+        For each level but the last: where the children of each node begin, and the end of the last ones.
+    indices : sequence of array-like of integers
+        For each level: the index of each node.
+    shape : sequence of int
+        At least two dimensions.
+    axis_order : sequence of int, optional
+        The dimension of each level, from the root; None: as they are.
+    dim_names, type, validate
+        As for `SparseCOOTensor`.
+
+    Examples
+    --------
+    >>> import arrowipc
+    >>> tree = arrowipc.SparseCSFTensor([7, 8], [[0, 2]], [[1], [0, 2]], (2, 3))
+    >>> tree.to_dense().tolist()
+    [[0, 0, 0], [7, 0, 8]]
+    """
+
+    __slots__ = ()
+    layout = "CSF"
+
+    def __init__(
+        self,
+        data: Any,
+        indptr: Sequence[Any],
+        indices: Sequence[Any],
+        shape: Sequence[int],
+        axis_order: Sequence[int] | None = None,
+        dim_names: Iterable[str] | None = None,
+        *,
+        type: DataType | None = None,
+        validate: Validate = "full",
+    ) -> None:
+        pointers, nodes = _checked_levels("indptr", indptr), _checked_levels("indices", indices)
+        ndim = len(_checked_shape(shape))
+        axes = tuple(range(ndim)) if axis_order is None else order_of("axis_order", axis_order, ndim)
+        self._hold(Index(pointers, nodes, axes), data, shape, dim_names, type, validate)
+
+    @property
+    def indptr(self) -> tuple[Indices, ...]:
+        """Where the children of each node begin, for each level but the last; not copied."""
+        return self._index.pointers
+
+    @property
+    def indices(self) -> tuple[Indices, ...]:
+        """The index of each node, for each level; not copied."""
+        return self._index.arrays[len(self._index.pointers) :]
+
+    @property
+    def axis_order(self) -> tuple[int, ...]:
+        """The dimension of each level, from the root."""
+        return self._index.axes
+
+
+#: The four classes by the names of their layouts.
+LAYOUTS: dict[str, type[SparseTensor]] = {
+    each.layout: each for each in (SparseCOOTensor, SparseCSRMatrix, SparseCSCMatrix, SparseCSFTensor)
+}
+
+
+# Objects of other libraries.
+
+
+def from_any(obj: Any, dim_names: Iterable[str] | None = None) -> SparseTensor:
+    """Take over a sparse object of SciPy, PyData Sparse, PyTorch or pyarrow, in the layout that it has, or ours.
+
+    What has none of the layouts becomes coordinates.
+    """
+    if isinstance(obj, SparseTensor):
+        return obj if dim_names is None else obj.rename(dim_names)
+    library = peers.library_of(obj)
+    if library is None:
+        raise UsageError(f"expected a sparse tensor, found {described(obj)}")
+    makers = {"scipy": "from_scipy", "sparse": "from_pydata_sparse", "torch": "from_torch"}
+    if library in makers:
+        kind: type[SparseTensor] = LAYOUTS[peers.layout_of(obj)]
+        made: SparseTensor = getattr(kind, makers[library])(obj, dim_names)
+        return made
+    return _from_pyarrow(obj, dim_names)
+
+
+def _from_pyarrow(tensor: Any, dim_names: Iterable[str] | None = None) -> SparseTensor:
     """Take over a sparse tensor of pyarrow.
 
     Compressed fibres, of which pyarrow hides the order of dimensions, become a dense tensor on the way.
     """
-    kind: Any = LAYOUTS[layout_of(tensor)]
+    kind: Any = LAYOUTS[peers.layout_of(tensor)]
     names = tensor.dim_names if dim_names is None and any(tensor.dim_names) else dim_names
     made: SparseTensor
     if kind.layout == "CSF":
@@ -453,7 +697,7 @@ def from_pyarrow(tensor: Any, dim_names: Iterable[str] | None = None) -> SparseT
 # Checked parts.
 
 
-def checked_shape(shape: Sequence[int]) -> tuple[int, ...]:
+def _checked_shape(shape: Sequence[int]) -> tuple[int, ...]:
     """Return a shape as a tuple of ints from 0 to 2**63 - 1."""
     try:
         sizes = tuple([int(size) for size in shape])
@@ -464,7 +708,7 @@ def checked_shape(shape: Sequence[int]) -> tuple[int, ...]:
     return sizes
 
 
-def checked_integers(name: str, array: Any, ndim: int) -> Indices:
+def _checked_integers(name: str, array: Any, ndim: int) -> Indices:
     """Return an index array as it is, if it is one of integers in our byte order; else a copy that is."""
     indices = native(np.asarray(array))
     if indices.size == 0 and indices.dtype.kind == "f" and not hasattr(array, "dtype"):
@@ -476,15 +720,15 @@ def checked_integers(name: str, array: Any, ndim: int) -> Indices:
     return indices
 
 
-def checked_levels(name: str, arrays: Sequence[Any]) -> tuple[Indices, ...]:
+def _checked_levels(name: str, arrays: Sequence[Any]) -> tuple[Indices, ...]:
     """Return the arrays of all levels, which the format stores in one type."""
-    checked = [checked_integers(f"{name}[{level}]", array, 1) for level, array in enumerate(items_of(name, arrays))]
+    checked = [_checked_integers(f"{name}[{level}]", array, 1) for level, array in enumerate(items_of(name, arrays))]
     if len({array.dtype for array in checked}) > 1:
         raise UsageError(f"all arrays of {name} must have one type, found {', '.join(str(a.dtype) for a in checked)}")
     return tuple(checked)
 
 
-def elements(array: Any, kind: DataType | None = None) -> tuple[Values, DataType]:
+def _elements(array: Any, kind: DataType | None = None) -> tuple[Values, DataType]:
     """Return an array as its type stores it, and that type; booleans become uint8, one byte each."""
     values, kind = as_values(array, kind)
     stored = dtype_of(kind)
@@ -495,7 +739,7 @@ def elements(array: Any, kind: DataType | None = None) -> tuple[Values, DataType
 
 def _values(data: Any, kind: DataType | None) -> tuple[Values, DataType]:
     """Return values of one dimension and their type."""
-    values, kind = elements(data, kind)
+    values, kind = _elements(data, kind)
     if values.ndim != 1:
         raise UsageError(f"data must have one dimension, found {values.ndim}")
     return values, kind

@@ -107,7 +107,7 @@ cdef void join_dimensions(int32_t ndim, const int64_t* shape, const int64_t* str
         # A run of bytes.
         out.size[n - 1] *= width
         out.stride[n - 1] = out.width = 1
-    elif n == 0 or width > 16 or width & (width - 1):
+    elif n == 0 or width > 8 or width & (width - 1):
         # Elements that no loop below knows are runs of bytes too.
         out.size[n] = width
         out.stride[n] = out.width = 1
@@ -247,12 +247,6 @@ cdef inline void copy_words(Unsigned* out, const uint8_t* data, int64_t stride, 
         out[i] = (<const Unsigned*> (data + i * stride))[0]
 
 
-cdef inline void copy_pairs(uint8_t* out, const uint8_t* data, int64_t stride, int64_t count) noexcept nogil:
-    cdef int64_t i
-    for i in range(count):
-        memcpy(out + 16 * i, data + i * stride, 16)
-
-
 cdef void line(uint8_t* out, const uint8_t* data, int64_t stride, int64_t count, int64_t width) noexcept nogil:
     """`count` elements at a stride, one behind the other."""
     if width == 1:
@@ -264,10 +258,8 @@ cdef void line(uint8_t* out, const uint8_t* data, int64_t stride, int64_t count,
         copy_words(<loose_u16*> out, data, stride, count)
     elif width == 4:
         copy_words(<loose_u32*> out, data, stride, count)
-    elif width == 8:
-        copy_words(<loose_u64*> out, data, stride, count)
     else:
-        copy_pairs(out, data, stride, count)
+        copy_words(<loose_u64*> out, data, stride, count)
 
 
 cdef void tiles(uint8_t* out, int64_t row_bytes, const uint8_t* data, int64_t row_stride, int64_t rows,
@@ -276,7 +268,7 @@ cdef void tiles(uint8_t* out, int64_t row_bytes, const uint8_t* data, int64_t ro
 
     A tile is a cache line wide in the output; in the input its columns are cache lines that serve several rows.
     """
-    cdef int64_t wide = CACHE_LINE // width if width <= 16 else 1
+    cdef int64_t wide = CACHE_LINE // width
     cdef int64_t row, column = 0, n
     cdef uint8_t* at
     cdef const uint8_t* source

@@ -52,7 +52,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["--to", "file", "--batch-rows", "7", "--statistics"],
         ["--to", "file", "--dictionary", "word,id"],
         ["--to", "stream", "--dictionary", "*", "--batch-rows", "11"],
-        ["--to", "stream", "--no-dictionary"],
         ["--to", "parquet"],
     ],
     ids=lambda options: " ".join(options[1:]),

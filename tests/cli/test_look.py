@@ -62,16 +62,6 @@ def test_help_lists_every_command_and_every_exit_code_without_loading_them():
     assert "numpy" not in done.stderr
 
 
-def test_the_installed_command_is_this_one():
-    import tomllib
-
-    from arrowipc.cli import main
-
-    text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
-    module, _, name = tomllib.loads(text)["project"]["scripts"]["arrowipc"].partition(":")
-    assert getattr(sys.modules[module], name) is main
-
-
 def test_without_its_packages_the_command_says_what_to_install():
     code = "import sys; sys.modules.update(%s); from arrowipc.cli import main; sys.exit(main([]))"
     for hidden, words in (

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import ArrowIpcError
-from arrowipc.tensors.sparse_layouts import SparseTensor
+from arrowipc.tensors.sparse_tensor import SparseTensor
 
 LAYOUTS = {
     each.layout: each for each in (ipc.SparseCOOTensor, ipc.SparseCSRMatrix, ipc.SparseCSCMatrix, ipc.SparseCSFTensor)
