@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyspark
 from pyspark.sql import types as st
 
 import arrowipc
@@ -16,7 +17,7 @@ from arrowipc.spark.payloads.decode import wanted_rows
 from arrowipc.spark.payloads.encode import COLUMN_OVERHEAD, PAYLOAD_OVERHEAD, in_utc
 from arrowipc.spark.payloads.options import BYTES_PER_BATCH, CodecKeywords, CodecOptions, DecodeKeywords, DecodeOptions
 from arrowipc.spark.read.convert import WithSchema
-from arrowipc.spark.shipping import needing, shipped
+from arrowipc.spark.shipping import shipped
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -109,8 +110,10 @@ def _from_arrow(name: str, schema: Any, given: DecodeKeywords) -> Any:
 
 
 def _arrow_udf(function: Any, type_: st.DataType) -> Any:
-    with needing("4.1", function.__name__):
+    try:
         from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
+    except ImportError:
+        raise UsageError(f"{function.__name__} needs PySpark 4.1 or newer, and this is {pyspark.__version__}") from None
     wrapped = shipped(function)
     wrapped.__annotations__ = {"batches": Iterator[pa.Array], "return": Iterator[pa.Array]}
     make: Any = arrow_udf  # whose overloads know no plain DataType
