@@ -156,13 +156,7 @@ _NULLS = {"null": "is_null", "not null": "is_not_null"}
 
 
 def from_text(conditions: Iterable[str], schema: Schema) -> list[Condition]:
-    """Conditions such as 'x >= 3', 'city in Oslo,Rome' and 'x is null', whose values have the types of their columns.
-
-    Raises
-    ------
-    UsageError
-        A text is no condition, there is no such column, or a value is not of the column's type.
-    """
+    """Conditions such as 'x >= 3', 'city in Oslo,Rome', 'x is null', with values of their columns' types."""
     return [_condition_of(text, schema) for text in conditions]
 
 

@@ -35,9 +35,7 @@ def scan_polars(dataset: Any, **options: Any) -> pl.LazyFrame:
     Raises
     ------
     UnsupportedError
-        polars is not installed, or does not know the type of a column.
-    UsageError
-        Options were given for a data set that is open; else as for `open_dataset`.
+        polars is not installed, or does not know the type of a column; else errors are those of `open_dataset`.
 
     Examples
     --------
@@ -93,7 +91,7 @@ def scan_polars(dataset: Any, **options: Any) -> pl.LazyFrame:
     def select(*exprs: Any, **named: Any) -> pl.LazyFrame:
         count = pl.len()
         if len(exprs) != 1 or named or not isinstance(exprs[0], pl.Expr) or not exprs[0].meta.eq(count):
-            return pl.LazyFrame.select(frame, *exprs, **named)
+            return plain.select(*exprs, **named)
 
         def counted(
             columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
@@ -104,9 +102,10 @@ def scan_polars(dataset: Any, **options: Any) -> pl.LazyFrame:
         return register_io_source(counted, schema=nothing.select(count).schema)
 
     # Of slices, polars tells a source only the first rows: others, and the count, are asked of the data set.
+    plain: Any = scan()
     frame: Any = scan()
-    frame.slice, frame.select = scan, select
-    frame.tail = lambda n=5: scan(-n, n)
+    frame.slice = lambda offset, length=None: (scan if offset else plain.slice)(offset, length)
+    frame.tail, frame.select = lambda n=5: scan(-n, n), select
     return frame
 
 

@@ -69,12 +69,11 @@ INSTEAD = {
 def options_resource() -> str:
     """The text of ``META-INF/arrowipc/options.tsv`` in the jar: name, default, kind and type of each option.
 
-    The kind is ``read`` or ``write``. It is ``refused`` for what only the Python data source has: the name ends with
-    a dot where it is the beginning of names, the default is empty, and in the place of the type is what to do instead.
+    The kind is ``refused`` for what only the Python data source has: what to do instead is in the place of the type.
     """
-    lines = [(each.name, each.default, each.use, each.type) for each in TABLE if each.side == "both"]
-    lines += [(name.removesuffix("NAME"), "", "refused", instead) for name, instead in INSTEAD.items()]
-    return "".join("\t".join(line) + "\n" for line in lines)
+    lines = [f"{each.name}\t{each.default}\t{each.use}\t{each.type}\n" for each in TABLE if each.side == "both"]
+    lines += [f"{name.removesuffix('NAME')}\t\trefused\t{instead}\n" for name, instead in INSTEAD.items()]
+    return "".join(lines)
 
 
 #: What is said of everything that only Spark's own machinery can do.

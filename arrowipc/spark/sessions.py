@@ -32,17 +32,11 @@ def configure(builder: Any) -> Any:
     Parameters
     ----------
     builder : SparkSession.Builder
-        Changed: the jar joins ``spark.jars``; it is built first where it is missing (`find_jar`). A Spark that runs
-        already does not change.
-
-    Returns
-    -------
-    SparkSession.Builder
-        The same. Where there is no jar nothing is changed, the log says why, and Python reads.
+        Changed, and returned: the jar joins ``spark.jars``; it is built first where it is missing (`find_jar`). A Spark
+        that runs already does not change. Where there is no jar nothing is changed, the log says why, and Python reads.
 
     Examples
     --------
-    >>> from arrowipc.spark import configure
     >>> spark = configure(SparkSession.builder.master("local[2]")).getOrCreate()      # doctest: +SKIP
     """
     options = getattr(builder, "_options", {})
@@ -68,13 +62,8 @@ def session(master: str | None = None, settings: Mapping[str, Any] | None = None
     settings : mapping of str to str, optional
         Of Spark, such as ``{"spark.sql.shuffle.partitions": 8}``.
 
-    Returns
-    -------
-    pyspark.sql.SparkSession
-
     Examples
     --------
-    >>> import arrowipc.spark
     >>> spark = arrowipc.spark.session("local[2]")                                    # doctest: +SKIP
     >>> spark.sql("SELECT count(*) FROM arrowipc.`events`").show()                    # doctest: +SKIP
     """

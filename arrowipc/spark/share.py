@@ -48,17 +48,12 @@ def share(data: Any, *, spark: "SparkSession | None" = None) -> "Shared":
     data : pyspark.sql.DataFrame, Table, RecordBatch, or what an `arrowipc` writer takes
         Side inputs such as lookup tables and model features. A data frame is collected to the driver.
     spark : SparkSession, optional
-        Default: the active one.
+        Default: the active one. Without any, there is a UsageError.
 
     Returns
     -------
     Shared
         Use its `value` inside the functions that you give to Spark.
-
-    Raises
-    ------
-    UsageError
-        There is no active session, or the data is nothing that can be written.
 
     Examples
     --------

@@ -10,6 +10,7 @@ from pyspark.sql import types as st
 from arrowipc import types as at
 from arrowipc.arguments import filled
 from arrowipc.columns.extensions import converter_of
+from arrowipc.dataset.unify import with_children
 from arrowipc.errors import UnsupportedError, UsageError
 from arrowipc.schemas import Field, Schema
 from arrowipc.types import as_schema
@@ -23,6 +24,7 @@ __all__ = [
     "TypeOptions",
     "arrow_schema_of",
     "arrow_type_of",
+    "changed",
     "check_unique",
     "find_name",
     "index_of",
@@ -31,7 +33,6 @@ __all__ = [
     "spark_type",
     "to_spark_schema",
     "union_names",
-    "with_children",
 ]
 
 ListType: "TypeAlias" = at.List | at.LargeList | at.ListView | at.LargeListView | at.FixedSizeList
@@ -73,11 +74,6 @@ class TypeOptions:
         Whether extension types become what they mean: ``arrow.uuid`` a string, ``arrow.bool8`` a boolean,
         ``arrow.timestamp_with_offset`` a timestamp (the offset is lost: Spark has none), ``arrow.parquet.variant``
         a variant, unless it is shredded. Others stay what they are stored as.
-
-    Raises
-    ------
-    UsageError
-        For any other value.
     """
 
     nanoseconds: Nanoseconds = "error"
@@ -131,9 +127,7 @@ def to_spark_schema(schema: Any, options: TypeOptions | Mapping[str, Any] | None
     Examples
     --------
     >>> import pyarrow as pa
-    >>> from arrowipc.spark import to_spark_schema
-    >>> schema = pa.schema({"id": pa.uint32(), "tag": pa.dictionary(pa.int8(), pa.string())})
-    >>> to_spark_schema(schema).simpleString()
+    >>> to_spark_schema(pa.schema({"id": pa.uint32(), "tag": pa.dictionary(pa.int8(), pa.string())})).simpleString()
     'struct<id:bigint,tag:string>'
     """
     options = TypeOptions.of(options)
@@ -178,7 +172,7 @@ def meant(field: Field, options: TypeOptions) -> Field:
     """The field with a `Meaning` in place of each extension type that has one, if the options ask for that."""
     if not options.extensions:
         return field
-    type_ = with_children(field.type, lambda child: meant(child, options))
+    type_ = changed(field.type, lambda child: meant(child, options))
     name = field.extension_name or ""
     stored = type_.value_type if isinstance(type_, at.Dictionary) else type_
     if name in _MEANINGS and converter_of(Field("", stored, True, field.metadata), {}) is not None:
@@ -187,24 +181,11 @@ def meant(field: Field, options: TypeOptions) -> Field:
     return Field(field.name, type_, field.nullable)
 
 
-def with_children(type_: at.DataType, change: Callable[[Field], Field]) -> at.DataType:
+def changed(type_: at.DataType, change: Callable[[Field], Field]) -> at.DataType:
     """The type with other fields for its children; values of dictionaries are one, without a name."""
-    match type_:
-        case at.List() | at.LargeList() | at.ListView() | at.LargeListView() | at.FixedSizeList():
-            return list_of(type_, change(type_.value_field))
-        case at.Struct():
-            return at.Struct(tuple(map(change, type_.fields)))
-        case at.Map():
-            return at.Map(
-                Field(type_.entries.name, with_children(type_.entries.type, change), False), type_.keys_sorted
-            )
-        case at.Union():
-            return at.Union(type_.mode, tuple(map(change, type_.fields)), type_.type_codes)
-        case at.RunEndEncoded():
-            return at.RunEndEncoded(type_.run_ends, change(type_.values))
-        case at.Dictionary():
-            return at.Dictionary(type_.index_type, change(Field("", type_.value_type)).type, type_.ordered, type_.id)
-    return type_
+    if isinstance(type_, at.Dictionary):
+        return at.Dictionary(type_.index_type, change(Field("", type_.value_type)).type, type_.ordered, type_.id)
+    return with_children(type_, [change(child) for child in type_.children])
 
 
 _MEANINGS: dict[str, st.DataType] = {
@@ -373,11 +354,6 @@ def schema_to_read(source: Schema, target: st.StructType, label: str) -> Schema:
 
     What ``source`` lacks is there too, in the Arrow type that Spark would have written, so that a payload
     that has it finds its place.
-
-    Raises
-    ------
-    UsageError
-        If ``source`` has none of the columns, or lacks one that must not be null.
     """
     names = [field.name for field in source]
     found = [find_name(field.name, names, label, optional=True) for field in target.fields]
@@ -414,13 +390,8 @@ def _type_to_read(source: at.DataType, target: st.DataType, label: str, path: st
             return at.Struct(tuple(children))
         case ((at.List() | at.LargeList() | at.ListView() | at.LargeListView() | at.FixedSizeList()), st.ArrayType()):
             type_ = _type_to_read(source.value_field.type, target.elementType, label, f"{path}.element")
-            return list_of(source, Field(source.value_field.name, type_))
+            return with_children(source, [Field(source.value_field.name, type_)])
     return source
-
-
-def list_of(like: ListType, element: Field) -> at.DataType:
-    """The type of lists that are laid out as those of another type, with other elements."""
-    return at.FixedSizeList(element, like.list_size) if isinstance(like, at.FixedSizeList) else type(like)(element)
 
 
 @overload

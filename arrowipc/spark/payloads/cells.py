@@ -54,19 +54,9 @@ def binary_column(batch: pa.RecordBatch, name: str) -> Any:
 class Setup:
     """How payloads of one schema, or of schemas that differ in nothing that matters, are read.
 
-    Parameters
-    ----------
-    schema : Schema
-        What the kernel decodes into.
-    columns : list of str, optional
-        Those of the schema that are decoded; None: all.
-    bare : bool
-        Whether the schema is also that of payloads that are bare messages.
-    dictionaries : str
-        As `arrowipc.decode_payloads` takes it: "decode", because Spark has no dictionaries; "unify" where the
-        values repeat so often that they must stay encoded until the converter splits the batch.
-    converter : BatchConverter
-        From the kernel's batches to Spark's.
+    The kernel decodes `columns` (None: all) into `schema`, and so it does bare messages if `bare`. `dictionaries` is
+    "decode", because Spark has no dictionaries; or "unify" where the values repeat so often that they must stay encoded
+    until the converter splits the batch.
     """
 
     schema: Schema
@@ -88,11 +78,6 @@ class PayloadDecoder:
     The kernel is called with the last `Setup`. A payload that fails with it is tried again with the setup of
     its own schema, and is broken only if it fails with that too. So what a payload becomes does not depend on
     the payloads before it.
-
-    Parameters
-    ----------
-    wanted : Wanted
-    options : DecodeOptions
     """
 
     def __init__(self, wanted: Wanted, options: DecodeOptions) -> None:

@@ -41,18 +41,11 @@ class DecodeOptions(TypeOptions):
         Stop at a payload that cannot be read, leave it out entirely, or put one row of nulls in its place,
         beside its kept columns. A column function cannot leave a payload out, and "null" is a null array.
     error_column : str, optional
-        With ``on_error="null"``, a last column with the reason why a payload could not be read; null in
-        every other row. What Spark's own sources call the column of corrupt records; count its values to
-        count the failures.
+        With ``on_error="null"``, a last column with the reason why a payload could not be read; else null.
     validate : {"full", "none", "strict"}
         As in :func:`arrowipc.open`.
     rows_per_batch, bytes_per_batch : int
         Most rows, and about the most bytes, handed to Spark at once; larger payloads come in several batches.
-
-    Raises
-    ------
-    UsageError
-        For any other value.
     """
 
     columns: Sequence[str] | None = None
@@ -85,11 +78,6 @@ class CodecOptions:
         ``decode_payloads(..., schema=payload_schema(df, ...))`` reads.
     compression, compression_level
         As for :func:`arrowipc.encode_payloads`.
-
-    Raises
-    ------
-    UsageError
-        For any other value.
     """
 
     with_schema: bool = True
@@ -110,7 +98,7 @@ class CodecOptions:
 class EncodeOptions(CodecOptions):
     """How rows are encoded as payloads: the options of :func:`encode_payloads` and :func:`encode_payload_batches`.
 
-    Those of :class:`CodecOptions`, which say how each payload is written, and:
+    Those of :class:`CodecOptions`, which say how each payload is written, and (one of the first two is needed):
 
     Parameters
     ----------
@@ -130,11 +118,6 @@ class EncodeOptions(CodecOptions):
         payload with the same keys. This is also what a task holds of a group.
     rows_per_batch, bytes_per_batch : int
         Most payloads, and about the most bytes, handed to Spark at once.
-
-    Raises
-    ------
-    UsageError
-        For any other value, and where neither `rows_per_payload` nor `group_by` is given.
     """
 
     rows_per_payload: int | None = None

@@ -21,21 +21,7 @@ LARGEST_JOIN = 1 << 30
 
 
 class FileWriter:
-    """Writes batches of Spark's to files of one schema.
-
-    Parameters
-    ----------
-    schema : StructType
-        Of the data frame.
-    options : Options
-
-    Raises
-    ------
-    UnsupportedError
-        For a type that cannot be written; the text names the column and what helps.
-    UsageError
-        For a name that occurs twice, or options that do not go together.
-    """
+    """Writes batches of Spark's to files of one schema; an error names the column that cannot be written."""
 
     def __init__(self, schema: st.StructType, options: Options) -> None:
         self._schema = file_schema(schema)
