@@ -237,7 +237,8 @@ class Dataset(Hints):
             with naming(fragment.path):
                 return plan.mapping(reader.get_batch(i), fragment.keys)
         except Unreadable as error:
-            return self._options.opener.skip(fragment.path, error)
+            self._options.opener.skip(fragment.path, error)
+            return None
 
     def _source(self) -> tuple[Dataset, RowFilter]:
         """The batches whose rows are filtered, with all columns that this takes; and what filters them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.dataset.filters import from_polars
@@ -91,7 +92,7 @@ def scan_polars(dataset: Any, **options: Any) -> pl.LazyFrame:
     def select(*exprs: Any, **named: Any) -> pl.LazyFrame:
         count = pl.len()
         if len(exprs) != 1 or named or not isinstance(exprs[0], pl.Expr) or not exprs[0].meta.eq(count):
-            return plain.select(*exprs, **named)
+            return pl.LazyFrame.select(frame, *exprs, **named)
 
         def counted(
             columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
@@ -102,10 +103,10 @@ def scan_polars(dataset: Any, **options: Any) -> pl.LazyFrame:
         return register_io_source(counted, schema=nothing.select(count).schema)
 
     # Of slices, polars tells a source only the first rows: others, and the count, are asked of the data set.
-    plain: Any = scan()
-    frame: Any = scan()
-    frame.slice = lambda offset, length=None: (scan if offset else plain.slice)(offset, length)
-    frame.tail, frame.select = lambda n=5: scan(-n, n), select
+    frame = scan()
+    own: Any = frame
+    own.slice = lambda offset, length=None: (scan if offset else partial(pl.LazyFrame.slice, frame))(offset, length)
+    own.tail, own.select = lambda n=5: scan(-n, n), select
     return frame
 
 

@@ -8,6 +8,7 @@ import difflib
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from arrowipc.errors import UsageError
@@ -100,7 +101,8 @@ def explained(use: str) -> str:
     return "\n".join(lines)
 
 
-class Options(NamedTuple):
+@dataclass(frozen=True)
+class Options:
     """The options that the Python data source was given, checked.
 
     `values` has a value, or None, for each name as the table spells it; `paths` are those of ``path`` and ``paths``;
@@ -133,7 +135,7 @@ class Options(NamedTuple):
             paths += more
         return cls(values, paths, storage)
 
-    def __getitem__(self, name: Any) -> Any:
+    def __getitem__(self, name: str) -> Any:
         return self.values[name]
 
 

@@ -75,8 +75,11 @@ def session(master: str | None = None, settings: Mapping[str, Any] | None = None
     if SparkSession.getActiveSession() is None:
         builder = configure(builder)
     spark: SparkSession = builder.getOrCreate()
-    if _is_remote(spark) and reader_of(spark) == "python":
-        _give_jar(spark)
+    if _is_remote(spark) and reader_of(spark) == "python" and (jar := find_jar()) is not None:
+        try:
+            spark.addArtifact(jar)  # for this session alone
+        except Exception as error:  # servers refuse in many ways
+            log.warning("the server does not take the jar %s: %s", jar, str(error).partition("\n")[0])
     register(spark)
     return spark
 
@@ -97,17 +100,6 @@ def register(spark: SparkSession) -> None:
 
 def _is_remote(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")
-
-
-def _give_jar(spark: SparkSession) -> None:
-    """Send the jar to a server, for this session alone."""
-    jar = find_jar()
-    if jar is None:
-        return
-    try:
-        spark.addArtifact(jar)
-    except Exception as error:  # servers refuse in many ways
-        log.warning("the server does not take the jar %s: %s", jar, str(error).partition("\n")[0])
 
 
 def reader_of(spark: SparkSession) -> Literal["jvm", "python"]:

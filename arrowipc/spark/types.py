@@ -19,13 +19,11 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
 __all__ = [
-    "ARROW_OF",
     "Meaning",
     "TypeOptions",
     "arrow_schema_of",
     "arrow_type_of",
     "changed",
-    "check_unique",
     "find_name",
     "index_of",
     "meant",
@@ -132,7 +130,7 @@ def to_spark_schema(schema: Any, options: TypeOptions | Mapping[str, Any] | None
     """
     options = TypeOptions.of(options)
     fields = as_schema(schema)
-    check_unique((field.name for field in fields), "the schema")
+    _check_unique((field.name for field in fields), "the schema")
     result = st.StructType()
     for field in fields:
         try:
@@ -143,7 +141,7 @@ def to_spark_schema(schema: Any, options: TypeOptions | Mapping[str, Any] | None
     return result
 
 
-def check_unique(names: Iterable[str], what: str) -> None:
+def _check_unique(names: Iterable[str], what: str) -> None:
     """Refuse names that occur twice: Spark finds columns by name."""
     seen: set[str] = set()
     for name in names:
@@ -208,11 +206,13 @@ def spark_type(type_: at.DataType, options: TypeOptions, path: str) -> st.DataTy
             return spark_type(type_.values.type, options, path)
         case at.List() | at.LargeList() | at.ListView() | at.LargeListView() | at.FixedSizeList():
             return st.ArrayType(spark_type(type_.value_field.type, options, f"{path}.element"))
-        case at.Struct():
-            check_unique((field.name for field in type_.fields), f"column {path!r}")
-            return _struct(((field.name, field) for field in type_.fields), options, path)
-        case at.Union():
-            return _struct(zip(union_names(type_), type_.fields, strict=True), options, path)
+        case at.Struct() | at.Union():
+            names = union_names(type_) if isinstance(type_, at.Union) else [field.name for field in type_.fields]
+            _check_unique(names, f"column {path!r}")
+            result = st.StructType()
+            for name, field in zip(names, type_.fields, strict=True):
+                result.add(name, spark_type(field.type, options, f"{path}.{name}"))
+            return result
         case at.Map():
             key = spark_type(type_.key_field.type, options, f"{path}.key")
             if isinstance(key, st.MapType):
@@ -232,13 +232,6 @@ def spark_type(type_: at.DataType, options: TypeOptions, path: str) -> st.DataTy
         f"column {path!r} has the Arrow type {type_}, which Spark cannot hold{why}; "
         f'option {help_}unsupported="drop" leaves the column out'
     )
-
-
-def _struct(members: Iterable[tuple[str, Field]], options: TypeOptions, path: str) -> st.StructType:
-    result = st.StructType()
-    for name, field in members:
-        result.add(name, spark_type(field.type, options, f"{path}.{name}"))
-    return result
 
 
 def union_names(type_: at.Union) -> list[str]:
@@ -286,7 +279,7 @@ def _decimal(type_: at.Decimal) -> st.DecimalType | None:
 
 
 #: The Arrow type that Spark expects for each of its types without parameters.
-ARROW_OF: dict[Any, Any] = {
+_ARROW_OF: dict[Any, Any] = {
     st.NullType: pa.null(),
     st.BooleanType: pa.bool_(),
     st.ByteType: pa.int8(),
@@ -302,6 +295,16 @@ ARROW_OF: dict[Any, Any] = {
     st.TimestampNTZType: pa.timestamp("us"),
     st.DayTimeIntervalType: pa.duration("us"),
 }
+#: What to write for types that Arrow data cannot hold.
+_INSTEAD = {
+    "YearMonthIntervalType": "pyarrow, through which Spark hands rows to Python, cannot take it; write its "
+    "months as a number: extract(YEAR FROM {path}) * 12 + extract(MONTH FROM {path})",
+    "CalendarIntervalType": "write its parts as columns",
+    "VariantType": "it would be read back as a struct of two binaries; write to_json({path}), and use "
+    "parse_json on what is read",
+    "GeometryType": "write st_asbinary({path}), and its SRID",
+    "GeographyType": "write st_asbinary({path}), and its SRID",
+}
 # Not among them: we write no Variants.
 VARIANT: pa.DataType = pa.struct(
     [
@@ -310,7 +313,7 @@ VARIANT: pa.DataType = pa.struct(
     ]
 )
 if hasattr(st, "TimeType"):
-    ARROW_OF[st.TimeType] = pa.time64("ns")
+    _ARROW_OF[st.TimeType] = pa.time64("ns")
 
 
 def arrow_type_of(type_: st.DataType, path: str, variants: bool = True) -> pa.DataType:
@@ -328,13 +331,12 @@ def arrow_type_of(type_: st.DataType, path: str, variants: bool = True) -> pa.Da
         return pa.struct(_arrow_fields(type_, path + ".", variants))
     if variants and isinstance(type_, st.VariantType):
         return VARIANT
-    try:
-        return ARROW_OF[type(type_)]
-    except KeyError:
-        raise UsageError(
-            f"column {path!r}: the schema asks for the Spark type {type_.simpleString()}, "
-            "which Arrow data cannot be read as; leave the schema out to see which type it has"
-        ) from None
+    if type(type_) in _ARROW_OF:
+        return _ARROW_OF[type(type_)]
+    instead = _INSTEAD.get(type(type_).__name__, "cast it, or leave it out").format(path=path)
+    raise UsageError(
+        f"column {path!r} has the Spark type {type_.simpleString()}, which Arrow data cannot hold here: {instead}"
+    )
 
 
 def arrow_schema_of(schema: st.StructType, variants: bool = True) -> pa.Schema:
@@ -343,6 +345,7 @@ def arrow_schema_of(schema: st.StructType, variants: bool = True) -> pa.Schema:
 
 
 def _arrow_fields(type_: st.StructType, prefix: str, variants: bool) -> list[pa.Field]:
+    _check_unique(type_.names, f"column {prefix[:-1]!r}" if prefix else "the schema")
     return [
         pa.field(field.name, arrow_type_of(field.dataType, prefix + field.name, variants), field.nullable)
         for field in type_.fields

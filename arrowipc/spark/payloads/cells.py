@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.types import ArrayType, StructField, StructType
 
 import arrowipc
@@ -220,7 +221,9 @@ class PayloadDecoder:
         """Raise, or return the reason as text."""
         reason = str(error).removeprefix(f"cell {row}: ")
         if self._options.on_error == "raise":
-            where = f"column {self._column!r}, row {self._rows_before + row}{_partition()}"
+            context = TaskContext.get()
+            partition = "" if context is None else f" of partition {context.partitionId()}"
+            where = f"column {self._column!r}, row {self._rows_before + row}{partition}"
             raise type(error)(f"{where}: {reason}; {self._help}") from error
         return reason
 
@@ -422,10 +425,3 @@ def _is_bare(payload: memoryview) -> bool:
         return bool(arrowipc.read_message(payload).kind == "RecordBatch")
     except ArrowIpcError:
         return False
-
-
-def _partition() -> str:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    return "" if context is None else f" of partition {context.partitionId()}"

@@ -20,15 +20,13 @@ if TYPE_CHECKING:
 
 __all__ = ["decode_payload_batches", "decode_payloads"]
 
-DEFAULT_SAMPLE = 10
-
 
 def decode_payloads(
     df: "DataFrame",
     column: str,
     schema: Any = None,
     *,
-    sample: int = DEFAULT_SAMPLE,
+    sample: int = 10,
     **options: Unpack[DecodeKeywords],
 ) -> "DataFrame":
     """Turn a binary column of Arrow IPC payloads into the rows they hold.

@@ -17,7 +17,7 @@ from arrowipc.schemas import Field, Schema
 from arrowipc.spark.payloads.decode import map_in_arrow, quoted
 from arrowipc.spark.payloads.options import EncodeKeywords, EncodeOptions, keys_of
 from arrowipc.spark.read.convert import WithSchema
-from arrowipc.spark.types import arrow_type_of, changed, check_unique, find_name
+from arrowipc.spark.types import arrow_schema_of, changed, find_name
 from arrowipc.types import as_schema
 
 if TYPE_CHECKING:
@@ -118,18 +118,7 @@ def payload_schema(
     >>> decode_payloads(bare, "payload", schema=payload_schema(df))                      # doctest: +SKIP
     """
     large = df.sparkSession.conf.get("spark.sql.execution.arrow.useLargeVarTypes", "false") == "true"
-    check_unique(df.schema.names, "the data frame")
-    fields = []
-    for field in df.schema.fields:
-        try:
-            type_ = arrow_type_of(field.dataType, field.name, variants=False)
-        except UsageError:
-            raise UsageError(
-                f"column {field.name!r} has the Spark type {field.dataType.simpleString()}, which payloads "
-                "cannot hold; cast it or leave it out"
-            ) from None
-        fields.append(pa.field(field.name, type_, field.nullable))
-    schema = pa.schema(fields)
+    schema = arrow_schema_of(df.schema, variants=False)
     if large:
         schema = pa.schema(Schema([_large(field) for field in as_schema(schema)]))
     split = _Split(schema, keys_of(group_by), keep_keys, dictionary_columns)
@@ -199,8 +188,9 @@ class _Split:
 
 def in_utc(field: Field) -> Field:
     """The field with UTC in place of the session's time zone: the instants are the same."""
-    type_, zoned = field.type, isinstance(field.type, at.Timestamp) and field.type.timezone
-    return _plain(field, at.Timestamp(type_.unit, "UTC") if zoned else changed(type_, in_utc))
+    if isinstance(field.type, at.Timestamp) and field.type.timezone:
+        return _plain(field, at.Timestamp(field.type.unit, "UTC"))
+    return _plain(field, changed(field.type, in_utc))
 
 
 def _large(field: Field) -> Field:

@@ -263,7 +263,7 @@ def _converter(source: at.DataType, target: st.DataType, options: _Rules, path: 
     expected = arrow_type_of(target, path)
     match source, target:
         case at.Null(), _:
-            convert = lambda array: pa.nulls(len(array), expected)  # noqa: E731
+            return lambda array: pa.nulls(len(array), expected)
         case ((at.List() | at.LargeList() | at.ListView() | at.LargeListView() | at.FixedSizeList()), st.ArrayType()):
             type_, nullable = source.value_field.type, target.containsNull
             child = _checked(type_, target.elementType, options, f"{path}.element", nullable)
