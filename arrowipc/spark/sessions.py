@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from arrowipc.spark.jar import find_jar
 from arrowipc.spark.source import ArrowIpcDataSource
 
-__all__ = ["configure", "reader_of", "register", "session", "tell_reader"]
+__all__ = ["configure", "reader_of", "register", "session"]
 
 log: logging.Logger = logging.getLogger("arrowipc.spark")
 
@@ -95,7 +95,9 @@ def register(spark: SparkSession) -> None:
     except AnalysisException as error:
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":  # Spark 4.0 refuses what it found by itself
             raise
-    tell_reader(spark)
+    if reader_of(spark) == "python":
+        submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+        _say_once(REMOTE if _is_remote(spark) else SUBMITTED if submitted else LATE)
 
 
 def _is_remote(spark: SparkSession) -> bool:
@@ -119,13 +121,6 @@ def reader_of(spark: SparkSession) -> Literal["jvm", "python"]:
     except Exception:  # no source has this name
         return "python"
     return "jvm" if found.startswith("org.arrowipc.") else "python"
-
-
-def tell_reader(spark: SparkSession) -> None:
-    """Say, once for each kind of session, that Python reads Arrow files, and how to get the file format instead."""
-    if reader_of(spark) == "python":
-        submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-        _say_once(REMOTE if _is_remote(spark) else SUBMITTED if submitted else LATE)
 
 
 @functools.cache
