@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql import types as st
 
 from arrowipc import types as at
-from arrowipc.arguments import filled
+from arrowipc.arguments import check_choice, filled
 from arrowipc.columns.extensions import converter_of
 from arrowipc.dataset.unify import with_children
 from arrowipc.errors import UnsupportedError, UsageError
@@ -81,10 +81,8 @@ class TypeOptions:
     def __post_init__(self) -> None:
         if not isinstance(self.extensions, bool):
             raise UsageError(f"option extensions: expected true or false, found {self.extensions!r}")
-        for name, allowed in (("nanoseconds", get_args(Nanoseconds)), ("unsupported", get_args(Unsupported))):
-            if getattr(self, name) not in allowed:
-                choices = ", ".join(map(repr, allowed))
-                raise UsageError(f"option {name}: expected one of {choices}, found {getattr(self, name)!r}")
+        check_choice("option nanoseconds", self.nanoseconds, get_args(Nanoseconds))
+        check_choice("option unsupported", self.unsupported, get_args(Unsupported))
 
     @classmethod
     def of(cls, options: "TypeOptions | Mapping[str, Any] | None") -> "TypeOptions":

@@ -132,10 +132,10 @@ def test_values_that_spark_cannot_hold_are_blamed_on_their_row() -> None:
 
 def test_arguments_that_are_wrong() -> None:
     for name, value, text in (
-        ("on_error", "ignore", "on_error: expected one of 'raise', 'skip', 'null', found 'ignore'"),
+        ("on_error", "ignore", "on_error must be 'raise' or 'skip' or 'null', found str 'ignore'"),
         ("validate", "some", "validate"),
         ("nanoseconds", "few", "nanoseconds"),
-        ("rows_per_batch", 0, "rows_per_batch: expected a whole number from 1, found 0"),
+        ("rows_per_batch", 0, "rows_per_batch must be an integer from 1"),
         ("schema", "id bigint", "on the driver only"),
         ("columns", [], "no column is wanted"),
         ("error_column", "why", "error_column needs"),

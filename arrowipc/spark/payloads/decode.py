@@ -7,6 +7,7 @@ import pyarrow as pa
 from pyspark.sql import types as st
 
 import arrowipc
+from arrowipc.arguments import check_integer
 from arrowipc.errors import ArrowIpcError, UsageError
 from arrowipc.spark.payloads.cells import PayloadDecoder, Wanted, binary_column, nullable
 from arrowipc.spark.payloads.options import DecodeKeywords, DecodeOptions
@@ -218,8 +219,7 @@ def infer_schema(df: "DataFrame", column: str, options: TypeOptions, sample: int
         raise UsageError(
             f"column {column!r}: the payloads of a streaming data frame cannot be looked at beforehand; pass schema="
         )
-    if sample < 1:
-        raise UsageError(f"sample: expected a whole number from 1, found {sample!r}")
+    check_integer("sample", sample, 1, 2**31 - 1)
 
     def schemas(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from _schemas_of(batches, sample)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 import arrowipc
+from arrowipc.arguments import check_choice, check_integer
 from arrowipc.errors import UsageError
 from arrowipc.spark.types import TypeOptions
 
@@ -58,10 +59,8 @@ class DecodeOptions(TypeOptions):
 
     def __post_init__(self) -> None:
         TypeOptions.__post_init__(self)
-        for name, allowed in (("on_error", get_args(OnError)), ("validate", get_args(Validate))):
-            value = getattr(self, name)
-            if value not in allowed:
-                raise UsageError(f"{name}: expected one of {', '.join(map(repr, allowed))}, found {value!r}")
+        check_choice("on_error", self.on_error, get_args(OnError))
+        check_choice("validate", self.validate, get_args(Validate))
         if self.error_column is not None and self.on_error != "null":
             raise UsageError(f'error_column needs on_error="null": with {self.on_error!r} no row holds a reason')
         _check_counts(self, "rows_per_batch", "bytes_per_batch")
@@ -149,9 +148,7 @@ def keys_of(group_by: str | Sequence[str] | None) -> list[str]:
 
 def _check_counts(options: Any, *names: str) -> None:
     for name in names:
-        value = getattr(options, name)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise UsageError(f"{name}: expected a whole number from 1, found {value!r}")
+        check_integer(name, getattr(options, name), 1, 2**63 - 1)
 
 
 # -- the same as keywords, for whoever checks the types of calls -----------------------------------------------
