@@ -67,7 +67,8 @@ class ArrowIpcDataSource(Shipped, DataSource):  # noqa: D101  (its docstring has
     def streamReader(self, schema: "StructType") -> Any:
         """Refuse: streams are Spark's own for a file format."""
         raise UsageError(
-            f"readStream: {USE_THE_JAR}; or readStream.format('binaryFile'), and decode_payloads of its column content"
+            f"readStream: {USE_THE_JAR}; or format('binaryFile'), with the schema of spark.read.format('binaryFile'), "
+            "and decode_payloads of its column content"
         )
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> Any:
