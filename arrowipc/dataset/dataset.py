@@ -167,8 +167,7 @@ class Dataset(Hints):
     def prune(self, filter: Any) -> Dataset:
         """Return the data set without the files and batches in which no row passes `filter`; nothing is read.
 
-        As `filter`, but rows are not looked at: those of the batches that are left need not pass. For callers who
-        filter rows themselves.
+        As `filter`, for callers who filter rows themselves: those of the batches that are left need not pass.
         """
         return Dataset(self.fragments, self._options, self._columns, _both(self._filter, filter), self._exact)
 

@@ -59,8 +59,6 @@ class RowDataset:
     ----------
     source : path, URL, pattern, folder, list of them, or Dataset
         What `open_dataset` takes. Streams get an index of their batches.
-    columns : sequence of str or int, optional
-        Names, indices or dotted paths to read, in this order; other columns are never touched.
     format : {"python", "numpy", "arrow"}
         What samples and batches are made of; see the notes.
     transform : callable, optional
@@ -68,10 +66,8 @@ class RowDataset:
         takes its place. Processes that are spawned need one that can be pickled.
     extensions : bool or mapping, default False
         As in :meth:`arrowipc.RecordBatch.to_pylist`; of Python values only.
-    validate : {"full", "none", "strict"}
-        As in `open`.
-    limits : Limits, optional
-        As in `open`.
+    columns, validate, limits
+        As in `open_dataset`.
 
     Raises
     ------

@@ -110,14 +110,8 @@ class Shared(Shipped):
         """Table: in shared memory; the same object each time in the same process.
 
         Values in shared memory are not validated again: `share` wrote them, and a process of the same user,
-        which is checked, holds them. What was sent instead is validated fully.
-
-        Raises
-        ------
-        OSError
-            The broker could not be started or reached; `PermissionError`: another user has taken its name.
-        FormatError
-            What was sent is broken.
+        which is checked, holds them. What was sent instead is validated fully (FormatError). An OSError says that
+        the broker could not be started or reached; a PermissionError, that another user has taken its name.
         """
         with _lock:
             table = _attached.get(self._token)

@@ -300,8 +300,7 @@ _INSTEAD = {
     "CalendarIntervalType": "write its parts as columns",
     "VariantType": "it would be read back as a struct of two binaries; write to_json({path}), and use "
     "parse_json on what is read",
-    "GeometryType": "write st_asbinary({path}), and its SRID",
-    "GeographyType": "write st_asbinary({path}), and its SRID",
+    **dict.fromkeys(("GeometryType", "GeographyType"), "write st_asbinary({path}), and its SRID"),
 }
 # Not among them: we write no Variants.
 VARIANT: pa.DataType = pa.struct(

@@ -272,7 +272,7 @@ class PayloadDecoder:
                     yield from convert(middle, last)
                 else:
                     cell = decoded.start + first
-                    yield from self._nulls({cell: self._refuse(cell, failure.error)}, others)
+                    yield from self._nulls({cell: self._refuse(cell, failure.args[0])}, others)
 
         yield from convert(0, len(ends))
 
@@ -294,11 +294,7 @@ class PayloadDecoder:
 
 
 class _ConversionError(Exception):
-    """Some of the values of some payloads are nothing that Spark can hold."""
-
-    def __init__(self, error: ArrowIpcError) -> None:
-        super().__init__(str(error))
-        self.error = error
+    """Some of the values of some payloads are nothing that Spark can hold: its argument is the error that says so."""
 
 
 def _cells_of(ends: Any, first: int, last: int) -> tuple[int, Any]:

@@ -110,8 +110,8 @@ class BatchConverter:
         What to do about values that Spark cannot hold.
     label : str, default "the batch"
         What holds the data, for error texts.
-    missing_is_null : bool
-        Whether a column, or field of a struct, that the batches have not is null, or an error.
+    missing_is_null : bool, default False
+        Whether a column or field that the batches lack is null, or an error.
     """
 
     def __init__(
@@ -123,7 +123,6 @@ class BatchConverter:
         missing_is_null: bool = False,
     ) -> None:
         self.schema: Any = arrow_schema_of(target)
-        #: What holds the data, for error texts.
         self.label: str = label
         self._limit = _SizeLimit()
         rules = _Rules(options.nanoseconds, options.unsupported, options.extensions, self._limit, missing_is_null)
