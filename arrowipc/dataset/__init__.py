@@ -3,6 +3,4 @@
 ``partitioning`` reads keys from the names of folders, ``fragments`` opens one file of a data set, ``unify`` makes one
 schema of many and brings batches to it, ``dataset`` has the public class; ``scan`` passes it to polars,
 and ``filters`` converts other filters to ours.
-
-Imports everything up to the public modules.
 """

@@ -139,14 +139,8 @@ class Dataset(Hints):
         return self._options.opener.skipped
 
     def select(self, columns: Columns) -> Dataset:
-        """Return the data set of some columns, by name, index or dotted path; nothing is read.
-
-        Raises
-        ------
-        NotFoundError
-            There is no such column.
-        """
-        wanted = _listed(columns)
+        """Return the data set of some columns, by name, index or dotted path; a NotFoundError where there is none."""
+        wanted = None if columns is None else columns_of(columns)
         if wanted is not None:
             _projected(self.schema, wanted)  # says what is wrong with them
             names = self.schema.names
@@ -165,12 +159,7 @@ class Dataset(Hints):
         """Return the data set of the rows that pass `filter`, and earlier filters; nothing is read.
 
         Files are left out by their hive keys and batches by their statistics before any row is looked at. A null passes
-        ``is_null`` and nothing else; NaN is above all numbers.
-
-        Raises
-        ------
-        UsageError
-            The filter is not of the form that `open_dataset` takes, or about no column of the files.
+        ``is_null`` and nothing else; NaN is above all numbers. A UsageError says what is wrong with the filter.
         """
         exact = _both(self._exact, filter)
         return Dataset(self.fragments, self._options, self._columns, _both(self._filter, filter), exact)
@@ -178,8 +167,7 @@ class Dataset(Hints):
     def prune(self, filter: Any) -> Dataset:
         """Return the data set without the files and batches in which no row passes `filter`; nothing is read.
 
-        As `filter`, but rows are not looked at: those of the batches that are left need not pass. For callers who
-        filter rows themselves.
+        As `filter`, for callers who filter rows themselves: those of the batches that are left need not pass.
         """
         return Dataset(self.fragments, self._options, self._columns, _both(self._filter, filter), self._exact)
 
@@ -192,12 +180,8 @@ class Dataset(Hints):
     def to_batches(self) -> Iterator[RecordBatch]:
         """Iterate over the batches of all files, in order.
 
-        Raises
-        ------
-        ArrowIpcError
-            A file is damaged, or does not fit: when it is its turn.
-        OSError
-            A file is gone, or another one than it was.
+        When it is the turn of a file that is damaged or does not fit, there is an ArrowIpcError, and an OSError of one
+        that is gone or another one than it was.
         """
         return iter(self)
 
@@ -285,15 +269,7 @@ class Dataset(Hints):
     # -- rows by their number --
 
     def count_rows(self) -> int:
-        """Return the number of rows: from metadata alone, or by reading the columns of a filter.
-
-        Raises
-        ------
-        ArrowIpcError
-            A file is damaged.
-        OSError
-            A file is gone, or another one than it was.
-        """
+        """Return the number of rows: from metadata alone, or by reading the columns of a filter."""
         if self._exact is not None:
             return sum([batch.num_rows for batch in self._select(self._tested())])
         if self._filter is None:
@@ -303,12 +279,8 @@ class Dataset(Hints):
     def take(self, rows: Any) -> RecordBatch:
         """Return rows in any order and number, as one batch; negative ones count from the end.
 
-        Raises
-        ------
-        IndexError
-            There is no such row.
-        ArrowIpcError, OSError
-            As for `to_batches`, whatever `on_error` says: rows that were counted cannot be left out.
+        There is an IndexError where there is no such row. Else errors are those of `to_batches`, whatever `on_error`
+        says: rows that were counted cannot be left out.
         """
         return self._reader().take(rows)
 
@@ -323,19 +295,18 @@ class Dataset(Hints):
     def _lengths(self) -> Iterator[Lengths]:
         """Rows of each batch of each fragment."""
         opener = self._options.opener
-        remote = any(fragment.lengths is None and is_url(fragment.path) for fragment in self.fragments)
-        tasks = ((partial(self._counted, opener, fragment), True) for fragment in self.fragments)
-        return _in_order(tasks, FETCHES if remote else 0)
 
-    def _counted(self, opener: Opener, fragment: Fragment) -> Lengths:
-        if self._rules_out(fragment):
-            return NO_ROWS
-        try:
-            return opener.count(fragment)
-        except Unreadable as error:
-            opener.skip(fragment.path, error)
-            fragment.lengths = NO_ROWS
-            return NO_ROWS
+        def counted(fragment: Fragment) -> Lengths:
+            if self._rules_out(fragment):
+                return NO_ROWS
+            try:
+                return opener.count(fragment)
+            except Unreadable as error:
+                opener.skip(fragment.path, error)
+                fragment.lengths = NO_ROWS
+                return NO_ROWS
+
+        return _of_each(counted, self.fragments, any(fragment.lengths is None for fragment in self.fragments))
 
     def _located(self) -> tuple[Any, Any]:
         """Per batch that the filter leaves its fragment and number, and its rows."""
@@ -462,10 +433,6 @@ def _both(known: Any, filter: Any) -> Any:
     return filter if known is None else known if filter is None else ("and", known, filter)
 
 
-def _listed(columns: Columns) -> tuple[str | int, ...] | None:
-    return None if columns is None else columns_of(columns)
-
-
 def _without(schema: Schema, names: frozenset[str]) -> list[Field]:
     return [field for field in schema if field.name not in names]
 
@@ -524,6 +491,12 @@ def _in_order(tasks: Iterator[Task[T]], workers: int) -> Iterator[T]:
     finally:
         for turn in ahead:
             turn.take_back()
+
+
+def _of_each(function: Callable[[Fragment], T], fragments: list[Fragment], at_once: bool = True) -> Iterator[T]:
+    """The results of a function for each fragment, in order; for several remote ones at the same time."""
+    remote = at_once and any(is_url(fragment.path) for fragment in fragments)
+    return _in_order(((partial(function, fragment), True) for fragment in fragments), FETCHES if remote else 0)
 
 
 def open_dataset(
@@ -594,16 +567,13 @@ def open_dataset(
     --------
     >>> import os, tempfile
     >>> import arrowipc as ipc
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> for year in (2023, 2024):
-    ...     os.mkdir(f"{folder.name}/year={year}")
-    ...     with ipc.new_file(f"{folder.name}/year={year}/a.arrow", ipc.RecordBatch.from_pydict({"x": [1]})) as writer:
-    ...         writer.write({"x": [year % 100]})
-    >>> ipc.open_dataset(folder.name).read_all().to_pylist()
-    [{'x': 23, 'year': 2023}, {'x': 24, 'year': 2024}]
-    >>> ipc.open_dataset(folder.name, filter=[("year", ">", 2023)]).count_rows()
-    1
-    >>> folder.cleanup()
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for year in (2023, 2024):
+    ...         os.mkdir(f"{folder}/year={year}")
+    ...         with ipc.new_file(f"{folder}/year={year}/a.arrow") as writer:
+    ...             writer.write({"x": [year % 100]})
+    ...     ipc.open_dataset(folder, filter=[("year", ">", 2023)]).read_all().to_pylist()
+    [{'x': 24, 'year': 2024}]
     """
     check_choice("partitioning", partitioning, ("hive", None))
     check_choice("on_missing", on_missing, ("null", "error"))
@@ -662,9 +632,7 @@ def _united(fragments: list[Fragment], opener: Opener, keys: frozenset[str]) -> 
         return fragment
 
     union = SchemaUnion((opener.limits or Limits()).dataset_columns)
-    remote = any(is_url(fragment.path) for fragment in fragments)
-    tasks = ((partial(looked, fragment), True) for fragment in fragments)
-    whole = list(_in_order(tasks, FETCHES if remote else 0))
+    whole = list(_of_each(looked, fragments))
     last: Schema | None = None
     for fragment in whole:
         if fragment is None:

@@ -35,8 +35,8 @@ __all__ = ["columns_tested", "from_polars", "from_text", "rows_passing"]
 OPERATORS = {"Eq": "==", "NotEq": "!=", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">="}
 SWAPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 BETWEEN = {"Both": (">=", "<="), "Left": (">=", "<"), "Right": (">", "<="), "None": (">", "<")}
-#: Per microsecond.
-UNITS = {"Nanoseconds": 1000, "Microseconds": 1, "Milliseconds": 1}
+#: Nanoseconds of a unit.
+UNITS = {"Nanoseconds": 1, "Microseconds": 1000, "Milliseconds": 1_000_000}
 EPOCH = dt.datetime(1970, 1, 1)
 
 
@@ -128,13 +128,10 @@ def _literal(node: Any) -> Any:
 
 
 def _span(number: int, unit: str) -> dt.timedelta:
-    if number % UNITS[unit]:
+    count, rest = divmod(number * UNITS[unit], 1000)
+    if rest:
         raise ValueError("nanoseconds")
-    return (
-        dt.timedelta(milliseconds=number)
-        if unit == "Milliseconds"
-        else dt.timedelta(microseconds=number // UNITS[unit])
-    )
+    return dt.timedelta(microseconds=count)
 
 
 def _literals(node: Any) -> list[Any]:
@@ -156,13 +153,7 @@ _NULLS = {"null": "is_null", "not null": "is_not_null"}
 
 
 def from_text(conditions: Iterable[str], schema: Schema) -> list[Condition]:
-    """Conditions such as 'x >= 3', 'city in Oslo,Rome' and 'x is null', whose values have the types of their columns.
-
-    Raises
-    ------
-    UsageError
-        A text is no condition, there is no such column, or a value is not of the column's type.
-    """
+    """Conditions such as 'x >= 3', 'city in Oslo,Rome', 'x is null', with values of their columns' types."""
     return [_condition_of(text, schema) for text in conditions]
 
 

@@ -45,21 +45,7 @@ Unreadable: tuple[type[Exception], ...] = (FormatError, FileNotFoundError)
 
 
 class Fragment:
-    """One file of a data set.
-
-    Examples
-    --------
-    >>> import os, tempfile
-    >>> import arrowipc as ipc
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> os.mkdir(folder.name + "/year=2024")
-    >>> with ipc.new_file(folder.name + "/year=2024/a.arrow", ipc.RecordBatch.from_pydict({"x": [1]})) as writer:
-    ...     writer.write({"x": [1, 2]})
-    >>> fragment = ipc.open_dataset(folder.name).fragments[0]
-    >>> os.path.basename(fragment.path), fragment.keys, fragment.schema.names
-    ('a.arrow', {'year': 2024}, ['x'])
-    >>> folder.cleanup()
-    """
+    """One file of a data set, which `Dataset.fragments` lists."""
 
     __slots__ = ("keys", "lengths", "path", "schema", "size", "version")
 
@@ -110,15 +96,7 @@ class Opener:
         self.skipped.setdefault(path, str(error))
 
     def open(self, fragment: Fragment, columns: Columns = None) -> Any:
-        """A reader of a fragment, with random access to its batches.
-
-        Raises
-        ------
-        OSError
-            The file is gone, or another one than before.
-        ArrowIpcError
-            It is no Arrow data, or damaged.
-        """
+        """A reader of a fragment, with random access to its batches; an OSError where it is another file."""
         key = fragment.path, columns
         reader = self._kept.pop(key, None)
         if reader is None:

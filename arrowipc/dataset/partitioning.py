@@ -36,13 +36,7 @@ _READERS: dict[type[at.DataType], Callable[[str], Any]] = {
 
 
 def keys_of(path: str, below: str) -> dict[str, str | None]:
-    """Keys and their text, None for null, of the folders in `below`, which is what counts of `path`.
-
-    Raises
-    ------
-    UsageError
-        A key repeats, is no text, or there are more than 64.
-    """
+    """Keys and their text, None for null, of the folders in `below`, which is what counts of `path`."""
     if "://" in path:
         below = below.partition("?")[0]  # values of a query may hold slashes
     if "=" not in below:
@@ -81,13 +75,7 @@ def _is_date(text: str) -> bool:
 
 
 def key_value(path: str, name: str, text: str | None, kind: at.DataType) -> Any:
-    """The value of a key, as `RecordBatch.from_pydict` takes it.
-
-    Raises
-    ------
-    UsageError
-        The text is none of that type, or no key can be.
-    """
+    """The value of a key, as `RecordBatch.from_pydict` takes it; a UsageError where the text is none of that type."""
     reader = _READERS.get(type(kind))
     try:
         if reader is not None:

@@ -59,8 +59,6 @@ class RowDataset:
     ----------
     source : path, URL, pattern, folder, list of them, or Dataset
         What `open_dataset` takes. Streams get an index of their batches.
-    columns : sequence of str or int, optional
-        Names, indices or dotted paths to read, in this order; other columns are never touched.
     format : {"python", "numpy", "arrow"}
         What samples and batches are made of; see the notes.
     transform : callable, optional
@@ -68,21 +66,13 @@ class RowDataset:
         takes its place. Processes that are spawned need one that can be pickled.
     extensions : bool or mapping, default False
         As in :meth:`arrowipc.RecordBatch.to_pylist`; of Python values only.
-    validate : {"full", "none", "strict"}
-        As in `open`.
-    limits : Limits, optional
-        As in `open`.
+    columns, validate, limits
+        As in `open_dataset`.
 
     Raises
     ------
     UsageError
-        The options contradict each other.
-    FormatError, LimitError, UnsupportedError
-        The bytes cannot be decoded; files differ in schema.
-    IndexError
-        When a row is asked for that is not there.
-    OSError
-        A file cannot be read.
+        The options contradict each other; else errors are those of `open_dataset` and `Dataset.take`.
 
     Notes
     -----
@@ -102,13 +92,12 @@ class RowDataset:
     --------
     >>> import tempfile, arrowipc as ipc
     >>> path = tempfile.mkdtemp() + "/rows.arrow"
-    >>> with ipc.new_file(path, batch := ipc.RecordBatch.from_pydict({"x": [1.5, 2.5], "y": ["a", "b"]})) as writer:
-    ...     writer.write_batch(batch)
-    ...     writer.write_batch(batch)
+    >>> with ipc.new_file(path) as writer:
+    ...     writer.write({"x": [1.5, 2.5], "y": ["a", "b"]})
     >>> dataset = ipc.RowDataset(path)
-    >>> len(dataset), dataset[3], dataset[[2, -3]]
-    (4, {'x': 2.5, 'y': 'b'}, [{'x': 1.5, 'y': 'a'}, {'x': 2.5, 'y': 'b'}])
-    >>> ipc.RowDataset(path, columns="x", format="numpy")[[0, 3]]
+    >>> len(dataset), dataset[1], dataset[[0, -2]]
+    (2, {'x': 2.5, 'y': 'b'}, [{'x': 1.5, 'y': 'a'}, {'x': 1.5, 'y': 'a'}])
+    >>> ipc.RowDataset(path, columns="x", format="numpy")[[0, 1]]
     {'x': array([1.5, 2.5])}
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.dataset.filters import from_polars
@@ -35,9 +36,7 @@ def scan_polars(dataset: Any, **options: Any) -> pl.LazyFrame:
     Raises
     ------
     UnsupportedError
-        polars is not installed, or does not know the type of a column.
-    UsageError
-        Options were given for a data set that is open; else as for `open_dataset`.
+        polars is not installed, or does not know the type of a column; else errors are those of `open_dataset`.
 
     Examples
     --------
@@ -51,6 +50,7 @@ def scan_polars(dataset: Any, **options: Any) -> pl.LazyFrame:
     [{'x': 3}]
     """
     try:
+        import polars as pl
         from polars.io.plugins import register_io_source
     except ImportError as error:
         raise UnsupportedError(f"scan_polars needs polars 1.5 or newer: pip install polars ({error})") from None
@@ -62,29 +62,61 @@ def scan_polars(dataset: Any, **options: Any) -> pl.LazyFrame:
         raise UsageError(f"scan_polars: the data set is open already; {', '.join(options)} have no effect")
     schema: Schema = dataset.schema
     nothing = Table(schema, []).to_polars()
+    frame_schema = nothing.schema
 
-    def frames(
-        columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
-    ) -> Iterator[pl.DataFrame]:
-        # A limit counts the rows before the predicate: then no batch may be left out.
-        test = None if predicate is None or n_rows is not None else from_polars(predicate, schema)
-        chosen = dataset if test is None else dataset.prune(test)
-        if columns is not None:
-            needed = {*columns, *([] if predicate is None else predicate.meta.root_names())}
-            chosen = chosen.select([name for name in schema.names if name in needed])
-        left, is_empty = n_rows, True
-        for batch in chosen:
-            if left is not None:
-                batch = batch.slice(0, left)
-                left -= len(batch)
-            yield _part(batch.to_polars(), columns, predicate)
-            is_empty = False
-            if left == 0:
-                return
-        if is_empty:
-            yield _part(nothing, columns, None)
+    def scan(offset: int = 0, length: int | None = None) -> pl.LazyFrame:
+        def frames(
+            columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
+        ) -> Iterator[pl.DataFrame]:
+            # A limit counts the rows before the predicate: then no batch may be left out.
+            whole = offset == 0 and length is None
+            test = from_polars(predicate, schema) if whole and predicate is not None and n_rows is None else None
+            chosen = dataset if test is None else dataset.prune(test)
+            if columns is not None:
+                needed = {*columns, *([] if predicate is None else predicate.meta.root_names())}
+                chosen = chosen.select([name for name in schema.names if name in needed])
+            left, is_empty = n_rows, True
+            for batch in chosen if whole else _rows(chosen, offset, length):
+                if left is not None:
+                    batch = batch.slice(0, left)
+                    left -= len(batch)
+                yield _part(batch.to_polars(), columns, predicate)
+                is_empty = False
+                if left == 0:
+                    return
+            if is_empty:
+                yield _part(nothing, columns, None)
 
-    return register_io_source(frames, schema=nothing.schema)
+        return register_io_source(frames, schema=frame_schema)
+
+    def select(*exprs: Any, **named: Any) -> pl.LazyFrame:
+        count = pl.len()
+        if len(exprs) != 1 or named or not isinstance(exprs[0], pl.Expr) or not exprs[0].meta.eq(count):
+            return pl.LazyFrame.select(frame, *exprs, **named)
+
+        def counted(
+            columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
+        ) -> Iterator[pl.DataFrame]:
+            found = nothing.select(count + dataset.count_rows())
+            yield _part(found if n_rows is None else found.head(n_rows), columns, predicate)
+
+        return register_io_source(counted, schema=nothing.select(count).schema)
+
+    # Of slices, polars tells a source only the first rows: others, and the count, are asked of the data set.
+    frame = scan()
+    own: Any = frame
+    own.slice = lambda offset, length=None: (scan if offset else partial(pl.LazyFrame.slice, frame))(offset, length)
+    own.tail, own.select = lambda n=5: scan(-n, n), select
+    return frame
+
+
+def _rows(dataset: Any, offset: int, length: int | None) -> Any:
+    """Some rows, counted as polars does: from the end where `offset` is negative."""
+    if offset < 0:
+        offset += dataset.count_rows()
+        if offset < 0:
+            offset, length = 0, None if length is None else max(length + offset, 0)
+    return dataset.slice(offset, length).to_batches()
 
 
 def _part(frame: pl.DataFrame, columns: list[str] | None, predicate: pl.Expr | None) -> pl.DataFrame:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Integers = npt.NDArray[np.integer[Any]]
     T = TypeVar("T", bound=ArrowIpcError)
 
-__all__ = ["FileMapping", "SchemaUnion", "without_ids"]
+__all__ = ["FileMapping", "SchemaUnion", "with_children", "without_ids"]
 
 #: Bytes of one value, by the precision of a floating-point type.
 FLOATS = {"half": 2, "single": 4, "double": 8}
@@ -57,15 +57,7 @@ class SchemaUnion:
         self._last: Schema | None = None
 
     def add(self, schema: Schema, path: str) -> None:
-        """Take the schema of one more file in.
-
-        Raises
-        ------
-        UsageError
-            A column has no type that holds its values here and in the files before, or a name repeats.
-        LimitError
-            There are too many columns.
-        """
+        """Take the schema of one more file in; an error where no type holds all values."""
         if schema is self._last or schema.serialize() in self._seen:
             return
         self._last = schema
@@ -110,13 +102,7 @@ class SchemaUnion:
 
 
 def by_name(schema: Schema) -> dict[str, at.Field]:
-    """The fields by their names, which must be different.
-
-    Raises
-    ------
-    UsageError
-        A name repeats.
-    """
+    """The fields by their names; a UsageError where these repeat."""
     fields = {field.name: field for field in schema}
     for name in repeated(schema.names) if len(fields) < len(schema) else ():
         raise refused(name, "is there more than once: such files are read together only if all have the same schema")
@@ -164,10 +150,10 @@ def _without_ids(field: at.Field) -> at.Field:
 def _without_id(kind: at.DataType) -> at.DataType:
     if isinstance(kind, at.Dictionary):
         return kind.__replace__(id=None, value_type=_without_id(kind.value_type))
-    return _with_children(kind, [_without_ids(child) for child in kind.children])
+    return with_children(kind, [_without_ids(child) for child in kind.children])
 
 
-def _with_children(kind: at.DataType, children: Sequence[at.Field]) -> at.DataType:
+def with_children(kind: at.DataType, children: Sequence[at.Field]) -> at.DataType:
     """A nested type over other children; others as they are."""
     match kind:
         case at.Struct() | at.Union():
@@ -218,7 +204,7 @@ def _common(one: at.DataType, other: at.DataType) -> at.DataType | None:
     other = _named_as(other, one)
     children = [_common_field(*pair) for pair in zip(one.children, other.children, strict=True)]
     found = [child for child in children if child is not None]
-    return _with_children(one, found) if len(found) == len(children) else None
+    return with_children(one, found) if len(found) == len(children) else None
 
 
 def _same_lists(one: at.DataType, other: at.DataType) -> bool:
@@ -274,22 +260,8 @@ def _common_struct(one: at.Struct, other: at.Struct) -> at.Struct | None:
 class FileMapping:
     """How batches of one schema become those of the data set; the same for all files of that schema.
 
-    Parameters
-    ----------
-    have : Schema
-        Of the batches.
-    want : Schema
-        Of the data set.
-    keys : collection of str
-        Columns of the data set that have one value per file.
-    most_bytes : int
-        What nulls, keys and decoded dictionaries of one batch may take.
-    missing : {"null", "error"}
-
-    Raises
-    ------
-    UsageError
-        A column does not fit, or is missing.
+    `keys` are the columns of the data set that have one value per file, `most_bytes` is what nulls, keys and decoded
+    dictionaries of one batch may take. A UsageError where a column does not fit, or is missing.
     """
 
     def __init__(self, have: Schema, want: Schema, keys: Collection[str], most_bytes: int, missing: str) -> None:
@@ -317,15 +289,7 @@ class FileMapping:
             self._from.append((place, known))
 
     def __call__(self, batch: RecordBatch, keys: Mapping[str, Any]) -> RecordBatch:
-        """Bring a batch of a file with these keys to the schema of the data set; one that has it is returned as it is.
-
-        Raises
-        ------
-        FormatError
-            There are nulls where there may be none, or indices that lead nowhere.
-        LimitError
-            What is missing in the file would take too much memory.
-        """
+        """Bring a batch of a file with these keys to the schema of the data set; or return it, where it has that."""
         if self._fits:
             return batch
         parts = _Parts(self)
@@ -411,13 +375,7 @@ class _Parts:
         )
 
     def charge(self, nbytes: int, column: str) -> None:
-        """Count bytes that are made of a batch that has fewer.
-
-        Raises
-        ------
-        LimitError
-            All columns together take too many.
-        """
+        """Count bytes that are made of a batch that has fewer; a LimitError where all columns take too many."""
         self._made += nbytes
         if self._made > self._mapping.most_bytes:
             raise LimitError(

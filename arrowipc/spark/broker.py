@@ -19,13 +19,7 @@ TICK = 0.5
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve until there has been no client for a while; returns the exit status.
-
-    Parameters
-    ----------
-    arguments : sequence of str
-        Name of the socket, path of the IPC file, and after how many seconds without a client to end.
-    """
+    """Serve under a name the batches of a file, until there was no client for a while; returns the exit status."""
     socket, file, idle = arguments
     want_data, free_data = sys.stdin.readline().split()
     # Listening comes before reading: of two brokers that start at once, one finds the name taken and goes.

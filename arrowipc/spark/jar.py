@@ -24,7 +24,6 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from arrowipc.spark.java import NO_JAVA, find_java
 from arrowipc.spark.options import options_resource
@@ -43,16 +42,7 @@ OPTIONS = "META-INF/arrowipc/options.tsv"
 MAJOR = "4"
 #: Spark 4 runs on Java 17 or newer. (`-release` would say so too, but needs a file that only a JDK has.) Classes do not
 #: repeat the methods of their interfaces: those of a newer Spark name types that an older one does not have.
-SCALA = (
-    "-Xunchecked-java-output-version:17",
-    "-Xmixin-force-forwarders:false",
-    "-g:line",
-    "-encoding",
-    "UTF-8",
-    "-deprecation",
-    "-feature",
-    "-unchecked",
-)
+SCALA = ("-Xunchecked-java-output-version:17", "-Xmixin-force-forwarders:false", "-g:line", "-encoding", "UTF-8")
 #: The compiler recurses deeply. Its run is too short for the second, optimizing compiler of Java to pay.
 JAVA = ("-Xss8m", "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 LIMIT_SECONDS = 900
@@ -60,20 +50,15 @@ LIMIT_SECONDS = 900
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
+NO_SPARK = (
+    "there is no Spark with its Scala compiler in SPARK_HOME or PySpark (for Spark Connect alone it brings none): run "
+    "python -m pip install 'arrowipc[spark]'; or run python -m arrowipc.spark.jar where Spark itself is installed, and "
+    "give the jar to the server"
+)
+
+
 class NoJar(Exception):
     """There is no jar and none can be built; the message says why, and what to do."""
-
-
-class _NoSpark(NoJar):
-    """There is no Spark here to compile against."""
-
-
-class _Spark(NamedTuple):
-    """The Spark that will load the jar."""
-
-    jars: Path
-    version: str
-    scala: str
 
 
 def find_jar() -> str | None:
@@ -87,52 +72,40 @@ def find_jar() -> str | None:
         For ``spark.jars``, ``--jars`` and ``spark.addArtifact`` of Spark Connect. None where there is no jar and none
         can be built: the log says why, once.
     """
-    path, why_not = _outcome()
-    if path is None:
-        _say_once(f"no jar with Spark's file format for Arrow files: {why_not}")
-    return path
+    return _outcome()
 
 
 @functools.cache
-def _say_once(text: str) -> None:
-    log.warning("%s", text)
-
-
-@functools.cache
-def _outcome() -> tuple[str | None, str]:
-    """The path, or why there is none; a build that failed is not tried again by the same process."""
+def _outcome() -> str | None:
+    """What is found; a build that failed is not tried again by the same process."""
     try:
-        return str(_found()), ""
+        return str(_found())
     except NoJar as error:
-        return None, str(error)
+        log.warning("no jar with Spark's file format for Arrow files: %s", error)
+        return None
 
 
 def _found() -> Path:
     sources = _sources()
     digest = _digest(sources)
     prebuilt = _digest_of(PREBUILT) == digest
-    try:
-        spark = _spark()
-    except _NoSpark:  # a client of Spark Connect can still give the jar to its server
-        if prebuilt:
-            return PREBUILT
-        raise
+    jars, versions = _spark(optional=prebuilt)
     if prebuilt:
-        return PREBUILT
-    name = f"arrowipc-spark-{spark.version}-scala-{spark.scala}-{digest}.jar"
+        return PREBUILT  # a client of Spark Connect, which has no Spark, can still give the jar to its server
+    name = f"arrowipc-spark-{versions}-{digest}.jar"
     try:
         folder = _cache_folder()
         if _is_own_file(folder / name):
             return folder / name
         with _locked(folder / ".lock"):
             if not _is_own_file(folder / name):  # another process may have built it meanwhile
-                _build(spark, sources, folder / name)
+                _build(jars, sources, folder / name)
         return folder / name
     except OSError as error:
         private = Path(tempfile.mkdtemp(prefix="arrowipc-"))
         atexit.register(shutil.rmtree, private, ignore_errors=True)
         log.warning("the cache folder is not used (%s); the jar is built for this process alone: %s", error, private)
-        _build(spark, sources, private / name)
+        _build(jars, sources, private / name)
         return private / name
 
 
@@ -165,32 +138,27 @@ def _digest_of(jar: Path) -> str | None:
         return None
 
 
-def _spark() -> _Spark:
-    home = os.environ.get("SPARK_HOME")
-    spec = importlib.util.find_spec("pyspark")
-    if not home and (spec is None or spec.origin is None):
-        raise _NoSpark("PySpark is not installed; run: python -m pip install 'arrowipc[spark]'")
-    base = Path(home) if home else Path(str(spec and spec.origin)).parent
+def _spark(optional: bool = False) -> tuple[Path, str]:
+    """The folder of the jars of the Spark that will load ours, and its versions."""
+    home, spec = os.environ.get("SPARK_HOME"), importlib.util.find_spec("pyspark")
+    base = Path(home) if home else Path(spec.origin).parent if spec is not None and spec.origin else Path("/dev/null")
     # The second is where pip puts another Spark (PYSPARK_HADOOP_VERSION).
-    folders = [base / "jars", base / "spark-distribution" / "jars"]
-    for jars in folders:
+    for jars in (base / "jars", base / "spark-distribution" / "jars"):
         core, scala = (next(iter(jars.glob(f"{name}-*.jar")), None) for name in ("spark-core_*", "scala-compiler"))
-        if core is None or scala is None:
-            continue
-        version = core.stem.partition("-core_")[2].partition("-")[2]
-        if version.partition(".")[0] != MAJOR:
-            raise NoJar(f"it is for Spark {MAJOR}, and {jars} has Spark {version}")
-        return _Spark(jars, version, scala.stem.rpartition("-")[2])
-    raise _NoSpark(
-        f"{folders[0]} has no Spark and no Scala compiler (PySpark for Spark Connect alone brings none); run "
-        "python -m arrowipc.spark.jar where Spark itself is installed, and give the jar to the server"
-    )
+        if core is not None and scala is not None:
+            version = core.stem.partition("-core_")[2].partition("-")[2]
+            if version.partition(".")[0] != MAJOR:
+                raise NoJar(f"it is for Spark {MAJOR}, and {jars} has Spark {version}")
+            return jars, f"{version}-scala-{scala.stem.rpartition('-')[2]}"
+    if optional:
+        return Path(), ""
+    raise NoJar(NO_SPARK)
 
 
 # Building.
 
 
-def _build(spark: _Spark, sources: dict[str, Path], target: Path) -> None:
+def _build(jars: Path, sources: dict[str, Path], target: Path) -> None:
     """Compile into a folder beside the target, which gets its name when it is complete."""
     home = find_java()
     if home is None:
@@ -201,19 +169,17 @@ def _build(spark: _Spark, sources: dict[str, Path], target: Path) -> None:
         classes.mkdir()
         files = [str(path) for name, path in sources.items() if name.endswith(".scala")]
         java = str(Path(home) / "bin" / "java")
-        command = [java, *JAVA, "-cp", f"{spark.jars}/*", "scala.tools.nsc.Main", "-usejavacp", *SCALA]
-        _run([*command, "-d", str(classes), *files])
+        command = [java, *JAVA, "-cp", f"{jars}/*", "scala.tools.nsc.Main", "-usejavacp", *SCALA]
+        command += ["-d", str(classes), *files]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=LIMIT_SECONDS)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise NoJar(f"the Scala compiler did not run to its end: {error}") from error
+        if done.returncode != 0:
+            said = (done.stdout + done.stderr)[-4000:]
+            raise NoJar(f"the Scala compiler ended with status {done.returncode}:\n{said}")
         _pack(classes, sources, draft)
         draft.replace(target)
-
-
-def _run(command: list[str]) -> None:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=LIMIT_SECONDS)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise NoJar(f"the Scala compiler did not run to its end: {error}") from error
-    if done.returncode != 0:
-        raise NoJar(f"the Scala compiler ended with status {done.returncode}:\n{(done.stdout + done.stderr)[-4000:]}")
 
 
 def _pack(classes: Path, sources: dict[str, Path], jar: Path) -> None:
@@ -292,7 +258,7 @@ def main() -> int:
             path = _found()
             atexit.unregister(shutil.rmtree)  # who gets the path wants the file, too
         else:
-            _build(_spark(), _sources(), path := target.absolute())
+            _build(_spark()[0], _sources(), path := target.absolute())
     except NoJar as error:
         print(f"no jar: {error}", file=sys.stderr)
         return 1

@@ -9,116 +9,72 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from arrowipc.errors import UsageError
 
 __all__ = ["REFUSED", "TABLE", "USE_THE_JAR", "Option", "Options", "explained", "options_resource"]
 
-Side = Literal["both", "python", "jvm", "spark"]
 
-
-@dataclass(frozen=True)
-class Option:
+class Option(NamedTuple):
     """One option of ``format("arrowipc")``, for reading or for writing.
 
-    Attributes
-    ----------
-    use : {"read", "write"}
-        Streams have the options of reads and writes.
-    type : str
-        ``flag``, ``count`` (a whole number from 1), ``bytes`` (such as 4194304 or 4m), ``names`` (separated by commas,
-        or a JSON list), ``text``, or the words to choose from, separated by ``|``.
-    default : str
-        Empty where there is none.
-    side : {"both", "python", "jvm", "spark"}
-        Who has it: the file format in the JVM, the Python data source, both; or Spark itself has it for every file
-        format, and the Python data source gives it the same meaning.
-    instead : str
-        What to do on the side that does not have it.
+    `type` is ``flag``, ``count`` (a whole number from 1), ``bytes`` (such as 4194304 or 4m), ``names`` (separated by
+    commas, or a JSON list), ``text``, or the words to choose from, separated by ``|``. `side` says who has it: the
+    file format in the JVM, the Python data source, both; or Spark itself for every file format, and the Python data
+    source gives it the same meaning.
     """
 
     name: str
     use: Literal["read", "write"]
     type: str
     default: str
-    side: Side
+    side: Literal["both", "python", "spark"]
     meaning: str
-    instead: str = ""
 
 
-_EXACT = "error|truncate|long"
 #: All options. The docstring of the data source, the check of names and values, the table of docs/guides/spark-files.md
-#: and the defaults of the JVM are made of this.
-TABLE: tuple[Option, ...] = (
-    Option("format", "read", "auto|file|stream", "auto", "both", "Files or streams; `auto` looks at each file."),
-    Option(
-        "mergeSchema", "read", "flag", "false", "both", "The schema has the columns of all files, not of the first."
-    ),
-    Option("validate", "read", "full|none", "full", "both", "`none` trusts the values of files; layouts are checked."),
-    Option("nanoseconds", "read", _EXACT, "error", "both", "What to do about values that are no whole microseconds."),
-    Option("unsupported", "read", "error|drop|string", "error", "both", "What to do about types that Spark lacks."),
-    Option(
-        "extensions", "read", "flag", "false", "both", "Extension types such as `arrow.uuid` become what they mean."
-    ),
-    Option(
-        "columns",
-        "read",
-        "names",
-        "",
-        "python",
-        "Columns to read; `a.b` is field b of struct a.",
-        "select the columns: Spark reads no others",
-    ),
-    Option(
-        "storage.NAME",
-        "read",
-        "text",
-        "",
-        "python",
-        "What the file system of a URL (fsspec) wants to know; writing, too.",
-        "give Hadoop's file system its settings, spark.hadoop.*",
-    ),
-    Option(
-        "maxPartitionBytes",
-        "read",
-        "bytes",
-        "128m",
-        "python",
-        "Bytes of a task at most; a file is read whole.",
-        "set spark.sql.files.*",
-    ),
-    Option("basePath", "read", "text", "", "spark", "The folder below which `key=value` folders are columns."),
-    Option("pathGlobFilter", "read", "text", "", "spark", "A pattern for the names of files."),
-    Option("recursiveFileLookup", "read", "flag", "false", "spark", "Folders are searched, and are no columns."),
-    Option(
-        "ignoreCorruptFiles", "read", "flag", "false", "spark", "The rest of a damaged file is left out, and logged."
-    ),
-    Option(
-        "ignoreMissingFiles", "read", "flag", "false", "spark", "Files that vanish before they are read are left out."
-    ),
-    Option("maxFilesPerTrigger", "read", "count", "", "spark", "Files of a micro-batch at most."),
-    Option("format", "write", "file|stream", "file", "both", "Files (`.arrow`) or streams (`.arrows`)."),
-    Option("compression", "write", "none|uncompressed|lz4|zstd", "none", "both", "How batches are compressed."),
-    Option("batchRows", "write", "count", "65536", "both", "Rows of a batch at most."),
-    Option("batchBytes", "write", "bytes", "32m", "both", "Bytes of a batch at most, before compression."),
-    Option("statistics", "write", "flag", "false", "both", "Least and greatest values of each batch are kept in it."),
+#: and the defaults of the JVM are made of this. A default of - is none.
+TABLE: tuple[Option, ...] = tuple(
+    Option(*line.strip().replace(" - ", "  ", 1).split(" ", 5))  # type: ignore[arg-type]
+    for line in """
+    format read auto|file|stream auto both Files or streams; `auto` looks at each file.
+    mergeSchema read flag false both The schema has the columns of all files, not of the first.
+    validate read full|none full both `none` trusts the values of files; layouts are checked.
+    nanoseconds read error|truncate|long error both What to do about values that are no whole microseconds.
+    unsupported read error|drop|string error both What to do about types that Spark lacks.
+    extensions read flag false both Extension types such as `arrow.uuid` become what they mean.
+    columns read names - python Columns to read; `a.b` is field b of struct a.
+    storage.NAME read text - python What the file system of a URL (fsspec) wants to know; writing, too.
+    maxPartitionBytes read bytes 128m python Bytes of a task at most; a file is read whole.
+    basePath read text - spark The folder below which `key=value` folders are columns.
+    pathGlobFilter read text - spark A pattern for the names of files.
+    recursiveFileLookup read flag false spark Folders are searched, and are no columns.
+    ignoreCorruptFiles read flag false spark The rest of a damaged file is left out, and logged.
+    ignoreMissingFiles read flag false spark Files that vanish before they are read are left out.
+    format write file|stream file both Files (`.arrow`) or streams (`.arrows`).
+    compression write none|uncompressed|lz4|zstd none both How batches are compressed.
+    batchRows write count 65536 both Rows of a batch at most.
+    batchBytes write bytes 32m both Bytes of a batch at most, before compression.
+    statistics write flag false both Least and greatest values of each batch are kept in it.
+    """.strip().splitlines()
 )
+#: What to do in the JVM instead of an option that only the Python data source has.
+INSTEAD = {
+    "columns": "select the columns: Spark reads no others",
+    "storage.NAME": "give Hadoop's file system its settings, spark.hadoop.*",
+    "maxPartitionBytes": "set spark.sql.files.*",
+}
 
 
 def options_resource() -> str:
     """The text of ``META-INF/arrowipc/options.tsv`` in the jar: name, default, kind and type of each option.
 
-    The kind is ``read`` or ``write``. It is ``refused`` for what only the Python data source has: the name ends with
-    a dot where it is the beginning of names, the default is empty, and in the place of the type is what to do instead.
+    The kind is ``refused`` for what only the Python data source has: what to do instead is in the place of the type.
     """
-    lines = []
-    for option in TABLE:
-        if option.side == "python":
-            lines.append((option.name.removesuffix("NAME"), "", "refused", option.instead))
-        elif option.side != "spark":
-            lines.append((option.name, option.default, option.use, option.type))
-    return "".join("\t".join(line) + "\n" for line in lines)
+    lines = [f"{each.name}\t{each.default}\t{each.use}\t{each.type}\n" for each in TABLE if each.side == "both"]
+    lines += [f"{name.removesuffix('NAME')}\t\trefused\t{instead}\n" for name, instead in INSTEAD.items()]
+    return "".join(lines)
 
 
 #: What is said of everything that only Spark's own machinery can do.
@@ -127,13 +83,9 @@ USE_THE_JAR = (
     "arrowipc.spark.session(), or with the jar that python -m arrowipc.spark.jar names"
 )
 #: Spark's own options for files that the Python data source does not have.
-REFUSED: tuple[str, ...] = (
-    *("partitionOverwriteMode", "partitionBy", "maxRecordsPerFile", "modifiedAfter", "modifiedBefore", "timeZone"),
-    *("maxBytesPerTrigger", "latestFirst", "fileNameOnly", "maxFileAge", "cleanSource", "sourceArchiveDir"),
-    *("maxCachedFiles", "discardCachedInputRatio", "retention"),
-)
+REFUSED = ["partitionOverwriteMode", "partitionBy", "maxRecordsPerFile", "modifiedAfter", "modifiedBefore", "timeZone"]
 #: What Spark itself hands over with the others, and its own machinery uses.
-_PASSED = ("path", "paths", "checkpointLocation", "queryName")
+_PASSED = ("path", "paths")
 _STORAGE = "storage."
 
 
@@ -141,7 +93,7 @@ def explained(use: str) -> str:
     """The options of reading or writing as a docstring has them, of the Python data source."""
     lines = []
     for option in TABLE:
-        if option.use == use and option.side != "jvm":
+        if option.use == use:
             default = f", default ``{option.default}``" if option.default else ""
             kind = option.type.replace("|", "``, ``")
             words = f"``{kind}``" if "|" in option.type else kind
@@ -153,14 +105,8 @@ def explained(use: str) -> str:
 class Options:
     """The options that the Python data source was given, checked.
 
-    Attributes
-    ----------
-    values : mapping
-        Name, as the table spells it, -> value; None where there is none.
-    paths : list of str
-        Of the options ``path`` and ``paths``, as they were given.
-    storage : mapping
-        What the file system of a URL wants to know.
+    `values` has a value, or None, for each name as the table spells it; `paths` are those of ``path`` and ``paths``;
+    `storage` is what the file system of a URL wants to know.
     """
 
     values: Mapping[str, Any]
@@ -169,17 +115,11 @@ class Options:
 
     @classmethod
     def of(cls, given: Mapping[str, str], use: Literal["read", "write"]) -> "Options":
-        """Check the options of a read or a write, of files or streams.
-
-        Raises
-        ------
-        UsageError
-            Names an option that there is not, or that has no such value, and says what to do.
-        """
+        """Check the options of a read or a write; a UsageError says what is wrong, and what to do."""
         texts = {name.lower(): value for name, value in given.items()}
         if {"provider", "owner"} <= texts.keys():
             raise UsageError(f"a table of the catalog, INSERT INTO and saveAsTable: {USE_THE_JAR}; or load(path)")
-        known = {option.name.lower(): option for option in TABLE if option.use == use and option.side != "jvm"}
+        known = {option.name.lower(): option for option in TABLE if option.use == use}
         storage: dict[str, Any] = {}
         for name, text in texts.items():
             if name.startswith(_STORAGE):
@@ -206,10 +146,8 @@ def _unknown(name: str, use: str) -> str:
             return f"option {spelt}: {USE_THE_JAR}"
     for option in TABLE:
         if option.name.lower() == name.lower():
-            if option.use == use:
-                return f"option {option.name}: {option.instead or USE_THE_JAR}"
             return f"option {option.name}: it belongs to {option.use}, and means nothing to {use}; leave it out"
-    names = [option.name for option in TABLE if option.use == use and option.side != "jvm"]
+    names = [option.name for option in TABLE if option.use == use]
     close = difflib.get_close_matches(name.lower(), [*map(str.lower, (*names, *REFUSED))], 1)
     if close:
         spelt = next(each for each in (*names, *REFUSED) if each.lower() == close[0])
@@ -253,7 +191,8 @@ def _parsed(option: Option, text: str) -> Any:
                 return names
         case _ if text.lower() in option.type.split("|"):
             return text.lower()
-    raise UsageError(f"option {option.name}: expected {_EXPECTED.get(option.type) or _words(option)}, found {text!r}")
+    expected = _EXPECTED.get(option.type) or f"one of {', '.join(option.type.split('|'))}"
+    raise UsageError(f"option {option.name}: expected {expected}, found {text!r}")
 
 
 _EXPECTED = {
@@ -262,7 +201,3 @@ _EXPECTED = {
     "bytes": "a number of bytes from 1, such as 4194304 or 4m",
     "names": "names separated by commas or a JSON list of names",
 }
-
-
-def _words(option: Option) -> str:
-    return f"one of {', '.join(option.type.split('|'))}"

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from arrowipc.spark.jar import find_jar
 from arrowipc.spark.source import ArrowIpcDataSource
 
-__all__ = ["configure", "reader_of", "register", "session", "tell_reader"]
+__all__ = ["configure", "reader_of", "register", "session"]
 
 log: logging.Logger = logging.getLogger("arrowipc.spark")
 
@@ -32,17 +32,11 @@ def configure(builder: Any) -> Any:
     Parameters
     ----------
     builder : SparkSession.Builder
-        Changed: the jar joins ``spark.jars``; it is built first where it is missing (`find_jar`). A Spark that runs
-        already does not change.
-
-    Returns
-    -------
-    SparkSession.Builder
-        The same. Where there is no jar nothing is changed, the log says why, and Python reads.
+        Changed, and returned: the jar joins ``spark.jars``; it is built first where it is missing (`find_jar`). A Spark
+        that runs already does not change. Where there is no jar nothing is changed, the log says why, and Python reads.
 
     Examples
     --------
-    >>> from arrowipc.spark import configure
     >>> spark = configure(SparkSession.builder.master("local[2]")).getOrCreate()      # doctest: +SKIP
     """
     options = getattr(builder, "_options", {})
@@ -68,13 +62,8 @@ def session(master: str | None = None, settings: Mapping[str, Any] | None = None
     settings : mapping of str to str, optional
         Of Spark, such as ``{"spark.sql.shuffle.partitions": 8}``.
 
-    Returns
-    -------
-    pyspark.sql.SparkSession
-
     Examples
     --------
-    >>> import arrowipc.spark
     >>> spark = arrowipc.spark.session("local[2]")                                    # doctest: +SKIP
     >>> spark.sql("SELECT count(*) FROM arrowipc.`events`").show()                    # doctest: +SKIP
     """
@@ -86,8 +75,11 @@ def session(master: str | None = None, settings: Mapping[str, Any] | None = None
     if SparkSession.getActiveSession() is None:
         builder = configure(builder)
     spark: SparkSession = builder.getOrCreate()
-    if _is_remote(spark) and reader_of(spark) == "python":
-        _give_jar(spark)
+    if _is_remote(spark) and reader_of(spark) == "python" and (jar := find_jar()) is not None:
+        try:
+            spark.addArtifact(jar)  # for this session alone
+        except Exception as error:  # servers refuse in many ways
+            log.warning("the server does not take the jar %s: %s", jar, str(error).partition("\n")[0])
     register(spark)
     return spark
 
@@ -103,22 +95,13 @@ def register(spark: SparkSession) -> None:
     except AnalysisException as error:
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":  # Spark 4.0 refuses what it found by itself
             raise
-    tell_reader(spark)
+    if reader_of(spark) == "python":
+        submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+        _say_once(REMOTE if _is_remote(spark) else SUBMITTED if submitted else LATE)
 
 
 def _is_remote(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")
-
-
-def _give_jar(spark: SparkSession) -> None:
-    """Send the jar to a server, for this session alone."""
-    jar = find_jar()
-    if jar is None:
-        return
-    try:
-        spark.addArtifact(jar)
-    except Exception as error:  # servers refuse in many ways
-        log.warning("the server does not take the jar %s: %s", jar, str(error).partition("\n")[0])
 
 
 def reader_of(spark: SparkSession) -> Literal["jvm", "python"]:
@@ -138,13 +121,6 @@ def reader_of(spark: SparkSession) -> Literal["jvm", "python"]:
     except Exception:  # no source has this name
         return "python"
     return "jvm" if found.startswith("org.arrowipc.") else "python"
-
-
-def tell_reader(spark: SparkSession) -> None:
-    """Say, once for each kind of session, that Python reads Arrow files, and how to get the file format instead."""
-    if reader_of(spark) == "python":
-        submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-        _say_once(REMOTE if _is_remote(spark) else SUBMITTED if submitted else LATE)
 
 
 @functools.cache

@@ -48,17 +48,12 @@ def share(data: Any, *, spark: "SparkSession | None" = None) -> "Shared":
     data : pyspark.sql.DataFrame, Table, RecordBatch, or what an `arrowipc` writer takes
         Side inputs such as lookup tables and model features. A data frame is collected to the driver.
     spark : SparkSession, optional
-        Default: the active one.
+        Default: the active one. Without any, there is a UsageError.
 
     Returns
     -------
     Shared
         Use its `value` inside the functions that you give to Spark.
-
-    Raises
-    ------
-    UsageError
-        There is no active session, or the data is nothing that can be written.
 
     Examples
     --------
@@ -115,14 +110,8 @@ class Shared(Shipped):
         """Table: in shared memory; the same object each time in the same process.
 
         Values in shared memory are not validated again: `share` wrote them, and a process of the same user,
-        which is checked, holds them. What was sent instead is validated fully.
-
-        Raises
-        ------
-        OSError
-            The broker could not be started or reached; `PermissionError`: another user has taken its name.
-        FormatError
-            What was sent is broken.
+        which is checked, holds them. What was sent instead is validated fully (FormatError). An OSError says that
+        the broker could not be started or reached; a PermissionError, that another user has taken its name.
         """
         with _lock:
             table = _attached.get(self._token)

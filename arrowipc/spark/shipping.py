@@ -6,15 +6,9 @@ is packed into another one, which needs none of our modules and can say more tha
 
 import pickle
 from collections.abc import Callable
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import Any, SupportsIndex
 
-from arrowipc.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-__all__ = ["Shipped", "needing", "shipped"]
+__all__ = ["Shipped", "shipped"]
 
 MISSING = (
     "{python} on {host} cannot import {name}: tasks need arrowipc, pyarrow and NumPy on every executor. How they get "
@@ -85,19 +79,3 @@ def _restored(kind: type[Any], state: Any) -> Any:
     value = object.__new__(kind)
     value.__dict__.update(state)
     return value
-
-
-@contextmanager
-def needing(version: str, what: str) -> "Iterator[None]":
-    """Say which PySpark something needs, where the installed one has not the names that are imported.
-
-    No `UnsupportedError`: PySpark 4.0 takes a `NotImplementedError` for a source without streams, and hides it.
-    """
-    import pyspark
-
-    try:
-        yield
-    except ImportError as error:
-        if not (error.name or "").startswith("pyspark"):
-            raise
-        raise UsageError(f"{what} needs PySpark {version} or newer, and this is {pyspark.__version__}") from error

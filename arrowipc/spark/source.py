@@ -1,18 +1,17 @@
 """The Spark data source ``arrowipc`` in Python: what Spark asks it for."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource
 
-from arrowipc.spark.options import explained
-from arrowipc.spark.shipping import Shipped, needing
+from arrowipc.errors import UsageError
+from arrowipc.spark.options import USE_THE_JAR, explained
+from arrowipc.spark.shipping import Shipped
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from arrowipc.spark.read.reader import ArrowIpcReader
-    from arrowipc.spark.streaming.sink import ArrowIpcStreamWriter
-    from arrowipc.spark.streaming.source import ArrowIpcStreamReader
     from arrowipc.spark.write.job import ArrowIpcWriter
 
 __all__ = ["ArrowIpcDataSource"]
@@ -24,7 +23,7 @@ class ArrowIpcDataSource(Shipped, DataSource):  # noqa: D101  (its docstring has
     With the package's jar on Spark's class path, ``format("arrowipc")`` is a file format in the JVM instead, which does
     all that Spark's own formats do and is many times as fast; see :func:`arrowipc.spark.session`. This data source
     is for where no jar can be loaded. It reads files and streams, and ``key=value`` folders as columns; it appends,
-    and overwrites folders of files; it reads and appends streams of micro-batches. All else is refused by name.
+    and overwrites folders of files. All else is refused by name.
 
     Paths are files, directories and patterns, local or URLs of any file system that fsspec knows
     (``pip install 'arrowipc[remote]'``). Where Spark's streaming sink wrote a directory, only files count that its log
@@ -65,14 +64,13 @@ class ArrowIpcDataSource(Shipped, DataSource):  # noqa: D101  (its docstring has
 
         return ArrowIpcWriter(schema, self.options, overwrite)
 
-    def streamReader(self, schema: "StructType") -> "ArrowIpcStreamReader":
-        """Build the reader of one streaming query."""
-        with needing("4.2", "reading streams"):
-            from arrowipc.spark.streaming.source import ArrowIpcStreamReader
-        return ArrowIpcStreamReader(schema, self.options)
+    def streamReader(self, schema: "StructType") -> Any:
+        """Refuse: streams are Spark's own for a file format."""
+        raise UsageError(
+            f"readStream: {USE_THE_JAR}; or format('binaryFile'), with the schema of spark.read.format('binaryFile'), "
+            "and decode_payloads of its column content"
+        )
 
-    def streamWriter(self, schema: "StructType", overwrite: bool) -> "ArrowIpcStreamWriter":
-        """Build the writer of a streaming query."""
-        with needing("4.1", "writing streams"):
-            from arrowipc.spark.streaming.sink import ArrowIpcStreamWriter
-        return ArrowIpcStreamWriter(schema, self.options, overwrite)
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> Any:
+        """Refuse: streams are Spark's own for a file format."""
+        raise UsageError(f"writeStream: {USE_THE_JAR}; or foreachBatch, in which each batch is appended")

@@ -8,8 +8,9 @@ import pyarrow as pa
 from pyspark.sql import types as st
 
 from arrowipc import types as at
-from arrowipc.arguments import filled
+from arrowipc.arguments import check_choice, filled
 from arrowipc.columns.extensions import converter_of
+from arrowipc.dataset.unify import with_children
 from arrowipc.errors import UnsupportedError, UsageError
 from arrowipc.schemas import Field, Schema
 from arrowipc.types import as_schema
@@ -18,12 +19,11 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
 __all__ = [
-    "ARROW_OF",
     "Meaning",
     "TypeOptions",
     "arrow_schema_of",
     "arrow_type_of",
-    "check_unique",
+    "changed",
     "find_name",
     "index_of",
     "meant",
@@ -31,7 +31,6 @@ __all__ = [
     "spark_type",
     "to_spark_schema",
     "union_names",
-    "with_children",
 ]
 
 ListType: "TypeAlias" = at.List | at.LargeList | at.ListView | at.LargeListView | at.FixedSizeList
@@ -73,11 +72,6 @@ class TypeOptions:
         Whether extension types become what they mean: ``arrow.uuid`` a string, ``arrow.bool8`` a boolean,
         ``arrow.timestamp_with_offset`` a timestamp (the offset is lost: Spark has none), ``arrow.parquet.variant``
         a variant, unless it is shredded. Others stay what they are stored as.
-
-    Raises
-    ------
-    UsageError
-        For any other value.
     """
 
     nanoseconds: Nanoseconds = "error"
@@ -87,10 +81,8 @@ class TypeOptions:
     def __post_init__(self) -> None:
         if not isinstance(self.extensions, bool):
             raise UsageError(f"option extensions: expected true or false, found {self.extensions!r}")
-        for name, allowed in (("nanoseconds", get_args(Nanoseconds)), ("unsupported", get_args(Unsupported))):
-            if getattr(self, name) not in allowed:
-                choices = ", ".join(map(repr, allowed))
-                raise UsageError(f"option {name}: expected one of {choices}, found {getattr(self, name)!r}")
+        check_choice("option nanoseconds", self.nanoseconds, get_args(Nanoseconds))
+        check_choice("option unsupported", self.unsupported, get_args(Unsupported))
 
     @classmethod
     def of(cls, options: "TypeOptions | Mapping[str, Any] | None") -> "TypeOptions":
@@ -131,14 +123,12 @@ def to_spark_schema(schema: Any, options: TypeOptions | Mapping[str, Any] | None
     Examples
     --------
     >>> import pyarrow as pa
-    >>> from arrowipc.spark import to_spark_schema
-    >>> schema = pa.schema({"id": pa.uint32(), "tag": pa.dictionary(pa.int8(), pa.string())})
-    >>> to_spark_schema(schema).simpleString()
+    >>> to_spark_schema(pa.schema({"id": pa.uint32(), "tag": pa.dictionary(pa.int8(), pa.string())})).simpleString()
     'struct<id:bigint,tag:string>'
     """
     options = TypeOptions.of(options)
     fields = as_schema(schema)
-    check_unique((field.name for field in fields), "the schema")
+    _check_unique((field.name for field in fields), "the schema")
     result = st.StructType()
     for field in fields:
         try:
@@ -149,7 +139,7 @@ def to_spark_schema(schema: Any, options: TypeOptions | Mapping[str, Any] | None
     return result
 
 
-def check_unique(names: Iterable[str], what: str) -> None:
+def _check_unique(names: Iterable[str], what: str) -> None:
     """Refuse names that occur twice: Spark finds columns by name."""
     seen: set[str] = set()
     for name in names:
@@ -178,7 +168,7 @@ def meant(field: Field, options: TypeOptions) -> Field:
     """The field with a `Meaning` in place of each extension type that has one, if the options ask for that."""
     if not options.extensions:
         return field
-    type_ = with_children(field.type, lambda child: meant(child, options))
+    type_ = changed(field.type, lambda child: meant(child, options))
     name = field.extension_name or ""
     stored = type_.value_type if isinstance(type_, at.Dictionary) else type_
     if name in _MEANINGS and converter_of(Field("", stored, True, field.metadata), {}) is not None:
@@ -187,24 +177,11 @@ def meant(field: Field, options: TypeOptions) -> Field:
     return Field(field.name, type_, field.nullable)
 
 
-def with_children(type_: at.DataType, change: Callable[[Field], Field]) -> at.DataType:
+def changed(type_: at.DataType, change: Callable[[Field], Field]) -> at.DataType:
     """The type with other fields for its children; values of dictionaries are one, without a name."""
-    match type_:
-        case at.List() | at.LargeList() | at.ListView() | at.LargeListView() | at.FixedSizeList():
-            return list_of(type_, change(type_.value_field))
-        case at.Struct():
-            return at.Struct(tuple(map(change, type_.fields)))
-        case at.Map():
-            return at.Map(
-                Field(type_.entries.name, with_children(type_.entries.type, change), False), type_.keys_sorted
-            )
-        case at.Union():
-            return at.Union(type_.mode, tuple(map(change, type_.fields)), type_.type_codes)
-        case at.RunEndEncoded():
-            return at.RunEndEncoded(type_.run_ends, change(type_.values))
-        case at.Dictionary():
-            return at.Dictionary(type_.index_type, change(Field("", type_.value_type)).type, type_.ordered, type_.id)
-    return type_
+    if isinstance(type_, at.Dictionary):
+        return at.Dictionary(type_.index_type, change(Field("", type_.value_type)).type, type_.ordered, type_.id)
+    return with_children(type_, [change(child) for child in type_.children])
 
 
 _MEANINGS: dict[str, st.DataType] = {
@@ -227,11 +204,13 @@ def spark_type(type_: at.DataType, options: TypeOptions, path: str) -> st.DataTy
             return spark_type(type_.values.type, options, path)
         case at.List() | at.LargeList() | at.ListView() | at.LargeListView() | at.FixedSizeList():
             return st.ArrayType(spark_type(type_.value_field.type, options, f"{path}.element"))
-        case at.Struct():
-            check_unique((field.name for field in type_.fields), f"column {path!r}")
-            return _struct(((field.name, field) for field in type_.fields), options, path)
-        case at.Union():
-            return _struct(zip(union_names(type_), type_.fields, strict=True), options, path)
+        case at.Struct() | at.Union():
+            names = union_names(type_) if isinstance(type_, at.Union) else [field.name for field in type_.fields]
+            _check_unique(names, f"column {path!r}")
+            result = st.StructType()
+            for name, field in zip(names, type_.fields, strict=True):
+                result.add(name, spark_type(field.type, options, f"{path}.{name}"))
+            return result
         case at.Map():
             key = spark_type(type_.key_field.type, options, f"{path}.key")
             if isinstance(key, st.MapType):
@@ -251,13 +230,6 @@ def spark_type(type_: at.DataType, options: TypeOptions, path: str) -> st.DataTy
         f"column {path!r} has the Arrow type {type_}, which Spark cannot hold{why}; "
         f'option {help_}unsupported="drop" leaves the column out'
     )
-
-
-def _struct(members: Iterable[tuple[str, Field]], options: TypeOptions, path: str) -> st.StructType:
-    result = st.StructType()
-    for name, field in members:
-        result.add(name, spark_type(field.type, options, f"{path}.{name}"))
-    return result
 
 
 def union_names(type_: at.Union) -> list[str]:
@@ -305,7 +277,7 @@ def _decimal(type_: at.Decimal) -> st.DecimalType | None:
 
 
 #: The Arrow type that Spark expects for each of its types without parameters.
-ARROW_OF: dict[Any, Any] = {
+_ARROW_OF: dict[Any, Any] = {
     st.NullType: pa.null(),
     st.BooleanType: pa.bool_(),
     st.ByteType: pa.int8(),
@@ -321,6 +293,15 @@ ARROW_OF: dict[Any, Any] = {
     st.TimestampNTZType: pa.timestamp("us"),
     st.DayTimeIntervalType: pa.duration("us"),
 }
+#: What to write for types that Arrow data cannot hold.
+_INSTEAD = {
+    "YearMonthIntervalType": "pyarrow, through which Spark hands rows to Python, cannot take it; write its "
+    "months as a number: extract(YEAR FROM {path}) * 12 + extract(MONTH FROM {path})",
+    "CalendarIntervalType": "write its parts as columns",
+    "VariantType": "it would be read back as a struct of two binaries; write to_json({path}), and use "
+    "parse_json on what is read",
+    **dict.fromkeys(("GeometryType", "GeographyType"), "write st_asbinary({path}), and its SRID"),
+}
 # Not among them: we write no Variants.
 VARIANT: pa.DataType = pa.struct(
     [
@@ -329,7 +310,7 @@ VARIANT: pa.DataType = pa.struct(
     ]
 )
 if hasattr(st, "TimeType"):
-    ARROW_OF[st.TimeType] = pa.time64("ns")
+    _ARROW_OF[st.TimeType] = pa.time64("ns")
 
 
 def arrow_type_of(type_: st.DataType, path: str, variants: bool = True) -> pa.DataType:
@@ -347,13 +328,12 @@ def arrow_type_of(type_: st.DataType, path: str, variants: bool = True) -> pa.Da
         return pa.struct(_arrow_fields(type_, path + ".", variants))
     if variants and isinstance(type_, st.VariantType):
         return VARIANT
-    try:
-        return ARROW_OF[type(type_)]
-    except KeyError:
-        raise UsageError(
-            f"column {path!r}: the schema asks for the Spark type {type_.simpleString()}, "
-            "which Arrow data cannot be read as; leave the schema out to see which type it has"
-        ) from None
+    if type(type_) in _ARROW_OF:
+        return _ARROW_OF[type(type_)]
+    instead = _INSTEAD.get(type(type_).__name__, "cast it, or leave it out").format(path=path)
+    raise UsageError(
+        f"column {path!r} has the Spark type {type_.simpleString()}, which Arrow data cannot hold here: {instead}"
+    )
 
 
 def arrow_schema_of(schema: st.StructType, variants: bool = True) -> pa.Schema:
@@ -362,6 +342,7 @@ def arrow_schema_of(schema: st.StructType, variants: bool = True) -> pa.Schema:
 
 
 def _arrow_fields(type_: st.StructType, prefix: str, variants: bool) -> list[pa.Field]:
+    _check_unique(type_.names, f"column {prefix[:-1]!r}" if prefix else "the schema")
     return [
         pa.field(field.name, arrow_type_of(field.dataType, prefix + field.name, variants), field.nullable)
         for field in type_.fields
@@ -373,11 +354,6 @@ def schema_to_read(source: Schema, target: st.StructType, label: str) -> Schema:
 
     What ``source`` lacks is there too, in the Arrow type that Spark would have written, so that a payload
     that has it finds its place.
-
-    Raises
-    ------
-    UsageError
-        If ``source`` has none of the columns, or lacks one that must not be null.
     """
     names = [field.name for field in source]
     found = [find_name(field.name, names, label, optional=True) for field in target.fields]
@@ -414,13 +390,8 @@ def _type_to_read(source: at.DataType, target: st.DataType, label: str, path: st
             return at.Struct(tuple(children))
         case ((at.List() | at.LargeList() | at.ListView() | at.LargeListView() | at.FixedSizeList()), st.ArrayType()):
             type_ = _type_to_read(source.value_field.type, target.elementType, label, f"{path}.element")
-            return list_of(source, Field(source.value_field.name, type_))
+            return with_children(source, [Field(source.value_field.name, type_)])
     return source
-
-
-def list_of(like: ListType, element: Field) -> at.DataType:
-    """The type of lists that are laid out as those of another type, with other elements."""
-    return at.FixedSizeList(element, like.list_size) if isinstance(like, at.FixedSizeList) else type(like)(element)
 
 
 @overload

@@ -18,15 +18,7 @@ EXACT: dict[type[st.DataType], int] = {st.FloatType: 5, st.DoubleType: 10}
 
 
 def merge_fields(structs: Iterable[st.StructType], prefix: str = "") -> st.StructType:
-    """All fields of some schemas or structs, in order of appearance; the case of names does not matter.
-
-    Raises
-    ------
-    UsageError
-        No type holds all values of a column, or two of one schema differ in case only.
-    LimitError
-        There are more columns than the limit ``dataset_columns``.
-    """
+    """All fields of some schemas or structs, in order of appearance; the case of names does not matter."""
     merged: dict[str, st.StructField] = {}
     for struct in structs:
         if len({name.lower() for name in struct.names}) < len(struct):

@@ -37,7 +37,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def check(loader: Any, *, rows: int = ROWS, batches: bool = True) -> None:
+def check(loader: Any) -> None:
     """All rows came, each with what belongs to it."""
     seen: Counter[int] = Counter()
     for batch in loader:
@@ -47,7 +47,7 @@ def check(loader: Any, *, rows: int = ROWS, batches: bool = True) -> None:
         assert list(batch["text"]) == [str(i) for i in ids]
         tokens = batch["tokens"] if isinstance(batch["tokens"], torch.Tensor) else torch.stack(batch["tokens"], 1)
         assert tokens.tolist() == [[i, i + 1, i + 2] for i in ids]
-    assert len(seen) == rows
+    assert len(seen) == ROWS
     assert set(seen.values()) == {1}
 
 
@@ -56,26 +56,17 @@ def tensors(batch: ipc.RecordBatch) -> dict[str, Any]:
     return {"id": torch.from_dlpack(batch["id"]), "x": torch.from_dlpack(batch["x"])}
 
 
-def test_the_default_collate_takes_samples_of_python_values(path):
-    check(DataLoader(ipc.RowDataset(path), batch_size=32, shuffle=True))
-
-
-def test_the_default_collate_takes_batches_of_arrays(path):
-    check(loader := DataLoader(ipc.RowDataset(path, format="numpy"), batch_size=32, shuffle=True))
-    batch = next(iter(loader))
-    assert {name: getattr(values, "shape", None) for name, values in batch.items()} == {
-        "id": (32,),
-        "x": (32,),
-        "text": (32,),
-        "tokens": (32, 3),
-    }
-    assert isinstance(batch["tokens"], torch.Tensor)
-    with pytest.raises(KeyError):
-        ipc.RowDataset(path, format="numpy")[[1, 2]][1]
-
-
-def test_batches_of_arrays_become_tensors_as_they_are(path):
-    check(DataLoader(ipc.RowDataset(path, format="numpy"), batch_size=32, shuffle=True, collate_fn=default_convert))
+@pytest.mark.parametrize(
+    ("form", "options"), [("python", {}), ("numpy", {}), ("numpy", {"collate_fn": default_convert})]
+)
+def test_what_collates_samples_and_arrays(path, form, options):
+    check(loader := DataLoader(ipc.RowDataset(path, format=form), batch_size=32, shuffle=True, **options))
+    if form == "numpy":
+        tokens = next(iter(loader))["tokens"]
+        assert isinstance(tokens, torch.Tensor)
+        assert tokens.shape == (32, 3)
+        with pytest.raises(KeyError):
+            ipc.RowDataset(path, format="numpy")[[1, 2]][1]
 
 
 def test_batches_of_arrow_become_tensors_over_dlpack(path):

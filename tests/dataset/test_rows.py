@@ -106,22 +106,19 @@ def test_rows_are_those_of_the_whole(parts, whole, rows, form):
         assert batch == expected == [dataset[row] for row in rows]
 
 
-@given(parts=randoms.batches(), as_file=st.booleans(), dice=st.randoms(use_true_random=False))
-def test_columns_of_any_type_come_as_they_are(tmp_path_factory, parts, as_file, dice):
+@given(parts=randoms.batches(), as_file=st.booleans())
+def test_columns_of_any_type_come_as_they_are(tmp_path_factory, parts, as_file):
     path = tmp_path_factory.mktemp("any") / "a.arrow"
     path.write_bytes(pyarrow_bytes(parts, kind=("stream", "file")[as_file]))
     table = ipc.open(path).read_all()
-    dataset = ipc.RowDataset(path, format="arrow")
-    count = len(table)
-    assert len(dataset) == count
-    rows = [dice.randrange(-count, count) for _ in range(5 if count else 0)]
-    if not table.batches:
-        return
-    taken = dataset[rows]
-    assert ipc.Table.from_batches([taken]).equals(table.take(rows), nan_equal=True)
-    if len(set(table.column_names)) == len(table.column_names):
+    if table.batches and len(set(table.column_names)) == len(table.column_names):
+        rows = range(len(table))[-5:]
         listed = ipc.RowDataset(path)
-        assert repr(listed[rows]) == repr(taken.to_pylist()) == repr([listed[row] for row in rows])
+        assert (
+            repr(listed[rows])
+            == repr(table.slice(len(table) - len(rows)).to_pylist())
+            == repr([listed[i] for i in rows])
+        )
         arrays = ipc.RowDataset(path, format="numpy")[rows]
         assert all(len(values) == len(rows) for values in arrays.values())
 

@@ -224,50 +224,11 @@ for number in range(rounds):
     seen["left"] += any(folder.glob("_temporary/*/*"))
 """
 
-# A streaming query: Spark gives its batches numbers without a gap, and runs one again that was not committed.
-MICRO_BATCH = """
-from arrowipc.spark.streaming.sink import ArrowIpcStreamWriter
-
-def run(begin, before_commit):
-    writer = ArrowIpcStreamWriter(rows, {"path": str(folder)}, False)
-    if not before_commit:
-        begin()
-    written = [writer.write(batch(number * FILES + partition)) for partition in range(FILES)]
-    if before_commit:
-        begin()
-    writer.commit(written, number)
-
-def work(begin):
-    run(begin, number % 3 > 0)
-def again(begin):
-    os.system(f"rm -rf '{folder}'/*")
-    run(begin, late)
-
-def rows_of(batches):
-    return {n * FILES + partition: ROWS for n in range(batches) for partition in range(FILES)}
-
-number, took = 0, []
-for late in (False, True):
-    took.append(measured(again))
-os.system(f"rm -rf '{folder}'/*")
-for number in range(rounds):
-    killed(work, took[number % 3 > 0])
-    now = visible()
-    assert now in (rows_of(number), rows_of(number + 1)), (number, now)
-    seen["old" if now == rows_of(number) else "new"] += 1
-    seen["left"] += len([*folder.glob("*.arrow")]) > len(now)
-    # Spark runs the batch again, and once more if it was stopped before its own note of it.
-    for _ in range(1 + number % 2):
-        run(lambda: None, True)
-        assert visible() == rows_of(number + 1), (number, visible())
-"""
-
 SCRIPTS = {
     "write": WRITE,
     "append": APPEND,
     "recover": RECOVER,
     "job": SPARK + JOB,
-    "micro-batch": SPARK + MICRO_BATCH,
 }
 
 
@@ -298,8 +259,3 @@ def test_a_killed_process_leaves_the_old_or_the_new(tmp_path: Path, kind: str) -
 def test_a_killed_append_leaves_nothing_but_whole_files(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     check("job", tmp_path, rounds(12, 100))
-
-
-def test_a_killed_micro_batch_is_there_once_when_it_was_run_again(tmp_path: Path) -> None:
-    pytest.importorskip("pyspark")
-    check("micro-batch", tmp_path, rounds(12, 100))

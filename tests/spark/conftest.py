@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 FLIGHTS = HERE.parents[1] / "examples" / "flights"
-try:
-    import pyspark.sql.streaming.datasource  # noqa: F401
-except ImportError:  # PySpark 4.2 is the first that limits what a Python source streams
-    collect_ignore = ["test_streaming.py"]
 LACKING = re.compile(r".* needs PySpark .*|.*Literals of the type .TIME.*|.*`st_\w+`")
 # Where the modules of the job are; last, so that they hide nothing.
 sys.path.append(str(FLIGHTS))

@@ -42,30 +42,6 @@ def inputs(table: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-# The data.
-
-
-def test_what_pyarrow_writes(table: pa.Table, inputs: Path) -> None:
-    assert table.num_rows == ROWS
-    payloads = pq.read_table(inputs / "payloads")
-    read = [pa.ipc.open_stream(payload.as_py()).read_all() for payload in payloads["payload"]]
-    assert sum(part.num_rows for part in read) == ROWS
-    for carrier, part in zip(payloads["carrier"].to_pylist(), read, strict=True):
-        assert part["carrier"].unique().to_pylist() == [carrier]
-        assert pa.types.is_dictionary(part["tailnum"].type)
-    files = [pa.ipc.open_file(path) for path in sorted(inputs.glob("files/*.arrow"))]
-    assert len(files) == 4
-    assert sum(reader.read_all().num_rows for reader in files) == ROWS
-    assert all(reader.num_record_batches > 80 for reader in files)
-    deltas = 0
-    for path in sorted(inputs.glob("streams/*.arrows")):
-        with pa.ipc.open_stream(path) as reader:
-            reader.read_all()
-            deltas += reader.stats.num_dictionary_deltas
-            assert reader.stats.num_replaced_dictionaries == 0
-    assert deltas > 300
-
-
 # The steps.
 
 

@@ -14,6 +14,7 @@ import pytest
 from helpers.twins import TYPES
 
 import arrowipc as ipc
+from arrowipc.sources.files import find_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -121,6 +122,20 @@ def test_what_arrow_cannot_hold_is_refused_by_name(
 ) -> None:
     with pytest.raises(Exception, match=f"column `some` of the type .*{kind}"):
         spark.range(1).selectExpr(f"array({expression}) some").write.format("arrowipc").save(str(tmp_path / "out"))
+
+
+@pytest.mark.slow
+def test_the_log_of_sparks_streaming_sink_is_understood(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(1, 4).write.format("arrowipc").save(str(tmp_path / "in"))
+    out = tmp_path / "o ut"
+    frame = spark.readStream.format("arrowipc").schema("id long").load(str(tmp_path / "in"))
+    sink = frame.selectExpr("id", "concat('a b%', id) AS k").writeStream.format("json").partitionBy("k")
+    query = sink.option("checkpointLocation", f"{tmp_path}/checkpoint").trigger(availableNow=True).start(str(out))
+    assert query.awaitTermination(120)
+    (out / "k=1").mkdir()
+    (out / "k=1/stray.json").write_text("{}")
+    names = {Path(each.path).parent.name for each in find_files([str(out)])}
+    assert names == {f"k=a b%25{number}" for number in (1, 2, 3)}
 
 
 # -- damage, options ---------------------------------------------------------------------------------------------

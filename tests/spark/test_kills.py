@@ -50,10 +50,6 @@ frame = spark.range(1000, 1400, 1, 2).selectExpr(f"id + {slowly} AS id", "id % 2
 writer = frame.write.format("arrowipc").mode("MODE").option("maxRecordsPerFile", 1)
 writer.option("partitionOverwriteMode", "OVERWRITE").partitionBy("k").save(out)
 """
-MANY = """
-frame = spark.range(1000, 1000 + FILES, 1, 2).selectExpr("id", "0 AS k")
-frame.write.format("arrowipc").mode("append").option("maxRecordsPerFile", 1).partitionBy("k").save(out)
-"""
 
 
 def start(code: str, out: Path) -> subprocess.Popen[bytes]:
@@ -149,19 +145,3 @@ def test_jobs_that_die_before_they_commit(spark: SparkSession, tmp_path: Path, w
     again.save(str(out))
     assert ids(spark, out) == [*range(10 if way == "overwrite" else 0, 12)]
     assert not below(out, "_temporary")  # the next job that commits takes it away, whosever it was
-
-
-def test_appends_that_die_while_they_commit(spark: SparkSession, tmp_path: Path) -> None:
-    """Spark renames one file after the other: some may count and some may not, each of them whole; old rows stay."""
-    files, seen, dice = rounds(400, 3000), Counter[str](), random.Random(6)
-    for number in range(rounds(1, 10)):
-        out = tmp_path / f"out{number}"
-        spark.range(10).selectExpr("id", "0 AS k").write.format("arrowipc").partitionBy("k").save(str(out))
-        process = start(MANY.replace("FILES", str(files)), out)
-        killed(process, lambda out=out: below(out, "k=0/*") > 4, dice.random() * 0.1)  # type: ignore[misc]
-        found = ids(spark, out)
-        assert found[:10] == [*range(10)]
-        assert {*found[10:]} <= {*range(1000, 1000 + files)}
-        assert len({*found}) == len(found)
-        seen["all" if len(found) == 10 + files else "some"] += 1
-    print(f"appends: {dict(seen)}")

@@ -16,9 +16,8 @@ import pyspark
 from pyspark import cloudpickle
 from pyspark.sql.types import StructType
 
-from arrowipc.errors import UsageError
 from arrowipc.spark import Shared, decode_payload_batches
-from arrowipc.spark.shipping import needing, shipped
+from arrowipc.spark.shipping import shipped
 from arrowipc.spark.source import ArrowIpcDataSource
 
 pytestmark = pytest.mark.spark
@@ -61,11 +60,3 @@ def test_an_executor_without_the_package_names_the_page_that_helps(what: str, tm
     assert last.startswith(f"ModuleNotFoundError: {sys.executable} on ")
     assert "cannot import arrowipc" in last
     assert "docs/spark-deployment.md" in last
-
-
-def test_an_old_pyspark_is_named() -> None:
-    said = f"a thing needs PySpark 9.9 or newer, and this is {pyspark.__version__}"
-    with pytest.raises(UsageError, match=said), needing("9.9", "a thing"):
-        from pyspark.sql.datasource import NotThereYet  # noqa: F401
-    with pytest.raises(ImportError, match="NotThereEither"), needing("9.9", "a thing"):
-        from arrowipc import NotThereEither  # noqa: F401

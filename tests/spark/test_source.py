@@ -179,9 +179,7 @@ def test_tasks_read_whole_files_and_batches_are_cut_at_rows(tmp_path: Path) -> N
 ASKED = {
     "read": lambda source: source.reader(IDS),
     "schema": lambda source: source.schema(),
-    "readStream": lambda source: source.streamReader(IDS),
     "write": lambda source: source.writer(IDS, False),
-    "writeStream": lambda source: source.streamWriter(IDS, False),
 }
 VALUES = {"flag": "TRUE", "count": "1", "bytes": "4m", "names": "id", "text": "*"}
 
@@ -197,7 +195,7 @@ def test_options_belong_to_what_heeds_them(tmp_path: Path, asked: str) -> None:
         name = option.name.replace("NAME", "anon")
         options = {name: value, **({"format": "file"} if name in ("format", "statistics") else {})}
         mine = [each for each in TABLE if each.name == option.name and each.use == use]
-        if (mine and mine[0].side != "jvm") or name.startswith("storage."):
+        if mine or name.startswith("storage."):
             ASKED[asked](given(path, **options))
         else:
             with pytest.raises(UsageError, match=f"option {option.name}: "):
@@ -218,10 +216,12 @@ def test_options_belong_to_what_heeds_them(tmp_path: Path, asked: str) -> None:
 @pytest.mark.parametrize(
     ("asked", "options", "words"),
     [
-        *((asked, {"path": ""}, "needs a path") for asked in ASKED if asked != "read"),
+        *((asked, {"path": ""}, "needs a path") for asked in ("schema", "write")),
         ("schema", {"paths": "a,b"}, "option paths: expected a JSON list"),
         ("schema", {"path": "s3://bucket/x.arrow"}, f"s3://bucket/x.arrow.*{re.escape(USE_THE_JAR)}"),
-        ("readStream", {"path": "/no/such/place"}, "/no/such/place: no such file"),
+        ("schema", {"path": "/no/such/place"}, "/no/such/place: no such file"),
+        ("readStream", {}, "readStream: .*decode_payloads of its column content"),
+        ("writeStream", {}, "writeStream: .*foreachBatch"),
         ("write", {"path": __file__}, "found a file"),
         ("write", {"path": "nowhere://x"}, "not a URL that fsspec knows"),
         ("read", {"provider": "arrowipc", "owner": "me"}, f"a table of the catalog.*{re.escape(USE_THE_JAR)}"),
@@ -229,7 +229,7 @@ def test_options_belong_to_what_heeds_them(tmp_path: Path, asked: str) -> None:
         ("schema", {"columns": "[1]"}, "option columns: expected names separated by commas"),
         ("schema", {"columns": "a,,b"}, "option columns: expected names separated by commas"),
         ("schema", {"mergeSchema": "1"}, "option mergeSchema: expected true or false"),
-        ("readStream", {"maxFilesPerTrigger": "0"}, "option maxFilesPerTrigger: expected a whole number from 1"),
+        ("write", {"batchRows": "0"}, "option batchRows: expected a whole number from 1"),
         ("read", {"maxPartitionBytes": "0"}, "option maxPartitionBytes: expected a number of bytes from 1"),
         ("read", {"maxPartitionBytes": "4 apples"}, "such as 4194304 or 4m, found '4 apples'"),
         ("write", {"compression": "snappy"}, "expected one of none, uncompressed, lz4, zstd"),
@@ -237,9 +237,13 @@ def test_options_belong_to_what_heeds_them(tmp_path: Path, asked: str) -> None:
     ],
 )
 def test_what_is_refused_before_anything_is_done(tmp_path: Path, asked: str, options: Any, words: str) -> None:
+    ask = ASKED | {
+        "readStream": lambda source: source.streamReader(IDS),
+        "writeStream": lambda source: source.streamWriter(IDS, False),
+    }
     source = given(options.get("path", tmp_path), **{name: text for name, text in options.items() if name != "path"})
     with pytest.raises(UsageError, match=words):
-        ASKED[asked](source)
+        ask[asked](source)
     assert names_below(tmp_path) == []
 
 

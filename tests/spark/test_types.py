@@ -150,8 +150,8 @@ TWICE = pa.struct([pa.field("y", pa.int8()), pa.field("y", pa.int8())])
         ([("x", DEEP)], {}, r"column 'x\.element\.at' has the Arrow type decimal256"),
         ([("x", pa.int8()), ("x", pa.int8())], {}, "'x' twice"),
         ([("x", TWICE)], {}, "column 'x' holds the name 'y' twice"),
-        ([], {"nanoseconds": "round"}, "option nanoseconds: expected one of"),
-        ([], {"unsupported": "ignore"}, "option unsupported: expected one of"),
+        ([], {"nanoseconds": "round"}, "option nanoseconds must be"),
+        ([], {"unsupported": "ignore"}, "option unsupported must be"),
         ([], {"extensions": "maybe"}, "extensions: expected true or false, found 'maybe'"),
     ],
 )

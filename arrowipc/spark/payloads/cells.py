@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.types import ArrayType, StructField, StructType
 
 import arrowipc
@@ -54,19 +55,9 @@ def binary_column(batch: pa.RecordBatch, name: str) -> Any:
 class Setup:
     """How payloads of one schema, or of schemas that differ in nothing that matters, are read.
 
-    Parameters
-    ----------
-    schema : Schema
-        What the kernel decodes into.
-    columns : list of str, optional
-        Those of the schema that are decoded; None: all.
-    bare : bool
-        Whether the schema is also that of payloads that are bare messages.
-    dictionaries : str
-        As `arrowipc.decode_payloads` takes it: "decode", because Spark has no dictionaries; "unify" where the
-        values repeat so often that they must stay encoded until the converter splits the batch.
-    converter : BatchConverter
-        From the kernel's batches to Spark's.
+    The kernel decodes `columns` (None: all) into `schema`, and so it does bare messages if `bare`. `dictionaries` is
+    "decode", because Spark has no dictionaries; or "unify" where the values repeat so often that they must stay encoded
+    until the converter splits the batch.
     """
 
     schema: Schema
@@ -88,11 +79,6 @@ class PayloadDecoder:
     The kernel is called with the last `Setup`. A payload that fails with it is tried again with the setup of
     its own schema, and is broken only if it fails with that too. So what a payload becomes does not depend on
     the payloads before it.
-
-    Parameters
-    ----------
-    wanted : Wanted
-    options : DecodeOptions
     """
 
     def __init__(self, wanted: Wanted, options: DecodeOptions) -> None:
@@ -235,7 +221,9 @@ class PayloadDecoder:
         """Raise, or return the reason as text."""
         reason = str(error).removeprefix(f"cell {row}: ")
         if self._options.on_error == "raise":
-            where = f"column {self._column!r}, row {self._rows_before + row}{_partition()}"
+            context = TaskContext.get()
+            partition = "" if context is None else f" of partition {context.partitionId()}"
+            where = f"column {self._column!r}, row {self._rows_before + row}{partition}"
             raise type(error)(f"{where}: {reason}; {self._help}") from error
         return reason
 
@@ -284,7 +272,7 @@ class PayloadDecoder:
                     yield from convert(middle, last)
                 else:
                     cell = decoded.start + first
-                    yield from self._nulls({cell: self._refuse(cell, failure.error)}, others)
+                    yield from self._nulls({cell: self._refuse(cell, failure.args[0])}, others)
 
         yield from convert(0, len(ends))
 
@@ -306,11 +294,7 @@ class PayloadDecoder:
 
 
 class _ConversionError(Exception):
-    """Some of the values of some payloads are nothing that Spark can hold."""
-
-    def __init__(self, error: ArrowIpcError) -> None:
-        super().__init__(str(error))
-        self.error = error
+    """Some of the values of some payloads are nothing that Spark can hold: its argument is the error that says so."""
 
 
 def _cells_of(ends: Any, first: int, last: int) -> tuple[int, Any]:
@@ -437,10 +421,3 @@ def _is_bare(payload: memoryview) -> bool:
         return bool(arrowipc.read_message(payload).kind == "RecordBatch")
     except ArrowIpcError:
         return False
-
-
-def _partition() -> str:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    return "" if context is None else f" of partition {context.partitionId()}"

@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyspark
 from pyspark.sql import types as st
 
 import arrowipc
 from arrowipc.errors import UsageError
+from arrowipc.schemas import Schema
 from arrowipc.spark.payloads.cells import PayloadDecoder
 from arrowipc.spark.payloads.decode import wanted_rows
 from arrowipc.spark.payloads.encode import COLUMN_OVERHEAD, PAYLOAD_OVERHEAD, in_utc
 from arrowipc.spark.payloads.options import BYTES_PER_BATCH, CodecKeywords, CodecOptions, DecodeKeywords, DecodeOptions
 from arrowipc.spark.read.convert import WithSchema
-from arrowipc.spark.shipping import needing, shipped
+from arrowipc.spark.shipping import shipped
+from arrowipc.types import as_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -43,7 +46,8 @@ def from_arrow(column: "Column | str", schema: Any, **options: Unpack[DecodeKeyw
     Returns
     -------
     pyspark.sql.Column
-        Of type ``array<struct<...>>``; ``inline`` makes rows of it, beside the other columns of its row.
+        Of type ``array<struct<...>>``; ``inline`` makes rows of it, beside the other columns of its row. An array is
+        one value, so a task holds the rows of a payload as a whole.
 
     Raises
     ------
@@ -51,10 +55,6 @@ def from_arrow(column: "Column | str", schema: Any, **options: Unpack[DecodeKeyw
         For arguments that are not as described, and for PySpark older than 4.1.
     ArrowIpcError
         On the executors, for a broken payload; the text gives its row and partition.
-
-    Notes
-    -----
-    An array is one value, so a task holds the rows of a payload as a whole.
 
     Examples
     --------
@@ -68,20 +68,8 @@ def from_arrow(column: "Column | str", schema: Any, **options: Unpack[DecodeKeyw
 
 
 def from_arrow_udf(schema: Any, **options: Unpack[DecodeKeywords]) -> Any:
-    """:func:`from_arrow` as a function for SQL.
+    """:func:`from_arrow` as a function for SQL, to be given to ``spark.udf.register``; errors are those of it.
 
-    Parameters
-    ----------
-    schema, **options
-        As for :func:`from_arrow`.
-
-    Returns
-    -------
-    user-defined function
-        For ``spark.udf.register``.
-
-    Examples
-    --------
     >>> spark.udf.register("prices_of", from_arrow_udf("id bigint, price double"))       # doctest: +SKIP
     >>> spark.sql("SELECT topic, inline(prices_of(payload)) FROM messages")              # doctest: +SKIP
     """
@@ -109,8 +97,10 @@ def _from_arrow(name: str, schema: Any, given: DecodeKeywords) -> Any:
 
 
 def _arrow_udf(function: Any, type_: st.DataType) -> Any:
-    with needing("4.1", function.__name__):
+    try:
         from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
+    except ImportError:
+        raise UsageError(f"{function.__name__} needs PySpark 4.1 or newer, and this is {pyspark.__version__}") from None
     wrapped = shipped(function)
     wrapped.__annotations__ = {"batches": Iterator[pa.Array], "return": Iterator[pa.Array]}
     make: Any = arrow_udf  # whose overloads know no plain DataType
@@ -158,18 +148,6 @@ def to_arrow(*columns: "Column | str", **options: Unpack[CodecKeywords]) -> "Col
 def to_arrow_udf(**options: Unpack[CodecKeywords]) -> Any:
     """:func:`to_arrow` as a function for SQL, of one argument: an array of structs, or a struct.
 
-    Parameters
-    ----------
-    **options
-        As for :func:`to_arrow`.
-
-    Returns
-    -------
-    user-defined function
-        For ``spark.udf.register``.
-
-    Examples
-    --------
     >>> spark.udf.register("to_arrow", to_arrow_udf())                                   # doctest: +SKIP
     >>> spark.sql("SELECT to_arrow(collect_list(struct(id, price))) FROM prices GROUP BY topic")  # doctest: +SKIP
     """
@@ -191,7 +169,10 @@ def _encoded(cells: pa.Array, codec: dict[str, Any]) -> Iterator[pa.Array]:
     type_ = cells.type.value_type if pa.types.is_list(cells.type) else cells.type
     if not pa.types.is_struct(type_):
         raise UsageError(f"to_arrow: expected a struct or an array of structs, found {cells.type}; use struct(...)")
-    schema = pa.schema([pa.field(field.name, _payload_type(field, field.name)) for field in type_])
+    for field in type_:
+        _check_marks(field, field.name)
+    fields = as_schema(pa.schema([pa.field(field.name, field.type) for field in type_]))
+    schema = pa.schema(Schema([in_utc(field) for field in fields]))
     payload_bytes = cells.nbytes / max(len(cells), 1) + PAYLOAD_OVERHEAD + COLUMN_OVERHEAD * len(schema)
     step = max(1, int(BYTES_PER_BATCH / payload_bytes))
     for start in range(0, len(cells), step):
@@ -206,8 +187,8 @@ def _encoded(cells: pa.Array, codec: dict[str, Any]) -> Iterator[pa.Array]:
         yield pc.if_else(some.is_valid(), payloads, None) if some.null_count else payloads
 
 
-def _payload_type(field: pa.Field, path: str) -> pa.DataType:
-    """The type of a column in payloads, in UTC; an error for what Spark marks as a type of its own."""
+def _check_marks(field: pa.Field, path: str) -> None:
+    """Refuse what Spark marks as a type of its own."""
     for index in range(field.type.num_fields):
         child = field.type.field(index)
         mark = next((mark.decode() for mark in MARKS if mark in (child.metadata or {})), None)
@@ -215,5 +196,4 @@ def _payload_type(field: pa.Field, path: str) -> pa.DataType:
             raise UsageError(
                 f"to_arrow: column {path!r} is a {mark}, which payloads cannot hold; cast it or leave it out"
             )
-        _payload_type(child, f"{path}.{child.name}")
-    return in_utc(field.type)
+        _check_marks(child, f"{path}.{child.name}")

@@ -7,6 +7,7 @@ import pyarrow as pa
 from pyspark.sql import types as st
 
 import arrowipc
+from arrowipc.arguments import check_integer
 from arrowipc.errors import ArrowIpcError, UsageError
 from arrowipc.spark.payloads.cells import PayloadDecoder, Wanted, binary_column, nullable
 from arrowipc.spark.payloads.options import DecodeKeywords, DecodeOptions
@@ -20,15 +21,13 @@ if TYPE_CHECKING:
 
 __all__ = ["decode_payload_batches", "decode_payloads"]
 
-DEFAULT_SAMPLE = 10
-
 
 def decode_payloads(
     df: "DataFrame",
     column: str,
     schema: Any = None,
     *,
-    sample: int = DEFAULT_SAMPLE,
+    sample: int = 10,
     **options: Unpack[DecodeKeywords],
 ) -> "DataFrame":
     """Turn a binary column of Arrow IPC payloads into the rows they hold.
@@ -43,14 +42,14 @@ def decode_payloads(
     schema : StructType, str or Arrow schema, optional
         Columns wanted from the payloads, found by name; a text is DDL (``"id bigint, tag string"``). With an
         Arrow schema (pyarrow's or ours) cells may also be bare RecordBatch messages of that schema. By
-        default what the first payloads hold, for which a small job runs at once.
+        default what the first payloads hold, for which a small job runs at once. Columns that a payload lacks are
+        null; one that has none of them is broken, and so is an empty cell. Other types are converted where no value
+        changes.
     sample : int, default 10
-        How many payloads are looked at where no `schema` is given. Columns that some of them lack are null in
-        their rows; one that is int in some and bigint in others is bigint, and likewise for other types that hold
-        the values of both.
+        How many payloads are looked at where no `schema` is given: the columns are those of all of them, in types that
+        hold the values of all.
     **options
-        Of :class:`DecodeOptions`: `columns`, `keep`, `on_error`, `error_column`, `nanoseconds`, `unsupported`,
-        `extensions`, `validate`, `rows_per_batch`, `bytes_per_batch`.
+        Of :class:`DecodeOptions`.
 
     Returns
     -------
@@ -64,12 +63,6 @@ def decode_payloads(
         or payloads in the sample that do not go together.
     ArrowIpcError
         On the executors, for a broken payload; the text gives its row and partition.
-
-    Notes
-    -----
-    A payload that lacks a column has nulls there; one that has none of the columns counts as broken, and so does an
-    empty one: null is no payload, but a cell without bytes is one that lost them. Columns
-    of another Arrow type are converted where no value changes.
 
     Examples
     --------
@@ -121,13 +114,6 @@ def decode_payload_batches(
         For arguments that are not as described.
     ArrowIpcError
         For a payload that cannot be read, unless `on_error` says otherwise.
-
-    Examples
-    --------
-    >>> schema = StructType.fromDDL("id bigint, tag string")                            # doctest: +SKIP
-    >>> def decode(batches):
-    ...     yield from decode_payload_batches(batches, "payload", schema)
-    >>> messages.mapInArrow(decode, schema)                                             # doctest: +SKIP
     """
     if isinstance(schema, str):
         raise UsageError("schema: DDL can be read on the driver only; call StructType.fromDDL there")
@@ -228,16 +214,12 @@ def map_in_arrow(df: "DataFrame", function: Any, schema: st.StructType) -> "Data
 
 
 def infer_schema(df: "DataFrame", column: str, options: TypeOptions, sample: int) -> st.StructType:
-    """The columns of the first payloads, merged; their schemas alone travel to the driver.
-
-    Payloads without a readable schema are left out: decoding them says more about what is wrong.
-    """
+    """The columns of the first payloads, merged; those without a readable schema are left out: decoding says more."""
     if df.isStreaming:
         raise UsageError(
             f"column {column!r}: the payloads of a streaming data frame cannot be looked at beforehand; pass schema="
         )
-    if sample < 1:
-        raise UsageError(f"sample: expected a whole number from 1, found {sample!r}")
+    check_integer("sample", sample, 1, 2**31 - 1)
 
     def schemas(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from _schemas_of(batches, sample)

@@ -10,14 +10,14 @@ import pyarrow as pa
 from pyspark.sql import types as st
 
 import arrowipc
-from arrowipc import RecordBatch
+from arrowipc import RecordBatch, types as at
 from arrowipc.errors import LimitError, UsageError
 from arrowipc.payloads.group_runs import runs_of
-from arrowipc.schemas import Schema
+from arrowipc.schemas import Field, Schema
 from arrowipc.spark.payloads.decode import map_in_arrow, quoted
 from arrowipc.spark.payloads.options import EncodeKeywords, EncodeOptions, keys_of
 from arrowipc.spark.read.convert import WithSchema
-from arrowipc.spark.types import arrow_type_of, check_unique, find_name
+from arrowipc.spark.types import arrow_schema_of, changed, find_name
 from arrowipc.types import as_schema
 
 if TYPE_CHECKING:
@@ -38,10 +38,9 @@ def encode_payloads(df: "DataFrame", **options: Unpack[EncodeKeywords]) -> "Data
     Parameters
     ----------
     df : pyspark.sql.DataFrame
-        Any rows; streaming data frames work too.
+        Any rows; streaming data frames work too. Timestamps are encoded in UTC, whatever the session's time zone.
     **options
-        Of :class:`EncodeOptions`: `rows_per_payload`, `group_by`, `column`, `keep_keys`, `dictionary_columns`,
-        `with_schema`, `compression`, `compression_level`, `bytes_per_payload`, `rows_per_batch`, `bytes_per_batch`.
+        Of :class:`EncodeOptions`.
 
     Returns
     -------
@@ -59,8 +58,6 @@ def encode_payloads(df: "DataFrame", **options: Unpack[EncodeKeywords]) -> "Data
     whatever the number of partitions. Structured Streaming sorts nothing: there the rows that come to Python
     together (``spark.sql.execution.arrow.maxRecordsPerBatch`` of them at most) are sorted, per micro-batch
     and partition, and a group may have several payloads. Rows of a group keep no order.
-
-    Timestamps are encoded in UTC, whatever the time zone of the session.
 
     Examples
     --------
@@ -89,27 +86,11 @@ def encode_payloads(df: "DataFrame", **options: Unpack[EncodeKeywords]) -> "Data
 def encode_payload_batches(
     batches: Iterable[pa.RecordBatch], **options: Unpack[EncodeKeywords]
 ) -> Iterator[pa.RecordBatch]:
-    """Encode an iterator of batches, for use in a ``mapInArrow`` function of your own.
+    """Encode an iterator of batches of one schema, for use in a ``mapInArrow`` function of your own.
 
-    Parameters
-    ----------
-    batches : iterable of pyarrow.RecordBatch
-        As ``mapInArrow`` hands them in; all of one schema.
-    **options
-        Of :class:`EncodeOptions`; `group_by` makes one payload of neighbouring rows with equal keys, so sort first
-        if equal keys in separate places belong together.
-
-    Yields
-    ------
-    pyarrow.RecordBatch
-        The key columns, if any, and the payloads.
-
-    Raises
-    ------
-    UsageError
-        For arguments that are not as described.
-    LimitError
-        If `rows_per_payload` rows take more than 1 GiB.
+    `group_by` makes one payload of neighbouring rows with equal keys, so sort first if equal keys in separate places
+    belong together. Parameters, results and errors are else those of :func:`encode_payloads`; a LimitError is raised
+    if `rows_per_payload` rows take more than 1 GiB.
 
     Examples
     --------
@@ -128,41 +109,19 @@ def payload_schema(
     keep_keys: bool = False,
     dictionary_columns: Sequence[str] = (),
 ) -> Schema:
-    """The Arrow schema of the payloads that :func:`encode_payloads` makes of a data frame.
+    """The Arrow schema of the payloads that :func:`encode_payloads` makes of a data frame, with the same arguments.
 
-    Parameters
-    ----------
-    df, group_by, keep_keys, dictionary_columns
-        As there.
+    ``decode_payloads(schema=)`` needs it for payloads without one. A UsageError names a column whose type no payload
+    can hold.
 
-    Returns
-    -------
-    Schema
-        What ``decode_payloads(schema=)`` needs for payloads without one.
-
-    Raises
-    ------
-    UsageError
-        For a column whose type no payload can hold.
-
-    Examples
-    --------
     >>> bare = encode_payloads(df, rows_per_payload=100, with_schema=False)              # doctest: +SKIP
     >>> decode_payloads(bare, "payload", schema=payload_schema(df))                      # doctest: +SKIP
     """
     large = df.sparkSession.conf.get("spark.sql.execution.arrow.useLargeVarTypes", "false") == "true"
-    check_unique(df.schema.names, "the data frame")
-    fields = []
-    for field in df.schema.fields:
-        try:
-            type_ = arrow_type_of(field.dataType, field.name, variants=False)
-        except UsageError:
-            raise UsageError(
-                f"column {field.name!r} has the Spark type {field.dataType.simpleString()}, which payloads "
-                "cannot hold; cast it or leave it out"
-            ) from None
-        fields.append(pa.field(field.name, _large(type_) if large else type_, field.nullable))
-    split = _Split(pa.schema(fields), keys_of(group_by), keep_keys, dictionary_columns)
+    schema = arrow_schema_of(df.schema, variants=False)
+    if large:
+        schema = pa.schema(Schema([_large(field) for field in as_schema(schema)]))
+    split = _Split(schema, keys_of(group_by), keep_keys, dictionary_columns)
     return as_schema(split.payload_schema)
 
 
@@ -208,8 +167,7 @@ class _Split:
         self.columns = [i for i in range(len(names)) if keep_keys or i not in self.keys]
         if not self.columns:
             raise UsageError("all columns are keys, so the payloads would be empty; pass keep_keys=True")
-        # Without the metadata of fields, which is Spark's own.
-        self.rows = pa.schema([pa.field(f.name, in_utc(f.type), f.nullable) for f in schema])
+        self.rows = pa.schema(Schema([in_utc(field) for field in as_schema(schema)]))
         wanted = {find_name(name, names, "the data frame") for name in dictionary_columns}
         for index in sorted(wanted):
             if index not in self.columns:
@@ -228,37 +186,22 @@ class _Split:
             )
 
 
-def in_utc(type_: pa.DataType) -> pa.DataType:
-    """The type with UTC in place of the session's time zone: the instants are the same."""
-    if pa.types.is_timestamp(type_):
-        return pa.timestamp(type_.unit, "UTC") if type_.tz else type_
-    return _rebuilt(type_, in_utc)
+def in_utc(field: Field) -> Field:
+    """The field with UTC in place of the session's time zone: the instants are the same."""
+    if isinstance(field.type, at.Timestamp) and field.type.timezone:
+        return _plain(field, at.Timestamp(field.type.unit, "UTC"))
+    return _plain(field, changed(field.type, in_utc))
 
 
-def _large(type_: pa.DataType) -> pa.DataType:
-    """The type as Spark hands it to Python with useLargeVarTypes."""
-    if pa.types.is_string(type_):
-        return pa.large_string()
-    if pa.types.is_binary(type_):
-        return pa.large_binary()
-    return _rebuilt(type_, _large)
+def _large(field: Field) -> Field:
+    """The field as Spark hands it to Python with useLargeVarTypes."""
+    wide: at.DataType | None = {at.Utf8: at.LargeUtf8(), at.Binary: at.LargeBinary()}.get(type(field.type))
+    return _plain(field, wide or changed(field.type, _large))
 
 
-def _rebuilt(type_: pa.DataType, change: Any) -> pa.DataType:
-    """A nested type with its children changed, any other as it is."""
-
-    def field(child: pa.Field) -> pa.Field:
-        return pa.field(child.name, change(child.type), child.nullable or pa.types.is_null(child.type))
-
-    if pa.types.is_map(type_):
-        return pa.map_(field(type_.key_field), field(type_.item_field), type_.keys_sorted)
-    if pa.types.is_struct(type_):
-        return pa.struct([field(child) for child in type_])
-    if pa.types.is_list(type_):
-        return pa.list_(field(type_.value_field))
-    if pa.types.is_large_list(type_):
-        return pa.large_list(field(type_.value_field))
-    return type_
+def _plain(field: Field, type_: at.DataType) -> Field:
+    """The field of another type, without its metadata, which is Spark's own."""
+    return Field(field.name, type_, field.nullable or isinstance(type_, at.Null))
 
 
 @dataclass(slots=True)
@@ -278,14 +221,7 @@ class _Rows:
 
 
 class PayloadEncoder:
-    """Cuts the rows of one Spark task into payloads: groups of rows that may span batches.
-
-    Parameters
-    ----------
-    schema : pyarrow.Schema
-        Of all batches.
-    options : EncodeOptions
-    """
+    """Cuts the rows of one Spark task into payloads: groups of rows that may span batches, all of one schema."""
 
     def __init__(self, schema: pa.Schema, options: EncodeOptions) -> None:
         self._options = options

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 import arrowipc
+from arrowipc.arguments import check_choice, check_integer
 from arrowipc.errors import UsageError
 from arrowipc.spark.types import TypeOptions
 
@@ -41,18 +42,11 @@ class DecodeOptions(TypeOptions):
         Stop at a payload that cannot be read, leave it out entirely, or put one row of nulls in its place,
         beside its kept columns. A column function cannot leave a payload out, and "null" is a null array.
     error_column : str, optional
-        With ``on_error="null"``, a last column with the reason why a payload could not be read; null in
-        every other row. What Spark's own sources call the column of corrupt records; count its values to
-        count the failures.
+        With ``on_error="null"``, a last column with the reason why a payload could not be read; else null.
     validate : {"full", "none", "strict"}
         As in :func:`arrowipc.open`.
     rows_per_batch, bytes_per_batch : int
         Most rows, and about the most bytes, handed to Spark at once; larger payloads come in several batches.
-
-    Raises
-    ------
-    UsageError
-        For any other value.
     """
 
     columns: Sequence[str] | None = None
@@ -65,10 +59,8 @@ class DecodeOptions(TypeOptions):
 
     def __post_init__(self) -> None:
         TypeOptions.__post_init__(self)
-        for name, allowed in (("on_error", get_args(OnError)), ("validate", get_args(Validate))):
-            value = getattr(self, name)
-            if value not in allowed:
-                raise UsageError(f"{name}: expected one of {', '.join(map(repr, allowed))}, found {value!r}")
+        check_choice("on_error", self.on_error, get_args(OnError))
+        check_choice("validate", self.validate, get_args(Validate))
         if self.error_column is not None and self.on_error != "null":
             raise UsageError(f'error_column needs on_error="null": with {self.on_error!r} no row holds a reason')
         _check_counts(self, "rows_per_batch", "bytes_per_batch")
@@ -85,11 +77,6 @@ class CodecOptions:
         ``decode_payloads(..., schema=payload_schema(df, ...))`` reads.
     compression, compression_level
         As for :func:`arrowipc.encode_payloads`.
-
-    Raises
-    ------
-    UsageError
-        For any other value.
     """
 
     with_schema: bool = True
@@ -110,7 +97,7 @@ class CodecOptions:
 class EncodeOptions(CodecOptions):
     """How rows are encoded as payloads: the options of :func:`encode_payloads` and :func:`encode_payload_batches`.
 
-    Those of :class:`CodecOptions`, which say how each payload is written, and:
+    Those of :class:`CodecOptions`, which say how each payload is written, and (one of the first two is needed):
 
     Parameters
     ----------
@@ -130,11 +117,6 @@ class EncodeOptions(CodecOptions):
         payload with the same keys. This is also what a task holds of a group.
     rows_per_batch, bytes_per_batch : int
         Most payloads, and about the most bytes, handed to Spark at once.
-
-    Raises
-    ------
-    UsageError
-        For any other value, and where neither `rows_per_payload` nor `group_by` is given.
     """
 
     rows_per_payload: int | None = None
@@ -166,9 +148,7 @@ def keys_of(group_by: str | Sequence[str] | None) -> list[str]:
 
 def _check_counts(options: Any, *names: str) -> None:
     for name in names:
-        value = getattr(options, name)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise UsageError(f"{name}: expected a whole number from 1, found {value!r}")
+        check_integer(name, getattr(options, name), 1, 2**63 - 1)
 
 
 # -- the same as keywords, for whoever checks the types of calls -----------------------------------------------

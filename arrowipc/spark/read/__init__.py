@@ -1,4 +1,1 @@
-"""Reading in Spark: ``reader`` shares files out among tasks and reads them, ``convert`` makes batches fit.
-
-``sources`` finds and opens files, ``schema`` says which columns they and their folders have.
-"""
+"""Reading in Spark: ``reader`` shares files out among tasks, ``convert`` makes batches fit; ``sources``, ``schema``."""

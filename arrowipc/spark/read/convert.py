@@ -19,12 +19,12 @@ from arrowipc.spark.types import (
     TypeOptions,
     arrow_schema_of,
     arrow_type_of,
+    changed,
     find_name,
     meant,
     spark_type,
     to_spark_schema,
     union_names,
-    with_children,
 )
 from arrowipc.types import as_schema
 
@@ -88,7 +88,6 @@ def to_spark_batch(
     Examples
     --------
     >>> import pyarrow as pa
-    >>> from arrowipc.spark import to_spark_batch
     >>> batch = pa.record_batch({"tag": pa.array(["a", "b", "a"]).dictionary_encode()})
     >>> to_spark_batch(batch)["tag"].to_pylist()
     ['a', 'b', 'a']
@@ -111,8 +110,8 @@ class BatchConverter:
         What to do about values that Spark cannot hold.
     label : str, default "the batch"
         What holds the data, for error texts.
-    missing_is_null : bool
-        Whether a column, or field of a struct, that the batches have not is null, or an error.
+    missing_is_null : bool, default False
+        Whether a column or field that the batches lack is null, or an error.
     """
 
     def __init__(
@@ -124,7 +123,6 @@ class BatchConverter:
         missing_is_null: bool = False,
     ) -> None:
         self.schema: Any = arrow_schema_of(target)
-        #: What holds the data, for error texts.
         self.label: str = label
         self._limit = _SizeLimit()
         rules = _Rules(options.nanoseconds, options.unsupported, options.extensions, self._limit, missing_is_null)
@@ -234,7 +232,7 @@ def _storage(type_: at.DataType) -> at.DataType:
         case at.Time(unit="ns"):
             # Spark's TIME has this Arrow type and fewer digits: a bare count cannot pass for it unchecked.
             return at.Int(64, True)
-    return with_children(type_, _storage_field)
+    return changed(type_, _storage_field)
 
 
 def _checked(source: at.DataType, target: st.DataType, options: _Rules, path: str, nullable: bool) -> Convert:
@@ -264,7 +262,7 @@ def _converter(source: at.DataType, target: st.DataType, options: _Rules, path: 
     expected = arrow_type_of(target, path)
     match source, target:
         case at.Null(), _:
-            convert = _nulls(expected)
+            return lambda array: pa.nulls(len(array), expected)
         case ((at.List() | at.LargeList() | at.ListView() | at.LargeListView() | at.FixedSizeList()), st.ArrayType()):
             type_, nullable = source.value_field.type, target.containsNull
             child = _checked(type_, target.elementType, options, f"{path}.element", nullable)
@@ -275,7 +273,7 @@ def _converter(source: at.DataType, target: st.DataType, options: _Rules, path: 
             type_, nullable = source.item_field.type, target.valueContainsNull
             key = _checked(source.key_field.type, target.keyType, options, f"{path}.key", False)
             item = _checked(type_, target.valueType, options, f"{path}.value", nullable)
-            convert = _map(key, item, expected)
+            convert = _map(source, key, item, expected)
         case at.Union(), st.StructType():
             convert = _union(source, target, options, path)
         case _:
@@ -292,10 +290,6 @@ def _with_digits(array: Any, where: str) -> Any:
         if value is not None and value.copy_abs() >= Decimal(10) ** (array.type.precision - array.type.scale):
             raise UnsupportedError(f"{where} holds {value}, more than the digits of its type: {array.type}")
     return array
-
-
-def _nulls(expected: pa.DataType) -> Convert:
-    return lambda array: pa.nulls(len(array), expected)
 
 
 def _leaf(source: at.DataType, target: st.DataType, options: TypeOptions, path: str) -> Convert:
@@ -546,17 +540,11 @@ def _list_parts(source: at.DataType, array: Any) -> tuple[np.ndarray[Any, Any], 
     return offsets - offsets[0], array.values.slice(offsets[0], offsets[-1] - offsets[0])
 
 
-def _map(key: Convert, item: Convert, expected: pa.DataType) -> Convert:
+def _map(source: at.Map, key: Convert, item: Convert, expected: pa.DataType) -> Convert:
     def convert(array: Any) -> Any:
-        offsets = array.offsets.to_numpy(zero_copy_only=False)
-        first, length = (int(offsets[0]), int(offsets[-1] - offsets[0])) if len(offsets) else (0, 0)
-        return pa.MapArray.from_arrays(
-            pa.array(offsets - first if len(offsets) else [0], pa.int32()),
-            key(array.keys.slice(first, length)),
-            item(array.items.slice(first, length)),
-            type=expected,
-            mask=_mask(array),
-        )
+        offsets, entries = _list_parts(source, array)
+        keys, items = key(entries.field(0)), item(entries.field(1))
+        return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), keys, items, type=expected, mask=_mask(array))
 
     return convert
 
@@ -642,10 +630,6 @@ def _uuid(source: at.DataType, target: st.DataType, options: _Rules, path: str) 
     return convert
 
 
-def _bool8(source: at.DataType, target: st.DataType, options: _Rules, path: str) -> Convert:
-    return lambda array: pc.not_equal(array, 0)
-
-
 def _instant(source: at.DataType, target: st.DataType, options: _Rules, path: str) -> Convert:
     convert = _converter(source.children[0].type, target, options, path)
     return lambda array: convert(array.flatten()[0])
@@ -667,8 +651,8 @@ def _variant(source: at.DataType, target: st.DataType, options: _Rules, path: st
     return convert
 
 
-_MEANT = {
-    "arrow.bool8": _bool8,
+_MEANT: dict[str, Callable[[at.DataType, st.DataType, _Rules, str], Convert]] = {
+    "arrow.bool8": lambda *_: lambda array: pc.not_equal(array, 0),
     "arrow.parquet.variant": _variant,
     "arrow.timestamp_with_offset": _instant,
     "arrow.uuid": _uuid,

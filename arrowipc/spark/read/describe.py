@@ -1,5 +1,6 @@
 """What is in files without their rows: read from footers and heads of messages, by many tasks."""
 
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -39,63 +40,40 @@ def describe(spark: "SparkSession", path: str | list[str], **options: Any) -> "D
     pyspark.sql.DataFrame
         A row per file: ``file``, ``format`` (file or stream), ``bytes``, ``batches``, ``rows``. Python tasks look,
         with the jar and without it.
-
-    Examples
-    --------
-    >>> from arrowipc.spark import describe
-    >>> describe(spark, "events").orderBy("rows", ascending=False).show()             # doctest: +SKIP
     """
     texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
-    paths = [path] if isinstance(path, str) else list(path)
-    checked = ReadOptions.of(texts)
-    asked = ReadOptions(type(checked.given)(checked.given.values, paths, checked.given.storage), checked.types)
+    asked = ReadOptions.of({**texts, "paths": json.dumps([path] if isinstance(path, str) else list(path))})
 
     def found(batches: Iterator["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
-        for batch in batches:
-            if batch.num_rows:
-                files = asked.files()
-                yield _rows([(file.path, file.size) for file in files], ["path", "size"])
+        if any(batch.num_rows for batch in batches):
+            yield _rows([{"path": file.path, "size": file.size} for file in asked.files()], FOUND)
 
     def described(batches: Iterator["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
         for batch in batches:
-            rows = [row for file in batch.to_pylist() if (row := _described(asked, file["path"], file["size"]))]
-            yield _rows(rows, ["file", "format", "bytes", "batches", "rows"])
+            rows = [_described(asked, file["path"], file["size"]) for file in batch.to_pylist()]
+            yield _rows([row for row in rows if row], COLUMNS)
 
     files = spark.range(1, numPartitions=1).mapInArrow(shipped(found), FOUND)
     return files.repartition(TASKS, "path").mapInArrow(shipped(described), COLUMNS)
 
 
 def count_rows(spark: "SparkSession", path: str | list[str], **options: Any) -> int:
-    """Count the rows of files from footers and heads of messages alone, by many tasks.
-
-    Parameters are those of `describe`.
-
-    Returns
-    -------
-    int
-
-    Examples
-    --------
-    >>> from arrowipc.spark import count_rows
-    >>> count_rows(spark, "events")                                                   # doctest: +SKIP
-    1000000
-    """
+    """Count the rows of files from footers and heads of messages alone; parameters are those of `describe`."""
     from pyspark.sql.functions import sum as total
 
     (found,) = describe(spark, path, **options).agg(total("rows")).collect()
     return int(found[0] or 0)
 
 
-def _rows(rows: list[tuple[Any, ...]], names: list[str]) -> "pa.RecordBatch":
+def _rows(rows: list[dict[str, Any]], ddl: str) -> "pa.RecordBatch":
     import pyarrow as pa
 
-    kinds = {"path": pa.string(), "file": pa.string(), "format": pa.string()}
-    columns = zip(*rows, strict=True) if rows else [()] * len(names)
-    arrays = [pa.array(column, kinds.get(name, pa.int64())) for name, column in zip(names, columns, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, names=names)
+    kinds = {"string": pa.string(), "bigint": pa.int64()}
+    fields = [(name, kinds[kind]) for name, kind in map(str.split, ddl.split(", "))]
+    return pa.RecordBatch.from_pylist(rows, pa.schema(fields))
 
 
-def _described(options: ReadOptions, path: str, size: int | None) -> tuple[Any, ...] | None:
+def _described(options: ReadOptions, path: str, size: int | None) -> dict[str, Any] | None:
     """The row about a file; None where it is left out."""
     try:
         with naming(path):
@@ -104,11 +82,10 @@ def _described(options: ReadOptions, path: str, size: int | None) -> tuple[Any, 
             if kind == "auto":
                 kind = "file" if first_bytes(source) == b"ARROW1" else "stream"
             size = len(source) if isinstance(source, memoryview) else source.size
-            reader: Any = (
-                arrowipc.open(source, columns=[], index=True) if kind == "stream" else options.open(source, [])
-            )
-            with reader:
-                return path, kind, size, reader.num_record_batches, reader.count_rows()
+            stream = kind == "stream"
+            with arrowipc.open(source, columns=[], index=True) if stream else options.open(source, []) as reader:
+                batches, rows = reader.num_record_batches, reader.count_rows()
+            return {"file": path, "format": kind, "bytes": size, "batches": batches, "rows": rows}
     except FileNotFoundError:
         if not options.given["ignoreMissingFiles"]:
             raise

@@ -9,9 +9,9 @@ from pyspark import TaskContext
 from pyspark.sql import types as st
 
 import arrowipc
-from arrowipc.errors import UnsupportedError, UsageError
+from arrowipc.errors import UsageError
 from arrowipc.spark.options import Options
-from arrowipc.spark.types import ARROW_OF, arrow_schema_of, check_unique
+from arrowipc.spark.types import arrow_schema_of
 from arrowipc.spark.write.folder import Folder
 
 __all__ = ["FileWriter", "file_schema", "part_name", "regroup"]
@@ -21,21 +21,7 @@ LARGEST_JOIN = 1 << 30
 
 
 class FileWriter:
-    """Writes batches of Spark's to files of one schema.
-
-    Parameters
-    ----------
-    schema : StructType
-        Of the data frame.
-    options : Options
-
-    Raises
-    ------
-    UnsupportedError
-        For a type that cannot be written; the text names the column and what helps.
-    UsageError
-        For a name that occurs twice, or options that do not go together.
-    """
+    """Writes batches of Spark's to files of one schema; an error names the column that cannot be written."""
 
     def __init__(self, schema: st.StructType, options: Options) -> None:
         self._schema = file_schema(schema)
@@ -104,35 +90,4 @@ def file_schema(schema: st.StructType) -> pa.Schema:
     """The Arrow schema of a data frame; timestamps with a zone are in UTC."""
     if not schema.fields:
         raise UsageError("the data frame has no columns, so there is nothing to write")
-    _check_type(schema, "")
-    return arrow_schema_of(schema)
-
-
-_WRITABLE = (*ARROW_OF, st.DecimalType)
-_INSTEAD = {
-    "YearMonthIntervalType": "pyarrow, through which Spark hands rows to Python, cannot take it; write its "
-    "months as a number: extract(YEAR FROM {path}) * 12 + extract(MONTH FROM {path})",
-    "CalendarIntervalType": "write its parts as columns",
-    "VariantType": "it would be read back as a struct of two binaries; write to_json({path}), and use "
-    "parse_json on what is read",
-    "GeometryType": "write st_asbinary({path}), and its SRID",
-    "GeographyType": "write st_asbinary({path}), and its SRID",
-}
-
-
-def _check_type(type_: st.DataType, path: str) -> None:
-    """Refuse what cannot be written, on the driver and before any data moves."""
-    if isinstance(type_, st.StructType):
-        check_unique(type_.names, f"column {path!r}" if path else "the data frame")
-        for field in type_.fields:
-            _check_type(field.dataType, f"{path}.{field.name}" if path else field.name)
-    elif isinstance(type_, st.ArrayType):
-        _check_type(type_.elementType, f"{path}.element")
-    elif isinstance(type_, st.MapType):
-        _check_type(type_.keyType, f"{path}.key")
-        _check_type(type_.valueType, f"{path}.value")
-    elif not isinstance(type_, _WRITABLE):
-        instead = _INSTEAD.get(type(type_).__name__, "write it as text, a number or binary").format(path=path)
-        raise UnsupportedError(
-            f"column {path!r} has the Spark type {type_.simpleString()}, which arrowipc does not write: {instead}"
-        )
+    return arrow_schema_of(schema, variants=False)

@@ -20,13 +20,7 @@ ARROW_SUFFIXES = (".arrow", ".arrows", ".feather", ".ipc")
 
 
 def open_folder(options: Options) -> Folder:
-    """The folder that the option ``path`` names, which need not exist, as a file system of its own.
-
-    Raises
-    ------
-    UsageError
-        There is no path, it is that of a file, or nobody knows such a URL.
-    """
+    """The folder that the option ``path`` names, which need not exist, as a file system of its own."""
     if not options.paths:
         raise UsageError(
             'arrowipc needs a path: df.write.format("arrowipc").mode("append").save("directory"); saveAsTable and '
@@ -60,13 +54,7 @@ def names_in(folder: Folder, directory: str = "") -> dict[str, Any]:
 
 
 def replaceable(folder: Folder) -> list[str]:
-    """The names of the files that an overwrite replaces.
-
-    Raises
-    ------
-    UsageError
-        The folder holds something else that is not hidden. A source that cannot write partitions must not remove them.
-    """
+    """The names of the files that an overwrite replaces; a UsageError where a folder holds anything else not hidden."""
     found = {name: info for name, info in names_in(folder).items() if not is_hidden(name)}
     for name, info in found.items():
         if info.type != fs.FileType.File or not name.lower().endswith(ARROW_SUFFIXES):

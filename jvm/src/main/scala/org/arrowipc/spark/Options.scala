@@ -54,21 +54,15 @@ private object Options {
   }
 }
 
-/** How files are read. */
 final class ReadOptions private (options: Options) extends Serializable {
   def this(asked: java.util.Map[String, String]) = this(new Options(asked.asScala.toMap, "read"))
 
-  /** `auto`, `file` or `stream`. */
   val format: String = options.text("format")
-  /** Whether the schema of a read holds the columns of all files, not of one. */
   val mergeSchema: Boolean = options.flag("mergeSchema")
   /** Whether every offset, index and length is proven before Spark gets a vector. */
   val validate: Boolean = options.text("validate") == "full"
-  /** `error`, `truncate` or `long`. */
   val nanoseconds: String = options.text("nanoseconds")
-  /** `error`, `drop` or `string`. */
   val unsupported: String = options.text("unsupported")
-  /** Whether extension types become what they mean. */
   val extensions: Boolean = options.flag("extensions")
   /** The type of times of day in the session that reads. */
   val time: DataType = SparkTypes.time()
@@ -86,7 +80,6 @@ object ReadOptions {
   val OVERLAP_BYTES: Long = 64L << 20
 }
 
-/** How files are written. */
 private[spark] final class WriteOptions private (options: Options) extends Serializable {
   def this(asked: Map[String, String]) = this(new Options(asked, "write"))
 

@@ -1,1 +1,0 @@
-"""Structured streaming: ``source`` offers new files as micro-batches, ``sink`` commits each batch once."""
