@@ -157,7 +157,13 @@ def write_tensor(
 
 
 def get_tensor_size(x: Any, dim_names: Sequence[str] | None = None, *, type: DataType | None = None) -> int:
-    """Return how many bytes `write_tensor`, which takes the same, writes at a position that is a multiple of 64."""
+    """Return how many bytes `write_tensor` writes at a position that is a multiple of 64.
+
+    Parameters
+    ----------
+    x, dim_names, type
+        As for `write_tensor`.
+    """
     head, buffers = _message(x, dim_names, type)
     return len(head) + sum([stored_length(buffer_size(buffer)) for buffer in buffers])
 
