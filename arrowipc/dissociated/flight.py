@@ -41,14 +41,8 @@ def ways(uris: Sequence[str], schemes: Collection[str] = SCHEMES) -> tuple[list[
 
     Flight says that any location will do. The reference server of Dissociated IPC puts two into one endpoint,
     the metadata's and the data's, with nothing to tell them from two of the former kind but their want_data;
-    so exactly two that differ there and say nothing of `streams` are such a pair.
-
-    Returns
-    -------
-    ways : list of tuple of DissociatedUri
-        (both,) or (metadata, data).
-    problems : list of str
-        What is wrong with the locations that are none.
+    so exactly two that differ there and say nothing of `streams` are such a pair. Returned are ways of one URI or of
+    (metadata, data), and what is wrong with the locations that are none.
     """
     spoken: list[tuple[DissociatedUri, bool]] = []
     problems = []
@@ -199,18 +193,7 @@ def _text_of(location: Any) -> str:
 
 
 class DoGet:
-    """The batches of one DoGet as ours, over the memory in which pyarrow received them.
-
-    Parameters
-    ----------
-    client : pyarrow.flight.FlightClient
-    owned : bool
-        Close the client at the end.
-    ticket : pyarrow.flight.Ticket
-    call_options : pyarrow.flight.FlightCallOptions or None
-    options : dict
-        Of `arrowipc.dissociated.connect`.
-    """
+    """The batches of one DoGet as ours, over the memory in which pyarrow received them."""
 
     def __init__(self, client: Any, owned: bool, ticket: Any, call_options: Any, options: dict[str, Any]) -> None:
         self._client = client if owned else None

@@ -166,13 +166,7 @@ def end_of_stream(number: int) -> bytes:
 
 
 def parse_metadata(data: Any) -> MetadataReceived | EndOfMetadata:
-    """Read an untagged message.
-
-    Raises
-    ------
-    FormatError
-        It is shorter than its prefix, of an unknown type, or an end with data after it.
-    """
+    """Read an untagged message."""
     view = memoryview(data).cast("B")
     if len(view) < PREFIX.size:
         raise FormatError(f"a metadata message has a prefix of 5 bytes, this one has {len(view)} in all")
@@ -192,13 +186,7 @@ def body_tag(number: int, body_type: BodyType) -> int:
 
 
 def split_tag(tag: int, dialect: Dialect = STRICT) -> tuple[int, BodyType]:
-    """Read the tag of a body: the number of its message, and its type.
-
-    Raises
-    ------
-    FormatError
-        The type is unknown, or a reserved bit is set.
-    """
+    """Read the tag of a body: the number of its message, and its type."""
     if tag <= SEQUENCE_MASK:
         return tag, BodyType.PACKED
     number, kind = tag & SEQUENCE_MASK, tag >> TYPE_SHIFT
@@ -213,13 +201,7 @@ def split_tag(tag: int, dialect: Dialect = STRICT) -> tuple[int, BodyType]:
 
 
 def check_tags(want_data: int, free_data: int | None) -> None:
-    """Check the two tags that clients send.
-
-    Raises
-    ------
-    FormatError
-        They are no u64, or equal to each other.
-    """
+    """Check the two tags that clients send."""
     for name, tag in (("want_data", want_data), ("free_data", free_data)):
         if tag is None:
             continue
@@ -233,11 +215,6 @@ def check_offered_tag(tag: int) -> None:
     """Check a tag that a server is about to offer: it must not look like the tag of a body.
 
     Other servers choose what they like, and are believed: their tags only travel the other way.
-
-    Raises
-    ------
-    UsageError
-        Its top byte is a body type, or its reserved bits are 0.
     """
     if not 0 <= tag < 1 << 64 or tag >> TYPE_SHIFT <= BodyType.PAIRS or not tag & RESERVED_MASK:
         raise UsageError(
@@ -263,13 +240,7 @@ def free_data_body(addresses: Iterable[int]) -> bytes:
 
 
 def parse_free_data(data: Any) -> tuple[int, ...]:
-    """Read the addresses that a client gives back.
-
-    Raises
-    ------
-    FormatError
-        The length is no multiple of 8, or 0.
-    """
+    """Read the addresses that a client gives back."""
     view = memoryview(data).cast("B")
     if len(view) == 0 or len(view) % 8:
         raise FormatError(f"a free_data message has 8 bytes for each of at least one address, found {len(view)}")
@@ -291,19 +262,7 @@ class Arrival(NamedTuple):
 
 
 class Incoming:
-    """Puts the messages of one stream in order; they may arrive in any order.
-
-    Parameters
-    ----------
-    limits : Limits, optional
-        Of metadata.
-    max_waiting : int
-        Messages that may wait for one before them, metadata and bodies each.
-    max_waiting_bytes : int
-        The same in bytes.
-    dialect : Dialect
-        What is accepted besides the text of the specification.
-    """
+    """Puts the messages of one stream in order; they may arrive in any order."""
 
     def __init__(
         self,
@@ -328,13 +287,7 @@ class Incoming:
         self._bodies: dict[int, tuple[BodyType, Any]] = {}
 
     def receive_metadata(self, data: Any) -> None:
-        """Take in an untagged message.
-
-        Raises
-        ------
-        FormatError
-            It breaks the protocol; the stream cannot continue.
-        """
+        """Take in an untagged message."""
         received = parse_metadata(data)
         if isinstance(received, EndOfMetadata):
             return self._finish(received.number)
@@ -368,13 +321,7 @@ class Incoming:
         return length if kind in WITH_BODY else None
 
     def receive_body(self, tag: int, body: Any) -> int:
-        """Take in a tagged message; returns its number.
-
-        Raises
-        ------
-        FormatError
-            It breaks the protocol; the stream cannot continue.
-        """
+        """Take in a tagged message; returns its number."""
         number, body_type = split_tag(tag, self.dialect)
         if number in self._bodies:
             raise FormatError(f"the body of message {number} arrived twice")
@@ -503,23 +450,7 @@ class Incoming:
         return None
 
     def lost(self, what: str, reason: int | None = None) -> None:
-        """Say that the connection for "metadata", "data" or "both" is gone: the stream may still be whole.
-
-        Parameters
-        ----------
-        what : str
-        reason : int, optional
-            The `Reason` that the server gave.
-
-        Raises
-        ------
-        OSError
-            The server takes no such client, or none now: it has sent nothing else over this connection.
-        FormatError
-            The server refused the request: it closed without having sent anything.
-        TruncatedError
-            The stream is not whole.
-        """
+        """Say that the connection for "metadata", "data" or "both" is gone: the stream may still be whole."""
         if self.is_complete or (what == "metadata" and self.metadata_complete):
             return
         number = self.next
@@ -564,13 +495,7 @@ class Outgoing:
 
 
 class Leases:
-    """The memory that a client was told of and has not given back: counted, for addresses go out many times.
-
-    Attributes
-    ----------
-    unknown : int
-        How many addresses came back that the client did not hold.
-    """
+    """The memory that a client was told of and has not given back: counted, for addresses go out many times."""
 
     def __init__(self) -> None:
         self._held: dict[int, int] = {}  # a Counter takes three times as long to forget one

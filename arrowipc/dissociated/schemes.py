@@ -121,24 +121,7 @@ def _check_options(transport: str, options: Mapping[str, Any]) -> None:
 
 
 def listen(transport: str, address: Any, limits: Limits | None, **options: Any) -> Endpoint:
-    """Begin to listen.
-
-    Parameters
-    ----------
-    transport : {"tcp", "unix", "shm", "file", "ucx"}
-    address : str, (str, int) or None
-        Host and port, a path, or None: a free one of this machine.
-    limits : Limits, optional
-    **options
-        Of the transport, see `TRANSPORTS`: those of `Arena` ("shm"), `FileMemory` or `listen_ucx`.
-
-    Raises
-    ------
-    UsageError
-        There is no such transport, or it has other options.
-    OSError
-        The address cannot be had.
-    """
+    """Begin to listen."""
     check_choice("transport", transport, tuple(TRANSPORTS))
     _check_options(transport, options)
     if transport == "ucx":

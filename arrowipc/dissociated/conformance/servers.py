@@ -171,16 +171,7 @@ def _addresses(body: bytes) -> list[int]:
 
 
 class Subject:
-    """The server that is checked.
-
-    Parameters
-    ----------
-    ways : list of lists of DissociatedUri
-        One URI for both streams, two for metadata and data, or both of these ways.
-    ident : bytes
-        Of the stream.
-    timeout : float
-    """
+    """The server that is checked."""
 
     def __init__(self, ways: list[list[DissociatedUri]], ident: bytes, timeout: float) -> None:
         self.ways = ways

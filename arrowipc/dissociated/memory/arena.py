@@ -108,25 +108,7 @@ class ArenaState(NamedTuple):
 
 
 class Arena(SegmentedMemory[MemfdSegment]):
-    """Bodies in shared memory, for clients of the same machine and user.
-
-    Parameters
-    ----------
-    capacity : int or None, default 2 GiB
-        Bytes of all segments together, of which only those that were used take memory. A body that finds no
-        room is sent instead. Bodies that are held (see `hold`) come on top. None: as much as there is.
-    segment_bytes : int, default 256 MiB
-        Size of one segment. A larger body gets its own segment.
-    least_bytes : int, default 32 KiB
-        Smaller bodies are sent, which is faster than the books about who reads them. Not those that are held.
-
-    Raises
-    ------
-    UsageError
-        A size is no such number.
-    UnsupportedError
-        The system has no memory that can be sealed (memfd, Linux).
-    """
+    """Bodies in shared memory, for clients of the same machine and user."""
 
     def __init__(
         self, capacity: int | None = 2 << 30, segment_bytes: int = 256 << 20, least_bytes: int = 32 << 10
@@ -170,13 +152,6 @@ class Arena(SegmentedMemory[MemfdSegment]):
         """See `OfferedMemory.hold`: the bodies get their own segment; bodies in the arena stay there.
 
         Batches that are decoded from the messages are served from there too.
-
-        Raises
-        ------
-        OSError
-            The system has no memory for it; `sparing`: or `capacity` is too small for all that is held.
-        UsageError
-            The arena is closed, or belongs to the process that this one was forked from.
         """
         given = list(messages)
         least = max(1, self._least_bytes if sparing else 1)

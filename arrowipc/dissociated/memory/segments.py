@@ -78,15 +78,7 @@ class BodyMemory:
 
 
 class Segment(ABC):
-    """Base of memory that is lent block by block and released as a whole; counts its holders.
-
-    Parameters
-    ----------
-    address, size : int
-        Of all its bytes, as clients know them.
-    head : int
-        Bytes at the beginning that no body may lie in.
-    """
+    """Base of memory that is lent block by block and released as a whole; counts its holders."""
 
     def __init__(self, address: int, size: int, head: int) -> None:
         self.address = address
@@ -142,13 +134,7 @@ class Segment(ABC):
 
     @abstractmethod
     def write(self, message: Message, block: BodyMemory) -> None:
-        """Copy a body into a block.
-
-        Raises
-        ------
-        OSError
-            The system has no memory for it.
-        """
+        """Copy a body into a block."""
 
     def close(self) -> None:  # noqa: B027 - some is gone with its last reference
         """Let go of the memory; it lives on where clients have mapped it."""
@@ -158,17 +144,7 @@ SegmentT = TypeVar("SegmentT", bound=Segment)
 
 
 class SegmentedMemory(OfferedMemory, Generic[SegmentT]):
-    """Base of memory that consists of segments, which are made when there is no room in those that exist.
-
-    Parameters
-    ----------
-    capacity : int
-        Bytes of all segments together, except for those that are held.
-    segment_bytes : int
-        Size of one segment. A larger body gets its own segment.
-    least_bytes : int
-        Smaller bodies are sent.
-    """
+    """Base of memory that consists of segments, which are made when there is no room in those that exist."""
 
     def __init__(self, capacity: int, segment_bytes: int, least_bytes: int) -> None:
         self._capacity = capacity

@@ -48,29 +48,6 @@ class FileMemory(OfferedMemory):
 
     A body whose buffers are in `mapping` is sent by reference, any other one inline. So serve `messages()`, or what is
     read from `mapping`. The file must stay as it is; one that was replaced under its path is sent instead.
-
-    Parameters
-    ----------
-    path : str or path-like
-    least_bytes : int, default 32 KiB
-        Smaller bodies are sent, which is faster than the books about who reads them.
-
-    Attributes
-    ----------
-    mapping : bytes-like
-
-    Examples
-    --------
-    >>> import arrowipc as ipc, os, tempfile
-    >>> from arrowipc import dissociated
-    >>> from arrowipc.types import field, int64
-    >>> path = os.path.join(tempfile.mkdtemp(), "x.arrow")
-    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2, 3]}, ipc.Schema([field("x", int64())]))
-    >>> with ipc.new_file(path) as writer:
-    ...     writer.write(batch)
-    >>> with dissociated.Server({"x": path}, "file") as server, dissociated.connect(server.uri, "x") as reader:
-    ...     reader.read_all().to_pydict()
-    {'x': [1, 2, 3]}
     """
 
     def __init__(self, path: Any, least_bytes: int = 32 << 10) -> None:
@@ -135,22 +112,7 @@ OFFERED: dict[str, type[OfferedMemory]] = {"shm": Arena, "file": FileMemory}
 
 
 def open_peer_memory(remote_handle: bytes | None, connection: Connection | None = None) -> PeerMemory:
-    """Return access to the memory that a server announces; nothing is touched before a body refers to it.
-
-    Parameters
-    ----------
-    remote_handle : bytes or None
-        Of the URI: ``memfd`` or ``file:/path``; None means ``memfd``.
-    connection : Connection, optional
-        To the server, which has to be of our user. None: the caller knows that it is.
-
-    Raises
-    ------
-    FormatError
-        The handle is broken.
-    UnsupportedError
-        It is of another kind.
-    """
+    """Return access to the memory that a server announces; nothing is touched before a body refers to it."""
     kind, _, rest = (remote_handle or b"memfd").partition(b":")
     if kind == b"memfd" and not rest:
         return SegmentMemory(connection)

@@ -55,17 +55,7 @@ SOCKET_BUFFER = 4 << 20
 
 
 class SocketConnection(Connection):
-    """One end of a socket.
-
-    Parameters
-    ----------
-    sock : socket.socket
-        Connected; this owns it from now on.
-    limits : Limits, optional
-        `read_ahead` bounds what is allocated for bytes that have not arrived; untagged messages are metadata.
-    longest : int, optional
-        Bytes of a tagged message; None: bodies may have any length, and take memory as they arrive.
-    """
+    """One end of a socket."""
 
     def __init__(
         self, sock: socket.socket, name: str, limits: Limits | None = None, longest: int | None = None
@@ -371,19 +361,7 @@ class SocketConnection(Connection):
 
 
 class SocketListener(Listener):
-    """A listening socket.
-
-    Parameters
-    ----------
-    sock : socket.socket
-        Listening, or about to; this owns it from now on.
-    same_user : bool
-        Take clients of our own user only (Unix sockets).
-    remove : str, optional
-        The path of a Unix socket, to be removed at the end.
-    longest : int, optional
-        Of what clients send: see `SocketConnection`.
-    """
+    """A listening socket."""
 
     def __init__(
         self,

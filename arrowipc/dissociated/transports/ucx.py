@@ -43,17 +43,7 @@ POLL_INTERVAL = 0.02
 
 
 class UcxConnection(Connection):
-    """One end of a connection.
-
-    Parameters
-    ----------
-    worker : arrowipc.dissociated.transports.ucx_worker.Worker
-        Connected; this owns it from now on.
-    limits : Limits, optional
-        `read_ahead` bounds what is allocated for bytes that have not arrived; untagged messages are metadata.
-    is_client : bool
-        Tagged messages count as sent when the peer has taken them.
-    """
+    """One end of a connection."""
 
     poll_interval = POLL_INTERVAL
 
@@ -191,15 +181,7 @@ class UcxConnection(Connection):
                 self.worker.signal()
 
     def complete(self, operation: ucx_worker.Operation, deadline: Deadline, what: str) -> None:
-        """Wait until an operation is over; the caller holds the lock.
-
-        Raises
-        ------
-        TimeoutError
-            The deadline passed first.
-        OSError
-            The connection broke, or the operation failed.
-        """
+        """Wait until an operation is over; the caller holds the lock."""
         while not operation.is_done():
             self.progress()
             if operation.is_done():
@@ -314,13 +296,7 @@ def unpacked_name(address: bytes | None) -> str:
 
 
 class UcxListener(Listener):
-    """Waits for clients, as `listen_ucx` says.
-
-    Parameters
-    ----------
-    remote_memory : bool
-        Clients read bodies in memory of this process.
-    """
+    """Waits for clients, as `listen_ucx` says."""
 
     def __init__(
         self,
@@ -394,31 +370,7 @@ def listen_ucx(
     memory: int = 0,
     least_bytes: int = 16 << 10,
 ) -> Endpoint:
-    """Begin to listen.
-
-    Parameters
-    ----------
-    address : (str, int)
-        Host and port; 0: any free one.
-    limits : Limits, optional
-        On what clients send.
-    error_mode : {"peer", "none"}
-        "peer": UCX itself ends what was under way with a client that is lost. "none" is what the reference
-        example's clients want; a client that is lost is noticed too.
-    memory : int
-        Bytes of memory that clients read by themselves: bodies are put there as long as there is room. What a
-        killed client held is not used again. UCX
-        lets every client read and write all memory of a process that offers some: for trusted clients.
-    least_bytes : int
-        Below this size bodies are sent; see `ucx_memory.UcxArena`.
-
-    Raises
-    ------
-    UnsupportedError
-        There is no UCX library.
-    OSError
-        The address cannot be had.
-    """
+    """Begin to listen."""
     check_choice("error_mode", error_mode, ("peer", "none"))
     host, port = address
     listener = UcxListener(host, port, limits, error_mode=error_mode, remote_memory=memory > 0)

@@ -55,16 +55,6 @@ class UcxArena(SegmentedMemory[UcxSegment]):
     """Registered memory that bodies are put into, for as long as there is room.
 
     What a killed client held is not used again: bodies that find no room are sent.
-
-    Parameters
-    ----------
-    context : arrowipc.dissociated.transports.ucx_worker.Context
-        With `remote_memory`.
-    capacity : int
-        Bytes of the region.
-    least_bytes : int
-        Smaller bodies are sent, which is faster: over a network 60 us for one of 80 bytes, instead of 470 to
-        fetch it.
     """
 
     def __init__(self, context: ucx_worker.Context, capacity: int, least_bytes: int) -> None:
@@ -121,13 +111,6 @@ class UcxPeerMemory(PeerMemory):
     """The way into the memory of a server: in place where UCX maps it, else by copying from there.
 
     Mapped memory belongs to the server, which could shorten it: for servers that are trusted.
-
-    Parameters
-    ----------
-    handle : bytes
-        `remote_handle` of the URI.
-    timeout : float, optional
-        Seconds that fetching a body may take.
     """
 
     def __init__(self, connection: UcxConnection, handle: bytes, timeout: float | None = None) -> None:
