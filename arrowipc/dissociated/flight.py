@@ -282,8 +282,7 @@ def from_flight(
     call_options : pyarrow.flight.FlightCallOptions, optional
         Of DoGet, for example a timeout: gRPC has one for whole calls only, so `timeout` is not meant for it.
     **options
-        `columns`, `validate`, `limits`, `use_threads`, `ensure_native_endian`, `timeout`, `dialect`: see
-        `arrowipc.dissociated.connect`.
+        `columns`, `validate`, `limits`, `use_threads`, `ensure_native_endian`, `timeout`: as of `connect`.
 
     Returns
     -------

@@ -10,18 +10,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
-from arrowipc.arguments import Immutable, check_text, described, filled
+from arrowipc.arguments import check_text, described
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, TruncatedError, UsageError
 from arrowipc.limits import Limits
 from arrowipc.read.framing import message_kind
 
 __all__ = [
-    "STRICT",
     "Arrival",
     "BodyType",
-    "Dialect",
     "EndOfMetadata",
     "Incoming",
     "Leases",
@@ -114,31 +112,6 @@ def words_of(reason: int) -> str:
     return REASONS.get(reason, f"for reason {reason}, which this version does not know")
 
 
-class Dialect(Immutable):
-    """What is accepted from peers that read the text in another way.
-
-    Parameters
-    ----------
-    bit55 : bool
-        The body type is at bit 55 of the tag (the text says ``<< 55`` in one place, bits 56-63 in another).
-    end_is_last : bool
-        The end of the stream carries the number of the last message instead of the next one.
-    reserved_bits : bool
-        Bits 32-55 of a body's tag may have any value.
-    """
-
-    __slots__ = __match_args__ = ("bit55", "end_is_last", "reserved_bits")
-    bit55: bool
-    end_is_last: bool
-    reserved_bits: bool
-
-    def __new__(cls, bit55: bool = False, end_is_last: bool = False, reserved_bits: bool = False) -> Self:
-        return filled(cls, bit55, end_is_last, reserved_bits)
-
-
-STRICT = Dialect()
-
-
 # -- what messages say ---------------------------------------------------------------------------------------
 
 
@@ -185,17 +158,15 @@ def body_tag(number: int, body_type: BodyType) -> int:
     return body_type << TYPE_SHIFT | number
 
 
-def split_tag(tag: int, dialect: Dialect = STRICT) -> tuple[int, BodyType]:
+def split_tag(tag: int) -> tuple[int, BodyType]:
     """Read the tag of a body: the number of its message, and its type."""
     if tag <= SEQUENCE_MASK:
         return tag, BodyType.PACKED
     number, kind = tag & SEQUENCE_MASK, tag >> TYPE_SHIFT
     reserved = tag & RESERVED_MASK
-    if dialect.bit55 and reserved == 1 << 55 and kind == 0:
-        kind, reserved = 1, 0
     if kind > BodyType.PAIRS:
         raise FormatError(f"body of message {number}: the types are 0 (packed) and 1 (pairs), found {kind}")
-    if reserved and not dialect.reserved_bits:
+    if reserved:
         raise FormatError(f"body of message {number}: bits 32-55 of its tag {tag:#018x} are reserved and not 0")
     return number, BodyType(kind)
 
@@ -270,12 +241,10 @@ class Incoming:
         *,
         max_waiting: int = 1 << 16,
         max_waiting_bytes: int = 1 << 30,
-        dialect: Dialect = STRICT,
     ) -> None:
         self.limits = limits
         self.max_waiting = max_waiting
         self.max_waiting_bytes = max_waiting_bytes
-        self.dialect = dialect
         self.first: int = FIRST_NUMBER
         self.next: int = FIRST_NUMBER
         self.end: int | None = None
@@ -322,7 +291,7 @@ class Incoming:
 
     def receive_body(self, tag: int, body: Any) -> int:
         """Take in a tagged message; returns its number."""
-        number, body_type = split_tag(tag, self.dialect)
+        number, body_type = split_tag(tag)
         if number in self._bodies:
             raise FormatError(f"the body of message {number} arrived twice")
         self._check_place(number, "body", len(self._bodies))
@@ -366,8 +335,6 @@ class Incoming:
     def _finish(self, number: int) -> None:
         if self.end is not None:
             raise FormatError(f"a second end of the stream, at {number}; the first one was at {self.end}")
-        if self.dialect.end_is_last:
-            number = (number + 1) % NUMBERS
         last = self._ahead(number)
         if last == 0 and self.next == self.first:
             raise FormatError(f"the stream ends before its schema: {REFUSED}")

@@ -24,7 +24,6 @@ from arrowipc.dissociated.protocol import (
     REASONS,
     Arrival,
     BodyType,
-    Dialect,
     EndOfMetadata,
     Incoming,
     MetadataReceived,
@@ -131,12 +130,6 @@ def test_d032_the_end_is_sent_behind_the_last_message():
     assert outgoing.end() == peers.end(len(PARTS))[1]
 
 
-def test_d034_a_dialect_has_the_last_number_in_the_end():
-    incoming = begun(dialect=Dialect(end_is_last=True))
-    take_in(incoming, peers.metadata(1, BATCH), peers.body(1, BODY), peers.end(1))
-    assert incoming.is_complete
-
-
 # -- the table of the conformance check ------------------------------------------------------------------------
 
 #: What the errors say, by the words of the vector.
@@ -223,12 +216,6 @@ def test_d042_d043_d044_a_tag_is_number_and_type_and_nothing_else(number, kind):
     assert tag >> 56 == kind
     assert tag >> 32 & 0xFF_FFFF == 0
     assert split_tag(tag) == (number, kind)
-
-
-def test_d043_a_dialect_has_the_type_at_bit_55():
-    assert split_tag(1 << 55 | 7, Dialect(bit55=True)) == (7, BodyType.PAIRS)
-    assert split_tag(1 << 56 | 7, Dialect(bit55=True)) == (7, BodyType.PAIRS)
-    assert split_tag(1 << 40 | 7, Dialect(reserved_bits=True)) == (7, BodyType.PACKED)
 
 
 # -- order ---------------------------------------------------------------------------------------------------

@@ -269,7 +269,7 @@ def test_any_argument_of_a_client_is_taken_or_named(connect):
     uri = "arrowipc+unix:///nobody/is/there?want_data=1"
     for value in HOSTILE:
         calls = [((value,), {}), (([value, value],), {})]
-        calls += [((uri,), {name: value}) for name in ("limits", "timeout", "dialect")]
+        calls += [((uri,), {name: value}) for name in ("limits", "timeout")]
         for given, named in calls:
             with contextlib.suppress(ArrowIpcError, OSError):
                 connect(*given, **named).close()

@@ -176,7 +176,6 @@ class SegmentedMemory(OfferedMemory, Generic[SegmentT]):
     # -- bodies go in --
 
     def place(self, message: Message, connection: Connection) -> Placed | None:
-        """See `OfferedMemory.place`."""
         if message.body_length < self._least_bytes or self._pid != os.getpid():
             return None
         with self._lock:
@@ -248,11 +247,9 @@ class SegmentedMemory(OfferedMemory, Generic[SegmentT]):
     # -- bodies come back --
 
     def release(self, addresses: Sequence[int]) -> None:
-        """See `OfferedMemory.release`."""
         self._come_back(addresses, retire=False)
 
     def abandon(self, addresses: Sequence[int]) -> None:
-        """See `OfferedMemory.abandon`."""
         self._come_back(addresses, retire=True)
 
     def _come_back(self, addresses: Sequence[int], retire: bool) -> None:

@@ -69,7 +69,6 @@ class FileMemory(OfferedMemory):
             return False
 
     def stored(self, path: str) -> Any:
-        """See `OfferedMemory.stored`."""
         return self.mapping if path == self._path and self.is_current else path
 
     def messages(self) -> Iterator[Message]:
@@ -83,7 +82,6 @@ class FileMemory(OfferedMemory):
         return iter(framer.next_message, None)
 
     def place(self, message: Message, connection: Connection) -> Placed | None:
-        """See `OfferedMemory.place`."""
         if message.body_length < self._least_bytes or not self.is_current:
             return None
         pairs = write_places(message, self.mapping, 0)
@@ -163,7 +161,6 @@ class SegmentMemory(PeerMemory):
         self._segments: dict[int, memoryview] = {}
 
     def accept(self, handles: Sequence[int], body: Any) -> None:
-        """See `PeerMemory.accept`."""
         try:
             check_user(self._connection)
             pairs = Pairs(body)
@@ -183,7 +180,6 @@ class SegmentMemory(PeerMemory):
     def message(
         self, metadata: Any, pairs: Pairs, returned: Any, limits: Limits | None, reads: Reads | None = None
     ) -> Message:
-        """See `PeerMemory.message`."""
         number = pairs.start >> OFFSET_BITS
         segment = self._segments.get(number)
         if segment is None and pairs.end:
@@ -192,7 +188,6 @@ class SegmentMemory(PeerMemory):
         return _lent(segment or memoryview(b""), number << OFFSET_BITS, metadata, pairs, returned, limits)
 
     def close(self) -> None:
-        """See `PeerMemory.close`."""
         self._segments.clear()
 
 
@@ -239,7 +234,6 @@ class MappedMemory(PeerMemory):
     def message(
         self, metadata: Any, pairs: Pairs, returned: Any, limits: Limits | None, reads: Reads | None = None
     ) -> Message:
-        """See `PeerMemory.message`."""
         try:
             mapped = self._map or self._open()
             if mapped.size() < len(self._view):
@@ -252,6 +246,5 @@ class MappedMemory(PeerMemory):
         return _lent(self._view, 0, metadata, pairs, returned, limits)
 
     def close(self) -> None:
-        """See `PeerMemory.close`."""
         self._map = None
         self._view = memoryview(b"")

@@ -63,7 +63,6 @@ class UcxConnection(Connection):
     # -- sending --
 
     def send(self, tag: int | None, stretches: Sequence[Any], handles: Sequence[int] = ()) -> None:
-        """See `Connection.send`."""
         if handles:
             raise UsageError("UCX passes no file descriptors")
         if self._closed or self._ended:
@@ -75,17 +74,14 @@ class UcxConnection(Connection):
 
     @property
     def unsent(self) -> int:
-        """See `Connection.unsent`."""
         return self.worker.unsent
 
     # -- receiving --
 
     def expect(self, number: int | None) -> None:
-        """See `Connection.expect`."""
         self._expected = number
 
     def progress(self) -> None:
-        """See `Connection.progress`."""
         if self._closed:
             return
         self._wake_others()  # what they wait for may be taken in here
@@ -158,11 +154,9 @@ class UcxConnection(Connection):
     # -- waiting --
 
     def fileno(self) -> int:
-        """See `Connection.fileno`."""
         return self._fileno
 
     def prepare_wait(self) -> bool:
-        """See `Connection.prepare_wait`."""
         with self.lock:
             if self._closed or self._ended or self._inbox or not self.worker.arm():
                 return False
@@ -171,11 +165,9 @@ class UcxConnection(Connection):
 
     @property
     def arriving(self) -> int:
-        """See `Connection.arriving`."""
         return self._receiving or len(self._receives)
 
     def interrupt(self) -> None:
-        """See `Connection.interrupt`."""
         with self.lock:
             if not self._closed:
                 self.worker.signal()
@@ -196,7 +188,6 @@ class UcxConnection(Connection):
     # -- the end --
 
     def close(self) -> None:
-        """See `Connection.close`."""
         with self.lock:
             if self._closed:
                 return
@@ -322,7 +313,6 @@ class UcxListener(Listener):
         return unpacked_port(self._listener.address)
 
     def accept(self) -> UcxConnection | None:
-        """See `Listener.accept`."""
         try:
             self._worker.progress()
             request = self._listener.next_request()
@@ -354,11 +344,9 @@ class UcxListener(Listener):
             self._worker.progress()
 
     def fileno(self) -> int:
-        """See `Listener.fileno`."""
         return self._fileno
 
     def close(self) -> None:
-        """See `Listener.close`."""
         self._listener.close()
 
 

@@ -46,7 +46,6 @@ class UcxSegment(Segment):
         self.is_shut = False
 
     def write(self, message: Message, block: BodyMemory) -> None:
-        """See `Segment.write`."""
         offset = block.start - self.address
         message.copy_body_into(self.memory[offset : offset + message.body_length])
 
@@ -129,7 +128,6 @@ class UcxPeerMemory(PeerMemory):
     def message(
         self, metadata: Any, pairs: Pairs, returned: Any, limits: Limits | None, reads: Reads | None = None
     ) -> Message:
-        """See `PeerMemory.message`."""
         addresses = pairs.addresses
         if not addresses:
             returned(addresses)
@@ -185,5 +183,4 @@ class UcxPeerMemory(PeerMemory):
             connection.complete(operation, deadline, "fetching a body")
 
     def close(self) -> None:
-        """See `PeerMemory.close`."""
         self._key, self._mapped = None, []

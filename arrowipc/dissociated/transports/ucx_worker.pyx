@@ -68,13 +68,7 @@ FUNCTIONS = (
 
 
 def load(bytes path not None, bint only_loaded=False):
-    """Take the functions of the library at `path`; False: it cannot be loaded, or is not loaded yet (`only_loaded`).
-
-    Raises
-    ------
-    UnsupportedError
-        The library is there, and is older than UCX 1.13 or none of UCX.
-    """
+    """Take the functions of the library at `path`; False: it cannot be loaded, or is not loaded yet (`only_loaded`)."""
     cdef Ucp found
     cdef void** slot = <void**> &found
     cdef const char* name = path
@@ -133,17 +127,7 @@ cdef int check(Status status, str what) except -1:
 
 
 cdef class Context:
-    """What workers of one process share: the devices, and how they are used.
-
-    Parameters
-    ----------
-    settings : mapping of str to str
-        What would be ``UCX_*`` in the environment, without that prefix. Unknown names are passed over: versions
-        differ.
-    remote_memory : bool
-        Whether peers may read memory of this process, and write it: UCX asks nobody, not even for an address that
-        was made known. So only where it is needed.
-    """
+    """What workers of one process share: the devices, and how they are used."""
 
     cdef void* handle
     cdef int forks                  # when it was made
@@ -484,16 +468,7 @@ cdef class Worker:
         return operation
 
     def send(self, tag, stretches, bint synchronous=False):
-        """Begin to send a message; `tag` None: an active message.
-
-        Parameters
-        ----------
-        tag : int or None
-        stretches : sequence of bytes-like
-            The message, in pieces one behind the other; they must not change until it is sent.
-        synchronous : bool
-            It counts as sent when the receiver has begun to receive it.
-        """
+        """Begin to send a message; `tag` None: an active message."""
         cdef Operation operation = self.begin()
         cdef ucp_request_param_t param
         cdef const void* buffer = NULL
@@ -824,15 +799,7 @@ cdef class Region:
 @cython.final
 @cython.no_gc_clear
 cdef class RemoteKey:
-    """The way into memory of a peer; the connection's worker lives on behind it.
-
-    Parameters
-    ----------
-    worker : Worker
-        Connected.
-    packed : bytes
-        `Region.key` of the peer.
-    """
+    """The way into memory of a peer; the connection's worker lives on behind it."""
 
     cdef Worker worker
     cdef void* handle
