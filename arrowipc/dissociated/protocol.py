@@ -8,7 +8,7 @@ one client, `Outgoing` numbers them for one server, `Leases` keeps the books abo
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -20,10 +20,8 @@ from arrowipc.read.framing import message_kind
 __all__ = [
     "Arrival",
     "BodyType",
-    "EndOfMetadata",
     "Incoming",
     "Leases",
-    "MetadataReceived",
     "Outgoing",
     "Reason",
     "body_tag",
@@ -115,19 +113,6 @@ def words_of(reason: int) -> str:
 # -- what messages say ---------------------------------------------------------------------------------------
 
 
-class MetadataReceived(NamedTuple):
-    """An untagged message: metadata, and its number."""
-
-    number: int
-    metadata: memoryview
-
-
-class EndOfMetadata(NamedTuple):
-    """An untagged message: there is no metadata from this number on."""
-
-    number: int
-
-
 def metadata_prefix(number: int) -> bytes:
     """Return the bytes before the metadata of message `number`."""
     return PREFIX.pack(METADATA, number)
@@ -138,19 +123,19 @@ def end_of_stream(number: int) -> bytes:
     return PREFIX.pack(END_OF_STREAM, number)
 
 
-def parse_metadata(data: Any) -> MetadataReceived | EndOfMetadata:
-    """Read an untagged message."""
+def parse_metadata(data: Any) -> tuple[int, memoryview | None]:
+    """Read an untagged message: its number, and the metadata; None: there is no metadata from this number on."""
     view = memoryview(data).cast("B")
     if len(view) < PREFIX.size:
         raise FormatError(f"a metadata message has a prefix of 5 bytes, this one has {len(view)} in all")
     kind, number = PREFIX.unpack_from(view)
     if kind == METADATA:
-        return MetadataReceived(number, view[PREFIX.size :])
+        return number, view[PREFIX.size :]
     if kind != END_OF_STREAM:
         raise FormatError(f"a metadata message is of type 0 (end of stream) or 1 (metadata), found {kind}")
     if len(view) != PREFIX.size:
         raise FormatError(f"the end of the stream has 5 bytes, found {len(view):,}")
-    return EndOfMetadata(number)
+    return number, None
 
 
 def body_tag(number: int, body_type: BodyType) -> int:
@@ -257,19 +242,18 @@ class Incoming:
 
     def receive_metadata(self, data: Any) -> None:
         """Take in an untagged message."""
-        received = parse_metadata(data)
-        if isinstance(received, EndOfMetadata):
-            return self._finish(received.number)
-        number = received.number
+        number, metadata = parse_metadata(data)
+        if metadata is None:
+            self._finish(number)
+            return
         if number in self._metadata:
             raise FormatError(f"metadata of message {number} arrived twice")
         self._check_place(number, "metadata", len(self._metadata))
-        self._body_lengths[number] = self._body_length(number, received.metadata)
-        self._metadata[number] = received.metadata
-        self.waiting_bytes += len(received.metadata)
+        self._body_lengths[number] = self._body_length(number, metadata)
+        self._metadata[number] = metadata
+        self.waiting_bytes += len(metadata)
         if number == self.next:
             self._look()
-        return None
 
     def _body_length(self, number: int, metadata: Any) -> int | None:
         """How long the body of a message is, None: it has none. Checks that a stream may have such a message there."""
@@ -383,9 +367,6 @@ class Incoming:
     def skip(self, count: int) -> None:
         """Say that the next messages, batches and dictionaries, were taken elsewhere while it `is_clear`."""
         self.next = (self.next + count) % NUMBERS
-
-    def __iter__(self) -> Iterator[Arrival]:
-        return iter(self.take, None)
 
     @property
     def is_complete(self) -> bool:

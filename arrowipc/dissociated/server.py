@@ -262,11 +262,6 @@ class Server:
         )
         return True
 
-    def _ended(self, error: BaseException) -> None:
-        """Report how a session ended. A client may leave at any time: that is no error of anybody."""
-        if not isinstance(error, ConnectionError):
-            self._on_error(error)
-
     def serve(self, connection: Connection) -> None:
         """Serve a connection that was made in another way, in a new thread."""
         session = self._session(connection)
@@ -289,7 +284,8 @@ class Server:
             finally:
                 session.close(LINGER)
         except BaseException as error:
-            self._ended(error)
+            if not isinstance(error, ConnectionError):  # a client may leave at any time: that is no error of anybody
+                self._on_error(error)
         finally:
             with self._lock:
                 self._sessions.pop(session, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import random
+from typing import Any
 
 import pytest
 from dissociated.lent_memory import MIB, NoConnection, message, packed
@@ -21,8 +22,10 @@ CONTENTS = [packed(each) for each in BODIES]
 class Holder:
     """Clients of an arena for whom bodies are placed, freed and abandoned in any order."""
 
-    def __init__(self, arena: Arena, seed: int) -> None:
+    def __init__(self, arena: Any, seed: int, read: Any = None) -> None:
         self.arena, self.seed, self.chance = arena, seed, random.Random(seed)
+        self.read = read or self.mapped
+        self.was_full = False
         self.clients = [NoConnection() for _ in range(3)]
         self.views: dict[int, memoryview] = {}
         self.held: list[tuple[int, list[int], bytes]] = []
@@ -43,6 +46,7 @@ class Holder:
 
     def place(self, which: int) -> None:
         if (placed := self.arena.place(BODIES[which], self.chance.choice(self.clients))) is None:
+            self.was_full = True
             return
         pairs, addresses, handles = placed
         for handle in handles:
@@ -53,8 +57,10 @@ class Holder:
         self.held.append((start, list(addresses), data))
 
     def is_at(self, start: int, data: bytes) -> bool:
-        offset = start % (1 << 48)
-        return bytes(self.views[start >> 48][offset : offset + len(data)]) == data
+        return bytes(self.read(start, len(data))) == data
+
+    def mapped(self, start: int, size: int) -> memoryview:
+        return self.views[start >> 48][start % (1 << 48) :][:size]
 
     def release_all(self) -> None:
         for _, addresses, _ in self.held:

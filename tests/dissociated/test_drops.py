@@ -25,7 +25,6 @@ from helpers.web import Web
 import arrowipc as ipc
 from arrowipc import dissociated
 from arrowipc.dissociated.memory.arena import Arena
-from arrowipc.dissociated.served import ReadyMessages
 from arrowipc.errors import ArrowIpcError
 
 SECONDS = peers.SECONDS
@@ -58,13 +57,7 @@ def served(transport: str, folder: Path, **options: Any) -> Iterator[Any]:
     with ipc.new_file(path) as writer:
         for batch in batches():
             writer.write(batch)
-    found: list[Any] = []
-
-    def find(name: bytes) -> Any:
-        return ReadyMessages(found[0].memory.messages()) if name == b"t" else failing
-
-    with dissociated.Server(find, "file", transport_options={"path": path}, **options) as server:
-        found.append(server)
+    with dissociated.Server({"t": path, "torn": failing}, "file", **options) as server:
         yield server
 
 

@@ -16,7 +16,7 @@ from arrowipc.inline.body_parts cimport BodyPart
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, fb_table
-from arrowipc.inline.loads cimport load_i64
+from arrowipc.inline.loads cimport load_i64, load_u64
 from arrowipc.inline.plan cimport BatchHeader
 from arrowipc.read.framing cimport Message, Pieces, open_apart
 
@@ -48,10 +48,6 @@ cdef int open_buffers(Message message, BatchHeader* out) except -1:
     if open_batch(&table, out, &fault) < 0:
         raise_fault(&fault)
     return 0
-
-
-cdef inline uint64_t load_u64(const uint8_t* data) noexcept nogil:
-    return <uint64_t> load_i64(data)
 
 
 cdef inline void store_u64(uint8_t* out, uint64_t value) noexcept nogil:
@@ -137,7 +133,8 @@ def write_places(Message message not None, memory, uint64_t address):
 cdef class Pairs:
     """The body of type 1 of one message, as it arrived: checked in itself, and in nothing else.
 
-    A pair of address 0 stands for padding, unless it is that of a buffer that is not empty.
+    A pair of address 0 stands for padding, unless it is that of a buffer that is not empty. Some servers say the length
+    of the body in place of the sum of the lengths.
     """
 
     cdef Source source

@@ -35,11 +35,6 @@ class Ranges:
     def __init__(self, start: int, end: int) -> None:
         self._free = [(start, end)] if start < end else []
 
-    @property
-    def free(self) -> int:
-        """Bytes, in all ranges."""
-        return sum(end - start for start, end in self._free)
-
     def take(self, size: int) -> int | None:
         """Return where `size` bytes are that are free no longer; None: there is no such range."""
         for index, (start, end) in enumerate(self._free):

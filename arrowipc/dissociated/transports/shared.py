@@ -10,7 +10,7 @@ import fcntl
 import mmap
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.arguments import check_integer
@@ -18,7 +18,6 @@ from arrowipc.dissociated.connection import Connection, OfferedMemory, PeerMemor
 from arrowipc.dissociated.memory.address_pairs import Lease, Pairs, write_places
 from arrowipc.dissociated.memory.arena import F_SEAL_GROW, F_SEAL_SHRINK, GONE, OFFSET_BITS, Arena
 from arrowipc.errors import FormatError, UnsupportedError
-from arrowipc.read.framing import Framer
 
 if TYPE_CHECKING:
     from arrowipc.dissociated.connection import Reads
@@ -34,8 +33,6 @@ __all__ = [
     "open_peer_memory",
 ]
 
-#: Of files: what comes first, with the zeros behind it.
-MAGIC = b"ARROW1\0\0"
 #: Without these, memory could become smaller than what was mapped, and touching the rest ends the process.
 FIXED_SIZE = F_SEAL_SHRINK | F_SEAL_GROW
 
@@ -70,16 +67,6 @@ class FileMemory(OfferedMemory):
 
     def stored(self, path: str) -> Any:
         return self.mapping if path == self._path and self.is_current else path
-
-    def messages(self) -> Iterator[Message]:
-        """Return the messages of the file as they are stored, one after the other.
-
-        A file whose dictionaries stand behind the batches that need them is no stream: serve what a reader
-        of `mapping` gives.
-        """
-        framer = Framer()
-        framer.feed(self.mapping[len(MAGIC) :] if self.mapping[: len(MAGIC)] == MAGIC else self.mapping, True)
-        return iter(framer.next_message, None)
 
     def place(self, message: Message, connection: Connection) -> Placed | None:
         if message.body_length < self._least_bytes or not self.is_current:

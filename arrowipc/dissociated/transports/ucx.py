@@ -124,7 +124,7 @@ class UcxConnection(Connection):
             self._receive(tagged)
         return found
 
-    def _probe(self) -> ucx_worker.Waiting | None:
+    def _probe(self) -> ucx_worker.Operation | None:
         """Take a tagged message that arrived: the body that is expected, else the first one."""
         if self._expected is not None:
             found = self.worker.probe(self._expected, SEQUENCE_MASK)
@@ -132,7 +132,7 @@ class UcxConnection(Connection):
                 return found
         return self.worker.probe(0, 0)
 
-    def _receive(self, waiting: ucx_worker.Waiting) -> None:
+    def _receive(self, waiting: ucx_worker.Operation) -> None:
         operation = self.worker.receive(waiting, announced(self.name, waiting.length, self._limits))
         if operation.is_done():
             self._deliver(operation)
@@ -315,21 +315,20 @@ class UcxListener(Listener):
     def accept(self) -> UcxConnection | None:
         try:
             self._worker.progress()
-            request = self._listener.next_request()
-            if request is None:
+            if not self._listener.has_request:
                 return None
             worker = ucx_worker.Worker(self.context)
             try:
-                worker.accept(request, self._peer_errors)
+                self._listener.accept(worker, self._peer_errors)
             except OSError as error:
                 worker.close()
                 if not self._peer_errors:
                     return None  # a client that tried "peer" first, and comes again
                 raise ConnectionAbortedError(
-                    f'{unpacked_name(request.address)} and this server, whose error_mode is "peer", do not '
+                    f'{unpacked_name(self._listener.peer)} and this server, whose error_mode is "peer", do not '
                     f'handle errors in the same way; the reference example wants error_mode="none": {error}'
                 ) from None
-            return UcxConnection(worker, unpacked_name(request.address), self._limits)
+            return UcxConnection(worker, unpacked_name(self._listener.peer), self._limits)
         finally:
             self._get_ready()
 

@@ -64,12 +64,6 @@ class UcxArena(SegmentedMemory[UcxSegment]):
         self._segments[region.address] = region
         self.remote_handle: bytes = region.key
 
-    @property
-    def free(self) -> int:
-        """int: bytes that bodies may be put into."""
-        with self._lock:
-            return sum(each.ranges.free for each in self._segments.values())
-
     def _new_segment(self, size: int) -> None:
         return None  # its key would be in no URI
 
@@ -120,11 +114,6 @@ class UcxPeerMemory(PeerMemory):
         #: Where the memory of this process begins and ends that the key has mapped.
         self._mapped: list[tuple[int, int]] = []
 
-    @property
-    def is_mapped(self) -> bool:
-        """bool: all bodies so far are in memory that this process shares with the server."""
-        return bool(self._mapped)
-
     def message(
         self, metadata: Any, pairs: Pairs, returned: Any, limits: Limits | None, reads: Reads | None = None
     ) -> Message:
@@ -150,7 +139,7 @@ class UcxPeerMemory(PeerMemory):
                     f"the pairs speak of {size:,} bytes at address {pairs.start:#x} of {self._connection.name}, "
                     "which do not lie in the memory that its remote_handle opens"
                 )
-            lease = Lease(ucx_worker.Mapped(key, place, place + size), returned, addresses)
+            lease = Lease(key.mapped(place, size), returned, addresses)
         return pairs.message(metadata, lease, pairs.start, limits)
 
     def _open(self, address: int) -> ucx_worker.RemoteKey:
