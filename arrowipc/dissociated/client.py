@@ -39,15 +39,6 @@ class Client(BatchReader):
     Iterating, or `read_next_batch`, gives each batch once. Batches may use memory of the server, which
     is released when the last array that uses it is gone.
 
-    Parameters
-    ----------
-    link : Link
-        Over which the stream was asked for.
-    decoder : StreamDecoder
-    limits : Limits, optional
-    keep : callable, optional
-        Takes the link when the stream has ended well; else the link is closed with the stream.
-
     Attributes
     ----------
     num_bodies_sent : int
@@ -105,17 +96,7 @@ class Client(BatchReader):
         return self._incoming.is_complete
 
     def step(self) -> RecordBatch | SchemaRead | None:
-        """Return the schema when it has arrived, then each batch; None: `is_complete`, or wait for `wanted`.
-
-        Raises
-        ------
-        FormatError
-            The server broke the protocol or the format; `TruncatedError`: it went too soon.
-        OSError
-            The connection broke.
-        UsageError
-            It cannot go on after an error, or another thread is reading.
-        """
+        """Return the schema when it has arrived, then each batch; None: `is_complete`, or wait for `wanted`."""
         if self._failure is not None:
             raise UsageError(f"this stream cannot continue: {self._failure}")
         if not self._turn.acquire(blocking=False):

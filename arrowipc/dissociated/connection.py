@@ -81,11 +81,6 @@ class Connection(ABC):
 
         The stretches are the consecutive parts of the message; they must not change as long as
         `unsent` counts them. The handles are borrowed until then.
-
-        Raises
-        ------
-        OSError
-            The connection is gone.
         """
 
     def send_messages(self, number: int, messages: list[Message], role: str = "both") -> None:

@@ -125,16 +125,7 @@ class FlightReader(BatchReader):
                 )
 
     def read_next_batch(self) -> RecordBatch:
-        """Return the next batch.
-
-        Raises
-        ------
-        StopIteration
-            There are no more.
-        FormatError, OSError, TimeoutError
-            As for `arrowipc.dissociated.client.Client`; by DoGet, what the server says is an OSError or a
-            FormatError.
-        """
+        """Return the next batch; errors are those of `Client`, by DoGet an OSError or a FormatError."""
         return next(iter(self))
 
     __next__ = read_next_batch
@@ -299,11 +290,6 @@ def from_flight(
         The server of the last location does not answer.
     OSError
         Nobody listens at any location, or DoGet failed.
-
-    Notes
-    -----
-    The ticket of an endpoint names the stream. Two locations of one endpoint that differ in `want_data`
-    and say nothing of `streams` are one way: to the metadata and to the data.
     """
     check_names("from_flight", options, {**DecodeOptions.defaults, **(connect.__kwdefaults__ or {})})
     if hasattr(info, "endpoints"):
@@ -341,12 +327,6 @@ def locations(*servers: Server, separate: bool = False, do_get: bool = False) ->
         Metadata and data over a connection each: what the C++ reference client wants.
     do_get : bool, default False
         Add that DoGet works too.
-
-    Returns
-    -------
-    list of str
-        URIs. Those of several servers say of each that it has both streams, so that none is taken for half of
-        a pair.
 
     Examples
     --------

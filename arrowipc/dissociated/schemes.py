@@ -38,21 +38,7 @@ def check_scheme(scheme: str) -> None:
 
 
 def connect(uri: DissociatedUri, limits: Limits | None, timeout: float | None) -> tuple[Connection, PeerMemory | None]:
-    """Connect to a server.
-
-    Returns
-    -------
-    connection : Connection
-    memory : PeerMemory or None
-        The way into memory that the server tells of.
-
-    Raises
-    ------
-    UnsupportedError
-        No transport speaks the scheme, or its library is not there.
-    OSError
-        Nobody listens there.
-    """
+    """Connect to a server; returns also the way into memory that it tells of."""
     check_scheme(uri.scheme)
     if uri.scheme == "ucx":
         from arrowipc.dissociated.transports.ucx import connect_ucx

@@ -137,15 +137,7 @@ class Session:
         return self._waits_for_room and not self.connection.unsent
 
     def step(self) -> bool | None:
-        """Do the work that needs no waiting. True: call again; False: wait for the connection; None: it is over.
-
-        Raises
-        ------
-        FormatError
-            The client broke the protocol.
-        OSError
-            The connection broke.
-        """
+        """Do the work that needs no waiting. True: call again; False: wait for the connection; None: it is over."""
         connection = self.connection
         with connection.lock:
             self._is_waiting = False

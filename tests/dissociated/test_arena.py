@@ -8,7 +8,7 @@ import random
 from typing import Any
 
 import pytest
-from dissociated.lent_memory import MIB, NoConnection, message, packed
+from dissociated.lent_memory import MIB, NoConnection, message, packed, state_of
 from helpers.processes import in_threads
 
 import arrowipc as ipc
@@ -74,8 +74,8 @@ def test_d072_memory_stays_as_it_is_until_it_is_freed(arena):
             holder.step()
             assert all(holder.is_at(start, data) for start, _, data in holder.held), f"overwritten, seed {seed}"
         holder.release_all()
-        assert (arena.state.blocks, arena.state.used) == (0, 0)
-        assert arena.state.size <= 64 * MIB
+        assert (state_of(arena).blocks, state_of(arena).used) == (0, 0)
+        assert state_of(arena).size <= 64 * MIB
 
 
 def test_d072_threads_that_place_and_free_at_once_never_see_the_bytes_of_others(arena):
@@ -86,7 +86,7 @@ def test_d072_threads_that_place_and_free_at_once_never_see_the_bytes_of_others(
         holder.release_all()
 
     in_threads(work, range(6))
-    assert (arena.state.blocks, arena.state.used) == (0, 0)
+    assert (state_of(arena).blocks, state_of(arena).used) == (0, 0)
 
 
 # -- the arena as such ---------------------------------------------------------------------------------------
@@ -104,12 +104,12 @@ def test_segments_are_used_again_and_large_bodies_get_their_own():
     assert seen[0][0] == seen[2][0]
     assert seen[1][0] == seen[3][0]
     assert [handles for _, handles in seen] == [1, 1, 0, 0]
-    assert arena.state.segments == 2
+    assert state_of(arena).segments == 2
     assert all(address % (1 << 48) >= 64 and address % 64 == 0 for address, _ in seen)
     # Idle segments make room for one that does not fit beside them.
     _, addresses, _ = arena.place(message(rows=700_000), client)
-    assert arena.state.segments == 1
-    assert arena.state.size <= 13 * MIB
+    assert state_of(arena).segments == 1
+    assert state_of(arena).size <= 13 * MIB
     arena.close()
     assert arena.place(small, client) is None
 

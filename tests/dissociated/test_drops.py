@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from dissociated import peers
+from dissociated.lent_memory import state_of
 from dissociated.peers import until, until_collected
 from dissociated.ucx_peers import needs_ucx, over_ucx
 from helpers.processes import environment, rounds, run_python
@@ -70,7 +71,7 @@ def ranges() -> int:
 def state(server: Any = None) -> tuple[int, int, int]:
     """Descriptors, threads and ranges, without those of the segments that the arena of a server keeps."""
     arena = getattr(server, "memory", None)
-    kept = arena.state.segments if isinstance(arena, Arena) else 0
+    kept = state_of(arena).segments if isinstance(arena, Arena) else 0
     return len(peers.descriptors()) - 2 * kept, len(peers.ours()), ranges() - kept
 
 

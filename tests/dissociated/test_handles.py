@@ -82,7 +82,7 @@ def test_clients_can_neither_write_to_an_arena_nor_change_its_size(arena):
 def test_a_forked_child_has_no_writable_map_of_an_arena():
     script = (
         "import os\n"
-        "from dissociated.lent_memory import batch\n"
+        "from dissociated.lent_memory import batch, state_of\n"
         "from arrowipc.dissociated.memory.arena import Arena\n"
         "from arrowipc.dissociated.served import messages_of\n"
         "arena = Arena(least_bytes=0)\n"
@@ -96,7 +96,7 @@ def test_a_forked_child_has_no_writable_map_of_an_arena():
         "    arena.close()\n"
         "    os._exit(0 if fine and bytes(held[1].body) else 1)\n"
         "assert os.waitpid(child, 0)[1] == 0\n"
-        "assert arena.state.blocks == 2\n"
+        "assert state_of(arena).blocks == 2\n"
     )
     script = script.replace(", arena)", ", Somebody())").replace("arena = ", "class Somebody: pass\narena = ")
     run_python(script, check=True)

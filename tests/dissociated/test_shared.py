@@ -29,6 +29,7 @@ from dissociated.lent_memory import (
     pairs_of,
     read_pairs,
     record,
+    state_of,
     telling,
     until,
 )
@@ -284,10 +285,10 @@ def test_d074_a_broken_message_of_freed_addresses_ends_that_client_only(arena):
                 other.connection.send(lent_memory.FREE_DATA, [broken])
                 with pytest.raises(ipc.FormatError, match="8 bytes for each"):
                     other.step()
-            assert arena.state.blocks == 1
+            assert state_of(arena).blocks == 1
             assert honest.session.leases.unknown == 0
             honest.free(addresses)
-            assert arena.state.blocks == 0
+            assert state_of(arena).blocks == 0
 
 
 def test_d075_addresses_come_back_in_any_grouping_and_order(arena):
@@ -300,7 +301,7 @@ def test_d075_addresses_come_back_in_any_grouping_and_order(arena):
                 count = chance.randint(1, len(addresses))
                 client.free(addresses[:count])
                 del addresses[:count]
-            assert (arena.state.blocks, client.session.leases.unknown) == (0, 0)
+            assert (state_of(arena).blocks, client.session.leases.unknown) == (0, 0)
 
 
 def test_d076_memory_that_another_library_holds_is_not_given_back():
@@ -309,11 +310,11 @@ def test_d076_memory_that_another_library_holds_is_not_given_back():
         with dissociated.connect(server.uri, "n", timeout=PATIENCE) as reader:
             column = pa.table(reader.read_all()).column("x").chunk(0)[3:5]
         gc.collect()
-        assert server.memory.state.blocks == 1
+        assert state_of(server.memory).blocks == 1
         assert column.to_pylist() == [5_000_018, 5_000_019]
         del column
         gc.collect()
-        until(lambda: server.memory.state.blocks == 0, "the memory is given back")
+        until(lambda: state_of(server.memory).blocks == 0, "the memory is given back")
 
 
 def test_d073_d077_addresses_are_echoed_bit_by_bit_as_often_as_they_were_given():
@@ -337,10 +338,10 @@ def test_d078_d079_the_connection_lives_until_nothing_is_outstanding():
         with dissociated.connect(server.uri, "n", timeout=PATIENCE) as reader:
             kept = list(reader)
         assert server.num_clients == 1
-        assert server.memory.state.blocks == 1
+        assert state_of(server.memory).blocks == 1
         kept.clear()
         until(lambda: server.num_clients == 0, "the connection ends")
-        state = server.memory.state
+        state = state_of(server.memory)
         assert (state.blocks, state.retired) == (0, 0)  # freed, not abandoned
 
 
@@ -373,9 +374,9 @@ def test_d081_the_same_address_twice_is_two_leases(arena):
         one.free(second)
         one.free(second)
         one.free(second)  # once too often: the lease of the other stays
-        assert (arena.state.blocks, one.session.leases.unknown) == (1, len(second))
+        assert (state_of(arena).blocks, one.session.leases.unknown) == (1, len(second))
         two.free(second)
-        assert arena.state == (0, 0, 0, 0, 0)
+        assert state_of(arena) == (0, 0, 0, 0, 0)
         assert two.session.leases.unknown == 0
 
 
@@ -383,12 +384,12 @@ def test_d082_unknown_and_double_frees_are_counted_and_free_nothing(arena):
     with FreeingClient(arena, [batch(0)]) as one, FreeingClient(arena, [batch(1)]) as two:
         mine, others = one.read_all(), two.read_all()
         two.free([*mine, 0, 1, 64, (1 << 64) - 1])
-        assert (two.session.leases.unknown, arena.state.blocks) == (len(mine) + 4, 2)
+        assert (two.session.leases.unknown, state_of(arena).blocks) == (len(mine) + 4, 2)
         one.free(mine)
         one.free(mine)
-        assert (one.session.leases.unknown, arena.state.blocks) == (len(mine), 1)
+        assert (one.session.leases.unknown, state_of(arena).blocks) == (len(mine), 1)
         two.free(others)
-        assert arena.state.blocks == 0
+        assert state_of(arena).blocks == 0
 
 
 def test_d084_d086_a_disconnect_ends_the_leases_and_retires_the_memory(arena):
@@ -396,8 +397,8 @@ def test_d084_d086_a_disconnect_ends_the_leases_and_retires_the_memory(arena):
         kept = stays.read_all()
         with FreeingClient(arena, [batch(1), batch(2)]) as goes:
             goes.read_all()
-            assert arena.state.blocks == 3
-        state = arena.state
+            assert state_of(arena).blocks == 3
+        state = state_of(arena)
         assert state.blocks == 1
         assert state.retired > 0
         assert state.segments == 1
@@ -406,7 +407,7 @@ def test_d084_d086_a_disconnect_ends_the_leases_and_retires_the_memory(arena):
             assert {each >> 48 for each in addresses}.isdisjoint(each >> 48 for each in kept)
             new.free(addresses)
         stays.free(kept)
-        state = arena.state  # the old segment is let go of, the new one stays for the next
+        state = state_of(arena)  # the old segment is let go of, the new one stays for the next
         assert (state.segments, state.blocks, state.retired) == (1, 0, 0)
 
 
@@ -429,10 +430,10 @@ def test_d086_leases_end_whichever_message_the_client_does_not_get_any_more(aren
         with contextlib.suppress(ConnectionResetError):
             while session.step():
                 pass
-        most = max(most, arena.state.blocks)
+        most = max(most, state_of(arena).blocks)
         session.close()
         near.close()
-        assert arena.state.blocks == 0, sent
+        assert state_of(arena).blocks == 0, sent
     assert most == 4  # all batches were placed, in the last round
 
 
@@ -451,8 +452,8 @@ def test_d086_a_client_lets_go_of_segments_that_its_server_let_go_of():
             assert len(channel._idle[0].memory._segments) <= 2
             with FreeingClient(server.memory, batch(1)) as goes:
                 goes.read_all()  # and takes it along
-            until(lambda: server.memory.state.blocks == 1, "the others are given back")
-        assert server.memory.state.segments == 1
+            until(lambda: state_of(server.memory).blocks == 1, "the others are given back")
+        assert state_of(server.memory).segments == 1
         assert is_batch(held[0], 0)
 
 
@@ -518,7 +519,7 @@ def test_d081_a_body_that_is_prepared_lies_in_memory_once_for_all_clients():
         for one in kept:
             assert is_batch(one[0], 0, 5000)
             assert is_batch(one[1], 1, 5000)
-        assert (server.memory.state.segments, server.memory.state.blocks) == (1, 2)
+        assert (state_of(server.memory).segments, state_of(server.memory).blocks) == (1, 2)
         assert len({each[0] for each in placed}) == 2
         assert len(placed) == 8
         del one
@@ -526,7 +527,7 @@ def test_d081_a_body_that_is_prepared_lies_in_memory_once_for_all_clients():
         for reader in readers:
             reader.close()
         until(lambda: server.num_clients == 0, "the clients are gone")
-        assert server.memory.state.blocks == 2  # the source holds them
+        assert state_of(server.memory).blocks == 2  # the source holds them
         with dissociated.connect(server.uri, "n", timeout=PATIENCE) as reader:
             assert is_batch(reader.read_next_batch(), 0, 5000)
 
@@ -540,10 +541,10 @@ def test_batches_that_were_read_from_an_arena_are_served_from_where_they_lie(are
     _pairs, addresses, _ = arena.place(again, NoConnection())
     first, _, _ = arena.place(held[1], NoConnection())
     assert addresses == Pairs(first).addresses
-    assert arena.state.blocks == 1
+    assert state_of(arena).blocks == 1
     del held, found, again, decoder
     gc.collect()
     arena.release(addresses)
-    assert arena.state.blocks == 1
+    assert state_of(arena).blocks == 1
     arena.release(addresses)
-    assert arena.state.segments == 0
+    assert state_of(arena).segments == 0

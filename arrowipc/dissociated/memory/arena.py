@@ -13,7 +13,7 @@ import os
 import queue
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from arrowipc.arguments import check_integer
 from arrowipc.dissociated.connection import Connection, Placed, registered
@@ -26,7 +26,7 @@ from arrowipc.read.framing import message_of
 if TYPE_CHECKING:
     from arrowipc.read.framing import Message
 
-__all__ = ["F_SEAL_GROW", "F_SEAL_SHRINK", "GONE", "OFFSET_BITS", "SEALS", "Arena", "ArenaState"]
+__all__ = ["F_SEAL_GROW", "F_SEAL_SHRINK", "GONE", "OFFSET_BITS", "SEALS", "Arena"]
 
 OFFSET_BITS = 48
 #: What a segment begins with when its server has let go of it, where no body lies: clients can do so too.
@@ -95,16 +95,6 @@ class MemfdSegment(Segment):
                 self._writable[: len(GONE)] = GONE
         self._writable = self.readable = None
         self._end()
-
-
-class ArenaState(NamedTuple):
-    """What an arena consists of at a moment; bytes, except for the first two."""
-
-    segments: int
-    blocks: int  #: that clients or messages hold
-    size: int  #: of all segments
-    used: int  #: by blocks
-    retired: int
 
 
 class Arena(SegmentedMemory[MemfdSegment]):
@@ -227,20 +217,6 @@ class Arena(SegmentedMemory[MemfdSegment]):
         """See `SegmentedMemory`: finalisers may run anywhere, so those of messages only leave an address."""
         while not self._dropped.empty():  # under the lock, so that nobody else takes what is there
             self._end((self._dropped.get_nowait(),))
-
-    @property
-    def state(self) -> ArenaState:
-        """ArenaState: at this moment."""
-        with self._lock:
-            self._end_held()
-            every = self._segments.values()
-            return ArenaState(
-                len(every),
-                sum(len(each.blocks) for each in every),
-                sum(each.size for each in every),
-                sum(block.size for each in every for block in each.blocks.values()),
-                sum(each.retired for each in every),
-            )
 
 
 def _memfd(owner: Segment) -> tuple[int, weakref.finalize[Any, Any]]:

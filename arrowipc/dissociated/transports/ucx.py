@@ -11,7 +11,6 @@ from __future__ import annotations
 import select
 import socket
 import struct
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -261,9 +260,7 @@ def packed_address(host: str, port: int) -> tuple[bytes, bool]:
         data += flow + socket.inet_pton(family, str(where[0]).partition("%")[0]) + scope
     else:
         data += socket.inet_pton(family, str(where[0])) + bytes(8)
-    # The BSDs begin with the length, in half of the field.
-    head = struct.pack("=H", family) if sys.platform == "linux" else bytes((len(data) + 2, family))
-    return head + data, family == socket.AF_INET6
+    return struct.pack("=H", family) + data, family == socket.AF_INET6
 
 
 def unpacked_port(address: bytes) -> int:
@@ -275,7 +272,7 @@ def unpacked_name(address: bytes | None) -> str:
     """Return host and port of a struct sockaddr, for messages."""
     if address is None:
         return "a client of UCX"
-    family = struct.unpack_from("=H", address)[0] if sys.platform == "linux" else address[1]
+    (family,) = struct.unpack_from("=H", address)
     try:
         host = socket.inet_ntop(family, address[8:24] if family == socket.AF_INET6 else address[4:8])
     except (OSError, ValueError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 import threading
 from pathlib import Path
 
@@ -49,6 +50,8 @@ def load_library() -> tuple[int, int, int]:
 
 
 def _load() -> None:
+    if sys.platform != "linux":  # elsewhere addresses and maps look otherwise
+        raise UnsupportedError("UCX is used on Linux only")
     path = os.environ.get(LIBRARY)
     if path:
         if not ucx_worker.load(os.fsencode(path)):

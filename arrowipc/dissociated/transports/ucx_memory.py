@@ -79,8 +79,6 @@ class UcxArena(SegmentedMemory[UcxSegment]):
 
 # -- the client's side ---------------------------------------------------------------------------------------
 
-#: Elsewhere nothing tells what is mapped, and bodies are fetched.
-LINUX = sys.platform == "linux"
 #: How often a key is opened to see what that maps.
 ATTEMPTS = 3
 #: One key at a time is opened: what it maps is told by looking before and after.
@@ -90,8 +88,6 @@ _opening = threading.Lock()
 def shared_mappings() -> set[tuple[int, int]]:
     """Return start and end of the memory that this process shares with others and may read."""
     found: set[tuple[int, int]] = set()
-    if not LINUX:
-        return found
     for line in Path("/proc/self/maps").read_text().splitlines():
         place, permissions = line.split(maxsplit=2)[:2]
         if permissions[0] == "r" and permissions[3] == "s":
@@ -123,7 +119,7 @@ class UcxPeerMemory(PeerMemory):
             return pairs.message(metadata, b"", 0, limits)
         with self._connection.lock:
             key = self._key or self._open(pairs.start)
-            place = key.place(pairs.start) if LINUX else None
+            place = key.place(pairs.start)
             if place is None:
 
                 def copy(places: Sequence[Place], target: memoryview) -> None:
@@ -150,7 +146,7 @@ class UcxPeerMemory(PeerMemory):
                 before = shared_mappings()
                 key = ucx_worker.RemoteKey(self._connection.worker, self._handle)
                 self._mapped = sorted(shared_mappings() - before)
-                if not LINUX or (place := key.place(address)) is None or self._extent(place):
+                if (place := key.place(address)) is None or self._extent(place):
                     break
                 # In between, another thread may have let go of a mapping whose place this one took. It is
                 # kept so that the next is elsewhere.
