@@ -10,21 +10,20 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from arrowipc.arguments import check_names, described
-from arrowipc.cdata.import_array import stream_from
+from arrowipc.cdata.import_array import schema_from
 from arrowipc.dissociated.client import connect
 from arrowipc.dissociated.schemes import SCHEMES
 from arrowipc.dissociated.served import messages_of
 from arrowipc.dissociated.server import Server
 from arrowipc.dissociated.uri import DissociatedUri
 from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError, UsageError
-from arrowipc.events import BatchRead, SchemaRead
+from arrowipc.events import BatchRead
 from arrowipc.options import DecodeOptions
 from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.reader import BatchReader
 
 if TYPE_CHECKING:
     from arrowipc.columns.record_batch import RecordBatch
-    from arrowipc.read.framing import Message
     from arrowipc.schemas import Schema
 
 __all__ = ["REUSE_CONNECTION", "FlightReader", "from_flight", "locations"]
@@ -215,23 +214,12 @@ class DoGet:
 
 
 def _read(call: Any, options: dict[str, Any]) -> tuple[Iterator[RecordBatch], Schema]:
-    """Return the batches of a call and their schema, as the options want them."""
-    validate, columns = options.get("validate", "full"), options.get("columns")
-    if columns is None:
-        stream = stream_from(call.to_reader(), validate)
-        return stream, stream.schema
-    # Names of columns mean what they mean to every reader: the batches take the way of one.
-    limits, use_threads = options.get("limits"), options.get("use_threads", True)
-    decoder = StreamDecoder(columns, validate, limits, use_threads, True)
-    return _decoded(decoder, messages_of(call.to_reader()))
-
-
-def _decoded(decoder: StreamDecoder, messages: Iterator[Message]) -> tuple[Iterator[RecordBatch], Schema]:
-    """Return the batches of a stream whose messages are there, and their schema."""
-    events = map(decoder.decode_next, messages)
-    first = next(events)
-    assert isinstance(first, SchemaRead)
-    return (event.batch for event in events if isinstance(event, BatchRead)), first.schema
+    """Return the batches of a call and their schema: they take the way of every reader, for what options mean there."""
+    columns, validate, limits = options.get("columns"), options.get("validate", "full"), options.get("limits")
+    decoder = StreamDecoder(columns, validate, limits, options.get("use_threads", True), True)
+    events = map(decoder.decode_next, messages_of(call.to_reader()))
+    schema = next(events).schema
+    return (event.batch for event in events if isinstance(event, BatchRead)), schema
 
 
 def _raise_as_ours(error: Exception) -> Any:
@@ -298,11 +286,7 @@ def from_flight(
         endpoints = [info]
     else:
         raise UsageError(f"expected a FlightInfo or a FlightEndpoint of pyarrow.flight, found {described(info)}")
-    schema = None
-    if not endpoints and info.schema is not None:
-        from arrowipc.cdata.import_array import schema_from
-
-        schema = schema_from(info.schema)
+    schema = None if endpoints or info.schema is None else schema_from(info.schema)
     every = {
         "client": client,
         "schemes": schemes,

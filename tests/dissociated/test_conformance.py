@@ -269,7 +269,6 @@ MISTAKES: dict[str, tuple[Any, str, Any, set[int]]] = {
     "reserved bits": (protocol, "RESERVED_MASK", 0, {45}),
     "the end is last": (Incoming, "_finish", _end_is_last, {24, 34, 35}),
     "a lost stream is whole": (Incoming, "lost", lambda self, what, reason=None: setattr(self, "end", self.next), {70}),
-    "parameters come twice": (uri, "_tag", lambda name, value, text: int(value) % 2**64, {9, 10}),
 }  # fmt: skip
 
 

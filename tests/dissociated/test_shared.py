@@ -256,6 +256,17 @@ def test_d011_a_server_that_tells_of_memory_says_how_to_free_it(transport, tmp_p
         assert metadata.free_data is None
 
 
+def test_d012_bodies_are_read_though_nobody_wants_them_back():
+    with ForgedServer(free_data=None) as server:
+        server.send(server.messages[1], write_pairs(server.messages[1], 64), bytes(64) + packed(server.messages[1]))
+        server.end()
+        with server.client() as client:
+            (found,) = client
+            assert is_batch(found, 0)
+            del found
+            assert server.hears_nothing()
+
+
 # -- who holds what ------------------------------------------------------------------------------------------
 
 

@@ -225,19 +225,22 @@ class UcxConnection(Connection):
         deadline = Deadline(seconds)
         worker = self.worker
         try:
-            self._progress_until(lambda: worker.num_outstanding == 0, deadline)
+            progress_until(worker, lambda: worker.num_outstanding == 0, deadline)
             if worker.num_outstanding == 0 and not worker.failure:
-                self._progress_until(worker.hang_up().is_done, deadline)
+                progress_until(worker, worker.hang_up().is_done, deadline)
         except OSError:
             return True  # gone already
         return worker.num_outstanding == 0 or bool(worker.failure)
 
-    def _progress_until(self, done: Callable[[], bool], deadline: Deadline) -> None:
-        worker = self.worker
-        while not (done() or worker.failure) and deadline.left != 0:
-            worker.progress()
-            if not done() and worker.arm():
-                wait_readable(self._fileno, deadline)
+
+def progress_until(worker: ucx_worker.Worker, done: Callable[[], bool], deadline: Deadline) -> bool:
+    """Progress until something is done, or the connection broke; False: the deadline passed first."""
+    while not (done() or worker.failure):
+        worker.progress()
+        # What this progress brought is seen a moment later.
+        if not done() and worker.arm() and not wait_readable(worker.fileno(), deadline):
+            return False
+    return True
 
 
 def wait_readable(descriptor: int, deadline: Deadline) -> bool:
@@ -391,11 +394,8 @@ def _connect(
     try:
         worker.connect(address, peer_errors)
         standing = worker.flush()
-        while not (standing.is_done() or worker.failure):
-            worker.progress()
-            # A failure that this progress brought is seen a moment later.
-            if worker.arm() and not (standing.is_done() or wait_readable(worker.fileno(), deadline)):
-                raise TimeoutError(f"{name} did not answer in {deadline.timeout:g} s")
+        if not progress_until(worker, standing.is_done, deadline):
+            raise TimeoutError(f"{name} did not answer in {deadline.timeout:g} s")
         if worker.failure or standing.status < 0:
             # Nobody is there, or handles errors in another mode: which of UCX's errors tells, is not certain.
             raise ConnectionRefusedError(

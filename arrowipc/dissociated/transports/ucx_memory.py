@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.arguments import check_integer
-from arrowipc.dissociated.connection import Connection, Deadline, PeerMemory, Placed
+from arrowipc.dissociated.connection import Deadline, PeerMemory
 from arrowipc.dissociated.memory.address_pairs import Lease, Pairs
 from arrowipc.dissociated.memory.receiving import Place, copied, in_a_row
 from arrowipc.dissociated.memory.segments import BodyMemory, Segment, SegmentedMemory
@@ -66,15 +66,6 @@ class UcxArena(SegmentedMemory[UcxSegment]):
 
     def _new_segment(self, size: int) -> None:
         return None  # its key would be in no URI
-
-    def _make(self, size: int) -> UcxSegment:
-        raise MemoryError
-
-    def _segment_at(self, address: int) -> UcxSegment | None:
-        return next(iter(self._segments.values()), None)
-
-    def _told(self, segment: UcxSegment, connection: Connection, pairs: bytes, addresses: Sequence[int]) -> Placed:
-        return Placed(pairs, addresses)
 
 
 # -- the client's side ---------------------------------------------------------------------------------------
