@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 import threading
-import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from dissociated import peers
 
 import arrowipc as ipc
 from arrowipc import dissociated
-from arrowipc.dissociated import link, protocol, schemes, uri
+from arrowipc.dissociated import link, schemes, uri
 from arrowipc.dissociated.conformance import __main__ as command
 from arrowipc.dissociated.conformance.__main__ import missed
 from arrowipc.dissociated.conformance.clients import Client, check_client
@@ -240,34 +239,11 @@ def _moved(addresses):
     return free_data_body([each + 8 for each in addresses])
 
 
-#: Returns -> addresses that it gave back.
-SEEN: weakref.WeakKeyDictionary[Any, set[int]] = weakref.WeakKeyDictionary()
-
-
-def _once(self, addresses, real=link.Returns.returned, seen=SEEN):
-    fresh = set(addresses) - seen.setdefault(self, set())
-    seen[self] |= fresh
-    real(self, sorted(fresh))
-
-
-def _end_is_last(self, number, real=Incoming._finish):
-    real(self, number + 1)
-
-
-def _anything_goes(self, number, what, waiting):
-    return None
-
-
 MISTAKES: dict[str, tuple[Any, str, Any, set[int]]] = {
     "the ident is not opaque": (link.Link, "open", None, {18}),
     "nothing is given back": (link.Returns, "returned", lambda self, addresses: None, {73, 81}),
     "free_data of 7 bytes": (link, "free_data_body", lambda addresses: bytes(7), {74}),
     "other addresses": (link, "free_data_body", _moved, {73, 77}),
-    "each address once": (link.Returns, "returned", _once, {81}),
-    "empty pairs too": (link, "free_data_body", lambda addresses: free_data_body([0, *addresses]), {77, 83}),
-    "any number": (Incoming, "_check_place", _anything_goes, {66}),
-    "reserved bits": (protocol, "RESERVED_MASK", 0, {45}),
-    "the end is last": (Incoming, "_finish", _end_is_last, {24, 34, 35}),
     "a lost stream is whole": (Incoming, "lost", lambda self, what, reason=None: setattr(self, "end", self.next), {70}),
 }  # fmt: skip
 

@@ -130,7 +130,7 @@ def test_descriptors_of_a_message_that_finds_no_room_are_closed():
 )
 def test_handles_that_mean_nothing_are_errors(handle, error):
     with pytest.raises(error):
-        open_peer_memory(handle)
+        open_peer_memory(handle, NoConnection())
 
 
 # -- files -------------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ OFFERED: dict[str, type[OfferedMemory]] = {"shm": Arena, "file": FileMemory}
 # -- the client's side ---------------------------------------------------------------------------------------
 
 
-def open_peer_memory(remote_handle: bytes | None, connection: Connection | None = None) -> PeerMemory:
+def open_peer_memory(remote_handle: bytes | None, connection: Connection) -> PeerMemory:
     """Return access to the memory that a server announces; nothing is touched before a body refers to it."""
     kind, _, rest = (remote_handle or b"memfd").partition(b":")
     if kind == b"memfd" and not rest:
@@ -108,10 +108,8 @@ def open_peer_memory(remote_handle: bytes | None, connection: Connection | None 
     raise UnsupportedError(f"remote_handle: expected memfd or file:/path, found {(remote_handle or b'')[:64]!r}")
 
 
-def check_user(connection: Connection | None) -> None:
+def check_user(connection: Connection) -> None:
     """Refuse memory of other users: they could change it while it is read, or give it to another user."""
-    if connection is None:
-        return
     ask = getattr(connection, "peer_user", None)
     user = ask() if ask is not None else None
     if user != os.geteuid():
@@ -143,7 +141,7 @@ def _lent(
 class SegmentMemory(PeerMemory):
     """Segments whose file descriptors come with the first body in each: mapped, and never written."""
 
-    def __init__(self, connection: Connection | None) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._segments: dict[int, memoryview] = {}
 
@@ -198,7 +196,7 @@ def _map_sealed(handle: int) -> memoryview:
 class MappedMemory(PeerMemory):
     """A file that both sides map. Addresses are offsets in it."""
 
-    def __init__(self, path: str, connection: Connection | None) -> None:
+    def __init__(self, path: str, connection: Connection) -> None:
         self._path = path
         self._connection = connection
         self._map: mmap.mmap | None = None

@@ -357,10 +357,8 @@ class SocketListener(Listener):
         *,
         same_user: bool = False,
         remove: str | None = None,
-        longest: int | None = MOST_ASKED,
     ) -> None:
         sock.setblocking(False)
-        self._longest = longest
         self._socket = sock
         self._name = name
         self._limits = limits
@@ -379,7 +377,7 @@ class SocketListener(Listener):
             sock.close()
             return None
         name = f"the client {place(*address[:2])}" if address else f"a client of {self._name}"
-        client = SocketConnection(sock, name, self._limits, self._longest)
+        client = SocketConnection(sock, name, self._limits, MOST_ASKED)
         user = client.peer_user() if self._same_user else None
         if self._same_user and user != os.geteuid():
             whose = "an unknown user" if user is None else f"user {user}"

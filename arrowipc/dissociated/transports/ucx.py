@@ -238,7 +238,7 @@ def progress_until(worker: ucx_worker.Worker, done: Callable[[], bool], deadline
     while not (done() or worker.failure):
         worker.progress()
         # What this progress brought is seen a moment later.
-        if not done() and worker.arm() and not wait_readable(worker.fileno(), deadline):
+        if not done() and (not deadline.left or (worker.arm() and not wait_readable(worker.fileno(), deadline))):
             return False
     return True
 
