@@ -476,9 +476,3 @@ class Leases:
         ended = [address for address, count in self._held.items() for _ in range(count)]
         self._held.clear()
         return ended
-
-    def __len__(self) -> int:
-        return sum(self._held.values())
-
-    def __bool__(self) -> bool:
-        return bool(self._held)
