@@ -105,19 +105,16 @@ cdef str status_text(Status status):
     return f"{ucp.status_string(status).decode()} ({status})"
 
 
+cdef dict ERRORS = {
+    UCS_ERR_NO_MEMORY: MemoryError, UCS_ERR_REJECTED: ConnectionRefusedError, UCS_ERR_TIMED_OUT: TimeoutError,
+    **dict.fromkeys((UCS_ERR_CONNECTION_RESET, UCS_ERR_NOT_CONNECTED, UCS_ERR_CANCELED), ConnectionResetError),
+    UCS_ERR_ENDPOINT_TIMEOUT: ConnectionResetError,  # a peer that is gone no longer answers
+}
+
+
 cdef object failure_of(Status status, str what):
     """The exception that says that a call failed."""
-    text = f"{what}: {status_text(status)}"
-    if status == UCS_ERR_NO_MEMORY:
-        return MemoryError(text)
-    if status == UCS_ERR_REJECTED:
-        return ConnectionRefusedError(text)
-    if status == UCS_ERR_TIMED_OUT:
-        return TimeoutError(text)
-    if status in (UCS_ERR_CONNECTION_RESET, UCS_ERR_NOT_CONNECTED, UCS_ERR_CANCELED, UCS_ERR_ENDPOINT_TIMEOUT):
-        # The last one: a peer that is gone no longer answers.
-        return ConnectionResetError(text)
-    return OSError(text)
+    return ERRORS.get(status, OSError)(f"{what}: {status_text(status)}")
 
 
 cdef int check(Status status, str what) except -1:
@@ -198,10 +195,6 @@ cdef struct Mailbox:                # of a worker
     Queue arrived
     Ticket* finished
     Status failure                  # of the connection
-
-cdef struct Spent:                  # a key that nobody reads through any more
-    Spent* next
-    void* handle
 
 cdef struct ConnectionRequest:      # of a client, to a listener
     Queued* next
@@ -348,7 +341,7 @@ cdef class Worker:
     cdef void* ep
     cdef Mailbox mailbox
     cdef set outstanding
-    cdef Spent* spent
+    cdef list spent                 # keys that nobody reads through any more
     cdef bint peer_errors
     cdef int64_t keys               # that somebody may read through
     cdef readonly int64_t unsent    # bytes of messages that are not sent yet, at least 1 each
@@ -360,6 +353,7 @@ cdef class Worker:
         context.check()
         self.context = context
         self.outstanding = set()
+        self.spent = []
         memset(&params, 0, sizeof(params))
         params.field_mask = (UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_FLAGS
                              | UCP_WORKER_PARAM_FIELD_CLIENT_ID)
@@ -675,12 +669,8 @@ cdef class Worker:
 
     cdef void drop_keys(self) noexcept:
         """Let go of keys that nobody reads through, and of what they map."""
-        cdef Spent* spent = self.spent
-        while spent != NULL:
-            self.spent = spent.next
-            ucp.rkey_destroy(spent.handle)
-            free(spent)
-            spent = self.spent
+        while self.spent:
+            ucp.rkey_destroy(<void*> <uintptr_t> self.spent.pop())
 
     cdef bint has_messages_under_way(self):
         cdef Operation operation
@@ -803,15 +793,10 @@ cdef class RemoteKey:
         return window(<const uint8_t*> <uintptr_t> place, size, self)
 
     def __dealloc__(self):
-        cdef Spent* spent
         if self.handle == NULL:
             return
         # The last array may go in any thread, while another one progresses the worker: it is the worker who cleans up.
-        spent = <Spent*> malloc(sizeof(Spent))
-        if spent != NULL:
-            spent.handle = self.handle
-            spent.next = self.worker.spent
-            self.worker.spent = spent
+        self.worker.spent.append(<uintptr_t> self.handle)
         self.worker.keys -= 1
         if self.worker.keys == 0 and self.worker.is_closed:
             self.worker.destroy()
