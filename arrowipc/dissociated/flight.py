@@ -17,7 +17,7 @@ from arrowipc.dissociated.served import messages_of
 from arrowipc.dissociated.server import Server
 from arrowipc.dissociated.uri import DissociatedUri
 from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError, UsageError
-from arrowipc.events import BatchRead
+from arrowipc.events import BatchRead, SchemaRead
 from arrowipc.options import DecodeOptions
 from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.reader import BatchReader
@@ -218,8 +218,9 @@ def _read(call: Any, options: dict[str, Any]) -> tuple[Iterator[RecordBatch], Sc
     columns, validate, limits = options.get("columns"), options.get("validate", "full"), options.get("limits")
     decoder = StreamDecoder(columns, validate, limits, options.get("use_threads", True), True)
     events = map(decoder.decode_next, messages_of(call.to_reader()))
-    schema = next(events).schema
-    return (event.batch for event in events if isinstance(event, BatchRead)), schema
+    first = next(events)
+    assert isinstance(first, SchemaRead)
+    return (event.batch for event in events if isinstance(event, BatchRead)), first.schema
 
 
 def _raise_as_ours(error: Exception) -> Any:

@@ -173,21 +173,18 @@ class Link:
         """
         opened: list[Connection] = []
         memory: PeerMemory | None = None
-        try:
+        with contextlib.ExitStack() as undo:
             for uri in uris:
                 connection, found = schemes.connect(uri, limits, timeout)
-                opened.append(connection)
-                memory = found or memory
+                opened.append(undo.enter_context(connection))
+                if found is not None:
+                    memory = found
+                    undo.callback(found.close)
                 try:
                     connection.send(uri.want_data, [ident])
                 except ConnectionError as error:
                     raise why_it_ended(connection, error) from error
-        except BaseException:
-            for connection in opened:
-                connection.close()
-            if memory is not None:
-                memory.close()
-            raise
+            undo.pop_all()
         return cls(opened[0], opened[-1], memory, uris[-1].free_data, [uri.want_data for uri in uris])
 
     def ask(self, ident: bytes) -> None:

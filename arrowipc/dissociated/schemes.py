@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.arguments import check_choice, check_names, described
@@ -96,20 +95,14 @@ def _unix_path(address: Any) -> str:
     return path if path.startswith("@") else os.path.abspath(path)
 
 
-def _check_options(transport: str, options: Mapping[str, Any]) -> None:
-    check_names(f"transport_options: the transport {transport!r}", options, TRANSPORTS[transport])
-    if transport == "file" and "path" not in options:
-        found = ", ".join(sorted(options)) or "none"
-        raise UsageError(
-            'transport_options: "file" tells clients where bodies lie in one file, and needs its path '
-            f'(transport_options={{"path": ...}}), found {found}'
-        )
-
-
 def listen(transport: str, address: Any, limits: Limits | None, **options: Any) -> Endpoint:
     """Begin to listen."""
     check_choice("transport", transport, tuple(TRANSPORTS))
-    _check_options(transport, options)
+    check_names(f"transport_options: the transport {transport!r}", options, TRANSPORTS[transport])
+    if transport == "file" and "path" not in options:
+        raise UsageError(
+            '"file" tells clients where bodies lie in one file, and needs its path (transport_options={"path": ...})'
+        )
     if transport == "ucx":
         from arrowipc.dissociated.transports.ucx import listen_ucx
 

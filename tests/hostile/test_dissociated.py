@@ -130,7 +130,7 @@ def test_d090_frames_in_any_order_and_damaged_ones(seed):
                     incoming.receive_metadata(data)
                 else:
                     incoming.receive_body(tag, data)
-                for each in incoming:
+                for each in iter(incoming.take, None):
                     event = decoder.decode_next(message_of(each.metadata, each.body, FEW))
                     if hasattr(event, "batch"):
                         drive.use(event.batch)
