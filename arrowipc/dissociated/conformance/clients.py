@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import shlex
 import struct
 import subprocess
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -27,10 +29,21 @@ __all__ = ["Client", "check_client"]
 
 TRANSPORTS = {"arrowipc+tcp": "tcp", "arrowipc+unix": "unix", "ucx": "ucx"}
 IDENT = "conformance ü"
+NO_MEMORY = "bodies in shared memory were not offered"
 #: Items that the vector of another one shows as well.
 ALSO: dict[int, tuple[int, ...]] = {24: (1, 4, 7, 30, 42, 44), 40: (3,), 61: (6,), 48: (43,)}
 #: Items whose vectors break a rule only if all of it is read in this order.
 ORDERED = (39, 59, 60)
+#: Item, what is done to the URI, and how; a client that accepts it connects. None: it must end with an error.
+URIS: tuple[tuple[int, str, Callable[[str], str], bool], ...] = (
+    (8, "a URI of an unknown scheme", lambda uri: uri.replace("://", "-pigeon://", 1), False),
+    (9, "a URI without want_data", lambda uri: uri.replace("want_data=", "other="), False),
+    (9, "a URI whose want_data is 2**64", lambda uri: f"{uri.partition('want_data=')[0]}want_data={2**64}", False),
+    (10, "a URI whose free_data is -1", lambda uri: re.sub(r"&free_data=\d+|$", "&free_data=-1", uri, count=1), False),
+    (13, "a URI whose remote_handle has no padding", lambda uri: uri.replace("%3D", ""), True),
+    (14, "a URI with an unknown parameter", lambda uri: f"{uri}&color=blue", True),
+    (14, "a URI with want_data twice", lambda uri: f"{uri}&want_data=1", False),
+)
 
 
 class Trial(NamedTuple):
@@ -82,9 +95,9 @@ class Client:
         self.tags: dict[str, int] = {"uri": new_tag(), "metadata": new_tag(), "data": new_tag()}
         self.free_data: int = new_tag()
 
-    def _uri(self, role: str, lends: bool) -> str:
+    def _uri(self, role: str, lends: bool, free_data: bool) -> str:
         _, scheme, host, port, path, _ = self.endpoint
-        free = self.free_data if lends else None
+        free = self.free_data if lends and free_data else None
         handle = b"memfd" if lends else None
         tag = self.tags[role]
         return str(DissociatedUri(scheme, host, port, path, want_data=tag, free_data=free, remote_handle=handle))
@@ -93,11 +106,12 @@ class Client:
         """Return why a vector cannot be shown to the client, or nothing."""
         if self.is_pair and vector.item in ORDERED:
             return "the order in which two connections bring something is not certain"
-        return "bodies in shared memory were not offered" if vector.has_pairs and not self.has_memory else ""
+        return NO_MEMORY if vector.has_pairs and not self.has_memory else ""
 
-    def run(self, vector: Vector) -> Trial:
+    def run(self, vector: Vector, change: Callable[[str], str] = str, free_data: bool = True) -> Trial:
         """Start the client and send it the messages."""
-        given = {role: self._uri(role, vector.has_pairs) for role in self.tags}
+        lends = self.has_memory and (vector.has_pairs or change is not str)
+        given = {role: change(self._uri(role, lends, free_data)) for role in self.tags}
         words = [each.format(**given, ident=IDENT) for each in self.words]
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
             with self.start(words, stdin=subprocess.DEVNULL, stdout=out, stderr=errors) as process:
@@ -200,7 +214,7 @@ def check_client(client: Client, only: set[int]) -> list[Result]:
             continue
         trial = client.run(vector)
         found += [_judged(number, client, vector, trial, sent) for number in numbers]
-    return found
+    return found + [each for each in _of_uris(client) if each.number in only]
 
 
 def _judged(number: int, client: Client, vector: Vector, trial: Trial, sent: str) -> Result:
@@ -235,3 +249,23 @@ def _freed(number: int, vector: Vector, trial: Trial) -> tuple[bool, str]:
         return back == lent, came
     strange = [hex(each) for each in back - lent]
     return not strange, came + (f", not held: {strange}" if strange else "")
+
+
+def _of_uris(client: Client) -> Iterable[Result]:
+    by_words = {each.words: each for each in vectors()}
+    for number, sent, change, accepted in URIS:
+        if client.is_pair:
+            yield Result(number, None, sent, "URIs are given as a pair")
+        elif number == 13 and not client.has_memory:
+            yield Result(number, None, sent, NO_MEMORY)
+        else:
+            trial = client.run(by_words[FIRST], change)
+            ok = trial.values == by_words[FIRST].values if accepted else trial.has_failed
+            yield Result(number, ok, sent, trial.outcome)
+    sent = "a body of type 1, and a URI without free_data"
+    if not client.has_memory:
+        yield Result(12, None, sent, NO_MEMORY)
+        return
+    trial = client.run(by_words[LENT], free_data=False)
+    ok = trial.values == by_words[LENT].values and not trial.freed
+    yield Result(12, ok, sent, f"{trial.outcome}, {len(trial.freed)} messages of free_data")

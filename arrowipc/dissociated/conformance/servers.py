@@ -16,14 +16,15 @@ from arrowipc.dissociated.memory.address_pairs import Pairs
 from arrowipc.dissociated.protocol import WITH_BODY, check_offered_tag
 from arrowipc.dissociated.uri import DissociatedUri
 from arrowipc.errors import ArrowIpcError
-from arrowipc.read.framing import message_kind, message_of
+from arrowipc.read.framing import message_kind
 
 __all__ = ["check_server"]
 
 #: Seconds in which a server that must not answer would have answered.
 MOMENT = 0.25
-#: Idents of no stream.
+#: Idents of no stream, and addresses that no client holds.
 NOBODY = (b"", b"\0\xff arrowipc: no stream has this name", bytes(range(256)) * 256)
+STRANGE = struct.pack("<2Q", 2**63 + 7, 2**64 - 1)
 
 
 class Result(NamedTuple):
@@ -41,17 +42,29 @@ class Wire:
     def __init__(self, uris: Sequence[DissociatedUri], timeout: float) -> None:
         self.uris = uris
         self.timeout = timeout
+        self.free_data = uris[-1].free_data
         self.untagged: list[bytes] = []
         #: Kind and length of the body of each metadata message; "?": it cannot be read.
         self.kinds: list[tuple[str, int]] = []
         self.bodies: list[tuple[int, bytes]] = []
-        self.first_body_before_end = False
-        self.connections: list[Any] = [schemes.connect(uri, None, timeout)[0] for uri in uris]
+        self.first_body_before_end = self.frees_at_once = False
+        made = [schemes.connect(uri, None, timeout) for uri in uris]
+        self.connections: list[Any] = [connection for connection, _ in made]
+        self.memory: Any = made[-1][1]
 
     def ask(self, ident: bytes) -> Wire:
         for uri, connection in zip(self.uris, self.connections, strict=True):
             connection.send(uri.want_data, [ident])
         return self
+
+    def send_freed(self, data: bytes) -> None:
+        if self.free_data is not None:
+            with contextlib.suppress(OSError):
+                self.connections[-1].send(self.free_data, [data])
+
+    def free(self, addresses: Sequence[int]) -> None:
+        if addresses:
+            self.send_freed(struct.pack(f"<{len(addresses)}Q", *addresses))
 
     def listen(self, seconds: float | None = None, streams: int = 1) -> Wire:
         """Receive until so many streams are whole, the server is gone, or sends nothing for so many seconds."""
@@ -71,13 +84,19 @@ class Wire:
             while (frame := connection.receive()) is not None:
                 found = True
                 data = bytes(frame.data)
-                list(map(os.close, frame.handles))
+                if self.memory is None:
+                    list(map(os.close, frame.handles))
+                elif frame.handles:
+                    with contextlib.suppress(ArrowIpcError):  # the pairs are recorded, and judged later
+                        self.memory.accept(frame.handles, data)
                 if frame.tag is None:
                     self.untagged.append(data)
                     self.kinds += [_kind(data[5:])] if data[:1] == b"\1" else []
                 else:
                     self.first_body_before_end |= not self.bodies and all(each[0] for each in self.untagged if each)
                     self.bodies.append((frame.tag, data))
+                    if self.frees_at_once and frame.tag >> 56 == 1:
+                        self.free(_addresses(data))
         return found
 
     @property
@@ -109,9 +128,19 @@ class Wire:
         return all(each.at_end for each in self.connections)
 
     @property
-    def types(self) -> set[int]:
-        """Of the bodies."""
-        return {tag >> 56 for tag, _ in self.bodies}
+    def pairs(self) -> list[bytes]:
+        """Bodies of type 1."""
+        return [data for tag, data in self.bodies if tag >> 56 == 1]
+
+    @property
+    def addresses(self) -> list[int]:
+        return [address for each in self.pairs for address in _addresses(each)]
+
+    def lent(self) -> list[Any]:
+        """Return the messages whose bodies are in memory of the server."""
+        heads = dict(zip(self.numbers, (each[5:] for each in self.untagged), strict=True))
+        lent = [(heads[tag & 0xFFFF_FFFF], data) for tag, data in self.bodies if tag >> 56 == 1]
+        return [self.memory.message(head, Pairs(data, _kind(head)[1]), list, None) for head, data in lent]
 
     def said(self) -> str:
         """Return what came, in words."""
@@ -145,6 +174,12 @@ def _kind(metadata: bytes) -> tuple[str, int]:
         return "?", 0
 
 
+def _addresses(body: bytes) -> list[int]:
+    """Return those of pairs that are not empty, whatever else is wrong with them."""
+    pairs = struct.iter_unpack("<2Q", body[16 : len(body) // 16 * 16])
+    return [address for address, length in pairs if address and length]
+
+
 class Subject:
     """The server that is checked; a way has one URI for both streams, or two for metadata and data."""
 
@@ -161,6 +196,7 @@ class Subject:
         """One whole stream, recorded; and what came in the moment behind its end."""
         with self.wire() as wire:
             wire.ask(self.ident).listen().listen(MOMENT, 2)
+            wire.free(wire.addresses)
             return wire
 
     @functools.cached_property
@@ -171,6 +207,7 @@ class Subject:
             with self.wire() as wire:
                 gone = wire.ask(ident).listen().is_gone
                 said.append("closed" if gone and not wire.untagged else f"{len(wire.untagged)} untagged messages")
+                wire.free(wire.addresses)
         return said
 
     def values(self, way: int = 0) -> Any:
@@ -183,6 +220,8 @@ class Subject:
         with contextlib.ExitStack() as stack:
             wires = [stack.enter_context(self.wire()).ask(self.ident) for _ in range(clients)]
             same = [each.listen().untagged == self.seen.untagged for each in wires]
+            for each in wires:
+                each.free(each.addresses)
         return all(same)
 
 
@@ -230,15 +269,10 @@ def uri_is_read(subject: Subject) -> Found:
 
 
 def _pairs_are_right(wire: Wire) -> bool:
-    heads = dict(zip(wire.numbers, (each[5:] for each in wire.untagged), strict=True))
-    for tag, data in wire.bodies:
-        if tag >> 56 == 1:
-            head = heads[tag & 0xFFFF_FFFF]
-            buffers = message_of(head, bytes(_kind(head)[1])).buffers
-            pairs = struct.iter_unpack("<2Q", data[16:])
-            if Pairs(data).count != len(buffers) or any(address for address, length in pairs if not length):
-                return False
-    return True
+    found = [Pairs(each) for each in wire.pairs]
+    buffers = [len(each.buffers) for each in wire.lent()] if wire.memory else [each.count for each in found]
+    pairs = [pair for each in wire.pairs for pair in struct.iter_unpack("<2Q", each[16:])]
+    return [each.count for each in found] == buffers and not any(at for at, length in pairs if not length)
 
 
 def _packed_are_right(wire: Wire) -> bool | None:
@@ -249,7 +283,7 @@ def _packed_are_right(wire: Wire) -> bool | None:
 #: Items -> whether a stream is right; None: there is no occasion.
 STREAM: dict[tuple[int, ...], Callable[[Wire], bool | None]] = {
     (1, 24): lambda w: bool(w.untagged) and all(len(each) >= 5 and each[0] < 2 for each in w.untagged),
-    (11,): lambda w: w.uris[-1].free_data is not None if 1 in w.types else None,
+    (11,): lambda w: w.free_data is not None if w.pairs else None,
     (26,): lambda w: w.kinds[:1] == [("Schema", 0)],
     (27,): lambda w: w.numbers[:1] == [0],
     (28, 34): lambda w: w.numbers == list(range(len(w.numbers))),
@@ -261,10 +295,10 @@ STREAM: dict[tuple[int, ...], Callable[[Wire], bool | None]] = {
     (3, 4, 40, 42): lambda w: sorted(set(w.owners)) == w.with_body,
     (41,): lambda w: 0 not in w.owners,
     (7, 44): lambda w: all(not tag >> 32 & 0xFF_FFFF for tag, _ in w.bodies),
-    (43, 46): lambda w: w.types <= {0, 1},
+    (43, 46): lambda w: all(tag >> 56 < 2 for tag, _ in w.bodies),
     (47,): _packed_are_right,
-    (48, 49, 50, 51, 83): lambda w: _pairs_are_right(w) if 1 in w.types else None,
-    (55,): lambda w: len(w.types) > 1 or None,
+    (48, 49, 50, 51, 83): lambda w: _pairs_are_right(w) if w.pairs else None,
+    (55,): lambda w: True if len({tag >> 56 for tag, _ in w.bodies}) > 1 else None,
     (59,): lambda w: len(set(w.owners)) == len(w.owners),
     (60,): lambda w: set(w.owners) <= set(w.with_body),
     (63,): lambda w: w.first_body_before_end if len(w.uris) == 1 and len(w.bodies) > 1 else None,
@@ -298,6 +332,7 @@ def idles_until_it_is_asked(subject: Subject) -> Found:
         if wire.listen(MOMENT).untagged or wire.bodies:
             return False, f"before want_data: {wire.said()}"
         came = wire.is_gone or wire.ask(subject.ident).listen().wholes == 1
+        wire.free(wire.addresses)
         return came, "nothing at first, then " + ("the stream" if came else "no whole stream")
 
 
@@ -323,6 +358,7 @@ def separate_connections(subject: Subject) -> Found:
         metadata.close()
         data.send(wire.uris[1].want_data, [subject.ident])
         wire.listen()
+        wire.free(wire.addresses)
         return wire.wholes == 1, wire.said()
 
 
@@ -344,5 +380,79 @@ def streams_do_not_mix(subject: Subject) -> Found:
 def second_request(subject: Subject) -> Found:
     with subject.wire() as wire:
         wire.ask(subject.ident).ask(subject.ident).listen(streams=2)
+        wire.free(wire.addresses)
         once = subject.seen.numbers
         return wire.numbers == once * 2 or (wire.numbers[: len(once)] == wire.numbers and wire.is_gone), wire.said()
+
+
+# -- memory ------------------------------------------------------------------------------------------------------
+
+
+def lending(*numbers: int, sent: str) -> Callable[[Callable[[Subject, Wire], Found]], None]:
+    """Enter a check of what a client does that holds all bodies of a stream."""
+
+    def enter(function: Callable[[Subject, Wire], Found]) -> None:
+        def run(subject: Subject) -> Found:
+            with subject.wire() as wire:
+                wire.frees_at_once = numbers == (80,)
+                if not wire.ask(subject.ident).listen().pairs or wire.free_data is None:
+                    return None, "no body of type 1, or no free_data"
+                return function(subject, wire)
+
+        check(*numbers, sent=f"{ASKED}; {sent}")(run)
+
+    return enter
+
+
+@lending(80, sent="each address is freed as soon as it comes")
+def freed_during_the_stream(subject: Subject, wire: Wire) -> Found:
+    return wire.wholes == 1, wire.said()
+
+
+@lending(78, sent="nothing is freed")
+def connection_stays(subject: Subject, wire: Wire) -> Found:
+    gone = wire.listen(MOMENT, 2).connections[-1].at_end
+    wire.free(wire.addresses)
+    return not gone, "the server closed it" if gone else "the connection is open"
+
+
+def _holding(goes: bool, subject: Subject, wire: Wire) -> Found:
+    """Whether bodies in shared memory stay as they are while four other clients read."""
+    if wire.memory is None or (goes and wire.uris[-1].scheme == "ucx"):
+        return None, "UCX unmaps memory with the connection"
+    held = wire.lent()
+    before = [bytes(each.body) for each in held]
+    if goes:
+        wire.__exit__()
+    time.sleep(MOMENT)  # the server may not have heard of it
+    subject.serves_on(4)  # at once, so that all of its free memory near the beginning is used
+    same = [bytes(each.body) == old for each, old in zip(held, before, strict=True)]
+    if not goes:
+        wire.free(wire.addresses)
+    return all(same), f"{sum(same)} of {len(same)} bodies as before"
+
+
+lending(72, sent="nothing is freed, and four other clients read")(functools.partial(_holding, False))
+lending(86, sent="the client goes, its memory stays mapped, and four others read")(functools.partial(_holding, True))
+
+#: Item, what a client does with what it holds, and how; the server goes on.
+FREEING: tuple[tuple[int, str, Callable[[Wire], None]], ...] = (
+    (74, "free_data of 7 bytes", lambda wire: wire.send_freed(bytes(7))),
+    (75, "all addresses, backwards, in one message", lambda wire: wire.free(wire.addresses[::-1])),
+    (82, "addresses that it does not hold", lambda wire: wire.send_freed(STRANGE)),
+    (84, "the connection is closed", lambda wire: None),
+    (90, "a million addresses", lambda wire: wire.send_freed(STRANGE * (1 << 19))),
+)
+
+
+def _goes_on(free: Callable[[Wire], None], may_close: bool, subject: Subject, wire: Wire) -> Found:
+    free(wire)
+    if wire.listen(MOMENT, 2).connections[-1].at_end and not may_close:
+        return False, "the connection is closed"
+    wire.__exit__()
+    ok = subject.serves_on()
+    return ok, "other clients are served" if ok else "other clients get another stream, or none"
+
+
+for _number, _sent, _free in FREEING:
+    lending(_number, sent=_sent)(functools.partial(_goes_on, _free, _number == 74))
