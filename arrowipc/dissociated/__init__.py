@@ -13,7 +13,6 @@ _HOMES = {
     "Channel": "arrowipc.dissociated.client",
     "Client": "arrowipc.dissociated.client",
     "connect": "arrowipc.dissociated.client",
-    "Dialect": "arrowipc.dissociated.protocol",
     "DissociatedUri": "arrowipc.dissociated.uri",
     "Prepared": "arrowipc.dissociated.served",
     "Server": "arrowipc.dissociated.server",

@@ -11,7 +11,7 @@ from arrowipc.arguments import described, instance_of
 from arrowipc.dissociated.connection import Connection, Deadline, seconds, wait
 from arrowipc.dissociated.link import Link
 from arrowipc.dissociated.memory.address_pairs import Pairs
-from arrowipc.dissociated.protocol import STRICT, Arrival, BodyType, Dialect, Incoming, ident_of
+from arrowipc.dissociated.protocol import Arrival, BodyType, Incoming, ident_of
 from arrowipc.dissociated.schemes import check_scheme
 from arrowipc.dissociated.uri import DissociatedUri
 from arrowipc.errors import ArrowIpcError, FormatError, UsageError
@@ -39,16 +39,6 @@ class Client(BatchReader):
     Iterating, or `read_next_batch`, gives each batch once. Batches may use memory of the server, which
     is released when the last array that uses it is gone.
 
-    Parameters
-    ----------
-    link : Link
-        Over which the stream was asked for.
-    decoder : StreamDecoder
-    limits : Limits, optional
-    dialect : Dialect
-    keep : callable, optional
-        Takes the link when the stream has ended well; else the link is closed with the stream.
-
     Attributes
     ----------
     num_bodies_sent : int
@@ -60,7 +50,6 @@ class Client(BatchReader):
         link: Link,
         decoder: StreamDecoder,
         limits: Limits | None = None,
-        dialect: Dialect = STRICT,
         keep: Callable[[Link], object] | None = None,
     ) -> None:
         self._closed = False
@@ -77,7 +66,7 @@ class Client(BatchReader):
         #: What each connection brings.
         self._carriers = list(zip(self.connections, whats, strict=True))
         self._limits = limits
-        self._incoming = Incoming(limits, dialect=dialect)
+        self._incoming = Incoming(limits)
         self._failure: str | None = None
         self.num_bodies_sent: int = 0
         self._run: Iterator[Message] = iter(())  # messages that came together
@@ -107,17 +96,7 @@ class Client(BatchReader):
         return self._incoming.is_complete
 
     def step(self) -> RecordBatch | SchemaRead | None:
-        """Return the schema when it has arrived, then each batch; None: `is_complete`, or wait for `wanted`.
-
-        Raises
-        ------
-        FormatError
-            The server broke the protocol or the format; `TruncatedError`: it went too soon.
-        OSError
-            The connection broke.
-        UsageError
-            It cannot go on after an error, or another thread is reading.
-        """
+        """Return the schema when it has arrived, then each batch; None: `is_complete`, or wait for `wanted`."""
         if self._failure is not None:
             raise UsageError(f"this stream cannot continue: {self._failure}")
         if not self._turn.acquire(blocking=False):
@@ -284,12 +263,10 @@ class Client(BatchReader):
             self._link = None
 
 
-def check_options(limits: Any, timeout: Any, dialect: Any) -> None:
+def check_options(limits: Any, timeout: Any) -> None:
     """Check what clients are told besides the options of a decoder."""
     instance_of("limits", limits, (Limits, type(None)))
     seconds("timeout", timeout)
-    if not isinstance(dialect, Dialect):
-        raise UsageError(f"dialect must be a Dialect, found {described(dialect)}")
 
 
 def _uris(uri: Any) -> list[DissociatedUri]:
@@ -320,7 +297,6 @@ def connect(
     ident: str | bytes = b"",
     *,
     timeout: float | None = None,
-    dialect: Dialect = STRICT,
     **keywords: Unpack[DecodeKeywords],
 ) -> Client:
     """Ask a server for a stream.
@@ -333,8 +309,6 @@ def connect(
         Which stream: whatever the server understands, for example the ticket of a Flight endpoint.
     timeout : float, optional
         Seconds to wait for the server whenever nothing has arrived.
-    dialect : Dialect
-        What is accepted besides the text of the specification.
     **keywords
         Those of `arrowipc.options.DecodeOptions`.
 
@@ -356,10 +330,10 @@ def connect(
         belongs to another user, and one of the two shares memory with processes of its own user only.
     """
     options = DecodeOptions(keywords)
-    check_options(options.limits, timeout, dialect)
+    check_options(options.limits, timeout)
     decoder = StreamDecoder(**options.decoding())
     link = Link.open(_uris(uri), ident_of(ident), options.limits, timeout)
-    return Client(link, decoder, options.limits, dialect).begin(timeout)
+    return Client(link, decoder, options.limits).begin(timeout)
 
 
 class Channel:
@@ -375,8 +349,6 @@ class Channel:
     limits : Limits, optional
     timeout : float, optional
         Seconds to wait for the server whenever nothing has arrived.
-    dialect : Dialect
-        What is accepted besides the text of the specification.
 
     Examples
     --------
@@ -390,14 +362,11 @@ class Channel:
     [3, 3, 3]
     """
 
-    def __init__(
-        self, uri: Any, *, limits: Limits | None = None, timeout: float | None = None, dialect: Dialect = STRICT
-    ) -> None:
-        check_options(limits, timeout, dialect)
+    def __init__(self, uri: Any, *, limits: Limits | None = None, timeout: float | None = None) -> None:
+        check_options(limits, timeout)
         self._uris = _uris(uri)
         self._limits = limits
         self._timeout = timeout
-        self._dialect = dialect
         self._idle: list[Link] = []
         self._closed = False
 
@@ -409,7 +378,7 @@ class Channel:
         options = DecodeOptions({"limits": self._limits, **keywords})
         decoder = StreamDecoder(**options.decoding())
         link = self._ask(ident_of(ident))
-        return Client(link, decoder, options.limits, self._dialect, keep=self._put_back).begin(self._timeout)
+        return Client(link, decoder, options.limits, keep=self._put_back).begin(self._timeout)
 
     def _ask(self, ident: bytes) -> Link:
         """Ask for a stream over a connection that waits for the next one, else over a new one."""

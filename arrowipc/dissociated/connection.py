@@ -60,25 +60,16 @@ class Frame(NamedTuple):
 
 
 class Connection(ABC):
-    """One end of a connection.
+    """One end of a connection."""
 
-    Attributes
-    ----------
-    name : str
-        Of the peer, for errors.
-    lock : threading.RLock
-        Whoever calls `send`, `progress` or `receive` holds it, if more than one thread does.
-    corked : bool
-        Other messages follow at once: `send` may keep what it is given, until `uncork` sends all together.
-    poll_interval : float
-        Seconds after which to look although `fileno` tells of nothing: not every library tells of everything.
-    """
-
+    #: Seconds after which to look although `fileno` tells of nothing: not every library tells of everything.
     poll_interval: float = math.inf
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name = name  # of the peer, for errors
+        #: Whoever calls `send`, `progress` or `receive` holds it, if more than one thread does.
         self.lock: threading.RLock = threading.RLock()
+        #: Other messages follow at once: `send` may keep what it is given until `uncork`.
         self.corked: bool = False
         self._inbox: deque[Frame] = deque()
         self._ended = False  # the peer is gone
@@ -90,21 +81,10 @@ class Connection(ABC):
 
         The stretches are the consecutive parts of the message; they must not change as long as
         `unsent` counts them. The handles are borrowed until then.
-
-        Raises
-        ------
-        OSError
-            The connection is gone.
         """
 
     def send_messages(self, number: int, messages: list[Message], role: str = "both") -> None:
-        """Send messages of a stream, numbered from `number` on: metadata ("meta"), packed bodies ("data"), or both.
-
-        Raises
-        ------
-        OSError
-            The connection is gone.
-        """
+        """Send messages of a stream, numbered from `number` on: metadata ("meta"), packed bodies ("data"), or both."""
         for message in messages:
             if role != "data":
                 self.send(None, [metadata_prefix(number), message.metadata])
@@ -123,15 +103,7 @@ class Connection(ABC):
 
     @abstractmethod
     def progress(self) -> None:
-        """Send and receive as much as possible without waiting.
-
-        Raises
-        ------
-        OSError
-            The connection broke; `at_end` is true from now on.
-        FormatError
-            The peer sent what this transport does not understand.
-        """
+        """Send and receive as much as possible without waiting."""
 
     def receive(self) -> Frame | None:
         """Return the next message that arrived, or None: none so far."""
@@ -197,15 +169,7 @@ class Connection(ABC):
         """End the connection; what is unsent is lost. More than one call does nothing more."""
 
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until everything is sent; what arrives meanwhile is left to the receiving thread.
-
-        Raises
-        ------
-        TimeoutError
-            The peer did not take it.
-        OSError
-            The connection is gone.
-        """
+        """Wait until everything is sent; what arrives meanwhile is left to the receiving thread."""
         deadline = Deadline(timeout)
         while True:
             with self.lock:
@@ -243,15 +207,7 @@ class PeerMemory(ABC):
     """A client's way into memory that its server tells of (body type 1)."""
 
     def accept(self, handles: Sequence[int], body: Any) -> None:
-        """Take the file descriptors that came with a body; the caller must close them.
-
-        Raises
-        ------
-        FormatError
-            They are no such memory as the body speaks of.
-        OSError
-            They cannot be used.
-        """
+        """Take the file descriptors that came with a body; the caller must close them."""
         for handle in handles:
             os.close(handle)
 
@@ -261,23 +217,8 @@ class PeerMemory(ABC):
     ) -> Message:
         """Return a message whose body is what the pairs tell of.
 
-        Parameters
-        ----------
-        metadata : bytes-like
-        pairs : Pairs
-        returned : callable
-            Called once with the addresses of the pairs when the memory is needed no longer, in any thread
-            (see `arrowipc.dissociated.memory.address_pairs.Lease`); before this returns if bytes were copied.
-        limits : Limits, optional
-        reads : callable, optional
-            Which bytes have to be copied, where they are copied: `StreamDecoder.stretches_read`.
-
-        Raises
-        ------
-        FormatError
-            The pairs speak of what is no such memory.
-        OSError
-            The memory cannot be reached.
+        `returned` is called once with the addresses of the pairs when the memory is needed no longer, in any thread;
+        before this returns if bytes were copied. `reads` says which bytes have to be copied.
         """
 
     def close(self) -> None:  # noqa: B027 - most have nothing to let go of
@@ -311,19 +252,8 @@ class OfferedMemory(ABC):
     def hold(self, messages: Iterable[Message], sparing: bool = False) -> list[Message]:
         """Return the same messages with bodies where clients reach them: `place` has nothing to copy then.
 
-        They stay there as long as any of the messages, or of what was decoded from them, is there. Default:
-        the messages as they are.
-
-        Parameters
-        ----------
-        messages : iterable of Message
-        sparing : bool, default False
-            Leave those as they are that are better sent, and take no more memory than bodies may.
-
-        Raises
-        ------
-        OSError
-            There is no room for all of them.
+        They stay there as long as any of the messages, or of what was decoded from them, is there. `sparing`: only
+        bodies that would not be sent, within `capacity`. OSError: there is no room. Default: the messages as they are.
         """
         return list(messages)
 
@@ -349,13 +279,7 @@ def seconds(name: str, value: Any) -> float | None:
 
 
 class Deadline:
-    """A point in time to wait for, or none.
-
-    Parameters
-    ----------
-    timeout : float or None
-        Seconds from now.
-    """
+    """A point in time to wait for, or none."""
 
     def __init__(self, timeout: float | None) -> None:
         self.timeout = timeout
@@ -418,11 +342,6 @@ def wait(
     """Wait until at least one of the connections can do something, or the alarm rings.
 
     With `sending`, only for room to send where the two can be told apart: somebody else receives.
-
-    Raises
-    ------
-    TimeoutError
-        The deadline passed first.
     """
     if not connections and alarm is None:
         return

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from arrowipc.arguments import check_names, described
-from arrowipc.cdata.import_array import stream_from
+from arrowipc.cdata.import_array import schema_from
 from arrowipc.dissociated.client import connect
 from arrowipc.dissociated.schemes import SCHEMES
 from arrowipc.dissociated.served import messages_of
@@ -24,7 +24,6 @@ from arrowipc.reader import BatchReader
 
 if TYPE_CHECKING:
     from arrowipc.columns.record_batch import RecordBatch
-    from arrowipc.read.framing import Message
     from arrowipc.schemas import Schema
 
 __all__ = ["REUSE_CONNECTION", "FlightReader", "from_flight", "locations"]
@@ -41,14 +40,8 @@ def ways(uris: Sequence[str], schemes: Collection[str] = SCHEMES) -> tuple[list[
 
     Flight says that any location will do. The reference server of Dissociated IPC puts two into one endpoint,
     the metadata's and the data's, with nothing to tell them from two of the former kind but their want_data;
-    so exactly two that differ there and say nothing of `streams` are such a pair.
-
-    Returns
-    -------
-    ways : list of tuple of DissociatedUri
-        (both,) or (metadata, data).
-    problems : list of str
-        What is wrong with the locations that are none.
+    so exactly two that differ there and say nothing of `streams` are such a pair. Returned are ways of one URI or of
+    (metadata, data), and what is wrong with the locations that are none.
     """
     spoken: list[tuple[DissociatedUri, bool]] = []
     problems = []
@@ -131,16 +124,7 @@ class FlightReader(BatchReader):
                 )
 
     def read_next_batch(self) -> RecordBatch:
-        """Return the next batch.
-
-        Raises
-        ------
-        StopIteration
-            There are no more.
-        FormatError, OSError, TimeoutError
-            As for `arrowipc.dissociated.client.Client`; by DoGet, what the server says is an OSError or a
-            FormatError.
-        """
+        """Return the next batch; errors are those of `Client`, by DoGet an OSError or a FormatError."""
         return next(iter(self))
 
     __next__ = read_next_batch
@@ -199,18 +183,7 @@ def _text_of(location: Any) -> str:
 
 
 class DoGet:
-    """The batches of one DoGet as ours, over the memory in which pyarrow received them.
-
-    Parameters
-    ----------
-    client : pyarrow.flight.FlightClient
-    owned : bool
-        Close the client at the end.
-    ticket : pyarrow.flight.Ticket
-    call_options : pyarrow.flight.FlightCallOptions or None
-    options : dict
-        Of `arrowipc.dissociated.connect`.
-    """
+    """The batches of one DoGet as ours, over the memory in which pyarrow received them."""
 
     def __init__(self, client: Any, owned: bool, ticket: Any, call_options: Any, options: dict[str, Any]) -> None:
         self._client = client if owned else None
@@ -241,20 +214,10 @@ class DoGet:
 
 
 def _read(call: Any, options: dict[str, Any]) -> tuple[Iterator[RecordBatch], Schema]:
-    """Return the batches of a call and their schema, as the options want them."""
-    validate, columns = options.get("validate", "full"), options.get("columns")
-    if columns is None:
-        stream = stream_from(call.to_reader(), validate)
-        return stream, stream.schema
-    # Names of columns mean what they mean to every reader: the batches take the way of one.
-    limits, use_threads = options.get("limits"), options.get("use_threads", True)
-    decoder = StreamDecoder(columns, validate, limits, use_threads, True)
-    return _decoded(decoder, messages_of(call.to_reader()))
-
-
-def _decoded(decoder: StreamDecoder, messages: Iterator[Message]) -> tuple[Iterator[RecordBatch], Schema]:
-    """Return the batches of a stream whose messages are there, and their schema."""
-    events = map(decoder.decode_next, messages)
+    """Return the batches of a call and their schema: they take the way of every reader, for what options mean there."""
+    columns, validate, limits = options.get("columns"), options.get("validate", "full"), options.get("limits")
+    decoder = StreamDecoder(columns, validate, limits, options.get("use_threads", True), True)
+    events = map(decoder.decode_next, messages_of(call.to_reader()))
     first = next(events)
     assert isinstance(first, SchemaRead)
     return (event.batch for event in events if isinstance(event, BatchRead)), first.schema
@@ -299,8 +262,7 @@ def from_flight(
     call_options : pyarrow.flight.FlightCallOptions, optional
         Of DoGet, for example a timeout: gRPC has one for whole calls only, so `timeout` is not meant for it.
     **options
-        `columns`, `validate`, `limits`, `use_threads`, `ensure_native_endian`, `timeout`, `dialect`: see
-        `arrowipc.dissociated.connect`.
+        `columns`, `validate`, `limits`, `use_threads`, `ensure_native_endian`, `timeout`: as of `connect`.
 
     Returns
     -------
@@ -317,11 +279,6 @@ def from_flight(
         The server of the last location does not answer.
     OSError
         Nobody listens at any location, or DoGet failed.
-
-    Notes
-    -----
-    The ticket of an endpoint names the stream. Two locations of one endpoint that differ in `want_data`
-    and say nothing of `streams` are one way: to the metadata and to the data.
     """
     check_names("from_flight", options, {**DecodeOptions.defaults, **(connect.__kwdefaults__ or {})})
     if hasattr(info, "endpoints"):
@@ -330,11 +287,7 @@ def from_flight(
         endpoints = [info]
     else:
         raise UsageError(f"expected a FlightInfo or a FlightEndpoint of pyarrow.flight, found {described(info)}")
-    schema = None
-    if not endpoints and info.schema is not None:
-        from arrowipc.cdata.import_array import schema_from
-
-        schema = schema_from(info.schema)
+    schema = None if endpoints or info.schema is None else schema_from(info.schema)
     every = {
         "client": client,
         "schemes": schemes,
@@ -359,12 +312,6 @@ def locations(*servers: Server, separate: bool = False, do_get: bool = False) ->
         Metadata and data over a connection each: what the C++ reference client wants.
     do_get : bool, default False
         Add that DoGet works too.
-
-    Returns
-    -------
-    list of str
-        URIs. Those of several servers say of each that it has both streams, so that none is taken for half of
-        a pair.
 
     Examples
     --------

@@ -33,20 +33,7 @@ RETURN_TIMEOUT = 60.0
 
 
 class Returns:
-    """Returns memory in its own thread, because the last reader may release it at any time in any thread.
-
-    Parameters
-    ----------
-    connection : Connection
-        Of the data.
-    tag : int or None
-        `free_data`; None: the server does not want to know.
-
-    Attributes
-    ----------
-    is_unsure : bool
-        Nobody knows which leases were begun: the connection ends at once, and all of them with it.
-    """
+    """Returns memory in its own thread, because the last reader may release it at any time in any thread."""
 
     def __init__(self, connection: Connection, tag: int | None) -> None:
         self._connection = connection
@@ -158,19 +145,7 @@ def _deliver_all() -> None:
 
 
 class Link:
-    """The connections to a server, for one stream after the other.
-
-    Parameters
-    ----------
-    metadata, data : Connection
-        The same one, or two.
-    memory : PeerMemory or None
-        The way into memory that the server tells of.
-    free_data : int or None
-        Tag of messages that give that memory back.
-    requests : sequence of int
-        Tags that streams are asked for with, one for each connection.
-    """
+    """The connections to a server, for one stream after the other."""
 
     def __init__(
         self,
@@ -195,41 +170,25 @@ class Link:
         """Connect to one server of both streams, or to one for the metadata and one for the data, and ask.
 
         Each connection is asked as soon as it stands: a server may wait for that before it takes another.
-
-        Raises
-        ------
-        UnsupportedError
-            No transport speaks a URI's scheme.
-        OSError
-            Nobody listens there; `TimeoutError`: nobody answers.
         """
         opened: list[Connection] = []
         memory: PeerMemory | None = None
-        try:
+        with contextlib.ExitStack() as undo:
             for uri in uris:
                 connection, found = schemes.connect(uri, limits, timeout)
-                opened.append(connection)
-                memory = found or memory
+                opened.append(undo.enter_context(connection))
+                if found is not None:
+                    memory = found
+                    undo.callback(found.close)
                 try:
                     connection.send(uri.want_data, [ident])
                 except ConnectionError as error:
                     raise why_it_ended(connection, error) from error
-        except BaseException:
-            for connection in opened:
-                connection.close()
-            if memory is not None:
-                memory.close()
-            raise
+            undo.pop_all()
         return cls(opened[0], opened[-1], memory, uris[-1].free_data, [uri.want_data for uri in uris])
 
     def ask(self, ident: bytes) -> None:
-        """Ask for another stream.
-
-        Raises
-        ------
-        OSError
-            The server is gone.
-        """
+        """Ask for another stream."""
         for connection, tag in zip(self.connections, self._requests, strict=True):
             with connection.lock:
                 connection.send(tag, [ident])
@@ -248,13 +207,7 @@ class Link:
         return True
 
     def close(self, broken: bool = False) -> None:
-        """End the connections; that of the data stays open while batches use memory of the server.
-
-        Parameters
-        ----------
-        broken : bool
-            Nobody knows which leases were begun: without a connection all of them end.
-        """
+        """End the connections; that of the data stays open while batches use memory of the server."""
         self.returns.is_unsure = self.returns.is_unsure or broken
         if self._finaliser.detach() is not None:
             _let_go(self.connections, self.memory, self.returns.finish)

@@ -8,24 +8,20 @@ one client, `Outgoing` numbers them for one server, `Leases` keeps the books abo
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from enum import IntEnum
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
-from arrowipc.arguments import Immutable, check_text, described, filled
+from arrowipc.arguments import check_text, described
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, TruncatedError, UsageError
 from arrowipc.limits import Limits
 from arrowipc.read.framing import message_kind
 
 __all__ = [
-    "STRICT",
     "Arrival",
     "BodyType",
-    "Dialect",
-    "EndOfMetadata",
     "Incoming",
     "Leases",
-    "MetadataReceived",
     "Outgoing",
     "Reason",
     "body_tag",
@@ -114,45 +110,7 @@ def words_of(reason: int) -> str:
     return REASONS.get(reason, f"for reason {reason}, which this version does not know")
 
 
-class Dialect(Immutable):
-    """What is accepted from peers that read the text in another way.
-
-    Parameters
-    ----------
-    bit55 : bool
-        The body type is at bit 55 of the tag (the text says ``<< 55`` in one place, bits 56-63 in another).
-    end_is_last : bool
-        The end of the stream carries the number of the last message instead of the next one.
-    reserved_bits : bool
-        Bits 32-55 of a body's tag may have any value.
-    """
-
-    __slots__ = __match_args__ = ("bit55", "end_is_last", "reserved_bits")
-    bit55: bool
-    end_is_last: bool
-    reserved_bits: bool
-
-    def __new__(cls, bit55: bool = False, end_is_last: bool = False, reserved_bits: bool = False) -> Self:
-        return filled(cls, bit55, end_is_last, reserved_bits)
-
-
-STRICT = Dialect()
-
-
 # -- what messages say ---------------------------------------------------------------------------------------
-
-
-class MetadataReceived(NamedTuple):
-    """An untagged message: metadata, and its number."""
-
-    number: int
-    metadata: memoryview
-
-
-class EndOfMetadata(NamedTuple):
-    """An untagged message: there is no metadata from this number on."""
-
-    number: int
 
 
 def metadata_prefix(number: int) -> bytes:
@@ -165,25 +123,19 @@ def end_of_stream(number: int) -> bytes:
     return PREFIX.pack(END_OF_STREAM, number)
 
 
-def parse_metadata(data: Any) -> MetadataReceived | EndOfMetadata:
-    """Read an untagged message.
-
-    Raises
-    ------
-    FormatError
-        It is shorter than its prefix, of an unknown type, or an end with data after it.
-    """
+def parse_metadata(data: Any) -> tuple[int, memoryview | None]:
+    """Read an untagged message: its number, and the metadata; None: there is no metadata from this number on."""
     view = memoryview(data).cast("B")
     if len(view) < PREFIX.size:
         raise FormatError(f"a metadata message has a prefix of 5 bytes, this one has {len(view)} in all")
     kind, number = PREFIX.unpack_from(view)
     if kind == METADATA:
-        return MetadataReceived(number, view[PREFIX.size :])
+        return number, view[PREFIX.size :]
     if kind != END_OF_STREAM:
         raise FormatError(f"a metadata message is of type 0 (end of stream) or 1 (metadata), found {kind}")
     if len(view) != PREFIX.size:
         raise FormatError(f"the end of the stream has 5 bytes, found {len(view):,}")
-    return EndOfMetadata(number)
+    return number, None
 
 
 def body_tag(number: int, body_type: BodyType) -> int:
@@ -191,35 +143,21 @@ def body_tag(number: int, body_type: BodyType) -> int:
     return body_type << TYPE_SHIFT | number
 
 
-def split_tag(tag: int, dialect: Dialect = STRICT) -> tuple[int, BodyType]:
-    """Read the tag of a body: the number of its message, and its type.
-
-    Raises
-    ------
-    FormatError
-        The type is unknown, or a reserved bit is set.
-    """
+def split_tag(tag: int) -> tuple[int, BodyType]:
+    """Read the tag of a body: the number of its message, and its type."""
     if tag <= SEQUENCE_MASK:
         return tag, BodyType.PACKED
     number, kind = tag & SEQUENCE_MASK, tag >> TYPE_SHIFT
     reserved = tag & RESERVED_MASK
-    if dialect.bit55 and reserved == 1 << 55 and kind == 0:
-        kind, reserved = 1, 0
     if kind > BodyType.PAIRS:
         raise FormatError(f"body of message {number}: the types are 0 (packed) and 1 (pairs), found {kind}")
-    if reserved and not dialect.reserved_bits:
+    if reserved:
         raise FormatError(f"body of message {number}: bits 32-55 of its tag {tag:#018x} are reserved and not 0")
     return number, BodyType(kind)
 
 
 def check_tags(want_data: int, free_data: int | None) -> None:
-    """Check the two tags that clients send.
-
-    Raises
-    ------
-    FormatError
-        They are no u64, or equal to each other.
-    """
+    """Check the two tags that clients send."""
     for name, tag in (("want_data", want_data), ("free_data", free_data)):
         if tag is None:
             continue
@@ -233,11 +171,6 @@ def check_offered_tag(tag: int) -> None:
     """Check a tag that a server is about to offer: it must not look like the tag of a body.
 
     Other servers choose what they like, and are believed: their tags only travel the other way.
-
-    Raises
-    ------
-    UsageError
-        Its top byte is a body type, or its reserved bits are 0.
     """
     if not 0 <= tag < 1 << 64 or tag >> TYPE_SHIFT <= BodyType.PAIRS or not tag & RESERVED_MASK:
         raise UsageError(
@@ -263,13 +196,7 @@ def free_data_body(addresses: Iterable[int]) -> bytes:
 
 
 def parse_free_data(data: Any) -> tuple[int, ...]:
-    """Read the addresses that a client gives back.
-
-    Raises
-    ------
-    FormatError
-        The length is no multiple of 8, or 0.
-    """
+    """Read the addresses that a client gives back."""
     view = memoryview(data).cast("B")
     if len(view) == 0 or len(view) % 8:
         raise FormatError(f"a free_data message has 8 bytes for each of at least one address, found {len(view)}")
@@ -291,19 +218,7 @@ class Arrival(NamedTuple):
 
 
 class Incoming:
-    """Puts the messages of one stream in order; they may arrive in any order.
-
-    Parameters
-    ----------
-    limits : Limits, optional
-        Of metadata.
-    max_waiting : int
-        Messages that may wait for one before them, metadata and bodies each.
-    max_waiting_bytes : int
-        The same in bytes.
-    dialect : Dialect
-        What is accepted besides the text of the specification.
-    """
+    """Puts the messages of one stream in order; they may arrive in any order."""
 
     def __init__(
         self,
@@ -311,12 +226,10 @@ class Incoming:
         *,
         max_waiting: int = 1 << 16,
         max_waiting_bytes: int = 1 << 30,
-        dialect: Dialect = STRICT,
     ) -> None:
         self.limits = limits
         self.max_waiting = max_waiting
         self.max_waiting_bytes = max_waiting_bytes
-        self.dialect = dialect
         self.first: int = FIRST_NUMBER
         self.next: int = FIRST_NUMBER
         self.end: int | None = None
@@ -328,26 +241,19 @@ class Incoming:
         self._bodies: dict[int, tuple[BodyType, Any]] = {}
 
     def receive_metadata(self, data: Any) -> None:
-        """Take in an untagged message.
-
-        Raises
-        ------
-        FormatError
-            It breaks the protocol; the stream cannot continue.
-        """
-        received = parse_metadata(data)
-        if isinstance(received, EndOfMetadata):
-            return self._finish(received.number)
-        number = received.number
+        """Take in an untagged message."""
+        number, metadata = parse_metadata(data)
+        if metadata is None:
+            self._finish(number)
+            return
         if number in self._metadata:
             raise FormatError(f"metadata of message {number} arrived twice")
         self._check_place(number, "metadata", len(self._metadata))
-        self._body_lengths[number] = self._body_length(number, received.metadata)
-        self._metadata[number] = received.metadata
-        self.waiting_bytes += len(received.metadata)
+        self._body_lengths[number] = self._body_length(number, metadata)
+        self._metadata[number] = metadata
+        self.waiting_bytes += len(metadata)
         if number == self.next:
             self._look()
-        return None
 
     def _body_length(self, number: int, metadata: Any) -> int | None:
         """How long the body of a message is, None: it has none. Checks that a stream may have such a message there."""
@@ -368,14 +274,8 @@ class Incoming:
         return length if kind in WITH_BODY else None
 
     def receive_body(self, tag: int, body: Any) -> int:
-        """Take in a tagged message; returns its number.
-
-        Raises
-        ------
-        FormatError
-            It breaks the protocol; the stream cannot continue.
-        """
-        number, body_type = split_tag(tag, self.dialect)
+        """Take in a tagged message; returns its number."""
+        number, body_type = split_tag(tag)
         if number in self._bodies:
             raise FormatError(f"the body of message {number} arrived twice")
         self._check_place(number, "body", len(self._bodies))
@@ -419,8 +319,6 @@ class Incoming:
     def _finish(self, number: int) -> None:
         if self.end is not None:
             raise FormatError(f"a second end of the stream, at {number}; the first one was at {self.end}")
-        if self.dialect.end_is_last:
-            number = (number + 1) % NUMBERS
         last = self._ahead(number)
         if last == 0 and self.next == self.first:
             raise FormatError(f"the stream ends before its schema: {REFUSED}")
@@ -470,9 +368,6 @@ class Incoming:
         """Say that the next messages, batches and dictionaries, were taken elsewhere while it `is_clear`."""
         self.next = (self.next + count) % NUMBERS
 
-    def __iter__(self) -> Iterator[Arrival]:
-        return iter(self.take, None)
-
     @property
     def is_complete(self) -> bool:
         """Whether the stream has ended and every message was taken."""
@@ -503,23 +398,7 @@ class Incoming:
         return None
 
     def lost(self, what: str, reason: int | None = None) -> None:
-        """Say that the connection for "metadata", "data" or "both" is gone: the stream may still be whole.
-
-        Parameters
-        ----------
-        what : str
-        reason : int, optional
-            The `Reason` that the server gave.
-
-        Raises
-        ------
-        OSError
-            The server takes no such client, or none now: it has sent nothing else over this connection.
-        FormatError
-            The server refused the request: it closed without having sent anything.
-        TruncatedError
-            The stream is not whole.
-        """
+        """Say that the connection for "metadata", "data" or "both" is gone: the stream may still be whole."""
         if self.is_complete or (what == "metadata" and self.metadata_complete):
             return
         number = self.next
@@ -564,13 +443,7 @@ class Outgoing:
 
 
 class Leases:
-    """The memory that a client was told of and has not given back: counted, for addresses go out many times.
-
-    Attributes
-    ----------
-    unknown : int
-        How many addresses came back that the client did not hold.
-    """
+    """The memory that a client was told of and has not given back: counted, for addresses go out many times."""
 
     def __init__(self) -> None:
         self._held: dict[int, int] = {}  # a Counter takes three times as long to forget one
@@ -603,9 +476,3 @@ class Leases:
         ended = [address for address, count in self._held.items() for _ in range(count)]
         self._held.clear()
         return ended
-
-    def __len__(self) -> int:
-        return sum(self._held.values())
-
-    def __bool__(self) -> bool:
-        return bool(self._held)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.arguments import check_choice, check_names, described
@@ -38,21 +37,7 @@ def check_scheme(scheme: str) -> None:
 
 
 def connect(uri: DissociatedUri, limits: Limits | None, timeout: float | None) -> tuple[Connection, PeerMemory | None]:
-    """Connect to a server.
-
-    Returns
-    -------
-    connection : Connection
-    memory : PeerMemory or None
-        The way into memory that the server tells of.
-
-    Raises
-    ------
-    UnsupportedError
-        No transport speaks the scheme, or its library is not there.
-    OSError
-        Nobody listens there.
-    """
+    """Connect to a server; returns also the way into memory that it tells of."""
     check_scheme(uri.scheme)
     if uri.scheme == "ucx":
         from arrowipc.dissociated.transports.ucx import connect_ucx
@@ -110,37 +95,14 @@ def _unix_path(address: Any) -> str:
     return path if path.startswith("@") else os.path.abspath(path)
 
 
-def _check_options(transport: str, options: Mapping[str, Any]) -> None:
+def listen(transport: str, address: Any, limits: Limits | None, **options: Any) -> Endpoint:
+    """Begin to listen."""
+    check_choice("transport", transport, tuple(TRANSPORTS))
     check_names(f"transport_options: the transport {transport!r}", options, TRANSPORTS[transport])
     if transport == "file" and "path" not in options:
-        found = ", ".join(sorted(options)) or "none"
         raise UsageError(
-            'transport_options: "file" tells clients where bodies lie in one file, and needs its path '
-            f'(transport_options={{"path": ...}}), found {found}'
+            '"file" tells clients where bodies lie in one file, and needs its path (transport_options={"path": ...})'
         )
-
-
-def listen(transport: str, address: Any, limits: Limits | None, **options: Any) -> Endpoint:
-    """Begin to listen.
-
-    Parameters
-    ----------
-    transport : {"tcp", "unix", "shm", "file", "ucx"}
-    address : str, (str, int) or None
-        Host and port, a path, or None: a free one of this machine.
-    limits : Limits, optional
-    **options
-        Of the transport, see `TRANSPORTS`: those of `Arena` ("shm"), `FileMemory` or `listen_ucx`.
-
-    Raises
-    ------
-    UsageError
-        There is no such transport, or it has other options.
-    OSError
-        The address cannot be had.
-    """
-    check_choice("transport", transport, tuple(TRANSPORTS))
-    _check_options(transport, options)
     if transport == "ucx":
         from arrowipc.dissociated.transports.ucx import listen_ucx
 

@@ -40,13 +40,7 @@ MAKING = ("compression", "compression_level", "metadata_version", "min_space_sav
 
 
 class ReadyMessages:
-    """Messages that are served as they are: of a stream, its schema first.
-
-    Parameters
-    ----------
-    messages : iterable of Message
-        For example what `OfferedMemory.hold` returned; a MessageReader serves one stream only.
-    """
+    """Messages that are served as they are: of a stream, its schema first."""
 
     def __init__(self, messages: Iterable[Message]) -> None:
         self._messages = messages
@@ -104,24 +98,7 @@ class Prepared:
 
 
 class StoredFile:
-    """An Arrow IPC file or stream as a source: opened for each client, so that it may be replaced in between.
-
-    Parameters
-    ----------
-    path : str or path-like
-    **options
-        Of `arrowipc.open`.
-
-    Attributes
-    ----------
-    memory : OfferedMemory, optional
-        Of the server, where the file may lie.
-
-    Raises
-    ------
-    FormatError, OSError
-        It cannot be read.
-    """
+    """An Arrow IPC file or stream as a source: opened for each client, so that it may be replaced in between."""
 
     def __init__(self, path: str | os.PathLike[str], **options: Any) -> None:
         self.path: str = os.path.abspath(path)
@@ -141,13 +118,7 @@ def check_made(options: Mapping[str, Any], others: Iterable[str] = ()) -> None:
 
 
 def checked_source(given: Any, schema: Any = None) -> Any:
-    """Return the source for an argument: a path is a file, a dict of columns is a batch.
-
-    Raises
-    ------
-    UsageError
-        It is nothing that can be served. What is only known when it is read, such as a stream, is not looked at.
-    """
+    """Return the source for an argument: a path is a file, a dict of columns is a batch."""
     if isinstance(given, (str, os.PathLike)):
         return StoredFile(given)
     if isinstance(given, Mapping):

@@ -53,42 +53,35 @@ class Server:
     ----------
     streams : mapping of str or bytes to source, or callable
         What can be asked for. A source is a RecordBatch, a Table, an object with ``__arrow_c_stream__`` or
-        ``__arrow_c_array__``, the path of an Arrow IPC file or stream, or a callable that returns one of the
-        former: a reader can be read once, so give a callable that opens it. A callable in place of the mapping
-        takes the name (bytes) and returns a source, or None: unknown. Sources are read in the threads of the
-        clients that ask for them.
+        ``__arrow_c_array__``, the path of an Arrow IPC file or stream, or a callable that returns one of these (a
+        reader can be read once, so give a callable that opens it). A callable in place of the mapping takes the name
+        (bytes) and returns a source, or None: unknown. Sources are read in threads of the server.
     transport : {"tcp", "unix", "shm", "file", "ucx"}
-        How clients are reached. "shm" puts bodies into shared memory that clients map: no byte of them is
-        sent. Tables of the mapping are put there once for all clients, when the first one asks, if
-        there is room (see `Prepared`). Give a callable for data that change. "file" sends the positions of bodies
-        in an IPC file, whose path is the only stream.
+        "shm" puts bodies into shared memory that clients map: no byte of them is sent. Tables of the mapping are put
+        there once for all clients if there is room (see `Prepared`); give a callable for data that change. "file"
+        sends the positions of bodies in an IPC file, whose path is the only stream.
     address : str, (str, int) or None
         "host:port" (an IPv6 address is in brackets), or the two as a tuple; or the path of a Unix socket (one that
         begins with @ is abstract). None: a free one.
     max_held : int
-        Bytes that all clients together may make the server keep: requests that wait, and data that they have not
-        taken, of which one client gets at most a sixteenth, or one message. Where all of it is taken, the next
-        message of a client that has nothing waits until others have taken theirs; one that took nothing for
-        `idle_timeout` makes room. A message that a source is making when the limit is reached is still sent, so
-        one for each source that runs then comes on top. Requests of one client may be as long as an equal part of
-        this, and 1 MiB, together; a client that sends more is disconnected. They count as data do, and are also
-        taken where all of it is in use: at most twice this is kept with them.
+        Bytes that all clients together may make the server keep: data that they have not taken (of which one client
+        gets at most a sixteenth, or one message) and, once more, requests that wait. Where all of it is taken, the
+        next message of a client waits; one that took nothing for `idle_timeout` makes room. Messages that sources are
+        making then come on top.
     max_clients : int
         Simultaneous connections. A further client replaces one that has not sent a request yet, else the one
         that was idle longest (see `idle_timeout`); otherwise it is disconnected.
     request_timeout : float or None, default 30
-        Seconds that a client has from its connection to its first request, and that each of its later messages may
-        take to arrive, from the first byte to the last. A client that is later is disconnected.
+        Seconds that a client has to its first request, and that each later message may take to arrive.
     idle_timeout : float or None, default 30
-        Seconds without any sign of a client (nothing asked for, taken or given back) after which another client
-        may replace it where there are `max_clients`, or where `max_held` is in use. Memory that it holds stays
-        readable for it. None: a client that has asked is never replaced. If there is room, a client may be idle
-        for any time.
+        Seconds without any sign of a client (nothing asked for, taken or given back) after which another client may
+        replace it where `max_clients` or `max_held` is in use. Memory that it holds stays readable for it. None: a
+        client that has asked is never replaced.
     limits : Limits, optional
         On what clients send.
     on_error : callable, optional
-        Called with the exception of each session that failed, in its thread. Default: what the last 100 say, and
-        where they were raised, is kept in `errors` as text, of each at most 4,000 characters.
+        Called with the exception of each session that failed, in its thread. Default: the last 100 are kept in
+        `errors` as text.
     want_data, free_data : int, optional
         The tags that clients use. Default: random ones.
     transport_options : mapping, optional
@@ -262,11 +255,6 @@ class Server:
         )
         return True
 
-    def _ended(self, error: BaseException) -> None:
-        """Report how a session ended. A client may leave at any time: that is no error of anybody."""
-        if not isinstance(error, ConnectionError):
-            self._on_error(error)
-
     def serve(self, connection: Connection) -> None:
         """Serve a connection that was made in another way, in a new thread."""
         session = self._session(connection)
@@ -289,7 +277,8 @@ class Server:
             finally:
                 session.close(LINGER)
         except BaseException as error:
-            self._ended(error)
+            if not isinstance(error, ConnectionError):  # a client may leave at any time: that is no error of anybody
+                self._on_error(error)
         finally:
             with self._lock:
                 self._sessions.pop(session, None)

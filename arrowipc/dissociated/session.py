@@ -42,20 +42,7 @@ MOST_AT_ONCE = 1 << 12
 
 
 class Roles:
-    """What a client asks for with which tag.
-
-    Parameters
-    ----------
-    tags : mapping of int to str
-        Tag of the request -> which of the two streams: "both", "meta" or "data".
-    free_data : int, optional
-        Tag of the messages that give memory back.
-
-    Raises
-    ------
-    UsageError
-        A tag could be that of a body, or has two meanings.
-    """
+    """What a client asks for with which tag."""
 
     def __init__(self, tags: Mapping[int, str], free_data: int | None) -> None:
         for tag in tags if free_data is None else (*tags, free_data):
@@ -70,13 +57,6 @@ class Books:
     """What the clients of a server hold together: each session enters what changed for its own one.
 
     So nobody adds it up for each message: hundreds of clients that wait for room would do little else.
-
-    Attributes
-    ----------
-    held : int
-        Sum of `Session.held`.
-    short : int
-        Number of clients with `Session.is_short`.
     """
 
     def __init__(self) -> None:
@@ -95,30 +75,6 @@ class Session:
     """One client's connection: takes its requests one after the other, and its memory back at any time.
 
     Without a driver: `step` does what goes without waiting; who calls it waits for the connection in between.
-
-    Parameters
-    ----------
-    find : callable
-        ``find(ident: bytes)`` returns what `messages_of` takes, or None: unknown.
-    memory : OfferedMemory, optional
-        None: bodies are always sent.
-    options : mapping
-        Of `messages_of`.
-    request_timeout : float or None
-        Seconds that the client has for its first request, and for each message that has begun to arrive.
-    max_unsent : int
-        Bytes that may wait for the client before the next message is made.
-    max_asked : int
-        Bytes of requests that may wait or arrive.
-    has_room : callable
-        Takes the session; whether all clients together hold so little that another message may be made for it.
-    books : Books, optional
-        Of all clients.
-
-    Attributes
-    ----------
-    reason : Reason or None
-        What the client is told when the session ends before it went itself.
     """
 
     def __init__(
@@ -181,15 +137,7 @@ class Session:
         return self._waits_for_room and not self.connection.unsent
 
     def step(self) -> bool | None:
-        """Do the work that needs no waiting. True: call again; False: wait for the connection; None: it is over.
-
-        Raises
-        ------
-        FormatError
-            The client broke the protocol.
-        OSError
-            The connection broke.
-        """
+        """Do the work that needs no waiting. True: call again; False: wait for the connection; None: it is over."""
         connection = self.connection
         with connection.lock:
             self._is_waiting = False
@@ -250,13 +198,7 @@ class Session:
     # -- waiting --
 
     def patience(self) -> tuple[Deadline, str]:
-        """Until when the client has to do something before the next step is due, and what.
-
-        Raises
-        ------
-        TimeoutError
-            It did not.
-        """
+        """Until when the client has to do something before the next step is due, and what."""
         unsent = self.connection.unsent
         if unsent != self._unsent:
             self._unsent = unsent
@@ -400,13 +342,7 @@ class Session:
         self.connection.send(body_tag(number, BodyType.PAIRS), [placed.pairs], placed.handles)
 
     def close(self, linger: float | None = None) -> None:
-        """End the connection; what the client still holds is its own from now on.
-
-        Parameters
-        ----------
-        linger : float, optional
-            Seconds that a client has to take what was sent before, where it is told why this ends.
-        """
+        """End the connection; what the client still holds is its own from now on."""
         messages, self._messages = self._messages, None
         try:
             self._say_why(linger)

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from dissociated.peers import socket_pair, until
 from helpers.processes import start
@@ -213,6 +213,25 @@ def extents(found: Message) -> list[tuple[int, int]]:
         places.append((at, len(buffer)))
         at += -(-len(buffer) // 64) * 64
     return places
+
+
+class ArenaState(NamedTuple):
+    """What an arena consists of; `blocks` are those that clients or messages hold, the others are bytes."""
+
+    segments: int
+    blocks: int
+    size: int
+    used: int
+    retired: int
+
+
+def state_of(arena: Any) -> ArenaState:
+    with arena._lock:
+        arena._end_held()
+        every = list(arena._segments.values())
+        blocks = [block.size for each in every for block in each.blocks.values()]
+        size, retired = sum(each.size for each in every), sum(each.retired for each in every)
+        return ArenaState(len(every), len(blocks), size, sum(blocks), retired)
 
 
 def memfd(data: bytes, seals: int = SEALS) -> int:

@@ -93,17 +93,6 @@ def buffers_of(array: CArray) -> Iterator[tuple[CArray, int, int]]:
         yield from buffers_of(array.dictionary.contents)
 
 
-def on_device(batch: pa.RecordBatch) -> tuple[Any, Any]:
-    """Return capsules of a batch of pyarrow's whose buffers a driver has copied to the device."""
-    pair = batch.__arrow_c_device_array__()
-    device = peek(pair[1], CDeviceArray)
-    device.device_type, device.device_id, device.sync_event = CUDA, DEVICE_ID, EVENT
-    sizes = {each.address: each.size for column in batch.columns for each in column.buffers() if each is not None}
-    for array, i, address in list(buffers_of(device.array)):
-        array.buffers[i] = DEVICE.put(ctypes.string_at(address, sizes[address]))
-    return pair
-
-
 def check_export(batch: DeviceBatch, event: int = EVENT) -> None:
     """What a consumer gets: the device as it was, and addresses of it alone."""
     pair: Any = batch.__arrow_c_device_array__()
@@ -317,17 +306,6 @@ def what_needs_a_read_is_refused() -> None:
     *_, last = messages_of(plain)
     body = DEVICE.memory(last.body)
     refused(lambda: decoder.decode_next(message_of(last.metadata, body)), "big-endian")
-
-
-def hosts_refuse_what_is_not_theirs() -> None:
-    """The importers for the CPU do not take a device's array for one of theirs."""
-    for taker in (ipc.RecordBatch.from_arrow, ipc.Table.from_arrow):
-        found = None
-        try:
-            taker(on_device(pa.record_batch({"x": [1, 2]})))
-        except (ipc.UsageError, ipc.UnsupportedError) as error:
-            found = error
-        assert "on a device of type 2" in str(found), found
 
 
 def main(*names: str) -> None:

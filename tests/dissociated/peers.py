@@ -263,9 +263,12 @@ def read_from(where: Any, name: str | bytes = "t", **options: Any) -> Any:
         return reader.read_all()
 
 
-def connected(server: Any) -> Connection:
-    """A connection that has asked for nothing."""
-    return schemes.connect(server.uri, None, SECONDS)[0]
+def connected(server: Any, *idents: bytes) -> Any:
+    """A connection that has asked for these streams and no others."""
+    connection = schemes.connect(server.uri, None, SECONDS)[0]
+    for each in idents:
+        connection.send(server.uri.want_data, [each])
+    return connection
 
 
 def said(server: Any) -> list[tuple[str, str]]:

@@ -53,13 +53,6 @@ def test_d091_a_flight_leads_to_the_stream_that_do_get_gives(peer, name):
         assert pa.table(reader.read_all()).equals(theirs)
 
 
-def test_d091_separate_streams_are_handed_out_as_metadata_and_data():
-    with dissociated.Server({"x": pa.table({"x": [1]})}, "tcp") as server:
-        found, problems = ways(locations(server, separate=True))
-        assert [uri.streams for uri in found[0]] == ["meta", "data"]
-        assert not problems
-
-
 def test_d091_batches_arrive_one_at_a_time_by_either_way(there):
     client, _ = there
     info = info_of(client, "many")

@@ -197,19 +197,6 @@ def test_batches_around_the_size_of_the_stage_come_through(rows):
                 assert reader.num_bodies_sent == count
 
 
-def test_small_and_large_bodies_of_one_stream_keep_their_order():
-    chance = random.Random(8)
-    sizes = [chance.choice((0, 1, 50, 5000, 40_000)) for _ in range(200)]
-    batches = [pa.record_batch({"x": np.arange(size) + i}) for i, size in enumerate(sizes)]
-    for transport in ("unix", "shm"):
-        with (
-            dissociated.Server({"t": batches}, transport) as server,
-            dissociated.connect(server.uri, "t", timeout=peers.SECONDS) as reader,
-        ):
-            for expected, found in zip(batches, reader, strict=True):
-                assert pa.record_batch(found).equals(expected)
-
-
 @pytest.mark.parametrize("kind", ["pyarrow", "ours", "file", "reader"])
 def test_small_batches_of_what_is_there_go_out_together(kind, tmp_path, monkeypatch):
     table = pa.Table.from_batches([pa.record_batch({"x": np.arange(10)})] * 500)

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from dissociated import peers
+from dissociated.lent_memory import state_of
 from dissociated.peers import until, until_collected
 from helpers import arrow_columns
 
@@ -45,21 +46,21 @@ SOURCES = {
 def test_tables_lie_in_shared_memory_once_for_all_clients(kind):
     source = SOURCES[kind]()
     with dissociated.Server({"t": source}, "shm") as server:
-        assert server.memory.state.blocks == 0  # before somebody asks
+        assert state_of(server.memory).blocks == 0  # before somebody asks
         found = [read(server) for _ in range(4)]
         assert all(each.equals(pa.table(source)) for each in found)
-        assert server.memory.state.blocks == len(found[0].to_batches())
-        assert server.memory.state.segments == 1
+        assert state_of(server.memory).blocks == len(found[0].to_batches())
+        assert state_of(server.memory).segments == 1
         del found
         until_collected(lambda: server.num_clients == 0, "everything is given back")
-        assert server.memory.state.blocks == len(pa.table(source).to_batches())
+        assert state_of(server.memory).blocks == len(pa.table(source).to_batches())
 
 
 def test_what_may_change_is_read_anew_for_each_client():
     given = []
     with dissociated.Server({"t": lambda: table(), "l": given}, "shm") as server:
         assert read(server).equals(table())
-        until(lambda: server.memory.state.blocks == 0, "everything is given back")
+        until(lambda: state_of(server.memory).blocks == 0, "everything is given back")
         for count in (1, 2):
             given.append(table(1).to_batches()[0])
             assert read(server, "l").num_rows == count * ROWS
@@ -72,12 +73,12 @@ def test_small_bodies_of_prepared_tables_are_sent():
     )
     with dissociated.Server({"s": small, "b": both}, "shm") as server:
         assert read(server, "s").equals(small)
-        assert server.memory.state.segments == 0
+        assert state_of(server.memory).segments == 0
         with dissociated.connect(server.uri, "b", timeout=SECONDS) as reader:
             assert pa.table(reader.read_all()).equals(both)
             assert reader.num_bodies_sent == 3
         gc.collect()
-        assert server.memory.state.blocks == 3
+        assert state_of(server.memory).blocks == 3
 
 
 def test_tables_beyond_the_capacity_are_not_held():
@@ -88,8 +89,8 @@ def test_tables_beyond_the_capacity_are_not_held():
         for name in "abcabc":
             assert read(server, name).equals(table())
         until_collected(lambda: server.num_clients == 0, "everything is given back")
-        assert server.memory.state.blocks == 8  # two of the tables; the third is copied for each client
-        assert server.memory.state.size < 3 * size + (5 * size // 2)
+        assert state_of(server.memory).blocks == 8  # two of the tables; the third is copied for each client
+        assert state_of(server.memory).size < 3 * size + (5 * size // 2)
 
 
 @pytest.fixture

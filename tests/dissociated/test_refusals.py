@@ -285,7 +285,6 @@ def test_a_wrong_scheme_says_so(uri, pair):
         ({"timeout": "x"}, "timeout: expected seconds"),
         ({"timeout": 0}, "timeout: expected seconds"),
         ({"timeout": True}, "timeout: expected seconds"),
-        ({"dialect": None}, "dialect must be a Dialect, found NoneType None"),
     ],
 )
 def test_options_of_clients_are_checked_before_they_connect(options, words):

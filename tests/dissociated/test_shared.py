@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import gc
 import itertools
+import mmap
+import os
 import random
+import socket
 import struct
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from dissociated import lent_memory, peers
 from dissociated.lent_memory import (
@@ -29,17 +34,21 @@ from dissociated.lent_memory import (
     pairs_of,
     read_pairs,
     record,
+    state_of,
     telling,
     until,
 )
 from helpers import forge
+from helpers.processes import run_python
 
 import arrowipc as ipc
 from arrowipc import MessageReader, dissociated
 from arrowipc.dissociated.memory.address_pairs import Pairs, write_pairs, write_places
-from arrowipc.dissociated.memory.arena import Arena
+from arrowipc.dissociated.memory.arena import SEALS, Arena
 from arrowipc.dissociated.served import Prepared, ReadyMessages, messages_of
 from arrowipc.dissociated.session import Roles, Session
+from arrowipc.dissociated.transports.shared import open_peer_memory
+from arrowipc.dissociated.transports.sockets import HEADER, HELLO, TAGGED, SocketConnection
 from arrowipc.read.framing import Message
 from arrowipc.types import field, int64, null
 
@@ -189,20 +198,10 @@ def test_d054_a_body_without_pairs_or_without_bytes_is_read():
 
 
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])
-@pytest.mark.parametrize("transport", ["shm", "file"])
-def test_d056_compressed_bodies_lie_in_shared_memory_compressed(transport, compression, tmp_path):
-    options: dict[str, Any] = {}
-    if transport == "file":
-        with ipc.new_file(tmp_path / "x.arrow", compression=compression) as writer:
-            writer.write(batch(0))
-        options = {"path": tmp_path / "x.arrow"}
-    server = dissociated.Server(
-        lambda name: ReadyMessages(server.memory.messages()) if transport == "file" else batch(0),
-        transport,
-        transport_options=telling(transport, **options),
-        compression=compression,
-    )
-    with server:
+def test_d056_compressed_bodies_lie_in_shared_memory_compressed(compression):
+    with dissociated.Server(
+        lambda name: batch(0), "shm", transport_options=telling(), compression=compression
+    ) as server:
         placed = record(server.memory)
         with dissociated.connect(server.uri, timeout=PATIENCE) as reader:
             (found,) = reader
@@ -305,10 +304,10 @@ def test_d074_a_broken_message_of_freed_addresses_ends_that_client_only(arena):
                 other.connection.send(lent_memory.FREE_DATA, [broken])
                 with pytest.raises(ipc.FormatError, match="8 bytes for each"):
                     other.step()
-            assert arena.state.blocks == 1
+            assert state_of(arena).blocks == 1
             assert honest.session.leases.unknown == 0
             honest.free(addresses)
-            assert arena.state.blocks == 0
+            assert state_of(arena).blocks == 0
 
 
 def test_d075_addresses_come_back_in_any_grouping_and_order(arena):
@@ -321,7 +320,7 @@ def test_d075_addresses_come_back_in_any_grouping_and_order(arena):
                 count = chance.randint(1, len(addresses))
                 client.free(addresses[:count])
                 del addresses[:count]
-            assert (arena.state.blocks, client.session.leases.unknown) == (0, 0)
+            assert (state_of(arena).blocks, client.session.leases.unknown) == (0, 0)
 
 
 def test_d076_memory_that_another_library_holds_is_not_given_back():
@@ -330,11 +329,11 @@ def test_d076_memory_that_another_library_holds_is_not_given_back():
         with dissociated.connect(server.uri, "n", timeout=PATIENCE) as reader:
             column = pa.table(reader.read_all()).column("x").chunk(0)[3:5]
         gc.collect()
-        assert server.memory.state.blocks == 1
+        assert state_of(server.memory).blocks == 1
         assert column.to_pylist() == [5_000_018, 5_000_019]
         del column
         gc.collect()
-        until(lambda: server.memory.state.blocks == 0, "the memory is given back")
+        until(lambda: state_of(server.memory).blocks == 0, "the memory is given back")
 
 
 def test_d073_d077_addresses_are_echoed_bit_by_bit_as_often_as_they_were_given():
@@ -358,10 +357,10 @@ def test_d078_d079_the_connection_lives_until_nothing_is_outstanding():
         with dissociated.connect(server.uri, "n", timeout=PATIENCE) as reader:
             kept = list(reader)
         assert server.num_clients == 1
-        assert server.memory.state.blocks == 1
+        assert state_of(server.memory).blocks == 1
         kept.clear()
         until(lambda: server.num_clients == 0, "the connection ends")
-        state = server.memory.state
+        state = state_of(server.memory)
         assert (state.blocks, state.retired) == (0, 0)  # freed, not abandoned
 
 
@@ -394,9 +393,9 @@ def test_d081_the_same_address_twice_is_two_leases(arena):
         one.free(second)
         one.free(second)
         one.free(second)  # once too often: the lease of the other stays
-        assert (arena.state.blocks, one.session.leases.unknown) == (1, len(second))
+        assert (state_of(arena).blocks, one.session.leases.unknown) == (1, len(second))
         two.free(second)
-        assert arena.state == (0, 0, 0, 0, 0)
+        assert state_of(arena) == (0, 0, 0, 0, 0)
         assert two.session.leases.unknown == 0
 
 
@@ -404,23 +403,12 @@ def test_d082_unknown_and_double_frees_are_counted_and_free_nothing(arena):
     with FreeingClient(arena, [batch(0)]) as one, FreeingClient(arena, [batch(1)]) as two:
         mine, others = one.read_all(), two.read_all()
         two.free([*mine, 0, 1, 64, (1 << 64) - 1])
-        assert (two.session.leases.unknown, arena.state.blocks) == (len(mine) + 4, 2)
+        assert (two.session.leases.unknown, state_of(arena).blocks) == (len(mine) + 4, 2)
         one.free(mine)
         one.free(mine)
-        assert (one.session.leases.unknown, arena.state.blocks) == (len(mine), 1)
+        assert (one.session.leases.unknown, state_of(arena).blocks) == (len(mine), 1)
         two.free(others)
-        assert arena.state.blocks == 0
-
-
-def test_d083_pairs_of_no_bytes_are_not_leased():
-    with ForgedServer() as server:
-        _, places = read_pairs(write_pairs(server.messages[1], 64))
-        odd = [(each if each[1] else (1 << 40, 0)) for each in places]
-        server.send(server.messages[1], pairs_of(*odd), bytes(64) + packed(server.messages[1]))
-        with server.client() as client:
-            assert is_batch(client.read_next_batch(), 0)
-            assert 1 << 40 not in server.freed(sum(1 for _, n in places if n))
-            assert server.hears_nothing()
+        assert state_of(arena).blocks == 0
 
 
 def test_d084_d086_a_disconnect_ends_the_leases_and_retires_the_memory(arena):
@@ -428,8 +416,8 @@ def test_d084_d086_a_disconnect_ends_the_leases_and_retires_the_memory(arena):
         kept = stays.read_all()
         with FreeingClient(arena, [batch(1), batch(2)]) as goes:
             goes.read_all()
-            assert arena.state.blocks == 3
-        state = arena.state
+            assert state_of(arena).blocks == 3
+        state = state_of(arena)
         assert state.blocks == 1
         assert state.retired > 0
         assert state.segments == 1
@@ -438,7 +426,7 @@ def test_d084_d086_a_disconnect_ends_the_leases_and_retires_the_memory(arena):
             assert {each >> 48 for each in addresses}.isdisjoint(each >> 48 for each in kept)
             new.free(addresses)
         stays.free(kept)
-        state = arena.state  # the old segment is let go of, the new one stays for the next
+        state = state_of(arena)  # the old segment is let go of, the new one stays for the next
         assert (state.segments, state.blocks, state.retired) == (1, 0, 0)
 
 
@@ -461,10 +449,10 @@ def test_d086_leases_end_whichever_message_the_client_does_not_get_any_more(aren
         with contextlib.suppress(ConnectionResetError):
             while session.step():
                 pass
-        most = max(most, arena.state.blocks)
+        most = max(most, state_of(arena).blocks)
         session.close()
         near.close()
-        assert arena.state.blocks == 0, sent
+        assert state_of(arena).blocks == 0, sent
     assert most == 4  # all batches were placed, in the last round
 
 
@@ -483,8 +471,8 @@ def test_d086_a_client_lets_go_of_segments_that_its_server_let_go_of():
             assert len(channel._idle[0].memory._segments) <= 2
             with FreeingClient(server.memory, batch(1)) as goes:
                 goes.read_all()  # and takes it along
-            until(lambda: server.memory.state.blocks == 1, "the others are given back")
-        assert server.memory.state.segments == 1
+            until(lambda: state_of(server.memory).blocks == 1, "the others are given back")
+        assert state_of(server.memory).segments == 1
         assert is_batch(held[0], 0)
 
 
@@ -550,7 +538,7 @@ def test_d081_a_body_that_is_prepared_lies_in_memory_once_for_all_clients():
         for one in kept:
             assert is_batch(one[0], 0, 5000)
             assert is_batch(one[1], 1, 5000)
-        assert (server.memory.state.segments, server.memory.state.blocks) == (1, 2)
+        assert (state_of(server.memory).segments, state_of(server.memory).blocks) == (1, 2)
         assert len({each[0] for each in placed}) == 2
         assert len(placed) == 8
         del one
@@ -558,7 +546,7 @@ def test_d081_a_body_that_is_prepared_lies_in_memory_once_for_all_clients():
         for reader in readers:
             reader.close()
         until(lambda: server.num_clients == 0, "the clients are gone")
-        assert server.memory.state.blocks == 2  # the source holds them
+        assert state_of(server.memory).blocks == 2  # the source holds them
         with dissociated.connect(server.uri, "n", timeout=PATIENCE) as reader:
             assert is_batch(reader.read_next_batch(), 0, 5000)
 
@@ -572,10 +560,228 @@ def test_batches_that_were_read_from_an_arena_are_served_from_where_they_lie(are
     _pairs, addresses, _ = arena.place(again, NoConnection())
     first, _, _ = arena.place(held[1], NoConnection())
     assert addresses == Pairs(first).addresses
-    assert arena.state.blocks == 1
+    assert state_of(arena).blocks == 1
     del held, found, again, decoder
     gc.collect()
     arena.release(addresses)
-    assert arena.state.blocks == 1
+    assert state_of(arena).blocks == 1
     arena.release(addresses)
-    assert arena.state.segments == 0
+    assert state_of(arena).segments == 0
+
+
+# -- every kind of memory, and what is refused ------------------------------------------------------------------
+
+
+def test_memory_that_could_shrink_is_refused():
+    for seals in (0, SEALS & ~2, SEALS & ~4):
+        with ForgedServer() as server:
+            memory = bytes(64) + packed(server.messages[1])
+            server.send(server.messages[1], write_pairs(server.messages[1], 64), memory, seals=seals)
+            with pytest.raises(ipc.FormatError, match="SHRINK and GROW"), server.client() as client:
+                client.read_next_batch()
+
+
+def test_descriptors_that_are_no_memory_are_refused_and_closed(tmp_path):
+    (tmp_path / "file").write_bytes(bytes(4096))
+    reader, writer = os.pipe()
+    for opened in (os.dup(reader), os.open(tmp_path, os.O_RDONLY), os.open(tmp_path / "file", os.O_RDONLY)):
+        with ForgedServer() as server:
+            before = len(os.listdir("/proc/self/fd"))
+            server.send(server.messages[1], write_pairs(server.messages[1], 64), handles=[opened])
+            with pytest.raises(ipc.FormatError, match=r"seal|change its size"), server.client() as client:
+                client.read_next_batch()
+            assert len(os.listdir("/proc/self/fd")) <= before
+        os.close(opened)
+    os.close(reader)
+    os.close(writer)
+
+
+def test_clients_can_neither_write_to_an_arena_nor_change_its_size(arena):
+    _pairs, _, (handle,) = arena.place(message(), NoConnection())
+    assert fcntl.fcntl(handle, fcntl.F_GET_SEALS) & SEALS == SEALS
+    with pytest.raises(PermissionError):
+        mmap.mmap(handle, 4096)
+    with pytest.raises(OSError, match=r"\[Errno"):
+        os.ftruncate(handle, 0)
+    with pytest.raises(OSError, match=r"\[Errno"):
+        os.write(handle, b"x")
+    with pytest.raises(OSError, match=r"\[Errno"):
+        fcntl.fcntl(handle, fcntl.F_ADD_SEALS, 1)
+
+
+@pytest.mark.nosanitize  # whose runtime does not get along with forked children
+def test_a_forked_child_has_no_writable_map_of_an_arena():
+    script = (
+        "import os\n"
+        "from dissociated.lent_memory import batch, state_of\n"
+        "from arrowipc.dissociated.memory.arena import Arena\n"
+        "from arrowipc.dissociated.served import messages_of\n"
+        "arena = Arena(least_bytes=0)\n"
+        "held = arena.hold(messages_of(batch(1)))\n"
+        "assert arena.place(list(messages_of(batch(0)))[1], arena) is not None\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    maps = [line for line in open('/proc/self/maps') if 'memfd:arrowipc' in line]\n"
+        "    fine = maps and all(line.split()[1].startswith('r--') for line in maps)\n"
+        "    fine = fine and arena.place(list(messages_of(batch(0)))[1], arena) is None\n"
+        "    arena.close()\n"
+        "    os._exit(0 if fine and bytes(held[1].body) else 1)\n"
+        "assert os.waitpid(child, 0)[1] == 0\n"
+        "assert state_of(arena).blocks == 2\n"
+    )
+    script = script.replace(", arena)", ", Somebody())").replace("arena = ", "class Somebody: pass\narena = ")
+    run_python(script, check=True)
+
+
+def test_descriptors_of_a_message_that_finds_no_room_are_closed():
+    ours, theirs = socket.socketpair()
+    connection = SocketConnection(ours, "the peer")
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    socket.send_fds(theirs, [HELLO + HEADER.pack(TAGGED, 1, 0, 0, 0, 1 << 61)], [writer])
+    os.close(writer)
+    with pytest.raises(ipc.LimitError, match="than there is room for"):
+        connection.progress()
+    connection.close()
+    assert os.read(reader, 1) == b"", "somebody still holds the other end"
+    os.close(reader)
+    theirs.close()
+
+
+@pytest.mark.parametrize(
+    ("handle", "error"),
+    [
+        (b"memfd:1", ipc.UnsupportedError),
+        (b"\x01\x02\xff", ipc.UnsupportedError),
+        (b"file:relative", ipc.FormatError),
+        (b"file:/with\0zero", ipc.FormatError),
+        (b"shm:/a", ipc.UnsupportedError),
+        (b"cma:1:1", ipc.UnsupportedError),
+    ],
+)
+def test_handles_that_mean_nothing_are_errors(handle, error):
+    with pytest.raises(error):
+        open_peer_memory(handle, NoConnection())
+
+
+# -- files -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ["arrow", "arrows"])
+def test_files_are_mapped_by_both_sides_and_nothing_is_copied(tmp_path, ending):
+    path = tmp_path / f"x.{ending}"
+    with (ipc.new_file if ending == "arrow" else ipc.new_stream)(path) as writer:
+        for number in range(3):
+            writer.write(batch(number))
+    with dissociated.Server({"": path}, "file", transport_options=telling("file")) as server:
+        placed = record(server.memory)
+        with dissociated.connect(server.uri, timeout=PATIENCE) as reader:
+            kept = list(reader)
+        assert len(placed) == 3
+        assert all(each is not None for each in placed)
+        data = path.read_bytes()
+        for each, found in zip(placed, kept, strict=True):
+            _, places = read_pairs(each[0])
+            address, _length = next(place for place in places if place[1])
+            assert data[address : address + 8000] == b"".join(
+                value.to_bytes(8, "little") for value in found.column(0).to_pylist()
+            )
+        del found
+        kept.clear()
+        until(lambda: server.num_clients == 0, "the client gave everything back")
+
+
+def test_files_that_are_none_or_became_shorter_are_errors(tmp_path):
+    path = tmp_path / "bodies"
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "empty").write_bytes(b"")
+    for handle in ("pipe", "empty", ".", "absent"):
+        with ForgedServer(remote_handle=b"file:" + os.fsencode(tmp_path / handle)) as server:
+            server.send(server.messages[1], write_pairs(server.messages[1], 64))
+            with server.client() as client, pytest.raises((ipc.FormatError, OSError)):
+                client.read_next_batch()
+    with ForgedServer(
+        ReadyMessages([*messages_of(batch(0)), message(0)]), remote_handle=b"file:" + os.fsencode(path)
+    ) as server:
+        path.write_bytes(bytes(64) + packed(server.messages[1]))
+        server.send(server.messages[1], write_pairs(server.messages[1], 64))
+        server.send(server.messages[2], write_pairs(server.messages[2], 64))
+        with server.client() as client:
+            assert is_batch(client.read_next_batch(), 0)
+            os.truncate(path, 64)
+            with pytest.raises(ipc.FormatError, match="bytes long when it was mapped"):
+                client.read_next_batch()
+
+
+# -- chosen columns ------------------------------------------------------------------------------------------
+
+
+def copied_columns(source: Any, columns: Any, compression: Any = None, **options: Any) -> tuple[ipc.Table, list[int]]:
+    """Read columns of a server whose memory is copied; also how many bytes of each body."""
+    memory = CopiedMemory(bytearray())
+    decoder = ipc.StreamDecoder(columns=columns, **options)
+    with ForgedServer(source, memory=memory, decoder=decoder, compression=compression) as server:
+        bodies = bytearray()
+        for each in server.messages[1:]:
+            server.send(each, write_pairs(each, memory.address + len(bodies)))
+            bodies += packed(each).ljust(-(-each.body_length // 64) * 64, b"\0")
+        memory.data = memoryview(bodies)
+        server.end()
+        with server.client() as client:
+            return client.read_all(), memory.sizes
+
+
+@pytest.mark.parametrize("layout", ["one each", "skipped", "whole"])
+@pytest.mark.parametrize("columns", [["x"], [0], "nothing", None])
+def test_of_chosen_columns_only_their_buffers_are_read(layout, columns):
+    """Those of the others lie nowhere, or behind the end of what there is."""
+    found = message()
+    memory = np.frombuffer(packed(found), np.uint8)
+    (_, x), *rest = [(place, size) for place, size in extents(found) if size]
+    base = memory.ctypes.data
+    if layout == "whole":
+        places = [(base, x), (1 << 46, found.body_length - x)]
+    else:
+        places = [(base, x), *((1 << 46 | place, size) for place, size in rest)]
+        if layout == "one each":
+            bodies = iter(places)
+            places = [next(bodies) if size else (0, 0) for _, size in extents(found)]
+    decoder = ipc.StreamDecoder(columns=[] if columns == "nothing" else columns)
+    with ForgedServer(memory=CopiedMemory(memory, base), decoder=decoder) as server:
+        server.send(server.messages[1], pairs_of(*places))
+        with server.client() as client:
+            if columns is None:
+                with pytest.raises(ipc.FormatError, match="no readable memory"):
+                    client.read_next_batch()
+            else:
+                expected = {} if columns == "nothing" else {"x": lent_memory.values(0)["x"]}
+                assert client.read_next_batch().to_pydict() == expected
+                # Everything is given back, whether it was read or not.
+                given = sorted(address for address, size in places if size)
+                assert sorted(server.freed(len(given))) == given
+
+
+@pytest.mark.parametrize("validate", ["none", "full", "strict"])
+@pytest.mark.parametrize("compression", [None, "lz4"])
+def test_any_choice_of_columns_is_what_they_are_in_the_whole(compression, validate):
+    pa = pytest.importorskip("pyarrow")
+    words = ["", None, "a", "a longer text than fits into a view"] * 500
+    table = pa.table(
+        {
+            "i": pa.array(range(2000)),
+            "s": words,
+            "v": pa.array(words, pa.string_view()),
+            "l": [[1, 2], None, [], [3]] * 500,
+            "d": pa.array(words).dictionary_encode(),
+            "t": pa.array([{"a": 1, "b": each} for each in words]),
+            "e": pa.array(words).dictionary_encode(),
+            "w": pa.array(words[::-1], pa.string_view()),
+        }
+    )
+    chance = random.Random(22)
+    for _ in range(12):
+        names = chance.sample(table.column_names, chance.randint(1, 4))
+        found, _ = copied_columns(table, names, compression=compression, validate=validate)
+        assert pa.table(found).equals(table.select(names)), names
+    found, _ = copied_columns(table, ["t.b"], compression=compression, validate=validate)
+    assert pa.table(found).column("t").to_pylist() == [{"b": each} for each in words]

@@ -23,9 +23,9 @@ from arrowipc import Limits, dissociated
 from arrowipc.dissociated.connection import Deadline, wait
 from arrowipc.dissociated.protocol import Incoming
 from arrowipc.dissociated.session import Roles, Session
-from arrowipc.dissociated.transports.sockets import HEADER, STAGE, connect_tcp, connect_unix
+from arrowipc.dissociated.transports.sockets import HEADER, STAGE
 from arrowipc.dissociated.uri import new_tag
-from arrowipc.errors import FormatError, LimitError, TruncatedError, UsageError
+from arrowipc.errors import FormatError, LimitError, UsageError
 from arrowipc.read.framing import message_of
 from arrowipc.read.stream_decoder import StreamDecoder
 
@@ -34,15 +34,6 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 TRANSPORTS = ("tcp", "unix")
 WAYS = ("one", "two")
 SECONDS = peers.SECONDS
-
-
-def served(streams, transport: str = "unix", **options) -> dissociated.Server:
-    return dissociated.Server(streams, transport, **options)
-
-
-def read(server: dissociated.Server, ident: str | bytes = "t", way: str = "one", **options) -> ipc.Table:
-    with dissociated.connect(server.uri if way == "one" else server.uris, ident, timeout=SECONDS, **options) as r:
-        return r.read_all()
 
 
 def assert_equal(found: ipc.Table, expected: pa.Table) -> None:
@@ -66,18 +57,6 @@ def received(connection, count: int) -> list:
         else:
             wait([connection], Deadline(SECONDS), "the next message")
     return found
-
-
-def asking(server: dissociated.Server, ident: bytes, transport: str, ask: bool = True):
-    """A connection that is not driven by our client, after it has asked."""
-    uri = server.uri
-    if transport == "tcp":
-        connection = connect_tcp(uri.host, uri.port, timeout=SECONDS)
-    else:
-        connection = connect_unix(uri.path.removeprefix("/"), timeout=SECONDS)
-    if ask:
-        connection.send(uri.want_data, [ident])
-    return connection
 
 
 # -- transports ----------------------------------------------------------------------------------------------
@@ -137,7 +116,7 @@ def test_d003_a_body_of_more_than_4_gib_without_the_memory_for_it():
     for number, each in enumerate((schema, head)):
         incoming.receive_metadata(peers.metadata(number, each[8:])[1])
     incoming.receive_body(1, memoryview(memory))
-    batches = [decoder.decode_next(message_of(each.metadata, each.body)) for each in incoming]
+    batches = [decoder.decode_next(message_of(each.metadata, each.body)) for each in iter(incoming.take, None)]
     column = batches[-1].batch.column(0)
     assert (len(column), column[0], column[rows - 1]) == (rows, 11, 22)
 
@@ -150,8 +129,8 @@ def test_d003_a_body_of_more_than_4_gib_over_a_socket():
         pytest.skip(f"needs 8 GiB of memory, {available >> 30} are there")
     rows = (4 << 30) // 8 + 8
     _, batch = sparse_batch(rows)
-    with served({"t": batch}, "unix") as server:
-        (batch,) = read(server, validate="none").batches
+    with dissociated.Server({"t": batch}, "unix") as server:
+        (batch,) = peers.read_from(server, validate="none").batches
     column = batch.column(0)
     assert (len(column), column[0], column[rows - 1]) == (rows, 11, 22)
 
@@ -189,25 +168,7 @@ def test_d005_tags_are_known_without_the_body():
         incoming.receive_metadata(peers.metadata(number, head)[1])
     body = Untouchable()
     incoming.receive_body(1, body)
-    assert [each.body is body for each in incoming] == [False, True]
-
-
-@pytest.mark.parametrize("transport", ["tcp", "unix"])
-def test_d006_what_does_not_match_stays_queued_in_order(transport):
-    a, b = peers.socket_pair(transport)
-    with a, b:
-        for number in range(9, 0, -1):
-            b.send(number, [bytes([number])])
-        frames = received(a, 9)
-    assert [frame.tag for frame in frames] == list(range(9, 0, -1))
-    incoming = Incoming()
-    for frame in frames:
-        incoming.receive_body(frame.tag, frame.data)
-    assert incoming.take() is None
-    head = peers.parts_of(peers.written(peers.numbers()))
-    for number in range(10):
-        incoming.receive_metadata(peers.metadata(number, head[number > 0][1])[1])
-    assert [bytes(each.body) for each in incoming if each.number] == [bytes([n]) for n in range(1, 10)]
+    assert [each.body is body for each in iter(incoming.take, None)] == [False, True]
 
 
 @pytest.mark.parametrize("hello", [b"arwipc\x02\x00", b"HTTP/1.1 200 OK", bytes(8)])
@@ -255,21 +216,9 @@ def test_d090_file_descriptors_that_belong_to_no_message_are_closed():
 
 
 def test_d011_a_server_without_free_data_only_sends_bodies():
-    with served({"t": peers.numbers()}) as server:
+    with dissociated.Server({"t": peers.numbers()}, "unix") as server:
         assert server.uri.free_data is None
         assert server.uris[1].free_data is None
-
-
-@pytest.mark.parametrize("transport", ["tcp", "unix"])
-def test_d017_only_want_data_starts_a_stream(transport):
-    with served({"t": peers.numbers()}, transport) as server, asking(server, b"t", transport, ask=False) as connection:
-        for tag in (0, 1, server.uri.want_data ^ 1, server.uri.want_data & 0xFFFF_FFFF, 2**64 - 1):
-            connection.send(tag, [b"t"])
-        connection.send(server.uri.want_data, [b"t"])
-        assert [frame.tag for frame in received(connection, 4)] == [None, None, 1, None]
-        with pytest.raises(TimeoutError):
-            wait([connection], Deadline(0.1), "nothing")
-    assert server.errors == []
 
 
 IDENTS = [b"", b"\0", b"a\0b", b"\xff\xfe", "grün".encode(), random.Random(18).randbytes(1 << 16)]
@@ -283,27 +232,12 @@ def test_d018_names_of_streams_are_opaque(transport):
         asked.append(ident)
         return peers.numbers()
 
-    with served(find, transport) as server:
+    with dissociated.Server(find, transport) as server:
         for way in WAYS:
             for ident in IDENTS:
-                assert len(read(server, ident, way)) == 3
-            read(server, memoryview(b"view"), way)
+                assert len(peers.read_from(server.uri if way == "one" else server.uris, ident)) == 3
+            peers.read_from(server.uri if way == "one" else server.uris, memoryview(b"view"))
     assert asked == [*IDENTS, b"view"] + [each for each in [*IDENTS, b"view"] for _ in "12"]
-
-
-def test_d019_a_client_begins_with_want_data():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-        uri = dissociated.DissociatedUri("arrowipc+tcp", "127.0.0.1", port, want_data=new_tag())
-
-        def serve() -> None:
-            accepted, _ = listener.accept()
-            with peers.SocketConnection(accepted, "the client") as connection:
-                (frame,) = received(connection, 1)
-                assert (frame.tag, bytes(frame.data)) == (uri.want_data, b"ident")
-
-        with peers.beside(serve), pytest.raises(FormatError, match="closed the connection without sending a schema"):
-            dissociated.connect(uri, "ident", timeout=SECONDS)
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -314,7 +248,7 @@ def test_d020_metadata_and_bodies_may_come_from_two_servers(transport):
     def finder(which: int):
         return lambda ident: asked.append((which, ident)) or table
 
-    with served(finder(0), transport) as one, served(finder(1), "tcp") as two:
+    with dissociated.Server(finder(0), transport) as one, dissociated.Server(finder(1), "tcp") as two:
         assert len({one.uris[0].want_data, two.uris[1].want_data}) == 2
         for pair in ((one.uris[0], two.uris[1]), (str(two.uris[1]), str(one.uris[0]))):
             with dissociated.connect(pair, b"ticket", timeout=SECONDS) as reader:
@@ -323,7 +257,7 @@ def test_d020_metadata_and_bodies_may_come_from_two_servers(transport):
 
 
 def test_pairs_of_uris_that_make_no_sense_are_refused():
-    with served({"t": peers.numbers()}, "tcp") as server:
+    with dissociated.Server({"t": peers.numbers()}, "tcp") as server:
         meta, data = server.uris
         for pair in ((meta, meta), (data, data)):
             with pytest.raises(UsageError, match="both URIs are of the same one of the two streams"):
@@ -340,7 +274,7 @@ def test_pairs_of_uris_that_make_no_sense_are_refused():
 @pytest.mark.parametrize("transport", ["tcp", "unix"])
 def test_d021_a_refusal_comes_after_what_was_asked_for_before(transport):
     big = pa.table({"x": np.arange(1 << 20)})
-    with served({"t": big}, transport) as server, asking(server, b"t", transport) as connection:
+    with dissociated.Server({"t": big}, transport) as server, peers.connected(server, b"t") as connection:
         connection.send(server.uri.want_data, [b"nope"])
         frames = received(connection, 4)
         assert len(frames[2].data) == 8 << 20
@@ -354,9 +288,9 @@ def test_d022_streams_at_once_do_not_mix(transport):
     found: dict[str, ipc.Table] = {}
 
     def run(name: str, way: str) -> None:
-        found[name + way] = read(server, name, way)
+        found[name + way] = peers.read_from(server.uri if way == "one" else server.uris, name)
 
-    with served(tables, transport) as server, contextlib.ExitStack() as running:
+    with dissociated.Server(tables, transport) as server, contextlib.ExitStack() as running:
         for name in tables:
             for way in WAYS:
                 running.enter_context(peers.beside(lambda name=name, way=way: run(name, way)))
@@ -368,8 +302,7 @@ def test_d022_streams_at_once_do_not_mix(transport):
 @pytest.mark.parametrize("transport", ["tcp", "unix"])
 def test_d023_a_second_request_waits_for_the_first_stream_to_end(transport):
     streams = {"a": peers.numbers(1, 3), "b": peers.numbers(2, 2)}
-    with served(streams, transport) as server, asking(server, b"a", transport) as connection:
-        connection.send(server.uri.want_data, [b"b"])
+    with dissociated.Server(streams, transport) as server, peers.connected(server, b"a", b"b") as connection:
         tags = [frame.tag for frame in received(connection, 8 + 6)]
     assert tags == [None, None, 1, None, 2, None, 3, None, None, None, 1, None, 2, None]
 
@@ -381,8 +314,8 @@ def test_more_requests_than_one_can_wait_for_are_refused():
         received(connection, 1000)
 
     with (
-        served({"t": pa.table({"x": np.arange(8 << 20)})}, "tcp") as server,
-        asking(server, b"t", "tcp") as connection,
+        dissociated.Server({"t": pa.table({"x": np.arange(8 << 20)})}, "tcp") as server,
+        peers.connected(server, b"t") as connection,
         pytest.raises((EOFError, ConnectionError)),
     ):
         ask_and_wait(connection, server.uri.want_data)
@@ -412,7 +345,7 @@ def tables() -> dict[str, pa.Table]:
 @pytest.mark.parametrize("way", peers.WAYS)
 def test_d035_d040_d056_d063_d064_streams_are_the_same_over_every_transport_and_way(transport, compression, way):
     given = tables()
-    with served(given, transport, compression=compression) as server, peers.opening(server, way) as open_it:
+    with dissociated.Server(given, transport, compression=compression) as server, peers.opening(server, way) as open_it:
         for name, table in given.items():
             reader = open_it(name, validate="strict")
             found = reader.read_all()
@@ -430,7 +363,7 @@ def test_d036_dictionaries_come_before_their_users_with_deltas_and_replacements(
     batches = peers.words()
     expected = [batch.to_pydict() for batch in batches]
     source = {"t": lambda: (each for each in batches)}
-    with served(source, transport, dictionary_deltas=deltas) as server:
+    with dissociated.Server(source, transport, dictionary_deltas=deltas) as server:
         uri = server.uri if way == "one" else server.uris
         with dissociated.connect(uri, "t", timeout=SECONDS) as reader:
             assert [batch.to_pydict() for batch in reader] == expected
@@ -447,7 +380,7 @@ def test_d038_custom_metadata_of_schemas_fields_and_batches_is_kept(transport, w
         for i in range(3):
             writer.write_batch(pa.record_batch([pa.array([i], pa.int8())], schema=schema), {"number": str(i)})
     stream = sink.getvalue().to_pybytes()
-    with served({"t": lambda: ipc.open_stream(stream)}, transport) as server:
+    with dissociated.Server({"t": lambda: ipc.open_stream(stream)}, transport) as server:
         uri = server.uri if way == "one" else server.uris
         with dissociated.connect(uri, "t", timeout=SECONDS) as reader:
             assert pa.schema(reader.schema).equals(schema, check_metadata=True)
@@ -464,14 +397,6 @@ def test_d047_d058_golden_streams_of_every_version_and_byte_order_arrive(case):
     sent = peers.dissociated(data.stream.read_bytes(), first)
     with peers.told(sent) as client, peers.numbered_from(first), peers.client_of((client,)) as reader:
         golden.assert_matches(data.json, reader.schema, list(reader))
-
-
-def test_d060_a_body_without_metadata_at_the_end_is_an_error():
-    sent = peers.dissociated(peers.written(peers.numbers(3, 2)))
-    with pytest.raises(FormatError, match="a body of 3 is there"):
-        peers.read([sent[0], (3, b"x"), peers.end(3)])
-    with pytest.raises(TruncatedError, match="before the metadata of message 1 arrived"):
-        peers.read([sent[0], sent[2], sent[-1]])
 
 
 # -- order and end -------------------------------------------------------------------------------------------
@@ -518,15 +443,6 @@ def test_d061_d065_300_orders_over_the_roll_over_give_the_same_batches(from_seed
             assert_equal(reader.read_all(), tables[size])
         for _, server in ends:
             server.close()
-
-
-@pytest.mark.parametrize("transport", ["tcp", "unix"])
-def test_d063_bodies_are_sent_in_parallel_with_metadata(transport):
-    source = {"t": peers.numbers(3, batches=4)}
-    with served(source, transport) as server, asking(server, b"t", transport) as connection:
-        frames = received(connection, 10)
-    assert [frame.tag for frame in frames] == [None, None, 1, None, 2, None, 3, None, 4, None]
-    assert bytes(frames[-1].data) == peers.end(5)[1]
 
 
 def test_d068_the_metadata_connection_may_close_before_the_bodies_come():

@@ -228,6 +228,11 @@ def commands() -> Iterator[str]:
         yield line.strip()
 
 
+def free_bytes(memory: Any) -> int:
+    """What bodies may be put into."""
+    return sum(end - start for each in memory._segments.values() for start, end in each.ranges._free)
+
+
 def serve(**options: Any) -> None:
     """Serve `SOURCES` by name; tells when asked: number of clients, errors, free bytes of the arena."""
     large(1, 1)  # imports NumPy, before two threads do so at once
@@ -236,7 +241,7 @@ def serve(**options: Any) -> None:
     with server:
         say([str(server.uri), *map(str, server.uris)])
         for _ in commands():
-            say([server.num_clients, server.errors, getattr(memory, "free", 0)])
+            say([server.num_clients, server.errors, 0 if memory is None else free_bytes(memory)])
     say("closed")
 
 
@@ -246,7 +251,7 @@ def fetch(uri: Any, names: list[str]) -> None:
         with dissociated.connect(uri, name, timeout=PATIENCE) as reader:
             found = list(reader)
             memory = reader._memory
-            say([name, equal(found, SOURCES[name]()), bool(memory is not None and memory.is_mapped)])
+            say([name, equal(found, SOURCES[name]()), bool(memory is not None and memory._mapped)])
             returns = reader._returns
         del found, reader, memory
         if returns._thread is not None:
@@ -254,58 +259,19 @@ def fetch(uri: Any, names: list[str]) -> None:
 
 
 def arena(seed: int) -> None:
-    """Place, free and abandon in a region; says what was found to be wrong, and what is left at the end."""
-    from arrowipc.dissociated.served import messages_of
+    """Place, free and abandon in a region; says whether it was full, and what is left at the end."""
+    from dissociated.test_arena import Holder
+
     from arrowipc.dissociated.transports.ucx_library import context
     from arrowipc.dissociated.transports.ucx_memory import UcxArena
 
-    class Client:
-        pass
-
-    rng = random.Random(seed)
-    lent = UcxArena(context(True, False), 16 << 20, 0)
-    bodies = [list(messages_of(plain(rows, rows)[0]))[-1] for rows in (10, 1000, 9000, 60_000)]
-    contents = [bytes(each.body) for each in bodies]
-    clients = [Client() for _ in range(3)]
-    held: list[tuple[Any, int, list[int], int]] = []
-    gone: list[tuple[int, int]] = []
-    wrong, full = [], 0
-
-    def at(segment: Any, start: int, size: int) -> bytes:
-        return bytes(segment.memory[start - segment.address :][:size])
-
-    for step in range(3000):
-        action = rng.random()
-        if action < 0.5:
-            which = rng.randrange(len(bodies))
-            placed = lent.place(bodies[which], rng.choice(clients))
-            if placed is None:
-                full += 1
-                continue
-            start, size = placed[1][0], len(contents[which])
-            segment = next(each for each in lent._segments.values() if each.find(start))
-            if any(a < start + size and start < b for a, b in gone):
-                wrong.append(f"step {step}: memory of a client that is gone was used again")
-            held.append((segment, start, list(placed[1]), which))
-        elif held:
-            segment, start, addresses, which = held.pop(rng.randrange(len(held)))
-            if action < 0.95:
-                lent.release(addresses)
-            else:
-                lent.abandon(addresses)
-                gone.append((start, start + len(contents[which])))
-            del segment
-        if step % 20 == 0:
-            wrong += [
-                f"step {step}: what somebody holds has changed"
-                for segment, start, _, which in held
-                if at(segment, start, len(contents[which])) != contents[which]
-            ]
-            segment = None
-    for _, _, addresses, _ in held:
-        lent.release(addresses)
-    retired = sum(each.retired for each in lent._segments.values())
-    say([wrong, full > 0, len(gone) > 20, lent.free + retired])
+    lent = UcxArena(context(True, False), 4 << 20, 0)
+    (segment,) = lent._segments.values()
+    holder = Holder(lent, seed, lambda start, size: segment.memory[start - segment.address :][:size])
+    for _ in range(600):
+        holder.step()
+    holder.release_all()
+    say([holder.was_full, len(holder.gone) > 3, free_bytes(lent) + segment.retired])
 
 
 def read(uri: Any, name: str) -> None:
@@ -486,10 +452,10 @@ def reference_server(body_type: int = 0, pairs: str = "") -> None:
     say([port, key.hex(), more])
     connections = {}
     while len(connections) < 2:
-        request = _poll(listener.worker, listener.next_request)
+        _poll(listener.worker, lambda: listener.has_request or None)
         worker = ucx_worker.Worker(context)
         try:
-            worker.accept(request, False)
+            listener.accept(worker, False)
         except OSError:
             worker.close()  # a client in mode "peer": comes again
             continue

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from dissociated import peers
-from dissociated.lent_memory import PATIENCE, Process, is_batch, numbered, until
+from dissociated.lent_memory import PATIENCE, Process, is_batch, numbered, state_of, until
 from helpers.processes import rounds
 
 import arrowipc as ipc
@@ -136,7 +136,7 @@ def kill_clients(times: int, seed: int) -> None:
             assert all(is_batch(found, place, ROWS) for place, found in enumerate(rest, 3))
             del mine, rest
         until(lambda: server.num_clients == 0, "everything is given back")
-        state = server.memory.state
+        state = state_of(server.memory)
         assert (state.blocks, state.retired, state.used) == (0, 0, 0)
         assert state.size <= 8 * MIB
         assert watch.placed > 0
@@ -232,7 +232,7 @@ def test_d088_a_client_that_is_stopped_does_not_stop_the_others():
                 for number, found in enumerate(reader):
                     assert is_batch(found, number, ROWS)
                 del found
-        assert server.memory.state.size <= 8 * MIB
+        assert state_of(server.memory).size <= 8 * MIB
         os.kill(stopped.process.pid, signal.SIGCONT)
         assert stopped.says()
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from arrowipc.dissociated import schemes
-from arrowipc.dissociated.conformance.report import Result
+from arrowipc.dissociated.conformance.servers import Result
 from arrowipc.dissociated.conformance.vectors import STREAMS, Vector, memory, vectors
 from arrowipc.dissociated.memory.address_pairs import Pairs
 from arrowipc.dissociated.memory.arena import F_SEAL_GROW, F_SEAL_SHRINK
@@ -29,6 +29,7 @@ __all__ = ["Client", "check_client"]
 
 TRANSPORTS = {"arrowipc+tcp": "tcp", "arrowipc+unix": "unix", "ucx": "ucx"}
 IDENT = "conformance ü"
+NO_MEMORY = "bodies in shared memory were not offered"
 #: Items that the vector of another one shows as well.
 ALSO: dict[int, tuple[int, ...]] = {24: (1, 4, 7, 30, 42, 44), 40: (3,), 61: (6,), 48: (43,)}
 #: Items whose vectors break a rule only if all of it is read in this order.
@@ -48,7 +49,7 @@ URIS: tuple[tuple[int, str, Callable[[str], str], bool], ...] = (
 class Trial(NamedTuple):
     """What came of one start of the client."""
 
-    code: int | None  #: how its process ended; None: it had to be killed
+    code: int | None  #: None: it had to be killed
     values: dict[str, list[Any]] | None
     custom: dict[Any, Any]
     requests: list[tuple[int | None, bytes]]  #: the first message of each connection
@@ -74,63 +75,43 @@ class Trial(NamedTuple):
 
 
 class Client:
-    """The client that is checked.
-
-    Parameters
-    ----------
-    uri : str
-        Where to listen: scheme, host and port or path.
-    command : str
-        Starts the client. ``{uri}``, or ``{metadata}`` and ``{data}``, are the URIs, ``{ident}`` the ident. It
-        writes the stream that it read to its output as an Arrow IPC stream, and ends with another code than 0 if
-        it did not read it.
-    timeout : float
-        Seconds that it may take.
-    has_memory : bool
-        It can read bodies in shared memory (Unix sockets).
-    start : callable
-        What starts a process.
-    """
+    """The client that is checked: `command` starts it, `start` makes the process; it can read bodies by reference."""
 
     def __init__(self, uri: str, command: str, timeout: float, has_memory: bool, start: Any = subprocess.Popen) -> None:
         self.start = start
+        self.timeout = timeout
         parts = urlsplit(uri)
         schemes.check_scheme(parts.scheme)
-        self.words: list[str] = shlex.split(command)
-        self.is_pair: bool = "{metadata}" in command
+        self.words = shlex.split(command)
+        self.is_pair = "{metadata}" in command
         if not self.is_pair and "{uri}" not in command:
             raise UsageError("the command has to contain {uri}, or {metadata} and {data}")
-        self.has_memory: bool = has_memory and parts.scheme == "arrowipc+unix"
+        is_unix = parts.scheme == "arrowipc+unix"
+        self.has_memory = has_memory and is_unix
         options = {"error_mode": "none"} if parts.scheme == "ucx" else {}
         path = parts.path.removeprefix("/") if parts.path.startswith("/@") else parts.path
-        address = (
-            (path or None) if parts.scheme == "arrowipc+unix" else (parts.hostname or "127.0.0.1", parts.port or 0)
-        )
+        address = (path or None) if is_unix else (parts.hostname or "127.0.0.1", parts.port or 0)
         self.endpoint: Any = schemes.listen(TRANSPORTS[parts.scheme], address, None, **options)
-        self.tags: dict[str, int] = {"both": new_tag(), "meta": new_tag(), "data": new_tag()}
+        self.tags: dict[str, int] = {"uri": new_tag(), "metadata": new_tag(), "data": new_tag()}
         self.free_data: int = new_tag()
-        self.timeout = timeout
 
-    def uri(self, role: str, lends: bool, free_data: bool) -> str:
-        """Return the URI of a role."""
-        port = getattr(self.endpoint.listener, "port", self.endpoint.port)
+    def _uri(self, role: str, lends: bool, free_data: bool) -> str:
+        _, scheme, host, port, path, _ = self.endpoint
         free = self.free_data if lends and free_data else None
         handle = b"memfd" if lends else None
-        _, scheme, host, _, path, _ = self.endpoint
-        uri = DissociatedUri(scheme, host, port, path, want_data=self.tags[role], free_data=free, remote_handle=handle)
-        return str(uri)
+        tag = self.tags[role]
+        return str(DissociatedUri(scheme, host, port, path, want_data=tag, free_data=free, remote_handle=handle))
 
     def why_not(self, vector: Vector) -> str:
         """Return why a vector cannot be shown to the client, or nothing."""
         if self.is_pair and vector.item in ORDERED:
             return "the order in which two connections bring something is not certain"
-        return "bodies in shared memory were not offered" if vector.has_pairs and not self.has_memory else ""
+        return NO_MEMORY if vector.has_pairs and not self.has_memory else ""
 
     def run(self, vector: Vector, change: Callable[[str], str] = str, free_data: bool = True) -> Trial:
         """Start the client and send it the messages."""
-        lends = vector.has_pairs or change is not str
-        roles = {"uri": "both", "metadata": "meta", "data": "data"}
-        given = {name: change(self.uri(role, lends and self.has_memory, free_data)) for name, role in roles.items()}
+        lends = self.has_memory and (vector.has_pairs or change is not str)
+        given = {role: change(self._uri(role, lends, free_data)) for role in self.tags}
         words = [each.format(**given, ident=IDENT) for each in self.words]
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
             with self.start(words, stdin=subprocess.DEVNULL, stdout=out, stderr=errors) as process:
@@ -151,8 +132,10 @@ class Client:
         freed: list[bytes] = []
         opened: list[Any] = []
         asked: dict[Any, float] = {}
+        has_ended = False
         with contextlib.ExitStack() as stack:
-            while time.monotonic() < end and process.poll() is None:
+            while not has_ended:
+                has_ended = process.poll() is not None or time.monotonic() > end  # and once more: what it sent last
                 with contextlib.suppress(OSError):
                     if (made := self.endpoint.listener.accept()) is not None:
                         opened.append(stack.enter_context(made))
@@ -172,11 +155,6 @@ class Client:
                         opened.remove(each)
                         each.close()
                 time.sleep(0.001)
-            for each in opened:  # what it sent last
-                with contextlib.suppress(OSError, ArrowIpcError):
-                    each.progress()
-                while (frame := each.receive()) is not None:
-                    freed += [bytes(frame.data)] if frame.tag == self.free_data and each in asked else []
         return requests, freed
 
     def _send(self, connection: Any, role: int | None, vector: Vector) -> None:
@@ -185,7 +163,7 @@ class Client:
             handles = [_sealed()] if vector.has_pairs else []
             stack.callback(list, map(os.close, handles))
             for tag, data in vector.messages:
-                if role != self.tags["meta" if tag is not None else "data"]:
+                if role != self.tags["metadata" if tag is not None else "data"]:
                     has_pairs = tag is not None and tag >> 56 == 1
                     connection.send(tag, [data], handles if has_pairs else ())
                     handles = [] if has_pairs else handles
@@ -217,52 +195,46 @@ def _values(data: bytes) -> tuple[dict[str, list[Any]] | None, dict[Any, Any]]:
 
 # -- the checks ------------------------------------------------------------------------------------------------
 
+FIRST, LENT, TWICE = "S M1 B1 M2 B2 E3", "S M1 P1 E2", "S M1 P1 M1@2 P1@2 E3"
+#: Vectors that show further items: of what is asked for, and of what is given back.
+_ASKING, _FREEING = (18, 19, 20), (73, 74, 75, 77, 81, 83)
+_MORE = {FIRST: _ASKING, LENT: (73, 74, 75, 77, 83), TWICE: (73, 77)}
+
 
 def check_client(client: Client, only: set[int]) -> list[Result]:
     """Run the vectors and judge what came of them."""
     found = []
     for vector in vectors():
-        numbers = {vector.item, *ALSO.get(vector.item, ()), *_OF_FREEING.get(vector.words, ())} & only
-        if vector.words == FIRST:
-            numbers |= {18, 19, 20} & only
+        numbers = {vector.item, *ALSO.get(vector.item, ()), *_MORE.get(vector.words, ())} & only
         if not numbers:
             continue
         sent = f"{vector.means} ({vector.words})" if vector.words else vector.means
-        why_not = client.why_not(vector)
-        if why_not:
+        if why_not := client.why_not(vector):
             found += [Result(number, None, sent, why_not) for number in numbers]
             continue
         trial = client.run(vector)
-        found += [Result(number, *_judged(number, client, vector, trial, sent)) for number in numbers]
-    found += list(_of_uris(client, only))
-    return found
+        found += [_judged(number, client, vector, trial, sent) for number in numbers]
+    return found + [each for each in _of_uris(client) if each.number in only]
 
 
-FIRST, LENT, TWICE = "S M1 B1 M2 B2 E3", "S M1 P1 E2", "S M1 P1 M1@2 P1@2 E3"
-_OF_FREEING = {LENT: (73, 74, 75, 77, 83), TWICE: (73, 77)}
-
-
-def _judged(number: int, client: Client, vector: Vector, trial: Trial, sent: str) -> tuple[bool | None, str, str]:
-    """Return whether an item is met, what was sent, and what came."""
-    if number in (18, 19, 20):
-        expected = client.tags["meta"], client.tags["data"]
-        asked = dict(trial.requests)
-        wanted = dict.fromkeys(expected if client.is_pair else [client.tags["both"]], IDENT.encode())
-        if number == 20 and not client.is_pair:
-            return None, sent, "one connection: use {metadata} and {data} for two"
-        return asked == wanted, f"the ident {IDENT!r}", ", ".join(f"{tag}: {data!r}" for tag, data in trial.requests)
-    if number in (73, 74, 75, 77, 83, 81) and vector.has_pairs and vector.values is not None:
+def _judged(number: int, client: Client, vector: Vector, trial: Trial, sent: str) -> Result:
+    if number in _ASKING:
+        roles = ("metadata", "data") if client.is_pair else ("uri",)
+        ok = dict(trial.requests) == {client.tags[role]: IDENT.encode() for role in roles}
+        came = ", ".join(f"{tag}: {data!r}" for tag, data in trial.requests)
+        return Result(number, None if number == 20 and not client.is_pair else ok, f"the ident {IDENT!r}", came)
+    if number in _FREEING and vector.has_pairs and vector.values is not None:
         ok, came = _freed(number, vector, trial)
         if number != 81 or not ok:
-            return ok, sent, came
+            return Result(number, ok, sent, came)
     if vector.values is None:
-        return trial.has_failed, sent, trial.outcome
-    same = trial.code == 0 and trial.values == vector.values
+        return Result(number, trial.has_failed, sent, trial.outcome)
+    ok = trial.code == 0 and trial.values == vector.values
     if vector.item == 38:
-        custom = STREAMS["plain"][0].metadata
-        return same and trial.custom == dict(custom or {}), sent, f"{trial.outcome}, custom_metadata {trial.custom}"
-    wrong = "" if same or trial.values is None else f", but other values: {trial.values}"
-    return same, sent, trial.outcome + wrong[:200]
+        ok = ok and trial.custom == dict(STREAMS["plain"][0].metadata or {})
+        return Result(number, ok, sent, f"{trial.outcome}, custom_metadata {trial.custom}")
+    wrong = "" if ok or trial.values is None else f", but other values: {trial.values}"
+    return Result(number, ok, sent, trial.outcome + wrong[:200])
 
 
 def _freed(number: int, vector: Vector, trial: Trial) -> tuple[bool, str]:
@@ -279,25 +251,21 @@ def _freed(number: int, vector: Vector, trial: Trial) -> tuple[bool, str]:
     return not strange, came + (f", not held: {strange}" if strange else "")
 
 
-def _of_uris(client: Client, only: set[int]) -> Iterable[Result]:
-    plain = next(each for each in vectors() if each.words == FIRST)
+def _of_uris(client: Client) -> Iterable[Result]:
+    by_words = {each.words: each for each in vectors()}
     for number, sent, change, accepted in URIS:
-        if number not in only:
-            continue
         if client.is_pair:
             yield Result(number, None, sent, "URIs are given as a pair")
         elif number == 13 and not client.has_memory:
-            yield Result(number, None, sent, "bodies in shared memory were not offered")
+            yield Result(number, None, sent, NO_MEMORY)
         else:
-            trial = client.run(plain, change)
-            ok = trial.values == plain.values if accepted else trial.has_failed
+            trial = client.run(by_words[FIRST], change)
+            ok = trial.values == by_words[FIRST].values if accepted else trial.has_failed
             yield Result(number, ok, sent, trial.outcome)
-    if 12 in only:
-        lent = next(each for each in vectors() if each.words == LENT)
-        sent = "a body of type 1, and a URI without free_data"
-        if client.has_memory:
-            trial = client.run(lent, free_data=False)
-            ok = trial.values == lent.values and not trial.freed
-            yield Result(12, ok, sent, f"{trial.outcome}, {len(trial.freed)} messages of free_data")
-        else:
-            yield Result(12, None, sent, "bodies in shared memory were not offered")
+    sent = "a body of type 1, and a URI without free_data"
+    if not client.has_memory:
+        yield Result(12, None, sent, NO_MEMORY)
+        return
+    trial = client.run(by_words[LENT], free_data=False)
+    ok = trial.values == by_words[LENT].values and not trial.freed
+    yield Result(12, ok, sent, f"{trial.outcome}, {len(trial.freed)} messages of free_data")

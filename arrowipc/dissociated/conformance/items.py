@@ -1,12 +1,11 @@
-"""The checklist of the protocol: what it asks for, and what cannot be seen of a server or a client from outside."""
+"""The checklist of the protocol: what it asks for."""
 
 from __future__ import annotations
 
-__all__ = ["ITEMS", "REQUIRED", "UNSEEN", "level_of"]
+__all__ = ["ITEMS", "REQUIRED"]
 
-#: Levels: the text says MUST (M) or should (S), implies it (I) or allows it (O); L: our rule where the text is silent.
-LEVELS = "MSIOL"
-#: Levels that an implementation has to meet.
+#: Levels that an implementation has to meet: the text says MUST (M) or should (S), or implies it (I). The others: it
+#: allows it (O), or our rule where the text is silent (L).
 REQUIRED = "MSI"
 
 _TEXT = """
@@ -113,41 +112,3 @@ ITEMS: dict[int, tuple[str, str]] = {}
 for _line in _TEXT.strip().splitlines():
     _number, _level, _words = _line.split(" ", 2)
     ITEMS[int(_number)] = (_level, _words)
-
-_CLIENTS, _SERVERS = "it is a rule for clients", "it is a rule for servers"
-_INSIDE = "it happens inside the process, and nothing of it is sent"
-_FLIGHT, _UCX = "it needs Flight beside this protocol", "it needs the C++ reference example on the other side"
-_DEVICE, _ROLLOVER = "it needs a device", "it needs four thousand million messages"
-
-#: Side -> why an item cannot be checked -> which.
-UNSEEN: dict[str, dict[str, tuple[int, ...]]] = {
-    "server": {
-        _CLIENTS: (6, 12, 14, 19, 25, 30, 31, 45, 52, 53, 57, 61, 62, 67, 69, 70, 71, 73, 76, 77, 87),
-        "the transports of arrowipc keep boundaries by themselves": (2,),
-        _INSIDE: (5, 79, 88, 89),
-        "only the source of the stream knows what there should be": (38, 54, 56, 58),
-        _ROLLOVER: (65,),
-        "a memory that does not run full places a body once": (81,),
-        "it needs a client in a process of its own": (85,),
-        _FLIGHT: (91, 92),
-        _UCX: (93, 94),
-        _DEVICE: (95, 96),
-    },
-    "client": {
-        _SERVERS: (11, 15, 17, 22, 23, 32, 51, 63, 64, 72, 78, 79, 80, 82, 84, 85, 86, 88, 89),
-        _INSIDE: (5, 57, 76, 87),
-        "a body of no bytes is sent to it, not shared": (54,),
-        "the messages that are sent have a little-endian schema": (58,),
-        _ROLLOVER: (65,),
-        "the URI is not handed on": (16,),
-        "the metadata connection is closed with the other one": (68,),
-        _FLIGHT: (91, 92),
-        _UCX: (93, 94),
-        _DEVICE: (95, 96),
-    },
-}
-
-
-def level_of(number: int) -> str:
-    """Return the level of an item."""
-    return ITEMS[number][0]

@@ -8,24 +8,32 @@ import os
 import struct
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from arrowipc.dissociated import schemes
 from arrowipc.dissociated.client import connect
-from arrowipc.dissociated.conformance.report import Result
 from arrowipc.dissociated.memory.address_pairs import Pairs
 from arrowipc.dissociated.protocol import WITH_BODY, check_offered_tag
 from arrowipc.dissociated.uri import DissociatedUri
 from arrowipc.errors import ArrowIpcError
 from arrowipc.read.framing import message_kind
 
-__all__ = ["Subject", "check_server"]
+__all__ = ["check_server"]
 
 #: Seconds in which a server that must not answer would have answered.
 MOMENT = 0.25
-#: Ident of no stream, and addresses that no client holds.
-NOBODY = b"\0\xff arrowipc: no stream has this name"
+#: Idents of no stream, and addresses that no client holds.
+NOBODY = (b"", b"\0\xff arrowipc: no stream has this name", bytes(range(256)) * 256)
 STRANGE = struct.pack("<2Q", 2**63 + 7, 2**64 - 1)
+
+
+class Result(NamedTuple):
+    """What was found about an item; `ok` is None where there was no occasion to see it."""
+
+    number: int
+    ok: bool | None
+    sent: str
+    came: str
 
 
 class Wire:
@@ -34,34 +42,29 @@ class Wire:
     def __init__(self, uris: Sequence[DissociatedUri], timeout: float) -> None:
         self.uris = uris
         self.timeout = timeout
+        self.free_data = uris[-1].free_data
         self.untagged: list[bytes] = []
         #: Kind and length of the body of each metadata message; "?": it cannot be read.
         self.kinds: list[tuple[str, int]] = []
         self.bodies: list[tuple[int, bytes]] = []
-        self.first_body_before_end: bool = False
-        self.frees_at_once: bool = False
-        self.memory: Any = None
-        self.connections: list[Any] = []
-        for uri in uris:
-            connection, memory = schemes.connect(uri, None, timeout)
-            self.connections.append(connection)
-            self.memory = memory or self.memory
+        self.first_body_before_end = self.frees_at_once = False
+        made = [schemes.connect(uri, None, timeout) for uri in uris]
+        self.connections: list[Any] = [connection for connection, _ in made]
+        self.memory: Any = made[-1][1]
 
     def ask(self, ident: bytes) -> Wire:
-        """Ask for a stream, over each connection."""
         for uri, connection in zip(self.uris, self.connections, strict=True):
             connection.send(uri.want_data, [ident])
         return self
 
-    def send(self, tag: int, data: bytes) -> None:
-        """Send a tagged message over the data connection."""
-        with contextlib.suppress(OSError):
-            self.connections[-1].send(tag, [data])
+    def send_freed(self, data: bytes) -> None:
+        if self.free_data is not None:
+            with contextlib.suppress(OSError):
+                self.connections[-1].send(self.free_data, [data])
 
-    @property
-    def wholes(self) -> int:
-        """int: streams that came completely."""
-        return len(self.ends) if len(self.bodies) >= len(self.with_body) else 0
+    def free(self, addresses: Sequence[int]) -> None:
+        if addresses:
+            self.send_freed(struct.pack(f"<{len(addresses)}Q", *addresses))
 
     def listen(self, seconds: float | None = None, streams: int = 1) -> Wire:
         """Receive until so many streams are whole, the server is gone, or sends nothing for so many seconds."""
@@ -97,64 +100,71 @@ class Wire:
         return found
 
     @property
+    def wholes(self) -> int:
+        """Streams that came completely."""
+        return len(self.ends) if len(self.bodies) >= len(self.with_body) else 0
+
+    @property
     def numbers(self) -> list[int]:
-        """List of int: numbers of the metadata messages, the end included."""
+        """Of the metadata messages, the end included."""
         return [int.from_bytes(each[1:5], "little") for each in self.untagged]
 
     @property
     def ends(self) -> list[bytes]:
-        """List of bytes: messages of type 0."""
         return [each for each in self.untagged if each[:1] == b"\0"]
 
     @property
     def with_body(self) -> list[int]:
-        """List of int: places of the batches and dictionaries."""
+        """Places of the batches and dictionaries."""
         return [at for at, (kind, _) in enumerate(self.kinds) if kind in WITH_BODY]
 
     @property
     def owners(self) -> list[int]:
-        """List of int: bits 0-31 of the tags of bodies, in order."""
+        """Bits 0-31 of the tags of bodies."""
         return sorted(tag & 0xFFFF_FFFF for tag, _ in self.bodies)
 
     @property
     def is_gone(self) -> bool:
-        """bool: the server has closed every connection."""
         return all(each.at_end for each in self.connections)
 
     @property
     def pairs(self) -> list[bytes]:
-        """List of bytes: bodies of type 1."""
+        """Bodies of type 1."""
         return [data for tag, data in self.bodies if tag >> 56 == 1]
 
     @property
     def addresses(self) -> list[int]:
-        """List of int: those that were handed out."""
         return [address for each in self.pairs for address in _addresses(each)]
 
     def lent(self) -> list[Any]:
         """Return the messages whose bodies are in memory of the server."""
-        heads = {struct.unpack_from("<I", each, 1)[0]: each[5:] for each in self.untagged if each[:1] == b"\1"}
-        return [
-            self.memory.message(heads[tag & 0xFFFF_FFFF], Pairs(data, _kind(heads[tag & 0xFFFF_FFFF])[1]), list, None)
-            for tag, data in self.bodies
-            if tag >> 56 == 1
+        heads = dict(zip(self.numbers, (each[5:] for each in self.untagged), strict=True))
+        lent = [(heads[tag & 0xFFFF_FFFF], data) for tag, data in self.bodies if tag >> 56 == 1]
+        return [self.memory.message(head, Pairs(data, _kind(head)[1]), list, None) for head, data in lent]
+
+    def said(self) -> str:
+        """Return what came, in words."""
+        words = [
+            f"numbers {_some(self.numbers)}",
+            f"types {_some([each[:1].hex() for each in self.untagged])}",
+            f"ends {_some([each.hex() for each in self.ends])}",
+            f"kinds {_some([kind for kind, _ in self.kinds])}",
+            f"tags {_some([f'{tag:#018x}' for tag, _ in self.bodies])}",
+            f"bytes {_some([len(data) for _, data in self.bodies])}",
         ]
-
-    def free(self, addresses: Sequence[int]) -> None:
-        """Give addresses back in one message."""
-        if addresses and self.uris[-1].free_data is not None:
-            self.send(self.uris[-1].free_data, struct.pack(f"<{len(addresses)}Q", *addresses))
-
-    def close(self) -> None:
-        """Disconnect."""
-        for each in self.connections:
-            each.close()
+        return "; ".join(words)
 
     def __enter__(self) -> Wire:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        for each in self.connections:
+            each.close()
+
+
+def _some(values: Sequence[Any]) -> str:
+    shown = ", ".join(map(str, values[:12]))
+    return f"{shown}, ... ({len(values)})" if len(values) > 12 else shown or "none"
 
 
 def _kind(metadata: bytes) -> tuple[str, int]:
@@ -171,16 +181,7 @@ def _addresses(body: bytes) -> list[int]:
 
 
 class Subject:
-    """The server that is checked.
-
-    Parameters
-    ----------
-    ways : list of lists of DissociatedUri
-        One URI for both streams, two for metadata and data, or both of these ways.
-    ident : bytes
-        Of the stream.
-    timeout : float
-    """
+    """The server that is checked; a way has one URI for both streams, or two for metadata and data."""
 
     def __init__(self, ways: list[list[DissociatedUri]], ident: bytes, timeout: float) -> None:
         self.ways = ways
@@ -188,37 +189,46 @@ class Subject:
         self.timeout = timeout
 
     def wire(self, way: int = 0) -> Wire:
-        """Connect."""
         return Wire(self.ways[way], self.timeout)
 
     @functools.cached_property
     def seen(self) -> Wire:
-        """Wire: one whole stream, recorded; and what came in the moment behind its end."""
+        """One whole stream, recorded; and what came in the moment behind its end."""
         with self.wire() as wire:
-            wire.ask(self.ident).listen()
-            wire.listen(MOMENT, 2)
+            wire.ask(self.ident).listen().listen(MOMENT, 2)
             wire.free(wire.addresses)
             return wire
+
+    @functools.cached_property
+    def strangers(self) -> list[str]:
+        """What idents of no stream get."""
+        said = []
+        for ident in set(NOBODY) - {self.ident}:
+            with self.wire() as wire:
+                gone = wire.ask(ident).listen().is_gone
+                said.append("closed" if gone and not wire.untagged else f"{len(wire.untagged)} untagged messages")
+                wire.free(wire.addresses)
+        return said
 
     def values(self, way: int = 0) -> Any:
         """Read the stream with the client of arrowipc."""
         with connect(self.ways[way], self.ident, timeout=self.timeout, validate="strict") as reader:
             return reader.read_all().to_pydict()
 
-    def serves_on(self) -> bool:
-        """Whether a further client gets the same stream."""
-        with self.wire() as wire:
-            wire.ask(self.ident).listen().free(wire.addresses)
-            return wire.untagged == self.seen.untagged
-
-    @property
-    def free_data(self) -> int | None:
-        """Int or None: the tag."""
-        return self.ways[0][-1].free_data
+    def serves_on(self, clients: int = 1) -> bool:
+        """Whether further clients get the same stream at once."""
+        with contextlib.ExitStack() as stack:
+            wires = [stack.enter_context(self.wire()).ask(self.ident) for _ in range(clients)]
+            same = [each.listen().untagged == self.seen.untagged for each in wires]
+            for each in wires:
+                each.free(each.addresses)
+        return all(same)
 
 
-Check = Callable[[Subject], tuple[bool | None, str]]
+Found = tuple[bool | None, str]
+Check = Callable[[Subject], Found]
 ASKED = "want_data and the ident"
+#: Items, what is sent, and whether the items are met (None: no occasion).
 CHECKS: list[tuple[tuple[int, ...], str, Check]] = []
 
 
@@ -237,8 +247,7 @@ def check_server(subject: Subject, only: set[int]) -> list[Result]:
     found = []
     _ = subject.seen  # a server that is not there has no deviations
     for numbers, sent, function in CHECKS:
-        wanted = [each for each in numbers if each in only]
-        if wanted:
+        if wanted := only.intersection(numbers):
             try:
                 ok, came = function(subject)
             except (ArrowIpcError, OSError, ValueError, LookupError, struct.error) as error:
@@ -247,307 +256,203 @@ def check_server(subject: Subject, only: set[int]) -> list[Result]:
     return found
 
 
-# -- the URI ---------------------------------------------------------------------------------------------------
+# -- the URI, and what one stream consists of ------------------------------------------------------------------
 
 
-@check(8, 9, 10, 16, sent="nothing: the URI is read")
-def uri_is_read(subject: Subject) -> tuple[bool | None, str]:
+@check(8, 9, 10, 13, 15, 16, sent="nothing: the URI is read")
+def uri_is_read(subject: Subject) -> Found:
     uris = [uri for way in subject.ways for uri in way]
+    for uri in uris:
+        check_offered_tag(uri.want_data)
+        check_offered_tag(uri.want_data if uri.free_data is None else uri.free_data)
     return all(DissociatedUri.parse(str(each)) == each for each in uris), ", ".join(map(str, uris))
 
 
-@check(11)
-def free_data_is_there(subject: Subject) -> tuple[bool | None, str]:
-    if not subject.seen.pairs:
-        return None, "no body of type 1"
-    return subject.free_data is not None, f"bodies of type 1; free_data: {subject.free_data}"
+def _pairs_are_right(wire: Wire) -> bool:
+    found = [Pairs(each) for each in wire.pairs]
+    buffers = [len(each.buffers) for each in wire.lent()] if wire.memory else [each.count for each in found]
+    pairs = [pair for each in wire.pairs for pair in struct.iter_unpack("<2Q", each[16:])]
+    return [each.count for each in found] == buffers and not any(at for at, length in pairs if not length)
 
 
-@check(13, sent="nothing: the URI is read")
-def handle_is_base64(subject: Subject) -> tuple[bool | None, str]:
-    handle = subject.ways[0][-1].remote_handle
-    return (None, "no remote_handle") if handle is None else (True, f"remote_handle {handle!r}")
+def _packed_are_right(wire: Wire) -> bool | None:
+    found = [(wire.kinds[tag & 0xFFFF_FFFF][1], len(data)) for tag, data in wire.bodies if tag >> 56 == 0]
+    return all(announced == came for announced, came in found) if found else None
 
 
-@check(15, sent="nothing: the URI is read")
-def tags_are_no_bodies(subject: Subject) -> tuple[bool | None, str]:
-    tags = [tag for way in subject.ways for uri in way for tag in (uri.want_data, uri.free_data) if tag is not None]
-    try:
-        list(map(check_offered_tag, tags))
-    except ArrowIpcError as error:
-        return False, str(error)
-    return True, ", ".join(f"{tag:#018x}" for tag in tags)
+#: Items -> whether a stream is right; None: there is no occasion.
+STREAM: dict[tuple[int, ...], Callable[[Wire], bool | None]] = {
+    (1, 24): lambda w: bool(w.untagged) and all(len(each) >= 5 and each[0] < 2 for each in w.untagged),
+    (11,): lambda w: w.free_data is not None if w.pairs else None,
+    (26,): lambda w: w.kinds[:1] == [("Schema", 0)],
+    (27,): lambda w: w.numbers[:1] == [0],
+    (28, 34): lambda w: w.numbers == list(range(len(w.numbers))),
+    (29,): lambda w: all(kind != "?" for kind, _ in w.kinds) and all(m[5:9] != b"\xff" * 4 for m in w.untagged),
+    (32, 39): lambda w: len(w.ends) == 1 and w.untagged[-1:] == w.ends,
+    (33,): lambda w: {len(each) for each in w.ends} == {5},
+    (35,): lambda w: not w.bodies if len(w.kinds) == 1 else None,
+    (37,): lambda w: [kind for kind, _ in w.kinds].count("Schema") == 1,
+    (3, 4, 40, 42): lambda w: sorted(set(w.owners)) == w.with_body,
+    (41,): lambda w: 0 not in w.owners,
+    (7, 44): lambda w: all(not tag >> 32 & 0xFF_FFFF for tag, _ in w.bodies),
+    (43, 46): lambda w: all(tag >> 56 < 2 for tag, _ in w.bodies),
+    (47,): _packed_are_right,
+    (48, 49, 50, 51, 83): lambda w: _pairs_are_right(w) if w.pairs else None,
+    (55,): lambda w: True if len({tag >> 56 for tag, _ in w.bodies}) > 1 else None,
+    (59,): lambda w: len(set(w.owners)) == len(w.owners),
+    (60,): lambda w: set(w.owners) <= set(w.with_body),
+    (63,): lambda w: w.first_body_before_end if len(w.uris) == 1 and len(w.bodies) > 1 else None,
+    (66,): lambda w: len(set(w.numbers)) == len(w.numbers),
+}
+
+
+def _of_stream(right: Callable[[Wire], bool | None], subject: Subject) -> Found:
+    return right(subject.seen), subject.seen.said()
+
+
+for _numbers, _right in STREAM.items():
+    check(*_numbers)(functools.partial(_of_stream, _right))
+
+
+@check(36)
+def dictionaries(subject: Subject) -> Found:
+    if "DictionaryBatch" not in dict(subject.seen.kinds):
+        return None, "no dictionaries"
+    return True, f"{len(subject.values())} columns, validated"
 
 
 # -- want_data -------------------------------------------------------------------------------------------------
 
 
 @check(17, sent="the ident under another tag, then under want_data")
-def idles_until_it_is_asked(subject: Subject) -> tuple[bool | None, str]:
+def idles_until_it_is_asked(subject: Subject) -> Found:
     with subject.wire() as wire:
         for uri, connection in zip(wire.uris, wire.connections, strict=True):
             connection.send(uri.want_data ^ 1, [subject.ident])
-        early = wire.listen(MOMENT).untagged
-        if early or wire.bodies:
-            return False, f"{len(early)} untagged messages before want_data"
+        if wire.listen(MOMENT).untagged or wire.bodies:
+            return False, f"before want_data: {wire.said()}"
         came = wire.is_gone or wire.ask(subject.ident).listen().wholes == 1
         wire.free(wire.addresses)
         return came, "nothing at first, then " + ("the stream" if came else "no whole stream")
 
 
-def _strangers(subject: Subject) -> list[str]:
-    """Return what idents of no stream get: empty, with NUL and bytes that are no text, 64 KiB."""
-    said = []
-    for ident in {b"", NOBODY, bytes(range(256)) * 256} - {subject.ident}:
-        with subject.wire() as wire:
-            gone = wire.ask(ident).listen().is_gone
-            said.append("closed" if gone and not wire.untagged else f"{len(wire.untagged)} untagged messages")
-            wire.free(wire.addresses)
-    return said
-
-
 @check(18, sent="want_data and idents of no stream: empty, with NUL, 64 KiB; then the ident")
-def any_ident(subject: Subject) -> tuple[bool | None, str]:
-    said = _strangers(subject)
-    return subject.serves_on(), ", ".join(said)
+def any_ident(subject: Subject) -> Found:
+    return subject.serves_on(), ", ".join(subject.strangers)
 
 
 @check(21, sent="want_data and idents of no stream")
-def unknown_ident(subject: Subject) -> tuple[bool | None, str]:
-    said = _strangers(subject)
-    return set(said) == {"closed"}, ", ".join(said)
+def unknown_ident(subject: Subject) -> Found:
+    return set(subject.strangers) == {"closed"}, ", ".join(subject.strangers)
 
 
 @check(20, 68, sent=ASKED + " over two connections; that of the metadata is closed behind the end")
-def separate_connections(subject: Subject) -> tuple[bool | None, str]:
+def separate_connections(subject: Subject) -> Found:
     if len(subject.ways[-1]) == 1:
         return None, "one URI: give those of metadata and data too"
     with subject.wire(-1) as wire:
-        for uri, connection in zip(wire.uris, wire.connections, strict=True):
-            connection.send(uri.want_data, [subject.ident])
-            if connection is wire.connections[0]:
-                while not (wire.untagged and wire.untagged[-1][:1] == b"\0") and not connection.at_end:
-                    wire.listen(MOMENT)
-                connection.close()
+        metadata, data = wire.connections
+        metadata.send(wire.uris[0].want_data, [subject.ident])
+        while not wire.ends and not metadata.at_end:
+            wire.listen(MOMENT)
+        metadata.close()
+        data.send(wire.uris[1].want_data, [subject.ident])
         wire.listen()
         wire.free(wire.addresses)
-        return wire.wholes == 1, f"{len(wire.untagged)} untagged and {len(wire.bodies)} tagged messages"
-
-
-@check(22, sent=ASKED + ", by four clients at once")
-def streams_do_not_mix(subject: Subject) -> tuple[bool | None, str]:
-    with contextlib.ExitStack() as stack:
-        wires = [stack.enter_context(subject.wire()).ask(subject.ident) for _ in range(4)]
-        same = [each.listen().untagged == subject.seen.untagged for each in wires]
-        for each in wires:
-            each.free(each.addresses)
-    return all(same), f"{sum(same)} of 4 the same as that of one client"
-
-
-@check(23, sent=ASKED + ", twice over one connection")
-def second_request(subject: Subject) -> tuple[bool | None, str]:
-    with subject.wire() as wire:
-        wire.ask(subject.ident).ask(subject.ident).listen(streams=2)
-        numbers = wire.numbers
-        wire.free(wire.addresses)
-    once = subject.seen.numbers
-    return numbers == once * 2 or (numbers[: len(once)] == numbers and wire.is_gone), f"messages {_some(numbers)}"
-
-
-def _some(values: Sequence[Any]) -> str:
-    shown = ", ".join(map(str, values[:12]))
-    return f"{shown}, ... ({len(values)})" if len(values) > 12 else shown or "none"
-
-
-# -- what one stream consists of -----------------------------------------------------------------------------------
-
-#: Items -> whether a stream is right, and what of it says so.
-STREAM: tuple[tuple[tuple[int, ...], Callable[[Wire], bool], Callable[[Wire], str]], ...] = (
-    (
-        (1, 24),
-        lambda w: bool(w.untagged) and all(len(each) >= 5 and each[0] < 2 for each in w.untagged),
-        lambda w: f"prefixes {_some([each[:5].hex() for each in w.untagged])}",
-    ),
-    (
-        (29,),
-        lambda w: all(kind != "?" for kind, _ in w.kinds) and all(each[5:9] != b"\xff" * 4 for each in w.untagged),
-        lambda w: (
-            f"{_some([kind for kind, _ in w.kinds])}; they begin with {_some([e[5:9].hex() for e in w.untagged])}"
-        ),
-    ),
-    ((26,), lambda w: w.kinds[:1] == [("Schema", 0)], lambda w: _some(w.kinds)),
-    ((37,), lambda w: [kind for kind, _ in w.kinds].count("Schema") == 1, lambda w: _some(w.kinds)),
-    ((27,), lambda w: w.numbers[:1] == [0], lambda w: f"numbers {_some(w.numbers)}"),
-    ((28, 34), lambda w: w.numbers == list(range(len(w.numbers))), lambda w: f"numbers {_some(w.numbers)}"),
-    ((66,), lambda w: len(set(w.numbers)) == len(w.numbers), lambda w: f"numbers {_some(w.numbers)}"),
-    (
-        (32, 39),
-        lambda w: len(w.ends) == 1 and w.untagged[-1:] == w.ends,
-        lambda w: f"{len(w.ends)} ends, the last of types {_some([each[:1].hex() for each in w.untagged])}",
-    ),
-    ((33,), lambda w: {len(each) for each in w.ends} == {5}, lambda w: f"ends {_some([e.hex() for e in w.ends])}"),
-    (
-        (3, 4, 40, 42),
-        lambda w: sorted(set(w.owners)) == w.with_body,
-        lambda w: f"bodies of {_some(w.owners)}; batches and dictionaries are {_some(w.with_body)}",
-    ),
-    ((41,), lambda w: 0 not in w.owners, lambda w: f"bodies of {_some(w.owners)}"),
-    ((59,), lambda w: len(set(w.owners)) == len(w.owners), lambda w: f"bodies of {_some(w.owners)}"),
-    (
-        (60,),
-        lambda w: set(w.owners) <= set(w.with_body),
-        lambda w: f"bodies of {_some(w.owners)}; batches and dictionaries are {_some(w.with_body)}",
-    ),
-    ((7, 44), lambda w: all(not tag >> 32 & 0xFF_FFFF for tag, _ in w.bodies), lambda w: _tags(w)),
-    ((43, 46), lambda w: all(tag >> 56 < 2 for tag, _ in w.bodies), lambda w: _tags(w)),
-)
-
-
-def _tags(wire: Wire) -> str:
-    return f"tags {_some([f'{tag:#018x}' for tag, _ in wire.bodies])}"
-
-
-for _numbers, _right, _what in STREAM:
-
-    def _of_stream(subject: Subject, right: Any = _right, what: Any = _what) -> tuple[bool | None, str]:
-        return right(subject.seen), what(subject.seen)
-
-    check(*_numbers)(_of_stream)
-
-
-@check(35)
-def empty_stream(subject: Subject) -> tuple[bool | None, str]:
-    if len(subject.seen.kinds) != 1:
-        return None, "the stream has batches"
-    return not subject.seen.bodies, f"{len(subject.seen.bodies)} tagged messages"
-
-
-@check(36)
-def dictionaries(subject: Subject) -> tuple[bool | None, str]:
-    if "DictionaryBatch" not in dict(subject.seen.kinds):
-        return None, "no dictionaries"
-    values = subject.values()
-    return True, f"{len(values)} columns of {len(next(iter(values.values()), ()))} rows, validated"
-
-
-@check(47)
-def packed_bodies(subject: Subject) -> tuple[bool | None, str]:
-    lengths = [length for _, length in subject.seen.kinds]
-    found = [(lengths[tag & 0xFFFF_FFFF], len(data)) for tag, data in subject.seen.bodies if tag >> 56 == 0]
-    if not found:
-        return None, "no body of type 0"
-    return all(a == b for a, b in found), f"bodyLength and bytes: {_some(found)}"
-
-
-@check(48, 49, 50, 51, 83)
-def pairs(subject: Subject) -> tuple[bool | None, str]:
-    if not subject.seen.pairs:
-        return None, "no body of type 1"
-    found = [Pairs(each) for each in subject.seen.pairs]
-    buffers = [len(each.buffers) for each in subject.seen.lent()] if subject.seen.memory else [p.count for p in found]
-    empty = [pair for each in subject.seen.pairs for pair in struct.iter_unpack("<2Q", each[16:]) if not pair[1]]
-    ok = [each.count for each in found] == buffers and not any(address for address, _ in empty)
-    return ok, f"pairs {_some([each.count for each in found])}, buffers {_some(buffers)}, {len(empty)} of no bytes"
-
-
-@check(55)
-def both_types(subject: Subject) -> tuple[bool | None, str]:
-    types = {tag >> 56 for tag, _ in subject.seen.bodies}
-    return (True if len(types) > 1 else None), f"types {_some(sorted(types))}"
-
-
-@check(63)
-def beside_the_metadata(subject: Subject) -> tuple[bool | None, str]:
-    if len(subject.ways[0]) > 1 or len(subject.seen.bodies) < 2:
-        return None, "a single body, or two connections"
-    return subject.seen.first_body_before_end, "the first body " + (
-        "before the end" if subject.seen.first_body_before_end else "behind the end of the metadata"
-    )
+        return wire.wholes == 1, wire.said()
 
 
 @check(64, sent=ASKED + " over one connection, then over two")
-def same_over_both(subject: Subject) -> tuple[bool | None, str]:
+def same_over_both(subject: Subject) -> Found:
     if len(subject.ways) == 1:
         return None, "one way: give the URIs of both"
     same = subject.values(0) == subject.values(1)
     return same, "the same values" if same else "other values"
 
 
+@check(22, sent=ASKED + ", by four clients at once")
+def streams_do_not_mix(subject: Subject) -> Found:
+    same = subject.serves_on(4)
+    return same, "the stream of one client" if same else "another stream"
+
+
+@check(23, sent=ASKED + ", twice over one connection")
+def second_request(subject: Subject) -> Found:
+    with subject.wire() as wire:
+        wire.ask(subject.ident).ask(subject.ident).listen(streams=2)
+        wire.free(wire.addresses)
+        once = subject.seen.numbers
+        return wire.numbers == once * 2 or (wire.numbers[: len(once)] == wire.numbers and wire.is_gone), wire.said()
+
+
 # -- memory ------------------------------------------------------------------------------------------------------
 
 
-def _holding(subject: Subject, between: Callable[[Wire], None]) -> tuple[bool | None, str]:
-    """Whether bodies in shared memory are the same after `between`, and four streams at once."""
-    with subject.wire() as wire:
-        wire.ask(subject.ident).listen()
-        if not wire.pairs or wire.memory is None:
-            return None, "no body of type 1"
-        held = wire.lent()
-        before = [bytes(each.body) for each in held]
-        between(wire)
-        time.sleep(MOMENT)  # the server may not have heard of it
-        streams_do_not_mix(subject)  # at once, so that all of its free memory near the beginning is used
-        same = [bytes(each.body) == old for each, old in zip(held, before, strict=True)]
-        if not wire.is_gone:
-            wire.free(wire.addresses)
-    return all(same), f"{sum(same)} of {len(same)} bodies as before"
+def lending(*numbers: int, sent: str) -> Callable[[Callable[[Subject, Wire], Found]], None]:
+    """Enter a check of what a client does that holds all bodies of a stream."""
+
+    def enter(function: Callable[[Subject, Wire], Found]) -> None:
+        def run(subject: Subject) -> Found:
+            with subject.wire() as wire:
+                wire.frees_at_once = numbers == (80,)
+                if not wire.ask(subject.ident).listen().pairs or wire.free_data is None:
+                    return None, "no body of type 1, or no free_data"
+                return function(subject, wire)
+
+        check(*numbers, sent=f"{ASKED}; {sent}")(run)
+
+    return enter
 
 
-@check(72, sent=ASKED + "; nothing is freed, and four other clients read")
-def memory_stays(subject: Subject) -> tuple[bool | None, str]:
-    return _holding(subject, lambda _: None)
+@lending(80, sent="each address is freed as soon as it comes")
+def freed_during_the_stream(subject: Subject, wire: Wire) -> Found:
+    return wire.wholes == 1, wire.said()
 
 
-@check(86, sent=ASKED + "; the connection is closed, the memory stays mapped, and four other clients read")
-def memory_is_retired(subject: Subject) -> tuple[bool | None, str]:
-    if subject.ways[0][-1].scheme == "ucx":
-        return None, "UCX unmaps memory with the connection"
-    return _holding(subject, Wire.close)
-
-
-@check(78, sent=ASKED + ", and nothing is freed")
-def connection_stays(subject: Subject) -> tuple[bool | None, str]:
-    with subject.wire() as wire:
-        if not wire.ask(subject.ident).listen().pairs:
-            return None, "no body of type 1"
-        wire.listen(MOMENT, 2)
-        gone = wire.connections[-1].at_end
-        wire.free(wire.addresses)
+@lending(78, sent="nothing is freed")
+def connection_stays(subject: Subject, wire: Wire) -> Found:
+    gone = wire.listen(MOMENT, 2).connections[-1].at_end
+    wire.free(wire.addresses)
     return not gone, "the server closed it" if gone else "the connection is open"
 
 
-@check(80, sent=ASKED + "; each address is freed as soon as it comes")
-def freed_during_the_stream(subject: Subject) -> tuple[bool | None, str]:
-    if not subject.seen.pairs or subject.free_data is None:
-        return None, "no body of type 1 or no free_data"
-    with subject.wire() as wire:
-        wire.frees_at_once = True
-        whole = wire.ask(subject.ident).listen().wholes == 1
-    return whole, "the whole stream" if whole else f"{len(wire.untagged)} untagged messages, no whole stream"
+def _holding(goes: bool, subject: Subject, wire: Wire) -> Found:
+    """Whether bodies in shared memory stay as they are while four other clients read."""
+    if wire.memory is None or (goes and wire.uris[-1].scheme == "ucx"):
+        return None, "UCX unmaps memory with the connection"
+    held = wire.lent()
+    before = [bytes(each.body) for each in held]
+    if goes:
+        wire.__exit__()
+    time.sleep(MOMENT)  # the server may not have heard of it
+    subject.serves_on(4)  # at once, so that all of its free memory near the beginning is used
+    same = [bytes(each.body) == old for each, old in zip(held, before, strict=True)]
+    if not goes:
+        wire.free(wire.addresses)
+    return all(same), f"{sum(same)} of {len(same)} bodies as before"
 
 
-def _freeing(*numbers: int, sent: str, way: Callable[[Wire], None]) -> None:
-    """Enter a check that the server goes on after what a client frees."""
+lending(72, sent="nothing is freed, and four other clients read")(functools.partial(_holding, False))
+lending(86, sent="the client goes, its memory stays mapped, and four others read")(functools.partial(_holding, True))
 
-    @check(*numbers, sent=ASKED + f", then {sent}")
-    def goes_on(subject: Subject) -> tuple[bool | None, str]:
-        with subject.wire() as wire:
-            if not wire.ask(subject.ident).listen().pairs or subject.free_data is None:
-                return None, "no body of type 1 or no free_data"
-            way(wire)
-            wire.listen(MOMENT, 2)
-            if numbers != (74,) and wire.connections[-1].at_end:
-                return False, "the connection is closed"
-        ok = subject.serves_on()
-        return ok, "other clients are served" if ok else "other clients get another stream, or none"
+#: Item, what a client does with what it holds, and how; the server goes on.
+FREEING: tuple[tuple[int, str, Callable[[Wire], None]], ...] = (
+    (74, "free_data of 7 bytes", lambda wire: wire.send_freed(bytes(7))),
+    (75, "all addresses, backwards, in one message", lambda wire: wire.free(wire.addresses[::-1])),
+    (82, "addresses that it does not hold", lambda wire: wire.send_freed(STRANGE)),
+    (84, "the connection is closed", lambda wire: None),
+    (90, "a million addresses", lambda wire: wire.send_freed(STRANGE * (1 << 19))),
+)
 
 
-def _tag(wire: Wire) -> int:
-    return wire.uris[-1].free_data or 0
+def _goes_on(free: Callable[[Wire], None], may_close: bool, subject: Subject, wire: Wire) -> Found:
+    free(wire)
+    if wire.listen(MOMENT, 2).connections[-1].at_end and not may_close:
+        return False, "the connection is closed"
+    wire.__exit__()
+    ok = subject.serves_on()
+    return ok, "other clients are served" if ok else "other clients get another stream, or none"
 
 
-_freeing(74, sent="free_data of 7 bytes", way=lambda wire: wire.send(_tag(wire), bytes(7)))
-_freeing(75, sent="all addresses, backwards, in one message", way=lambda wire: wire.free(wire.addresses[::-1]))
-_freeing(82, sent="addresses that it does not hold", way=lambda wire: wire.send(_tag(wire), STRANGE))
-_freeing(84, sent="the connection is closed", way=lambda wire: None)
-_freeing(90, sent="a million addresses", way=lambda wire: wire.send(_tag(wire), STRANGE * (1 << 19)))
+for _number, _sent, _free in FREEING:
+    lending(_number, sent=_sent)(functools.partial(_goes_on, _free, _number == 74))

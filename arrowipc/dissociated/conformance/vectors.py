@@ -209,18 +209,14 @@ def vectors() -> tuple[Vector, ...]:
 
 def as_json() -> str:
     """Return the vectors for programs in any language: what is in tests/data/dissociated, whose README describes it."""
-    parts = {}
-    for name in STREAMS:
-        for at, message in enumerate(_stream(name)[0]):
-            parts[f"{name} {at} metadata"] = bytes(message.metadata)
-            if message.body_length:
-                parts[f"{name} {at} body"] = bytes(message.body)
     rows = [
         {
             "name": each.name,
             "item": each.item,
             "means": each.means,
-            "messages": [_cut(tag, data, parts) for tag, data in each.messages],
+            "messages": [
+                {"tag": tag if tag is None else f"{tag:#018x}", "hex": data.hex()} for tag, data in each.messages
+            ],
             "server_gone": each.is_lost,
             "must": "fail" if each.values is None else "read",
             "values": each.values,
@@ -229,11 +225,4 @@ def as_json() -> str:
     ]
     shared = {"segment": ADDRESS >> 48, "hex": memory().hex()}
     lines = ",\n".join(json.dumps(each, ensure_ascii=False) for each in rows)
-    named = json.dumps({name: data.hex() for name, data in parts.items()}, indent=0)
-    return f'{{"memory": {json.dumps(shared)},\n"parts": {named},\n"vectors": [\n{lines}\n]}}\n'
-
-
-def _cut(tag: int | None, data: bytes, parts: dict[str, bytes]) -> dict[str, str | None]:
-    """Return a message with the name of the part at its end."""
-    name, part = next(((name, part) for name, part in parts.items() if data.endswith(part)), (None, b""))
-    return {"tag": None if tag is None else f"{tag:#018x}", "hex": data[: len(data) - len(part)].hex(), "then": name}
+    return f'{{"memory": {json.dumps(shared)},\n"vectors": [\n{lines}\n]}}\n'

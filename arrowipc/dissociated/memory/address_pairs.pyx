@@ -16,7 +16,7 @@ from arrowipc.inline.body_parts cimport BodyPart
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, fb_table
-from arrowipc.inline.loads cimport load_i64
+from arrowipc.inline.loads cimport load_i64, load_u64
 from arrowipc.inline.plan cimport BatchHeader
 from arrowipc.read.framing cimport Message, Pieces, open_apart
 
@@ -48,10 +48,6 @@ cdef int open_buffers(Message message, BatchHeader* out) except -1:
     if open_batch(&table, out, &fault) < 0:
         raise_fault(&fault)
     return 0
-
-
-cdef inline uint64_t load_u64(const uint8_t* data) noexcept nogil:
-    return <uint64_t> load_i64(data)
 
 
 cdef inline void store_u64(uint8_t* out, uint64_t value) noexcept nogil:
@@ -97,17 +93,7 @@ def write_pairs(Message message not None, uint64_t address):
 
 
 def write_places(Message message not None, memory, uint64_t address):
-    """Return the body of type 1 that says where the buffers of `message` lie, or None: not all of them lie there.
-
-    Parameters
-    ----------
-    message : Message
-        Its buffers are not moved.
-    memory : bytes-like
-        What clients can reach.
-    address : int
-        Under which clients know the first byte of `memory`.
-    """
+    """Return the body of type 1 that says where the buffers of `message` lie, or None: not all of them lie there."""
     cdef Source held = Source(memory)
     cdef Pieces pieces = message.in_pieces()
     cdef BatchHeader header
@@ -147,19 +133,8 @@ def write_places(Message message not None, memory, uint64_t address):
 cdef class Pairs:
     """The body of type 1 of one message, as it arrived: checked in itself, and in nothing else.
 
-    A pair of address 0 stands for padding, unless it is that of a buffer that is not empty.
-
-    Parameters
-    ----------
-    data : bytes-like
-        Two words (all bytes, number of pairs) and a pair of words (address, length) for each buffer; copied.
-    body_length : int, optional
-        Of the metadata: some servers say this in place of the sum of the lengths.
-
-    Raises
-    ------
-    FormatError
-        The number of pairs does not fit the length of the message, or the lengths do not add up.
+    A pair of address 0 stands for padding, unless it is that of a buffer that is not empty. Some servers say the length
+    of the body in place of the sum of the lengths.
     """
 
     cdef Source source
@@ -238,24 +213,7 @@ cdef class Pairs:
         return Pairs(out)
 
     def message(self, metadata, memory, uint64_t address, limits=None):
-        """Return the `Message` whose buffers are those of the pairs, without copying them where that is possible.
-
-        Parameters
-        ----------
-        metadata : bytes-like
-            Of the message.
-        memory : bytes-like
-            What all pairs have to lie in; the message keeps it alive.
-        address : int
-            Of its first byte.
-        limits : Limits, optional
-
-        Raises
-        ------
-        FormatError
-            A pair lies outside `memory`, is shorter than its buffer, or there is no way to tell which buffer a pair
-            belongs to.
-        """
+        """Return the `Message` whose buffers are those of the pairs, without copying them where that is possible."""
         cdef Source held = Source(memory)
         cdef BatchHeader header
         # A copy of the metadata, also of bytes: the places of its buffers may have to change.

@@ -13,7 +13,7 @@ import os
 import queue
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from arrowipc.arguments import check_integer
 from arrowipc.dissociated.connection import Connection, Placed, registered
@@ -26,7 +26,7 @@ from arrowipc.read.framing import message_of
 if TYPE_CHECKING:
     from arrowipc.read.framing import Message
 
-__all__ = ["F_SEAL_GROW", "F_SEAL_SHRINK", "GONE", "OFFSET_BITS", "SEALS", "Arena", "ArenaState"]
+__all__ = ["F_SEAL_GROW", "F_SEAL_SHRINK", "GONE", "OFFSET_BITS", "SEALS", "Arena"]
 
 OFFSET_BITS = 48
 #: What a segment begins with when its server has let go of it, where no body lies: clients can do so too.
@@ -97,36 +97,8 @@ class MemfdSegment(Segment):
         self._end()
 
 
-class ArenaState(NamedTuple):
-    """What an arena consists of at a moment; bytes, except for the first two."""
-
-    segments: int
-    blocks: int  #: that clients or messages hold
-    size: int  #: of all segments
-    used: int  #: by blocks
-    retired: int
-
-
 class Arena(SegmentedMemory[MemfdSegment]):
-    """Bodies in shared memory, for clients of the same machine and user.
-
-    Parameters
-    ----------
-    capacity : int or None, default 2 GiB
-        Bytes of all segments together, of which only those that were used take memory. A body that finds no
-        room is sent instead. Bodies that are held (see `hold`) come on top. None: as much as there is.
-    segment_bytes : int, default 256 MiB
-        Size of one segment. A larger body gets its own segment.
-    least_bytes : int, default 32 KiB
-        Smaller bodies are sent, which is faster than the books about who reads them. Not those that are held.
-
-    Raises
-    ------
-    UsageError
-        A size is no such number.
-    UnsupportedError
-        The system has no memory that can be sealed (memfd, Linux).
-    """
+    """Bodies in shared memory, for clients of the same machine and user."""
 
     def __init__(
         self, capacity: int | None = 2 << 30, segment_bytes: int = 256 << 20, least_bytes: int = 32 << 10
@@ -170,13 +142,6 @@ class Arena(SegmentedMemory[MemfdSegment]):
         """See `OfferedMemory.hold`: the bodies get their own segment; bodies in the arena stay there.
 
         Batches that are decoded from the messages are served from there too.
-
-        Raises
-        ------
-        OSError
-            The system has no memory for it; `sparing`: or `capacity` is too small for all that is held.
-        UsageError
-            The arena is closed, or belongs to the process that this one was forked from.
         """
         given = list(messages)
         least = max(1, self._least_bytes if sparing else 1)
@@ -252,20 +217,6 @@ class Arena(SegmentedMemory[MemfdSegment]):
         """See `SegmentedMemory`: finalisers may run anywhere, so those of messages only leave an address."""
         while not self._dropped.empty():  # under the lock, so that nobody else takes what is there
             self._end((self._dropped.get_nowait(),))
-
-    @property
-    def state(self) -> ArenaState:
-        """ArenaState: at this moment."""
-        with self._lock:
-            self._end_held()
-            every = self._segments.values()
-            return ArenaState(
-                len(every),
-                sum(len(each.blocks) for each in every),
-                sum(each.size for each in every),
-                sum(block.size for each in every for block in each.blocks.values()),
-                sum(each.retired for each in every),
-            )
 
 
 def _memfd(owner: Segment) -> tuple[int, weakref.finalize[Any, Any]]:

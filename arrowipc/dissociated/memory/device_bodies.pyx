@@ -67,20 +67,11 @@ cdef class DeviceMemory:
         self.sync_event = sync_event
         self.owner = owner
 
-    def part(self, int64_t start, int64_t nbytes):
-        """Return some of the bytes, which keep all of them."""
-        if not inside(start, nbytes, self.nbytes):
-            raise UsageError(f"bytes {start}..+{nbytes} lie outside of {self.nbytes:,}")
-        return DeviceMemory(self.address + start, nbytes, self.device_type, self.device_id, self.sync_event, self)
-
     def __len__(self):
         return self.nbytes
 
     def __getbuffer__(self, Py_buffer* view, int flags):
         export_bytes(self, view, <const uint8_t*> <uintptr_t> self.address, self.nbytes, False, flags)
-
-    def __repr__(self):
-        return f"<DeviceMemory: {self.nbytes:,} bytes at {self.address:#x}, device {self.device_type}:{self.device_id}>"
 
 
 cdef DeviceMemory NOWHERE = DeviceMemory(0, 0, ARROW_DEVICE_CPU)

@@ -33,11 +33,6 @@ def announced(peer: str, length: int, limits: Limits) -> memoryview:
     """Return writable memory for bytes that have not arrived: pages come with what is written to them.
 
     Up to `Limits.read_ahead` it is memory that was used before, whose pages exist.
-
-    Raises
-    ------
-    LimitError
-        There is no such room.
     """
     if length <= limits.read_ahead:
         return memoryview(aligned_buffer(length))
@@ -59,26 +54,7 @@ def copied(
     reads: Reads | None,
     copy: Callable[[Sequence[Place], memoryview], None],
 ) -> Message:
-    """Return a message whose body is copied from a peer when it is read.
-
-    Parameters
-    ----------
-    peer : str
-        Its name, for errors.
-    pairs : Pairs
-        Where the body is at the peer.
-    reads : callable, optional
-        See `PeerMemory.message`.
-    copy : callable
-        ``copy(places, target)`` copies what is at the places of the peer.
-
-    Raises
-    ------
-    FormatError
-        The pairs do not fit the metadata.
-    LimitError
-        There is no room.
-    """
+    """Return a message whose body ``copy(places, target)`` copies from a peer, or those parts that `reads` asks for."""
     if pairs.total >= pairs.body_length + ALIGNMENT:
         raise FormatError(f"the pairs have {pairs.total:,} bytes, and the body {pairs.body_length:,}")
     places, moved, at = [], [], 0

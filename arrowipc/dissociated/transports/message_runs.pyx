@@ -66,22 +66,6 @@ def read_run(stage, int64_t start, int64_t end, uint32_t number, limits=None):
     """Return the messages from `number` on that lie one behind the other in ``stage[start:end]``.
 
     They are copied to memory of their own, where bodies are aligned: 64 KiB of input at most stay with a batch.
-
-    Parameters
-    ----------
-    stage : bytes-like
-    start, end : int
-        What arrived and nobody has read.
-    number : int
-        Of the first message.
-    limits : Limits, optional
-
-    Returns
-    -------
-    messages : list of Message
-        Batches and dictionaries, in their order; empty: whatever there is has to be read in another way.
-    end : int
-        Where the last of them ends.
     """
     cdef Source source = Source(stage)
     cdef LimitsData bounds
@@ -219,13 +203,6 @@ def write_run(uint32_t number, list messages not None, bint metadata=True, bint 
     """Return what to send for messages of a stream, numbered from `number` on: views, one behind the other.
 
     Small stretches are copied together; large ones stay where they are.
-
-    Parameters
-    ----------
-    number : int
-    messages : list of Message
-    metadata, bodies : bool, default True
-        Which of the two streams goes over this connection, or both.
     """
     cdef _Gathering out = _Gathering.__new__(_Gathering)
     cdef Message message

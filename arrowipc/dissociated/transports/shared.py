@@ -10,7 +10,7 @@ import fcntl
 import mmap
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.arguments import check_integer
@@ -18,7 +18,6 @@ from arrowipc.dissociated.connection import Connection, OfferedMemory, PeerMemor
 from arrowipc.dissociated.memory.address_pairs import Lease, Pairs, write_places
 from arrowipc.dissociated.memory.arena import F_SEAL_GROW, F_SEAL_SHRINK, GONE, OFFSET_BITS, Arena
 from arrowipc.errors import FormatError, UnsupportedError
-from arrowipc.read.framing import Framer
 
 if TYPE_CHECKING:
     from arrowipc.dissociated.connection import Reads
@@ -34,8 +33,6 @@ __all__ = [
     "open_peer_memory",
 ]
 
-#: Of files: what comes first, with the zeros behind it.
-MAGIC = b"ARROW1\0\0"
 #: Without these, memory could become smaller than what was mapped, and touching the rest ends the process.
 FIXED_SIZE = F_SEAL_SHRINK | F_SEAL_GROW
 
@@ -48,29 +45,6 @@ class FileMemory(OfferedMemory):
 
     A body whose buffers are in `mapping` is sent by reference, any other one inline. So serve `messages()`, or what is
     read from `mapping`. The file must stay as it is; one that was replaced under its path is sent instead.
-
-    Parameters
-    ----------
-    path : str or path-like
-    least_bytes : int, default 32 KiB
-        Smaller bodies are sent, which is faster than the books about who reads them.
-
-    Attributes
-    ----------
-    mapping : bytes-like
-
-    Examples
-    --------
-    >>> import arrowipc as ipc, os, tempfile
-    >>> from arrowipc import dissociated
-    >>> from arrowipc.types import field, int64
-    >>> path = os.path.join(tempfile.mkdtemp(), "x.arrow")
-    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2, 3]}, ipc.Schema([field("x", int64())]))
-    >>> with ipc.new_file(path) as writer:
-    ...     writer.write(batch)
-    >>> with dissociated.Server({"x": path}, "file") as server, dissociated.connect(server.uri, "x") as reader:
-    ...     reader.read_all().to_pydict()
-    {'x': [1, 2, 3]}
     """
 
     def __init__(self, path: Any, least_bytes: int = 32 << 10) -> None:
@@ -92,21 +66,9 @@ class FileMemory(OfferedMemory):
             return False
 
     def stored(self, path: str) -> Any:
-        """See `OfferedMemory.stored`."""
         return self.mapping if path == self._path and self.is_current else path
 
-    def messages(self) -> Iterator[Message]:
-        """Return the messages of the file as they are stored, one after the other.
-
-        A file whose dictionaries stand behind the batches that need them is no stream: serve what a reader
-        of `mapping` gives.
-        """
-        framer = Framer()
-        framer.feed(self.mapping[len(MAGIC) :] if self.mapping[: len(MAGIC)] == MAGIC else self.mapping, True)
-        return iter(framer.next_message, None)
-
     def place(self, message: Message, connection: Connection) -> Placed | None:
-        """See `OfferedMemory.place`."""
         if message.body_length < self._least_bytes or not self.is_current:
             return None
         pairs = write_places(message, self.mapping, 0)
@@ -134,23 +96,8 @@ OFFERED: dict[str, type[OfferedMemory]] = {"shm": Arena, "file": FileMemory}
 # -- the client's side ---------------------------------------------------------------------------------------
 
 
-def open_peer_memory(remote_handle: bytes | None, connection: Connection | None = None) -> PeerMemory:
-    """Return access to the memory that a server announces; nothing is touched before a body refers to it.
-
-    Parameters
-    ----------
-    remote_handle : bytes or None
-        Of the URI: ``memfd`` or ``file:/path``; None means ``memfd``.
-    connection : Connection, optional
-        To the server, which has to be of our user. None: the caller knows that it is.
-
-    Raises
-    ------
-    FormatError
-        The handle is broken.
-    UnsupportedError
-        It is of another kind.
-    """
+def open_peer_memory(remote_handle: bytes | None, connection: Connection) -> PeerMemory:
+    """Return access to the memory that a server announces; nothing is touched before a body refers to it."""
     kind, _, rest = (remote_handle or b"memfd").partition(b":")
     if kind == b"memfd" and not rest:
         return SegmentMemory(connection)
@@ -161,10 +108,8 @@ def open_peer_memory(remote_handle: bytes | None, connection: Connection | None 
     raise UnsupportedError(f"remote_handle: expected memfd or file:/path, found {(remote_handle or b'')[:64]!r}")
 
 
-def check_user(connection: Connection | None) -> None:
+def check_user(connection: Connection) -> None:
     """Refuse memory of other users: they could change it while it is read, or give it to another user."""
-    if connection is None:
-        return
     ask = getattr(connection, "peer_user", None)
     user = ask() if ask is not None else None
     if user != os.geteuid():
@@ -196,12 +141,11 @@ def _lent(
 class SegmentMemory(PeerMemory):
     """Segments whose file descriptors come with the first body in each: mapped, and never written."""
 
-    def __init__(self, connection: Connection | None) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._segments: dict[int, memoryview] = {}
 
     def accept(self, handles: Sequence[int], body: Any) -> None:
-        """See `PeerMemory.accept`."""
         try:
             check_user(self._connection)
             pairs = Pairs(body)
@@ -221,7 +165,6 @@ class SegmentMemory(PeerMemory):
     def message(
         self, metadata: Any, pairs: Pairs, returned: Any, limits: Limits | None, reads: Reads | None = None
     ) -> Message:
-        """See `PeerMemory.message`."""
         number = pairs.start >> OFFSET_BITS
         segment = self._segments.get(number)
         if segment is None and pairs.end:
@@ -230,7 +173,6 @@ class SegmentMemory(PeerMemory):
         return _lent(segment or memoryview(b""), number << OFFSET_BITS, metadata, pairs, returned, limits)
 
     def close(self) -> None:
-        """See `PeerMemory.close`."""
         self._segments.clear()
 
 
@@ -254,7 +196,7 @@ def _map_sealed(handle: int) -> memoryview:
 class MappedMemory(PeerMemory):
     """A file that both sides map. Addresses are offsets in it."""
 
-    def __init__(self, path: str, connection: Connection | None) -> None:
+    def __init__(self, path: str, connection: Connection) -> None:
         self._path = path
         self._connection = connection
         self._map: mmap.mmap | None = None
@@ -277,7 +219,6 @@ class MappedMemory(PeerMemory):
     def message(
         self, metadata: Any, pairs: Pairs, returned: Any, limits: Limits | None, reads: Reads | None = None
     ) -> Message:
-        """See `PeerMemory.message`."""
         try:
             mapped = self._map or self._open()
             if mapped.size() < len(self._view):
@@ -290,6 +231,5 @@ class MappedMemory(PeerMemory):
         return _lent(self._view, 0, metadata, pairs, returned, limits)
 
     def close(self) -> None:
-        """See `PeerMemory.close`."""
         self._map = None
         self._view = memoryview(b"")

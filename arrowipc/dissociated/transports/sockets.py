@@ -55,17 +55,7 @@ SOCKET_BUFFER = 4 << 20
 
 
 class SocketConnection(Connection):
-    """One end of a socket.
-
-    Parameters
-    ----------
-    sock : socket.socket
-        Connected; this owns it from now on.
-    limits : Limits, optional
-        `read_ahead` bounds what is allocated for bytes that have not arrived; untagged messages are metadata.
-    longest : int, optional
-        Bytes of a tagged message; None: bodies may have any length, and take memory as they arrive.
-    """
+    """One end of a socket."""
 
     def __init__(
         self, sock: socket.socket, name: str, limits: Limits | None = None, longest: int | None = None
@@ -94,7 +84,6 @@ class SocketConnection(Connection):
     # -- sending --
 
     def send(self, tag: int | None, stretches: Sequence[Any], handles: Sequence[int] = ()) -> None:
-        """See `Connection.send`."""
         if self._closed:
             raise BrokenPipeError(f"{self.name}: the connection is closed")
         views = [memoryview(each).cast("B") for each in stretches]
@@ -121,7 +110,6 @@ class SocketConnection(Connection):
         self._unsent += size
 
     def uncork(self) -> None:
-        """See `Connection.uncork`."""
         self.corked = False
         self._send_some()
 
@@ -132,11 +120,9 @@ class SocketConnection(Connection):
 
     @property
     def wants_write(self) -> bool:
-        """See `Connection.wants_write`."""
         return bool(self._outgoing)
 
     def push(self) -> None:
-        """See `Connection.push`."""
         self._send_some()
 
     def _send_some(self) -> None:
@@ -169,7 +155,6 @@ class SocketConnection(Connection):
     # -- receiving --
 
     def progress(self) -> None:
-        """See `Connection.progress`."""
         if self._closed:
             return
         # What the peer said before it went is still to be read; who sends on learns of it from `send`.
@@ -182,13 +167,11 @@ class SocketConnection(Connection):
                 return
 
     def receive(self) -> Frame | None:
-        """See `Connection.receive`."""
         while self._uncut and not self._inbox:
             self._uncut = self._cut() and self._first != self._last
         return self._inbox.popleft() if self._inbox else None
 
     def receive_run(self, number: int) -> list[Message]:
-        """See `Connection.receive_run`."""
         if self._inbox or not self._uncut or not self._greeted:
             return []
         messages, self._first = read_run(self._stage, self._first, self._last, number, self._limits)
@@ -196,7 +179,6 @@ class SocketConnection(Connection):
 
     @property
     def at_end(self) -> bool:
-        """See `Connection.at_end`."""
         return (self._ended or self._closed) and not self._inbox and not self._uncut
 
     def _receive_some(self) -> bool:
@@ -308,11 +290,9 @@ class SocketConnection(Connection):
 
     @property
     def reason(self) -> int | None:
-        """See `Connection.reason`."""
         return self._reason
 
     def refuse(self, reason: int) -> None:
-        """See `Connection.refuse`."""
         if not self._closed:
             self._queue([memoryview(HEADER.pack(REFUSAL, 0, 0, 0, reason, 0))], HEADER.size, ())
             with contextlib.suppress(OSError):
@@ -320,7 +300,6 @@ class SocketConnection(Connection):
 
     @property
     def arriving(self) -> int:
-        """See `Connection.arriving`."""
         return self._last - self._first if self._target is None else len(self._target)
 
     def interrupt(self) -> None:
@@ -329,11 +308,9 @@ class SocketConnection(Connection):
             self._socket.shutdown(socket.SHUT_RD)
 
     def fileno(self) -> int:
-        """See `Connection.fileno`."""
         return self._socket.fileno()
 
     def prepare_wait(self) -> bool:
-        """See `Connection.prepare_wait`."""
         return not (self._inbox or self._uncut or self._ended or self._closed)
 
     def peer_user(self) -> int | None:
@@ -352,7 +329,6 @@ class SocketConnection(Connection):
         self._target = None
 
     def close(self) -> None:
-        """See `Connection.close`."""
         if not self._closed:
             self._closed = True
             self._outgoing.clear()
@@ -371,19 +347,7 @@ class SocketConnection(Connection):
 
 
 class SocketListener(Listener):
-    """A listening socket.
-
-    Parameters
-    ----------
-    sock : socket.socket
-        Listening, or about to; this owns it from now on.
-    same_user : bool
-        Take clients of our own user only (Unix sockets).
-    remove : str, optional
-        The path of a Unix socket, to be removed at the end.
-    longest : int, optional
-        Of what clients send: see `SocketConnection`.
-    """
+    """A listening socket."""
 
     def __init__(
         self,
@@ -393,10 +357,8 @@ class SocketListener(Listener):
         *,
         same_user: bool = False,
         remove: str | None = None,
-        longest: int | None = MOST_ASKED,
     ) -> None:
         sock.setblocking(False)
-        self._longest = longest
         self._socket = sock
         self._name = name
         self._limits = limits
@@ -405,7 +367,6 @@ class SocketListener(Listener):
         self._end = weakref.finalize(self, _end_listening, sock, remove, os.getpid())
 
     def accept(self) -> SocketConnection | None:
-        """See `Listener.accept`."""
         try:
             sock, address = self._socket.accept()
         except (BlockingIOError, ConnectionAbortedError):
@@ -416,7 +377,7 @@ class SocketListener(Listener):
             sock.close()
             return None
         name = f"the client {place(*address[:2])}" if address else f"a client of {self._name}"
-        client = SocketConnection(sock, name, self._limits, self._longest)
+        client = SocketConnection(sock, name, self._limits, MOST_ASKED)
         user = client.peer_user() if self._same_user else None
         if self._same_user and user != os.geteuid():
             whose = "an unknown user" if user is None else f"user {user}"
@@ -434,11 +395,9 @@ class SocketListener(Listener):
         return int(self._socket.getsockname()[1])
 
     def fileno(self) -> int:
-        """See `Listener.fileno`."""
         return self._socket.fileno()
 
     def close(self) -> None:
-        """See `Listener.close`."""
         self._end()
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import select
 import socket
 import struct
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -43,17 +42,7 @@ POLL_INTERVAL = 0.02
 
 
 class UcxConnection(Connection):
-    """One end of a connection.
-
-    Parameters
-    ----------
-    worker : arrowipc.dissociated.transports.ucx_worker.Worker
-        Connected; this owns it from now on.
-    limits : Limits, optional
-        `read_ahead` bounds what is allocated for bytes that have not arrived; untagged messages are metadata.
-    is_client : bool
-        Tagged messages count as sent when the peer has taken them.
-    """
+    """One end of a connection."""
 
     poll_interval = POLL_INTERVAL
 
@@ -73,7 +62,6 @@ class UcxConnection(Connection):
     # -- sending --
 
     def send(self, tag: int | None, stretches: Sequence[Any], handles: Sequence[int] = ()) -> None:
-        """See `Connection.send`."""
         if handles:
             raise UsageError("UCX passes no file descriptors")
         if self._closed or self._ended:
@@ -85,17 +73,14 @@ class UcxConnection(Connection):
 
     @property
     def unsent(self) -> int:
-        """See `Connection.unsent`."""
         return self.worker.unsent
 
     # -- receiving --
 
     def expect(self, number: int | None) -> None:
-        """See `Connection.expect`."""
         self._expected = number
 
     def progress(self) -> None:
-        """See `Connection.progress`."""
         if self._closed:
             return
         self._wake_others()  # what they wait for may be taken in here
@@ -138,7 +123,7 @@ class UcxConnection(Connection):
             self._receive(tagged)
         return found
 
-    def _probe(self) -> ucx_worker.Waiting | None:
+    def _probe(self) -> ucx_worker.Operation | None:
         """Take a tagged message that arrived: the body that is expected, else the first one."""
         if self._expected is not None:
             found = self.worker.probe(self._expected, SEQUENCE_MASK)
@@ -146,7 +131,7 @@ class UcxConnection(Connection):
                 return found
         return self.worker.probe(0, 0)
 
-    def _receive(self, waiting: ucx_worker.Waiting) -> None:
+    def _receive(self, waiting: ucx_worker.Operation) -> None:
         operation = self.worker.receive(waiting, announced(self.name, waiting.length, self._limits))
         if operation.is_done():
             self._deliver(operation)
@@ -168,11 +153,9 @@ class UcxConnection(Connection):
     # -- waiting --
 
     def fileno(self) -> int:
-        """See `Connection.fileno`."""
         return self._fileno
 
     def prepare_wait(self) -> bool:
-        """See `Connection.prepare_wait`."""
         with self.lock:
             if self._closed or self._ended or self._inbox or not self.worker.arm():
                 return False
@@ -181,25 +164,15 @@ class UcxConnection(Connection):
 
     @property
     def arriving(self) -> int:
-        """See `Connection.arriving`."""
         return self._receiving or len(self._receives)
 
     def interrupt(self) -> None:
-        """See `Connection.interrupt`."""
         with self.lock:
             if not self._closed:
                 self.worker.signal()
 
     def complete(self, operation: ucx_worker.Operation, deadline: Deadline, what: str) -> None:
-        """Wait until an operation is over; the caller holds the lock.
-
-        Raises
-        ------
-        TimeoutError
-            The deadline passed first.
-        OSError
-            The connection broke, or the operation failed.
-        """
+        """Wait until an operation is over; the caller holds the lock."""
         while not operation.is_done():
             self.progress()
             if operation.is_done():
@@ -214,7 +187,6 @@ class UcxConnection(Connection):
     # -- the end --
 
     def close(self) -> None:
-        """See `Connection.close`."""
         with self.lock:
             if self._closed:
                 return
@@ -253,19 +225,22 @@ class UcxConnection(Connection):
         deadline = Deadline(seconds)
         worker = self.worker
         try:
-            self._progress_until(lambda: worker.num_outstanding == 0, deadline)
+            progress_until(worker, lambda: worker.num_outstanding == 0, deadline)
             if worker.num_outstanding == 0 and not worker.failure:
-                self._progress_until(worker.hang_up().is_done, deadline)
+                progress_until(worker, worker.hang_up().is_done, deadline)
         except OSError:
             return True  # gone already
         return worker.num_outstanding == 0 or bool(worker.failure)
 
-    def _progress_until(self, done: Callable[[], bool], deadline: Deadline) -> None:
-        worker = self.worker
-        while not (done() or worker.failure) and deadline.left != 0:
-            worker.progress()
-            if not done() and worker.arm():
-                wait_readable(self._fileno, deadline)
+
+def progress_until(worker: ucx_worker.Worker, done: Callable[[], bool], deadline: Deadline) -> bool:
+    """Progress until something is done, or the connection broke; False: the deadline passed first."""
+    while not (done() or worker.failure):
+        worker.progress()
+        # What this progress brought is seen a moment later.
+        if not done() and (not deadline.left or (worker.arm() and not wait_readable(worker.fileno(), deadline))):
+            return False
+    return True
 
 
 def wait_readable(descriptor: int, deadline: Deadline) -> bool:
@@ -288,9 +263,7 @@ def packed_address(host: str, port: int) -> tuple[bytes, bool]:
         data += flow + socket.inet_pton(family, str(where[0]).partition("%")[0]) + scope
     else:
         data += socket.inet_pton(family, str(where[0])) + bytes(8)
-    # The BSDs begin with the length, in half of the field.
-    head = struct.pack("=H", family) if sys.platform == "linux" else bytes((len(data) + 2, family))
-    return head + data, family == socket.AF_INET6
+    return struct.pack("=H", family) + data, family == socket.AF_INET6
 
 
 def unpacked_port(address: bytes) -> int:
@@ -302,7 +275,7 @@ def unpacked_name(address: bytes | None) -> str:
     """Return host and port of a struct sockaddr, for messages."""
     if address is None:
         return "a client of UCX"
-    family = struct.unpack_from("=H", address)[0] if sys.platform == "linux" else address[1]
+    (family,) = struct.unpack_from("=H", address)
     try:
         host = socket.inet_ntop(family, address[8:24] if family == socket.AF_INET6 else address[4:8])
     except (OSError, ValueError):
@@ -314,13 +287,7 @@ def unpacked_name(address: bytes | None) -> str:
 
 
 class UcxListener(Listener):
-    """Waits for clients, as `listen_ucx` says.
-
-    Parameters
-    ----------
-    remote_memory : bool
-        Clients read bodies in memory of this process.
-    """
+    """Waits for clients, as `listen_ucx` says."""
 
     def __init__(
         self,
@@ -346,24 +313,22 @@ class UcxListener(Listener):
         return unpacked_port(self._listener.address)
 
     def accept(self) -> UcxConnection | None:
-        """See `Listener.accept`."""
         try:
             self._worker.progress()
-            request = self._listener.next_request()
-            if request is None:
+            if not self._listener.has_request:
                 return None
             worker = ucx_worker.Worker(self.context)
             try:
-                worker.accept(request, self._peer_errors)
+                self._listener.accept(worker, self._peer_errors)
             except OSError as error:
                 worker.close()
                 if not self._peer_errors:
                     return None  # a client that tried "peer" first, and comes again
                 raise ConnectionAbortedError(
-                    f'{unpacked_name(request.address)} and this server, whose error_mode is "peer", do not '
+                    f'{unpacked_name(self._listener.peer)} and this server, whose error_mode is "peer", do not '
                     f'handle errors in the same way; the reference example wants error_mode="none": {error}'
                 ) from None
-            return UcxConnection(worker, unpacked_name(request.address), self._limits)
+            return UcxConnection(worker, unpacked_name(self._listener.peer), self._limits)
         finally:
             self._get_ready()
 
@@ -378,11 +343,9 @@ class UcxListener(Listener):
             self._worker.progress()
 
     def fileno(self) -> int:
-        """See `Listener.fileno`."""
         return self._fileno
 
     def close(self) -> None:
-        """See `Listener.close`."""
         self._listener.close()
 
 
@@ -394,31 +357,7 @@ def listen_ucx(
     memory: int = 0,
     least_bytes: int = 16 << 10,
 ) -> Endpoint:
-    """Begin to listen.
-
-    Parameters
-    ----------
-    address : (str, int)
-        Host and port; 0: any free one.
-    limits : Limits, optional
-        On what clients send.
-    error_mode : {"peer", "none"}
-        "peer": UCX itself ends what was under way with a client that is lost. "none" is what the reference
-        example's clients want; a client that is lost is noticed too.
-    memory : int
-        Bytes of memory that clients read by themselves: bodies are put there as long as there is room. What a
-        killed client held is not used again. UCX
-        lets every client read and write all memory of a process that offers some: for trusted clients.
-    least_bytes : int
-        Below this size bodies are sent; see `ucx_memory.UcxArena`.
-
-    Raises
-    ------
-    UnsupportedError
-        There is no UCX library.
-    OSError
-        The address cannot be had.
-    """
+    """Begin to listen."""
     check_choice("error_mode", error_mode, ("peer", "none"))
     host, port = address
     listener = UcxListener(host, port, limits, error_mode=error_mode, remote_memory=memory > 0)
@@ -455,11 +394,8 @@ def _connect(
     try:
         worker.connect(address, peer_errors)
         standing = worker.flush()
-        while not (standing.is_done() or worker.failure):
-            worker.progress()
-            # A failure that this progress brought is seen a moment later.
-            if worker.arm() and not (standing.is_done() or wait_readable(worker.fileno(), deadline)):
-                raise TimeoutError(f"{name} did not answer in {deadline.timeout:g} s")
+        if not progress_until(worker, standing.is_done, deadline):
+            raise TimeoutError(f"{name} did not answer in {deadline.timeout:g} s")
         if worker.failure or standing.status < 0:
             # Nobody is there, or handles errors in another mode: which of UCX's errors tells, is not certain.
             raise ConnectionRefusedError(

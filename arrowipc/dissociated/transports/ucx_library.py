@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 import threading
 from pathlib import Path
 
@@ -30,11 +31,6 @@ def load_library() -> tuple[int, int, int]:
 
     Looked for in this order: the path in ``ARROWIPC_UCX_LIBRARY``; a libucp that something else has loaded
     already, for two in one process do not get along; wherever the system looks; the package ``libucx-cu12``.
-
-    Raises
-    ------
-    UnsupportedError
-        There is none.
     """
     with _lock:
         found = ucx_worker.version()
@@ -54,6 +50,8 @@ def load_library() -> tuple[int, int, int]:
 
 
 def _load() -> None:
+    if sys.platform != "linux":  # elsewhere addresses and maps look otherwise
+        raise UnsupportedError("UCX is used on Linux only")
     path = os.environ.get(LIBRARY)
     if path:
         if not ucx_worker.load(os.fsencode(path)):
@@ -72,13 +70,7 @@ def _load() -> None:
 
 
 def context(remote_memory: bool, is_v6: bool) -> ucx_worker.Context:
-    """Return the context of this process for connections over IPv6, or IPv4; `remote_memory`: see `Context`.
-
-    Raises
-    ------
-    UsageError
-        This process was forked from one that uses UCX.
-    """
+    """Return the context of this process for connections over IPv6, or IPv4; `remote_memory`: see `Context`."""
     load_library()
     with _lock:
         for other in _contexts.values():

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.arguments import check_integer
-from arrowipc.dissociated.connection import Connection, Deadline, PeerMemory, Placed
+from arrowipc.dissociated.connection import Deadline, PeerMemory
 from arrowipc.dissociated.memory.address_pairs import Lease, Pairs
 from arrowipc.dissociated.memory.receiving import Place, copied, in_a_row
 from arrowipc.dissociated.memory.segments import BodyMemory, Segment, SegmentedMemory
@@ -46,7 +46,6 @@ class UcxSegment(Segment):
         self.is_shut = False
 
     def write(self, message: Message, block: BodyMemory) -> None:
-        """See `Segment.write`."""
         offset = block.start - self.address
         message.copy_body_into(self.memory[offset : offset + message.body_length])
 
@@ -55,16 +54,6 @@ class UcxArena(SegmentedMemory[UcxSegment]):
     """Registered memory that bodies are put into, for as long as there is room.
 
     What a killed client held is not used again: bodies that find no room are sent.
-
-    Parameters
-    ----------
-    context : arrowipc.dissociated.transports.ucx_worker.Context
-        With `remote_memory`.
-    capacity : int
-        Bytes of the region.
-    least_bytes : int
-        Smaller bodies are sent, which is faster: over a network 60 us for one of 80 bytes, instead of 470 to
-        fetch it.
     """
 
     def __init__(self, context: ucx_worker.Context, capacity: int, least_bytes: int) -> None:
@@ -75,29 +64,12 @@ class UcxArena(SegmentedMemory[UcxSegment]):
         self._segments[region.address] = region
         self.remote_handle: bytes = region.key
 
-    @property
-    def free(self) -> int:
-        """int: bytes that bodies may be put into."""
-        with self._lock:
-            return sum(each.ranges.free for each in self._segments.values())
-
     def _new_segment(self, size: int) -> None:
         return None  # its key would be in no URI
-
-    def _make(self, size: int) -> UcxSegment:
-        raise MemoryError
-
-    def _segment_at(self, address: int) -> UcxSegment | None:
-        return next(iter(self._segments.values()), None)
-
-    def _told(self, segment: UcxSegment, connection: Connection, pairs: bytes, addresses: Sequence[int]) -> Placed:
-        return Placed(pairs, addresses)
 
 
 # -- the client's side ---------------------------------------------------------------------------------------
 
-#: Elsewhere nothing tells what is mapped, and bodies are fetched.
-LINUX = sys.platform == "linux"
 #: How often a key is opened to see what that maps.
 ATTEMPTS = 3
 #: One key at a time is opened: what it maps is told by looking before and after.
@@ -107,8 +79,6 @@ _opening = threading.Lock()
 def shared_mappings() -> set[tuple[int, int]]:
     """Return start and end of the memory that this process shares with others and may read."""
     found: set[tuple[int, int]] = set()
-    if not LINUX:
-        return found
     for line in Path("/proc/self/maps").read_text().splitlines():
         place, permissions = line.split(maxsplit=2)[:2]
         if permissions[0] == "r" and permissions[3] == "s":
@@ -121,13 +91,6 @@ class UcxPeerMemory(PeerMemory):
     """The way into the memory of a server: in place where UCX maps it, else by copying from there.
 
     Mapped memory belongs to the server, which could shorten it: for servers that are trusted.
-
-    Parameters
-    ----------
-    handle : bytes
-        `remote_handle` of the URI.
-    timeout : float, optional
-        Seconds that fetching a body may take.
     """
 
     def __init__(self, connection: UcxConnection, handle: bytes, timeout: float | None = None) -> None:
@@ -138,22 +101,16 @@ class UcxPeerMemory(PeerMemory):
         #: Where the memory of this process begins and ends that the key has mapped.
         self._mapped: list[tuple[int, int]] = []
 
-    @property
-    def is_mapped(self) -> bool:
-        """bool: all bodies so far are in memory that this process shares with the server."""
-        return bool(self._mapped)
-
     def message(
         self, metadata: Any, pairs: Pairs, returned: Any, limits: Limits | None, reads: Reads | None = None
     ) -> Message:
-        """See `PeerMemory.message`."""
         addresses = pairs.addresses
         if not addresses:
             returned(addresses)
             return pairs.message(metadata, b"", 0, limits)
         with self._connection.lock:
             key = self._key or self._open(pairs.start)
-            place = key.place(pairs.start) if LINUX else None
+            place = key.place(pairs.start)
             if place is None:
 
                 def copy(places: Sequence[Place], target: memoryview) -> None:
@@ -169,7 +126,7 @@ class UcxPeerMemory(PeerMemory):
                     f"the pairs speak of {size:,} bytes at address {pairs.start:#x} of {self._connection.name}, "
                     "which do not lie in the memory that its remote_handle opens"
                 )
-            lease = Lease(ucx_worker.Mapped(key, place, place + size), returned, addresses)
+            lease = Lease(key.mapped(place, size), returned, addresses)
         return pairs.message(metadata, lease, pairs.start, limits)
 
     def _open(self, address: int) -> ucx_worker.RemoteKey:
@@ -180,7 +137,7 @@ class UcxPeerMemory(PeerMemory):
                 before = shared_mappings()
                 key = ucx_worker.RemoteKey(self._connection.worker, self._handle)
                 self._mapped = sorted(shared_mappings() - before)
-                if not LINUX or (place := key.place(address)) is None or self._extent(place):
+                if (place := key.place(address)) is None or self._extent(place):
                     break
                 # In between, another thread may have let go of a mapping whose place this one took. It is
                 # kept so that the next is elsewhere.
@@ -202,5 +159,4 @@ class UcxPeerMemory(PeerMemory):
             connection.complete(operation, deadline, "fetching a body")
 
     def close(self) -> None:
-        """See `PeerMemory.close`."""
         self._key, self._mapped = None, []

@@ -15,7 +15,7 @@ from libc.stdint cimport int64_t, intptr_t, uint8_t, uint64_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from arrowipc._core cimport Memory, Source, export_bytes
+from arrowipc._core cimport Memory, Source, export_bytes, window
 
 from arrowipc.errors import UnsupportedError, UsageError
 
@@ -68,13 +68,7 @@ FUNCTIONS = (
 
 
 def load(bytes path not None, bint only_loaded=False):
-    """Take the functions of the library at `path`; False: it cannot be loaded, or is not loaded yet (`only_loaded`).
-
-    Raises
-    ------
-    UnsupportedError
-        The library is there, and is older than UCX 1.13 or none of UCX.
-    """
+    """Take the functions of the library at `path`; False: it cannot be loaded, or is not loaded yet (`only_loaded`)."""
     cdef Ucp found
     cdef void** slot = <void**> &found
     cdef const char* name = path
@@ -111,19 +105,16 @@ cdef str status_text(Status status):
     return f"{ucp.status_string(status).decode()} ({status})"
 
 
+cdef dict ERRORS = {
+    UCS_ERR_NO_MEMORY: MemoryError, UCS_ERR_REJECTED: ConnectionRefusedError, UCS_ERR_TIMED_OUT: TimeoutError,
+    **dict.fromkeys((UCS_ERR_CONNECTION_RESET, UCS_ERR_NOT_CONNECTED, UCS_ERR_CANCELED), ConnectionResetError),
+    UCS_ERR_ENDPOINT_TIMEOUT: ConnectionResetError,  # a peer that is gone no longer answers
+}
+
+
 cdef object failure_of(Status status, str what):
     """The exception that says that a call failed."""
-    text = f"{what}: {status_text(status)}"
-    if status == UCS_ERR_NO_MEMORY:
-        return MemoryError(text)
-    if status == UCS_ERR_REJECTED:
-        return ConnectionRefusedError(text)
-    if status == UCS_ERR_TIMED_OUT:
-        return TimeoutError(text)
-    if status in (UCS_ERR_CONNECTION_RESET, UCS_ERR_NOT_CONNECTED, UCS_ERR_CANCELED, UCS_ERR_ENDPOINT_TIMEOUT):
-        # The last one: a peer that is gone no longer answers.
-        return ConnectionResetError(text)
-    return OSError(text)
+    return ERRORS.get(status, OSError)(f"{what}: {status_text(status)}")
 
 
 cdef int check(Status status, str what) except -1:
@@ -133,17 +124,7 @@ cdef int check(Status status, str what) except -1:
 
 
 cdef class Context:
-    """What workers of one process share: the devices, and how they are used.
-
-    Parameters
-    ----------
-    settings : mapping of str to str
-        What would be ``UCX_*`` in the environment, without that prefix. Unknown names are passed over: versions
-        differ.
-    remote_memory : bool
-        Whether peers may read memory of this process, and write it: UCX asks nobody, not even for an address that
-        was made known. So only where it is needed.
-    """
+    """What workers of one process share: the devices, and how they are used."""
 
     cdef void* handle
     cdef int forks                  # when it was made
@@ -214,10 +195,6 @@ cdef struct Mailbox:                # of a worker
     Queue arrived
     Ticket* finished
     Status failure                  # of the connection
-
-cdef struct Spent:                  # a key that nobody reads through any more
-    Spent* next
-    void* handle
 
 cdef struct ConnectionRequest:      # of a client, to a listener
     Queued* next
@@ -297,16 +274,17 @@ cdef void on_connection_request(void* handle, void* queue) noexcept nogil:
 
 @cython.final
 cdef class Operation:
-    """Something that a worker was asked to do."""
+    """Something that a worker was asked to do, or a message that arrived and can be received."""
 
     cdef Ticket ticket
+    cdef void* handle               # of a message that waits: its length is known, and maybe not more is here
     cdef Source held                # what the operation reads
     cdef Py_buffer target           # what it writes
     cdef bint has_target
     cdef bint is_send
     cdef readonly int64_t length
     cdef readonly object tag        # of a message that is received; None: untagged
-    cdef readonly object memory     # where that is put
+    cdef readonly object memory     # where that is put; at once, of an untagged message whose bytes are here
 
     def is_done(self):
         """Return whether it is over, well or not."""
@@ -320,16 +298,6 @@ cdef class Operation:
     def __dealloc__(self):
         if self.has_target:
             PyBuffer_Release(&self.target)
-
-
-@cython.final
-cdef class Waiting:
-    """A message that is about to be received: its length is known, and maybe not more is here."""
-
-    cdef void* handle
-    cdef readonly object tag        # None: untagged
-    cdef readonly object memory     # an untagged message whose bytes are here
-    cdef readonly int64_t length
 
 
 cdef Source gathered(stretches):
@@ -373,7 +341,7 @@ cdef class Worker:
     cdef void* ep
     cdef Mailbox mailbox
     cdef set outstanding
-    cdef Spent* spent
+    cdef list spent                 # keys that nobody reads through any more
     cdef bint peer_errors
     cdef int64_t keys               # that somebody may read through
     cdef readonly int64_t unsent    # bytes of messages that are not sent yet, at least 1 each
@@ -385,6 +353,7 @@ cdef class Worker:
         context.check()
         self.context = context
         self.outstanding = set()
+        self.spent = []
         memset(&params, 0, sizeof(params))
         params.field_mask = (UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_FLAGS
                              | UCP_WORKER_PARAM_FIELD_CLIENT_ID)
@@ -416,18 +385,6 @@ cdef class Worker:
         params.flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER | UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID
         params.sockaddr.addr = PyBytes_AS_STRING(address)
         params.sockaddr.addrlen = <unsigned int> len(address)
-        self.make_endpoint(&params, peer_errors)
-
-    def accept(self, Request request not None, bint peer_errors):
-        """Accept the connection of a client that asked a listener of the same context."""
-        cdef ucp_ep_params_t params
-        cdef void* handle = request.handle
-        if handle == NULL:
-            raise UsageError("this request was answered already")
-        memset(&params, 0, sizeof(params))
-        params.field_mask = UCP_EP_PARAM_FIELD_CONN_REQUEST
-        params.conn_request = handle
-        request.handle = NULL
         self.make_endpoint(&params, peer_errors)
 
     cdef int make_endpoint(self, ucp_ep_params_t* params, bint peer_errors) except -1:
@@ -484,16 +441,7 @@ cdef class Worker:
         return operation
 
     def send(self, tag, stretches, bint synchronous=False):
-        """Begin to send a message; `tag` None: an active message.
-
-        Parameters
-        ----------
-        tag : int or None
-        stretches : sequence of bytes-like
-            The message, in pieces one behind the other; they must not change until it is sent.
-        synchronous : bool
-            It counts as sent when the receiver has begun to receive it.
-        """
+        """Begin to send a message; `tag` None: an active message."""
         cdef Operation operation = self.begin()
         cdef ucp_request_param_t param
         cdef const void* buffer = NULL
@@ -525,14 +473,10 @@ cdef class Worker:
     def probe(self, uint64_t tag, uint64_t mask):
         """Take the first tagged message that has the bits `mask` of `tag` out of those that arrived; None: none has."""
         cdef ucp_tag_recv_info_t info
-        cdef void* handle
-        cdef Waiting waiting
-        self.check_open()
-        handle = ucp.tag_probe_nb(self.handle, tag, mask, 1, &info)
-        if handle == NULL:
+        cdef Operation waiting = self.begin()
+        waiting.handle = ucp.tag_probe_nb(self.handle, tag, mask, 1, &info)
+        if waiting.handle == NULL:
             return None
-        waiting = Waiting.__new__(Waiting)
-        waiting.handle = handle
         waiting.tag = info.sender_tag
         waiting.length = <int64_t> info.length
         return waiting
@@ -541,11 +485,9 @@ cdef class Worker:
         """Take the first untagged message that arrived; None: there is none. It is there if its `memory` is."""
         cdef Arrived* arrived = <Arrived*> self.mailbox.arrived.first
         cdef Memory memory
-        cdef Waiting waiting
-        self.check_open()
+        cdef Operation waiting = self.begin()
         if arrived == NULL:
             return None
-        waiting = Waiting.__new__(Waiting)
         waiting.length = <int64_t> arrived.length
         waiting.handle = arrived.descriptor
         if arrived.descriptor == NULL:
@@ -557,7 +499,7 @@ cdef class Worker:
         free(pop(&self.mailbox.arrived))
         return waiting
 
-    def refuse(self, Waiting waiting not None):
+    def refuse(self, Operation waiting not None):
         """Do not receive an untagged message."""
         cdef void* handle = waiting.handle
         self.check_open()
@@ -565,22 +507,20 @@ cdef class Worker:
             waiting.handle = NULL
             ucp.am_data_release(self.handle, handle)
 
-    def receive(self, Waiting waiting not None, memory):
+    def receive(self, Operation operation not None, memory):
         """Begin to receive a message into `memory`, which has its length."""
-        cdef Operation operation = self.begin()
         cdef ucp_request_param_t param
-        cdef void* handle = waiting.handle
-        cdef bint is_tagged = waiting.tag is not None
+        cdef void* handle = operation.handle
+        cdef bint is_tagged = operation.tag is not None
         cdef void* result
-        if handle == NULL:
+        self.check_open()
+        if handle == NULL or operation.has_target:
             raise UsageError("this message was received already")
         self.aim(operation, memory)
-        if operation.target.len != waiting.length:
-            raise UsageError(f"a message of {waiting.length:,} bytes, and memory of {operation.target.len:,}")
+        if operation.target.len != operation.length:
+            raise UsageError(f"a message of {operation.length:,} bytes, and memory of {operation.target.len:,}")
         use(&param, operation, <void*> on_received)
-        operation.tag = waiting.tag
-        operation.length = waiting.length
-        waiting.handle = NULL
+        operation.handle = NULL
         with nogil:
             if is_tagged:
                 result = ucp.tag_msg_recv_nbx(self.handle, operation.target.buf, operation.length, handle, &param)
@@ -729,12 +669,8 @@ cdef class Worker:
 
     cdef void drop_keys(self) noexcept:
         """Let go of keys that nobody reads through, and of what they map."""
-        cdef Spent* spent = self.spent
-        while spent != NULL:
-            self.spent = spent.next
-            ucp.rkey_destroy(spent.handle)
-            free(spent)
-            spent = self.spent
+        while self.spent:
+            ucp.rkey_destroy(<void*> <uintptr_t> self.spent.pop())
 
     cdef bint has_messages_under_way(self):
         cdef Operation operation
@@ -824,15 +760,7 @@ cdef class Region:
 @cython.final
 @cython.no_gc_clear
 cdef class RemoteKey:
-    """The way into memory of a peer; the connection's worker lives on behind it.
-
-    Parameters
-    ----------
-    worker : Worker
-        Connected.
-    packed : bytes
-        `Region.key` of the peer.
-    """
+    """The way into memory of a peer; the connection's worker lives on behind it."""
 
     cdef Worker worker
     cdef void* handle
@@ -860,56 +788,21 @@ cdef class RemoteKey:
         cdef Status status = ucp.rkey_ptr(self.handle, address, &here)
         return None if status < 0 or here == NULL else <uintptr_t> here
 
+    def mapped(self, uint64_t place, int64_t size):
+        """Return bytes of this process from a `place` on: the caller knows that they are mapped."""
+        return window(<const uint8_t*> <uintptr_t> place, size, self)
+
     def __dealloc__(self):
-        cdef Spent* spent
         if self.handle == NULL:
             return
         # The last array may go in any thread, while another one progresses the worker: it is the worker who cleans up.
-        spent = <Spent*> malloc(sizeof(Spent))
-        if spent != NULL:
-            spent.handle = self.handle
-            spent.next = self.worker.spent
-            self.worker.spent = spent
+        self.worker.spent.append(<uintptr_t> self.handle)
         self.worker.keys -= 1
         if self.worker.keys == 0 and self.worker.is_closed:
             self.worker.destroy()
 
 
-@cython.final
-cdef class Mapped:
-    """Bytes of this process that belong to `key`, from `start` to `end`: the caller knows that they are mapped."""
-
-    cdef RemoteKey key
-    cdef uint64_t start
-    cdef uint64_t end
-
-    def __cinit__(self, RemoteKey key not None, uint64_t start, uint64_t end):
-        if end < start or end - start > <uint64_t> 1 << 62:
-            raise UsageError(f"no stretch of memory: {start:#x} to {end:#x}")
-        self.key = key
-        self.start = start
-        self.end = end
-
-    def __getbuffer__(self, Py_buffer* view, int flags):
-        export_bytes(self, view, <const uint8_t*> <uintptr_t> self.start, <int64_t> (self.end - self.start), False,
-                     flags)
-
-
 # -- listeners -----------------------------------------------------------------------------------------------
-
-
-@cython.final
-@cython.no_gc_clear
-cdef class Request:
-    """A client's wish to connect to a listener: accepted by a worker, or rejected with the last reference."""
-
-    cdef Listener listener
-    cdef void* handle
-    cdef readonly bytes address     # struct sockaddr_storage
-
-    def __dealloc__(self):
-        if self.handle != NULL and self.listener.handle != NULL and self.listener.worker.context.forks == forks:
-            ucp.listener_reject(self.listener.handle, self.handle)
 
 
 @cython.final
@@ -920,6 +813,7 @@ cdef class Listener:
     cdef Queue requests
     cdef void* handle
     cdef readonly Worker worker     # whose `progress` brings requests
+    cdef readonly bytes peer        # struct sockaddr_storage of the client that was accepted last; None: unknown
 
     def __cinit__(self, Context context not None, bytes address not None):
         cdef ucp_listener_params_t params
@@ -947,23 +841,24 @@ cdef class Listener:
         check(ucp.listener_query(self.handle, &attributes), "UCX: where it listens")
         return PyBytes_FromStringAndSize(<char*> &attributes.sockaddr, sizeof(sockaddr_storage))
 
-    def next_request(self):
-        """Return the next request to connect; None: there is none."""
+    def accept(self, Worker worker not None, bint peer_errors):
+        """Connect a worker to the next client, which `has_request`."""
         cdef ConnectionRequest* waiting = <ConnectionRequest*> self.requests.first
         cdef ucp_conn_request_attr_t attributes
-        cdef Request request
-        if waiting == NULL or self.handle == NULL:
-            return None
+        cdef ucp_ep_params_t params
         self.worker.check_open()
-        request = Request.__new__(Request)
-        request.listener = self
-        request.handle = waiting.handle
-        free(pop(&self.requests))
+        if waiting == NULL:
+            raise UsageError("no client wants to connect")
+        self.peer = None
         memset(&attributes, 0, sizeof(attributes))
         attributes.field_mask = UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR
-        if ucp.conn_request_query(request.handle, &attributes) == UCS_OK:
-            request.address = PyBytes_FromStringAndSize(<char*> &attributes.client_address, sizeof(sockaddr_storage))
-        return request
+        if ucp.conn_request_query(waiting.handle, &attributes) == UCS_OK:
+            self.peer = PyBytes_FromStringAndSize(<char*> &attributes.client_address, sizeof(sockaddr_storage))
+        memset(&params, 0, sizeof(params))
+        params.field_mask = UCP_EP_PARAM_FIELD_CONN_REQUEST
+        params.conn_request = waiting.handle
+        free(pop(&self.requests))
+        worker.make_endpoint(&params, peer_errors)
 
     @property
     def has_request(self):
@@ -972,21 +867,24 @@ cdef class Listener:
 
     def close(self):
         """Take no more clients, and reject those that wait."""
-        while self.next_request() is not None:
-            pass
         self.shut()
 
     cdef void shut(self) noexcept:
         cdef void* handle = self.handle
+        cdef ConnectionRequest* waiting
         self.handle = NULL
-        if handle != NULL and self.worker.context.forks == forks:
+        if handle != NULL and self.worker.context.forks != forks:
+            handle = NULL
+        while self.requests.first != NULL:
+            waiting = <ConnectionRequest*> pop(&self.requests)
+            if handle != NULL:
+                ucp.listener_reject(handle, waiting.handle)
+            free(waiting)
+        if handle != NULL:
             with nogil:
                 ucp.listener_destroy(handle)
         if self.worker is not None:
             self.worker.close()
 
     def __dealloc__(self):
-        if self.handle != NULL:
-            self.shut()
-        while self.requests.first != NULL:
-            free(pop(&self.requests))
+        self.shut()
