@@ -147,11 +147,9 @@ class RemoteSource(Remote):
     tail : int, default 128 KiB
         Bytes that are fetched from the end at once: more than most footers have.
     timeout : float, default 30
-        Seconds without a byte (to be exact: with less than 4 KiB of a range, 256 bytes of a stream) after
-        which a stalled HTTP server is given up with a TimeoutError; until that much has come for the first
-        time, of all requests together that opening takes. A `timeout` among the storage options takes its
-        place, as aiohttp understands it. Other file systems have deadlines of their own, which are storage
-        options.
+        Seconds without a byte (to be exact: with less than 4 KiB of a range, 256 bytes of a stream) after which a
+        stalled HTTP server is given up with a TimeoutError. A `timeout` among the storage options takes its place, as
+        aiohttp understands it. Other file systems have deadlines of their own, which are storage options.
     version : mapping, optional
         The `version` of another source for the same file: this one reads no other.
     filesystem : fsspec.AbstractFileSystem, optional
@@ -296,7 +294,13 @@ class RemoteSource(Remote):
 
     def call(self, what: Any, *arguments: Any) -> Any:
         """Make one call of `Steps`."""
-        return what(*arguments) if callable(what) else getattr(self.system, what)(*arguments)
+        if callable(what):
+            return what(*arguments)
+        if self._file is None:
+            return getattr(self._system, what)(*arguments)
+        from fsspec.asyn import sync
+
+        return sync(self._file.loop, getattr(self._file, f"_{what}"), *arguments)
 
     @property
     def version(self) -> dict[str, str]:
