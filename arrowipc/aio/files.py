@@ -257,7 +257,7 @@ class AsyncFileReader(AsyncReader):
             lengths = []
             blocks.expect(numbers)
             for i in numbers:
-                lengths.append(decoder.num_rows(i, (yield from blocks.head(i))))
+                lengths.append(decoder.described(i, (yield from blocks.head(i)))[1])
         return lengths
 
     async def _get(self, i: int) -> RecordBatch:
