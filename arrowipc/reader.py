@@ -398,7 +398,7 @@ class RecordBatchFileReader(BatchReader):
     >>> reader = ipc.open_file(data)
     >>> reader.row(-1), reader.take([3, 0, 0], columns="y").to_pydict(), reader.batch_lengths().tolist()
     ({'x': 2, 'y': 'b'}, {'y': ['b', 'a', 'a']}, [2, 2])
-    >>> len(reader.slice(1, 2).batches), reader.read_rows(1, 3).to_pydict()
+    >>> len(reader.slice(1, 2).batches), reader.slice(1, 2).to_pydict()
     (2, {'x': [2, 1], 'y': ['b', 'a']})
     >>> [batch.num_rows for batch in reader.get_batches([-1, 0])]
     [2, 2]
@@ -669,19 +669,6 @@ class RecordBatchFileReader(BatchReader):
 
         part = self._part(columns)
         return Table(part.schema, part._row_reader().slice(offset, length))
-
-    def read_rows(self, start: int, stop: int, *, columns: Columns = None) -> RecordBatch:
-        """Return rows ``[start, stop)`` as one batch, copied only if they are in several; they must exist."""
-        rows = self._part(columns)._row_reader()
-        start, stop = integer_of("start", start), integer_of("stop", stop)
-        if not 0 <= start <= stop <= rows.num_rows:
-            raise NotFoundError(f"read_rows: rows {start} to {stop} are not among the {rows.num_rows} that there are")
-        parts = rows.slice(start, stop - start)
-        if len(parts) == 1:
-            return parts[0]
-        from arrowipc.columns.record_batch import concat_batches
-
-        return concat_batches(parts) if parts else rows.take([])
 
     def _row_reader(self) -> RowReader:
         rows = self._rows

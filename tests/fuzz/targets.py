@@ -249,7 +249,8 @@ def rows(data: bytes, chance: random.Random) -> None:
             with contextlib.suppress(*uses.REFUSED):
                 part = reader.slice(start, chance.randrange(100), columns=some)
                 assert part.num_rows <= total - start
-                uses.batch(reader.read_rows(start, start + part.num_rows, columns=some), chosen["validate"], chance)
+                for each in part.batches:
+                    uses.batch(each, chosen["validate"], chance)
 
 
 @target("push", corpus.streams)
