@@ -131,7 +131,7 @@ class ExistingFile:
         self.schema: Schema = reader.schema
         self.metadata: KeyValueMetadata = reader.metadata
         # Opens every message and compares it with its block, whatever the footer says of rows.
-        self._lengths = [decoder.num_rows(i, *reader.batch_head(i)) for i in range(len(reader))]
+        self._lengths = [decoder.described(i, *reader.batch_head(i))[1] for i in range(len(reader))]
         self._reader, batches = reader, reader.blocks
         # Dictionaries that no batch uses are left behind: the first batch brings its own.
         count = decoder.num_dictionaries if batches else 0

@@ -55,15 +55,7 @@ class MessageReader:
         return self
 
     def read_next_message(self) -> Message:
-        """Return the next message.
-
-        Raises
-        ------
-        StopIteration
-            The stream is over: by a marker or by the end of the input.
-        TruncatedError, FormatError, LimitError
-            The bytes are not a message.
-        """
+        """Return the next message; StopIteration at the end of the stream, which is a marker or that of the input."""
         while True:
             message = self._framer.next_message()
             if message is not None:
@@ -95,7 +87,7 @@ class MessageReader:
 
 
 def read_message(source: Any, *, limits: Limits | None = None) -> Message:
-    """Read one encapsulated message.
+    """Read one encapsulated message; an EOFError if there is none, or an end-of-stream marker.
 
     Parameters
     ----------
@@ -103,11 +95,6 @@ def read_message(source: Any, *, limits: Limits | None = None) -> Message:
         A file object is left at the end of the message.
     limits : Limits, optional
         Bounds on what the bytes may ask for.
-
-    Raises
-    ------
-    EOFError
-        There is none: the input is empty or begins with an end-of-stream marker.
 
     Examples
     --------

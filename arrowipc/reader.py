@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from _thread import RLock
 
-from arrowipc._core import Source, aligned_buffer
+from arrowipc._core import Source
 from arrowipc.arguments import check_integer, columns_of, integer_of, items_of
 from arrowipc.errors import ArrowIpcError, NotFoundError, UsageError
 from arrowipc.options import ReadOptions, read_options, with_keywords
 from arrowipc.read.file_decoder import TAIL_SIZE, FileDecoder, IndexedDecoder, footer_range
 from arrowipc.read.stream_decoder import StreamDecoder, bare, stream_of
-from arrowipc.sources.file_objects import Remote, SharedFile, end_of, is_remote, position_of, read_at
+from arrowipc.sources.file_objects import Remote, SharedFile, end_of, is_remote, position_of, read_at, room_for
 from arrowipc.sources.source import apart, can_seek, locate_source, open_source, pump, spooled
 
 TYPE_CHECKING = False
@@ -257,16 +257,8 @@ class RecordBatchStreamReader(BatchReader):
     def get_batch(self, i: int) -> RecordBatch:
         """Return batch `i` of the whole stream; negative ones count from the end. Iterating goes on where it was.
 
-        The first call makes an index as ``open(source, index=True)`` does, whose reader has more of such methods.
-
-        Raises
-        ------
-        IndexError
-            The stream has fewer batches.
-        UsageError
-            The source cannot seek, or the stream does not begin at its first byte.
-        FormatError, LimitError, UnsupportedError
-            The bytes cannot be decoded.
+        The first call makes an index as ``open(source, index=True)`` does, whose reader has more of such methods. That
+        is a UsageError where the source cannot seek, or the stream does not begin at its first byte.
         """
         return self._by_index(lambda index: index.get_batch(i))
 
@@ -373,9 +365,11 @@ def open_stream(
         return reader
     kind: Callable[..., RecordBatchStreamReader] = RecordBatchStreamReader
     if follow or timeout is not None:
-        from arrowipc.stream_readers import following
+        from functools import partial
 
-        kind = following(follow, timeout)
+        from arrowipc.stream_readers import FollowingStreamReader
+
+        kind = partial(FollowingStreamReader, follow=follow, timeout=timeout)
     return kind(
         source,
         columns=columns,
@@ -404,7 +398,7 @@ class RecordBatchFileReader(BatchReader):
     >>> reader = ipc.open_file(data)
     >>> reader.row(-1), reader.take([3, 0, 0], columns="y").to_pydict(), reader.batch_lengths().tolist()
     ({'x': 2, 'y': 'b'}, {'y': ['b', 'a', 'a']}, [2, 2])
-    >>> len(reader.slice(1, 2).batches), reader.read_rows(1, 3).to_pydict()
+    >>> len(reader.slice(1, 2).batches), reader.slice(1, 2).to_pydict()
     (2, {'x': [2, 1], 'y': ['b', 'a']})
     >>> [batch.num_rows for batch in reader.get_batches([-1, 0])]
     [2, 2]
@@ -577,12 +571,7 @@ class RecordBatchFileReader(BatchReader):
     def get_batches(self, indices: Iterable[int]) -> Iterator[RecordBatch]:
         """Iterate over some batches, in the order of `indices`; of a remote file, several are fetched at once.
 
-        Raises
-        ------
-        IndexError
-            The file has fewer batches; known before the first is read.
-        FormatError, LimitError, UnsupportedError
-            The bytes of a batch cannot be decoded.
+        A number that the file does not have is an IndexError before the first is read; else as `get_batch`.
         """
         self._check_open()
         numbers = [self.index_of(i) for i in items_of("indices", indices)]
@@ -606,18 +595,8 @@ class RecordBatchFileReader(BatchReader):
         return with_metadata(self.get_batch(i))
 
     def get_batch_metadata(self, i: int) -> KeyValueMetadata:
-        """Return all custom metadata of batch `i`, with its statistics, from its message alone: no body is touched.
-
-        Raises
-        ------
-        IndexError
-            The file has fewer batches.
-        FormatError, LimitError
-            The message cannot be decoded; others may still be read.
-        """
-        self._check_open()
-        i = self.index_of(i)
-        return self.decoder.batch_metadata(i, *self.batch_head(i))
+        """Return all custom metadata of batch `i`, with its statistics, from its message alone: no body is touched."""
+        return self.described(i)[0]
 
     def batch_bytes(self, i: int) -> tuple[Any, int]:
         """Return the bytes that hold batch `i`, and its offset in them."""
@@ -629,8 +608,7 @@ class RecordBatchFileReader(BatchReader):
         """Return the custom metadata and the rows of batch `i`, from its message alone."""
         self._check_open()
         i = self.index_of(i)
-        head = self.batch_head(i)
-        return self.decoder.batch_metadata(i, *head), self.decoder.num_rows(i, *head)
+        return self.decoder.described(i, *self.batch_head(i))
 
     def count_rows(self) -> int:
         """Return the rows of all batches, from their metadata alone: no body is touched."""
@@ -658,13 +636,13 @@ class RecordBatchFileReader(BatchReader):
         if lengths is None:
             numbers = range(self.num_record_batches)
             self.expect(numbers)
-            lengths = [self.decoder.num_rows(i, *self.batch_head(i)) for i in numbers]
+            lengths = [self.decoder.described(i, *self.batch_head(i))[1] for i in numbers]
         return memoryview(array("q", lengths))
 
     # -- rows, counted through all batches --
 
     def take(self, rows: Any, *, columns: Columns = None) -> RecordBatch:
-        """Return rows in any order and number, as one batch.
+        """Return rows in any order and number, as one batch; an IndexError if one does not exist.
 
         Each batch that is needed is decoded once per call at most; the last ones are kept for the next call, up to
         ``Limits.row_cache_bytes``.
@@ -675,13 +653,6 @@ class RecordBatchFileReader(BatchReader):
             In a list, range, array of NumPy or of Arrow; negative ones count from the end.
         columns : sequence of str or int, optional
             Names, indices or dotted paths to read, as for `open_file`; others are not touched.
-
-        Raises
-        ------
-        IndexError
-            There is no such row.
-        FormatError, LimitError, UnsupportedError
-            A batch cannot be decoded.
         """
         return self._part(columns)._row_reader().take(rows)
 
@@ -693,40 +664,11 @@ class RecordBatchFileReader(BatchReader):
         return (self if columns is None else self._part(columns))._row_reader().row(i, extensions=extensions)
 
     def slice(self, offset: int = 0, length: int | None = None, *, columns: Columns = None) -> Table:
-        """Return rows ``[offset, offset + length)`` without copying; rows past the end are left out.
-
-        Raises
-        ------
-        UsageError
-            `offset` or `length` is negative.
-        FormatError, LimitError, UnsupportedError
-            A batch cannot be decoded.
-        """
+        """Return rows ``[offset, offset + length)`` without copying; rows past the end are left out."""
         from arrowipc.tables import Table
 
         part = self._part(columns)
         return Table(part.schema, part._row_reader().slice(offset, length))
-
-    def read_rows(self, start: int, stop: int, *, columns: Columns = None) -> RecordBatch:
-        """Return rows ``[start, stop)``, which must exist, as one batch; copied only if they are in several batches.
-
-        Raises
-        ------
-        IndexError
-            There are not so many rows.
-        FormatError, LimitError, UnsupportedError
-            A batch cannot be decoded.
-        """
-        rows = self._part(columns)._row_reader()
-        start, stop = integer_of("start", start), integer_of("stop", stop)
-        if not 0 <= start <= stop <= rows.num_rows:
-            raise NotFoundError(f"read_rows: rows {start} to {stop} are not among the {rows.num_rows} that there are")
-        parts = rows.slice(start, stop - start)
-        if len(parts) == 1:
-            return parts[0]
-        from arrowipc.columns.record_batch import concat_batches
-
-        return concat_batches(parts) if parts else rows.take([])
 
     def _row_reader(self) -> RowReader:
         rows = self._rows
@@ -844,8 +786,7 @@ class RecordBatchFileReader(BatchReader):
             return self.source, offset
         if self._remote is not None:
             return self._remote.read(offset, metadata_length + body_length), 0
-        at = -metadata_length % 64
-        block = aligned_buffer(at + metadata_length + body_length)
+        block, at = room_for(metadata_length, body_length)
         read_at(self._file, offset, memoryview(block)[at:])
         return block, at
 
@@ -866,8 +807,7 @@ class RecordBatchFileReader(BatchReader):
         if self._blocks is not None:
             return self._blocks.run(self._blocks.batch(i))
         offset, metadata_length, body_length = self.decoder.block(i)
-        at = -metadata_length % 64  # so that the body is aligned to 64 bytes
-        block = aligned_buffer(at + metadata_length + body_length)
+        block, at = room_for(metadata_length, body_length)
         view = memoryview(block)[at:]
         if self.decoder.reads_all:
             read_at(file, offset, view)

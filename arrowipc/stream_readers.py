@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from _thread import allocate_lock
-from functools import partial
 from typing import TYPE_CHECKING
 
 from arrowipc.arguments import check_choice, described
@@ -19,7 +18,6 @@ from arrowipc.sources.remote import RemoteBlocks
 from arrowipc.sources.source import locate_source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any, Self, Unpack
 
     from arrowipc.limits import Limits
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
     from arrowipc.sources.followed import FollowedPath
     from arrowipc.sources.source import Readable
 
-__all__ = ["FollowingStreamReader", "IndexedStreamReader", "following"]
+__all__ = ["FollowingStreamReader", "IndexedStreamReader"]
 
 #: Seconds between two looks at the clock.
 LONGEST_WAIT = 1.0
@@ -201,10 +199,7 @@ class FollowingStreamReader(RecordBatchStreamReader):
     def seconds_left(self, since: float) -> float:
         """Return how much longer to wait for what was waited for `since` then; 0: it will not come, or not in time.
 
-        Raises
-        ------
-        TruncatedError, FileNotFoundError
-            The time is over, and no schema or only a part of a message is there.
+        If no schema or only a part of a message is there then, that is a TruncatedError or FileNotFoundError.
         """
         if self.decoder.at_end or self.timeout is None:
             return 0 if self.decoder.at_end else LONGEST_WAIT
@@ -227,8 +222,3 @@ class FollowingStreamReader(RecordBatchStreamReader):
         """Let go of the file; batches that were read stay valid."""
         with self._turn:
             super().close()
-
-
-def following(follow: bool, timeout: float | None) -> Callable[..., FollowingStreamReader]:
-    """Return what makes a `FollowingStreamReader`, but for its source and options."""
-    return partial(FollowingStreamReader, follow=follow, timeout=timeout)

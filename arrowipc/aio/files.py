@@ -16,7 +16,7 @@ from arrowipc.options import DecodeOptions, with_keywords
 from arrowipc.read.file_decoder import TAIL_SIZE, FileDecoder, footer_range
 from arrowipc.sources.file_objects import replaced, version_of
 from arrowipc.sources.file_statistics import stated_lengths
-from arrowipc.sources.http import Refused, Turns, fetch_all, together
+from arrowipc.sources.http import Refused, fetch_all
 from arrowipc.sources.remote import WINDOW, RemoteBlocks, RemoteSource
 
 if TYPE_CHECKING:
@@ -50,14 +50,13 @@ class StoreFile:
     def __init__(self, store: Any, path: str, version: Mapping[str, str]) -> None:
         self._store, self._path = store, path
         self.version: dict[str, str] = dict(version)
-        self._turns = Turns()
 
     async def _size(self) -> int:
         return self._compare(await self._store.head_async(self._path))
 
     async def _ends(self, tail: int) -> tuple[int | None, list[tuple[int, Any]]]:
         try:
-            (size, first), (total, last) = await together(self._get((0, 8)), self._get({"suffix": tail}))
+            (size, first), (total, last) = await fetch_all(self._get, [((0, 8),), ({"suffix": tail},)])
         except Exception:  # not every store knows ranges from the end; `_size` and `_fetch` say what is wrong
             return None, []
         whole = size == total and len(first) == min(8, size) and len(last) == min(tail, size)
@@ -70,7 +69,7 @@ class StoreFile:
                 raise Refused(f"asked for bytes {start:,} to {end:,} of {size:,} and got {len(data):,} of {total:,}")
             return data
 
-        return await fetch_all(one, ranges, self._turns)
+        return await fetch_all(one, ranges)
 
     async def _get(self, part: Any) -> tuple[int, Any]:
         """The length of the file, and a part of it."""
@@ -251,7 +250,7 @@ class AsyncFileReader(AsyncReader):
             lengths = []
             blocks.expect(numbers)
             for i in numbers:
-                lengths.append(decoder.num_rows(i, (yield from blocks.head(i))))
+                lengths.append(decoder.described(i, (yield from blocks.head(i)))[1])
         return lengths
 
     async def _get(self, i: int) -> RecordBatch:

@@ -86,14 +86,12 @@ def _opens(data: Any) -> bool:
 
 
 def _say(file: str, report: dict[str, Any]) -> None:
-    kinds = {"file": "Arrow IPC file", "stream": "Arrow IPC stream", "tensors": "row of Arrow tensors"}
     name = "standard input" if file == "-" else printable(showable(file))
     if report["format"] is None and report["damage"]:
         _say_foreign(file, name, report["damage"][0]["reason"])
         return
-    noun, plural = ("tensor", "tensors") if report["format"] == "tensors" else ("batch", "batches")
-    valid = counted(report["batches"], f"valid {noun}", f"valid {plural}")
-    say_line(f"{name}: {kinds[report['format']]}", bold=True)
+    valid = counted(report["batches"], "valid batch", "valid batches")
+    say_line(f"{name}: Arrow IPC {report['format']}", bold=True)
     for level, words in LEVELS.items():
         passed = report["levels"][level]
         mark = click.style("ok ", fg="green") if passed else click.style("bad", fg="red")

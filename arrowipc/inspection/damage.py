@@ -34,14 +34,6 @@ class Damage(NamedTuple):
         Dotted path of the column, where it is one column's fault.
     rows : int or None
         Rows in the range; None where nothing says how many.
-
-    Examples
-    --------
-    >>> import arrowipc as ipc
-    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]})
-    >>> torn = batch.schema.serialize() + batch.serialize()[:-8]
-    >>> ipc.validate(torn).damage[0].offset
-    128
     """
 
     reason: str
@@ -69,8 +61,7 @@ class Recovery(NamedTuple):
         What the source begins like.
     num_batches, num_rows, num_bytes : int
         Kept. The bytes are those of the source up to the end of the last message that was read; where the
-        footer led to the batches, those of their messages; with ``resync=True``, those that were not
-        skipped.
+        footer led to the batches, those of their messages; with ``resync=True``, those that were not skipped.
     lost_batches, lost_rows : int or None
         None where nothing says how many they were.
     lost_bytes : int or None
@@ -81,18 +72,7 @@ class Recovery(NamedTuple):
     offset : int or None
         Where it begins: the first byte of the source that is not kept, or of the damaged message.
     skipped : tuple of Damage
-        Damaged regions that were skipped, in order. If there are more than 1,000, the last one covers all the
-        rest.
-
-    Examples
-    --------
-    >>> import arrowipc as ipc
-    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]})
-    >>> torn = batch.schema.serialize() + batch.serialize()[:-8]
-    >>> with ipc.recover(torn) as reader:
-    ...     rows = len(list(reader))
-    >>> reader.report.num_batches, reader.report.lost_bytes > 0
-    (0, True)
+        Damaged regions that were skipped, in order; of more than 1,000, the last one covers all the rest.
     """
 
     format: Literal["file", "stream"]

@@ -97,34 +97,18 @@ class Node(NamedTuple):
 
 
 def locate_messages(source: Any, *, limits: Limits | None = None, memory_map: bool = True) -> Iterator[Located]:
-    """Go through the messages of a file or a stream.
+    """Go through the messages of a file or a stream; source, errors and keywords are those of `arrowipc.open`.
 
     Of a file, those that its footer lists, in the order of their offsets, after the Schema message at its
     beginning. One message is in memory at a time; a file that is not mapped is copied to the disk first.
-
-    Parameters
-    ----------
-    source, limits, memory_map
-        As for `arrowipc.open_stream`.
-
-    Yields
-    ------
-    Located
-
-    Raises
-    ------
-    FormatError, UnsupportedError, OSError
-        As for `arrowipc.open`.
 
     Examples
     --------
     >>> import arrowipc as ipc
     >>> from arrowipc.inspection.message_layout import locate_messages
-    >>> from arrowipc.types import field, int8
-    >>> with ipc.new_file(sink := bytearray(), ipc.Schema([field("x", int8())])) as writer:
-    ...     writer.write({"x": [1, 2]})
-    >>> [(each.offset, each.message.kind) for each in locate_messages(sink)]
-    [(8, 'Schema'), (136, 'RecordBatch')]
+    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]})
+    >>> [each.message.kind for each in locate_messages(batch.schema.serialize() + batch.serialize())]
+    ['Schema', 'RecordBatch']
     """
     source = locate_source(source)
     if first_bytes(source) == MAGIC:
@@ -156,13 +140,7 @@ def messages_in_file(buffer: Any, limits: Limits | None) -> Iterator[Located]:
 
 
 def outline_of(message: Message) -> BatchOutline | None:
-    """Read the metadata of a RecordBatch or DictionaryBatch message; None for the other kinds.
-
-    Raises
-    ------
-    FormatError
-        The metadata is broken.
-    """
+    """Read the metadata of a RecordBatch or DictionaryBatch message; None for the other kinds."""
     found = outline(message)
     return None if found is None else BatchOutline(found[0], CODECS[found[1]], *found[2:])
 
@@ -194,19 +172,9 @@ def roles_of(kind: types.DataType) -> tuple[str, ...]:
 
 
 def nodes_of(message: Message, fields: Iterable[types.Field]) -> list[Node]:
-    """Give each node and buffer of a message the column that it belongs to.
+    """Give each node and buffer of a RecordBatch or DictionaryBatch message the column that it belongs to.
 
-    Parameters
-    ----------
-    message : Message
-        A RecordBatch or DictionaryBatch.
-    fields : iterable of Field
-        Of the schema; of a dictionary, one field of its value type.
-
-    Raises
-    ------
-    FormatError
-        The message has fewer nodes, buffers or counts than the fields ask for.
+    `fields` are those of the schema; of a dictionary, one of its value type. A FormatError: there are too few.
     """
     found = outline_of(message)
     if found is None:

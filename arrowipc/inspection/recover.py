@@ -155,8 +155,6 @@ def recover(
         There is no readable schema. The report lists damage after it.
     UnsupportedError
         A batch is not damaged, and cannot be decoded here: a codec is not installed, for example.
-    UsageError
-        An option is none of the above, or `into` is what is being read.
     OSError
         The source cannot be read, or the destination not be written. Also when it is the path of the source, which
         somebody replaced meanwhile: both files are kept, and the error says where.
@@ -164,18 +162,12 @@ def recover(
     Examples
     --------
     >>> import arrowipc as ipc
-    >>> from arrowipc.types import field, int8
-    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]}, ipc.Schema([field("x", int8())]))
-    >>> sink = bytearray()
-    >>> with ipc.new_stream(sink, batch.schema) as writer:
-    ...     writer.write_batch(batch)
-    ...     writer.write_batch(batch)
-    >>> reader = ipc.recover(sink[:-20])
-    >>> [batch.to_pydict() for batch in reader]
-    [{'x': [1, 2]}]
-    >>> reader.report.num_rows, type(reader.report.error).__name__
-    (2, 'TruncatedError')
-    >>> report = ipc.recover(b"garbage!" + sink, into=(whole := bytearray()), resync=True)
+    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]})
+    >>> data = batch.schema.serialize() + batch.serialize() * 2
+    >>> reader = ipc.recover(data[:-20])
+    >>> len(list(reader)), reader.report.num_rows, type(reader.report.error).__name__
+    (1, 2, 'TruncatedError')
+    >>> report = ipc.recover(b"garbage!" + data, into=(whole := bytearray()), resync=True)
     >>> report.num_rows, report.skipped[0].length, ipc.open(whole).read_all().num_rows
     (4, 8, 4)
     """
@@ -222,16 +214,13 @@ def _open_blocks(
         # batches in front of the damage are.
         reader.load_dictionaries()
         return ByBlocks(reader), None, None
-    except FormatError as error:
-        count = None
+    except BaseException as error:
+        count = None if reader is None else reader.num_record_batches
         if reader is not None:
-            count = reader.num_record_batches
             reader.close()
+        if not isinstance(error, FormatError):
+            raise
         return None, bare(error), count
-    except BaseException:
-        if reader is not None:
-            reader.close()
-        raise
 
 
 def _searched(source: Any, memory_map: bool, options: dict[str, Any]) -> ByBlocks | Search:
@@ -279,7 +268,7 @@ def blocks_of(reader: RecordBatchFileReader, dictionaries: bool) -> list[tuple[i
 def _heads(reader: RecordBatchFileReader, number: int) -> bool:
     """Whether the metadata of a batch is where the footer says."""
     try:
-        reader.decoder.num_rows(number, *reader.batch_head(number))
+        reader.described(number)
     except FormatError:
         return False
     return True
@@ -396,7 +385,7 @@ class ByBlocks:
             offset, head, body = self._reader.decoder.block(i)
             size = head + body
             name_column(error, find_at(*self._reader.batch_bytes(i)), self._reader.decoder.stored_schema)
-            rows = self._reader.decoder.num_rows(i, *self._reader.batch_head(i))
+            _, rows = self._reader.described(i)
         except FormatError:
             pass  # the damage may lie in the block's own numbers, or in the metadata
         self.ledger.skip(Damage(str(error), offset, size, i, error.column, rows), error, 1)

@@ -12,6 +12,7 @@ indices into the old values would be wrong values. Batches that need one are ref
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -39,8 +40,7 @@ __all__ = ["Outline", "Search"]
 
 #: The end-of-stream marker: a continuation marker and no length.
 END = b"\xff\xff\xff\xff\0\0\0\0"
-#: Bytes that are copied at once to look at them.
-CHUNK = 1 << 20
+_MAGIC, _NOT_ZERO = re.compile(re.escape(MAGIC)), re.compile(b"[^\\0]")
 #: How often each byte may be read for a message that then fails, and how many bytes more. Beyond that, messages
 #: that overlap and fail are passed over as a whole: the work grows with the number of bytes, not its square.
 PATIENCE = 8
@@ -107,18 +107,13 @@ class _Gap(NamedTuple):
 class Search:
     """The batches of a source in memory, also those after damage.
 
-    Parameters
-    ----------
-    options : dict
-        For `StreamDecoder`.
-    damage : FormatError, optional
-        Why the file cannot be read by its footer.
+    `options` are those of `StreamDecoder`, `damage` says why the file cannot be read by its footer.
     """
 
     def __init__(
         self, buffer: Any, options: dict[str, Any], outline: Outline | None = None, damage: FormatError | None = None
     ) -> None:
-        self._source = Source(buffer)
+        self._source, self._view = Source(buffer), memoryview(buffer).cast("B")
         self._size = len(self._source)
         self._options = options
         self._limits = options["limits"]
@@ -207,7 +202,7 @@ class Search:
         """Let go of the source."""
         self._at = self._size
         self._gap = self._pending = self._decoder = None
-        self._source = Source(b"")
+        self._source, self._view = Source(b""), memoryview(b"")
 
     # -- going through the source --
 
@@ -257,11 +252,7 @@ class Search:
 
     def _pass_zeros(self) -> bool:
         """Pass zeros, which are the old end-of-stream marker where nothing follows, and else lost data."""
-        end = self._size
-        for start, data in self._chunks(self._at):
-            if rest := data.lstrip(b"\0"):
-                end = start + len(data) - len(rest)
-                break
+        end = self._place_of(_NOT_ZERO, self._at)
         if end - self._at in (4, 8) and end == self._size:
             self._reach(self._at, True)
         else:
@@ -276,7 +267,7 @@ class Search:
     def _footer_end(self, start: int) -> int | None:
         """Where the footer ends that begins at `start`, up to padding; None when there is none."""
         if self._magic < start + 4:
-            self._magic = self._find(MAGIC, start + 4)
+            self._magic = self._place_of(_MAGIC, start + 4)
         if self._magic == self._size:
             return None
         length = int.from_bytes(self._bytes(self._magic - 4, 4), "little")
@@ -284,23 +275,10 @@ class Search:
         right = 0 <= padding < 64 and not any(self._bytes(start, padding))
         return self._magic + len(MAGIC) if right else None
 
-    def _find(self, words: bytes, start: int) -> int:
-        """Where `words` stand next; the size of the source when nowhere."""
-        tail = b""
-        for at, data in self._chunks(start):
-            found = (tail + data).find(words)
-            if found >= 0:
-                return at - len(tail) + found
-            tail = (tail + data)[1 - len(words) :]
-        return self._size
-
-    def _chunks(self, start: int) -> Iterator[tuple[int, bytes]]:
-        """The bytes from `start` on, piece by piece; small ones first, for what is near."""
-        length = 64
-        while data := self._bytes(start, length):
-            yield start, data
-            start += len(data)
-            length = min(4 * length, CHUNK)
+    def _place_of(self, what: re.Pattern[bytes], start: int) -> int:
+        """Where something stands next; the size of the source when nowhere."""
+        found = what.search(self._view, start)
+        return self._size if found is None else found.start()
 
     def _bytes(self, start: int, length: int) -> bytes:
         """Some bytes, fewer at the end."""
@@ -349,13 +327,7 @@ class Search:
         return closes
 
     def _follows(self, start: int, end: int, message: Message) -> int:
-        """Where to continue after a message that decoded.
-
-        Raises
-        ------
-        FormatError
-            It is cut off: others begin inside it and reach beyond its end. What it has for values is theirs.
-        """
+        """Where to continue after a message that decoded; a FormatError if others begin inside it and reach beyond."""
         if self._credit < 0 or self._known(end):
             return end
         self._credit -= end - start

@@ -1,10 +1,9 @@
-"""Checks a complete file, stream or row of tensors, also after the first fault, and reports."""
+"""Checks a complete file or stream, also after the first fault, and reports."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from arrowipc._core import Source
 from arrowipc.arguments import check_choice, printable, with_field_docs
 from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError
 from arrowipc.inspection.damage import Damage, Ledger, counted
@@ -15,7 +14,6 @@ from arrowipc.read.file_decoder import MAGIC
 from arrowipc.read.message_index import find_message, find_schema
 from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader
 from arrowipc.sources.source import whole
-from arrowipc.tensors.message import leading_padding
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -47,12 +45,12 @@ class Validation(NamedTuple):
 
     Parameters
     ----------
-    format : {"file", "stream", "tensors"} or None
-        None: none of these.
+    format : {"file", "stream"} or None
+        None: neither.
     level : {"full", "strict"}
         What was checked about every value of the good batches.
     num_batches, num_rows, num_bytes : int
-        Good ones. Tensors count as batches.
+        Good ones.
     bad_batches, bad_rows, bad_bytes : int or None
         None where nothing says how many they are.
     damage : tuple of Damage
@@ -72,7 +70,7 @@ class Validation(NamedTuple):
     arrowipc.errors.FormatError: ...the input ends inside the body...
     """
 
-    format: Literal["file", "stream", "tensors"] | None
+    format: Literal["file", "stream"] | None
     level: Literal["full", "strict"]
     num_batches: int = 0
     num_rows: int = 0
@@ -95,13 +93,12 @@ class Validation(NamedTuple):
             raise FormatError(f"{self.damage[0]}{more}")
 
     def __str__(self) -> str:
-        what = {"file": "file", "stream": "stream", "tensors": "row of tensors", None: "source"}[self.format]
-        thing = "tensor" if self.format == "tensors" else "batch"
-        good = counted({thing: self.num_batches, "row": self.num_rows, "byte": self.num_bytes})
+        what = self.format or "source"
+        good = counted({"batch": self.num_batches, "row": self.num_rows, "byte": self.num_bytes})
         if self.ok:
             notes = [f"  byte {each.offset:,}: {each.words}" for each in self.remarks]
             return "\n".join([f"a valid {what} ({self.level}): {good}", *notes])
-        bad = counted({thing: self.bad_batches, "row": self.bad_rows, "byte": self.bad_bytes})
+        bad = counted({"batch": self.bad_batches, "row": self.bad_rows, "byte": self.bad_bytes})
         first = f"not a valid {what} ({self.level}): valid: {good}; invalid: {bad}"
         return "\n".join([first, *[f"  {printable(str(each))}" for each in self.damage]])
 
@@ -112,7 +109,7 @@ class Validation(NamedTuple):
 def validate(
     source: Any, *, level: Literal["full", "strict"] = "full", limits: Limits | None = None, memory_map: bool = True
 ) -> Validation:
-    """Check all of a file, a stream or a row of tensors, also after the first fault.
+    """Check all of a file or a stream, also after the first fault; bad bytes raise nothing.
 
     Of a file: its footer, every block, every dictionary and batch, and whether the messages from its
     beginning on are those that the footer lists. Of a stream: every message up to the end. Of both: their checksums,
@@ -121,7 +118,7 @@ def validate(
     Parameters
     ----------
     source : path, URL, RemoteSource, bytes-like or binary file object
-        As for `recover` with ``resync=True``.
+        As for `recover` with ``resync=True``; an OSError if it cannot be read.
     level : {"full", "strict"}
         "full": every value is safe to use; "strict": it is also in the value range of its type, and the
         footer lists all batches in their order.
@@ -130,38 +127,18 @@ def validate(
     memory_map : bool, default True
         Map a path; False copies it to a temporary file first, which no other process can truncate.
 
-    Returns
-    -------
-    Validation
-        Whatever the bytes are: bad ones raise nothing.
-
-    Raises
-    ------
-    OSError
-        The source cannot be read.
-
     Examples
     --------
     >>> import arrowipc as ipc
-    >>> from arrowipc.types import field, int8
-    >>> sink = bytearray()
-    >>> with ipc.new_stream(sink, ipc.Schema([field("x", int8())])) as writer:
-    ...     writer.write({"x": [1, 2]})
-    >>> print(ipc.validate(sink))
-    a valid stream (full): 1 batch, 2 rows, 312 bytes
-    >>> ipc.validate(sink[:-20]).ok
-    False
+    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]})
+    >>> print(ipc.validate(batch.schema.serialize() + batch.serialize()))
+    a valid stream (full): 1 batch, 2 rows, ... bytes
     """
     check_choice("level", level, ("full", "strict"))
     options: Options = {"validate": level, "limits": limits, "verify": None}
     view = whole(source, memory_map)
     remarks: list[Remark] = []
-    if view[:6] == MAGIC:
-        ledger = _check_file(view, options, remarks)
-    elif _holds_tensors(view, limits):
-        return _check_tensors(view, level, limits)
-    else:
-        ledger = _check_stream(view, options)
+    ledger = _check_file(view, options, remarks) if view[:6] == MAGIC else _check_stream(view, options)
     report = ledger.report
     known = report.format if report.num_bytes or report.format == "file" else None
     return Validation(
@@ -341,39 +318,3 @@ def _found(buffer: Any, options: Options, format: Literal["file", "stream"], dam
     elif not ledger.skipped and report.error is not None:
         _note(ledger, report.error, report.offset)
     return ledger
-
-
-# -- tensors -------------------------------------------------------------------------------------------------
-
-
-def _holds_tensors(view: memoryview, limits: Limits | None) -> bool:
-    found = find_message(Source(view), leading_padding(view[:64]), there=True, limits=limits)
-    return found is not None and found[2].kind in ("Tensor", "SparseTensor")
-
-
-def _check_tensors(view: memoryview, level: Literal["full", "strict"], limits: Limits | None) -> Validation:
-    from arrowipc.tensors.dense import tensor_of
-    from arrowipc.tensors.sparse_io import tensor_of as sparse_tensor_of
-
-    source = Source(view)
-    at = good = good_bytes = bad_bytes = 0
-    damage: list[Damage] = []
-    while at < len(view):
-        at += leading_padding(view[at : at + 64])
-        found = find_message(source, at, there=True, limits=limits)
-        if found is None:
-            if any(view[at : at + 8].tobytes().replace(END, b"")) or len(view) - at > 64:
-                damage.append(Damage("no tensor message begins here", at, len(view) - at))
-                bad_bytes += len(view) - at
-            break
-        start, at, message = found
-        try:
-            if message.kind == "SparseTensor":
-                sparse_tensor_of(message, limits, level)
-            else:
-                tensor_of(message, limits)
-            good, good_bytes = good + 1, good_bytes + at - start
-        except (FormatError, UnsupportedError) as error:
-            damage.append(Damage(str(error), start, at - start, good + len(damage)))
-            bad_bytes += at - start
-    return Validation("tensors", level, good, 0, good_bytes, len(damage), 0, bad_bytes, tuple(damage))

@@ -143,11 +143,7 @@ cdef class Decoder:
         return out
 
     cdef Columns stored(self, Message message, tuple dictionaries=None):
-        """What a writer has to know of a batch whose body it may pass on as it is.
-
-        With validation this is the decoded batch. Without, only the structure is looked at: rows and dictionaries
-        are right, and the extents point at what is stored.
-        """
+        """What a writer has to know of a batch whose body it may pass on: decoded, or without validation located."""
         cdef Columns out
         if dictionaries is None:
             dictionaries = self.resolved()
@@ -165,10 +161,7 @@ cdef class Decoder:
     @cython.critical_section
     cdef int dictionary(self, const Envelope* message, const uint8_t* body, object body_owner, bint replaceable,
                         TakenDictionary* taken) except -1:
-        """Take in a DictionaryBatch.
-
-        `replaceable`: a second dictionary of an id replaces the first (streams); files refuse it.
-        """
+        """Take in a DictionaryBatch; one of an id that is known replaces it only where that is allowed (streams)."""
         cdef DictionaryPlan plan
         cdef Dictionary entry
         cdef Columns piece

@@ -23,6 +23,7 @@ ctypedef size_t (*decode_lz4_t)(void* context, void* target, size_t* room, const
 ctypedef int (*decode_block_t)(const char* block, char* target, int stored, int room) noexcept nogil
 ctypedef size_t (*decode_zstd_t)(void* context, void* target, size_t room, const void* frame,
                                  size_t stored) noexcept nogil
+ctypedef unsigned long long (*frame_size_t)(const void* frames, size_t stored) noexcept nogil
 ctypedef size_t (*bound_lz4_t)(size_t size, const void* preferences) noexcept nogil
 ctypedef size_t (*encode_lz4_t)(void* target, size_t room, const void* source, size_t size,
                                 const void* preferences) noexcept nogil
@@ -41,6 +42,8 @@ cdef struct CodecFunctions:
     decode_lz4_t decode_lz4
     decode_block_t decode_block
     decode_zstd_t decode_zstd
+    frame_size_t most_zstd      # that frames can hold; ZSTD_CONTENTSIZE_ERROR: they are not whole
+    frame_size_t stated_zstd    # that they say they hold
     bound_lz4_t bound_lz4
     encode_lz4_t encode_lz4
     bound_zstd_t bound_zstd
@@ -128,10 +131,9 @@ cdef struct Scratch:
 @cython.final
 cdef class Inflater:
     """Decompresses batch after batch as readers do, without the GIL."""
-    cdef CodecPool lz4_pool
-    cdef CodecPool zstd_pool
-    cdef CodecContext lz4       # None: not to be had
-    cdef CodecContext zstd
+    cdef list taken             # of each codec, its pool and a context; None: not to be had
+    cdef const CodecFunctions* functions[2]
+    cdef void* states[2]
     cdef bint[2] known          # False: not looked for, or the context is spoilt
     cdef DecompressJob* jobs
     cdef int64_t room

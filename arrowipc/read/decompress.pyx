@@ -1,7 +1,7 @@
 """Makes a located body readable: decompressed, proven large enough, in native byte order, aligned."""
 
 cimport cython
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint16_t, uint32_t, uint64_t, uint8_t, uintptr_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint32_t, uint64_t, uint8_t, uintptr_t
 from libc.stdlib cimport free, malloc, qsort
 from libc.string cimport memcpy, memset
 
@@ -10,7 +10,7 @@ from arrowipc.inline.fault cimport *
 from arrowipc.inline.fbs_layout cimport CompressionType_LZ4_FRAME
 from arrowipc.inline.layouts cimport BUFFER_FIXED, BUFFER_OFFSETS, LAYOUTS, BufferSpec, size_needed
 from arrowipc.inline.loads cimport (
-    bswap16, bswap32, bswap64, load_i64, load_u16, load_u32, loose_u16, loose_u32, loose_u64, mul_overflows, round_up,
+    bswap16, bswap32, bswap64, load_i64, load_u32, loose_u16, loose_u32, loose_u64, mul_overflows, round_up,
 )
 from arrowipc.inline.plan cimport *
 from arrowipc.inline.room cimport new_zeros, reserve_items
@@ -22,9 +22,6 @@ cdef enum:
     LZ4_EXPANSION = 255             # a byte of an LZ4 block yields at most this many
     SPARE = 1 << 16                 # bytes that a buffer may always be larger than its length asks for
     LZ4_VERSION = 100               # LZ4F_VERSION
-    ZSTD_RAW = 0                    # types of ZSTD blocks
-    ZSTD_RUN = 1
-    ZSTD_BLOCK = 1 << 17            # most that a compressed block holds
     WORTH_RELEASING = 1 << 16       # bytes: below this, handing over the GIL costs more than it gives
     WORTH_THREADS = 1 << 18         # bytes: below this, waking a thread costs more than it gives
     MOST_IDLE = 16                  # contexts of a codec that wait for the next batch
@@ -32,7 +29,7 @@ cdef enum:
 cdef uint32_t LZ4_MAGIC = 0x184D2204
 cdef uint32_t ZSTD_MAGIC = 0xFD2FB528
 cdef uint32_t SKIPPABLE_MAGIC = 0x184D2A50      # and the 15 after it
-cdef int64_t ZSTD_WINDOW = 1 << 27              # what zstd itself grants a stream by default
+cdef uint64_t ZSTD_ERROR = <uint64_t> -2       # ZSTD_CONTENTSIZE_ERROR; one more: unknown
 
 
 # -- decompression: what each buffer claims ------------------------------------------------------------------
@@ -67,11 +64,6 @@ cdef struct Ledger:
     const char* why         # of REFUSED_FRAME
 
 
-cdef inline int64_t scaled(int64_t elements, int64_t width) noexcept nogil:
-    cdef int64_t size
-    return INT64_MAX if mul_overflows(elements, width, &size) else size
-
-
 cdef const char* check_lz4(const uint8_t* frame, int64_t size, int64_t claim) noexcept nogil:
     """What speaks against an LZ4 frame of `claim` bytes, NULL when its header has nothing against it."""
     cdef uint8_t flags
@@ -85,108 +77,27 @@ cdef const char* check_lz4(const uint8_t* frame, int64_t size, int64_t claim) no
     return NULL
 
 
-cdef struct ZstdFrame:
-    int64_t size            # bytes of the frame
-    int64_t content         # bytes that it states, -1: it does not
-    int64_t most            # bytes that its blocks can hold
-
-
-cdef const char* measure_zstd(const uint8_t* frame, int64_t size, ZstdFrame* out) noexcept nogil:
-    """Walk the headers of the frame's blocks (RFC 8878, 3.1.1); what is broken about them, else NULL."""
-    cdef uint8_t flags
-    cdef int64_t at = 5
-    cdef uint32_t block
-    cdef int id_bytes, content_bytes
-    if size < 6:
-        return "the ZSTD frame is cut short"
-    flags = frame[4]
-    id_bytes = (1 << (flags & 3)) >> 1                                      # 0, 1, 2, 4
-    content_bytes = 1 << (flags >> 6) if flags >> 6 else flags >> 5 & 1     # 0 or 1, 2, 4, 8
-    if not flags & 0x20:
-        # Three bits of mantissa, in eighths of a power of two.
-        if (<int64_t> 8 + (frame[5] & 7)) << (7 + (frame[5] >> 3)) > ZSTD_WINDOW:
-            return "the ZSTD frame asks for a window of more than 128 MiB"
-        at += 1
-    if size - at < id_bytes + content_bytes:
-        return "the ZSTD frame is cut short"
-    while id_bytes:
-        if frame[at]:
-            return "the ZSTD frame needs a dictionary"
-        at += 1
-        id_bytes -= 1
-    out.content = -1
-    if content_bytes == 1:
-        out.content = frame[at]
-    elif content_bytes == 2:
-        out.content = load_u16(frame + at) + 256
-    elif content_bytes == 4:
-        out.content = load_u32(frame + at)
-    elif content_bytes == 8:
-        out.content = load_i64(frame + at) & INT64_MAX
-    at += content_bytes
-    out.most = 0
-    block = 0
-    while not block & 1:
-        if size - at < 3:
-            return "the ZSTD frame is cut short"
-        block = load_u16(frame + at) | <uint32_t> frame[at + 2] << 16
-        at += 3
-        if (block >> 1) & 3 == ZSTD_RUN:
-            at += 1
-            out.most += block >> 3
-        else:
-            at += block >> 3
-            out.most += block >> 3 if (block >> 1) & 3 == ZSTD_RAW else ZSTD_BLOCK
-    if flags & 4:
-        at += 4     # the checksum of the content
-    out.size = at
-    if at > size:
-        return "the ZSTD frame is cut short"
-    return NULL
-
-
-cdef const char* check_zstd(const uint8_t* data, int64_t size, int64_t claim, int64_t* stated) noexcept nogil:
-    """The same for ZSTD frames, of which there may be several, one after the other to the very end.
-
-    `stated`: the sizes that they state, added up.
-    """
-    cdef ZstdFrame frame
-    cdef const char* why
-    cdef int64_t most = 0
-    stated[0] = 0
-    if size == 0:
-        return "no ZSTD frame"
-    while size:
-        if size < 8:
-            return "bytes follow the ZSTD frame" if most else "not a ZSTD frame"
-        if load_u32(data) >> 4 == SKIPPABLE_MAGIC >> 4:
-            frame.size = 8 + <int64_t> load_u32(data + 4)
-            if frame.size > size:
-                return "a skippable ZSTD frame is cut short"
-        elif load_u32(data) != ZSTD_MAGIC:
-            return "bytes follow the ZSTD frame" if most else "not a ZSTD frame"
-        else:
-            why = measure_zstd(data, size, &frame)
-            if why != NULL:
-                return why
-            if frame.content > claim - stated[0]:
-                return "the ZSTD frame states a larger size"
-            stated[0] += frame.content if frame.content > 0 else 0
-            most += min(frame.most if frame.content < 0 else frame.content, claim - most)
-        data += frame.size
-        size -= frame.size
-    if most < claim:
+cdef const char* check_zstd(const CodecFunctions* c, const uint8_t* data, int64_t size, int64_t claim) noexcept nogil:
+    """The same for ZSTD frames, of which there may be several, one after the other to the very end."""
+    cdef uint32_t magic = load_u32(data) if size >= 8 else 0
+    cdef uint64_t most
+    if magic != ZSTD_MAGIC and magic >> 4 != SKIPPABLE_MAGIC >> 4:
+        return "not a ZSTD frame"
+    most = c.most_zstd(data, size)
+    if most == ZSTD_ERROR:
+        return "the ZSTD frame is broken or cut short, or bytes follow it"
+    if most < <uint64_t> claim:
         return "the ZSTD frame holds less"
     return NULL
 
 
-cdef int enter(Extent* extent, DecompressJob* job, int codec, int64_t known, const LimitsData* limits,
-               Ledger* sums) noexcept nogil:
+cdef int enter(Extent* extent, DecompressJob* job, int codec, const CodecFunctions* c, int64_t known,
+               const LimitsData* limits, Ledger* sums) noexcept nogil:
     """Read one prefix: a raw or empty buffer is done here, a compressed one becomes `job`.
 
-    `known` is the size that the field's length asks for (-1: depends on values).
+    `known` is the size that the field's length asks for (-1: depends on values). `c` is NULL where there is no codec.
     """
-    cdef int64_t stated
+    cdef uint64_t stated
     job.stored = extent.size
     job.claim = 0
     if extent.size < PREFIX:
@@ -206,8 +117,9 @@ cdef int enter(Extent* extent, DecompressJob* job, int codec, int64_t known, con
         extent.data = NULL
         extent.size = 0
         return 0
-    if job.claim == 0 and limits.frame_sizes and codec != CompressionType_LZ4_FRAME:
-        check_zstd(job.frame, job.stored, INT64_MAX, &job.claim)
+    if job.claim == 0 and limits.frame_sizes and c != NULL and c.stated_zstd != NULL:
+        stated = c.stated_zstd(job.frame, job.stored)
+        job.claim = <int64_t> stated if stated <= INT64_MAX else 0
     if codec == CompressionType_LZ4_FRAME and job.claim // LZ4_EXPANSION > job.stored:
         return REFUSED_EXPANSION
     if (0 <= known < INT64_MAX - SPARE and job.claim > known + SPARE
@@ -216,8 +128,8 @@ cdef int enter(Extent* extent, DecompressJob* job, int codec, int64_t known, con
         return REFUSED_KNOWN
     if codec == CompressionType_LZ4_FRAME:
         sums.why = check_lz4(job.frame, job.stored, job.claim)
-    else:
-        sums.why = check_zstd(job.frame, job.stored, job.claim, &stated)
+    elif c != NULL:
+        sums.why = check_zstd(c, job.frame, job.stored, job.claim)
     if sums.why != NULL:
         return REFUSED_FRAME
     if job.claim > limits.decompressed_bytes - sums.claimed or job.claim > INT64_MAX - 128 - sums.reserved:
@@ -228,7 +140,7 @@ cdef int enter(Extent* extent, DecompressJob* job, int codec, int64_t known, con
     return 0
 
 
-cdef int enter_all(ColumnsData* d, int codec, DecompressJob* jobs, const LimitsData* limits,
+cdef int enter_all(ColumnsData* d, int codec, const CodecFunctions* c, DecompressJob* jobs, const LimitsData* limits,
                    Ledger* sums) noexcept nogil:
     """Read all prefixes: raw and empty buffers are done, the others become jobs.
 
@@ -254,7 +166,7 @@ cdef int enter_all(ColumnsData* d, int codec, DecompressJob* jobs, const LimitsD
             jobs[sums.jobs].field = f
             jobs[sums.jobs].buffer = k
             jobs[sums.jobs].extent = extent
-            refusal = enter(&d.extents[extent], &jobs[sums.jobs], codec,
+            refusal = enter(&d.extents[extent], &jobs[sums.jobs], codec, c,
                             size_needed(plan, k, d.nodes[f].length) if k < plan.n_buffers else -1,
                             limits, sums)
             if refusal:
@@ -298,6 +210,8 @@ cdef class CodecPool:
         self.c.decode_lz4 = <decode_lz4_t> address(addresses, "decode_lz4")
         self.c.decode_block = <decode_block_t> address(addresses, "decode_block")
         self.c.decode_zstd = <decode_zstd_t> address(addresses, "decode_zstd")
+        self.c.most_zstd = <frame_size_t> address(addresses, "most_zstd")
+        self.c.stated_zstd = <frame_size_t> address(addresses, "stated_zstd")
         self.c.bound_lz4 = <bound_lz4_t> address(addresses, "bound_lz4")
         self.c.encode_lz4 = <encode_lz4_t> address(addresses, "encode_lz4")
         self.c.bound_zstd = <bound_zstd_t> address(addresses, "bound_zstd")
@@ -373,10 +287,7 @@ cdef inline uint8_t lz4_checksum(uint8_t flags, uint8_t size) noexcept nogil:
 
 
 cdef bint decode_lz4_block(const CodecFunctions* c, DecompressJob* job) noexcept nogil:
-    """Decode a frame of one block and no checksums, as small buffers are, at half the price of the frame's decoder.
-
-    False: it has another shape, or something is wrong with it.
-    """
+    """Decode a frame of one block without checksums at half the price; False: it has another shape, or is wrong."""
     cdef const uint8_t* frame = job.frame
     cdef int64_t stored = job.stored - 15, most
     cdef uint32_t word
@@ -469,12 +380,20 @@ cdef int decompress(Columns columns, int codec, const LimitsData* limits, bint u
     cdef Memory memory
     cdef DecompressJob* job
     cdef int64_t i, used = 0
-    cdef int refusal = enter_all(&columns.d, codec, work.jobs, limits, &sums)
+    cdef const CodecFunctions* c = NULL
+    cdef int refusal
+    try:
+        work.pool = decoders(codec)
+        c = &work.pool.c
+    except UnsupportedError:
+        pass    # told below, if a buffer is compressed
+    refusal = enter_all(&columns.d, codec, c, work.jobs, limits, &sums)
     if refusal:
         raise refuse(columns, codec, refusal, &work.jobs[sums.jobs], &sums, limits)
     if sums.jobs == 0:
         return 0
-    work.pool = decoders(codec)
+    if c == NULL:
+        decoders(codec)
     work.start(sums.jobs)
     work.claimed = sums.claimed
     # One more line: an empty buffer at the end gets an address inside the block too.
@@ -507,12 +426,7 @@ cdef str codec_name(int codec):
 
 
 cdef str place_name(Columns columns, const DecompressJob* job):
-    cdef list path = []
-    cdef int32_t field = job.field
-    while field >= 0:
-        path.append(field_name(columns.plan, field))
-        field = columns.plan.d.fields[field].parent
-    return f"column {'.'.join(reversed(path))!r}: buffer {job.buffer}"
+    return f"column {field_path(columns.plan, job.field)!r}: buffer {job.buffer}"
 
 
 cdef str hint(int codec, const DecompressJob* job):
@@ -709,33 +623,27 @@ cdef uint8_t* scratch_room(Scratch* scratch, int64_t size) noexcept nogil:
 
 cdef class Inflater:
     def __dealloc__(self):
+        cdef int codec
         free(self.jobs)
-        if self.lz4 is not None and self.known[0]:
-            self.lz4_pool.give(self.lz4)
-        if self.zstd is not None and self.known[1]:
-            self.zstd_pool.give(self.zstd)
+        for codec in range(2):
+            if self.known[codec] and self.taken is not None and self.taken[codec] is not None:
+                (<CodecPool> self.taken[codec][0]).give(self.taken[codec][1])
 
     cdef int prepare(self, int codec) except -1:
         cdef CodecPool pool
-        self.known[codec] = True
-        if codec == CompressionType_LZ4_FRAME:
-            self.lz4 = None
-        else:
-            self.zstd = None
+        cdef CodecContext context
+        self.known[codec], self.functions[codec], self.taken[codec] = True, NULL, None
         try:
             pool = decoders(codec)
         except UnsupportedError:
-            # The reader says so.
-            return 0
-        if codec == CompressionType_LZ4_FRAME:
-            self.lz4_pool, self.lz4 = pool, pool.take()
-        else:
-            self.zstd_pool, self.zstd = pool, pool.take()
+            return 0    # the reader says so
+        context = pool.take()
+        self.taken[codec] = pool, context
+        self.functions[codec], self.states[codec] = &pool.c, context.state
         return 0
 
     cdef int inflate(self, ColumnsData* d, int codec, const LimitsData* limits, Scratch* scratch) noexcept nogil:
-        cdef const CodecFunctions* c
-        cdef void* state
+        cdef const CodecFunctions* c = self.functions[codec]
         cdef Ledger sums
         cdef DecompressJob* job
         cdef uint8_t* target
@@ -744,20 +652,12 @@ cdef class Inflater:
             return INFLATE_LATER
         if reserve_items(<void**> &self.jobs, &self.room, d.n_extents, sizeof(DecompressJob)) < 0:
             return INFLATE_NOT
-        if enter_all(d, codec, self.jobs, limits, &sums):
+        if enter_all(d, codec, c, self.jobs, limits, &sums):
             return INFLATE_NOT
         if sums.jobs == 0:
             return INFLATED
-        if codec == CompressionType_LZ4_FRAME:
-            if self.lz4 is None:
-                return INFLATE_NOT
-            c = &self.lz4_pool.c
-            state = self.lz4.state
-        else:
-            if self.zstd is None:
-                return INFLATE_NOT
-            c = &self.zstd_pool.c
-            state = self.zstd.state
+        if c == NULL:
+            return INFLATE_NOT
         if self.use_threads and sums.jobs > 1 and sums.claimed >= WORTH_THREADS:
             return INFLATE_NOT
         # One more line: an empty buffer at the end gets an address inside the block too.
@@ -770,7 +670,7 @@ cdef class Inflater:
             target += round_up(job.claim, LINE)
             if job.claim & (LINE - 1):
                 memset(target - LINE, 0, LINE)
-            if not decode_job(c, state, job):
+            if not decode_job(c, self.states[codec], job):
                 # What a frame that failed leaves behind outlives a reset of LZ4's context (the size that it stated).
                 self.known[codec] = False
                 return INFLATE_NOT
@@ -781,5 +681,5 @@ cdef class Inflater:
 
 cdef Inflater new_inflater(bint use_threads):
     cdef Inflater inflater = Inflater.__new__(Inflater)
-    inflater.use_threads = use_threads
+    inflater.use_threads, inflater.taken = use_threads, [None, None]
     return inflater

@@ -51,18 +51,7 @@ cdef enum:
 
 
 def footer_range(bytes head, bytes tail, int64_t size):
-    """Find the footer of a file of `size` bytes from its first 8 and last `TAIL_SIZE` bytes.
-
-    Returns
-    -------
-    start, length : int
-        The bytes of the Footer table.
-
-    Raises
-    ------
-    FormatError
-        The bytes are not an Arrow IPC file, and what they look like instead.
-    """
+    """Find the Footer table (start, length) of a file of `size` bytes from its first 8 and last `TAIL_SIZE` bytes."""
     if head[:6] != MAGIC:
         from arrowipc.metadata.file_signatures import foreign
 
@@ -88,11 +77,7 @@ def footer_range(bytes head, bytes tail, int64_t size):
 
 
 cdef class Footer:
-    """The footer of a file: the schema's plan, and where its messages lie.
-
-    Opening a file costs nearly the same however many batches it has: blocks are not looked at before they are used,
-    and added up when it is clear that more than a few will be.
-    """
+    """The footer of a file: the schema's plan, and where its messages lie. Blocks are looked at when they are used."""
 
     cdef Block block(self, int64_t index, bint dictionary) except *:
         """Block `index`: inside the bytes before the footer, and made of multiples of 8."""
@@ -312,8 +297,8 @@ cdef class BlockDecoder:
         except ArrowIpcError as error:
             raise self._placed(error, "dictionary batch", index, block.offset)
 
-    def num_rows(self, int64_t index, source, int64_t at=0):
-        """Return the rows of record batch `index` from its metadata, which begins at byte `at` of `source`."""
+    def described(self, int64_t index, source, int64_t at=0):
+        """Return the custom metadata and the rows of batch `index` from its message, at byte `at` of `source`."""
         cdef Block block = self.footer.block(index, False)
         cdef Source held = source if isinstance(source, Source) else Source(source)
         cdef Envelope envelope
@@ -325,18 +310,12 @@ cdef class BlockDecoder:
                 raise_fault(&fault)
             if not 0 <= header.length <= self.limits.rows_per_batch:
                 raise FormatError(f"RecordBatch.length is {header.length}: expected 0..{self.limits.rows_per_batch}")
-            return header.length
+            return metadata_of(read_pairs(&envelope.root, Message_custom_metadata)), header.length
         except ArrowIpcError as error:
             raise self._placed(error, "record batch", index, block.offset)
 
     def read_lengths(self, Source source not None):
-        """Return the rows of all record batches from their metadata, which lies in `source` with all of the file.
-
-        Returns
-        -------
-        Memory
-            An int64 for each.
-        """
+        """Return the rows of all batches as int64, from their metadata, which lies in `source` with all of the file."""
         cdef int64_t count = self.footer.batches.count, i = 0
         cdef Memory out = Memory(8 * count)
         cdef int64_t* lengths = <int64_t*> out.data
@@ -348,29 +327,12 @@ cdef class BlockDecoder:
                                lengths)
             if i < count:
                 # What is wrong with it is said there.
-                lengths[i] = self.num_rows(i, source, self.footer.block(i, False).offset)
+                lengths[i] = self.described(i, source, self.footer.block(i, False).offset)[1]
                 i += 1
         return out
 
-    def batch_metadata(self, int64_t index, source, int64_t at=0):
-        """Return the custom metadata of record batch `index` from its message, which begins at byte `at`."""
-        cdef Block block = self.footer.block(index, False)
-        cdef Source held = source if isinstance(source, Source) else Source(source)
-        cdef Envelope envelope
-        try:
-            self.open_block(block, held, at, MessageHeader_RecordBatch, False, &envelope)
-            return metadata_of(read_pairs(&envelope.root, Message_custom_metadata))
-        except ArrowIpcError as error:
-            raise self._placed(error, "record batch", index, block.offset)
-
     def body_ranges(self, int64_t index, source):
-        """Return the stretches of the body that the projection reads, from the block's metadata.
-
-        Returns
-        -------
-        list of (int, int)
-            Start and end in the body, rising, with near ones joined.
-        """
+        """Return the stretches of the body that the projection reads: rising, with near ones joined."""
         cdef Block block = self.footer.block(index, False)
         cdef Source held = Source(source)
         cdef Columns columns = Columns.__new__(Columns)
@@ -404,14 +366,8 @@ cdef class BlockDecoder:
 cdef class FileDecoder(BlockDecoder):
     """Decodes an Arrow IPC file whose bytes somebody else fetches.
 
-    Parameters
-    ----------
-    footer : bytes-like
-        The footer's table (see `footer_range`). Or another FileDecoder, of whose columns these are some.
-    start : int
-        Where the table begins in the file: no message reaches beyond.
-    columns, validate, limits, use_threads, ensure_native_endian, verify
-        As for `arrowipc.open_file`; the driver then lets `check` see the bytes in `to_check`.
+    `footer`: the table (see `footer_range`), at byte `start` of the file; or another FileDecoder, of whose columns
+    these are some. The keywords are those of `arrowipc.open_file`; the driver lets `check` see what `to_check` lists.
     """
 
     def __cinit__(self, footer, int64_t start=0, *, columns=None, validate="full", limits=None, use_threads=True,
@@ -435,8 +391,7 @@ cdef class FileDecoder(BlockDecoder):
             self.list_ends()
 
     cdef int list_ends(self) except -1:
-        """Enter what lies outside of batches and dictionaries: what comes from the end marker on, and what before them.
-        """
+        """Enter what lies outside of batches and dictionaries: from the end marker on, and before the first block."""
         cdef int64_t end = max(<int64_t> 0, self.footer.end - MARKER_SIZE), first = end
         cdef bint dictionary
         for dictionary in range(2):
@@ -482,13 +437,7 @@ cdef class FileDecoder(BlockDecoder):
         return 0
 
     def check(self, int64_t start, data):
-        """Check the bytes from `start` on, which are one of the pieces in `to_check`, in their order.
-
-        Raises
-        ------
-        FormatError
-            They do not agree with their checksums, or a batch that the footer does not list is in them.
-        """
+        """Check the bytes from `start` on, which are one of the pieces in `to_check`, in their order."""
         cdef Source source = Source(data)
         cdef bint keeps = self.verify == VERIFY_THERE and self.tail_right
         try:
@@ -584,10 +533,7 @@ cdef int check_total(Footer footer) except -1:
 
 
 cdef list check_listing(Footer footer, int64_t largest):
-    """Strict: no two blocks share bytes, none is listed twice, and batches in their order.
-
-    Returns where something may lie that is not listed; nothing there is as large as the `largest` schema.
-    """
+    """Strict: no two blocks share bytes, and batches are in order; returns the gaps in which a batch may be."""
     cdef Block b
     cdef int64_t i, at = 8
     extents = []
@@ -625,12 +571,7 @@ KEPT_DICTIONARIES = 1 << 26
 cdef class IndexedDecoder(BlockDecoder):
     """Decodes the batches of a stream in any order; each sees the dictionaries as they stand in front of it.
 
-    Parameters
-    ----------
-    index : StreamIndex
-        Complete.
-    stream : StreamDecoder
-        It has read the schema; this object takes over what it decodes, and how.
+    `index` is complete. `stream` has read the schema; this object takes over what it decodes, and how.
     """
 
     def __cinit__(self, StreamIndex index not None, StreamDecoder stream not None):
@@ -699,9 +640,7 @@ cdef class IndexedDecoder(BlockDecoder):
         return [(id, bisect_left(numbers, epoch) - 1) for id, numbers in self.messages.items()]
 
     def missing(self, int64_t i):
-        """Return the DictionaryBatch messages to load before `dictionaries_at(i)`, in order: those of each id that
-        follow what is kept, or the last one that is no delta.
-        """
+        """Return the DictionaryBatch messages to load before `dictionaries_at(i)`, in order."""
         self.make_kept_room()
         wanted = []
         for id, place in self.ends(i):

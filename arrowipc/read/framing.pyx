@@ -59,14 +59,8 @@ cdef str UNUSED = "its __init__ was not called"
 cdef class Framer:
     """Cuts input into messages; feed it chunks of any size, or let it lend its memory to a read.
 
-    Pieces that lie whole in one chunk are not copied: the message points into the chunk and keeps it alive.
-
-    Parameters
-    ----------
-    limits : Limits, optional
-        Bounds on what the input may claim.
-    verify : bool or None
-        As for readers. With None, who asks looks at `closed` at the end.
+    Pieces that lie whole in one chunk are not copied: the message points into the chunk and keeps it alive. `verify`
+    is as for readers; with None, who asks looks at `closed` at the end.
     """
 
     def __cinit__(self):
@@ -84,14 +78,9 @@ cdef class Framer:
     # -- input --
 
     def feed(self, data, bint last=False):
-        """Add input behind what is there.
+        """Add input behind what is there; `last`: nothing will follow, so a message that stops short fails at once.
 
-        Parameters
-        ----------
-        data : bytes-like
-            Any contiguous buffer; it is held, not copied, and must not change while messages point into it.
-        last : bool, default False
-            Nothing will follow: a message that stops short is a `TruncatedError` at once, without any copy.
+        `data` is held, not copied, and must not change while messages point into it.
         """
         cdef Source source = Source(data)
         self.occupy()
@@ -132,11 +121,8 @@ cdef class Framer:
     def get_buffer(self, sizehint=-1):
         """Lend writable memory for the bytes that are needed next: read into it, then call `buffer_updated`.
 
-        Returns
-        -------
-        memoryview
-            At least one and at most `bytes_needed` bytes; never more than ``Limits.read_ahead`` beyond
-            twice of what was received, whatever the input claims.
+        At least one and at most `bytes_needed` bytes; never more than ``Limits.read_ahead`` beyond twice of what was
+        received, whatever the input claims.
         """
         self.occupy()
         try:
@@ -204,13 +190,7 @@ cdef class Framer:
             self.vacate()
 
     def finish(self):
-        """Say that the input is over; messages that are still unread can be taken as before.
-
-        Raises
-        ------
-        TruncatedError
-            The input stops inside a message.
-        """
+        """Say that the input is over, a TruncatedError inside a message; unread messages can still be taken."""
         self.occupy()
         try:
             self.last = True
@@ -589,13 +569,7 @@ cdef Message open_apart(object metadata, object body, object limits):
 
 
 def message_kind(metadata, limits=None):
-    """Return what `Message.kind` will say of metadata whose body has not come yet, and how long that body is.
-
-    Raises
-    ------
-    FormatError, LimitError
-        As `message_of` does.
-    """
+    """Return what `Message.kind` will say of metadata whose body has not come yet, and how long that body is."""
     cdef Message message = open_apart(metadata, b"", limits)
     return kind_name(message.envelope.kind), message.envelope.body_length
 
@@ -603,20 +577,8 @@ def message_kind(metadata, limits=None):
 def message_of(metadata, body=None, limits=None):
     """Return the `Message` of metadata and a body that came apart from each other, without copying them.
 
-    Parameters
-    ----------
-    metadata : bytes-like
-        The FlatBuffers bytes, at any address; an encapsulated message's prefix in front of them is skipped.
-    body : bytes-like, optional
-        As long as the metadata says; zeros at the end that only fill up to a multiple of 64 may be missing.
-    limits : Limits, optional
-
-    Raises
-    ------
-    FormatError
-        The metadata is broken, or the body has another length than it says.
-    LimitError
-        The metadata is longer than the limits allow.
+    A prefix in front of the metadata is skipped. The body has the length that the metadata says; zeros at its end that
+    only fill up to a multiple of 64 may be missing.
     """
     cdef Message message = open_apart(metadata, b"" if body is None else body, limits)
     cdef int64_t found = (<Source> message.body_owner).size, claimed = message.envelope.body_length
@@ -703,16 +665,7 @@ cdef class Message:
 
     @property
     def buffers(self):
-        """list of memoryview: the buffers of the body, as stored and in the order of the metadata.
-
-        Of a RecordBatch or DictionaryBatch message; of another one: the body as a whole. A transport that moves
-        bodies apart from metadata (Dissociated IPC) needs no more than this and `metadata`.
-
-        Raises
-        ------
-        FormatError
-            The metadata is broken, or a buffer lies outside the body.
-        """
+        """list of memoryview: the buffers of the body as stored, as in the metadata; of other kinds, the body."""
         cdef Pieces pieces = self.in_pieces()
         if pieces is not None:
             return [stored_piece(&pieces.parts[i], pieces.owners) for i in range(pieces.count)]
@@ -743,13 +696,7 @@ cdef class Message:
         return 0
 
     def copy_body_into(self, target):
-        """Write the body, `body_length` bytes, to the beginning of writable memory.
-
-        Raises
-        ------
-        UsageError
-            `target` is smaller, or read-only.
-        """
+        """Write the body, `body_length` bytes, to the beginning of writable memory that has room for it."""
         cdef Pieces pieces
         cdef object owner
         cdef const uint8_t* body
@@ -796,27 +743,7 @@ cdef class Message:
         return out
 
     def serialize(self, alignment=8):
-        """Return the encapsulated message: prefix, metadata and body as bytes.
-
-        Parameters
-        ----------
-        alignment : {8, 64}
-            What the body's position is a multiple of.
-
-        Raises
-        ------
-        UsageError
-            For another alignment.
-
-        Examples
-        --------
-        >>> import arrowipc as ipc
-        >>> from arrowipc.types import field, int8
-        >>> schema = ipc.Schema([field("x", int8())])
-        >>> message = ipc.read_message(schema.serialize())
-        >>> message.serialize() == schema.serialize()
-        True
-        """
+        """Return the encapsulated message as bytes; the body begins at a multiple of `alignment`."""
         cdef int64_t body = self.envelope.body_length, head = 8 + self.metadata_size
         cdef int64_t pad
         cdef bytes out
@@ -911,13 +838,8 @@ cdef list stored_buffers(Message message):
 
 
 def survey(Message message not None):
-    """Look at the RecordBatch table of a message, a dictionary's too, without its body being followed.
-
-    Returns
-    -------
-    rows, used, inflated, codec : int
-        The rows that it claims, the bytes of the body up to the end of the last buffer, those of its buffers
-        without compression, and the codec (-1: none). None if it has no such table, or a broken one.
+    """What a message with a sound RecordBatch table claims, else None: its rows, the bytes of the body that buffers
+    take, those without compression, and the codec (-1: none).
     """
     cdef BatchHeader header
     cdef int64_t i, offset, size, used = 0, length = message.envelope.body_length
@@ -960,13 +882,7 @@ cdef bint stream_agrees(const uint8_t* data, int64_t size, const LimitsData* lim
 
 
 def checksum_of(Message message not None):
-    """What the checksum of a message says, which is not verified: its number, and whether it only closes a stream.
-
-    Returns
-    -------
-    (int, bool) or None
-        None: the message has none.
-    """
+    """The number in the checksum of a message, unverified, and whether it only closes a stream; None: it has none."""
     cdef Checksum checksum
     find_checksum(&message.envelope.root, Message_custom_metadata, &checksum)
     return None if checksum.text == NULL else (read_hex(checksum.text), closes_stream(&message.envelope, &checksum))
@@ -985,18 +901,10 @@ def changed_in_body(Message message not None):
 
 
 def outline(Message message not None):
-    """What the metadata of a RecordBatch or DictionaryBatch message says, without its body being followed.
+    """What the metadata of a RecordBatch or DictionaryBatch message says; None for another one.
 
-    Returns
-    -------
-    tuple or None
-        Rows, codec (-1: none), dictionary id (None: a RecordBatch), whether it is a delta, (length, null count)
-        of each node, (offset, length) of each buffer, the counts of variadic buffers. None: another message.
-
-    Raises
-    ------
-    FormatError
-        The metadata is broken.
+    Rows, codec (-1: none), dictionary id (None: a RecordBatch), whether it is a delta, (length, null count) of each
+    node, (offset, length) of each buffer, the counts of variadic buffers.
     """
     cdef BatchHeader header
     cdef int64_t i, number = 0

@@ -139,15 +139,7 @@ cdef class StreamIndex:
         return self.next, min(max(length, self.head), self.size - self.next)
 
     def scan(self, window, int64_t start):
-        """Enter the messages whose prefix and metadata lie in `window`, the bytes of the stream from `start` on.
-
-        Raises
-        ------
-        TruncatedError
-            The stream ends inside a message.
-        FormatError
-            A message is broken, or is none that a stream has behind its schema.
-        """
+        """Enter the messages whose prefix and metadata lie in `window`, the bytes of the stream from `start` on."""
         cdef Source source = window if isinstance(window, Source) else Source(window)
         cdef int found
         if not 0 <= start <= self.next:
@@ -233,11 +225,10 @@ cdef int64_t search(const uint8_t* data, int64_t size, int64_t at, bint schemas,
 
 
 def find_message(Source source not None, int64_t start, *, bint schemas=False, bint there=False, limits=None):
-    """Find a whole message from byte `start` on, among bytes that may be anything; `schemas`: a Schema message.
+    """Find a whole message from byte `start` on, among bytes that may be anything: (start, end, message) or None.
 
-    `there`: look at byte `start` and nowhere else; there the framing from before Arrow 0.15 is understood too. Returns
-    (start, end, message) or None. The message is framed: its metadata is a Message table and its body lies in the
-    source. Nothing more is known.
+    `schemas`: a Schema message. `there`: at byte `start` alone, also in the framing from before Arrow 0.15. Only its
+    metadata is known to be a Message table, and its body to lie in the source.
     """
     cdef Message message = Message.__new__(Message)
     cdef LimitsData bounds
@@ -261,11 +252,10 @@ def find_message(Source source not None, int64_t start, *, bint schemas=False, b
 
 
 def find_schema(Source source not None, int64_t end, limits=None):
-    """Find the Schema message at the beginning of a file, in any form that writers give it.
+    """Find the Schema message at the beginning of a file whose footer begins at `end`, in any form that writers use.
 
-    Most frame it, at byte 8. The Rust writer puts zeros in front of it, polars leaves its framing out, and the
-    JavaScript writer writes none: there the footer alone has the schema. The footer begins at `end`. Returns (start,
-    stop, message); the message is None where there is none, and the messages begin at `start`.
+    Returns (start, stop, message): the Rust writer puts zeros in front of it, polars leaves its framing out, and the
+    JavaScript writer writes none (None; the messages begin at `start`).
     """
     cdef int64_t start = 8, stop
     cdef LimitsData bounds

@@ -40,18 +40,16 @@ cdef dict LATER = {
 }
 
 
-# The classes of events, once one is needed.
-cdef object SchemaRead = None
-cdef object DictionaryRead = None
-cdef object BatchRead = None
-cdef object EndOfStream = None
+cdef object events = None       # their module, once one is needed
 
 
-cdef int load_events() except -1:
-    global SchemaRead, DictionaryRead, BatchRead, EndOfStream
-    if SchemaRead is None or DictionaryRead is None or BatchRead is None or EndOfStream is None:
-        from arrowipc.events import BatchRead, DictionaryRead, EndOfStream, SchemaRead
-    return 0
+cdef object load_events():
+    global events
+    if events is None:
+        from arrowipc import events as found
+
+        events = found
+    return events
 
 
 cdef bint find_extents(Columns out, Plan plan, Message message, const LimitsData* limits) except -1:
@@ -73,39 +71,16 @@ cdef class StreamDecoder(Framer):
 verify=False)\n--\n\n
     Decodes an Arrow IPC stream that arrives in chunks of any size; does no I/O of its own.
 
-    Parameters
-    ----------
-    columns : sequence of str or int, optional
-        Names, indices or dotted paths to read; the others are skipped without being touched.
-    validate : {"full", "none", "strict"}
-        What is proven about every batch.
-    limits : Limits, optional
-        Bounds on what the input may ask for.
-    use_threads : bool, default True
-        Decompress and validate large bodies with several threads.
-    ensure_native_endian : bool, default True
-        Convert big-endian bodies; False leaves their buffers as stored.
-    verify : bool, default False
-        Compare each message with its checksum.
+    The keywords are those of `arrowipc.open_stream`.
 
     Examples
     --------
-    >>> import pyarrow as pa
-    >>> from arrowipc import StreamDecoder
-    >>> sink = pa.BufferOutputStream()
-    >>> with pa.ipc.new_stream(sink, pa.schema([("x", pa.int8())])) as writer:
-    ...     writer.write_batch(pa.record_batch([pa.array([1, 2], pa.int8())], ["x"]))
-    >>> decoder = StreamDecoder()
-    >>> decoder.bytes_needed
-    4
-    >>> decoder.feed(sink.getvalue())
+    >>> import arrowipc as ipc
+    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2]})
+    >>> decoder = ipc.StreamDecoder()
+    >>> decoder.feed(batch.schema.serialize() + batch.serialize(), True)
     >>> [type(event).__name__ for event in decoder]
     ['SchemaRead', 'BatchRead', 'EndOfStream']
-    >>> decoder.finish()
-    >>> decoder, part = StreamDecoder(), memoryview(sink.getvalue())
-    >>> decoder.feed(part)
-    >>> decoder.read_schema(), decoder.next_batch().num_rows, list(decoder.batches()), decoder.next_event()
-    (True, 2, [], EndOfStream(...))
     """
 
     def __init__(self, columns=None, validate="full", limits=None, use_threads=True, ensure_native_endian=True,
@@ -185,34 +160,24 @@ verify=False)\n--\n\n
             if found == FRAME_MORE or self.ended:
                 return None
             self.ended = True
-            load_events()
-            return EndOfStream(self.bytes_consumed, self.end_marker)
+            return load_events().EndOfStream(self.bytes_consumed, self.end_marker)
         return self.event()
 
     cdef object event(self):
         """Decode the message at hand, and say what it was."""
         cdef int kind = self.envelope.kind
         cdef TakenDictionary taken
-        load_events()
         self.check_order(kind)
         if kind == MessageHeader_Schema:
             self.begin()
-            return SchemaRead(plan_schema(self.decoder.plan))
+            return load_events().SchemaRead(plan_schema(self.decoder.plan))
         if kind == MessageHeader_RecordBatch:
-            return BatchRead(self.decoder.batch(&self.envelope, self.body, self.body_owner))
+            return load_events().BatchRead(self.decoder.batch(&self.envelope, self.body, self.body_owner))
         self.decoder.dictionary(&self.envelope, self.body, self.body_owner, True, &taken)
-        return DictionaryRead(taken.id, taken.is_delta, taken.length)
+        return load_events().DictionaryRead(taken.id, taken.is_delta, taken.length)
 
     def decode_next(self, Message message not None):
-        """Decode a message that came by itself, as the next one of this stream; returns its event.
-
-        For transports that deliver whole messages (Dissociated IPC): whoever calls this does not `feed`.
-
-        Raises
-        ------
-        FormatError
-            The bytes break the format; every later call raises UsageError.
-        """
+        """Decode a whole message as the next of this stream; returns its event. Whoever calls this does not `feed`."""
         self.occupy()
         try:
             message.join()
@@ -239,13 +204,7 @@ verify=False)\n--\n\n
             self.vacate()
 
     def stretches_read(self, Message message not None, memory):
-        """Return what `decode_next` will read of a message whose body lies in `memory`, which may still be empty.
-
-        Returns
-        -------
-        list of (int, int) or None
-            Start and end in `memory`; None: all of it, or that cannot be told.
-        """
+        """Return which parts (start, end) of `memory`, where the body lies, `decode_next` reads; None: perhaps all."""
         cdef Source held = Source(memory)
         cdef Columns columns = Columns.__new__(Columns)
         cdef uintptr_t start = <uintptr_t> held.data
@@ -272,8 +231,7 @@ verify=False)\n--\n\n
     def go_on(self, bint forget):
         """Take messages again after a FormatError of `decode_next`.
 
-        `forget`: without the dictionaries so far. A batch that needs one is refused until it came again, and so
-        is a delta.
+        `forget`: without the dictionaries so far, so that batches that need one are refused until it came again.
         """
         if self.decoder is None:
             raise UsageError(f"this decoder cannot be used: {self.failure}")

@@ -36,7 +36,6 @@ ctypedef fused Index:
     loose_u64
 
 ctypedef fused Signed:
-    loose_i16
     loose_i32
     loose_i64
 
@@ -732,17 +731,6 @@ cdef int fail_union(const int8_t* codes, const loose_i32* offsets, const int8_t*
 # -- run ends ------------------------------------------------------------------------------------------------
 
 
-cdef inline bint runs_rise(const Signed* ends, int64_t n) noexcept nogil:
-    """Whether every one of n >= 1 runs has at least one element."""
-    cdef uint64_t end = <uint64_t> <int64_t> ends[0]
-    cdef uint64_t bad = end | (end - 1)
-    cdef int64_t i
-    for i in range(1, n):
-        end = <uint64_t> <int64_t> ends[i]
-        bad |= end | (end - <uint64_t> <int64_t> ends[i - 1] - 1)
-    return bad >> 63 == 0
-
-
 cdef inline int64_t load_run_end(const uint8_t* ends, int64_t i, int32_t width) noexcept nogil:
     if width == 2:
         return (<const loose_i16*> ends)[i]
@@ -754,8 +742,7 @@ cdef int check_run_ends(const ColumnsData* d, int32_t f, Fault* fault) noexcept 
     cdef const Node* runs = &d.nodes[f + 1]
     cdef const FieldPlan* plan = &d.plan.fields[f + 1]
     cdef const uint8_t* ends = d.extents[plan.first_buffer + 1].data
-    cdef int64_t i, end, previous = 0
-    cdef bint rise
+    cdef int64_t i, end = 0, previous = 0
     if runs.null_count != 0:
         return fail(fault, FAULT_RUN_END_NULLS, f + 1, -1, -1, runs.null_count)
     if runs.length == 0:
@@ -763,19 +750,11 @@ cdef int check_run_ends(const ColumnsData* d, int32_t f, Fault* fault) noexcept 
             return 0
         return fail(fault, FAULT_RUN_END, f, -1, 0, 0, node.offset + node.length, "missing")
     ends += plan.width * runs.offset
-    if plan.width == 2:
-        rise = runs_rise[loose_i16](<const loose_i16*> ends, runs.length)
-    elif plan.width == 4:
-        rise = runs_rise[loose_i32](<const loose_i32*> ends, runs.length)
-    else:
-        rise = runs_rise[loose_i64](<const loose_i64*> ends, runs.length)
-    if not rise:
-        for i in range(runs.length):
-            end = load_run_end(ends, i, plan.width)
-            if end <= previous:
-                return fail(fault, FAULT_RUN_END, f, -1, i, end, previous, "not more than")
-            previous = end
-    end = load_run_end(ends, runs.length - 1, plan.width)
+    for i in range(runs.length):
+        end = load_run_end(ends, i, plan.width)
+        if end <= previous:
+            return fail(fault, FAULT_RUN_END, f, -1, i, end, previous, "not more than")
+        previous = end
     if end - node.offset < node.length:
         return fail(fault, FAULT_RUN_END, f, -1, runs.length - 1, end, node.offset + node.length,
                     "short of the length")

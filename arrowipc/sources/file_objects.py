@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 
+from arrowipc._core import aligned_buffer
 from arrowipc.arguments import as_integer, described
 from arrowipc.errors import TruncatedError, UsageError
 
@@ -12,6 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
+
+    from arrowipc._core import Memory
 
 TEXT = "the file object reads text: open it in binary mode, open(path, 'rb')"
 
@@ -126,6 +129,12 @@ def read_at(file: Any, offset: int, buffer: memoryview) -> None:
         done += count
 
 
+def room_for(head: int, body: int) -> tuple[Memory, int]:
+    """Memory for a message, and where it begins there so that its body is aligned to 64 bytes."""
+    at = -head % 64
+    return aligned_buffer(at + head + body), at
+
+
 def seek_to(file: Any, offset: int) -> None:
     """Move a file to an offset; one that says it went elsewhere is refused."""
     found = file.seek(offset)
@@ -175,13 +184,7 @@ VERSION_NAMES = {
 
 
 def version_of(info: Mapping[str, Any]) -> dict[str, str]:
-    """What tells this version of a file from others; empty where nothing does.
-
-    Parameters
-    ----------
-    info : mapping
-        As ``info`` of a file system of fsspec gives it.
-    """
+    """What tells this version of a file from others, of an ``info`` of fsspec; empty where nothing does."""
     found: dict[str, str] = {}
     for name, key in VERSION_NAMES.items():
         value = info.get(name)

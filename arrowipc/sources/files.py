@@ -20,21 +20,7 @@ from arrowipc.sources.remote import RemoteSource, find_system, io_error
 from arrowipc.sources.source import existing_part
 from arrowipc.sources.spark_log import LOG, above, local_log, remote_log, with_logs
 
-__all__ = [
-    "FoundFile",
-    "check_link",
-    "files_below",
-    "files_in_system",
-    "find_files",
-    "is_hidden",
-    "is_local",
-    "is_url",
-    "modified",
-    "naming",
-    "passes",
-    "root_of",
-    "walk",
-]
+__all__ = ["FoundFile", "check_link", "find_files", "is_hidden", "is_local", "is_url", "naming", "passes", "root_of"]
 
 log: logging.Logger = logging.getLogger("arrowipc")
 
@@ -63,7 +49,7 @@ def find_files(
     behind_matches: bool = False,
     may_be_empty: bool = False,
 ) -> list[FoundFile]:
-    """All files that some paths name.
+    """All files that some paths name: absolute paths or URLs in the order of the paths, sorted within each.
 
     Parameters
     ----------
@@ -81,21 +67,7 @@ def find_files(
         Whether ``below`` is, as Spark has it, what follows a match of the pattern, and of a file that is named or
         matched nothing; unless the pattern has ``**``.
     may_be_empty : bool
-        Whether a directory without files is an error, or gives none.
-
-    Returns
-    -------
-    list of FoundFile
-        Absolute paths or URLs in the order of the paths, sorted within each; never empty unless `may_be_empty`.
-
-    Raises
-    ------
-    PathNotFoundError
-        If a path finds nothing, or if a link is broken.
-    UsageError
-        If there is no path, or if nobody knows a URL's kind.
-    OSError
-        If a file system does not answer.
+        Whether a path without files gives none, or is a PathNotFoundError.
     """
     if not paths:
         raise UsageError("a path is needed: a file, a directory, a pattern, a URL, or a list of them")
@@ -114,9 +86,7 @@ def find_files(
         mark = None if local is not None and os.path.exists(local) else _MARKS.search(text)
         root = text if mark is None else os.path.dirname(text[: mark.start()])
         matched = text[len(root) :].strip("/").split("/") if mark is not None else []
-        files.reverse()
-        while files:
-            file = files.pop()
+        for file in files:
             inside = file.path != root and file.path.startswith(root)
             below = file.path[len(root) :] if inside else file.path
             if behind_matches:
@@ -193,38 +163,20 @@ def is_local(system: Any) -> bool:
     return "file" in ((system.protocol,) if isinstance(system.protocol, str) else system.protocol)
 
 
-def walk(
-    *directories: str, ignore_missing: bool = False, links: list[str] | None = None
-) -> Iterator[tuple[str, os.stat_result]]:
+def walk(*directories: str, ignore_missing: bool = False) -> Iterator[tuple[str, os.stat_result]]:
     """All files in local directories, at any depth, without names that begin with ``_`` or ``.``.
 
-    Links to files and to directories are followed, but no directory is visited twice, whatever leads to it:
-    loops come to an end. Files are found without the help of links where that is possible.
-
-    Parameters
-    ----------
-    *directories : str
-    ignore_missing : bool
-        Whether broken links are left out, with a warning, or a UsageError.
-    links : list of str, optional
-        To this list are added the links to directories, but those that are found by following another link.
+    Links are followed, but no directory is visited twice, whatever leads to it, and without the help of links where
+    that is possible. Broken links are left out, with a warning, or a PathNotFoundError.
     """
-    real = deque(sorted(directories, key=os.path.islink))
-    linked: deque[str] = deque()
+    real, linked = deque(sorted(directories, key=os.path.islink)), deque[str]()
     seen: set[tuple[int, int]] = set()
-    behind = False
     while real or linked:
-        behind = behind or not real
         for path, found, is_link in _listed((real or linked).popleft(), seen, ignore_missing):
-            if not stat.S_ISDIR(found.st_mode):
-                if stat.S_ISREG(found.st_mode):
-                    yield path, found
-            elif not is_link:
-                real.append(path)
-            else:
-                linked.append(path)
-                if links is not None and not behind:
-                    links.append(path)
+            if stat.S_ISDIR(found.st_mode):
+                (linked if is_link else real).append(path)
+            elif stat.S_ISREG(found.st_mode):
+                yield path, found
 
 
 def _listed(
@@ -312,7 +264,7 @@ def is_hidden(name: str) -> bool:
 
 def _expand(path: str, name_filter: str | None, ignore_missing: bool) -> Iterator[FoundFile]:
     if os.path.isdir(path):
-        yield from files_below(path, name_filter, ignore_missing)
+        yield from _files_below(path, name_filter, ignore_missing)
     elif os.path.exists(path):
         yield _described(path, os.stat(path))
     else:
@@ -320,7 +272,7 @@ def _expand(path: str, name_filter: str | None, ignore_missing: bool) -> Iterato
         yield from with_logs(lambda: _once(_expand_pattern(path, name_filter, ignore_missing)), local_log, _fixed(path))
 
 
-def files_below(directory: str, name_filter: str | None = None, ignore_missing: bool = False) -> list[FoundFile]:
+def _files_below(directory: str, name_filter: str | None = None, ignore_missing: bool = False) -> list[FoundFile]:
     """The files that count in a local directory, at any depth; see `walk`."""
     return with_logs(
         lambda: _in(directory, name_filter=name_filter, ignore_missing=ignore_missing),
@@ -424,7 +376,7 @@ def _expand_url(url: str, name_filter: str | None, storage: Mapping[str, Any]) -
             found = [_found(info)]
         elif info is not None:
             # Over HTTP nothing but the slash tells a directory from a file.
-            found = files_in_system(system, url if path.startswith("http") else path, name_filter)
+            found = _files_in_system(system, url if path.startswith("http") else path, name_filter)
         else:
             found = _with_logs(system, _fixed(path), partial(_matches_of, system, path, name_filter))
     except Exception as error:
@@ -448,7 +400,7 @@ def _info(system: Any, url: str, path: str, storage: Mapping[str, Any]) -> dict[
     return None
 
 
-def files_in_system(system: Any, directory: str, name_filter: str | None = None) -> list[FoundFile]:
+def _files_in_system(system: Any, directory: str, name_filter: str | None = None) -> list[FoundFile]:
     """The files that count in a directory of a file system of fsspec, at any depth."""
     return _with_logs(
         system,
@@ -501,10 +453,10 @@ def _below(system: Any, directory: str, name_filter: str | None, logs: set[str])
 
 def _found(info: Mapping[str, Any]) -> FoundFile:
     size = info.get("size")
-    return FoundFile(info["name"], None if size is None else int(size), modified=modified(info))
+    return FoundFile(info["name"], None if size is None else int(size), modified=_modified(info))
 
 
-def modified(info: Mapping[str, Any]) -> int:
+def _modified(info: Mapping[str, Any]) -> int:
     """When a file was modified, in microseconds, under the names that file systems have for it; 0: not known."""
     for key in ("LastModified", "last_modified", "mtime", "updated", "modified", "created"):
         value: Any = info.get(key)

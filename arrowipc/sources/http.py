@@ -9,19 +9,18 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from weakref import WeakKeyDictionary
 
 from arrowipc.errors import showable
 from arrowipc.sources.file_objects import replaced, version_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from typing import Any, TypeVar
 
     Result = TypeVar("Result")
 
-__all__ = ["HttpFile", "HttpStream", "Refused", "Turns", "fetch_all", "together"]
+__all__ = ["HttpFile", "HttpStream", "Refused", "fetch_all"]
 
 #: Bytes that one read takes from a connection.
 CHUNK = 1 << 18
@@ -29,16 +28,12 @@ CHUNK = 1 << 18
 STEP = 1 << 12
 #: ... or fewer of a stream, which may be written while it is read.
 LIVE_STEP = 1 << 8
-#: Requests to one host that are in flight at most: each costs some 0.5 ms of processor time, so that more would wait
-#: for that, and not for 20 ms of the net ...
-MOST_TURNS = 48
-#: ... and at first, until answers come: as many new connections at a time as small servers have room to queue. One
-#: that finds none is tried again by the system after a second, or three, or seven.
-FIRST_TURNS = 4
-#: Hosts of one session that are remembered.
-HOSTS = 64
-#: Seconds without an answer, after which connections may have to be made anew.
-IDLE = 10
+#: Ranges that are fetched side by side: each costs some 0.5 ms of processor time, so that more would wait for that, and
+#: not for 20 ms of the net ...
+MOST = 48
+#: ... and at first: as many new connections at a time as small servers have room to queue. One that finds none is
+#: tried again by the system after a second, or three, or seven.
+FIRST = 16
 REDIRECTS = 10
 #: What a server may have done to the bytes of a file (Content-Encoding).
 CODINGS = frozenset(("gzip", "x-gzip", "deflate", "br", "zstd", "compress", "x-compress"))
@@ -52,8 +47,6 @@ _NO_RANGES = (
     "the server sends only whole files (no range requests), and an Arrow IPC file is read in parts; put "
     "'simplecache::' before the URL to download it first"
 )
-#: Those of each session, by hosts.
-_turns: WeakKeyDictionary[Any, dict[str, Turns]] = WeakKeyDictionary()
 
 
 class Refused(OSError):
@@ -64,119 +57,66 @@ class Missing(FileNotFoundError, Refused):
     """The server says that there is no such file."""
 
 
-class _Unlike(Exception):
-    """An answer is not of the kind that was hoped for."""
-
-
-class Turns:
-    """The requests to a host that may be in flight: a few at first, and one more with every second answer.
-
-    So connections are made a few at a time.
-    """
-
-    def __init__(self, most: int = MOST_TURNS) -> None:
-        self.most = most
-        self.ends: bool = True  #: whether the host knows ranges from the end of a file
-        self._busy = 0
-        self._begin()
-
-    def _begin(self) -> None:
-        self._now: float = min(FIRST_TURNS, self.most)
-        self._turn = asyncio.Semaphore(int(self._now))
-        self._last = time.monotonic()
-
-    async def __aenter__(self) -> None:
-        if not self._busy and time.monotonic() - self._last > IDLE:
-            self._begin()
-        await self._turn.acquire()
-        self._busy += 1
-
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._busy -= 1
-        self._last = time.monotonic()
-        self._turn.release()
-        if kind is None and self._now < self.most:
-            self._now += 0.5
-            if self._now.is_integer():
-                self._turn.release()
-
-
-async def together(*jobs: Coroutine[Any, Any, Result]) -> list[Result]:
-    """Do jobs side by side; the first failure ends them all."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(job) for job in jobs]
-    except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None
-    return [task.result() for task in tasks]
-
-
-async def fetch_all(
-    fetch: Callable[[int, int], Awaitable[Result]], ranges: Sequence[tuple[int, int]], turns: Turns
-) -> list[Result]:
-    """Fetch ranges side by side, as many as there are turns; however many they are, so few tasks are at it."""
+async def fetch_all(fetch: Callable[..., Awaitable[Result]], parts: Sequence[tuple[Any, ...]]) -> list[Result]:
+    """Fetch parts side by side: a few at first, and one more with every answer; the first failure ends them all."""
     found: dict[int, Result] = {}
-    left = iter(enumerate(ranges))
+    left = iter(enumerate(parts))
+    workers = min(FIRST, len(parts))
 
     async def work() -> None:
-        for i, (start, end) in left:
-            async with turns:
-                found[i] = await fetch(start, end)
+        nonlocal workers
+        for i, part in left:
+            found[i] = await fetch(*part)
+            if workers < MOST:
+                workers += 1
+                group.create_task(work())
 
-    await together(*[work() for _ in range(min(len(ranges), turns.most))])
-    return [found[i] for i in range(len(ranges))]
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(workers):
+                group.create_task(work())
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return [found[i] for i in range(len(parts))]
 
 
 class _Deadline:
-    """Bounds how long exchanges wait for `step` more bytes; None: they may wait forever."""
+    """Bounds how long an exchange waits for `step` more bytes; None: it may wait forever."""
 
     def __init__(self, timeout: float | None, step: int = STEP) -> None:
         self._timeout = self._left = timeout
-        self.step = step
-        self.begun: bool = False  # a step has come
-        self._count = 0
+        self._step, self._count = step, 0
 
-    async def wait(self, what: Awaitable[Result], asked: float | None = None) -> Result:
-        """Wait for a step; `asked` is the time (time.monotonic()) at which the wait began."""
+    async def wait(self, what: Awaitable[Result]) -> Result:
+        """Wait for a step."""
         if self._left is None:
             return await what
-        start = time.monotonic() if asked is None else asked
+        start = time.monotonic()
         try:
-            async with asyncio.timeout(self._left - (time.monotonic() - start)) as limit:
-                try:
-                    return await what
-                finally:
-                    self._left -= time.monotonic() - start
+            async with asyncio.timeout(self._left) as limit:
+                return await what
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            raise self._stalled() from error
+            raise TimeoutError(
+                f"the server stalls: {self._count:,} bytes came in {self._timeout:g} s; "
+                "RemoteSource(url, timeout=) waits longer"
+            ) from error
+        finally:
+            self._left -= time.monotonic() - start
 
     def arrived(self, count: int) -> None:
-        """Reset the deadline when enough has arrived, else check it: `wait` does not where data was there already.
-
-        In a busy event loop this can happen each time, while the server sends a byte now and then.
-        """
+        """Reset the deadline when enough has arrived."""
         self._count += count
-        if self._count >= self.step:
-            self._left, self._count, self.begun = self._timeout, 0, True
-        elif self._left is not None and self._left <= 0:
-            raise self._stalled()
-
-    def _stalled(self) -> TimeoutError:
-        reason = (
-            f"the server stalls: {self._count:,} bytes came in {self._timeout:g} s; "
-            "RemoteSource(url, timeout=) waits longer"
-        )
-        self._left, self._count = self._timeout, 0  # of who tries again
-        return TimeoutError(reason)
+        if self._count >= self._step:
+            self._left, self._count = self._timeout, 0
 
 
 class HttpFile:
     """A file over HTTP, by fsspec's HTTPFileSystem; one version is read, that of the first response.
 
-    `timeout` is how many seconds an answer may stall, or all that come before the first step of bytes. `version` is
-    what an earlier answer said of the version, as `version_of` gives it; answers are compared with it.
+    `timeout` is how many seconds an answer may stall. `version` is what an earlier answer said of the version, as
+    `version_of` gives it; answers are compared with it.
     """
 
     def __init__(self, system: Any, url: str, timeout: float | None, version: Mapping[str, str]) -> None:
@@ -184,58 +124,30 @@ class HttpFile:
         self._url = url
         self._timeout = timeout
         self.version: dict[str, str] = dict(version)
-        self._opening = _Deadline(timeout)  # of what comes before the first step of bytes
-        # Whose coroutines `_size` and `_fetch` are, in the words of fsspec.
+        # Whose coroutines `_size`, `_ends` and `_fetch` are, in the words of fsspec.
         self.async_impl = True
         self.asynchronous: bool = system.asynchronous
         self.loop: Any = system.loop
 
-    def size(self) -> int | None:
-        """Ask how long the file is; None where the server does not say."""
-        return self._run(self._size)  # type: ignore[no-any-return]
-
-    def ends(self, tail: int) -> tuple[int | None, list[tuple[int, bytearray]]]:
-        """Return how long the file is, and its first 8 and last `tail` bytes with their offsets, as far as asked."""
-        return self._run(self._ends, tail)  # type: ignore[no-any-return]
-
-    def fetch(self, ranges: Sequence[tuple[int, int]], size: int) -> list[bytearray]:
-        """Return the bytes of all ranges of a file of `size` bytes; the first failure ends them all."""
-        return self._run(self._fetch, ranges, size)  # type: ignore[no-any-return]
-
     def open(self, size: int | None) -> HttpStream:
         """Ask for the whole file, which may be known to have `size` bytes, to be read in order."""
-        answer, deadline = self._run(self._open, size)
-        return HttpStream(self._system.loop, answer, deadline, size)
-
-    def _run(self, what: Any, *arguments: Any) -> Any:
         from fsspec.asyn import sync
 
-        try:
-            return sync(self._system.loop, what, *arguments)
-        except BaseException:
-            self._opening = _Deadline(self._timeout)  # of who tries again
-            raise
-
-    def _deadline(self, step: int = STEP) -> _Deadline:
-        """That of one exchange; those before the first step of bytes, which are few, have one together."""
-        if self._opening.begun:
-            return _Deadline(self._timeout, step)
-        self._opening.step = step
-        return self._opening
+        answer, deadline = sync(self.loop, self._open, size)
+        return HttpStream(self.loop, answer, deadline, size)
 
     # -- in the thread in which fsspec works --
 
     async def _size(self) -> int | None:
+        """Ask how long the file is; None where the server does not say."""
         import aiohttp
 
-        deadline = self._deadline()
+        deadline = _Deadline(self._timeout)
         for method in ("HEAD", "GET"):  # some servers know no HEAD; the body of a GET is not read
             try:
                 answer = await self._ask(method, {}, deadline)
-            except TimeoutError:
-                raise
-            except (OSError, aiohttp.ClientError):
-                if method == "GET":
+            except (OSError, aiohttp.ClientError) as error:
+                if method == "GET" or isinstance(error, TimeoutError):
                     raise
                 continue
             try:
@@ -255,59 +167,43 @@ class HttpFile:
 
         What servers do not answer so is left out; `_size` and `_fetch` find out why.
         """
-        turns = await self._get_turns()
-        found = await together(*[self._end(turns, size) for size in ((0, tail) if tail and turns.ends else (0,))])
-        sizes = {total for total, _, _ in found if total is not None}
+        ends = [end for end in await fetch_all(self._end, [(size,) for size in {0, tail}]) if end is not None]
+        sizes = {total for total, _, _ in ends if total is not None}
         if len(sizes) > 1:
             raise Refused("the file was replaced while it was read: its ends are of files of different lengths")
-        return next(iter(sizes), None), [(start, data) for _, start, data in found if data]
+        return next(iter(sizes), None), [(start, data) for _, start, data in ends if data]
 
-    async def _end(self, turns: Turns, tail: int) -> tuple[int | None, int, bytearray]:
+    async def _end(self, tail: int) -> tuple[int | None, int, bytearray] | None:
         """The length of the file, and its last `tail` bytes with their offset; its first bytes if that is 0."""
         import aiohttp
 
-        async with turns:
-            deadline = _Deadline(self._timeout) if tail else self._deadline()
-            answer = None
-            try:
-                answer = await self._ask("GET", {"Range": f"bytes=-{tail}" if tail else "bytes=0-7"}, deadline)
-                total, start, end = _checked_end(answer, tail)
-                self._compare(answer, total)
-                data = await _body(answer, start, end, answer.status == 206 or end == total, deadline)
-            except (_Unlike, aiohttp.ClientError) as error:  # not every server knows ranges from the end
-                turns.ends = turns.ends and not (tail and isinstance(error, _Unlike))
-                return None, 0, bytearray()
-            finally:
-                if answer is not None:
-                    answer.release()
-        self._opening.begun |= deadline.begun
-        return total, start, data
-
-    async def _get_turns(self) -> Turns:
-        session = await self._system.set_session()
-        hosts, host = _turns.setdefault(session, {}), self._url.split("/")[2]
-        if host not in hosts:
-            while len(hosts) >= HOSTS:
-                hosts.pop(next(iter(hosts)))
-            limit = getattr(getattr(session, "connector", None), "limit", 0) or MOST_TURNS
-            hosts[host] = Turns(min(limit, MOST_TURNS))
-        return hosts[host]
+        deadline, answer = _Deadline(self._timeout), None
+        try:
+            answer = await self._ask("GET", {"Range": f"bytes=-{tail}" if tail else "bytes=0-7"}, deadline)
+            part = _checked_end(answer, tail)
+            if part is None:
+                return None
+            total, start, end = part
+            self._compare(answer, total)
+            return total, start, await _body(answer, start, end, answer.status == 206 or end == total, deadline)
+        except aiohttp.ClientError:  # not every server knows ranges from the end
+            return None
+        finally:
+            if answer is not None:
+                answer.release()
 
     async def _fetch(self, ranges: Sequence[tuple[int, int]], size: int) -> list[bytearray]:
-        turns = await self._get_turns()
+        """Return the bytes of all ranges of a file of `size` bytes; the first failure ends them all."""
 
         async def one(start: int, end: int) -> bytearray:
-            deadline = self._deadline() if len(ranges) == 1 else _Deadline(self._timeout)
-            return await self._range(start, end, size, deadline)
+            return await self._range(start, end, size)
 
-        found = await fetch_all(one, ranges, turns)
-        if len(ranges) > 1:
-            self._opening.begun = True  # each had a deadline of its own
-        return found
+        return await fetch_all(one, ranges)
 
-    async def _range(self, start: int, end: int, size: int, deadline: _Deadline) -> bytearray:
+    async def _range(self, start: int, end: int, size: int) -> bytearray:
         if start == end:
             return bytearray()
+        deadline = _Deadline(self._timeout)
         answer = await self._ask("GET", {"Range": f"bytes={start}-{end - 1}"}, deadline)
         try:
             _check_status(answer, (200, 206), f"bytes {start:,} to {end:,}: ")
@@ -323,7 +219,7 @@ class HttpFile:
             answer.release()
 
     async def _open(self, size: int | None) -> tuple[Any, _Deadline]:
-        deadline = self._deadline(LIVE_STEP)
+        deadline = _Deadline(self._timeout, LIVE_STEP)
         answer = await self._ask("GET", {}, deadline)
         try:
             _check_status(answer, (200,))
@@ -414,10 +310,10 @@ class HttpStream:
         """Wait for some bytes, at most `count`; none at the end of the file."""
         from fsspec.asyn import sync
 
-        return sync(self._loop, self._read, count, time.monotonic())  # type: ignore[no-any-return]
+        return sync(self._loop, self._read, count)  # type: ignore[no-any-return]
 
-    async def _read(self, count: int, asked: float) -> bytes:
-        data: bytes = await self._deadline.wait(self._answer.content.read(count), asked)
+    async def _read(self, count: int) -> bytes:
+        data: bytes = await self._deadline.wait(self._answer.content.read(count))
         self._deadline.arrived(len(data) or LIVE_STEP)  # its end is progress too
         if self._left is not None:
             self._left -= len(data)
@@ -482,43 +378,47 @@ def _length(answer: Any) -> int | None:
     return int(text)
 
 
+def _said_range(answer: Any) -> tuple[int, int, int | None] | None:
+    """Which bytes of the file an answer says it has, and of how many."""
+    found = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+    return None if found is None else (int(found[1]), int(found[2]) + 1, None if found[3] == "*" else int(found[3]))
+
+
 def _checked_range(answer: Any, start: int, end: int) -> int | None:
     """Refuse another range than the one asked for; return the length of the file where it is said."""
-    text = answer.headers.get("Content-Range", "")
-    found = _CONTENT_RANGE.fullmatch(text)
-    length = _length(answer)
+    found, length = _said_range(answer), _length(answer)
     if found is None:
         raise Refused(
             f"asked for bytes {start:,} to {end:,}, and the answer does not say which they are: "
-            f"Content-Range {text[:60]!r}"
+            f"Content-Range {answer.headers.get('Content-Range', '')[:60]!r}"
         )
-    first, last = int(found[1]), int(found[2]) + 1
+    first, last, total = found
     if (first, last) != (start, end) or length not in (None, end - start):
         count = last - first if length is None else length
         raise Refused(
             f"asked for bytes {start:,} to {end:,} and got {count:,} of {end - start:,} from {first:,} on; "
             "was the file replaced meanwhile?"
         )
-    return None if found[3] == "*" else int(found[3])
+    return total
 
 
-def _checked_end(answer: Any, tail: int) -> tuple[int | None, int, int]:
-    """The length of the file, and what an answer has of it: the last `tail` bytes, or the first 8 where that is 0."""
+def _checked_end(answer: Any, tail: int) -> tuple[int | None, int, int] | None:
+    """The length of the file, and what an answer has of it: the last `tail` bytes, or the first 8 where that is 0.
+
+    None: the answer is of another kind.
+    """
     if answer.status in (404, 410):
         _check_status(answer, ())
-    length = _length(answer)
-    found = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+    length, found = _length(answer), _said_range(answer)
     if _codings(answer):
-        raise _Unlike
+        return None
     if answer.status == 200 and (not tail or (length is not None and length <= tail)):  # a server without ranges
         return length, 0, min(tail or 8, 8 if length is None else length)
-    if answer.status != 206 or found is None or found[3] == "*":
-        raise _Unlike
-    total = int(found[3])
+    if answer.status != 206 or found is None or found[2] is None:
+        return None
+    total = found[2]
     start, end = (max(total - tail, 0), total) if tail else (0, min(8, total))
-    if (int(found[1]), int(found[2]) + 1) != (start, end) or length not in (None, end - start):
-        raise _Unlike
-    return total, start, end
+    return (total, start, end) if found[:2] == (start, end) and length in (None, end - start) else None
 
 
 async def _body(answer: Any, start: int, end: int, exact: bool, deadline: _Deadline) -> bytearray:

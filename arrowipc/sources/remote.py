@@ -14,10 +14,10 @@ from collections import deque
 from collections.abc import Mapping
 from itertools import islice
 
-from arrowipc._core import aligned_buffer, copy_into
+from arrowipc._core import copy_into
 from arrowipc.arguments import check_text, instance_of
 from arrowipc.errors import ArrowIpcError, UsageError, showable
-from arrowipc.sources.file_objects import FileObjectError, Remote, end_of, replaced, take, version_of
+from arrowipc.sources.file_objects import FileObjectError, Remote, end_of, replaced, room_for, take, version_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,13 +55,7 @@ STREAM_BUFFER = 1 << 20
 
 
 def find_system(url: str, storage_options: Mapping[str, Any] | None = None) -> tuple[Any, str]:
-    """Return fsspec's file system for a URL, and the path in it.
-
-    Raises
-    ------
-    UsageError
-        fsspec, or what it needs for this kind of URL, is not installed; or nobody knows this kind.
-    """
+    """Return fsspec's file system for a URL, and the path in it; a UsageError if that is not installed or known."""
     try:
         import fsspec
     except ImportError:
@@ -147,11 +141,9 @@ class RemoteSource(Remote):
     tail : int, default 128 KiB
         Bytes that are fetched from the end at once: more than most footers have.
     timeout : float, default 30
-        Seconds without a byte (to be exact: with less than 4 KiB of a range, 256 bytes of a stream) after
-        which a stalled HTTP server is given up with a TimeoutError; until that much has come for the first
-        time, of all requests together that opening takes. A `timeout` among the storage options takes its
-        place, as aiohttp understands it. Other file systems have deadlines of their own, which are storage
-        options.
+        Seconds without a byte (to be exact: with less than 4 KiB of a range, 256 bytes of a stream) after which a
+        stalled HTTP server is given up with a TimeoutError. A `timeout` among the storage options takes its place, as
+        aiohttp understands it. Other file systems have deadlines of their own, which are storage options.
     version : mapping, optional
         The `version` of another source for the same file: this one reads no other.
     filesystem : fsspec.AbstractFileSystem, optional
@@ -237,13 +229,7 @@ class RemoteSource(Remote):
         return run(self.sizing(), self.call)
 
     def sizing(self) -> Steps[int]:
-        """Ask how long the file is, if that is not known.
-
-        Raises
-        ------
-        OSError
-            Nobody says.
-        """
+        """Ask how long the file is, if that is not known; an OSError if nobody says."""
         if self._size is None and self._file is not None:
             yield from self._ending(self.tail)
         size = yield from self.asking_size()
@@ -296,7 +282,13 @@ class RemoteSource(Remote):
 
     def call(self, what: Any, *arguments: Any) -> Any:
         """Make one call of `Steps`."""
-        return what(*arguments) if callable(what) else getattr(self.system, what)(*arguments)
+        if callable(what):
+            return what(*arguments)
+        if self._file is None:
+            return getattr(self._system, what)(*arguments)
+        from fsspec.asyn import sync
+
+        return sync(self._file.loop, getattr(self._file, f"_{what}"), *arguments)
 
     @property
     def version(self) -> dict[str, str]:
@@ -333,22 +325,13 @@ class RemoteSource(Remote):
             yield from self._heading()
         elif start + length > size - self.tail and self._held(start, start + length) is None:
             first = max(min(start, size - self.tail), 0)
-            # What is missing of the end, and the first bytes beside it.
-            at, rest = next((end for end in self._ends if first < end[0] == size - len(end[1])), (size, b""))
-            pieces = [(first, at), (0, 8)] if first >= 8 and not self._ends else [(first, at)]
+            pieces = [(first, size), (0, 8)] if first >= 8 and not self._ends else [(first, size)]
             answers = yield from self._request(pieces)
-            self._ends = [end for end in self._ends if end[1] is not rest]
-            self._ends += [(first, bytes(answers[0]) + rest), *((0, data) for data in answers[1:])]
+            self._ends += [(first, bytes(answers[0])), *((0, data) for data in answers[1:])]
         return bytes((yield from self.fetching([(start, start + length)]))[0])
 
     def fetch(self, ranges: Sequence[Range]) -> list[memoryview]:
-        """Return the bytes of all ranges (start, end), near ones fetched as one, and all at the same time.
-
-        Raises
-        ------
-        OSError
-            They cannot be had.
-        """
+        """Return the bytes of all ranges (start, end), near ones fetched as one, and all at the same time."""
         return run(self.fetching(ranges), self.call)
 
     def fetching(self, ranges: Sequence[Range]) -> Steps[list[memoryview]]:
@@ -552,7 +535,7 @@ class RemoteBlocks:
         ranges, pieces = self._ready.pop(i)
         # Room for the whole body, as the metadata's offsets ask for; pages without columns stay untouched.
         offset, head, body = self._decoder.block(i)
-        block, at = _room(head, body)
+        block, at = room_for(head, body)
         for (start, _), piece in zip(ranges, pieces, strict=True):
             copy_into(block, at + start - offset, piece)
         return block, at
@@ -584,7 +567,7 @@ class RemoteBlocks:
         pieces = yield from self._source.fetching([*ranges, *heads.values()])
         self._heads |= zip(heads, pieces[len(blocks) :], strict=True)
         for i, ((_, head, body), piece) in enumerate(zip(blocks, pieces, strict=False), first):
-            block, at = _room(head, body)
+            block, at = room_for(head, body)
             copy_into(block, at, piece)
             self._decoder.load_dictionary(i, block, at)
 
@@ -664,9 +647,3 @@ class RemoteBlocks:
             ranges[number] = (offset, offset + head)
             last = offset + head
         return ranges
-
-
-def _room(head: int, body: int) -> tuple[Memory, int]:
-    """Memory for a block, and where it begins there so that its body is aligned to 64 bytes."""
-    at = -head % 64
-    return aligned_buffer(at + head + body), at

@@ -34,13 +34,7 @@ _NO_WAIT = getattr(os, "O_NONBLOCK", 0)
 
 
 def log_files(names: Iterable[str], where: str) -> list[str]:
-    """The names of the files that make up a log, in their order.
-
-    Raises
-    ------
-    FormatError
-        One of them is missing.
-    """
+    """The names of the files that make up a log, in their order; a FormatError if one is missing."""
     found: dict[int, str] = {}
     for name in names:
         match = _NAME.fullmatch(name)
@@ -61,11 +55,7 @@ def log_files(names: Iterable[str], where: str) -> list[str]:
 
 
 def listed(data: bytes, roots: Iterable[str], where: str) -> Iterator[tuple[str, bool]]:
-    """What `data`, one file of a log, says: names under the folder, and whether they are there or were deleted.
-
-    The data may come from anywhere: a FormatError, or an UnsupportedError of a later version, names the file (`where`).
-    `roots` are the paths of the folder that the log is about.
-    """
+    """What `data`, one file of a log, says: names under the folder (`roots`), and whether they are still there."""
     try:
         version, *lines = data.decode("utf-8").split("\n")
     except UnicodeDecodeError as error:

@@ -128,53 +128,6 @@ def test_a_server_that_stalls_is_given_up_in_time_and_in_words(files: Any) -> No
             RemoteSource(url, timeout=wrong)  # type: ignore[arg-type]
 
 
-def test_a_server_in_drops_is_given_up_in_time_in_a_busy_event_loop(files: Any) -> None:
-    """What a read waits for has come before the loop has time for it, and nothing is left to time out."""
-    from fsspec.asyn import get_loop
-
-    busy = True
-
-    def block() -> None:
-        time.sleep(0.1)
-        if busy:
-            get_loop().call_soon(block)
-
-    def drops(ask: Ask) -> Answer:
-        for at in range(120):
-            yield ask.first[at : at + 1]
-            yield 0.05
-
-    with lying(files, on_get(lambda ask: honest(ask, drops(ask)))) as broken:
-        url = f"http://127.0.0.1:{broken.port}/0/x.arrows"
-        get_loop().call_soon_threadsafe(block)
-        try:
-            # before this, all drops were read, up to where the server hangs up
-            with pytest.raises(TimeoutError, match=r"the server stalls: [1-9]\d* bytes came in 2 s"):
-                ipc.open_stream(RemoteSource(url, timeout=2))
-        finally:
-            busy = False
-
-
-@pytest.mark.slow
-def test_the_requests_of_opening_have_one_deadline(files: Any) -> None:
-    def late(ask: Ask) -> Answer:
-        yield 1.2
-        yield from honest(ask)
-
-    with lying(files, on_get(late)) as broken:
-        url = f"http://127.0.0.1:{broken.port}/0/x"
-        stream = RemoteSource(f"{url}.arrows", timeout=2)
-        with pytest.raises(TimeoutError, match=r"the server stalls: 8 bytes came in 2 s"):
-            ipc.open(stream)
-        with ipc.open(stream) as reader:  # who tries again has all the time again
-            assert len(list(reader)) == 6
-        # Who sends enough has the time for each request.
-        start = time.monotonic()
-        with ipc.open_file(RemoteSource(f"{url}.arrow", timeout=2, tail=1 << 13)) as reader:
-            assert len(list(reader)) == 6
-        assert time.monotonic() - start > 2
-
-
 @pytest.mark.slow
 def test_a_slow_link_is_not_given_up(files: Any) -> None:
     def slow(ask: Ask) -> Answer:

@@ -85,11 +85,8 @@ def test_every_truncation_gives_the_batches_before_the_cut(kind: str, source: st
 def test_nothing_is_lost_of_what_is_whole(kind: str, source: str) -> None:
     with recover(SOURCES[source](DATA[kind])) as reader:
         assert same(list(reader), list(range(BATCHES)))
-    report = reader.report
-    assert report.complete
-    assert (report.lost_batches, report.lost_rows, report.lost_bytes) == (0, 0, 0)
-    assert (report.error, report.offset) == (None, None)
-    assert "nothing is lost" in str(report)
+    assert reader.report[4:9] == (0, 0, 0, None, None)
+    assert "nothing is lost" in str(reader.report)
 
 
 @pytest.mark.parametrize("cut", [SCHEMA_END, ENDS[1], ENDS[1] + 4, ENDS[1] + 100])

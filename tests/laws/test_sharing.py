@@ -56,7 +56,6 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "select": (["t", "x"],),
     "with_metadata": ({"k": "v"},),
     "get_batches": ([1, 0],),
-    "read_rows": (150, 250),
     "fill_null": ("?",),
     "cast": ("large_string",),
 }

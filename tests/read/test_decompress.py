@@ -51,33 +51,6 @@ def packed(codec: int, data: bytes, claim: int | None = None) -> bytes:
 
 
 @both
-@given(
-    ways=st.lists(st.sampled_from(["frame", "raw", "raw and longer", "empty"]), min_size=1, max_size=8),
-    n=st.integers(0, 200),
-    threads=st.booleans(),
-)
-def test_106_each_buffer_is_stored_its_own_way(codec, ways, n, threads):
-    buffers, nodes, expected = [], [], []
-    for i, way in enumerate(ways):
-        count = 0 if way == "empty" else n
-        plain = np.arange(i, i + count, dtype="<i8").tobytes()
-        stored = {
-            "frame": packed(codec, plain),
-            "raw": i64(-1) + plain,
-            "raw and longer": i64(-1) + plain + bytes(24),
-        }
-        buffers += [b"", stored.get(way, b"")]
-        if way == "empty":
-            # Its length is wanted all the same: a null column has no buffer to fill it.
-            buffers[-1] = i64(-1) + bytes(8 * n)
-        nodes.append((n, 0))
-        expected.append(list(range(i, i + n)) if count or not n else [0] * n)
-    columns = schema(*[field(str(i), forge.INT64) for i in range(len(ways))])
-    found = read(stream(columns, batch(n, nodes, buffers, codec=codec)), use_threads=threads)
-    assert [column.to_pylist() for column in found.columns] == expected
-
-
-@both
 def test_a_helper_without_memory_spoils_no_values(codec, monkeypatch):
     """Its caller gets a MemoryError, not a batch with a buffer that nobody has decoded."""
     caller, functions = threading.get_ident(), codecs.functions

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers import mutate
 from helpers.arrays import CASES, ipc_bytes, read_batch
 from helpers.arrow_columns import COLUMNS
 
@@ -174,7 +173,6 @@ def repacked(change: Any) -> bytes:
 
 
 def test_any_entry_gives_statistics_or_nothing():
-    chance = random.Random(5)
     text, block = entry_of(SEED), block_of(SEED)
 
     def found_in(text: bytes, count: int = 2, block: bytes = block, schema: Any = SEED_SCHEMA, **limits: Any) -> Any:
@@ -188,11 +186,6 @@ def test_any_entry_gives_statistics_or_nothing():
     for names in (("t", "x"), ("x",), ("x", "t", "z")):
         assert found_in(text, schema=schema_of(*names)) is None, "of other columns"
     assert found_in(repacked(lambda data: data + bytes(64 << 20))) is None, "too large"
-    for _ in range(300):
-        changed = repacked(lambda data: next(mutate.mutants(bytes(data), chance.randrange(2**32), 1)))
-        for found in found_in(changed) or []:
-            for each in (found or {}).values():
-                assert each.min is None or each.max is None or each.min <= each.max
 
 
 def test_the_limits_of_the_caller_hold_for_an_entry():

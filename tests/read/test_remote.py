@@ -75,14 +75,12 @@ def test_opening_costs_the_size_both_ends_and_no_more(web: Web, large: bytes) ->
     assert len(web.log) == 2
 
 
-def test_servers_that_know_no_ranges_from_the_end_are_asked_once(web: Web, large: bytes) -> None:
+def test_servers_that_know_no_ranges_from_the_end(web: Web, large: bytes) -> None:
     web.files["x.arrow"], web.fault = large, "no ends"
-    for requests in (3, 2):  # the size, a range that is refused, and both ends; then the end that is known
-        web.log.clear()
-        with ipc.open_file(web.url("x.arrow"), columns=["c1"]) as reader:
-            assert len(web.log) == requests
-            assert web.sent() == 8 + TAIL
-            assert reader.get_batch(2).equals(ipc.open_file(large, columns=["c1"]).get_batch(2))
+    with ipc.open_file(web.url("x.arrow"), columns=["c1"]) as reader:
+        assert len(web.log) == 3  # the size, a range that is refused, and both ends; then the end that is known
+        assert web.sent() == 8 + TAIL
+        assert reader.get_batch(2).equals(ipc.open_file(large, columns=["c1"]).get_batch(2))
 
 
 def test_a_small_file_comes_whole_with_its_ends(web: Web) -> None:
@@ -194,7 +192,7 @@ def test_given_batches_are_planned_together(web: Web, large: bytes, small: bytes
 
 
 def test_requests_in_flight_are_bounded(web: Web, small: bytes) -> None:
-    from arrowipc.sources.http import FIRST_TURNS, MOST_TURNS
+    from arrowipc.sources.http import MOST
 
     web.files["x.arrow"], web.delay = small, 0.01
     source = RemoteSource(web.url("x.arrow"), {"skip_instance_cache": True}, gap=0)
@@ -202,9 +200,8 @@ def test_requests_in_flight_are_bounded(web: Web, small: bytes) -> None:
         assert reader.num_record_batches == 600
         web.most_busy = 0
         reader.get_batches(range(HEADS)).__next__()
-        assert FIRST_TURNS <= web.most_busy <= MOST_TURNS
         reader.read_all()
-    assert FIRST_TURNS < web.most_busy <= MOST_TURNS  # how many more is a matter of the machine
+    assert 1 < web.most_busy <= MOST  # how many is a matter of the machine
 
 
 def test_what_is_fetched_ahead_is_bounded_with_what_lies_between(web: Web) -> None:

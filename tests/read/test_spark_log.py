@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import arrowipc
-from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError
+from arrowipc.errors import FormatError, LimitError, UnsupportedError
 from arrowipc.sources import spark_log
 from arrowipc.sources.files import find_files
 from arrowipc.sources.spark_log import LOG, local_log, log_files
@@ -145,23 +144,6 @@ def test_later_versions_and_limits(folder: Path, monkeypatch: pytest.MonkeyPatch
     (folder / LOG / "0").write_bytes(b"v1\n\xff")
     with pytest.raises(FormatError, match="UTF-8"):
         find_files([str(folder)])
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_any_bytes_give_files_of_the_folder_or_an_error(folder: Path, seed: int) -> None:
-    chance = random.Random(seed)
-    log(folder, "0", *[line(uri(folder, name)) for name in NAMES[:3]])
-    data = bytearray((folder / LOG / "0").read_bytes())
-    for _ in range(chance.randrange(1, 4)):
-        data[chance.randrange(len(data))] = chance.randrange(256)
-    (folder / LOG / "0").write_bytes(data)
-    message, names = f"{LOG}/0", set[str]()
-    try:
-        names = {*found(folder, ignore_missing=True, may_be_empty=True)}
-    except ArrowIpcError as error:
-        message = str(error)
-    assert names <= {*NAMES}
-    assert f"{LOG}/0" in message
 
 
 @pytest.mark.parametrize("scheme", ["memory://", "s3a://bucket"])
