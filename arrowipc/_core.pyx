@@ -39,7 +39,7 @@ cdef enum:
 cdef uint8_t* idle[SLOTS]
 cdef int64_t idle_capacity[SLOTS]       # 0: the slot is empty
 cdef int64_t idle_total = 0
-cdef Guard idle_guard                   # of these, and of the spare tables of columns
+cdef Guard idle_guard                   # of these
 
 
 cdef inline void drop(int slot) noexcept:
@@ -115,10 +115,6 @@ cdef void drop_blocks() noexcept:
     for slot in range(SLOTS):
         if idle_capacity[slot]:
             drop(slot)
-    for slot in range(SPARE):
-        free(spare[slot])
-        spare[slot] = NULL
-        spare_size[slot] = 0
     let_go(&idle_guard)
 
 
@@ -145,12 +141,7 @@ cdef list recents = []
 cdef class Recent:
     """The last things that were made, each under a mark, so that they are found instead of being made again.
 
-    Parameters
-    ----------
-    most : int
-        Things that are kept, `MOST_RECENT` at most.
-    most_bytes : int, optional
-        Of all sizes that are given with them.
+    At most `most` are kept, `MOST_RECENT` at most, and `most_bytes` of the sizes that are given with them.
     """
 
     def __cinit__(self, Py_ssize_t most, int64_t most_bytes=INT64_MAX):
@@ -256,7 +247,7 @@ cdef class Jobs:
         return 0
 
 
-# -- memory, plans and columns ---------------------------------------------------------------------------------------
+# -- memory and its owners -----------------------------------------------------------------------------------
 
 # Live owners of memory: a test reads them to see that every path lets go of what it held.
 cdef int64_t live_sources = 0
@@ -268,18 +259,12 @@ def live_objects():
     return {"sources": live_sources, "memory": live_memory}
 
 
-# -- memory and its owners -----------------------------------------------------------------------------------
-
-
 cdef const char* BYTE_FORMAT = "B"
 
 
 cdef int export_bytes(object exporter, Py_buffer* view, const uint8_t* data, int64_t size, bint writable,
                       int flags) except -1:
-    """Answer `__getbuffer__` with `size` bytes that live as long as `exporter`.
-
-    What PyBuffer_FillInfo does, except that it overwrites the None that Cython has put into `view.obj`.
-    """
+    """PyBuffer_FillInfo, except that it would overwrite the None that Cython has put into `view.obj`."""
     if flags & PyBUF_WRITABLE and not writable:
         raise BufferError("this memory is read-only")
     view.obj = exporter
@@ -549,11 +534,6 @@ cdef dict BUFFER_NAMES = {
 }
 
 
-def fault_words():
-    """Fault codes that have words, for the test that every code has."""
-    return set(WORDS)
-
-
 cdef str field_name(Plan plan, int32_t field):
     cdef Table table
     cdef Vector name
@@ -741,60 +721,23 @@ cdef class Plan:
         return 0
 
 
-cdef enum:
-    SPARE = 4                   # tables of columns that are gone, for the next ones of that size
-    SPARE_LEAST = 1 << 10       # malloc is good at smaller ones
-    SPARE_MOST = 1 << 20
-
-cdef void* spare[SPARE]
-cdef int64_t spare_size[SPARE]
-cdef int spare_next = 0
-
-
-cdef inline uint8_t* take_tables(ColumnsData* d, int64_t size) noexcept:
-    cdef int slot
-    d.nodes, d.block_size = NULL, size
-    if size >= SPARE_LEAST:
-        hold(&idle_guard)
-        for slot in range(SPARE):
-            if spare_size[slot] == size:
-                d.nodes, spare[slot], spare_size[slot] = <Node*> spare[slot], NULL, 0
-                break
-        let_go(&idle_guard)
-    if d.nodes == NULL:
-        d.nodes = <Node*> malloc(size)
-    return <uint8_t*> d.nodes
-
-
-cdef inline void give_tables(ColumnsData* d) noexcept:
-    global spare_next
-    if d.nodes == NULL or d.block_size < SPARE_LEAST or d.block_size > SPARE_MOST:
-        free(d.nodes)
-        return
-    hold(&idle_guard)
-    free(spare[spare_next])
-    spare[spare_next] = d.nodes
-    spare_size[spare_next] = d.block_size
-    spare_next = (spare_next + 1) % SPARE
-    let_go(&idle_guard)
-
-
 @cython.no_gc
 @cython.freelist(8)
 cdef class Columns:
     """Columns in memory: a plan, nodes and extents, and what keeps their bytes alive."""
 
     def __dealloc__(self):
-        give_tables(&self.d)
+        free(self.d.nodes)
 
     cdef int allocate(self, Plan plan, int64_t variadic) except -1:
         """Room for the plan's nodes, views and extents and for `variadic` more extents; contents undefined."""
         cdef int64_t nodes = plan.d.n_fields * <int64_t> sizeof(Node)
         cdef int64_t views = plan.d.n_views * <int64_t> sizeof(ViewRange)
         cdef int64_t extents = (plan.d.n_buffers + variadic) * <int64_t> sizeof(Extent)
-        cdef uint8_t* block = take_tables(&self.d, nodes + views + extents + 1)
+        cdef uint8_t* block = <uint8_t*> malloc(nodes + views + extents + 1)
         if block == NULL:
             raise MemoryError(f"cannot allocate columns of {plan.d.n_fields:,} fields")
+        self.d.nodes = <Node*> block
         self.d.extents = <Extent*> (block + nodes)
         self.d.views = <ViewRange*> (block + nodes + extents)
         self.d.n_extents = <int32_t> (plan.d.n_buffers + variadic)
@@ -826,10 +769,7 @@ cdef class Columns:
 
 cdef int check_counts(const PlanData* plan, const BatchHeader* header, int version, int64_t* prefix,
                       const LimitsData* limits, Fault* fault) noexcept nogil:
-    """Whether the message's vectors have the lengths that the schema asks for.
-
-    Fills `prefix` (source_views + 1 entries, NULL without views): variadic buffers before each view field.
-    """
+    """Whether the vectors have the lengths that the schema asks for; `prefix`: variadic buffers before each view field."""
     cdef int64_t i, count, expected = plan.source_buffers
     if header.length < 0:
         return fail_count(fault, FAULT_ROWS, -1, header.length)

@@ -1,22 +1,50 @@
 # What makes messages of truncated columns: their metadata, and the parts of their body.
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint64_t, uint8_t
 
-from arrowipc._core cimport Memory
+from arrowipc._core cimport Jobs, Memory
 from arrowipc.inline.body_parts cimport BodyPart
-from arrowipc.inline.plan cimport ColumnsData
+from arrowipc.inline.plan cimport ColumnsData, Extent
 from arrowipc.read.decompress cimport CodecPool
 from arrowipc.read.framing cimport Message
 
+cdef struct Preferences:
+    # LZ4F_preferences_t of lz4frame.h, the same since liblz4 1.8: 56 bytes on every ABI that we build for.
+    # The first seven members are its LZ4F_frameInfo_t.
+    unsigned int block_size     # LZ4F_blockSizeID_t
+    unsigned int independent    # LZ4F_blockMode_t: 0 linked, 1 independent
+    unsigned int checksum       # of the content: none, as all other writers
+    unsigned int kind
+    uint64_t content_size       # 0: not stated; the prefix in front of the frame states it
+    unsigned int dictionary
+    unsigned int block_checksum
+    int level
+    unsigned int flush
+    unsigned int favour_decoder
+    unsigned int[3] reserved
+
+cdef struct CompressJob:
+    # One buffer that is worth trying.
+    const uint8_t* source
+    int64_t size
+    uint8_t* target         # where the frame goes
+    int64_t room
+    int64_t stored          # bytes of the frame, 0: the buffer stays raw
+    int32_t extent
+
+
 @cython.final
-cdef class Compressor:
-    """Compresses the buffers of batch after batch with one codec, for one writer; contexts and memory are reused."""
+cdef class Compressor(Jobs):
     cdef readonly int codec     # CompressionType: 0 LZ4_FRAME, 1 ZSTD
     cdef double savings         # least fraction of a buffer that its frame must save
     cdef bint use_threads
     cdef CodecPool pool
-    cdef object work            # CompressJobs: the buffers of one batch that are worth trying
     cdef Memory memory          # the frames of the last batch
+    cdef CompressJob* jobs      # the buffers of one batch that are worth trying
+    cdef int64_t jobs_room
+    cdef int64_t total          # bytes of all jobs
+    cdef size_t code            # the library's error, 0: none
+    cdef Preferences preferences    # of liblz4
 
     # Fills parts[0 : d.n_extents]. `chosen`: one byte per field of d.plan, 0: its buffers stay raw (NULL: all
     # are compressed). An empty buffer becomes an empty part without a prefix. What the parts point at stays
@@ -25,10 +53,13 @@ cdef class Compressor:
     # What keeps compressed buffers alive beyond the next call.
     cdef object keep(self)
     cdef uint8_t* frame_memory(self, int64_t size) except NULL
+    cdef void make_frames(self, void* state) noexcept nogil
+    cdef int enter_all(self, const ColumnsData* d, const uint8_t* chosen, BodyPart* parts) except -1
+    cdef void enter(self, const Extent* extent, int32_t index, bint chosen, BodyPart* part) noexcept
+    cdef int place(self) except -1
 
 
 cdef class Encoder:
-    """Encodes one message after another into memory that it keeps."""
     cdef readonly int version           # MetadataVersion
     cdef readonly int64_t alignment     # of bodies and the buffers in them: 8 or 64
     cdef readonly bint legacy           # prefix without a continuation marker

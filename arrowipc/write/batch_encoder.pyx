@@ -6,21 +6,19 @@ follow, every offset points forward, and the whole metadata is two loops of stor
 """
 
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, int8_t, uint32_t, uint64_t, uint8_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, int8_t, uint32_t, uint8_t
 from libc.stdlib cimport free, qsort
 from libc.string cimport memcpy, memset
 
-from arrowipc._core cimport Jobs, Memory, next_job, open_batch, raise_fault, read_pairs
+from arrowipc._core cimport Memory, next_job, open_batch, raise_fault, read_pairs
 from arrowipc.metadata.checksums cimport SUM_DIGITS, crc_more, crc_start, put_hex
-from arrowipc.columns.record_batch cimport RecordBatch
 from arrowipc.inline.body_parts cimport BodyPart, padding, stored_size
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Vector
 from arrowipc.inline.loads cimport add_overflows, load_i64, put16, put32, put64, round_up
 from arrowipc.inline.plan cimport BatchHeader, ColumnsData, Extent, FieldPlan, v4_bitmap
-from arrowipc.inline.room cimport new_zeros, reserve_items
+from arrowipc.inline.room cimport reserve_items
 from arrowipc.read.decompress cimport CodecContext, CodecPool, encoders
 from arrowipc.read.framing cimport Message
 
@@ -35,21 +33,6 @@ from arrowipc.errors import UsageError
 #
 # A frame depends on its buffer, the codec and the level only: not on the buffers before it nor on the thread
 # that made it. So a batch has the same stored form however many threads worked on it.
-
-cdef struct Preferences:
-    # LZ4F_preferences_t of lz4frame.h, the same since liblz4 1.8: 56 bytes on every ABI that we build for.
-    # The first seven members are its LZ4F_frameInfo_t.
-    unsigned int block_size     # LZ4F_blockSizeID_t
-    unsigned int independent    # LZ4F_blockMode_t: 0 linked, 1 independent
-    unsigned int checksum       # of the content: none, as all other writers
-    unsigned int kind
-    uint64_t content_size       # 0: not stated; the prefix in front of the frame states it
-    unsigned int dictionary
-    unsigned int block_checksum
-    int level
-    unsigned int flush
-    unsigned int favour_decoder
-    unsigned int[3] reserved
 
 cdef enum:
     PREFIX = 8                      # bytes of the uncompressed length before each stored buffer
@@ -67,19 +50,6 @@ cdef enum:
     SPARE_MEMORY = 1 << 22          # bytes that are kept although the batch needs less
 
 
-cdef struct CompressJob:
-    # One buffer that is worth trying.
-    const uint8_t* source
-    int64_t size
-    uint8_t* target         # where the frame goes
-    int64_t room
-    int64_t stored          # bytes of the frame, 0: the buffer stays raw
-    int32_t extent
-
-
-# -- the buffers of a batch ----------------------------------------------------------------------------------
-
-
 cdef inline bint accepted(int64_t size, int64_t stored, double savings) noexcept nogil:
     """Whether `stored` bytes are enough less than `size`."""
     return stored < size and <double> (size - stored) / <double> size >= savings
@@ -90,78 +60,35 @@ cdef int by_size(const void* a, const void* b) noexcept nogil:
     return (left < right) - (left > right)
 
 
-@cython.final
-cdef class CompressJobs(Jobs):
-    """The buffers of a batch that are worth trying."""
-    cdef CompressJob* jobs
-    cdef int64_t room
-    cdef int64_t total          # bytes of all jobs
-    cdef size_t code            # the library's error, 0: none
-    cdef double savings
-    cdef CodecPool pool
-    cdef Preferences preferences    # of liblz4
+cdef class Compressor(Jobs):
+    """Compresses the buffers of batch after batch with one codec, for one writer; contexts and memory are reused."""
 
-    def __cinit__(self, CodecPool pool, double savings):
+    def __cinit__(self, codec, level=None, min_space_savings=None, bint use_threads=True):
         from arrowipc import codecs
 
-        self.pool = pool
-        self.savings = savings
-        memset(&self.preferences, 0, sizeof(Preferences))
+        self.codec = codecs.check_codec(codec)
+        self.pool = encoders(self.codec, codecs.check_level(self.codec, level))
+        self.savings = codecs.check_savings(min_space_savings)
+        self.use_threads = use_threads
         self.preferences.block_size = codecs.LZ4_BLOCK_SIZE
         self.preferences.independent = 1
-        self.preferences.level = pool.level
+        self.preferences.level = self.pool.level
 
     def __dealloc__(self):
         free(self.jobs)
 
-    cdef int64_t room_for(self, int64_t size) noexcept nogil:
-        """Bytes that the frame of `size` bytes may take where it is made."""
-        if self.pool.c.bound_lz4 != NULL:
-            return self.pool.c.bound_lz4(size, &self.preferences)
-        return self.pool.c.bound_zstd(size)
-
-    cdef size_t encode(self, void* state, const CompressJob* job) noexcept nogil:
-        """Bytes of the frame that was made, or an error."""
-        if self.pool.c.encode_lz4 != NULL:
-            return self.pool.c.encode_lz4(job.target, job.room, job.source, job.size, &self.preferences)
-        return self.pool.c.encode_zstd(state, job.target, job.room, job.source, job.size, self.pool.level)
-
-    cdef int clear(self, int64_t room) except -1:
-        if reserve_items(<void**> &self.jobs, &self.room, room, sizeof(CompressJob)) < 0:
-            raise MemoryError(f"cannot allocate a list of {room:,} buffers")
-        self.n_jobs = self.total = 0
-        self.code = 0
-        return 0
-
-    cdef int work(self) except -1:
-        cdef CodecContext taken = self.pool.take()
-        cdef void* state = NULL if taken is None else taken.state
-        if self.total < WORTH_RELEASING and self.pool.level <= QUICK_LEVEL:
-            self.run(state)
-        else:
-            with nogil:
-                self.run(state)
-        self.pool.give(taken)
-        return 0
-
-    cdef void run(self, void* state) noexcept nogil:
+    cdef int compress(self, const ColumnsData* d, const uint8_t* chosen, BodyPart* parts) except -1:
+        cdef int64_t worth = WORTH_THREADS_LZ4 if self.codec == CompressionType_LZ4_FRAME else WORTH_THREADS_ZSTD
         cdef CompressJob* job
-        cdef size_t stored
-        cdef int64_t i = next_job(self)
-        while i < self.failed:
-            job = &self.jobs[i]
-            stored = self.encode(state, job)
-            if self.pool.c.is_error(stored):
-                self.code = stored
-            elif accepted(job.size, stored, self.savings):
-                job.stored = stored
-            i = next_job(self)
-
-    cdef int compress(self, bint use_threads) except -1:
-        cdef int64_t worth = WORTH_THREADS_ZSTD
-        if self.pool.codec == CompressionType_LZ4_FRAME:
-            worth = WORTH_THREADS_LZ4
-        use_threads = use_threads and self.n_jobs > 1 and self.total >= worth
+        cdef bint use_threads
+        cdef int64_t i
+        self.enter_all(d, chosen, parts)
+        if self.n_jobs == 0:
+            if self.memory is not None and self.memory.capacity > SPARE_MEMORY:
+                self.memory = None
+            return 0
+        self.place()
+        use_threads = self.use_threads and self.n_jobs > 1 and self.total >= worth
         if use_threads:
             # The largest first, so that no thread begins one when the others are done.
             qsort(self.jobs, self.n_jobs, sizeof(CompressJob), by_size)
@@ -170,82 +97,94 @@ cdef class CompressJobs(Jobs):
         if self.code:
             name = self.pool.c.error_name(self.code).decode()
             raise MemoryError(f"cannot compress to {'LZ4' if self.pool.c.encode_lz4 != NULL else 'ZSTD'}: {name}")
+        for i in range(self.n_jobs):
+            job = &self.jobs[i]
+            if job.stored:
+                parts[job.extent].data = job.target
+                parts[job.extent].size = job.stored
+                parts[job.extent].prefix = job.size
         return 0
 
+    cdef int work(self) except -1:
+        cdef CodecContext taken = self.pool.take()
+        cdef void* state = NULL if taken is None else taken.state
+        if self.total < WORTH_RELEASING and self.pool.level <= QUICK_LEVEL:
+            self.make_frames(state)
+        else:
+            with nogil:
+                self.make_frames(state)
+        self.pool.give(taken)
+        return 0
 
-cdef void enter(CompressJobs work, const Extent* extent, int32_t index, bint chosen, BodyPart* part) noexcept:
-    """Store one buffer raw, and make a job of it where a frame might be smaller."""
-    cdef CompressJob* job
-    cdef int64_t least = LEAST_LZ4 if work.pool.codec == CompressionType_LZ4_FRAME else LEAST_ZSTD
-    if extent.size <= 0 or extent.data == NULL:
-        return      # `part` is cleared
-    part.data = extent.data
-    part.size = extent.size
-    part.prefix = -1
-    part.prefixed = True
-    if not chosen or not accepted(extent.size, least, work.savings):
-        return
-    job = &work.jobs[work.n_jobs]
-    memset(job, 0, sizeof(CompressJob))
-    job.source = extent.data
-    job.size = extent.size
-    job.extent = index
-    work.n_jobs += 1
-    work.total += extent.size
+    cdef void make_frames(self, void* state) noexcept nogil:
+        cdef CompressJob* job
+        cdef size_t stored
+        cdef int64_t i = next_job(self)
+        while i < self.failed:
+            job = &self.jobs[i]
+            if self.pool.c.encode_lz4 != NULL:
+                stored = self.pool.c.encode_lz4(job.target, job.room, job.source, job.size, &self.preferences)
+            else:
+                stored = self.pool.c.encode_zstd(state, job.target, job.room, job.source, job.size, self.pool.level)
+            if self.pool.c.is_error(stored):
+                self.code = stored
+            elif accepted(job.size, stored, self.savings):
+                job.stored = stored
+            i = next_job(self)
 
+    cdef int enter_all(self, const ColumnsData* d, const uint8_t* chosen, BodyPart* parts) except -1:
+        """Store all buffers raw, and make jobs of those whose frames might be smaller."""
+        cdef const FieldPlan* plan
+        cdef int32_t f, k, first
+        cdef bint wanted
+        if reserve_items(<void**> &self.jobs, &self.jobs_room, d.n_extents, sizeof(CompressJob)) < 0:
+            raise MemoryError(f"cannot allocate a list of {d.n_extents:,} buffers")
+        self.n_jobs = self.total = 0
+        self.code = 0
+        if d.n_extents:
+            memset(parts, 0, d.n_extents * sizeof(BodyPart))
+        for f in range(d.plan.n_fields):
+            plan = &d.plan.fields[f]
+            wanted = chosen == NULL or chosen[f] != 0
+            for k in range(plan.first_buffer, plan.first_buffer + plan.n_buffers):
+                self.enter(&d.extents[k], k, wanted, &parts[k])
+            if plan.view >= 0:
+                first = d.views[plan.view].first
+                for k in range(first, first + d.views[plan.view].count):
+                    self.enter(&d.extents[k], k, wanted, &parts[k])
+        return 0
 
-cdef void enter_all(CompressJobs work, const ColumnsData* d, const uint8_t* chosen, BodyPart* parts) noexcept:
-    cdef const FieldPlan* plan
-    cdef int32_t f, k, first
-    cdef bint wanted
-    if d.n_extents:
-        memset(parts, 0, d.n_extents * sizeof(BodyPart))
-    for f in range(d.plan.n_fields):
-        plan = &d.plan.fields[f]
-        wanted = chosen == NULL or chosen[f] != 0
-        for k in range(plan.first_buffer, plan.first_buffer + plan.n_buffers):
-            enter(work, &d.extents[k], k, wanted, &parts[k])
-        if plan.view >= 0:
-            first = d.views[plan.view].first
-            for k in range(first, first + d.views[plan.view].count):
-                enter(work, &d.extents[k], k, wanted, &parts[k])
+    cdef void enter(self, const Extent* extent, int32_t index, bint chosen, BodyPart* part) noexcept:
+        cdef int64_t least = LEAST_LZ4 if self.codec == CompressionType_LZ4_FRAME else LEAST_ZSTD
+        if extent.size <= 0 or extent.data == NULL:
+            return      # `part` is cleared
+        part.data = extent.data
+        part.size = extent.size
+        part.prefix = -1
+        part.prefixed = True
+        if chosen and accepted(extent.size, least, self.savings):
+            self.jobs[self.n_jobs] = CompressJob(extent.data, extent.size, NULL, 0, 0, index)
+            self.n_jobs += 1
+            self.total += extent.size
 
-
-# -- the compressor ------------------------------------------------------------------------------------------
-
-
-cdef class Compressor:
-    """Compresses the buffers of batch after batch with one codec; contexts and memory are reused.
-
-    Parameters
-    ----------
-    codec
-        "lz4" (or "lz4_frame"), or "zstd".
-    level
-        How hard to try; None is 1, see `codecs.LEVELS` for what each codec takes.
-    min_space_savings
-        A fraction below 1: a buffer of which less than that would be saved stays raw.
-    use_threads
-        Whether large batches are shared among threads.
-    """
-
-    def __cinit__(self, codec, level=None, min_space_savings=None, bint use_threads=True):
-        from arrowipc import codecs
-
-        self.codec = codecs.check_codec(codec)
-        level = codecs.check_level(self.codec, level)
-        self.savings = codecs.check_savings(min_space_savings)
-        self.use_threads = use_threads
-        self.pool = encoders(self.codec, level)
-        self.work = CompressJobs(self.pool, self.savings)
-
-    cdef int compress(self, const ColumnsData* d, const uint8_t* chosen, BodyPart* parts) except -1:
-        try:
-            compress_all(self, d, chosen, parts)
-        except BaseException:
-            # A helper of the thread pool that comes too late finds the jobs of its own batch, all taken.
-            self.work = CompressJobs(self.pool, self.savings)
-            raise
+    cdef int place(self) except -1:
+        """Give every job the room that its frame can take at most; lines of memory are not shared by threads."""
+        cdef int64_t i, total = 0
+        cdef uint8_t* target
+        cdef CompressJob* job
+        for i in range(self.n_jobs):
+            job = &self.jobs[i]
+            if self.pool.c.bound_lz4 != NULL:
+                job.room = self.pool.c.bound_lz4(job.size, &self.preferences)
+            else:
+                job.room = self.pool.c.bound_zstd(job.size)
+            if add_overflows(total, round_up(job.room, LINE), &total):
+                raise MemoryError("the buffers of the batch add up to more than memory can hold")
+        target = self.frame_memory(total)
+        for i in range(self.n_jobs):
+            job = &self.jobs[i]
+            job.target = target
+            target += round_up(job.room, LINE)
         return 0
 
     cdef object keep(self):
@@ -261,82 +200,6 @@ cdef class Compressor:
             memory = self.memory = None     # goes back first, so that it need not lie beside the new one
             memory = self.memory = Memory(size)
         return memory.data
-
-    @property
-    def held(self):
-        """Bytes that are kept for the next batch."""
-        return 0 if self.memory is None else self.memory.capacity
-
-    def stored(self, RecordBatch batch not None, bytes chosen=None):
-        """Every buffer of a batch as it is, in its stored form with its prefix; a seam for tests.
-
-        `chosen` has a byte per field of the batch's schema in pre-order, 0 for those that stay raw.
-        """
-        cdef ColumnsData* d = &batch.d
-        cdef const uint8_t* wanted = NULL
-        cdef BodyPart* parts
-        cdef int32_t i
-        if chosen is not None:
-            if len(chosen) != d.plan.n_fields:
-                raise UsageError(f"expected a byte for each of {d.plan.n_fields} fields, found {len(chosen)}")
-            wanted = <const uint8_t*> PyBytes_AS_STRING(chosen)
-        parts = <BodyPart*> new_zeros(d.n_extents, sizeof(BodyPart))
-        try:
-            self.compress(d, wanted, parts)
-            return [joined(&parts[i]) for i in range(d.n_extents)]
-        finally:
-            free(parts)
-
-
-cdef int compress_all(Compressor self, const ColumnsData* d, const uint8_t* chosen, BodyPart* parts) except -1:
-    cdef CompressJobs work = self.work
-    cdef CompressJob* job
-    cdef int64_t i
-    work.clear(d.n_extents)
-    enter_all(work, d, chosen, parts)
-    if work.n_jobs == 0:
-        if self.memory is not None and self.memory.capacity > SPARE_MEMORY:
-            self.memory = None
-        return 0
-    place(self, work)
-    work.compress(self.use_threads)
-    for i in range(work.n_jobs):
-        job = &work.jobs[i]
-        if job.stored:
-            parts[job.extent].data = job.target
-            parts[job.extent].size = job.stored
-            parts[job.extent].prefix = job.size
-    return 0
-
-
-cdef int place(Compressor self, CompressJobs work) except -1:
-    """Give every job the room that its frame can take at most; lines of memory are not shared by threads."""
-    cdef int64_t i, total = 0
-    cdef uint8_t* target
-    cdef CompressJob* job
-    for i in range(work.n_jobs):
-        job = &work.jobs[i]
-        job.room = work.room_for(job.size)
-        if add_overflows(total, round_up(job.room, LINE), &total):
-            raise MemoryError("the buffers of the batch add up to more than memory can hold")
-    target = self.frame_memory(total)
-    for i in range(work.n_jobs):
-        job = &work.jobs[i]
-        job.target = target
-        target += round_up(job.room, LINE)
-    return 0
-
-
-cdef bytes joined(const BodyPart* part):
-    cdef bytes prefix = b""
-    if part.prefixed:
-        prefix = (<const char*> &part.prefix)[:PREFIX]
-    return prefix + (<const char*> part.data)[:part.size] if part.size else prefix
-
-
-def stored_buffers(batch, codec, level=None, min_space_savings=None, use_threads=True, chosen=None):
-    """Return `Compressor(codec, level, ...).stored(batch, chosen)`."""
-    return Compressor(codec, level, min_space_savings, use_threads).stored(batch, chosen)
 
 
 # -- messages --------------------------------------------------------------------------------------------------------
@@ -429,18 +292,7 @@ cdef inline int64_t put_vector(uint8_t* base, int64_t field, int64_t at, int64_t
 
 
 cdef class Encoder:
-    """Encodes one message after another into memory that it keeps.
-
-    Parameters
-    ----------
-    compressor : Compressor or None
-    alignment : {8, 64}
-        Of bodies, counted from where the sink began, and of the buffers in them.
-    legacy : bool
-        Write the prefix from before version 0.15: a size without a continuation marker.
-    version : {"V5", "V4"}
-    checksum : bool
-    """
+    """Encodes one message after another into memory that it keeps."""
 
     def __cinit__(self, compressor=None, alignment=8, bint legacy=False, version="V5", bint checksum=False):
         check_choice("alignment", alignment, (8, 64))
