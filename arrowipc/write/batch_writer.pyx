@@ -575,7 +575,7 @@ cdef object written_schema(object schema):
 
 
 cdef class BatchWriter:
-    """Writes batches of one schema, as a stream or as a file, into a sink; options as in `arrowipc.options.WriteOptions`.
+    """Writes batches of one schema, as a stream or as a file, into a sink; see `arrowipc.options.WriteOptions`.
 
     A file has a magic, a footer, and one dictionary per id. `annotate` adds statistics to the metadata of each batch.
     """
@@ -877,9 +877,9 @@ cdef class BatchWriter:
 
     cdef int64_t put(self, Columns columns, int64_t start, int64_t count, tuple pairs, int64_t max_bytes,
                      Message stored=None) except -1:
-        """Write up to `count` rows, fewer to stay below `max_bytes`; `stored`, which holds just these, goes out as it came.
+        """Write up to `count` rows, fewer to stay below `max_bytes`, and return how many.
 
-        Returns how many were written.
+        `stored`: a message that holds just these, which goes out as it came.
         """
         cdef Columns written = columns
         cdef list emissions = None

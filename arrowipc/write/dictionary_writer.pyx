@@ -57,10 +57,10 @@ cdef class Written:
 cdef class WrittenDictionaries:
     """Decides what goes out before each batch of a writer.
 
-    A file cannot replace a dictionary, and may hold one behind the batches that use it. With `deltas`, a dictionary that
-    begins with the one before it is written as the values that are new; None: where a reader got it like that, so that
-    streams hold what their source held, also a dictionary whose inner one was replaced. Files take None for False. With
-    `unify`, different dictionaries of one id become one, and the batches' indices follow it.
+    A file cannot replace a dictionary, and may hold one behind the batches that use it. With `deltas`, a dictionary
+    that begins with the one before it is written as the values that are new; None: where a reader got it like that, so
+    that streams hold what their source held, also a dictionary whose inner one was replaced. Files take None for False.
+    With `unify`, different dictionaries of one id become one, and the batches' indices follow it.
     """
 
     def __cinit__(self, Plan plan not None, bint file, deltas, bint unify):
