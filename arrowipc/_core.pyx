@@ -769,7 +769,7 @@ cdef class Columns:
 
 cdef int check_counts(const PlanData* plan, const BatchHeader* header, int version, int64_t* prefix,
                       const LimitsData* limits, Fault* fault) noexcept nogil:
-    """Whether the vectors are as long as the schema asks for; fills `prefix`: variadic buffers before each view field."""
+    """Whether the vectors are as long as the schema asks for; fills `prefix`: variadic buffers before each view."""
     cdef int64_t i, count, expected = plan.source_buffers
     if header.length < 0:
         return fail_count(fault, FAULT_ROWS, -1, header.length)
