@@ -39,7 +39,7 @@ cdef enum:
 cdef uint8_t* idle[SLOTS]
 cdef int64_t idle_capacity[SLOTS]       # 0: the slot is empty
 cdef int64_t idle_total = 0
-cdef Guard idle_guard                   # of these
+cdef Guard idle_guard                   # of these, and of the spare tables of columns
 
 
 cdef inline void drop(int slot) noexcept:
@@ -115,6 +115,10 @@ cdef void drop_blocks() noexcept:
     for slot in range(SLOTS):
         if idle_capacity[slot]:
             drop(slot)
+    for slot in range(SPARE):
+        free(spare[slot])
+        spare[slot] = NULL
+        spare_size[slot] = 0
     let_go(&idle_guard)
 
 
@@ -721,23 +725,60 @@ cdef class Plan:
         return 0
 
 
+cdef enum:
+    SPARE = 4                   # tables of columns that are gone, for the next ones of that size
+    SPARE_LEAST = 1 << 10       # malloc is good at smaller ones
+    SPARE_MOST = 1 << 20
+
+cdef void* spare[SPARE]
+cdef int64_t spare_size[SPARE]
+cdef int spare_next = 0
+
+
+cdef inline uint8_t* take_tables(ColumnsData* d, int64_t size) noexcept:
+    cdef int slot
+    d.nodes, d.block_size = NULL, size
+    if size >= SPARE_LEAST:
+        hold(&idle_guard)
+        for slot in range(SPARE):
+            if spare_size[slot] == size:
+                d.nodes, spare[slot], spare_size[slot] = <Node*> spare[slot], NULL, 0
+                break
+        let_go(&idle_guard)
+    if d.nodes == NULL:
+        d.nodes = <Node*> malloc(size)
+    return <uint8_t*> d.nodes
+
+
+cdef inline void give_tables(ColumnsData* d) noexcept:
+    global spare_next
+    if d.nodes == NULL or d.block_size < SPARE_LEAST or d.block_size > SPARE_MOST:
+        free(d.nodes)
+        return
+    hold(&idle_guard)
+    free(spare[spare_next])
+    spare[spare_next] = d.nodes
+    spare_size[spare_next] = d.block_size
+    spare_next = (spare_next + 1) % SPARE
+    let_go(&idle_guard)
+
+
 @cython.no_gc
 @cython.freelist(8)
 cdef class Columns:
     """Columns in memory: a plan, nodes and extents, and what keeps their bytes alive."""
 
     def __dealloc__(self):
-        free(self.d.nodes)
+        give_tables(&self.d)
 
     cdef int allocate(self, Plan plan, int64_t variadic) except -1:
         """Room for the plan's nodes, views and extents and for `variadic` more extents; contents undefined."""
         cdef int64_t nodes = plan.d.n_fields * <int64_t> sizeof(Node)
         cdef int64_t views = plan.d.n_views * <int64_t> sizeof(ViewRange)
         cdef int64_t extents = (plan.d.n_buffers + variadic) * <int64_t> sizeof(Extent)
-        cdef uint8_t* block = <uint8_t*> malloc(nodes + views + extents + 1)
+        cdef uint8_t* block = take_tables(&self.d, nodes + views + extents + 1)
         if block == NULL:
             raise MemoryError(f"cannot allocate columns of {plan.d.n_fields:,} fields")
-        self.d.nodes = <Node*> block
         self.d.extents = <Extent*> (block + nodes)
         self.d.views = <ViewRange*> (block + nodes + extents)
         self.d.n_extents = <int32_t> (plan.d.n_buffers + variadic)

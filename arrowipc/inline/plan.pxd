@@ -123,6 +123,7 @@ cdef struct ColumnsData:
     Extent* extents         # plan.n_buffers, then all variadic buffers
     int32_t n_extents
     int64_t length          # rows
+    int64_t block_size      # 0: not made by `Columns.allocate`
 
 
 cdef inline void copy_tables(ColumnsData* out, const ColumnsData* source) noexcept nogil:
