@@ -21,7 +21,6 @@ ctypedef bint (*matches_t)(object thing, const void* wanted) except -1
 
 @cython.final
 cdef class Recent:
-    """The last things that were made, each under a mark, so that they are found instead of being made again."""
     cdef object last                    # the one that was found or kept last
     cdef list things                    # in any order; once there are `most`, or `most_bytes`, the oldest make room
     cdef uint64_t[MOST_RECENT] marks    # numbers that tell most things apart
@@ -73,7 +72,6 @@ cdef class Memory:
 
 
 cdef class Source:
-    """A caller's buffer, held for as long as anything points into it."""
     cdef Py_buffer view
     cdef bint held
     cdef const uint8_t* data
@@ -106,7 +104,6 @@ cdef class DictionaryPlan:
 @cython.no_gc
 @cython.freelist(8)
 cdef class Columns:
-    """Columns in memory: a plan, nodes and extents, and what keeps their bytes alive."""
     cdef ColumnsData d
     cdef Plan plan
     cdef object owner

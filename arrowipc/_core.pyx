@@ -145,12 +145,7 @@ cdef list recents = []
 cdef class Recent:
     """The last things that were made, each under a mark, so that they are found instead of being made again.
 
-    Parameters
-    ----------
-    most : int
-        Things that are kept, `MOST_RECENT` at most.
-    most_bytes : int, optional
-        Of all sizes that are given with them.
+    At most `most` are kept, `MOST_RECENT` at most, and `most_bytes` of the sizes that are given with them.
     """
 
     def __cinit__(self, Py_ssize_t most, int64_t most_bytes=INT64_MAX):
@@ -256,7 +251,7 @@ cdef class Jobs:
         return 0
 
 
-# -- memory, plans and columns ---------------------------------------------------------------------------------------
+# -- memory and its owners -----------------------------------------------------------------------------------
 
 # Live owners of memory: a test reads them to see that every path lets go of what it held.
 cdef int64_t live_sources = 0
@@ -268,18 +263,12 @@ def live_objects():
     return {"sources": live_sources, "memory": live_memory}
 
 
-# -- memory and its owners -----------------------------------------------------------------------------------
-
-
 cdef const char* BYTE_FORMAT = "B"
 
 
 cdef int export_bytes(object exporter, Py_buffer* view, const uint8_t* data, int64_t size, bint writable,
                       int flags) except -1:
-    """Answer `__getbuffer__` with `size` bytes that live as long as `exporter`.
-
-    What PyBuffer_FillInfo does, except that it overwrites the None that Cython has put into `view.obj`.
-    """
+    """PyBuffer_FillInfo, except that it would overwrite the None that Cython has put into `view.obj`."""
     if flags & PyBUF_WRITABLE and not writable:
         raise BufferError("this memory is read-only")
     view.obj = exporter
@@ -547,11 +536,6 @@ cdef dict BUFFER_NAMES = {
     LAYOUT_SPARSE: ("type codes",),
     LAYOUT_DENSE: ("type codes", "offsets"),
 }
-
-
-def fault_words():
-    """Fault codes that have words, for the test that every code has."""
-    return set(WORDS)
 
 
 cdef str field_name(Plan plan, int32_t field):
@@ -826,10 +810,7 @@ cdef class Columns:
 
 cdef int check_counts(const PlanData* plan, const BatchHeader* header, int version, int64_t* prefix,
                       const LimitsData* limits, Fault* fault) noexcept nogil:
-    """Whether the message's vectors have the lengths that the schema asks for.
-
-    Fills `prefix` (source_views + 1 entries, NULL without views): variadic buffers before each view field.
-    """
+    """Whether the vectors are as long as the schema asks for; fills `prefix`: variadic buffers before each view."""
     cdef int64_t i, count, expected = plan.source_buffers
     if header.length < 0:
         return fail_count(fault, FAULT_ROWS, -1, header.length)

@@ -28,7 +28,7 @@ from arrowipc.errors import ArrowIpcError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from typing import Any, Literal, Self, TypeAlias
 
     from arrowipc.arguments import KeyValueMetadata, MetadataLike
@@ -832,6 +832,17 @@ PLAIN_TYPES: tuple[DataType, ...] = (
     *[Time(unit, bits) for unit, bits in TIME_BITS.items()],
     *[kind(unit) for kind in (Timestamp, Duration) for unit in TIME_BITS],
 )
+
+
+def with_children(kind: DataType, children: Sequence[Field]) -> DataType:
+    """Return a nested type over other children; other types as they are."""
+    if isinstance(kind, (Struct, Union)):
+        return kind.__replace__(fields=tuple(children))
+    if isinstance(kind, Map):
+        return kind.__replace__(entries=children[0])
+    if isinstance(kind, RunEndEncoded):
+        return kind.__replace__(run_ends=children[0], values=children[1])
+    return kind.__replace__(value_field=children[0]) if children else kind
 
 
 def _child(owner: str, what: str, value: Field) -> Field:

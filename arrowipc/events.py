@@ -131,16 +131,8 @@ class WriteStats(NamedTuple):
 
     Parameters
     ----------
-    num_messages : int
-        Messages of all kinds.
-    num_record_batches : int
-        RecordBatch messages.
-    num_dictionary_batches : int
-        DictionaryBatch messages, deltas and replacements included.
-    num_dictionary_deltas : int
-        Those that made a dictionary grow.
-    num_replaced_dictionaries : int
-        Those that took the place of another one.
+    num_messages, num_record_batches, num_dictionary_batches, num_dictionary_deltas, num_replaced_dictionaries : int
+        Messages, as in `ReadStats`.
     total_raw_body_size : int
         Bytes of all buffers as they were handed in.
     total_serialized_body_size : int

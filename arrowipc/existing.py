@@ -88,29 +88,14 @@ class ExistingFile:
 
     It is opened once and read through that one descriptor: whoever replaces the file meanwhile changes
     nothing, and keeps the new file from replacing theirs.
-
-    Attributes
-    ----------
-    schema : Schema
-    metadata : pairs of bytes
-        Of the footer.
-    version : {"V5", "V4"}
-    checksum : bool
-        Its messages have checksums, and new ones need them.
-    end : int
-        Where the next message may begin: after the last one.
-    batch_blocks, dictionary_blocks : bytes
-        ``Block`` structs of the footer.
-    last_batch : RecordBatch or None
-        A batch with all dictionaries of the file as they stand.
-
-    Raises
-    ------
-    FormatError
-        It is not a complete file, or its footer and its messages disagree.
     """
 
     version: Literal["V4", "V5"]
+    #: Its messages have checksums, and new ones need them.
+    checksum: bool
+    #: Where the next message may begin: after the last one.
+    end: int
+    #: A batch with all dictionaries of the file as they stand.
     last_batch: RecordBatch | None
 
     def __init__(self, path: KnownPath) -> None:
@@ -118,8 +103,6 @@ class ExistingFile:
         self._name = os.fsdecode(path)
         self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - close() does
         with _examining(self._name, self.close):
-            if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
-                raise UsageError(f"append: {self._name!r} is not a regular file")
             self._examine()
 
     def _examine(self) -> None:
@@ -144,8 +127,8 @@ class ExistingFile:
         if message is None and at != first and (batches or at != first - 8):
             raise FormatError(f"expected the Schema message at byte 8, or a message that the footer lists at byte {at}")
         self.version = message.version if message is not None else "V4" if decoder.version == "V4" else "V5"
-        self.checksum: bool = message is not None and checksum_of(message) is not None
-        self.end: int = max([start] + [offset + head + body for offset, head, body in batches + dictionaries])
+        self.checksum = message is not None and checksum_of(message) is not None
+        self.end = max([start] + [offset + head + body for offset, head, body in batches + dictionaries])
         _check_form(self.schema, self.end)
         self.batch_blocks: bytes = b"".join([BLOCK.pack(*block) for block in batches])
         self.dictionary_blocks: bytes = b"".join([BLOCK.pack(*block) for block in dictionaries])
@@ -163,13 +146,7 @@ class ExistingFile:
 
     @classmethod
     def find(cls, target: Any) -> tuple[KnownPath, Self | None]:
-        """Open the file at `target`; return its path and the opened file, None if there is none.
-
-        Raises
-        ------
-        UsageError
-            `target` is not the path of a regular file.
-        """
+        """Open the file at `target`; return its path and the opened file, None if there is none."""
         known = _known(target)
         try:
             return known, None if known.found is None else cls(known)
@@ -231,13 +208,6 @@ class ExistingStream:
     What stands behind its last whole message (an end marker, a message that was not finished) is cut off when the
     first byte is written. Attributes are those of `ExistingFile`, and ``legacy``, the framing from before Arrow 0.15;
     ``schema`` is None if nothing is there yet, and ``last_batch`` has no rows.
-
-    Raises
-    ------
-    FormatError
-        It is no stream, or what is behind its last whole message is more than that.
-    OSError
-        Another writer uses it (EBUSY).
     """
 
     batch_blocks = dictionary_blocks = b""

@@ -109,7 +109,7 @@ class Limits(Immutable):
         dataset_columns: int = 100_000,
     ) -> Self:
         arguments = locals()
-        values = {name: arguments[name] for name in cls.__slots__}
+        values = {name: arguments[name] for name in cls.__match_args__}
         for name, value in values.items():
             if not isinstance(value, int) or not 0 <= value < 2**63:
                 raise UsageError(f"Limits({name}=): expected an integer from 0 to 2**63 - 1, found {value!r}")
@@ -119,18 +119,16 @@ class Limits(Immutable):
         return filled(cls, *values.values())
 
     def __repr__(self) -> str:
-        return "Limits(" + ", ".join(f"{name}={getattr(self, name)}" for name in sorted(self.__slots__)) + ")"
+        return "Limits(" + ", ".join(f"{name}={value}" for name, value in sorted(self._parameters().items())) + ")"
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Limits):
-            return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+        return self._parameters() == other._parameters() if isinstance(other, Limits) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(tuple(getattr(self, name) for name in self.__slots__))
+        return hash(tuple(self._parameters().values()))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, ({name: getattr(self, name) for name in self.__slots__},)
+        return _restore, (self._parameters(),)
 
 
 class RecoveryLimits(Limits):
@@ -139,8 +137,7 @@ class RecoveryLimits(Limits):
     frame_sizes = True
 
     def __new__(cls, limits: Limits | None) -> Self:
-        values = instance_of("limits", limits or Limits(), Limits)
-        return filled(cls, *[getattr(values, name) for name in cls.__slots__])
+        return filled(cls, *instance_of("limits", limits or Limits(), Limits)._parameters().values())
 
 
 def _restore(values: dict[str, int]) -> Limits:

@@ -38,23 +38,7 @@ __all__ = [
 
 
 #: What writers have for the rest of the package, and completion does not show.
-INTERNAL = frozenset(
-    (
-        "abandon",
-        "begin",
-        "bytes_written",
-        "check",
-        "counters",
-        "ended",
-        "expect",
-        "file_metadata",
-        "is_file",
-        "resume",
-        "sink",
-        "write_rows",
-        "write_stored",
-    )
-)
+INTERNAL = frozenset(name for name in vars(BatchWriter) if name not in ("close", "schema", "write_batch"))
 
 
 # -- writers -------------------------------------------------------------------------------------------------
@@ -66,7 +50,7 @@ class _Writer(BatchWriter):
     __slots__ = ()
 
     def __dir__(self) -> list[str]:
-        return [name for name in object.__dir__(self) if name not in INTERNAL]
+        return [name for name in object.__dir__(self) if name.startswith("_") or name not in INTERNAL]
 
     def _start(
         self,

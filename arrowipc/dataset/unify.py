@@ -21,7 +21,7 @@ from arrowipc.values.to_numpy import stored_dtype
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from typing import TypeVar
 
     import numpy.typing as npt
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Integers = npt.NDArray[np.integer[Any]]
     T = TypeVar("T", bound=ArrowIpcError)
 
-__all__ = ["FileMapping", "SchemaUnion", "with_children", "without_ids"]
+__all__ = ["FileMapping", "SchemaUnion", "without_ids"]
 
 #: Bytes of one value, by the precision of a floating-point type.
 FLOATS = {"half": 2, "single": 4, "double": 8}
@@ -150,20 +150,7 @@ def _without_ids(field: at.Field) -> at.Field:
 def _without_id(kind: at.DataType) -> at.DataType:
     if isinstance(kind, at.Dictionary):
         return kind.__replace__(id=None, value_type=_without_id(kind.value_type))
-    return with_children(kind, [_without_ids(child) for child in kind.children])
-
-
-def with_children(kind: at.DataType, children: Sequence[at.Field]) -> at.DataType:
-    """A nested type over other children; others as they are."""
-    match kind:
-        case at.Struct() | at.Union():
-            return kind.__replace__(fields=tuple(children))
-        case at.Map():
-            return kind.__replace__(entries=children[0])
-        case at.RunEndEncoded():
-            return kind.__replace__(run_ends=children[0], values=children[1])
-        case _:
-            return kind.__replace__(value_field=children[0]) if children else kind
+    return at.with_children(kind, [_without_ids(child) for child in kind.children])
 
 
 def _common_field(one: at.Field, other: at.Field) -> at.Field | None:
@@ -204,7 +191,7 @@ def _common(one: at.DataType, other: at.DataType) -> at.DataType | None:
     other = _named_as(other, one)
     children = [_common_field(*pair) for pair in zip(one.children, other.children, strict=True)]
     found = [child for child in children if child is not None]
-    return with_children(one, found) if len(found) == len(children) else None
+    return at.with_children(one, found) if len(found) == len(children) else None
 
 
 def _same_lists(one: at.DataType, other: at.DataType) -> bool:

@@ -5,7 +5,6 @@
 # Struct_member, Struct_SIZE: bytes. Enum_Member, Enum_MAX: values of enums and union tags.
 
 # enum MetadataVersion (Schema.fbs)
-# Version of the metadata that a message or a footer was written with.
 cdef enum:
     MetadataVersion_V1 = 0
     MetadataVersion_V2 = 1
@@ -15,7 +14,6 @@ cdef enum:
     MetadataVersion_MAX = 4
 
 # enum Feature (Schema.fbs)
-# What a schema announces that its stream may use.
 cdef enum:
     Feature_UNUSED = 0
     Feature_DICTIONARY_REPLACEMENT = 1
@@ -23,36 +21,30 @@ cdef enum:
     Feature_MAX = 2
 
 # table FixedSizeList (Schema.fbs)
-# The same number of child values in every slot.
 cdef enum:
     FixedSizeList_listSize = 4
 
 # table Map (Schema.fbs)
-# A list whose child is a struct of key and value.
 cdef enum:
     Map_keysSorted = 4
 
 # enum UnionMode (Schema.fbs)
-# Whether the children of a union run in parallel or are packed.
 cdef enum:
     UnionMode_Sparse = 0
     UnionMode_Dense = 1
     UnionMode_MAX = 1
 
 # table Union (Schema.fbs)
-# typeIds[i] is the type code of child i; absent, it is i.
 cdef enum:
     Union_mode = 4
     Union_typeIds = 6
 
 # table Int (Schema.fbs)
-# bitWidth is 8, 16, 32 or 64.
 cdef enum:
     Int_bitWidth = 4
     Int_is_signed = 6
 
 # enum Precision (Schema.fbs)
-# Width of a floating point number.
 cdef enum:
     Precision_HALF = 0
     Precision_SINGLE = 1
@@ -60,17 +52,14 @@ cdef enum:
     Precision_MAX = 2
 
 # table FloatingPoint (Schema.fbs)
-# IEEE 754 binary16, binary32 or binary64.
 cdef enum:
     FloatingPoint_precision = 4
 
 # table FixedSizeBinary (Schema.fbs)
-# byteWidth bytes per value.
 cdef enum:
     FixedSizeBinary_byteWidth = 4
 
 # table Decimal (Schema.fbs)
-# A two's complement integer of bitWidth bits, scaled by 10**-scale.
 cdef enum:
     Decimal_precision = 4
     Decimal_scale = 6
@@ -78,20 +67,17 @@ cdef enum:
     Decimal_bitWidth_DEFAULT = 128
 
 # enum DateUnit (Schema.fbs)
-# Unit of a date.
 cdef enum:
     DateUnit_DAY = 0
     DateUnit_MILLISECOND = 1
     DateUnit_MAX = 1
 
 # table Date (Schema.fbs)
-# int32 days or int64 milliseconds since 1970-01-01.
 cdef enum:
     Date_unit = 4
     Date_unit_DEFAULT = 1
 
 # enum TimeUnit (Schema.fbs)
-# Unit of a time, timestamp or duration.
 cdef enum:
     TimeUnit_SECOND = 0
     TimeUnit_MILLISECOND = 1
@@ -100,7 +86,6 @@ cdef enum:
     TimeUnit_MAX = 3
 
 # table Time (Schema.fbs)
-# Time of day since midnight.
 cdef enum:
     Time_unit = 4
     Time_unit_DEFAULT = 1
@@ -108,13 +93,11 @@ cdef enum:
     Time_bitWidth_DEFAULT = 32
 
 # table Timestamp (Schema.fbs)
-# int64 units since 1970-01-01T00:00:00, in UTC when a timezone is set.
 cdef enum:
     Timestamp_unit = 4
     Timestamp_timezone = 6
 
 # enum IntervalUnit (Schema.fbs)
-# Which calendar parts an interval stores.
 cdef enum:
     IntervalUnit_YEAR_MONTH = 0
     IntervalUnit_DAY_TIME = 1
@@ -122,18 +105,15 @@ cdef enum:
     IntervalUnit_MAX = 2
 
 # table Interval (Schema.fbs)
-# A calendar interval; its unit decides the width.
 cdef enum:
     Interval_unit = 4
 
 # table Duration (Schema.fbs)
-# int64 units of elapsed time.
 cdef enum:
     Duration_unit = 4
     Duration_unit_DEFAULT = 1
 
 # union Type (Schema.fbs)
-# The logical type of a field.
 cdef enum:
     Type_NONE = 0
     Type_Null = 1
@@ -165,19 +145,16 @@ cdef enum:
     Type_MAX = 26
 
 # table KeyValue (Schema.fbs)
-# One pair of custom metadata; keys may repeat.
 cdef enum:
     KeyValue_key = 4
     KeyValue_value = 6
 
 # enum DictionaryKind (Schema.fbs)
-# How the values of a dictionary are stored.
 cdef enum:
     DictionaryKind_DenseArray = 0
     DictionaryKind_MAX = 0
 
 # table DictionaryEncoding (Schema.fbs)
-# Makes a field dictionary-encoded; an absent indexType means signed int32.
 cdef enum:
     DictionaryEncoding_id = 4
     DictionaryEncoding_indexType = 6
@@ -185,7 +162,6 @@ cdef enum:
     DictionaryEncoding_dictionaryKind = 10
 
 # table Field (Schema.fbs)
-# A column or a nested child; with a dictionary, its type is the type of the dictionary's values.
 cdef enum:
     Field_name = 4
     Field_nullable = 6
@@ -196,21 +172,18 @@ cdef enum:
     Field_custom_metadata = 16
 
 # enum Endianness (Schema.fbs)
-# Byte order of the buffers in the message bodies.
 cdef enum:
     Endianness_Little = 0
     Endianness_Big = 1
     Endianness_MAX = 1
 
 # struct Buffer (Schema.fbs)
-# Where a buffer lies, relative to the start of its message body.
 cdef enum:
     Buffer_offset = 0
     Buffer_length = 8
     Buffer_SIZE = 16
 
 # table Schema (Schema.fbs)
-# The columns of a stream or file.
 cdef enum:
     Schema_endianness = 4
     Schema_fields = 6
@@ -218,7 +191,6 @@ cdef enum:
     Schema_features = 10
 
 # table Footer (File.fbs)
-# Random access to the messages of a file.
 cdef enum:
     Footer_version = 4
     Footer_schema = 6
@@ -227,7 +199,6 @@ cdef enum:
     Footer_custom_metadata = 12
 
 # struct Block (File.fbs)
-# Where a message lies in the file; metaDataLength includes the prefix and the padding.
 cdef enum:
     Block_offset = 0
     Block_metaDataLength = 8
@@ -235,13 +206,11 @@ cdef enum:
     Block_SIZE = 24
 
 # table TensorDim (Tensor.fbs)
-# Extent and optional name of one dimension.
 cdef enum:
     TensorDim_size = 4
     TensorDim_name = 6
 
 # table Tensor (Tensor.fbs)
-# A dense tensor; strides are in bytes, absent they are row-major.
 cdef enum:
     Tensor_type_type = 4
     Tensor_type = 6
@@ -250,7 +219,6 @@ cdef enum:
     Tensor_data = 12
 
 # table SparseTensorIndexCOO (SparseTensor.fbs)
-# Coordinates: one row of indices per non-zero value.
 cdef enum:
     SparseTensorIndexCOO_indicesType = 4
     SparseTensorIndexCOO_indicesStrides = 6
@@ -258,14 +226,12 @@ cdef enum:
     SparseTensorIndexCOO_isCanonical = 10
 
 # enum SparseMatrixCompressedAxis (SparseTensor.fbs)
-# The axis that a compressed sparse matrix compresses.
 cdef enum:
     SparseMatrixCompressedAxis_Row = 0
     SparseMatrixCompressedAxis_Column = 1
     SparseMatrixCompressedAxis_MAX = 1
 
 # table SparseMatrixIndexCSX (SparseTensor.fbs)
-# A matrix compressed along one axis (CSR or CSC).
 cdef enum:
     SparseMatrixIndexCSX_compressedAxis = 4
     SparseMatrixIndexCSX_indptrType = 6
@@ -274,7 +240,6 @@ cdef enum:
     SparseMatrixIndexCSX_indicesBuffer = 12
 
 # table SparseTensorIndexCSF (SparseTensor.fbs)
-# Compressed sparse fibres: one tree level per dimension, in axisOrder.
 cdef enum:
     SparseTensorIndexCSF_indptrType = 4
     SparseTensorIndexCSF_indptrBuffers = 6
@@ -283,7 +248,6 @@ cdef enum:
     SparseTensorIndexCSF_axisOrder = 12
 
 # union SparseTensorIndex (SparseTensor.fbs)
-# How the positions of the non-zero values are stored.
 cdef enum:
     SparseTensorIndex_NONE = 0
     SparseTensorIndex_SparseTensorIndexCOO = 1
@@ -292,7 +256,6 @@ cdef enum:
     SparseTensorIndex_MAX = 3
 
 # table SparseTensor (SparseTensor.fbs)
-# A sparse tensor: its index, and the non-zero values in data.
 cdef enum:
     SparseTensor_type_type = 4
     SparseTensor_type = 6
@@ -303,33 +266,28 @@ cdef enum:
     SparseTensor_data = 16
 
 # struct FieldNode (Message.fbs)
-# Length and null count of one field, in pre-order.
 cdef enum:
     FieldNode_length = 0
     FieldNode_null_count = 8
     FieldNode_SIZE = 16
 
 # enum CompressionType (Message.fbs)
-# Codec of compressed buffers.
 cdef enum:
     CompressionType_LZ4_FRAME = 0
     CompressionType_ZSTD = 1
     CompressionType_MAX = 1
 
 # enum BodyCompressionMethod (Message.fbs)
-# What is compressed as a unit.
 cdef enum:
     BodyCompressionMethod_BUFFER = 0
     BodyCompressionMethod_MAX = 0
 
 # table BodyCompression (Message.fbs)
-# Present when the body is compressed.
 cdef enum:
     BodyCompression_codec = 4
     BodyCompression_method = 6
 
 # table RecordBatch (Message.fbs)
-# Rows of every column; variadicBufferCounts has one entry per view column.
 cdef enum:
     RecordBatch_length = 4
     RecordBatch_nodes = 6
@@ -338,14 +296,12 @@ cdef enum:
     RecordBatch_variadicBufferCounts = 12
 
 # table DictionaryBatch (Message.fbs)
-# The values of dictionary id: all of them, or more of them when isDelta.
 cdef enum:
     DictionaryBatch_id = 4
     DictionaryBatch_data = 6
     DictionaryBatch_isDelta = 8
 
 # union MessageHeader (Message.fbs)
-# What a message carries.
 cdef enum:
     MessageHeader_NONE = 0
     MessageHeader_Schema = 1
@@ -356,7 +312,6 @@ cdef enum:
     MessageHeader_MAX = 5
 
 # table Message (Message.fbs)
-# The metadata of one message; bodyLength bytes of body follow it.
 cdef enum:
     Message_version = 4
     Message_header_type = 6

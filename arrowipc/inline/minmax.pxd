@@ -96,19 +96,19 @@ cdef extern from * nogil:
     ARROWIPC_WIDEN(widen_u64, loose_u64, ARROWIPC_DISPATCH_64)
     ARROWIPC_WIDEN_REAL(widen_f32, loose_f32, int32_t)
     ARROWIPC_WIDEN_REAL(widen_f64, loose_f64, int64_t)
+
+    #define ARROWIPC_WIDEN_ANY(values, count, low, high) _Generic((values),                                     \
+        const int8_t *: widen_i8, const uint8_t *: widen_u8, const loose_i16 *: widen_i16,                      \
+        const loose_u16 *: widen_u16, const loose_i32 *: widen_i32, const loose_u32 *: widen_u32,               \
+        const loose_i64 *: widen_i64, const loose_u64 *: widen_u64, const loose_f32 *: widen_f32,               \
+        const loose_f64 *: widen_f64)(values, count, low, high)
     """
     ctypedef float loose_f32
     ctypedef double loose_f64
-    int widen_i8(const int8_t* values, int64_t count, int8_t* low, int8_t* high) noexcept
-    int widen_u8(const uint8_t* values, int64_t count, uint8_t* low, uint8_t* high) noexcept
-    int widen_i16(const loose_i16* values, int64_t count, loose_i16* low, loose_i16* high) noexcept
-    int widen_u16(const loose_u16* values, int64_t count, loose_u16* low, loose_u16* high) noexcept
-    int widen_i32(const loose_i32* values, int64_t count, loose_i32* low, loose_i32* high) noexcept
-    int widen_u32(const loose_u32* values, int64_t count, loose_u32* low, loose_u32* high) noexcept
-    int widen_i64(const loose_i64* values, int64_t count, loose_i64* low, loose_i64* high) noexcept
-    int widen_u64(const loose_u64* values, int64_t count, loose_u64* low, loose_u64* high) noexcept
-    int widen_f32(const loose_f32* values, int64_t count, loose_f32* low, loose_f32* high) noexcept
-    int widen_f64(const loose_f64* values, int64_t count, loose_f64* low, loose_f64* high) noexcept
+    # The bounds of values without nulls: const Number* values, int64_t count, Number* low, Number* high.
+    int widen "ARROWIPC_WIDEN_ANY"(...) noexcept
+    # The same of Real; returns whether one is NaN, which is left out.
+    int widen_reals "ARROWIPC_WIDEN_ANY"(...) noexcept
 
 ctypedef fused Number:
     int8_t
@@ -123,31 +123,3 @@ ctypedef fused Number:
 ctypedef fused Real:
     loose_f32
     loose_f64
-
-
-cdef inline void widen(const Number* values, int64_t count, Number* low, Number* high) noexcept nogil:
-    """The bounds of values without nulls."""
-    if Number is int8_t:
-        widen_i8(values, count, low, high)
-    elif Number is uint8_t:
-        widen_u8(values, count, low, high)
-    elif Number is loose_i16:
-        widen_i16(values, count, low, high)
-    elif Number is loose_u16:
-        widen_u16(values, count, low, high)
-    elif Number is loose_i32:
-        widen_i32(values, count, low, high)
-    elif Number is loose_u32:
-        widen_u32(values, count, low, high)
-    elif Number is loose_i64:
-        widen_i64(values, count, low, high)
-    else:
-        widen_u64(values, count, low, high)
-
-
-cdef inline bint widen_reals(const Real* values, int64_t count, Real* low, Real* high) noexcept nogil:
-    """The same for floating-point numbers; returns whether one is NaN, which is left out."""
-    if Real is loose_f32:
-        return widen_f32(values, count, low, high)
-    else:
-        return widen_f64(values, count, low, high)

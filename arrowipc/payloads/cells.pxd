@@ -3,15 +3,14 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 cimport cython
 
-from arrowipc._core cimport Columns
+from arrowipc._core cimport Columns, Memory
+from arrowipc.columns.array cimport Array
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.plan cimport ColumnsData
 
 cdef struct Cell:
     const uint8_t* data     # NULL: a null cell
     int64_t size
-    int64_t metadata_size   # -1: framed bytes; else the metadata of a single message, which is not framed
-    const uint8_t* body     # ... and its body
 
 
 @cython.final
@@ -31,10 +30,12 @@ cdef class Cells:
 
     # Cell `i` of the column, which is one of these. -1: the column itself is broken there.
     cdef int get(self, int64_t i, Cell* out, Fault* fault) noexcept nogil
-    # What keeps the bytes of cell `i` alive; a message, or several, if it is made of these.
+    # What keeps the bytes of cell `i` alive.
     cdef object owner(self, int64_t i)
 
 
 # An iterator over all Cells from cell `start` on, and the number of cells or -1 where nobody knows it yet.
 cdef object cells_from(object column, int64_t start)
 cdef int raise_cell_fault(const Fault* fault, Cells cells) except -1
+# An array without nulls over memory of our own: numbers, or offsets and what they point into. `type`: one that stays.
+cdef Array array_over(object type, int64_t count, Memory values, Memory data)

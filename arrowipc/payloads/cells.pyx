@@ -4,7 +4,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free
 
-from arrowipc._core cimport Source, raise_fault
+from arrowipc._core cimport Columns, Memory, Recent, Source, identity, limits_data, raise_fault
 from arrowipc.cdata.import_array cimport BatchStream, import_stream
 from arrowipc.columns.array cimport Array, make_array
 from arrowipc.columns.elements cimport check_native
@@ -14,9 +14,11 @@ from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport Type_FixedSizeBinary
 from arrowipc.inline.layouts cimport LAYOUTS
 from arrowipc.inline.loads cimport get_bit
-from arrowipc.inline.plan cimport FIELD_ENCODED, FIELD_UTF8, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_NULL, FieldPlan
+from arrowipc.inline.plan cimport (
+    FIELD_ENCODED, FIELD_UTF8, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_NULL, Extent, FieldPlan, LimitsData, Node,
+)
 from arrowipc.inline.room cimport new_zeros
-from arrowipc.read.framing cimport Message
+from arrowipc.metadata.schema_reader cimport python_plan
 
 from arrowipc.errors import UsageError
 
@@ -40,7 +42,6 @@ cdef class Cells:
         at += self.offset
         out.data = NULL
         out.size = 0
-        out.metadata_size = -1
         bits = validity(self.d, self.field)
         if bits != NULL and not get_bit(bits, at):
             return 0
@@ -105,33 +106,18 @@ def cells_of_stream(column, int64_t start):
 
 cdef int fill_cell(Cell* cell, object item, list held, int64_t i) except -1:
     """Where the bytes of a Python object are; `held` keeps them."""
-    cdef Message message
     cdef Source source
-    cell.metadata_size = -1
     if type(item) is bytes:
         cell.data = <const uint8_t*> PyBytes_AS_STRING(item)
         cell.size = PyBytes_GET_SIZE(item)
         held.append(item)
     elif item is None:
         held.append(None)
-    elif isinstance(item, Message):
-        message = item
-        message.join()
-        cell.data = message.metadata_bytes
-        cell.metadata_size = message.metadata_size
-        cell.size = message.metadata_size + message.envelope.body_length
-        cell.body = message.body_bytes
-        held.append(message)
-    elif isinstance(item, (list, tuple)) and all(isinstance(one, Message) for one in item):
-        cell.data = EMPTY
-        cell.metadata_size = 0      # no message is that short: the loop leaves it to the decoder of single payloads
-        held.append(tuple(item))
     else:
         try:
             source = Source(item)
         except (TypeError, BufferError) as error:
-            raise UsageError(f"payloads: cell {i}: expected bytes, None, a Message or a list of Messages, found "
-                             f"{type(item).__name__}") from error
+            raise UsageError(f"payloads: cell {i}: expected bytes or None, found {type(item).__name__}") from error
         cell.data = source.data if source.size else EMPTY
         cell.size = source.size
         held.append(source)
@@ -172,3 +158,34 @@ cdef object cells_from(object column, int64_t start):
                          "dtype=object")
     raise UsageError("payloads: expected a binary column (with __arrow_c_array__ or __arrow_c_stream__), a list or "
                      f"a NumPy object array of bytes, found {type(column).__name__}")
+
+
+cdef Recent recent_plans = Recent(4)    # (type, plan of one column of it)
+
+
+cdef inline void set_extent(Extent* out, Memory memory) noexcept:
+    out.data = memory.data if memory.size else NULL
+    out.size = memory.size
+
+
+cdef Array array_over(object type, int64_t count, Memory values, Memory data):
+    cdef Columns columns = Columns.__new__(Columns)
+    cdef LimitsData limits
+    found = recent_plans.find(identity(type))
+    if found is None:
+        from arrowipc.datatypes import Field
+        from arrowipc.schemas import Schema
+
+        limits_data(None, &limits)
+        found = (type, python_plan(Schema([Field("", type)]), &limits))
+        recent_plans.keep(found, identity(type))
+    columns.allocate(found[1], 0)
+    columns.d.length = count
+    columns.d.nodes[0] = Node(count, 0, 0)
+    columns.d.extents[0] = Extent(NULL, 0)
+    set_extent(&columns.d.extents[1], values)
+    if data is not None:
+        set_extent(&columns.d.extents[2], data)
+    columns.owner = (values, data)
+    columns.dictionaries = ()
+    return make_array(columns, 0, 0, count)

@@ -25,7 +25,6 @@ cdef class Plain:
 
 @cython.final
 cdef class OutputDictionaries:
-    """All dictionaries of the output."""
     cdef tuple top              # Unifier, per dictionary of the output's plan
     cdef list order             # all of them, those first
     cdef PyObject** tables      # MemoTable, per `order`
@@ -69,7 +68,7 @@ cdef struct CachedDictionary:
     Scratch inflated        # the body, where it was compressed
 
 cdef struct CachedMap:
-    # The numbers of a cached dictionary's values in a table of the output.
+    # The numbers of a cached dictionary's values in a table of the output, for a field that is transposed.
     int32_t cached
     int32_t target          # the dictionary of the output
     int64_t version         # of the cached dictionary, -1: not known
@@ -79,15 +78,12 @@ cdef struct CachedMap:
 
 @cython.final
 cdef class LoopDictionaries:
-    """The dictionaries of the payloads of one schema, in the loop that runs without Python."""
     cdef OutputDictionaries output
     cdef list columns               # Columns that `cache` points into
     cdef CachedDictionary* cache    # those of `mapping.plan.dictionaries` first
     cdef int32_t n_cached
     cdef list transpose_maps        # TransposeMap
-    cdef CachedMap* maps
-    cdef int32_t n_maps
-    cdef int32_t* map_of            # per encoded field of the mapping, -1: it has none
+    cdef CachedMap* maps            # per encoded field of the mapping
     cdef int64_t* lengths           # values per dictionary of `mapping.plan`, -1: not arrived
     cdef int32_t* order             # which dictionary the first, second ... message of a payload is likely to bring
     cdef int32_t arrivals           # messages of the payload at hand
@@ -100,7 +96,6 @@ cdef class LoopDictionaries:
 
     cdef int prepare(self, SchemaMapping mapping, list known) except -1
     cdef int add_dictionary(self, int64_t id, Plan values) except -1
-    cdef int32_t map_for(self, int32_t cached, int32_t target) except -1
 
     # A new payload begins.
     cdef void begin(self) noexcept nogil

@@ -373,7 +373,6 @@ cdef class LoopDictionaries:
             free(self.cache[i].inflated.data)
         free(self.cache)
         free(self.maps)
-        free(self.map_of)
         free(self.lengths)
         free(self.order)
 
@@ -477,7 +476,7 @@ cdef class LoopDictionaries:
         for i in range(mapping.n_encoded):
             field = &mapping.encoded[i]
             if field.how == HOW_TRANSPOSED:
-                map = &self.maps[self.map_of[i]]
+                map = &self.maps[i]
                 found = self.transpose(field, map, <TransposeMap> map.map, <MemoTable> self.output.tables[map.target],
                                        d, piece)
             elif field.how == HOW_DECODED:
@@ -550,23 +549,25 @@ cdef class LoopDictionaries:
 
     cdef int prepare(self, SchemaMapping mapping, list known) except -1:
         """Take over the dictionaries: [DictionaryPlan], those of `mapping.plan` first, which alone are read."""
-        cdef int32_t n = len(known), m = mapping.n_encoded, i
+        cdef int32_t n = len(known), i
         cdef const EncodedField* field
         cdef DictionaryPlan dictionary
+        cdef TransposeMap map
         self.cache = <CachedDictionary*> new_zeros(n, sizeof(CachedDictionary))
         self.lengths = <int64_t*> new_zeros(n, sizeof(int64_t))
         self.order = <int32_t*> new_zeros(n, sizeof(int32_t))
-        self.maps = <CachedMap*> new_zeros(m, sizeof(CachedMap))
-        self.map_of = <int32_t*> new_zeros(m, sizeof(int32_t))
+        self.maps = <CachedMap*> new_zeros(mapping.n_encoded, sizeof(CachedMap))
         self.columns = []
         self.transpose_maps = []
         for i, dictionary in enumerate(known):
             self.add_dictionary(dictionary.id, dictionary.values if i < len(mapping.plan.dictionaries) else None)
-        for i in range(m):
+        for i in range(mapping.n_encoded):
             field = &mapping.encoded[i]
-            self.map_of[i] = -1
             if field.how == HOW_TRANSPOSED:
-                self.map_of[i] = self.map_for(mapping.plan.d.fields[field.read].dictionary, field.dictionary)
+                map = TransposeMap.__new__(TransposeMap)
+                self.transpose_maps.append(map)
+                self.maps[i] = CachedMap(mapping.plan.d.fields[field.read].dictionary, field.dictionary, -1, 0,
+                                         <PyObject*> map)
         return 0
 
     cdef int add_dictionary(self, int64_t id, Plan plan) except -1:
@@ -587,22 +588,6 @@ cdef class LoopDictionaries:
         cached.values.room = MOST_BUFFERS
         cached.values.prefix = <int64_t*> new_zeros(plan.d.source_views + 1, sizeof(int64_t))
         return 0
-
-    cdef int32_t map_for(self, int32_t cached, int32_t target) except -1:
-        cdef int32_t i
-        cdef TransposeMap map
-        for i in range(self.n_maps):
-            if self.maps[i].cached == cached and self.maps[i].target == target:
-                return i
-        map = TransposeMap.__new__(TransposeMap)
-        self.transpose_maps.append(map)
-        i = self.n_maps
-        self.maps[i].cached = cached
-        self.maps[i].target = target
-        self.maps[i].version = -1
-        self.maps[i].map = <PyObject*> map
-        self.n_maps += 1
-        return i
 
 
 cdef bint is_plain(SchemaMapping mapping, OutputDictionaries output):

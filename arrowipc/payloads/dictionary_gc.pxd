@@ -43,7 +43,5 @@ cdef int note_used(UsedValues* s, const ColumnsData* d, int32_t f, Fault* fault)
 # Fills `d` with the values in use; `ordered`: as they were in the dictionary. -1: `fault`, of the dictionary;
 # 1: text behind views is more than one data buffer can hold.
 cdef int gather_used(UsedValues* s, bint ordered, Fault* fault) noexcept nogil
-# The indices of a field that was noted, of `width` bytes as before, as those of the values in use. -1: `fault`.
-cdef int transpose_used(const UsedValues* s, const ColumnsData* d, int32_t f, uint8_t* out, Fault* fault) noexcept nogil
 # Forgets what was noted, before the next set of indices.
 cdef void forget_used(UsedValues* s) noexcept nogil

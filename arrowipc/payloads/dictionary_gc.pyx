@@ -12,14 +12,13 @@ from libc.stdlib cimport free, qsort
 from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport Columns
-from arrowipc.distinct.unifier cimport transpose
 from arrowipc.inline.bits cimport largest, store_int
-from arrowipc.inline.element cimport index_at, validity, view_span, word_span
-from arrowipc.inline.fault cimport FAULT_MEMORY, FAULT_OFFSET, FAULT_VIEW, Fault, fail
-from arrowipc.inline.gather cimport flat_words
+from arrowipc.inline.element cimport index_at, validity, word_span
+from arrowipc.inline.fault cimport FAULT_MEMORY, FAULT_OFFSET, Fault, fail
+from arrowipc.inline.gather cimport Piece, Rows, check_views, copy_texts, fitting_views, flat_words
 from arrowipc.inline.layouts cimport BUFFER_BITS, BUFFER_FIXED, LAYOUTS, size_needed, width_of
-from arrowipc.inline.loads cimport bitmap_bytes, get_bit, load_i32, set_bit
-from arrowipc.inline.plan cimport FIELD_ENCODED, LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, Node
+from arrowipc.inline.loads cimport bitmap_bytes, get_bit, set_bit
+from arrowipc.inline.plan cimport FIELD_ENCODED, LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, Node, ViewRange
 from arrowipc.inline.room cimport Room, make_room, new_zeros
 
 
@@ -190,12 +189,6 @@ cdef int gather_used(UsedValues* s, bint ordered, Fault* fault) noexcept nogil:
     return own_text(s, numbers, fault) if field.view >= 0 else 0
 
 
-cdef int transpose_used(const UsedValues* s, const ColumnsData* d, int32_t f, uint8_t* out,
-                        Fault* fault) noexcept nogil:
-    return transpose(d, f, 0, d.nodes[f].length, s.places, s.values.length, out, d.plan.fields[f].width, INT64_MAX,
-                     fault)
-
-
 cdef void forget_used(UsedValues* s) noexcept nogil:
     cdef int64_t i
     for i in range(s.n_used):
@@ -205,32 +198,27 @@ cdef void forget_used(UsedValues* s) noexcept nogil:
 
 cdef int own_text(UsedValues* s, const int64_t* numbers, Fault* fault) noexcept nogil:
     """Put the text behind the views that were taken into one data buffer; 1: it is too long for that."""
-    cdef Room* text = &s.memory.data
-    cdef uint8_t* view = <uint8_t*> s.extents[1].data
-    cdef const uint8_t* data = NULL
-    cdef int64_t total = 0, size = 0, i
-    for i in range(s.n_used):
-        if numbers[i] >= 0:
-            if view_span(s.values, 0, numbers[i], &data, &size, fault) < 0:
-                return -1
-            if size != load_i32(view):
-                # The memory of the dictionary has changed since the view was copied.
-                return fail(fault, FAULT_VIEW, 0, 1, numbers[i], size, load_i32(view), "length")
-            if size > 12:
-                if size > INT32_MAX - total:
-                    return 1
-                if make_room(text, total + size) == NULL:
-                    return fail(fault, FAULT_MEMORY)
-                memcpy(text.data + total, data, size)
-                store_int(view, 2, 4, 0)
-                store_int(view, 3, 4, total)
-                total += size
-        view += 16
-    if total == 0:
+    cdef const FieldPlan* field = &s.values.plan.fields[0]
+    cdef const ViewRange* view = &s.values.views[field.view]
+    cdef uint8_t* views = <uint8_t*> s.extents[1].data
+    cdef int64_t size = 0
+    cdef Rows rows = Rows(numbers, NULL, s.n_used, NULL, 0)
+    cdef Piece piece
+    memset(&piece, 0, sizeof(Piece))
+    piece.d = s.values
+    piece.values = s.values.extents[field.first_buffer + 1].data
+    piece.data = <const uint8_t*> &s.values.extents[view.first]
+    piece.limit = view.count
+    if check_views(views, &size, &piece, &rows, 0, fault) < 0:
+        return -1
+    if fitting_views(views, 0, s.n_used, &size) < s.n_used:
+        return 1
+    if size == 0:
         return 0
-    s.extents[s.d.plan.n_buffers].data = text.data
-    s.extents[s.d.plan.n_buffers].size = total
-    s.view.first = s.d.plan.n_buffers
-    s.view.count = 1
+    if make_room(&s.memory.data, size) == NULL:
+        return fail(fault, FAULT_MEMORY)
+    copy_texts(s.memory.data.data, views, 0, s.n_used, 0, &piece, &rows)
+    s.extents[s.d.plan.n_buffers] = Extent(s.memory.data.data, size)
+    s.view = ViewRange(s.d.plan.n_buffers, 1)
     s.d.n_extents += 1
     return 0

@@ -60,7 +60,5 @@ def decode_payloads(
 ) -> DecodedPayloads: ...
 def repeat(
     batch: Any,
-    counts: DecodedPayloads | Array | Sequence[int] | Any | None = None,
-    *,
-    parent_index: Array | Sequence[int] | Any | None = None,
+    counts: DecodedPayloads | Array | Sequence[int] | Any,
 ) -> RecordBatch: ...

@@ -13,19 +13,19 @@ from libc.stdlib cimport free
 from libc.string cimport memcmp
 
 from arrowipc._core cimport (
-    Columns, Memory, Plan, Recent, Source, level_of, limits_data, open_message, raise_fault, window,
+    Columns, Memory, Plan, Source, level_of, limits_data, open_message, raise_fault, window,
 )
 from arrowipc.cdata.import_array cimport import_batch, import_schema
-from arrowipc.columns.array cimport Array, make_array
+from arrowipc.columns.array cimport Array
 from arrowipc.columns.builder cimport FAULT_FULL, ColumnsBuilder, raise_append_fault
-from arrowipc.columns.record_batch cimport RecordBatch, batch_of_arrays
-from arrowipc.columns.take cimport repeat_rows, take_rows
+from arrowipc.columns.record_batch cimport RecordBatch
+from arrowipc.columns.take cimport repeat_rows
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.loads cimport loose_i64, prefetch
-from arrowipc.inline.plan cimport FIELD_NULLABLE, LEVEL_STRICT, ColumnsData, Envelope, Extent, LimitsData, Node
+from arrowipc.inline.plan cimport FIELD_NULLABLE, LEVEL_STRICT, ColumnsData, Envelope, LimitsData
 from arrowipc.metadata.schema_reader cimport plan_schema, plans_equal, project, python_plan, read_plan, schemas_equal
-from arrowipc.payloads.cells cimport Cell, Cells, cells_from, raise_cell_fault
+from arrowipc.payloads.cells cimport Cell, Cells, array_over, cells_from, raise_cell_fault
 from arrowipc.payloads.dictionaries cimport LoopDictionaries, OutputDictionaries, new_loop, new_output
 from arrowipc.payloads.schema_mapping cimport (
     Made, SchemaMapping, body_allowance, find_mapping, may_make, new_made, piece_bytes, plain_schema,
@@ -36,13 +36,16 @@ from arrowipc.read.decoding cimport DECODE_BY_DECODER, DECODE_CODEC, DECODE_ROOM
 from arrowipc.read.decompress cimport Inflater, Scratch, new_inflater
 from arrowipc.read.file_decoder cimport FileDecoder
 from arrowipc.metadata.checksums cimport verify_of
-from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, CutMessage, Message, cut_message, stream_agrees
+from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, CutMessage, cut_message, stream_agrees
 from arrowipc.read.stream_decoder cimport StreamDecoder
 
 from arrowipc.arguments import check_choice, check_text, described
+from arrowipc.datatypes import Field, Int
 from arrowipc.distinct.unifier import IndicesFull
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError, UsageError
 from arrowipc.read.file_decoder import TAIL_SIZE, footer_range
+from arrowipc.schemas import Schema
+from arrowipc.values.from_python import insert_column
 
 __all__ = ["DecodedPayloads", "decode_payloads", "repeat"]
 
@@ -50,36 +53,7 @@ __all__ = ["DecodedPayloads", "decode_payloads", "repeat"]
 # -- the number of the cell that each row comes from ---------------------------------------------------------
 
 
-cdef object index_field(str name):
-    from arrowipc.datatypes import Field, Int
-
-    return Field(name, Int(64, True), False)
-
-
-cdef Recent recent_plans = Recent(1)    # of the counts
-
-
-cdef Array int64_array(Memory memory, int64_t count):
-    """An array without nulls over memory of our own."""
-    cdef Columns columns = Columns.__new__(Columns)
-    cdef LimitsData limits
-    plan = recent_plans.get("count")
-    if plan is None:
-        from arrowipc.schemas import Schema
-
-        limits_data(None, &limits)
-        plan = python_plan(Schema([index_field("count")]), &limits)
-        recent_plans.put("count", plan)
-    columns.allocate(plan, 0)
-    columns.d.length = count
-    columns.d.nodes[0] = Node(count, 0, 0)
-    columns.d.extents[0] = Extent(NULL, 0)
-    columns.d.extents[1] = Extent(NULL, memory.size)
-    if memory.size:
-        columns.d.extents[1].data = memory.data
-    columns.owner = memory
-    columns.dictionaries = ()
-    return make_array(columns, 0, 0, count)
+cdef object INT64 = Int(64, True)
 
 
 cdef Memory cell_numbers(const int64_t* counts, int64_t start, int64_t n, int64_t rows):
@@ -98,18 +72,11 @@ cdef Memory cell_numbers(const int64_t* counts, int64_t start, int64_t n, int64_
 
 cdef RecordBatch with_index(RecordBatch batch, str name, const int64_t* counts, int64_t start, int64_t n):
     """The batch with one more column: the number of the cell that each row comes from."""
-    from arrowipc.schemas import Schema
-
-    cdef LimitsData limits
-    cdef Plan plan
-    schema = plan_schema(batch.plan)
-    if name in schema.names:
+    if name in plan_schema(batch.plan).names:
         raise UsageError(f"parent_index: the payloads have a column {name!r} themselves; pass another name: "
                          'parent_index="..."')
-    limits_data(None, &limits)
-    plan = python_plan(Schema([*schema.fields, index_field(name)], schema.metadata, schema.endianness), &limits)
-    numbers = int64_array(cell_numbers(counts, start, n, batch.d.length), batch.d.length)
-    return batch_of_arrays(plan, [*batch.columns, numbers], batch.d.length)
+    numbers = array_over(INT64, batch.d.length, cell_numbers(counts, start, n, batch.d.length), None)
+    return insert_column(batch, batch.plan.d.n_columns, Field(name, INT64, False), numbers)
 
 
 # -- what is asked for ---------------------------------------------------------------------------------------
@@ -139,6 +106,11 @@ cdef inline bint is_data(int kind) noexcept nogil:
 
 # -- the loop ------------------------------------------------------------------------------------------------
 
+
+cdef enum First:
+    FIRST_OTHER = 0        # a message of another schema, or a broken one
+    FIRST_SCHEMA           # its Schema message
+    FIRST_BARE             # a bare message of it
 
 cdef enum Stopped:
     # Why the loop stops, beside what `Decoded` says; DECODED: the payload, or all cells, are done.
@@ -173,6 +145,7 @@ cdef class PayloadDecoder:
     cdef Plan given                 # the schema that was given, of bare messages; None
     # The output
     cdef Plan out                   # None: no payload yet that tells
+    cdef bint settled               # it was given, or that of a payload that was decoded
     cdef ColumnsBuilder builder
     cdef OutputDictionaries dictionaries
     cdef SchemaMapping blank                  # for rows of nulls; None: none was needed yet
@@ -224,6 +197,7 @@ cdef class PayloadDecoder:
         g.save()
         self.at += 1
         self.payloads += 1
+        self.settled = True
         self.made.taken += size
         self.rows = g.length
         done = self.at - self.start
@@ -265,48 +239,23 @@ cdef class PayloadDecoder:
 
     cdef int take_payload(self, ColumnsBuilder g, SchemaMapping mapping, LoopDictionaries loop,
                           const Cell* cell) noexcept nogil:
-        cdef Envelope message
-        cdef Fault fault
-        if loop is not None:
-            loop.begin()
-        # What is not as it should be is read again, by whom can say why.
-        if self.verifies and (cell.metadata_size >= 0
-                                         or not stream_agrees(cell.data, cell.size, &self.limits)):
-            return DECODE_BY_DECODER
-        if cell.metadata_size < 0:
-            return self.take_framed(g, mapping, loop, cell)
-        if (open_message(cell.data, cell.metadata_size, &message, &fault) < 0
-                or message.kind != MessageHeader_RecordBatch):
-            return DECODE_BY_DECODER
-        if mapping.whole is not self.given:
-            return STOPPED_SCHEMA
-        return self.take_batch(g, mapping, loop, &message, cell.body, message.body_length)
-
-    cdef int take_framed(self, ColumnsBuilder g, SchemaMapping mapping, LoopDictionaries loop,
-                         const Cell* cell) noexcept nogil:
-        """A payload that lies in one stretch."""
         cdef CutMessage cut
         cdef Envelope message
         cdef Fault fault
         cdef const uint8_t* data = cell.data
         cdef int64_t left = cell.size, body
-        cdef int found = cut_message(data, left, &self.limits, &cut)
-        if found != FRAME_MESSAGE:
+        cdef int found
+        if loop is not None:
+            loop.begin()
+        # What is not as it should be is read again, by whom can say why.
+        if ((self.verifies and not stream_agrees(cell.data, cell.size, &self.limits))
+                or cut_message(data, left, &self.limits, &cut) != FRAME_MESSAGE):
             return DECODE_BY_DECODER
-        if (mapping.messaged and cut.metadata_size == mapping.whole.metadata_size
-                and memcmp(cut.metadata, mapping.whole.metadata, cut.metadata_size) == 0):
-            # The message that the schema was read from, which had no body.
+        found = self.first_of(mapping, &cut)
+        if found == FIRST_SCHEMA:
             data = cut.rest
             left = cut.rest_size
-        elif open_message(cut.metadata, cut.metadata_size, &message, &fault) < 0:
-            return DECODE_BY_DECODER
-        elif message.kind == MessageHeader_Schema:
-            # Strict readers look at features too.
-            if message.body_length or self.level >= LEVEL_STRICT or not schemas_equal(&message.header, mapping.whole):
-                return STOPPED_SCHEMA
-            data = cut.rest
-            left = cut.rest_size
-        elif (not is_data(message.kind) or mapping.whole is not self.given or cut.metadata == cell.data + 4):
+        elif found == FIRST_OTHER or cut.metadata == cell.data + 4:
             return STOPPED_SCHEMA
         while True:
             found = cut_message(data, left, &self.limits, &cut)
@@ -326,6 +275,23 @@ cdef class PayloadDecoder:
                     return found
             data = cut.rest + body
             left = cut.rest_size - body
+
+    cdef int first_of(self, SchemaMapping mapping, const CutMessage* cut) noexcept nogil:
+        """What the first message of a payload is to a mapping: First."""
+        cdef Envelope message
+        cdef Fault fault
+        if (mapping.messaged and cut.metadata_size == mapping.whole.metadata_size
+                and memcmp(cut.metadata, mapping.whole.metadata, cut.metadata_size) == 0):
+            # The message that the schema was read from, which had no body.
+            return FIRST_SCHEMA
+        if open_message(cut.metadata, cut.metadata_size, &message, &fault) == 0:
+            if is_data(message.kind):
+                return FIRST_BARE if mapping.whole is self.given else FIRST_OTHER
+            # Strict readers look at features too.
+            if (message.kind == MessageHeader_Schema and message.body_length == 0 and self.level < LEVEL_STRICT
+                    and schemas_equal(&message.header, mapping.whole)):
+                return FIRST_SCHEMA
+        return FIRST_OTHER
 
     cdef int take_dictionary(self, LoopDictionaries loop, const CutMessage* cut, const Envelope* message,
                              int64_t size) noexcept nogil:
@@ -425,43 +391,49 @@ cdef class PayloadDecoder:
         if why == DECODE_CODEC:
             self.inflater.prepare(self.wanted)
             return True
-        if why == STOPPED_SCHEMA:
+        if why == STOPPED_SCHEMA or self.mapping is None:
             cells.get(self.at, &cell, &fault)
-            if self.find_other(&cell):
+            if self.find_other(&cell) or self.adopt(&cell, cells.owner(self.at)):
                 return True
         return self.decode_alone(cells)
+
+    cdef bint adopt(self, const Cell* cell, object owner) except -1:
+        """Take the mapping of the schema that a payload begins with, if it has one that the loop does not know yet."""
+        cdef SchemaMapping before = self.mapping
+        cdef CutMessage cut
+        cdef Envelope message
+        cdef Fault fault
+        cdef Plan plan
+        if (self.level >= LEVEL_STRICT or cut_message(cell.data, cell.size, &self.limits, &cut) != FRAME_MESSAGE
+                or open_message(cut.metadata, cut.metadata_size, &message, &fault) < 0
+                or (message.body_length if message.kind == MessageHeader_Schema
+                    else self.given is None or not is_data(message.kind))):
+            return False
+        try:
+            plan = self.given
+            if message.kind == MessageHeader_Schema:
+                plan = read_plan(cut.metadata, cut.metadata_size, message.header.pos, &self.limits, owner)
+            self.mapping_for(plan)
+        except ArrowIpcError:
+            return False        # `decode_alone` says why
+        self.mapping.messaged = self.mapping.messaged or self.mapping.whole is plan
+        return self.mapping is not before
 
     cdef bint find_other(self, const Cell* cell) except -1:
         """Take the mapping of a payload's schema, if there is one already that is not the one at hand."""
         cdef SchemaMapping mapping
         cdef CutMessage cut
-        cdef Envelope message
-        cdef Fault fault
-        if cell.metadata_size >= 0:
-            cut.metadata = cell.data
-            cut.metadata_size = cell.metadata_size
-        elif cut_message(cell.data, cell.size, &self.limits, &cut) != FRAME_MESSAGE:
-            return False
-        if open_message(cut.metadata, cut.metadata_size, &message, &fault) < 0:
-            return False
-        for mapping in self.mappings:
-            if (mapping.whole is self.given if is_data(message.kind) else (
-                    message.kind == MessageHeader_Schema and (
-                        mapping.messaged and mapping.whole.metadata_size == cut.metadata_size
-                        and memcmp(mapping.whole.metadata, cut.metadata, cut.metadata_size) == 0
-                        or (self.level < LEVEL_STRICT and message.body_length == 0
-                            and schemas_equal(&message.header, mapping.whole))))):
-                if mapping is self.mapping:
-                    return False
-                self.mapping = mapping
-                return True
+        if cut_message(cell.data, cell.size, &self.limits, &cut) == FRAME_MESSAGE:
+            for mapping in self.mappings:
+                if self.first_of(mapping, &cut) != FIRST_OTHER:
+                    found, self.mapping = mapping is not self.mapping, mapping
+                    return found
         return False
 
     cdef bint decode_alone(self, Cells cells) except -1:
         """Decode the cell at hand outside the loop; False: the output is as large as it may be."""
         cdef Cell cell
         cdef Fault fault
-        cdef bint known = self.out is not None
         cdef int64_t made = self.made.bytes
         cdef int found
         if cells.get(self.at, &cell, &fault) < 0:
@@ -481,7 +453,7 @@ cdef class PayloadDecoder:
                 self.too_much()
         except BaseException as error:
             # What was made of it stays counted, and so do its bytes: below, where it is refused.
-            if known:
+            if self.settled:
                 self.undo()
             else:
                 self.forget()
@@ -551,13 +523,11 @@ cdef class PayloadDecoder:
     cdef int decode_cell(self, Cells cells, const Cell* cell) except -1:
         cdef PayloadReader reader
         owner = cells.owner(self.at)
-        if cell.metadata_size < 0 and cell.size >= 6 and memcmp(cell.data, MAGIC, 6) == 0:
+        if cell.size >= 6 and memcmp(cell.data, MAGIC, 6) == 0:
             return self.decode_file(cell, owner)
         reader = PayloadReader(None, self.validate, self.limits_object, self.use_threads, True, self.verify)
         reader.target = self
         reader.size = cell.size
-        if cell.metadata_size >= 0:
-            return reader.read_messages(owner if isinstance(owner, tuple) else (owner,))
         reader.feed(window(cell.data, cell.size, owner), True)
         return reader.read_all()
 
@@ -670,7 +640,7 @@ cdef class PayloadDecoder:
 
     cdef int forget(self) except -1:
         """Take back a schema whose first payload has failed."""
-        if self.out is not None and self.given is None:
+        if self.out is not None:
             self.pending = self.rows
             self.out = self.builder = self.dictionaries = self.mapping = self.blank = None
             self.mappings = []
@@ -687,7 +657,7 @@ cdef class PayloadDecoder:
             self.builder.dictionaries = self.dictionaries.snapshot()
             self.builder.snapshot_into(batch)
         self.counts.size = 8 * (self.at - self.start)
-        out.counts = int64_array(self.counts, self.at - self.start)
+        out.counts = array_over(INT64, self.at - self.start, self.counts, None)
         out.indexed = self.index_name is not None
         if out.indexed:
             batch = with_index(batch, self.index_name, <const int64_t*> self.counts.data, self.start,
@@ -714,9 +684,6 @@ cdef class PayloadReader(StreamDecoder):
         """Take in a schema message: what is read of it is what the output wants."""
         if self.envelope.body_length:
             raise FormatError(f"a Schema message has no body, this one has {self.envelope.body_length} bytes")
-        if (self.target.mapping is not None and self.target.level < LEVEL_STRICT
-                and schemas_equal(&self.envelope.header, self.target.mapping.whole)):
-            return self.enter(self.target.mapping.whole)
         return self.enter(read_plan(self.metadata, self.metadata_size, self.envelope.header.pos, &self.limits,
                                     self.metadata_owner))
 
@@ -765,39 +732,12 @@ cdef class PayloadReader(StreamDecoder):
             raise
         return 0
 
-    cdef int read_messages(self, tuple messages) except -1:
-        """Messages that come as objects, in the order of a stream."""
-        cdef Message message
-        try:
-            for message in messages:
-                message.join()
-                self.number += 1
-                self.kind_known = True
-                self.envelope = message.envelope
-                self.metadata = message.metadata_bytes
-                self.metadata_size = message.metadata_size
-                self.metadata_owner = message.metadata_owner
-                self.body = message.body_bytes
-                self.body_owner = message.body_owner
-                if self.verify:
-                    self.passes(-1)
-                self.take_one()
-            if self.target.given is None:
-                self.check_end(FRAME_END)
-        except BaseException as error:
-            self.poison(error)
-            raise
-        return 0
-
 
 # -- the output ----------------------------------------------------------------------------------------------
 
 
 cdef object nullable_schema(object schema):
     """The schema with columns that may all be null."""
-    from arrowipc.datatypes import Field
-    from arrowipc.schemas import Schema
-
     return Schema([Field(field.name, field.type, True, field.metadata) for field in schema.fields], schema.metadata,
                   schema.endianness, schema.features)
 
@@ -817,8 +757,8 @@ cdef class DecodedPayloads:
     num_null, num_failed : int
         Null cells, and payloads that could not be decoded (unless that raised).
     num_alone : int
-        Payloads that were read one by one, because the loop that takes the others cannot: the first of each schema,
-        files, deltas and nested dictionaries, broken ones. Each takes some microseconds.
+        Payloads that were read one by one, because the loop that takes the others cannot: files, deltas and nested
+        dictionaries, broken ones. Each takes some microseconds.
     failures : tuple of (int, ArrowIpcError)
         Cell and reason of the first ten of these.
 
@@ -852,8 +792,6 @@ cdef class DecodedPayloads:
     @property
     def schema(self):
         """Schema of the columns that come from payloads: with it, calls that go on make equal batches."""
-        from arrowipc.schemas import Schema
-
         schema = self.batch.schema
         if not self.indexed:
             return schema
@@ -890,9 +828,8 @@ def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on
     ----------
     column : object
         The cells: anything with ``__arrow_c_array__`` or ``__arrow_c_stream__`` that is a binary column (also
-        large, view or fixed-size), a NumPy array of objects, or a list of bytes-like objects, messages or lists
-        of messages. Each cell is a stream, a file, or, with `schema`, RecordBatch messages one after the other.
-        Null cells and None have no rows.
+        large, view or fixed-size), a NumPy array of objects, or a list of bytes-like objects. Each cell is a stream,
+        a file, or, with `schema`, RecordBatch messages one after the other. Null cells and None have no rows.
     schema : Schema, optional
         Of the output, and of payloads that bring no schema of their own. Without it, the schema of the first
         payload that can be decoded.
@@ -997,11 +934,10 @@ def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on
     decoder.failures = []
     decoder.counts = Memory(64)
     if schema is not None:
-        from arrowipc.schemas import Schema
-
         plan = python_plan(schema if isinstance(schema, Schema) or hasattr(schema, "serialize")
                            else import_schema(schema), &decoder.limits)
         decoder.given = plan if bare else None
+        decoder.settled = True
         decoder.set_output(plan)
     decoder.decode_all(cells_from(column, start))
     return decoder.result()
@@ -1010,7 +946,7 @@ def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on
 # -- rows beside payloads --------------------------------------------------------------------------------------
 
 
-def repeat(batch, counts=None, *, parent_index=None):
+def repeat(batch, counts):
     """Repeat rows, as ``numpy.repeat`` does, for columns of any type: what stands beside decoded payloads.
 
     Parameters
@@ -1020,8 +956,6 @@ def repeat(batch, counts=None, *, parent_index=None):
     counts : DecodedPayloads or sequence of int
         How often each row comes. What :func:`decode_payloads` returned for a column of `batch` stands for its
         cells: the result has a row for each row of its batch.
-    parent_index : sequence of int, optional
-        Instead of counts, the row that each row of the result is a copy of, in any order.
 
     Returns
     -------
@@ -1031,7 +965,7 @@ def repeat(batch, counts=None, *, parent_index=None):
     Raises
     ------
     UsageError
-        If there are not as many counts as rows, a count is negative, or an index names no row.
+        If there are not as many counts as rows, or a count is negative.
     UnsupportedError
         If 32-bit offsets cannot count what the rows hold.
     FormatError
@@ -1044,15 +978,9 @@ def repeat(batch, counts=None, *, parent_index=None):
     >>> batch = ipc.RecordBatch.from_pydict({"topic": ["a", "b"]}, ipc.Schema([field("topic", string())]))
     >>> ipc.repeat(batch, [1, 2]).to_pydict()
     {'topic': ['a', 'b', 'b']}
-    >>> ipc.repeat(batch, parent_index=[1, 0, 0]).to_pydict()
-    {'topic': ['b', 'a', 'a']}
     """
     cdef RecordBatch source = batch if isinstance(batch, RecordBatch) else import_batch(batch)
     cdef int64_t first = 0
-    if (counts is None) == (parent_index is None):
-        raise UsageError("repeat: expected either counts or parent_index")
-    if counts is None:
-        return take_rows(source, parent_index, "repeat")
     if hasattr(counts, "counts") and hasattr(counts, "next"):
         first = counts.start
         if counts.next > source.d.length:

@@ -11,19 +11,20 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy
 
-from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, Recent, Source, limits_data, raise_fault
-from arrowipc.columns.array cimport Array, make_array
+from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, Source, raise_fault
 from arrowipc.columns.elements cimport check_native
 from arrowipc.columns.record_batch cimport RecordBatch, select_columns
 from arrowipc.columns.take cimport integers
 from arrowipc.columns.truncate cimport Truncator
+from arrowipc.distinct.unifier cimport transpose
 from arrowipc.inline.body_parts cimport BodyPart, put_part
 from arrowipc.inline.fault cimport FAULT_MEMORY, Fault, fail
-from arrowipc.inline.plan cimport FIELD_ENCODED, FIELD_NULLABLE, FIELD_ORDERED, ColumnsData, FieldPlan, LimitsData
+from arrowipc.inline.plan cimport FIELD_ENCODED, FIELD_NULLABLE, FIELD_ORDERED, ColumnsData, FieldPlan
 from arrowipc.inline.room cimport Room, make_room, new_zeros
-from arrowipc.metadata.schema_reader cimport plan_schema, python_plan
+from arrowipc.metadata.schema_reader cimport plan_schema
+from arrowipc.payloads.cells cimport array_over
 from arrowipc.payloads.dictionary_gc cimport (
-    UsedValues, close_used, forget_used, gather_used, is_reducible, note_used, open_used, transpose_used,
+    UsedValues, close_used, forget_used, gather_used, is_reducible, note_used, open_used,
 )
 from arrowipc.payloads.group_runs cimport find_runs, first_rows
 from arrowipc.write.batch_encoder cimport Encoder
@@ -34,7 +35,7 @@ from collections import namedtuple
 
 from arrowipc.arguments import check_integer, described, items_of
 from arrowipc.columns.record_batch import concat_batches
-from arrowipc.datatypes import Binary, Field, LargeBinary
+from arrowipc.datatypes import Binary, LargeBinary
 from arrowipc.errors import UsageError
 from arrowipc.schemas import Schema
 from arrowipc.write.batch_writer import BytearraySink, check_schema
@@ -100,19 +101,7 @@ Examples
 
 
 cdef class PayloadEncoder:
-    """Encodes ranges of rows of one batch into cells that lie one behind the other.
-
-    Parameters
-    ----------
-    batch : RecordBatch
-    offsets : Memory
-        int64, checked: cell i takes rows offsets[i] to offsets[i + 1].
-    schema : Schema
-        What the cells declare.
-    encode_options : EncodeOptions
-    with_schema, with_end, trim_dictionaries, large : bool
-        See `encode_payloads`.
-    """
+    """Encodes ranges of rows of one batch, between `offsets` that were checked, into cells one behind the other."""
 
     cdef BatchWriter writer
     cdef Encoder encoder
@@ -145,9 +134,8 @@ cdef class PayloadEncoder:
     cdef int32_t blamed
     cdef object error
 
-    def __cinit__(self, RecordBatch batch, Memory offsets, schema, EncodeOptions encode_options, *, bint with_schema,
-                  bint with_end,
-                  bint trim_dictionaries, bint large):
+    def __cinit__(self, RecordBatch batch, Memory offsets, schema, EncodeOptions encode_options, bint with_schema,
+                  bint with_end, bint trim_dictionaries, bint large):
         cdef int32_t f
         self.batch = batch
         self.offsets = offsets
@@ -278,32 +266,10 @@ cdef class PayloadEncoder:
 
     def column(self):
         """The cells, as an `Array`."""
-        cdef Columns out = Columns.__new__(Columns)
-        out.allocate(cell_plan(self.large), 0)
-        out.d.length = out.d.nodes[0].length = self.n
-        out.d.nodes[0].null_count = out.d.nodes[0].offset = 0
-        out.d.extents[0].data = NULL
-        out.d.extents[0].size = 0
-        out.d.extents[1].data = self.ends.data
-        out.d.extents[1].size = self.ends.size
-        out.d.extents[2].data = self.cells.data if self.used else NULL
-        out.d.extents[2].size = self.used
-        out.dictionaries = ()
-        out.owner = (self.ends, self.cells)
-        return make_array(out, 0, 0, self.n)
+        return array_over(LARGE_BINARY if self.large else BINARY, self.n, self.ends, self.cells)
 
 
-cdef Recent recent_plans = Recent(2)    # of cells: large or not -> Plan
-
-
-cdef Plan cell_plan(bint large):
-    cdef LimitsData limits
-    plan = recent_plans.get(large)
-    if plan is None:
-        limits_data(None, &limits)
-        plan = python_plan(Schema([Field("", LargeBinary() if large else Binary())]), &limits)
-        recent_plans.put(large, plan)
-    return plan
+cdef object BINARY = Binary(), LARGE_BINARY = LargeBinary()
 
 
 cdef int64_t id_of(Plan plan, int32_t dictionary) except -1:
@@ -454,7 +420,8 @@ cdef int put_used(PayloadEncoder k, Shared* one, int64_t start, Fault* fault) no
             if make_room(&encoded.indices, d.nodes[encoded.field].length * field.width) == NULL:
                 fail(fault, FAULT_MEMORY)
                 return BAD_COLUMNS
-            if transpose_used(&one.used, d, encoded.field, encoded.indices.data, fault) < 0:
+            if transpose(d, encoded.field, 0, d.nodes[encoded.field].length, one.used.places, one.count,
+                         encoded.indices.data, field.width, INT64_MAX, fault) < 0:
                 return BAD_COLUMNS
             d.extents[field.first_buffer + 1].data = encoded.indices.data
         found = encode(k, &one.used.d, k.used - start, True, one.id, one - k.shared + 1)
@@ -674,8 +641,7 @@ def encode_payloads(batch, offsets=None, *, rows_per_payload=None, group_by=None
     [{'word': ['a', 'b']}, {'word': [None]}]
     """
     cdef EncodeOptions encode_options = EncodeOptions(compression, compression_level, min_space_savings, alignment,
-                                                      legacy,
-                                                      metadata_version, use_threads, checksum)
+                                                      legacy, metadata_version, use_threads, checksum)
     cdef RecordBatch rows, keys = None
     cdef Memory starts
     cdef PayloadEncoder encoder
@@ -708,9 +674,7 @@ def encode_payloads(batch, offsets=None, *, rows_per_payload=None, group_by=None
             rows = select_columns(rows, rest)
             declared = (plan_schema(rows.plan) if schema is None
                         else Schema([declared.fields[i] for i in rest], declared.metadata))
-    encoder = PayloadEncoder(rows, starts, declared, encode_options, with_schema=with_schema,
-                             with_end=with_end,
-                             trim_dictionaries=trim_dictionaries, large=large)
+    encoder = PayloadEncoder(rows, starts, declared, encode_options, with_schema, with_end, trim_dictionaries, large)
     encoder.run()
     if keys is None:
         return encoder.column()

@@ -20,7 +20,7 @@ from arrowipc.inline.plan cimport (
     ColumnsData, Extent, FieldPlan, LimitsData, Node, copy_tables, place_field,
 )
 from arrowipc.inline.room cimport Room, make_room, new_zeros
-from arrowipc.metadata.schema_reader cimport arrange, children_of, plan_schema
+from arrowipc.metadata.schema_reader cimport arrange, children_of, plan_schema, plans_equal
 from arrowipc.payloads.dictionary_gc cimport free_flat
 
 from arrowipc.errors import LimitError, UsageError
@@ -339,20 +339,7 @@ cdef object plain_type(object type):
 
     if isinstance(type, types.Dictionary):
         return plain_type(type.value_type)
-    if not type.children:
-        return type
-    children = [plain_field(child) for child in type.children]
-    if isinstance(type, types.Struct):
-        return types.Struct(children)
-    if isinstance(type, types.FixedSizeList):
-        return types.FixedSizeList(children[0], type.list_size)
-    if isinstance(type, types.Map):
-        return types.Map(children[0], type.keys_sorted)
-    if isinstance(type, types.Union):
-        return types.Union(type.mode, children, type.type_codes)
-    if isinstance(type, types.RunEndEncoded):
-        return types.RunEndEncoded(*children)
-    return type.__class__(children[0])
+    return types.with_children(type, [plain_field(child) for child in type.children])
 
 
 cdef object plain_field(object field):
@@ -468,7 +455,7 @@ cdef SchemaMapping find_mapping(Plan whole, Plan out, bint strict):
     cdef SchemaMapping mapping = SchemaMapping.__new__(SchemaMapping)
     mapping.whole = whole
     mapping.out = out
-    if whole is out:
+    if whole is out or (whole.d.whole and out.d.whole and plans_equal(whole, out)):
         mapping.plan = whole
         mapping.set_identity()
     else:

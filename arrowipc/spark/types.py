@@ -10,7 +10,7 @@ from pyspark.sql import types as st
 from arrowipc import types as at
 from arrowipc.arguments import check_choice, filled
 from arrowipc.columns.extensions import converter_of
-from arrowipc.dataset.unify import with_children
+from arrowipc.datatypes import with_children
 from arrowipc.errors import UnsupportedError, UsageError
 from arrowipc.schemas import Field, Schema
 from arrowipc.types import as_schema

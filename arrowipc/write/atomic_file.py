@@ -53,10 +53,6 @@ class KnownPath(os.PathLike[str]):
     """A path, and which file was there before it was read: `NewFile` replaces this file and no other one.
 
     The file is held until then, so that no other one gets the number of its inode.
-
-    Parameters
-    ----------
-    path : str or PathLike
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -87,21 +83,9 @@ class KnownPath(os.PathLike[str]):
 
 
 class NewFile:
-    """A regular file that takes its name when it is complete.
+    """A regular file that takes its name when it is complete; `durable`: when it is on the disk.
 
-    Parameters
-    ----------
-    path : str, PathLike or KnownPath
-        The destination; a symbolic link is followed. If another file than the known one is there at the end, both stay.
-    durable : bool
-        Whether `commit` waits until the file and its name are on the disk.
-    name : str, optional
-        What errors call the file. Default: `path`.
-
-    Attributes
-    ----------
-    descriptor : int
-        Open for writing.
+    A symbolic link is followed. If another file than that of a `KnownPath` is there at the end, both stay.
     """
 
     def __init__(self, path: str | os.PathLike[str], durable: bool, name: str | None = None) -> None:
@@ -142,8 +126,7 @@ class NewFile:
                 self._known.close()
 
     def _complete(self) -> None:
-        # Opened before anything changes: a directory that cannot be synced is an error while the old file is
-        # there.
+        # Opened before anything changes: a directory that cannot be synced is an error while the old file is there.
         needed = self._durable or self._known is not None
         with Descriptor(self._directory, os.O_RDONLY) if needed else nullcontext() as directory:
             if self._durable:
@@ -263,8 +246,7 @@ def _old_file(target: str, name: str) -> os.stat_result | None:
     except OSError:
         return None
     if not os.access(target, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
-        # The rename needs no permission for the file itself, and whoever took it away meant something by
-        # that.
+        # The rename needs no permission for the file itself, and whoever took it away meant something by that.
         raise _error(errno.EACCES, name)
     return old
 
@@ -346,12 +328,6 @@ class RemoteFile:
 
     Object stores show it when it is complete. So do file systems that can defer a file
     (``autocommit=False``); with the others what was written before an error stays, incomplete.
-
-    Parameters
-    ----------
-    system : fsspec.AbstractFileSystem
-    path : str
-        As that file system writes it.
     """
 
     def __init__(self, system: Any, path: str) -> None:

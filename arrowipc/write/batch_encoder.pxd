@@ -35,7 +35,6 @@ cdef struct CompressJob:
 
 @cython.final
 cdef class Compressor(Jobs):
-    """Compresses the buffers of batch after batch with one codec, for one writer; contexts and memory are reused."""
     cdef readonly int codec     # CompressionType: 0 LZ4_FRAME, 1 ZSTD
     cdef double savings         # least fraction of a buffer that its frame must save
     cdef bint use_threads
@@ -61,7 +60,6 @@ cdef class Compressor(Jobs):
 
 
 cdef class Encoder:
-    """Encodes one message after another into memory that it keeps."""
     cdef readonly int version           # MetadataVersion
     cdef readonly int64_t alignment     # of bodies and the buffers in them: 8 or 64
     cdef readonly bint legacy           # prefix without a continuation marker

@@ -2,8 +2,6 @@
 
 from typing import Literal, final
 
-from arrowipc.columns.record_batch import RecordBatch
-
 @final
 class Compressor:
     def __new__(
@@ -15,18 +13,6 @@ class Compressor:
     ) -> Compressor: ...
     @property
     def codec(self) -> int: ...
-    @property
-    def held(self) -> int: ...
-    def stored(self, batch: RecordBatch, chosen: bytes | None = None) -> list[bytes]: ...
-
-def stored_buffers(
-    batch: RecordBatch,
-    codec: str,
-    level: int | None = None,
-    min_space_savings: float | None = None,
-    use_threads: bool = True,
-    chosen: bytes | None = None,
-) -> list[bytes]: ...
 
 class Encoder:
     def __new__(

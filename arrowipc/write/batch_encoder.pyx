@@ -6,21 +6,19 @@ follow, every offset points forward, and the whole metadata is two loops of stor
 """
 
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, int8_t, uint32_t, uint64_t, uint8_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, int8_t, uint32_t, uint8_t
 from libc.stdlib cimport free, qsort
 from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport Memory, next_job, open_batch, raise_fault, read_pairs
 from arrowipc.metadata.checksums cimport SUM_DIGITS, crc_more, crc_start, put_hex
-from arrowipc.columns.record_batch cimport RecordBatch
 from arrowipc.inline.body_parts cimport BodyPart, padding, stored_size
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Vector
 from arrowipc.inline.loads cimport add_overflows, load_i64, put16, put32, put64, round_up
 from arrowipc.inline.plan cimport BatchHeader, ColumnsData, Extent, FieldPlan, v4_bitmap
-from arrowipc.inline.room cimport new_zeros, reserve_items
+from arrowipc.inline.room cimport reserve_items
 from arrowipc.read.decompress cimport CodecContext, CodecPool, encoders
 from arrowipc.read.framing cimport Message
 
@@ -294,18 +292,7 @@ cdef inline int64_t put_vector(uint8_t* base, int64_t field, int64_t at, int64_t
 
 
 cdef class Encoder:
-    """Encodes one message after another into memory that it keeps.
-
-    Parameters
-    ----------
-    compressor : Compressor or None
-    alignment : {8, 64}
-        Of bodies, counted from where the sink began, and of the buffers in them.
-    legacy : bool
-        Write the prefix from before version 0.15: a size without a continuation marker.
-    version : {"V5", "V4"}
-    checksum : bool
-    """
+    """Encodes one message after another into memory that it keeps."""
 
     def __cinit__(self, compressor=None, alignment=8, bint legacy=False, version="V5", bint checksum=False):
         check_choice("alignment", alignment, (8, 64))

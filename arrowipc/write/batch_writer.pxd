@@ -4,11 +4,11 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from arrowipc._core cimport Columns, Plan
 from arrowipc.columns.truncate cimport Truncator
 from arrowipc.inline.body_parts cimport BodyPart
+from arrowipc.read.framing cimport Message
 from arrowipc.write.batch_encoder cimport Encoder
 from arrowipc.write.dictionary_writer cimport Emission, WrittenDictionaries
 
 cdef class Sink:
-    """Takes one message after another, each a head and the parts of a body, and is told once how they ended."""
     cdef readonly int64_t position      # bytes taken since it began
     cdef bint keeps                     # it goes on pointing at the parts after `write`: the writer sets `owners`
     cdef object owners
@@ -20,7 +20,6 @@ cdef class Sink:
 
 
 cdef class EncodeOptions:
-    """How bodies are stored: the encoder of one writer, and which columns it compresses."""
     cdef Encoder encoder
     cdef object choice              # None: all columns; else {column name, or "*": whether it is compressed}
     cdef bytes chosen               # the same per field of the writer's plan, see Compressor
@@ -67,11 +66,11 @@ cdef class BatchWriter:
     cdef int check_idle(self) except -1
     cdef int occupy(self) except -1
     cdef int fail(self, object error) except -1
-    cdef int fail_if_torn(self, object error, int64_t position, list emissions) except -1
     cdef int set_plan(self, object schema) except -1
     cdef int accept(self, Columns columns) except -1
     cdef int truncate(self, Columns columns, int64_t start, int64_t count) except -1
-    cdef int64_t put(self, Columns columns, int64_t start, int64_t count, tuple pairs, int64_t max_bytes) except -1
+    cdef int64_t put(self, Columns columns, int64_t start, int64_t count, tuple pairs, int64_t max_bytes,
+                     Message stored=*) except -1
     cdef int put_end(self) except -1
     cdef int put_closing(self) except -1
     cdef int put_footer(self, bytes end, tuple metadata) except -1

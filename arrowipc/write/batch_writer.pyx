@@ -58,8 +58,6 @@ __all__ = [
 
 # -- sinks -----------------------------------------------------------------------------------------------------------
 
-# Where encoded messages go: memory that grows or is fixed, file descriptors, and objects with a `write` method.
-#
 # Memory takes one copy of every buffer, a file descriptor none at all: the buffers of a message go to the kernel
 # in one vector. Objects get large buffers as they are and small ones joined.
 
@@ -183,17 +181,7 @@ cdef class MessageSink(Sink):
 
 
 cdef class FixedSink(Sink):
-    """Fills memory of a given size: writable buffers, maps, shared memory.
-
-    Parameters
-    ----------
-    target : writable bytes-like
-        Held until the end.
-    start : int
-        Where in `target` to begin.
-    seek : callable, optional
-        ``target.seek`` of a map, whose position then goes on behind what was written.
-    """
+    """Fills memory of a given size, from `start` on; `seek` of a map moves its position behind what was written."""
 
     cdef Py_buffer view
     cdef bint held
@@ -250,18 +238,9 @@ cdef class FixedSink(Sink):
 
 
 cdef class DescriptorSink(Sink):
-    """Writes to a file descriptor, which stays the caller's.
+    """Writes to a file descriptor, which stays the caller's, behind the `position` bytes that are in the file already.
 
-    Parameters
-    ----------
-    descriptor : int
-    name : str, optional
-        What errors call the file.
-    position : int, default 0
-        Bytes that are in the file already.
-    ask : callable, optional
-        Returns the descriptor, or raises ValueError once its owner has closed it: the number may be that of
-        another file by then.
+    `ask` returns the descriptor, or raises once its owner has closed it: the number may be that of another file then.
     """
 
     cdef int descriptor
@@ -342,13 +321,9 @@ cdef int32_t list_pieces(iovec* out, const uint8_t* head, int64_t head_size, con
 
 
 cdef class ObjectSink(Sink):
-    """Calls a function with bytes, as `file.write` or `socket.sendall` take them.
+    """Calls a function with bytes that are only valid during the call, as `file.write` or `socket.sendall` take them.
 
-    Parameters
-    ----------
-    write : callable
-        Takes a bytes-like object that is only valid during the call; returns how much of it was taken, or None
-        for all of it.
+    It returns how much of them was taken, or None for all.
     """
 
     cdef object call
@@ -454,8 +429,6 @@ cdef bint released(object view) except -1:
     return True
 
 
-# -- the order of messages -------------------------------------------------------------------------------------------
-
 MAGIC = b"ARROW1"
 
 
@@ -469,20 +442,7 @@ cdef bint is_set(const char* name) noexcept:
 
 
 cdef class EncodeOptions:
-    """How bodies are stored, from the keywords that all writers share.
-
-    Parameters
-    ----------
-    compression : None, "lz4", "zstd", a codec object of pyarrow, or dict
-        A dict gives a codec (or None) per column name, and for all other columns under ``"*"``; one codec at most.
-    compression_level, min_space_savings
-        See `arrowipc.write.batch_encoder.Compressor`.
-    alignment : {8, 64}
-    legacy : bool, or None
-    metadata_version : {"V5", "V4"}, or None
-        None: as the environment variables of pyarrow say.
-    use_threads, checksum : bool
-    """
+    """How bodies are stored, from the keywords that all writers share, see `arrowipc.options.WriteOptions`."""
 
     def __cinit__(self, compression=None, compression_level=None, min_space_savings=None, alignment=8, legacy=False,
                  metadata_version="V5", use_threads=True, checksum=False):
@@ -615,24 +575,9 @@ cdef object written_schema(object schema):
 
 
 cdef class BatchWriter:
-    """Writes batches of one schema, as a stream or as a file, into a sink.
+    """Writes batches of one schema, as a stream or as a file, into a sink; see `arrowipc.options.WriteOptions`.
 
-    Parameters
-    ----------
-    sink : Sink
-    encode_options : EncodeOptions
-    is_file : bool
-        With magic, footer, and one dictionary per id.
-    dictionary_deltas, unify_dictionaries : bool (the first may be None)
-        See `arrowipc.new_stream`.
-    coalesce_rows : int
-        Batches of fewer rows wait for others until they have as many together.
-    allow_64bit : bool
-        Write arrays of more than 2**31 - 1 elements.
-    annotate : arrowipc.filters.statistics.Annotator, optional
-        Adds statistics to the metadata of each batch.
-    metadata : pairs of bytes
-        Of the file; may be set until the end.
+    A file has a magic, a footer, and one dictionary per id. `annotate` adds statistics to the metadata of each batch.
     """
 
     def __cinit__(self, *_, **__):
@@ -690,15 +635,6 @@ cdef class BatchWriter:
         """After an error in the middle of a message nobody knows what has arrived."""
         self.failure = f"an error ended it: {str(error) or type(error).__name__}"
         self.pending = []
-        return 0
-
-    cdef int fail_if_torn(self, object error, int64_t position, list emissions) except -1:
-        """After an error in a message that was to begin at `position`, behind dictionaries that count as written.
-
-        A sink that has no room says so before it takes anything: then there is still an end to be written.
-        """
-        if emissions or self.sink.position != position or not isinstance(error, UsageError):
-            self.fail(error)
         return 0
 
     @cython.critical_section
@@ -774,13 +710,7 @@ cdef class BatchWriter:
 
     @cython.critical_section
     def expect(self, schema):
-        """Begin with `schema` if the writer has none yet; else compare the two.
-
-        Raises
-        ------
-        UsageError
-            The schemas differ; nothing was written.
-        """
+        """Begin with `schema` if the writer has none yet; else compare the two."""
         self.check_usable()
         if self.plan is not None:
             check_schema(plan_schema(self.plan), schema)
@@ -896,23 +826,10 @@ cdef class BatchWriter:
 
     @cython.critical_section
     def write_stored(self, Message message not None, Columns columns not None):
-        """Pass a RecordBatch message on with its body untouched, if it says what we would.
+        """Pass a RecordBatch message on with its body untouched, if it says what we would; False: it does not.
 
-        Parameters
-        ----------
-        message : Message
-            As it was read.
-        columns : Columns
-            Its rows and dictionaries; what `arrowipc.read.decoders.Decoder.stored` returns.
-
-        Returns
-        -------
-        bool
-            False: nothing was written, the batch has to be decoded.
+        `columns` are its rows and dictionaries, as `arrowipc.read.decoders.Decoder.stored` returns them.
         """
-        cdef list emissions = []
-        cdef int64_t position
-        cdef bint decided = False
         self.check_usable()
         if columns.plan is not self.accepted:
             self.accept(columns)
@@ -924,24 +841,7 @@ cdef class BatchWriter:
             return False
         if self.pending:
             self.flush()
-        self.occupy()
-        position = self.sink.position
-        try:
-            if self.dictionaries is not None:
-                self.dictionaries.before(columns, emissions)
-            decided = True
-            self.put_dictionaries(emissions)
-            self.encoder.wrap(message, self.sink.position)
-            if self.sink.keeps:
-                self.sink.owners = message
-            self.hand_over(self.batch_blocks)
-        except BaseException as error:
-            if decided:
-                self.fail_if_torn(error, position, emissions)
-            raise
-        finally:
-            self.busy = False
-        self.num_record_batches += 1
+        self.put(columns, 0, columns.d.length, (), INT64_MAX, message)
         return True
 
     cdef int accept(self, Columns columns) except -1:
@@ -975,10 +875,11 @@ cdef class BatchWriter:
                                      "and the writer's schema says that it has none (nullable=False)")
         return 0
 
-    cdef int64_t put(self, Columns columns, int64_t start, int64_t count, tuple pairs, int64_t max_bytes) except -1:
-        """Write rows of columns whose plan was accepted, fewer than `count` to stay below `max_bytes`.
+    cdef int64_t put(self, Columns columns, int64_t start, int64_t count, tuple pairs, int64_t max_bytes,
+                     Message stored=None) except -1:
+        """Write up to `count` rows, fewer to stay below `max_bytes`, and return how many.
 
-        Returns how many.
+        `stored`: a message that holds just these, which goes out as it came.
         """
         cdef Columns written = columns
         cdef list emissions = None
@@ -987,7 +888,8 @@ cdef class BatchWriter:
         self.occupy()
         position = self.sink.position
         try:
-            self.truncate(columns, start, count)
+            if stored is None:
+                self.truncate(columns, start, count)
             while (max_bytes < INT64_MAX and count > 1
                    and body_size(&self.truncator.d, self.encoder.alignment) > max_bytes):
                 count = max(1, min(count - 1, <int64_t> (count * (<double> max_bytes
@@ -1004,13 +906,18 @@ cdef class BatchWriter:
                 self.put_dictionaries(emissions)
                 if written is not columns:
                     self.truncate(written, start, count)
-            self.encoder.record_batch(&self.truncator.d, chosen_fields(self.encode_options), pairs, self.sink.position)
+            if stored is not None:
+                self.encoder.wrap(stored, self.sink.position)
+            else:
+                self.encoder.record_batch(&self.truncator.d, chosen_fields(self.encode_options), pairs,
+                                          self.sink.position)
             if self.sink.keeps:
-                self.sink.owners = owners_of(written, self.truncator, self.encoder)
+                self.sink.owners = owners_of(written, self.truncator, self.encoder) if stored is None else stored
             self.hand_over(self.batch_blocks)
         except BaseException as error:
-            if decided:
-                self.fail_if_torn(error, position, emissions)
+            # A sink that has no room says so before it takes anything: then there is still an end to be written.
+            if decided and (emissions or self.sink.position != position or not isinstance(error, UsageError)):
+                self.fail(error)
             raise
         finally:
             self.busy = False
@@ -1153,11 +1060,6 @@ cdef class BatchWriter:
             sign_footer(head, parts, self.earlier + self.num_messages)
         self.sink.write(<const uint8_t*> PyBytes_AS_STRING(head), len(head), parts, 2, 1, size + len(tail))
         return 0
-
-    @property
-    def bytes_written(self):
-        """int: bytes that went to the sink."""
-        return self.sink.position
 
     @property
     def counters(self):

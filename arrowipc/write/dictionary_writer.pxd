@@ -9,7 +9,6 @@ from arrowipc.distinct.unifier cimport TransposeMap, Unifier
 
 
 cdef class Emission:
-    """One DictionaryBatch to be written."""
     cdef readonly int64_t id
     cdef readonly bint is_delta
     cdef readonly bint replaces     # a dictionary of this id went out before, and this one takes its place
@@ -20,7 +19,6 @@ cdef class Emission:
 
 @cython.final
 cdef class Brought:
-    """A dictionary that the batch at hand has for an id."""
     cdef Columns values
     cdef tuple place                # of the first field that it belongs to
     cdef TransposeMap map           # with unify: the numbers of its values
@@ -28,7 +26,6 @@ cdef class Brought:
 
 @cython.final
 cdef class Written:
-    """One dictionary id of the writer, and what went out for it."""
     cdef int64_t id
     cdef Plan plan                  # of its values
     cdef list encoded               # fields of `plan` with dictionaries of their own

@@ -57,18 +57,10 @@ cdef class Written:
 cdef class WrittenDictionaries:
     """Decides what goes out before each batch of a writer.
 
-    Parameters
-    ----------
-    plan : Plan
-        Of the writer's schema.
-    file : bool
-        A file cannot replace a dictionary, and may hold a dictionary behind the batches that use it.
-    deltas : bool or None
-        A dictionary that begins with the one before it is written as the values that are new. None: where a
-        reader got it like that. Streams then hold what their source held: also a dictionary whose inner one was
-        replaced stays as it is if the source let it. Files take None for False.
-    unify : bool
-        Different dictionaries of one id become one, and the batches' indices follow it.
+    A file cannot replace a dictionary, and may hold one behind the batches that use it. With `deltas`, a dictionary
+    that begins with the one before it is written as the values that are new; None: where a reader got it like that, so
+    that streams hold what their source held, also a dictionary whose inner one was replaced. Files take None for False.
+    With `unify`, different dictionaries of one id become one, and the batches' indices follow it.
     """
 
     def __cinit__(self, Plan plan not None, bint file, deltas, bint unify):

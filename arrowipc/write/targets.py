@@ -96,8 +96,7 @@ def _memory_sink(target: Any) -> Sink:
             f"{described(target)}"
         ) from None
     except (BufferError, ValueError) as error:
-        # Read-only, in several stretches, or closed: exporters say which, each in words and errors of its
-        # own.
+        # Read-only, in several stretches, or closed: exporters say which, each in words and errors of its own.
         raise UsageError(f"cannot write to the memory of this {type(target).__name__}: {error}") from None
 
 

@@ -92,9 +92,3 @@ def test_flatc_gives_the_same_structs(flatc_modules: dict[str, str]) -> None:
         theirs = {squash(accessor): int(re.findall(r"py_type\((\d+)\)", body)[0]) for accessor, body in accessors(text)}
         ours = {squash(each.name): NUMBERS[f"{struct.name}_{each.name}"] for each in struct.members}
         assert ours == theirs, struct.name
-
-
-# Against what pyarrow wrote.
-
-
-# What the reader of the schemas accepts.

@@ -49,18 +49,6 @@ def test_bare_messages_need_a_schema_and_may_follow_each_other():
         decode(cells[0])
 
 
-def test_messages_as_objects_alone_and_with_their_dictionaries():
-    part = batch(x=[1, 2])
-    message = ipc.read_message(bare(part))
-    assert decode(message, None, message, schema=part.schema) == {"x": [1, 2] * 2}
-    words = batch(w=pa.array(["a", "b", "a"]).dictionary_encode())
-    messages = list(ipc.MessageReader(payload(words)))
-    assert decode(messages, schema=words.schema) == {"w": ["a", "b", "a"]}
-    assert decode(messages[1:], tuple(messages[1:]), [], schema=words.schema) == {"w": ["a", "b", "a"] * 2}
-    with pytest.raises(ipc.FormatError, match="cell 0: no schema"):
-        decode([])
-
-
 def test_numpy_polars_fixed_size_and_every_binary_type():
     cells = [ONE, None, ONE]
     columns = [
@@ -273,13 +261,6 @@ def test_big_endian_metadata_v4_and_compressed_payloads_join_the_others():
     assert decode(little, big, packed, old, little) == {"x": [1, 2, 3, 4, 5, 6, 7, 1, 2]}
 
 
-# -- dictionaries --------------------------------------------------------------------------------------------
-
-
-def words(*values: str | None, kind: pa.DataType | None = None) -> bytes:
-    return payload(w=pa.array(values).dictionary_encode().cast(kind or pa.dictionary(pa.int32(), pa.string())))
-
-
 # -- errors --------------------------------------------------------------------------------------------------
 
 
@@ -388,25 +369,14 @@ def test_other_columns_are_repeated_beside_the_rows_of_their_payloads():
     assert beside.to_pydict() == {"topic": ["a", "a", "c", "c", "c"], "at": [1, 1, 3, 3, 3]}
     part = ipc.decode_payloads(source.column("payload"), start=1, parent_index=True)
     assert ipc.repeat(source.select(["topic"]), part).to_pydict() == {"topic": ["c"] * 3}
-    again = ipc.repeat(source.select(["topic"]), parent_index=part.parent_index)
-    assert again.to_pydict() == {"topic": ["c"] * 3}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (([1],), "one count for each of 2"),
-        (([1, -1],), "negative"),
-        (([1.5, 2],), "expected integers"),
-        ((), "either counts or parent_index"),
-    ],
+    ("counts", "said"), [([1], "one count for each of 2"), ([1, -1], "negative"), ([1.5, 2], "expected integers")]
 )
-def test_repeat_checks_its_counts(arguments, said):
+def test_repeat_checks_its_counts(counts, said):
     with pytest.raises(ipc.UsageError, match=said):
-        ipc.repeat(batch(x=[1, 2]), *arguments)
-    for index in ([2], [-1]):
-        with pytest.raises(ipc.UsageError, match="not one of the 2 rows"):
-            ipc.repeat(batch(x=[1, 2]), parent_index=index)
+        ipc.repeat(batch(x=[1, 2]), counts)
 
 
 def test_repeat_counts_offsets_before_it_copies():

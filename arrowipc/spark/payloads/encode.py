@@ -344,7 +344,7 @@ class PayloadEncoder:
         source: Any = rows.rows
         arrays: list[Any] = []
         if rows.keys is not None:
-            arrays += pa.record_batch(arrowipc.repeat(rows.keys, parent_index=offsets[:-1])).columns
+            arrays += pa.record_batch(rows.keys.take(offsets[:-1])).columns
         if self._split.dictionaries:
             # Of these rows only; each payload then gets the part of the dictionary that it uses.
             first, last = int(offsets[0]), int(offsets[-1])
