@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
-from helpers import drive, forge
 from helpers.forge import INT32, UTF8, batch, field, i32, schema, stream
 from helpers.processes import judged, rounds
 from peers import verdicts
@@ -214,17 +213,6 @@ def test_the_goldens_themselves_are_accepted_by_both(arrow_data):
 
 ONE = schema(field("x", INT32), field("s", UTF8))
 ROWS = batch(2, [(2, 0), (2, 0)], [b"", i32(1, 2), b"", i32(0, 1, 2), b"ab"])
-
-
-def test_files_are_made_of_streams():
-    data = stream(ONE, ROWS, ROWS)
-    made = verdicts.file_of(data)
-    assert made is not None
-    assert drive.from_file(made).values() == drive.from_bytes(data).values() == [[[1, 2], ["a", "b"]]] * 2
-    assert pa.ipc.open_file(made).read_all().to_pydict() == {"x": [1, 2] * 2, "s": ["a", "b"] * 2}
-    assert verdicts.file_of(data[:-12]) is None
-    assert verdicts.file_of(data[8:]) is None
-    assert verdicts.file_of(forge.stream(ONE, ROWS, prefix="legacy")) is None
 
 
 def test_a_reader_that_differs_is_found(monkeypatch):

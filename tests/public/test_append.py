@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from helpers import arrays, forge, golden
+from helpers import arrays, forge
 from helpers.arrays import column_of, ipc_bytes, read
 
 import arrowipc as ipc
@@ -91,25 +91,6 @@ def test_what_is_appended_may_be_stored_in_other_ways(path):
     for i, (offset, head, body) in enumerate(ipc.open_file(path).blocks):
         assert (offset + head) % (64 if i == 2 else 8) == body % 8 == 0
     pa.ipc.open_file(path.read_bytes()).read_all().validate(full=True)
-
-
-@pytest.mark.parametrize("codec", [None, "lz4", "zstd"])
-@pytest.mark.parametrize("version", ["V4", "V5"])
-def test_files_of_pyarrow_are_continued(path, version, codec):
-    if version == "V4" and codec:
-        return  # pyarrow writes such files, and nobody can read them
-    theirs = [pa.record_batch(batch_of(i)) for i in (0, 5)]
-    options = pa.ipc.IpcWriteOptions(compression=codec, metadata_version=getattr(pa.ipc.MetadataVersion, version))
-    with pa.ipc.new_file(str(path), theirs[0].schema, options=options, metadata={"made by": "them"}) as writer:
-        for batch in theirs:
-            writer.write_batch(batch)
-    append(path, batch_of(10))
-    append(path, batch_of(15), compression=None if version == "V4" else "lz4")
-    assert [batch.equals(batch_of(5 * i)) for i, batch in enumerate(read(path, validate="strict"))] == [True] * 4
-    assert ipc.open_file(path).metadata.pairs == ((b"made by", b"them"),)
-    reader = pa.ipc.open_file(path.read_bytes())
-    assert reader.num_record_batches == 4
-    reader.read_all().validate(full=True)
 
 
 def test_a_v4_file_stays_one(path):
@@ -206,25 +187,6 @@ def test_a_file_that_begins_with_the_end_of_the_stream_is_refused(path):
     with pytest.raises(FormatError, match="expected the Schema message at byte 8"):
         append(path)
     assert path.read_bytes() == data
-
-
-@pytest.mark.parametrize(
-    "name", ["polars-2.1.0-chunks", "polars-2.1.0-zstd", "javascript-21.2.0", "arro3-0.9.1", "arro3-0.9.1-dictionary"]
-)
-def test_files_of_other_writers_go_on(path, name):
-    """Whatever they put in front of the batches: a Schema message without framing, behind zeros, or none."""
-    path.write_bytes((golden.WRITERS / f"{name}.arrow").read_bytes())
-    before = list(ipc.open_file(path))
-    append(path, before[0])
-    append(path, before[0].slice(1))
-    assert [each.to_pylist() for each in read(path, validate="strict")] == [
-        *[each.to_pylist() for each in before],
-        before[0].to_pylist(),
-        before[0].to_pylist()[1:],
-    ]
-    report = ipc.validate(path, level="strict")
-    assert report.ok, str(report)
-    assert pa.ipc.open_file(path).read_all().to_pylist() == ipc.open_file(path).read_all().to_pylist()
 
 
 @pytest.mark.parametrize("first", [b"", forge.message(forge.schema(forge.field("x", forge.INT64)))[8:]])

@@ -81,11 +81,6 @@ def test_bodies_pass_untouched_where_both_agree(codec, framing, level):
         pa.ipc.open_file(copied).read_all().validate(full=True)
 
 
-def test_a_copy_of_what_we_wrote_is_the_same_bytes():
-    data = source(compression="zstd", alignment=64)
-    assert transfer(data, compression="zstd", alignment=64) == (3, data)
-
-
 def test_a_buffer_that_lies_at_8_is_moved_for_readers_that_want_64():
     data = source()
     count, copied = transfer(data, alignment=64)
@@ -154,16 +149,6 @@ def test_a_copy_reads_as_the_original(parts, from_file, to_file, level):
     opened.read_all().validate(full=True)
 
 
-def test_only_what_is_left_in_a_reader_is_copied():
-    data, sink = source(), bytearray()
-    with ipc.open_stream(data) as reader, ipc.new_stream(sink) as writer:
-        reader.read_next_batch()
-        assert ipc.copy(reader, writer) == 2
-        assert ipc.copy(reader, writer) == 0
-        writer.write(ipc.open_stream(data))
-    assert [batch.num_rows for batch in ipc.open_stream(sink)] == [ROWS] * 5
-
-
 def test_several_readers_may_be_copied_into_one_writer():
     sink = bytearray()
     with ipc.new_file(sink, metadata={"k": "v"}) as writer:
@@ -171,13 +156,6 @@ def test_several_readers_may_be_copied_into_one_writer():
     assert ipc.open_file(sink).num_record_batches == 9
     # The schema came with the first reader, and the metadata stands in the first message all the same.
     assert ipc.MessageReader(bytes(sink)[8:]).read_next_message().custom_metadata.pairs == ((b"k", b"v"),)
-
-
-def test_an_empty_reader_gives_its_schema():
-    data = forge.stream(forge.schema(forge.field("x", forge.int_(64))))
-    count, copied = transfer(data)
-    assert count == 0
-    assert [field.name for field in ipc.open_stream(copied).schema] == ["x"]
 
 
 def test_another_schema_is_refused_before_anything_is_written():

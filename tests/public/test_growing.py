@@ -207,45 +207,6 @@ def test_followers_get_batches_as_they_are_written(path, inotify, monkeypatch):
     assert found == [list(range(20))] * 3
 
 
-def test_a_part_of_a_message_is_waited_for(path):
-    append(path, batch_of(1), batch_of(2))
-    whole = path.read_bytes()
-    path.write_bytes(b"")
-    with pytest.raises(TruncatedError):
-        ipc.open_stream(path, follow=True, timeout=0)
-    with path.open("r+b", buffering=0) as file:
-        reader, found = None, []
-        for at in range(0, len(whole), 7):
-            file.write(whole[at : at + 7])
-            try:
-                reader = reader or ipc.open_stream(path, follow=True, timeout=0)
-                for batch in reader:
-                    found += batch["x"]
-            except TruncatedError:
-                continue
-    assert found == [1, 2]
-    assert reader.at_end
-    reader.close()
-
-
-def test_a_renamed_file_is_read_to_its_end_and_then_the_new_one(path):
-    old = ipc.new_stream(path, append=True, durable=False)
-    old.write(batch_of(1))
-    with ipc.open_stream(path, follow=True, timeout=0) as reader:
-        path.rename(path.with_name("old"))
-        old.write(batch_of(2))
-        assert values(reader) == [1, 2]
-        new = ipc.new_stream(path, append=True, durable=False)
-        new.write(batch_of(4))
-        assert values(reader) == []  # the old one has a writer
-        old.write(batch_of(3))
-        old.close()
-        assert values(reader) == [3, 4]
-        new.close()
-        assert values(reader) == []
-        assert reader.at_end
-
-
 def test_a_file_that_was_replaced_or_cut_short_is_read_from_its_beginning(path):
     append(path, batch_of(1, 2, 3), batch_of(4, 5, 6))
     path.write_bytes(path.read_bytes()[:-8])

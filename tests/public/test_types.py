@@ -286,16 +286,6 @@ def test_refused_with_expected_and_found(make: Any, message: str) -> None:
 # Values: immutable, comparable, copyable.
 
 
-def test_nothing_can_be_set() -> None:
-    schema = T.schema([("a", T.int8())])
-    for value, name in ((T.int8(), "signed"), (schema, "fields"), (schema[0], "name"), (T.null(), "new")):
-        with pytest.raises(AttributeError, match="is immutable"):
-            setattr(value, name, 1)
-        with pytest.raises(AttributeError, match="is immutable"):
-            delattr(value, name)
-        assert not hasattr(value, "__dict__")
-
-
 def test_copy_with_changes() -> None:
     field = T.field("a", T.int8(), False, {"k": "v"})
     assert field.__replace__(name="b") == T.field("b", T.int8(), False)

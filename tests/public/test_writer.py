@@ -321,9 +321,3 @@ def test_stats_count_messages_and_bytes():
     raw = sum(len(buffer) for part in (batch, batch.slice(1)) for buffer in part.to_message().buffers)
     assert stats.total_raw_body_size == raw + len(b"ab") + 3 * 4
     assert writer.bytes_written == len(sink)
-
-
-def test_completion_shows_what_writers_are_for() -> None:
-    shown = {"close", "schema", "stats", "write", "write_batch", "write_table"}
-    assert {name for name in dir(ipc.new_stream(bytearray())) if not name.startswith("_")} == shown
-    assert {name for name in dir(ipc.new_file(bytearray())) if not name.startswith("_")} == shown | {"metadata"}
