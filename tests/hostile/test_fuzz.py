@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 import random
 import struct
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -17,7 +15,7 @@ import pytest
 from fuzz import corpus
 from fuzz.targets import TARGETS
 from helpers import forge, golden, memory, mutate
-from helpers.processes import FULL, rounds, run_python
+from helpers.processes import FULL, rounds, run_module, run_python
 
 SEED = 7
 SANITIZED = bool(os.environ.get("ARROWIPC_SANITIZED"))
@@ -82,15 +80,8 @@ def test_files_that_broke_other_readers_give_values_or_an_error_quickly(arrow_da
 
 def fuzz(folder: Path, *arguments: str) -> tuple[int, str]:
     """Exit status and output of the runner."""
-    path = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)])
-    command = [sys.executable, "-m", "fuzz", "--folder", str(folder), "--engine", "mutants", "--seed", "1"]
-    done = subprocess.run(
-        [*command, *arguments],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    options = ("--folder", folder, "--engine", "mutants", "--seed", 1)
+    done = run_module("fuzz", *options, *arguments, timeout=300)
     return done.returncode, done.stdout + done.stderr
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Any
 
 import pytest
 from helpers import memory
-from helpers.processes import environment, rounds
+from helpers.processes import printed, rounds, run_module
 from helpers.web import Web
 from hostile.broken_servers import FOREVER, LIES, Answer, Ask, BrokenServer, endless, head, honest, on_get, part
 
@@ -61,10 +59,8 @@ def test_a_server_that_lies_costs_little_and_gives_no_wrong_values(tmp_path: Pat
         urls = {f"http://127.0.0.1:{broken.port}/{number}/x": name for number, name in enumerate(names)}
         # The default deadline, also in a quick run for who tells the truth: the machine may have much to do.
         jobs = [f"{30 if LIES[name][1] == 'right' else rounds(2, 30)}@{url}" for url, name in urls.items()]
-        command = [sys.executable, "-m", "hostile.broken_servers", str(tmp_path), *jobs]
-        child = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=1800)
-    assert child.returncode == 0, child.stderr[-3000:]
-    *lines, last = map(json.loads, child.stdout.splitlines())
+        child = run_module("hostile.broken_servers", tmp_path, *jobs, timeout=1800)
+    *lines, last = map(json.loads, printed(child).splitlines())
     wrong = []
     for line in lines:
         name = urls[line["url"]]

@@ -6,8 +6,6 @@ import gc
 import json
 import random
 import signal
-import subprocess
-import sys
 import time
 from typing import Any
 
@@ -16,7 +14,7 @@ import pytest
 from helpers import forge, memory
 from helpers.arrays import ipc_bytes, pyarrow_bytes
 from helpers.forge import batch, dictionary, encoding, field, i32, schema, stream
-from helpers.processes import environment, rounds
+from helpers.processes import printed, rounds, run_module
 from laws import nested_payloads
 from laws.nested_payloads import Shape
 
@@ -44,10 +42,8 @@ def grown(before: int) -> int:
 @pytest.mark.nosanitize  # measured memory and time
 @pytest.mark.campaign
 def test_any_shape_takes_256_MiB_and_2_microseconds_per_byte_at_most():
-    command = [sys.executable, "-m", "laws.nested_payloads", str(SEED), str(rounds(15, 200))]
-    child = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=3600)
-    assert child.returncode == 0, child.stderr[-2000:]
-    lines = [json.loads(line) for line in child.stdout.splitlines()]
+    child = run_module("laws.nested_payloads", SEED, rounds(15, 200), timeout=3600)
+    lines = [json.loads(line) for line in printed(child).splitlines()]
     assert len(lines) == 2 * rounds(15, 200)
     wrong = [
         line
