@@ -1,7 +1,6 @@
 """Small inputs that ask for much cost little: each bomb, each entry point, each use of what comes out.
 
-A campaign (see `helpers.processes`) takes every step at every level and prints the table, and so does
-``python -m hostile.measure_bombs [NAME...]``.
+A campaign (see `helpers.processes`) takes every step at every level.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ SHARES = 8
 def measured(names: list[str], levels: tuple[str, ...]) -> dict[str, list[dict[str, Any]]]:
     """Per bomb the steps that a child took, with their outcome, processor seconds and MiB."""
     extent = "all" if FULL else "quick"
-    child = run_module("hostile.measure_bombs", "--json", ",".join(levels), extent, *names, timeout=3600)
+    child = run_module("hostile.measure_bombs", ",".join(levels), extent, *names, timeout=3600)
     found: dict[str, list[dict[str, Any]]] = {}
     lines: list[dict[str, Any]] = []
     for line in map(json.loads, child.stdout.splitlines()):
@@ -43,7 +42,6 @@ def test_bombs_stay_within_their_bounds(share):
     names = list(bombs.BOMBS)[share::SHARES]
     wrong = []
     for name, lines in measured(names, LEVELS).items():
-        print(f"\n{measure_bombs.row(lines)}", end="")
         for step in measure_bombs.paired(lines[1:]):
             if step["seconds"] > SECONDS or step["mib"] > MIB or step["outcome"].startswith("broken"):
                 wrong.append(f"{name}: {step}")

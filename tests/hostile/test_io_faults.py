@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import io
 import os
@@ -12,8 +11,7 @@ import socket
 import struct
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -101,58 +99,7 @@ def test_a_reader_goes_on_where_a_source_had_nothing(raises: bool) -> None:
         assert read_on(ipc.open_stream(source), more) == PARTS
 
 
-def test_a_pipe_that_does_not_block_has_no_schema_yet() -> None:
-    reading, writing = os.pipe()
-    os.set_blocking(reading, False)
-    with open(reading, "rb", buffering=0) as source, open(writing, "wb", buffering=0) as sink:
-        with pytest.raises(BlockingIOError, match="StreamDecoder"):
-            ipc.open_stream(source)
-        sink.write(STREAM[:2000])
-        reader = ipc.open_stream(source)
-        with pytest.raises(BlockingIOError):
-            reader.read_next_batch()
-        sink.close()
-        with pytest.raises(ipc.TruncatedError):
-            reader.read_next_batch()
-        with pytest.raises(ipc.UsageError, match="cannot continue"):
-            reader.read_next_batch()
-
-
 # -- signals -------------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def alarms(handler: Callable[..., Any], every: float = 0.001) -> Iterator[None]:
-    before = signal.signal(signal.SIGALRM, handler)
-    signal.setitimer(signal.ITIMER_REAL, every, every)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def slow_pipe(data: bytes) -> tuple[Any, threading.Thread]:
-    reading, writing = os.pipe()
-
-    def feed() -> None:
-        with open(writing, "wb", buffering=0) as sink:
-            for start in range(0, len(data), 4000):
-                sink.write(data[start : start + 4000])
-                time.sleep(0.001)
-
-    thread = threading.Thread(target=feed)
-    thread.start()
-    return open(reading, "rb", buffering=0), thread
-
-
-def test_signals_while_a_pipe_is_read_change_nothing() -> None:
-    hits = []
-    source, thread = slow_pipe(STREAM)
-    with source, alarms(lambda *_: hits.append(1)):
-        assert list(ipc.open_stream(source)) == PARTS
-    thread.join()
-    assert hits
 
 
 class Alarm(Exception):
@@ -198,21 +145,6 @@ def connected() -> tuple[socket.socket, socket.socket]:
 def reset(peer: socket.socket) -> None:
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     peer.close()
-
-
-@pytest.mark.parametrize("buffering", [0, -1])
-def test_a_connection_that_is_closed_inside_a_message_is_a_truncated_stream(buffering: int) -> None:
-    for cut in (0, 3, 100, 3000, len(STREAM) // 2, len(STREAM) - 3):
-        here, there = connected()
-        sender = threading.Thread(target=lambda there=there, cut=cut: (there.sendall(STREAM[:cut]), there.close()))
-        sender.start()
-        with here, here.makefile("rb", buffering=buffering) as source:
-            found: list[ipc.RecordBatch] = []
-            with pytest.raises(ipc.FormatError) as caught:
-                found.extend(ipc.open_stream(source))
-            assert isinstance(caught.value, ipc.TruncatedError) or cut == 0
-        assert found == PARTS[: len(found)]
-        sender.join()
 
 
 def test_a_connection_that_is_reset_is_an_error_of_the_connection() -> None:

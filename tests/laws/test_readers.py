@@ -91,29 +91,28 @@ def test_slices_are_slices_of_the_values(parts, data):
         drive.export_to_pyarrow(part)
 
 
-@given(randoms.batches(), st.integers(0, 2**32), st.sampled_from([1, 2, 8, 123, 1000]))
-def test_every_split_gives_the_same_events(parts, seed, most):
-    chance = random.Random(seed)
-    data = pyarrow_bytes(parts)
-    whole = summary(drive.events(data))
-    assert summary(drive.events(data, iter(lambda: chance.randint(1, most), None))) == whole
-
-
-@given(randoms.batches(most_rows=5), st.integers(0, 2**32))
-def test_filling_the_decoders_memory_gives_the_same_events(parts, seed):
-    chance = random.Random(seed)
-    data = pyarrow_bytes(parts)
+def filled(data: bytes, sizes: Iterator[int]) -> list:
+    """All events, of a decoder whose memory is filled."""
     decoder, seen, at = ipc.StreamDecoder(), [], 0
     while at < len(data):
         target = decoder.get_buffer()
-        size = min(chance.randint(1, len(target)), len(data) - at)
+        size = min(next(sizes), len(target), len(data) - at)
         target[:size] = data[at : at + size]
         del target
         decoder.buffer_updated(size)
         seen += decoder
         at += size
     decoder.finish()
-    assert summary([*seen, *decoder]) == summary(drive.events(data))
+    return [*seen, *decoder]
+
+
+@pytest.mark.parametrize("feed", [drive.events, filled])
+@given(parts=randoms.batches(), seed=st.integers(0, 2**32), most=st.sampled_from([1, 2, 8, 123, 1000, 1 << 20]))
+def test_every_split_gives_the_same_events(feed, parts, seed, most):
+    chance = random.Random(seed)
+    data = pyarrow_bytes(parts)
+    sizes = iter(lambda: chance.randint(1, most), None)
+    assert summary(feed(data, sizes)) == summary(drive.events(data))
 
 
 @given(randoms.batches(most_columns=2, most_rows=4))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from helpers import arrays, drive, golden, java
+from helpers import arrays, drive, golden, java, support
 from laws import digests
 from peers import node, plain_json
 
@@ -93,14 +93,7 @@ def changing_dictionary() -> bytes:
 
 
 def growing_dictionary() -> bytes:
-    """Three batches, whose dictionary grows."""
-    words = pa.array(["a", "b", None, "long enough to leave a view", "e"])
-    batches = []
-    for length in (1, 2, 5):
-        indices = pa.array([length - 1, None, 0], pa.int16())
-        column = pa.DictionaryArray.from_arrays(indices, words.slice(0, length))
-        batches.append(pa.record_batch({"n": indices, "x": column}))
-    return arrays.pyarrow_bytes(batches)
+    return support.growing(dictionary_deltas=True)[0]
 
 
 def no_rows() -> bytes:

@@ -8,9 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from helpers import arrays, forge, randoms
+from helpers import arrays, forge
 from helpers.arrays import pyarrow_bytes
-from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import FormatError, UsageError
@@ -132,21 +131,6 @@ def test_small_batches_are_joined_and_large_ones_pass():
     assert count == 2
     assert [batch.num_rows for batch in ipc.open_stream(copied)] == [3, 500, 4, 600, 2]
     assert rows(copied) == rows(bytes(sink))
-
-
-@given(randoms.batches(), st.booleans(), st.booleans(), st.sampled_from(["none", "strict"]))
-def test_a_copy_reads_as_the_original(parts, from_file, to_file, level):
-    data = pyarrow_bytes(parts, kind=("stream", "file")[from_file])
-    reader = (ipc.open_file if from_file else ipc.open_stream)(data, validate=level)
-    sink = bytearray()
-    with (ipc.new_file if to_file else ipc.new_stream)(sink, reader.schema) as writer:
-        ipc.copy(reader, writer)
-    found = list((ipc.open_file if to_file else ipc.open_stream)(sink, validate="strict"))
-    again = list((ipc.open_file if from_file else ipc.open_stream)(data))
-    assert len(found) == len(again)
-    assert all(a.equals(b) for a, b in zip(found, again, strict=True))
-    opened = pa.ipc.open_file(bytes(sink)) if to_file else pa.ipc.open_stream(bytes(sink))
-    opened.read_all().validate(full=True)
 
 
 def test_several_readers_may_be_copied_into_one_writer():
