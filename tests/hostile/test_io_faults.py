@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import os
 import random
+import shutil
 import signal
 import socket
 import struct
+import subprocess
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +24,7 @@ import pyarrow as pa
 import pytest
 from helpers import arrays
 from helpers.arrays import ipc_bytes
-from helpers.processes import run_python, shared_library
+from helpers.processes import run_python
 
 import arrowipc as ipc
 
@@ -99,7 +103,58 @@ def test_a_reader_goes_on_where_a_source_had_nothing(raises: bool) -> None:
         assert read_on(ipc.open_stream(source), more) == PARTS
 
 
+def test_a_pipe_that_does_not_block_has_no_schema_yet() -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    with open(reading, "rb", buffering=0) as source, open(writing, "wb", buffering=0) as sink:
+        with pytest.raises(BlockingIOError, match="StreamDecoder"):
+            ipc.open_stream(source)
+        sink.write(STREAM[:2000])
+        reader = ipc.open_stream(source)
+        with pytest.raises(BlockingIOError):
+            reader.read_next_batch()
+        sink.close()
+        with pytest.raises(ipc.TruncatedError):
+            reader.read_next_batch()
+        with pytest.raises(ipc.UsageError, match="cannot continue"):
+            reader.read_next_batch()
+
+
 # -- signals -------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def alarms(handler: Callable[..., Any], every: float = 0.001) -> Iterator[None]:
+    before = signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, every, every)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def slow_pipe(data: bytes) -> tuple[Any, threading.Thread]:
+    reading, writing = os.pipe()
+
+    def feed() -> None:
+        with open(writing, "wb", buffering=0) as sink:
+            for start in range(0, len(data), 4000):
+                sink.write(data[start : start + 4000])
+                time.sleep(0.001)
+
+    thread = threading.Thread(target=feed)
+    thread.start()
+    return open(reading, "rb", buffering=0), thread
+
+
+def test_signals_while_a_pipe_is_read_change_nothing() -> None:
+    hits = []
+    source, thread = slow_pipe(STREAM)
+    with source, alarms(lambda *_: hits.append(1)):
+        assert list(ipc.open_stream(source)) == PARTS
+    thread.join()
+    assert hits
 
 
 class Alarm(Exception):
@@ -145,6 +200,21 @@ def connected() -> tuple[socket.socket, socket.socket]:
 def reset(peer: socket.socket) -> None:
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     peer.close()
+
+
+@pytest.mark.parametrize("buffering", [0, -1])
+def test_a_connection_that_is_closed_inside_a_message_is_a_truncated_stream(buffering: int) -> None:
+    for cut in (0, 3, 100, 3000, len(STREAM) // 2, len(STREAM) - 3):
+        here, there = connected()
+        sender = threading.Thread(target=lambda there=there, cut=cut: (there.sendall(STREAM[:cut]), there.close()))
+        sender.start()
+        with here, here.makefile("rb", buffering=buffering) as source:
+            found: list[ipc.RecordBatch] = []
+            with pytest.raises(ipc.FormatError) as caught:
+                found.extend(ipc.open_stream(source))
+            assert isinstance(caught.value, ipc.TruncatedError) or cut == 0
+        assert found == PARTS[: len(found)]
+        sender.join()
 
 
 def test_a_connection_that_is_reset_is_an_error_of_the_connection() -> None:
@@ -203,7 +273,7 @@ BAD_READS: dict[str, Callable[[bytes], Any]] = {
     "a number": len,
     "a list": list,
     "words of many bytes": lambda data: memoryview(bytes(8 * len(data) + 8)).cast("q"),
-    "latin-1": lambda data: data.decode("latin-1"),
+    "text": lambda data: data.decode("latin-1"),
 }
 BAD_COUNTS: dict[str, Callable[[int], Any]] = {
     "one more": lambda count: count + 1 if count else 2**20,
@@ -240,12 +310,17 @@ def refused(way: Callable[[Any], Any], source: Strange) -> bool:
     return False
 
 
-@pytest.mark.parametrize("name", [*BAD_READS, *BAD_COUNTS])
-def test_a_read_or_readinto_that_returns_what_cannot_be_is_refused_by_name(name: str) -> None:
-    method = "read" if name in BAD_READS else "readinto"
+@pytest.mark.parametrize("name", BAD_READS)
+def test_a_read_that_returns_more_than_was_asked_for_or_no_bytes_is_refused_by_name(name: str) -> None:
     for data in (STREAM, FILE):
-        made = [Strange(data, method, (BAD_READS | BAD_COUNTS)[name], readinto=method == "readinto") for _ in WAYS]
-        assert sum(map(refused, WAYS, made)) >= 6
+        assert sum(refused(way, Strange(data, "read", BAD_READS[name])) for way in WAYS) >= 6
+
+
+@pytest.mark.parametrize("name", BAD_COUNTS)
+def test_a_readinto_that_returns_what_cannot_be_is_refused_by_name(name: str) -> None:
+    for data in (STREAM, FILE):
+        found = [refused(way, Strange(data, "readinto", BAD_COUNTS[name], readinto=True)) for way in WAYS]
+        assert sum(found) >= 6
 
 
 @pytest.mark.parametrize("method", ["seek", "tell"])
@@ -480,6 +555,32 @@ for kind in kinds:
     assert untouched(old)
 
 
+@contextlib.contextmanager
+def small_disk(folder: Path, size: str = "2m") -> Iterator[Path]:
+    folder.mkdir()
+    mount = shutil.which("mount")
+    command = [mount or "mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    if mount is None or os.getuid() != 0 or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("no small file system can be mounted here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_leaves_the_old_file_and_has_room_again(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as folder:
+        path = folder / "x"
+        with ipc.new_file(path, PARTS[0].schema) as writer:
+            writer.write_batch(PARTS[1])
+        shown = run_python(BEGIN + WORK + "for kind in kinds: tell(kind)", path, " ".join(KINDS), small())
+        assert shown.stdout.splitlines() == ["ENOSPC True True 1"] * len(KINDS), shown.stderr
+        assert untouched(path)
+        with ipc.new_file(path, append=True) as writer:  # what failed took no room
+            writer.write_batch(PARTS[1])
+        assert ipc.open_file(path.read_bytes()).num_record_batches == 2
+
+
 FAILING = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -544,11 +645,14 @@ FAULTS = [
 
 @pytest.fixture(scope="module")
 def failing(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if sys.platform != "linux":
-        pytest.skip("needs Linux")
-    source = tmp_path_factory.mktemp("failing") / "failing.c"
-    source.write_text(FAILING)
-    return shared_library(source, "-ldl")
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None or sys.platform != "linux":
+        pytest.skip("needs a C compiler and Linux")
+    folder = tmp_path_factory.mktemp("failing")
+    (folder / "failing.c").write_text(FAILING)
+    made = [compiler, "-shared", "-fPIC", "-o", folder / "failing.so", folder / "failing.c", "-ldl"]
+    subprocess.run(made, check=True)
+    return folder / "failing.so"
 
 
 @pytest.mark.nosanitize  # LD_PRELOAD
