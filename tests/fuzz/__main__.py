@@ -34,8 +34,10 @@ class Result:
     executions: int = 0
     seconds: float = 0
     processor: float = 0
-    peak: int = 0
     findings: list[Path] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.executions:,} in {self.processor:,.0f} s of CPU, {len(self.findings)} findings"
 
 
 def built_for_coverage() -> bool:
@@ -111,7 +113,6 @@ class Runner:
             child = subprocess.Popen(command, env=self.env, stdout=out, stderr=out)
             code = ended(child, board)
         result.executions += board.executions
-        result.peak = max(result.peak, board.peak)
         if code == 0 and board.running is None:
             return None
         story = f"{death(code)}\n\n{log.read_text(errors='replace')[-20_000:]}"
@@ -149,23 +150,6 @@ def processor_time() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def table(results: list[Result]) -> str:
-    """Executions, processor time and findings of each target."""
-    total = Result("all")
-    for each in results:
-        total.executions += each.executions
-        total.processor += each.processor
-        total.peak = max(total.peak, each.peak)
-        total.findings += each.findings
-    lines = [f"{'target':<10}{'executions':>12}{'CPU s':>9}{'per CPU s':>11}{'peak MiB':>10}{'findings':>10}"]
-    for each in [*results, total]:
-        lines.append(
-            f"{each.name:<10}{each.executions:>12,}{each.processor:>9,.0f}"
-            f"{each.executions / (each.processor or 1):>11,.0f}{each.peak >> 20:>10,}{len(each.findings):>10}"
-        )
-    return "\n".join(lines)
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Fuzz; return the exit status."""
     parser = argparse.ArgumentParser(prog="fuzz", description="Fuzz arrowipc.")
@@ -184,7 +168,8 @@ def main(arguments: list[str] | None = None) -> int:
     sanitized = ", sanitized" if "libasan" in os.environ.get("LD_PRELOAD", "") else ""
     print(f"seed {seed}, {runner.engine}{sanitized}, {chosen.seconds:g} s, {len(names)} targets", flush=True)
     results = [runner.run(name, chosen.seconds / len(names)) for name in names]
-    print(table(results))
+    total = [sum(getattr(each, name) for each in results) for name in ("executions", "seconds", "processor")]
+    print(*results, Result("all", *total, [path for each in results for path in each.findings]), sep="\n")
     for each in (path for result in results for path in result.findings):
         print(f"finding: {each}: {each.with_suffix('.txt').read_text().splitlines()[0]}")
     return int(any(each.findings for each in results))

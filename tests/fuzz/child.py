@@ -17,7 +17,7 @@ from typing import Any
 
 from helpers import mutate
 
-from fuzz.recorder import SECONDS, Recorder
+from fuzz.recorder import MEMORY, SECONDS, Recorder
 
 #: What every target says of the corpus; libFuzzer makes nothing larger.
 LARGEST = 1 << 16
@@ -78,8 +78,8 @@ def main(module: str, name: str, seconds: str, seed: str, engine: str, folder: s
     """See the module."""
     home = importlib.import_module(module)
     target, place = home.TARGETS[name], Path(folder)
-    hang = getattr(home, "SECONDS", SECONDS)
-    record = Recorder(name, target, place / f"{name}.now", place / "findings", hang)
+    bounds = getattr(home, "SECONDS", SECONDS), getattr(home, "MEMORY", MEMORY)
+    record = Recorder(name, target, place / f"{name}.now", place / "findings", *bounds)
     record.listen()
     seeds = target.seeds()
     if engine == "guided":

@@ -167,7 +167,6 @@ def _forged() -> list[bytes]:
 def streams() -> list[bytes]:
     return [
         *_written(False),
-        *_with_checksums(False),
         peers.written_words(),
         _tensor_columns(False),
         *_forged(),
@@ -182,7 +181,6 @@ def files() -> list[bytes]:
     theirs = [each.read_bytes() for each in others]
     return [
         *_written(True),
-        *_with_checksums(True),
         peers.written_words(file=True),
         _tensor_columns(True),
         *_golden(True),

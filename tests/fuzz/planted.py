@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from helpers import forge
 
-#: Processor time of one input here; more is a hang.
-SECONDS = 0.5
+#: Processor time of one input here; more is a hang. Growth of the process; more is a bomb.
+SECONDS, MEMORY = 0.5, 100 << 20
 ROOT = forge.schema(forge.field("x", forge.INT32))
 BATCH = forge.batch(2, [(2, 0)], [b"", forge.i32(1, 2)])
 
@@ -45,6 +45,7 @@ def hang() -> None:
 TARGETS = {
     "index": Planted("header.nodes[0].length", lambda value: value >= 2**31 - 1, lambda: [][1]),
     "crash": Planted("header.buffers[1].length", lambda value: value < 0, lambda: ctypes.string_at(0)),
+    "greedy": Planted("header.length", lambda value: value > 2**30, lambda: b"x" * (MEMORY * 2)),
     "hang": Planted("bodyLength", lambda value: value == 0, hang),
     "sound": Planted("header.nodes[0].length", lambda value: False, hang),
 }

@@ -15,8 +15,8 @@ from typing import Any
 
 from helpers.memory import peak
 
-#: Executions, bytes of the input that runs (-1: none), peak memory in bytes at first and now; then the input.
-HEAD = struct.Struct("<QqQQ")
+#: Executions, and bytes of the input that runs (-1: none); then the input.
+HEAD = struct.Struct("<Qq")
 LARGEST = 1 << 20
 #: Processor time of one input; more is a hang.
 SECONDS = 10
@@ -29,7 +29,7 @@ class Board:
 
     def __init__(self, path: Path, create: bool = False) -> None:
         if create:
-            path.write_bytes(HEAD.pack(0, -1, 0, 0) + bytes(LARGEST))
+            path.write_bytes(HEAD.pack(0, -1) + bytes(LARGEST))
         with path.open("r+b") as file:
             self.memory = mmap.mmap(file.fileno(), HEAD.size + LARGEST)
 
@@ -42,10 +42,6 @@ class Board:
         """The input that runs, or that ended the process."""
         length = HEAD.unpack_from(self.memory)[1]
         return None if length < 0 else self.memory[HEAD.size : HEAD.size + length]
-
-    @property
-    def peak(self) -> int:
-        return int(HEAD.unpack_from(self.memory)[3])
 
 
 def keep(folder: Path, target: str, data: bytes, story: str) -> Path:
@@ -73,7 +69,7 @@ class Recorder:
         self.seconds, self.most_memory = seconds, most_memory
         self.board = Board(board)
         self.known: set[str] = set()
-        self.first = self.last = peak()
+        self.last = peak()
         self.ignored: list[Any] = []
 
     def listen(self) -> None:
@@ -91,7 +87,7 @@ class Recorder:
         executions = self.board.executions
         size = min(len(data), LARGEST)
         memory[HEAD.size : HEAD.size + size] = data[:size]
-        HEAD.pack_into(memory, 0, executions, size, self.first, self.last)
+        HEAD.pack_into(memory, 0, executions, size)
         self.ignored.clear()
         signal.setitimer(signal.ITIMER_PROF, self.seconds)
         try:
@@ -107,7 +103,7 @@ class Recorder:
         if now - self.last > self.most_memory:
             self._write(data, f"memory: {now - self.last:,} bytes more than before\n")
         self.last = now
-        HEAD.pack_into(memory, 0, executions + 1, -1, self.first, self.last)
+        HEAD.pack_into(memory, 0, executions + 1, -1)
 
     def _note(self, data: bytes, error: Exception) -> None:
         """The first input of each kind of failure."""

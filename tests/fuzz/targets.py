@@ -187,36 +187,33 @@ def growing_stream(data: bytes, chance: random.Random) -> None:
     read(batches, "full", chance)
 
 
+def in_any_order(reader: Any, level: str, chance: random.Random) -> None:
+    """Batches by their numbers, and what is said of all of them."""
+    repr(reader), reader.blocks, reader.metadata, reader.schema
+    numbers = list(range(reader.num_record_batches))[:MOST_BATCHES]
+    chance.shuffle(numbers)
+    with contextlib.suppress(*uses.REFUSED):
+        ipc.file_statistics(reader, batches=numbers)
+    for number in numbers:
+        with contextlib.suppress(*uses.REFUSED):
+            reader.get_batch_metadata(number)
+        with contextlib.suppress(*uses.REFUSED):
+            uses.batch(reader.get_batch(number), level, chance)
+    reader.count_rows()
+
+
 @target("file", corpus.files)
 def file(data: bytes, chance: random.Random) -> None:
     chosen = options(chance)
     with ipc.open_file(source_of(data, chance), **chosen) as reader:
-        repr(reader), reader.blocks, reader.metadata, reader.schema
-        numbers = list(range(reader.num_record_batches))[:MOST_BATCHES]
-        chance.shuffle(numbers)
-        with contextlib.suppress(*uses.REFUSED):
-            ipc.file_statistics(reader, batches=numbers)
-        for number in numbers:
-            for step in (reader.get_batch_metadata, reader.get_batch):
-                with contextlib.suppress(*uses.REFUSED):
-                    found = step(number)
-                    if step == reader.get_batch:
-                        uses.batch(found, chosen["validate"], chance)
-        reader.count_rows()
+        in_any_order(reader, chosen["validate"], chance)
 
 
 @target("indexed", corpus.streams)
 def indexed(data: bytes, chance: random.Random) -> None:
-    """A stream in any order."""
     chosen = options(chance)
-    source = source_of(data, chance, seekable=True)
-    with ipc.open(source, **{"index": True, **chosen}) as reader:
-        repr(reader), reader.blocks, reader.count_rows()
-        numbers = list(range(reader.num_record_batches))[:MOST_BATCHES]
-        chance.shuffle(numbers)
-        for number in numbers:
-            with contextlib.suppress(*uses.REFUSED):
-                uses.batch(reader.get_batch(number), chosen["validate"], chance)
+    with ipc.open(source_of(data, chance, seekable=True), index=True, **chosen) as reader:
+        in_any_order(reader, chosen["validate"], chance)
 
 
 @target("rows", corpus.files, corpus.streams)

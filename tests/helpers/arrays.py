@@ -13,6 +13,17 @@ import arrowipc as ipc
 from arrowipc import types
 
 FORMS = ("stream", "file")
+#: Ways to write what other libraries read.
+WAYS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "lz4": {"compression": "lz4"},
+    "zstd": {"compression": "zstd"},
+    "aligned": {"alignment": 64},
+    "zstd aligned": {"compression": "zstd", "alignment": 64},
+    "V4": {"metadata_version": "V4"},
+    "legacy": {"legacy": True},
+    "legacy V4": {"legacy": True, "metadata_version": "V4"},
+}
 
 
 def ipc_bytes(data: Any, kind: str = "stream", schema: ipc.Schema | None = None, **options: Any) -> bytes:

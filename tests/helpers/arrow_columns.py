@@ -46,9 +46,17 @@ def _dense() -> pa.Array:
     return pa.UnionArray.from_dense(codes, offsets, members, ["x", "x"], [5, 7])
 
 
+def _of(kind: pa.DataType, spark: str, first: Any, last: Any, *shown: Any) -> Column:
+    """Two values with a null between them, and what the converted ones are where they are others."""
+    a, b = shown or (first, last)
+    return Column(pa.array([first, None, last], kind), spark, [a, None, b])
+
+
 NANOSECONDS = pa.array([1_000, None, -1_000], pa.timestamp("ns"))
 MOMENTS = [dt.datetime(1970, 1, 1, 0, 0, 0, 1), None, dt.datetime(1969, 12, 31, 23, 59, 59, 999_999)]
 INSTANTS = [moment and moment.replace(tzinfo=UTC) for moment in MOMENTS]
+DAYS = dt.date(1970, 1, 2), dt.date(1969, 12, 31)
+CENTS = Decimal("1.25"), Decimal("-1.25")
 SMALL = pa.array([Decimal("0.00123"), None, Decimal("0.00001")], pa.decimal128(5, 5))
 WORDS = pa.array(["a", None, "long enough to leave the view"])
 BYTES = pa.array([b"a", None, b"long enough to leave the view"])
@@ -58,100 +66,64 @@ RECORDS = pa.array(
     [{"a": 1, "b": "x"}, None, {"a": 3, "b": None}], pa.struct({"a": pa.uint8(), "b": pa.large_string()})
 )
 
+TEXTS = pa.string(), pa.large_string(), pa.string_view()
+BINARIES = pa.binary(), pa.large_binary(), pa.binary_view()
+
 COLUMNS: dict[str, Column] = {
     "null": Column(pa.nulls(3), "void", [None] * 3),
-    "bool": Column(pa.array([True, None, False]), "boolean", [True, None, False]),
-    "int8": Column(pa.array([-128, None, 127], pa.int8()), "tinyint", [-128, None, 127]),
-    "int16": Column(pa.array([-1, None, 1], pa.int16()), "smallint", [-1, None, 1]),
-    "int32": Column(pa.array([-1, None, 1], pa.int32()), "int", [-1, None, 1]),
-    "int64": Column(pa.array([-(2**63), None, 1], pa.int64()), "bigint", [-(2**63), None, 1]),
-    "uint8": Column(pa.array([255, None, 0], pa.uint8()), "smallint", [255, None, 0]),
-    "uint16": Column(pa.array([65535, None, 0], pa.uint16()), "int", [65535, None, 0]),
-    "uint32": Column(pa.array([2**32 - 1, None, 0], pa.uint32()), "bigint", [2**32 - 1, None, 0]),
-    "uint64": Column(
-        pa.array([2**64 - 1, None, 0], pa.uint64()), "decimal(20,0)", [Decimal(2**64 - 1), None, Decimal(0)]
-    ),
-    "half": Column(pa.array([np.float16(1.5), None, np.float16(-2)], pa.float16()), "float", [1.5, None, -2.0]),
-    "float": Column(pa.array([1.5, None, -2.0], pa.float32()), "float", [1.5, None, -2.0]),
-    "double": Column(pa.array([1.5, None, -2.0]), "double", [1.5, None, -2.0]),
-    "string": Column(WORDS, "string", WORDS.to_pylist()),
-    "large_string": Column(WORDS.cast(pa.large_string()), "string", WORDS.to_pylist()),
-    "string_view": Column(WORDS.cast(pa.string_view()), "string", WORDS.to_pylist()),
-    "binary": Column(BYTES, "binary", BYTES.to_pylist()),
-    "large_binary": Column(BYTES.cast(pa.large_binary()), "binary", BYTES.to_pylist()),
-    "binary_view": Column(BYTES.cast(pa.binary_view()), "binary", BYTES.to_pylist()),
-    "fixed_binary": Column(pa.array([b"ab", None, b"cd"], pa.binary(2)), "binary", [b"ab", None, b"cd"]),
-    "date32": Column(pa.array([1, None, -1], pa.date32()), "date", [dt.date(1970, 1, 2), None, dt.date(1969, 12, 31)]),
-    "date64": Column(
-        pa.array([86_400_000, None, -86_400_000], pa.date64()),
-        "date",
-        [dt.date(1970, 1, 2), None, dt.date(1969, 12, 31)],
-    ),
-    "time_s": Column(pa.array([1, None, 2], pa.time32("s")), "time(6)", [dt.time(0, 0, 1), None, dt.time(0, 0, 2)]),
-    "time_ms": Column(
-        pa.array([1, None, 2], pa.time32("ms")),
-        "time(6)",
-        [dt.time(0, 0, 0, 1000), None, dt.time(0, 0, 0, 2000)],
-    ),
-    "time_us": Column(
-        pa.array([1, None, 2], pa.time64("us")), "time(6)", [dt.time(0, 0, 0, 1), None, dt.time(0, 0, 0, 2)]
-    ),
-    "time_ns": Column(
-        pa.array([1000, None, 2000], pa.time64("ns")),
-        "time(6)",
-        [dt.time(0, 0, 0, 1), None, dt.time(0, 0, 0, 2)],
-    ),
-    "timestamp_s": Column(
-        pa.array([1, None, -1], pa.timestamp("s")),
+    "bool": _of(pa.bool_(), "boolean", True, False),
+    "int8": _of(pa.int8(), "tinyint", -128, 127),
+    "int16": _of(pa.int16(), "smallint", -1, 1),
+    "int32": _of(pa.int32(), "int", -1, 1),
+    "int64": _of(pa.int64(), "bigint", -(2**63), 1),
+    "uint8": _of(pa.uint8(), "smallint", 255, 0),
+    "uint16": _of(pa.uint16(), "int", 65535, 0),
+    "uint32": _of(pa.uint32(), "bigint", 2**32 - 1, 0),
+    "uint64": _of(pa.uint64(), "decimal(20,0)", 2**64 - 1, 0, Decimal(2**64 - 1), Decimal(0)),
+    "half": _of(pa.float16(), "float", np.float16(1.5), np.float16(-2), 1.5, -2.0),
+    "float": _of(pa.float32(), "float", 1.5, -2.0),
+    "double": _of(pa.float64(), "double", 1.5, -2.0),
+    **{str(kind): Column(WORDS.cast(kind), "string", WORDS.to_pylist()) for kind in TEXTS},
+    **{str(kind): Column(BYTES.cast(kind), "binary", BYTES.to_pylist()) for kind in BINARIES},
+    "fixed_binary": _of(pa.binary(2), "binary", b"ab", b"cd"),
+    "date32": _of(pa.date32(), "date", 1, -1, *DAYS),
+    "date64": _of(pa.date64(), "date", 86_400_000, -86_400_000, *DAYS),
+    "time_s": _of(pa.time32("s"), "time(6)", 1, 2, dt.time(0, 0, 1), dt.time(0, 0, 2)),
+    "time_ms": _of(pa.time32("ms"), "time(6)", 1, 2, dt.time(0, 0, 0, 1000), dt.time(0, 0, 0, 2000)),
+    "time_us": _of(pa.time64("us"), "time(6)", 1, 2, dt.time(0, 0, 0, 1), dt.time(0, 0, 0, 2)),
+    "time_ns": _of(pa.time64("ns"), "time(6)", 1000, 2000, dt.time(0, 0, 0, 1), dt.time(0, 0, 0, 2)),
+    "timestamp_s": _of(
+        pa.timestamp("s"),
         "timestamp_ntz",
-        [dt.datetime(1970, 1, 1, 0, 0, 1), None, dt.datetime(1969, 12, 31, 23, 59, 59)],
+        1,
+        -1,
+        dt.datetime(1970, 1, 1, 0, 0, 1),
+        dt.datetime(1969, 12, 31, 23, 59, 59),
     ),
-    "timestamp_ms_paris": Column(
-        pa.array([1, None, -1], pa.timestamp("ms", "Europe/Paris")),
-        "timestamp",
-        [_utc(1970, 1, 1, 0, 0, 0, 1000), None, _utc(1969, 12, 31, 23, 59, 59, 999_000)],
+    "timestamp_ms_paris": _of(
+        *(pa.timestamp("ms", "Europe/Paris"), "timestamp", 1, -1),
+        *(_utc(1970, 1, 1, 0, 0, 0, 1000), _utc(1969, 12, 31, 23, 59, 59, 999_000)),
     ),
     "timestamp_us": Column(NANOSECONDS.cast(pa.timestamp("us")), "timestamp_ntz", MOMENTS),
     "timestamp_us_offset": Column(NANOSECONDS.cast(pa.timestamp("us", "+05:30")), "timestamp", INSTANTS),
     "timestamp_ns": Column(NANOSECONDS, "timestamp_ntz", MOMENTS),
     "timestamp_ns_utc": Column(NANOSECONDS.cast(pa.timestamp("ns", "UTC")), "timestamp", INSTANTS),
-    "duration_s": Column(
-        pa.array([1, None, 2], pa.duration("s")),
-        "interval day to second",
-        [dt.timedelta(seconds=1), None, dt.timedelta(seconds=2)],
+    "duration_s": _of(
+        pa.duration("s"), "interval day to second", 1, 2, dt.timedelta(seconds=1), dt.timedelta(seconds=2)
     ),
-    "duration_ns": Column(
-        pa.array([1000, None, -1000], pa.duration("ns")),
-        "interval day to second",
-        [dt.timedelta(microseconds=1), None, dt.timedelta(microseconds=-1)],
+    "duration_ns": _of(
+        pa.duration("ns"), "interval day to second", 1000, -1000, dt.timedelta(0, 0, 1), dt.timedelta(0, 0, -1)
     ),
-    "month_day_nano": Column(
-        pa.array([(1, 2, 3), None, (4, 5, -6)], pa.month_day_nano_interval()),
-        "struct<months:int,days:int,nanoseconds:bigint>",
-        [{"months": 1, "days": 2, "nanoseconds": 3}, None, {"months": 4, "days": 5, "nanoseconds": -6}],
+    "month_day_nano": _of(
+        *(pa.month_day_nano_interval(), "struct<months:int,days:int,nanoseconds:bigint>", (1, 2, 3), (4, 5, -6)),
+        *({"months": 1, "days": 2, "nanoseconds": 3}, {"months": 4, "days": 5, "nanoseconds": -6}),
     ),
-    "decimal128": Column(
-        pa.array([Decimal("1.25"), None, Decimal("-1.25")], pa.decimal128(38, 2)),
-        "decimal(38,2)",
-        [Decimal("1.25"), None, Decimal("-1.25")],
-    ),
-    "decimal256": Column(
-        pa.array([Decimal("1.25"), None, Decimal("-1.25")], pa.decimal256(38, 2)),
-        "decimal(38,2)",
-        [Decimal("1.25"), None, Decimal("-1.25")],
-    ),
-    "decimal_of_hundreds": Column(
-        pa.array([Decimal("1200"), None, Decimal("-100")], pa.decimal128(5, -2)),
-        "decimal(7,0)",
-        [Decimal("1200"), None, Decimal("-100")],
-    ),
+    "decimal128": _of(pa.decimal128(38, 2), "decimal(38,2)", *CENTS),
+    "decimal256": _of(pa.decimal256(38, 2), "decimal(38,2)", *CENTS),
+    "decimal_of_hundreds": _of(pa.decimal128(5, -2), "decimal(7,0)", Decimal("1200"), Decimal("-100")),
     "decimal_below_one": Column(SMALL.view(pa.decimal128(3, 5)), "decimal(5,5)", SMALL.to_pylist()),
     "dictionary": Column(CHOICES, "string", ["red", None, "green"]),
-    "dictionary_of_ints": Column(
-        pa.array([100, None, 200], pa.uint8()).dictionary_encode().cast(pa.dictionary(pa.uint16(), pa.uint8())),
-        "smallint",
-        [100, None, 200],
-    ),
+    "dictionary_of_ints": _of(pa.dictionary(pa.uint16(), pa.uint8()), "smallint", 100, 200),
     "dictionary_with_null_word": Column(
         pa.DictionaryArray.from_arrays(pa.array([0, 1, 0], pa.int8()), pa.array(["a", None])),
         "string",
@@ -164,31 +136,19 @@ COLUMNS: dict[str, Column] = {
     ),
     "run_end": Column(_runs(WORDS.cast(pa.string_view())), "string", WORDS.to_pylist()),
     "run_end_of_choices": Column(_runs(CHOICES), "string", ["red", None, "green"]),
-    "list": Column(pa.array([[1, None], None, []], pa.list_(pa.uint8())), "array<smallint>", [[1, None], None, []]),
-    "large_list": Column(pa.array([[1], None, [2, 3]], pa.large_list(pa.uint16())), "array<int>", [[1], None, [2, 3]]),
-    "fixed_list": Column(
-        pa.array([[1, 2], None, [3, 4]], pa.list_(pa.uint8(), 2)), "array<smallint>", [[1, 2], None, [3, 4]]
-    ),
-    "list_view": Column(pa.array([[1], None, [2, 3]], pa.list_view(pa.uint16())), "array<int>", [[1], None, [2, 3]]),
-    "large_list_view": Column(
-        pa.array([[1], None, [2, 3]], pa.large_list_view(pa.int8())), "array<tinyint>", [[1], None, [2, 3]]
-    ),
+    "list": _of(pa.list_(pa.uint8()), "array<smallint>", [1, None], []),
+    "large_list": _of(pa.large_list(pa.uint16()), "array<int>", [1], [2, 3]),
+    "fixed_list": _of(pa.list_(pa.uint8(), 2), "array<smallint>", [1, 2], [3, 4]),
+    "list_view": _of(pa.list_view(pa.uint16()), "array<int>", [1], [2, 3]),
+    "large_list_view": _of(pa.large_list_view(pa.int8()), "array<tinyint>", [1], [2, 3]),
     "overlapping_list_view": Column(
         pa.ListViewArray.from_arrays([1, 0, 0], [2, 0, 3], pa.array([1, 2, 3], pa.uint8())),
         "array<smallint>",
         [[2, 3], [], [1, 2, 3]],
     ),
-    "list_of_dictionary": Column(
-        pa.array([["a"], None, ["b", None]], pa.list_(pa.dictionary(pa.int8(), pa.string()))),
-        "array<string>",
-        [["a"], None, ["b", None]],
-    ),
+    "list_of_dictionary": _of(pa.list_(pa.dictionary(pa.int8(), pa.string())), "array<string>", ["a"], ["b", None]),
     "struct": Column(RECORDS, "struct<a:smallint,b:string>", RECORDS.to_pylist()),
-    "list_of_struct": Column(
-        pa.array([[{"a": 1, "b": "x"}, None], None, []], pa.list_(RECORDS.type)),
-        "array<struct<a:smallint,b:string>>",
-        [[{"a": 1, "b": "x"}, None], None, []],
-    ),
+    "list_of_struct": _of(pa.list_(RECORDS.type), "array<struct<a:smallint,b:string>>", [{"a": 1, "b": "x"}, None], []),
     "map": Column(PAIRS, "map<string,bigint>", PAIRS.to_pylist()),
     "sparse_union": Column(
         _sparse(),
@@ -207,27 +167,18 @@ COLUMNS: dict[str, Column] = {
 }
 
 if hasattr(pa, "decimal32"):  # pyarrow 19
-    for _width, _type in ((32, pa.decimal32(5, 2)), (64, pa.decimal64(15, 2))):
-        _values = [Decimal("1.25"), None, Decimal("-1.25")]
-        COLUMNS[f"decimal{_width}"] = Column(
-            pa.array(_values, _type), f"decimal({_type.precision},{_type.scale})", _values
-        )
+    COLUMNS["decimal32"] = _of(pa.decimal32(5, 2), "decimal(5,2)", *CENTS)
+    COLUMNS["decimal64"] = _of(pa.decimal64(15, 2), "decimal(15,2)", *CENTS)
 
+#: Whether Spark lacks what 4.1 brought: a type for times (they are nanoseconds since midnight), streams of Python
+#: sources, filters pushed to them.
+OLD_SPARK = False
 try:
     from pyspark.sql.types import TimeType as _  # noqa: F401
 except ImportError:
-    #: Whether Spark lacks what 4.1 brought: a type for times (they are nanoseconds since midnight), streams of Python
-    #: sources, filters pushed to them.
     OLD_SPARK = True
-    for _unit, _values in (
-        ("s", (10**9, None, 2 * 10**9)),
-        ("ms", (10**6, None, 2 * 10**6)),
-        ("us", (1000, None, 2000)),
-    ):
-        COLUMNS[f"time_{_unit}"] = Column(COLUMNS[f"time_{_unit}"].array, "bigint", list(_values))
-    COLUMNS["time_ns"] = Column(COLUMNS["time_ns"].array, "bigint", [1000, None, 2000])
-else:
-    OLD_SPARK = False
+    for _unit, _factor in {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1000}.items():
+        COLUMNS[f"time_{_unit}"] = Column(COLUMNS[f"time_{_unit}"].array, "bigint", [_factor, None, 2 * _factor])
 
 
 #: Arrays of every type: the cases of `helpers.arrays` and these columns.

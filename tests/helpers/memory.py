@@ -8,6 +8,7 @@ import gc
 import mmap
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -44,6 +45,16 @@ def forget_peak() -> None:
     """Let `peak` begin here; a container may not allow it."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
+
+
+@contextlib.contextmanager
+def at_most(size: int, seconds: float | None = None) -> Iterator[None]:
+    """What is done inside takes so much memory and processor time at most."""
+    forget_peak()
+    before, start = resident(), time.process_time()
+    yield
+    assert peak() - before < size
+    assert seconds is None or time.process_time() - start < seconds
 
 
 def counts() -> dict[str, int]:

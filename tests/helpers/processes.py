@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -22,9 +23,33 @@ def environment() -> dict[str, str]:
 
 def run_python(code: str, *arguments: object, **options: Any) -> subprocess.CompletedProcess[Any]:
     """What a program prints, which may take two minutes unless `options` (of `subprocess.run`) say otherwise."""
-    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return _run("-c", code, *arguments, **options)
+
+
+def run_module(name: str, *arguments: object, **options: Any) -> subprocess.CompletedProcess[Any]:
+    """The same for ``python -m NAME``."""
+    return _run("-m", name, *arguments, **options)
+
+
+def _run(*words: object, **options: Any) -> subprocess.CompletedProcess[Any]:
     given: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 120, "env": environment()}
-    return subprocess.run(command, **given | options)
+    return subprocess.run([sys.executable, *map(str, words)], **given | options)
+
+
+def printed(done: subprocess.CompletedProcess[Any]) -> Any:
+    """What a program that ended well has printed."""
+    assert done.returncode == 0, (done.returncode, done.stdout[-500:], done.stderr[-3000:])
+    return done.stdout
+
+
+def shared_library(source: Path, *options: str) -> Path:
+    """A C source, compiled beside itself; a test that needs it is skipped where there is no compiler."""
+    import pytest  # programs of these helpers need none
+
+    compiler = shutil.which("cc") or shutil.which("gcc") or pytest.skip("needs a C compiler")
+    made = source.with_suffix(".so")
+    subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", made, source, *options], check=True)
+    return made
 
 
 def start(*arguments: object, **options: Any) -> subprocess.Popen[str]:
@@ -72,8 +97,7 @@ def judged(module: str, *arguments: str, most_deaths: int = 200, timeout: float 
     found: dict[int, dict[str, Any]] = {}
     first, deaths = 0, 0
     while True:
-        command = [sys.executable, "-m", module, *arguments, str(first)]
-        child = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=timeout)
+        child = run_module(module, *arguments, first, timeout=timeout)
         last = None
         for line in child.stdout.splitlines():
             said = json.loads(line)

@@ -38,17 +38,19 @@ FOREIGN: set[str] = set()
 POOLED = {"a large compressed stream", "large bodies written"}
 
 
-def scenario(make: Callable[[], Operation]) -> Callable[[], Operation]:
-    """Enter a maker under its name, with spaces."""
-    SCENARIOS[make.__name__.replace("_", " ")] = cache(make)
-    return make
+def scenario(make: Callable[[], Any] = tuple, foreign: bool = False) -> Callable[[Callable[[Any], Any]], Any]:
+    """Enter what is done with the input that `make` makes under its name, with spaces."""
+
+    def enter(use: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        add(use.__name__.replace("_", " "), make, use, foreign)
+        return use
+
+    return enter
 
 
-def foreign(make: Callable[[], Operation]) -> Callable[[], Operation]:
-    """The same for an operation that runs code of other libraries."""
-    scenario(make)
-    FOREIGN.add(make.__name__.replace("_", " "))
-    return make
+def add(name: str, make: Callable[[], Any], use: Callable[[Any], Any], foreign: bool = False) -> None:
+    SCENARIOS[name] = cache(lambda: partial(use, make()))
+    FOREIGN.update({name} if foreign else ())
 
 
 class Stored(bytes):
@@ -161,22 +163,7 @@ def numbers(count: int = 5, first: int = 0) -> pa.RecordBatch:
     )
 
 
-# -- reading -----------------------------------------------------------------------------------------------
-
-
-@scenario
-def a_path_written_and_mapped() -> Operation:
-    folder, rows = tempfile.TemporaryDirectory(), ipc.RecordBatch.from_pydict({"x": [1, 2, 3]})
-
-    def operation() -> Any:
-        with ipc.new_file(f"{folder.name}/x.arrow", durable=False) as writer:
-            writer.write_batch(rows)
-        with ipc.open(f"{folder.name}/x.arrow") as reader:
-            found = list(reader)
-        assert os.listdir(folder.name) == ["x.arrow"] or threading.active_count() > 1
-        return found
-
-    return operation
+# -- operations that are one expression ----------------------------------------------------------------------
 
 
 def batches_in(data: bytes) -> Any:
@@ -185,6 +172,40 @@ def batches_in(data: bytes) -> Any:
 
 def cells_of(count: int) -> list[bytes]:
     return [arrow_columns.stream(words(i % 4)) for i in range(count)] + [deltas()]
+
+
+def some_cells() -> list[Any]:
+    cells: list[Any] = [arrow_columns.stream(numbers(i, i)) for i in (1, 3, 0, 2)] * 3
+    cells[2:2] = [None, arrow_columns.stream(numbers(4), compression="lz4"), arrow_columns.file(numbers(2))]
+    return cells
+
+
+def values_to_build() -> tuple[Any, ...]:
+    schema, values = ours().schema, ours().to_pydict()
+    kept = [field for field in schema.fields if "union" not in field.name]  # unions are read only
+    parts = {"i": [1, None], "d": [Decimal("1.5"), None], "l": [[1], [2.5]], "s": [{"p": "a"}, {"q": 2**63}]}
+    return {field.name: values[field.name] for field in kept}, ipc.Schema(kept), parts
+
+
+def columns() -> pa.Table:
+    """Columns whose chunks begin in different rows."""
+    coded = [words()["d"].slice(0, 2), words()["d"].slice(1, 3)]
+    chunks = {"a": [[1, 2], [3, 4, 5]], "t": [["x"], ["y", "z", None], ["w"]], "d": coded}
+    return pa.table({name: pa.chunked_array(each) for name, each in chunks.items()})
+
+
+def rows_to_take() -> list[ipc.Table]:
+    flat = arrays.read_batch(pa.record_batch({"x": [1, None, 3], "t": ["a", "bc", None], "l": [[1, 2], [], [3]]}))
+    return [ipc.Table.from_batches([each, each.slice(1)]) for each in (flat, ours())]
+
+
+def dictionaries_to_join() -> list[ipc.RecordBatch]:
+    strangers = pa.record_batch([pa.array(["p", "q"]).dictionary_encode(), [1, 2]], names=["d", "n"])
+    return [arrays.read_batch(each) for each in (words(3), words(1), words(2), strangers.cast(words().schema))]
+
+
+#: Ways to write dictionaries.
+DICTIONARIES: tuple[dict[str, Any], ...] = ({}, {"dictionary_deltas": True}, {"unify_dictionaries": True})
 
 
 def written(form: str, **options: Any) -> Callable[[Any], Any]:
@@ -258,292 +279,172 @@ EXPRESSIONS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
         lambda pieces: insist(lambda: ipc.concat_batches(pieces)),
     ),
     "rows repeated": (ours, lambda batch: ipc.repeat(batch, [0, 1, 2, 3, 0, 1, 1, 2])),
+    "a strict stream from an odd address": (
+        lambda: memoryview(b"?" + arrow_columns.stream(layouts()))[1:],
+        lambda data: list(ipc.open_stream(data, validate="strict")),
+    ),
+    "a stream from an object with projection": (
+        lambda: arrow_columns.stream(layouts(), layouts()),
+        lambda data: drive.from_object(data, columns=["struct.b", "dictionary", "int64"], validate="none").batches,
+    ),
+    "a file object with projection": (
+        lambda: arrow_columns.file(layouts(), layouts(), compression="zstd"),
+        lambda data: drive.from_file_object(data, columns=["dictionary", "list"]).batches,
+    ),
+    "imported column by column": (columns, lambda table: ipc.Table.from_arrow(table).to_batches()),
+    "payloads decoded": (some_cells, lambda cells: ipc.decode_payloads(cells, parent_index=True).batch),
+    "dictionaries written": (
+        lambda: [arrays.read_batch(words(number)) for number in (0, 2, 1)],
+        lambda batches: [
+            Stored(arrays.ipc_bytes(batches, "stream", batches[0].schema, **options)) for options in DICTIONARIES
+        ],
+    ),
+    "values built": (
+        values_to_build,
+        lambda made: (ipc.RecordBatch.from_pydict(*made[:2]), ipc.RecordBatch.from_pydict(made[2])),
+    ),
+    "batches lent to ourselves": (
+        lambda: (LentArray(ours()), Lent(ipc.Table.from_batches([ours(), ours()])), LentArray(ours()["map"])),
+        lambda lent: (
+            ipc.RecordBatch.from_arrow(lent[0], validate="strict"),
+            ipc.Table.from_arrow(lent[1]),
+            ipc.Array.from_arrow(lent[2]),
+        ),
+    ),
+    "rows taken": (
+        rows_to_take,
+        lambda tables: [found.take([2, 0, 0, -1]) for table in tables for found in (table, table.batches[0])],
+    ),
+    "dictionaries joined": (dictionaries_to_join, ipc.concat_batches),
 }
-SCENARIOS |= {name: cache(lambda make=make, use=use: partial(use, make())) for name, (make, use) in EXPRESSIONS.items()}
-FOREIGN |= {"imported batches", "imported tables", "exported batches"}
+for _name, (_make, _use) in EXPRESSIONS.items():
+    add(_name, _make, _use, _name.startswith(("imported", "exported")))
 
 
-@scenario
-def a_strict_stream_from_an_odd_address() -> Operation:
-    data = memoryview(b"?" + arrow_columns.stream(layouts()))[1:]
-    return lambda: list(ipc.open_stream(data, validate="strict"))
+@scenario(tempfile.TemporaryDirectory)
+def a_path_written_and_mapped(folder: Any) -> Any:
+    path = f"{folder.name}/x.arrow"
+    with ipc.new_file(path, durable=False) as writer:
+        writer.write({"x": [1, 2, 3]})
+    with ipc.open(path) as reader:
+        found = list(reader)
+    assert os.listdir(folder.name) == ["x.arrow"] or threading.active_count() > 1
+    return found
 
 
-@scenario
-def a_stream_from_an_object_with_projection() -> Operation:
-    data = arrow_columns.stream(layouts(), layouts())
-    columns = ["struct.b", "dictionary", "int64"]
-    return lambda: drive.from_object(data, columns=columns, validate="none").batches
+@scenario(
+    lambda: (
+        arrow_columns.file(layouts(), layouts(), compression="lz4"),
+        arrow_columns.file(numbers(40), numbers(40, 40), numbers(9, 80)),
+    )
+)
+def rows_of_a_file(files: Any) -> Any:
+    with ipc.open_file(files[0], limits=ipc.Limits(row_cache_bytes=0)) as one, ipc.open_file(files[1]) as other:
+        n = one.count_rows()
+        return (
+            one.take([n - 1, 0, n // 2, 0]),
+            one.slice(1, n - 2, columns=["struct.b", "dictionary"]).combine(),
+            [other.take([80, 3, 41, -1]), other.row(50), other.slice(30, 20).num_rows],
+        )
 
 
-@scenario
-def rows_of_a_file() -> Operation:
-    data = arrow_columns.file(layouts(), layouts(), compression="lz4")
-    plain = arrow_columns.file(numbers(40), numbers(40, 40), numbers(9, 80))
-
-    def read() -> Any:
-        with (
-            ipc.open_file(data, limits=ipc.Limits(row_cache_bytes=0)) as one,
-            ipc.open_file(plain) as other,
-        ):
-            n = one.count_rows()
-            return (
-                one.take([n - 1, 0, n // 2, 0]),
-                one.slice(1, n - 2, columns=["struct.b", "dictionary"]).combine(),
-                [other.take([80, 3, 41, -1]), other.row(50), other.slice(30, 20).num_rows],
-            )
-
-    return read
+@scenario(deltas)
+def messages_one_by_one(data: bytes) -> Any:
+    found = list(ipc.MessageReader(data))
+    texts = [(repr(each), len(each.buffers), each.serialize()) for each in found]
+    words_of = [each for each in found if each.kind == "DictionaryBatch"]
+    last = [each for each in found if each.kind == "RecordBatch"][-1]
+    return texts, ipc.read_record_batch(last, ipc.read_schema(data), dictionaries=words_of)
 
 
-@scenario
-def a_file_object_with_projection() -> Operation:
-    data = arrow_columns.file(layouts(), layouts(), compression="zstd")
-
-    def read() -> Any:
-        with ipc.open_file(io.BytesIO(data), columns=["dictionary", "list"]) as reader:
-            return reader.count_rows(), reader.get_batch(1)
-
-    return read
+@scenario(lambda: arrow_columns.file(numbers(), numbers(4))[:-60])
+def what_is_recovered(data: bytes) -> Any:
+    recovered = ipc.recover(data)
+    return list(recovered), recovered.report.complete
 
 
-@scenario
-def messages_one_by_one() -> Operation:
-    data = deltas()
-
-    def read() -> Any:
-        found = list(ipc.MessageReader(data))
-        texts = [(repr(each), len(each.buffers), each.serialize()) for each in found]
-        words_of = [each for each in found if each.kind == "DictionaryBatch"]
-        last = [each for each in found if each.kind == "RecordBatch"][-1]
-        return texts, ipc.read_record_batch(last, ipc.read_schema(data), dictionaries=words_of)
-
-    return read
-
-
-@scenario
-def what_is_recovered() -> Operation:
-    data = arrow_columns.file(numbers(), numbers(4))[:-60]
-
-    def read() -> Any:
-        recovered = ipc.recover(data)
-        return list(recovered), recovered.report.complete
-
-    return read
-
-
-@scenario
-def what_is_recovered_of_polars() -> Operation:
+@scenario((golden.WRITERS / "polars-2.1.0-zstd.arrow").read_bytes)
+def what_is_recovered_of_polars(data: bytes) -> Any:
     """A Schema message without framing, and dictionaries behind the batches."""
-    data = (golden.WRITERS / "polars-2.1.0-zstd.arrow").read_bytes()
-
-    def read() -> Any:
-        recovered = ipc.recover(data[:-60])
-        return list(recovered), recovered.report.complete, str(ipc.validate(data, level="strict"))
-
-    return read
+    return what_is_recovered(data[:-60]), str(ipc.validate(data, level="strict"))
 
 
-# -- payloads ----------------------------------------------------------------------------------------------
-
-
-@scenario
-def payloads_decoded() -> Operation:
-    cells = [arrow_columns.stream(numbers(i, i)) for i in (1, 3, 0, 2)] * 3
-    cells[2:2] = [None, arrow_columns.stream(numbers(4), compression="lz4"), arrow_columns.file(numbers(2))]
-    return lambda: ipc.decode_payloads(cells, parent_index=True).batch
-
-
-@scenario
-def payloads_that_fail_are_skipped() -> Operation:
-    good = arrow_columns.stream(numbers(3))
+@scenario(lambda: arrow_columns.stream(numbers(3)))
+def payloads_that_fail_are_skipped(good: bytes) -> Any:
     cells = [good, good[:-40], None, b"nonsense", arrow_columns.stream(words()), good]
-
-    def read() -> Any:
-        skipped = ipc.decode_payloads(cells, on_error="skip")
-        null = ipc.decode_payloads(cells, on_error="null", columns=["a"])
-        return skipped.batch, skipped.num_failed, null.batch, [at for at, _ in null.failures]
-
-    return read
+    skipped = ipc.decode_payloads(cells, on_error="skip")
+    null = ipc.decode_payloads(cells, on_error="null", columns=["a"])
+    return skipped.batch, skipped.num_failed, null.batch, [at for at, _ in null.failures]
 
 
-# -- writing -----------------------------------------------------------------------------------------------
+@scenario(ours)
+def messages_written(batch: ipc.RecordBatch) -> Any:
+    message = batch.to_message(compression="zstd")
+    return message.serialize(), len(message.buffers), len(message.stretches), bytes(message.body)
 
 
-@scenario
-def dictionaries_written() -> Operation:
-    batches = [arrays.read_batch(words(number)) for number in (0, 2, 1)]
-
-    def write() -> Any:
-        return [
-            Stored(arrays.ipc_bytes(batches, "stream", batches[0].schema, **options))
-            for options in ({}, {"dictionary_deltas": True}, {"unify_dictionaries": True})
-        ]
-
-    return write
+@scenario(deltas)
+def a_stream_copied(data: bytes) -> Any:
+    sink = bytearray()
+    with ipc.open_stream(data) as reader, ipc.new_stream(sink, reader.schema) as writer:
+        rows = ipc.copy(reader, writer)
+    return rows, bytes(sink)
 
 
-@scenario
-def messages_written() -> Operation:
-    batch = ours()
-
-    def write() -> Any:
-        message = batch.to_message(compression="zstd")
-        return message.serialize(), len(message.buffers), len(message.stretches), bytes(message.body)
-
-    return write
+@scenario(deltas, foreign=True)
+def exported_streams(data: bytes) -> Any:
+    with ipc.open_stream(data) as reader:
+        return pa.RecordBatchReader.from_stream(reader).read_all()
 
 
-@scenario
-def a_stream_copied() -> Operation:
-    data = deltas()
-
-    def write() -> Any:
-        sink = bytearray()
-        with ipc.open_stream(data) as reader, ipc.new_stream(sink, reader.schema) as writer:
-            rows = ipc.copy(reader, writer)
-        return rows, bytes(sink)
-
-    return write
+@scenario(lambda: (ours(), deltas()))
+def capsules_that_nobody_takes(made: Any) -> Any:
+    batch, data = made
+    batch.__arrow_c_array__(), batch.__arrow_c_schema__(), batch.__arrow_c_stream__()
+    batch.__arrow_c_device_array__(), batch["list"].__arrow_c_array__()
+    with ipc.open_stream(data) as reader:
+        reader.__arrow_c_stream__()
 
 
-@scenario
-def values_built() -> Operation:
-    schema = ours().schema
-    values = ours().to_pydict()
-    # Unions are read only.
-    kept = [field for field in schema.fields if "union" not in field.name]
-    some = ipc.Schema(kept)
-    mapping = {field.name: values[field.name] for field in kept}
-    parts = {"i": [1, None], "d": [Decimal("1.5"), None], "l": [[1], [2.5]], "s": [{"p": "a"}, {"q": 2**63}]}
-    return lambda: (ipc.RecordBatch.from_pydict(mapping, some), ipc.RecordBatch.from_pydict(parts))
+@scenario(lambda: arrays.read_batch(everything()), foreign=True)
+def numpy_values(batch: ipc.RecordBatch) -> Any:
+    found = []
+    for column in batch.columns:
+        with contextlib.suppress(ipc.UsageError, ipc.UnsupportedError):
+            found.append(column.to_numpy(copy=True))
+    return found
 
 
-# -- other libraries -----------------------------------------------------------------------------------------
+@scenario(ours)
+def pictures(batch: ipc.RecordBatch) -> int:
+    # What a value cannot be shown for stands in its place: only that there are pictures is compared.
+    texts = [repr(batch), batch._repr_html_(), *map(repr, batch.columns), str(batch.schema)]
+    return len([text for text in texts if text])
 
 
-@foreign
-def imported_column_by_column() -> Operation:
-    table = pa.table(
-        {
-            "a": pa.chunked_array([[1, 2], [3, 4, 5]]),
-            "t": pa.chunked_array([["x"], ["y", "z", None], ["w"]]),
-            "d": pa.chunked_array([words()["d"].slice(0, 2), words()["d"].slice(1, 3)]),
-        }
-    )
-    return lambda: ipc.Table.from_arrow(table).to_batches()
-
-
-@scenario
-def batches_lent_to_ourselves() -> Operation:
-    batch, table, column = LentArray(ours()), Lent(ipc.Table.from_batches([ours(), ours()])), ours()["map"]
-    return lambda: (
-        ipc.RecordBatch.from_arrow(batch, validate="strict"),
-        ipc.Table.from_arrow(table),
-        ipc.Array.from_arrow(LentArray(column)),
-    )
-
-
-@foreign
-def exported_streams() -> Operation:
-    data = deltas()
-
-    def pull() -> Any:
-        with ipc.open_stream(data) as reader:
-            return pa.RecordBatchReader.from_stream(reader).read_all()
-
-    return pull
-
-
-@scenario
-def capsules_that_nobody_takes() -> Operation:
-    batch, data = ours(), deltas()
-
-    def make() -> Any:
-        batch.__arrow_c_array__(), batch.__arrow_c_schema__(), batch.__arrow_c_stream__()
-        batch.__arrow_c_device_array__(), batch["list"].__arrow_c_array__()
-        with ipc.open_stream(data) as reader:
-            reader.__arrow_c_stream__()
-        return None
-
-    return make
-
-
-# -- values --------------------------------------------------------------------------------------------------
-
-
-@foreign
-def numpy_values() -> Operation:
-    batch = arrays.read_batch(everything())
-
-    def convert() -> Any:
-        found = []
-        for column in batch.columns:
-            with contextlib.suppress(ipc.UsageError, ipc.UnsupportedError):
-                found.append(column.to_numpy(copy=True))
-        return found
-
-    return convert
-
-
-@scenario
-def pictures() -> Operation:
-    batch = ours()
-
-    def draw() -> int:
-        # What a value cannot be shown for stands in its place: only that there are pictures is compared.
-        texts = [repr(batch), batch._repr_html_(), *map(repr, batch.columns), str(batch.schema)]
-        return len([text for text in texts if text])
-
-    return draw
-
-
-@scenario
-def rows_taken() -> Operation:
-    flat = arrays.read_batch(pa.record_batch({"x": [1, None, 3], "t": ["a", "bc", None], "l": [[1, 2], [], [3]]}))
-    tables = [ipc.Table.from_batches([each, each.slice(1)]) for each in (flat, ours())]
-    return lambda: [found.take([2, 0, 0, -1]) for table in tables for found in (table, table.batches[0])]
-
-
-@scenario
-def dictionaries_joined() -> Operation:
-    batches = [arrays.read_batch(words(i)) for i in (3, 1, 2)]
-    strangers = pa.record_batch([pa.array(["p", "q"]).dictionary_encode(), [1, 2]], names=["d", "n"])
-    other = arrays.read_batch(strangers.cast(words().schema))
-    return lambda: ipc.concat_batches([*batches, other])
-
-
-@scenario
-def bounds() -> Operation:
+def with_statistics() -> tuple[ipc.RecordBatch, Any, ipc.Schema]:
     batch = ours()
     with ipc.open_file(arrays.ipc_bytes([batch], "file", batch.schema, statistics=True)) as reader:
-        metadata, schema = reader.get_batch_metadata(0), reader.schema
-    return lambda: (ipc.compute_statistics(batch), statistics_in(metadata, mark_of(schema), len(batch)))
+        return batch, reader.get_batch_metadata(0), reader.schema
 
 
-@scenario
-def statistics_of_a_footer() -> Operation:
-    batch = ipc.RecordBatch.from_pydict({"x": [1, None, 3], "word": ["a", "b", None]})
-    data = arrays.ipc_bytes([batch, batch], "file", batch.schema, statistics=True)
-
-    def read() -> Any:
-        with ipc.open_file(data) as reader:
-            return ipc.file_statistics(reader)
-
-    return read
+@scenario(with_statistics)
+def bounds(made: Any) -> Any:
+    batch, metadata, schema = made
+    return ipc.compute_statistics(batch), statistics_in(metadata, mark_of(schema), len(batch))
 
 
-@scenario
-def schemas() -> Operation:
-    data = arrow_columns.stream(layouts().slice(0, 0))
-    schema = ipc.read_schema(data)
+@scenario(lambda: arrays.ipc_bytes([{"x": [1, None, 3], "word": ["a", "b", None]}] * 2, "file", statistics=True))
+def statistics_of_a_footer(data: bytes) -> Any:
+    with ipc.open_file(data) as reader:
+        return ipc.file_statistics(reader)
 
-    def use() -> Any:
-        read = ipc.read_schema(data)
-        again = ipc.Schema(read.fields, metadata=[(b"k", b"v")])
-        return str(read), again.serialize(), read.equals(schema)
 
-    return use
+@scenario(lambda: arrow_columns.stream(layouts().slice(0, 0)))
+def schemas(data: bytes) -> Any:
+    read = ipc.read_schema(data)
+    again = ipc.Schema(read.fields, metadata=[(b"k", b"v")])
+    return str(read), again.serialize(), read.equals(again)
 
 
 # -- objects that are used again after an error ------------------------------------------------------------
@@ -557,94 +458,69 @@ def insist(call: Operation) -> Any:
         return call()
 
 
-@scenario
-def writers_that_go_on() -> Operation:
-    batches = [arrays.read_batch(words(number)) for number in (0, 2, 1)]
-
-    def write() -> Any:
-        found = []
-        for options in ({}, {"dictionary_deltas": True}, {"unify_dictionaries": True}, {"coalesce_rows": 9}):
-            sink = bytearray()
-            writer = ipc.new_stream(sink, batches[0].schema, **options)
-            for batch in batches:
-                insist(lambda: writer.write_batch(batch))  # noqa: B023
-            insist(writer.close)
-            found.append(Stored(sink))
-        return found
-
-    return write
+@scenario(lambda: [arrays.read_batch(words(number)) for number in (0, 2, 1)])
+def writers_that_go_on(batches: list[ipc.RecordBatch]) -> Any:
+    found = []
+    for options in (*DICTIONARIES, {"coalesce_rows": 9}):
+        sink = bytearray()
+        writer = ipc.new_stream(sink, batches[0].schema, **options)
+        for batch in batches:
+            insist(lambda: writer.write_batch(batch))  # noqa: B023
+        insist(writer.close)
+        found.append(Stored(sink))
+    return found
 
 
-@scenario
-def file_readers_that_go_on() -> Operation:
-    data = arrow_columns.file(words(), words().slice(1))
-
-    def read() -> Any:
-        found = []
-        for source in (data, io.BytesIO(data)):
-            reader = ipc.open_file(source)
-            found += [insist(lambda: reader.get_batch(i)) for i in (1, 0)]  # noqa: B023
-        return found
-
-    return read
+@scenario(lambda: arrow_columns.file(words(), words().slice(1)))
+def file_readers_that_go_on(data: bytes) -> Any:
+    found = []
+    for source in (data, io.BytesIO(data)):
+        reader = ipc.open_file(source)
+        found += [insist(lambda: reader.get_batch(i)) for i in (1, 0)]  # noqa: B023
+    return found
 
 
 # -- tensors -------------------------------------------------------------------------------------------------
 
 
-@foreign
-def tensors() -> Operation:
-    array = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+@scenario(lambda: np.arange(24, dtype=np.float32).reshape(2, 3, 4), foreign=True)
+def tensors(array: Any) -> Any:
+    sink = bytearray()
+    ipc.write_tensor(array.transpose(2, 0, 1), sink)
+    tensor = ipc.read_tensor(sink)
+    strided = ipc.Tensor.from_numpy(array[:, ::2], ["a", "b", "c"])
+    back = ipc.Tensor.from_dlpack(tensor)
+    return tensor.to_numpy(), strided.equals(tensor), strided.serialize(), back.to_numpy(), repr(strided)
 
-    def use() -> Any:
+
+@scenario(lambda: np.array([[0, 1.5, 0, 0], [2.5, 0, 0, -1], [0, 0, 0, 0]]), foreign=True)
+def sparse_tensors(dense: Any) -> Any:
+    found = []
+    for layout in (ipc.SparseCOOTensor, ipc.SparseCSRMatrix, ipc.SparseCSCMatrix, ipc.SparseCSFTensor):
         sink = bytearray()
-        ipc.write_tensor(array.transpose(2, 0, 1), sink)
-        tensor = ipc.read_tensor(sink)
-        strided = ipc.Tensor.from_numpy(array[:, ::2], ["a", "b", "c"])
-        back = ipc.Tensor.from_dlpack(tensor)
-        return tensor.to_numpy(), strided.equals(tensor), strided.serialize(), back.to_numpy(), repr(strided)
-
-    return use
-
-
-@foreign
-def sparse_tensors() -> Operation:
-    dense = np.array([[0, 1.5, 0, 0], [2.5, 0, 0, -1], [0, 0, 0, 0]])
-
-    def use() -> Any:
-        found = []
-        for layout in (ipc.SparseCOOTensor, ipc.SparseCSRMatrix, ipc.SparseCSCMatrix, ipc.SparseCSFTensor):
-            sink = bytearray()
-            ipc.write_sparse_tensor(layout.from_dense(dense), sink)
-            read = ipc.read_sparse_tensor(sink)
-            found += [read.to_dense(), read.to_coo().to_dense(), read.to_csr().data, read.equals(read)]
-        return found
-
-    return use
+        ipc.write_sparse_tensor(layout.from_dense(dense), sink)
+        read = ipc.read_sparse_tensor(sink)
+        found += [read.to_dense(), read.to_coo().to_dense(), read.to_csr().data, read.equals(read)]
+    return found
 
 
 # -- dissociated ---------------------------------------------------------------------------------------------
 
 
-@scenario
-def messages_taken_apart() -> Operation:
-    batches = [arrays.read_batch(words(number)) for number in (0, 1)]
-
-    def use() -> Any:
-        decoder, found, returned = ipc.StreamDecoder(), [], []
-        for message in messages_of(ipc.Table.from_batches(batches)):
-            body = bytes(message.body)
-            if message.kind == "Schema":
-                decoder.decode_next(message_of(message.metadata))
-                continue
-            lease = Lease(body, returned.append, len(body))
-            told = write_pairs(message, 4096)
-            apart = Pairs(told, message.body_length).message(message.metadata, lease, 4096)
-            event = decoder.decode_next(apart)
-            found += [event.batch] if hasattr(event, "batch") else []
-        return found, len(returned) <= 4
-
-    return use
+@scenario(lambda: [arrays.read_batch(words(number)) for number in (0, 1)])
+def messages_taken_apart(batches: list[ipc.RecordBatch]) -> Any:
+    decoder, found, returned = ipc.StreamDecoder(), [], []
+    for message in messages_of(ipc.Table.from_batches(batches)):
+        body = bytes(message.body)
+        if message.kind == "Schema":
+            decoder.decode_next(message_of(message.metadata))
+            continue
+        lease = Lease(body, returned.append, len(body))
+        told = write_pairs(message, 4096)
+        apart = Pairs(told, message.body_length).message(message.metadata, lease, 4096)
+        event = decoder.decode_next(apart)
+        found += [event.batch] if hasattr(event, "batch") else []
+    return found, len(returned) <= 4
 
 
 def pick(names: str | None) -> Iterator[str]:

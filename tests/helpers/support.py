@@ -9,7 +9,6 @@ from __future__ import annotations
 import decimal
 import io
 import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -23,7 +22,7 @@ import pyarrow as pa
 import arrowipc as ipc
 from helpers import forge
 from helpers.arrays import ipc_bytes, pyarrow_bytes, read_by_pyarrow
-from helpers.processes import environment
+from helpers.processes import run_module
 
 LIBRARIES = {
     "arrowipc": (),
@@ -323,8 +322,7 @@ def all_verdicts(library: str) -> dict[str, str]:
     keys = [f"{group}/{what}" for group, questions in QUESTIONS.items() for what in questions]
     found: dict[str, str] = {}
     while len(found) < len(keys):
-        command = [sys.executable, "-m", "helpers.support", library, str(len(found))]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment())
+        done = run_module("helpers.support", library, len(found))
         assert done.returncode <= 0, done.stderr  # a signal is an answer, a failure of ours is none
         lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
         found.update(map(tuple, lines))

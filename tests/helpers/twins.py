@@ -398,15 +398,6 @@ class Twins(Ways):
             found += [self.read(f"by {how} {dynamic}") for how in ("option", "setting")]
         return found
 
-    def appends_beside_a_cache(self) -> Any:
-        self.save(self.numbers())
-        cached = self.load().cache()
-        before = cached.count()
-        self.save(self.numbers(), mode="append")
-        found = before, cached.count(), self.load().count()
-        cached.unpersist()
-        return found
-
     def compressions(self) -> Any:
         flat = self.spark.range(5000).selectExpr("id % 2 AS a", "'x' AS b")
         sizes = {
@@ -520,12 +511,6 @@ class Twins(Ways):
         self.sql("CREATE TABLE wider (a INT) USING FORMAT")
         return [self.ran("ALTER TABLE wider ADD COLUMNS (b INT)"), repr(self.sql("SELECT * FROM wider"))]
 
-    def rows_changed_in_place(self) -> Any:
-        self.sql("CREATE TABLE fixed USING FORMAT AS SELECT 1 a")
-        merge = "MERGE INTO fixed USING fixed AS x ON fixed.a = x.a WHEN MATCHED THEN DELETE"
-        statements = ("DELETE FROM fixed", "DELETE FROM fixed WHERE a = 1", "UPDATE fixed SET a = 2", merge)
-        return [self.ran(sql) for sql in statements], self.sql("SELECT * FROM fixed")
-
     def texts_of_some_length(self) -> Any:
         columns = "a CHAR(5) COMMENT 'hello', b VARCHAR(3), c STRING"
         self.sql(f"CREATE TABLE texts ({columns}) USING FORMAT LOCATION 'FOLDER/t'")
@@ -543,16 +528,6 @@ class Twins(Ways):
 
     def defaults_without_a_setting(self) -> Any:
         return self.ran("CREATE TABLE unset (a INT DEFAULT 7) USING FORMAT")
-
-    def views(self) -> Any:
-        self.save(self.numbers())
-        self.sql("CREATE TABLE base USING FORMAT AS SELECT id, id % 3 k FROM range(5)")
-        self.sql("CREATE VIEW looked AS SELECT k, sum(id) n FROM base GROUP BY k")
-        self.sql("CREATE OR REPLACE TEMPORARY VIEW passing USING FORMAT OPTIONS (path 'FOLDER/t')")
-        insert = self.ran("INSERT INTO passing VALUES (1, 2, 0, '1')")
-        found = self.sql("SELECT * FROM looked"), self.sql("SELECT * FROM passing WHERE k = 1"), insert
-        self.sql("DROP VIEW looked")
-        return found
 
     # Streams.
 
@@ -572,15 +547,6 @@ class Twins(Ways):
         modes = self.tried(lambda: self.save(self.numbers(1).select("id", "k"), "t", "k", mode="append"))
         without = self.tried(lambda: self.stream(None))
         return self.read(), self.load().dtypes, log, modes, without, len(self.data())
-
-    def modes_of_streams(self) -> Any:
-        self.save(self.numbers(), "in")
-        frame = self.stream("id BIGINT").groupBy("id").count()
-        sink = frame.writeStream.format(self.format).option("checkpointLocation", self.path("checkpoint"))
-        return [
-            self.tried(lambda mode=mode: sink.outputMode(mode).start(self.path()))
-            for mode in ("complete", "update", "append")
-        ]
 
 
 TWINS = [name for name in vars(Twins) if not name.startswith("_")]

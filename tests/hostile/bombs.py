@@ -41,6 +41,11 @@ def one(kind: Table, rows: int, buffers: list[Any], *children: Table, nodes: Any
     return both(described, batch(rows, [(rows, 0), *((n, 0) for n in nodes)], buffers, **more))
 
 
+def several(made: dict[Any, Bomb]) -> Bomb:
+    """Bombs of one kind under names of their own."""
+    return {f"{form} {name}": data for name, forms in made.items() for form, data in forms.items()}
+
+
 def packed(data: bytes, codec: str = "zstd") -> bytes:
     """A compressed buffer; long ones in one frame that states its size."""
     import lz4.frame
@@ -83,7 +88,6 @@ def _fields_that_share(data: bytes, count: int) -> bytes:
     first += -first % 8
     stride = size + -size % 8
     tail = first + stride * count
-    shift = tail - 0
     copies = bytearray(tail - vector)
     struct.pack_into("<I", copies, 0, count)
     for k in range(count):
@@ -92,7 +96,7 @@ def _fields_that_share(data: bytes, count: int) -> bytes:
         copy = bytearray(data[table : table + size])
         struct.pack_into("<i", copy, 0, at - vtable)
         for slot, target in offsets.items():
-            struct.pack_into("<I", copy, slot, shift + target - (at + slot))
+            struct.pack_into("<I", copy, slot, tail + target - (at + slot))
         copies[at - vector : at - vector + size] = copy
     struct.pack_into("<I", changed, word, vector - word)
     return bytes(changed[:vector] + copies + data)
@@ -190,12 +194,9 @@ def claims_of_vectors() -> Bomb:
 @bomb
 def variadic_counts() -> Bomb:
     """Views that claim 2**40 buffers, and 100,000 that are empty."""
-    forms = {}
-    for count in (2**31 - 1, 2**40, 2**63 - 1):
-        made = one(forge.UTF8_VIEW, 1, [b"", forge.view(b"a")], variadic=[count])
-        forms |= {f"{form} {count}": data for form, data in made.items()}
-    empty = [b"", forge.view(b"a"), *[(0, 0)] * 100_000]
-    return forms | one(forge.UTF8_VIEW, 1, empty, variadic=[100_000])
+    counts, text = (2**31 - 1, 2**40, 2**63 - 1), [b"", forge.view(b"a")]
+    many = one(forge.UTF8_VIEW, 1, [*text, *[(0, 0)] * 100_000], variadic=[100_000])
+    return many | several({count: one(forge.UTF8_VIEW, 1, text, variadic=[count]) for count in counts})
 
 
 @bomb
@@ -215,12 +216,9 @@ def lengths_of_messages() -> Bomb:
 @bomb
 def time_zones() -> Bomb:
     """A zone of 1 MiB, and names that lead out of the data base."""
-    forms = {}
     names = ["Z" * MIB, "../" * 1000 + "etc/passwd", "+" + "9" * 10_000 + ":00", "\0", "/dev/zero"]
-    for number, name in enumerate(names):
-        made = one(Table("Timestamp", unit=2, timezone=name), 1000, [b"", i64(*range(1000))])
-        forms |= {f"{form} {number}": data for form, data in made.items()}
-    return forms
+    kinds = [Table("Timestamp", unit=2, timezone=name) for name in names]
+    return several({n: one(kind, 1000, [b"", i64(*range(1000))]) for n, kind in enumerate(kinds)})
 
 
 @bomb
@@ -316,34 +314,28 @@ def rows_without_columns() -> Bomb:
 
 @bomb
 def rows_beyond_the_limit() -> Bomb:
-    counts = (2**31, 2**60, 2**63 - 1)
-    return {f"{form} {rows}": data for rows in counts for form, data in one(forge.NULL, rows, []).items()}
+    return several({rows: one(forge.NULL, rows, []) for rows in (2**31, 2**60, 2**63 - 1)})
 
 
 @bomb
 def products_of_list_sizes() -> Bomb:
     """(2**31 - 1)**k elements, by nesting lists of fixed size."""
-    forms = {}
+    made = {}
     for levels in (2, 3, 5):
         kind = Table("FixedSizeList", listSize=MOST_ROWS)
         inner = field("item", forge.NULL)
         for _ in range(levels - 1):
             inner = field("item", kind, inner)
         nodes = [(MOST_ROWS**k % 2**63, 0) for k in range(1, levels + 2)]
-        described = schema(field("x", kind, inner))
-        made = both(described, batch(MOST_ROWS, nodes, [b""] * levels))
-        forms |= {f"{form} {levels}": data for form, data in made.items()}
-    return forms
+        made[levels] = both(schema(field("x", kind, inner)), batch(MOST_ROWS, nodes, [b""] * levels))
+    return several(made)
 
 
 @bomb
 def products_of_widths() -> Bomb:
     """Rows times widths beyond 2**63."""
-    forms = {}
-    for width in (2**31 - 1, 2**30):
-        made = one(Table("FixedSizeBinary", byteWidth=width), MOST_ROWS, [b"", b"12345678"])
-        forms |= {f"{form} {width}": data for form, data in made.items()}
-    return forms
+    kinds = {width: Table("FixedSizeBinary", byteWidth=width) for width in (2**31 - 1, 2**30)}
+    return several({width: one(kind, MOST_ROWS, [b"", b"12345678"]) for width, kind in kinds.items()})
 
 
 # -- compression ---------------------------------------------------------------------------------------------
@@ -352,14 +344,12 @@ def products_of_widths() -> Bomb:
 @bomb
 def compressed_claims() -> Bomb:
     """A few bytes that claim to be 2**31 ... 2**62."""
-    forms = {}
-    for codec in ("zstd", "lz4"):
+    made = {}
+    for codec, number in (("zstd", 1), ("lz4", 0)):
         for claim in (2**30, 2**31, 2**40, 2**62, 2**63 - 1):
-            data = i64(claim) + packed(b"abc", codec)[8:]
-            buffers = [b"", packed(i32(0, 3), codec), data]
-            made = one(forge.BINARY, 1, buffers, codec=1 if codec == "zstd" else 0)
-            forms |= {f"{form} {codec} {claim}": part for form, part in made.items()}
-    return forms
+            buffers = [b"", packed(i32(0, 3), codec), i64(claim) + packed(b"abc", codec)[8:]]
+            made[f"{codec} {claim}"] = one(forge.BINARY, 1, buffers, codec=number)
+    return several(made)
 
 
 @bomb
@@ -370,24 +360,21 @@ def frames_of_no_stated_size() -> Bomb:
     )
     run += struct.pack("<I", 1 << 17 << 3 | 1 << 1 | 1)[:3] + b"\0"
     claim = i64(513 << 17)
-    many = [b"", packed(i32(0, 0)), claim + run]
     described = schema(*(field(f"f{n}", forge.BINARY) for n in range(40)))
-    return both(described, batch(1, [(1, 0)] * 40, many * 40, codec=ZSTD)) | {
-        f"{form} strictly limited": part
-        for form, part in both(
-            described, batch(1, [(1, 0)] * 40, [b"", packed(i32(0, 8)), claim + run] * 40, codec=ZSTD)
-        ).items()
-    }
+    many, some = (
+        both(described, batch(1, [(1, 0)] * 40, [b"", packed(i32(0, end)), claim + run] * 40, codec=ZSTD))
+        for end in (0, 8)
+    )
+    return many | several({"strictly limited": some})
 
 
 @bomb
 def honest_frames() -> Bomb:
     """64 and 200 MiB of zeros in a few KiB; what a reader of strangers' bytes sets is in `measure_bombs.LIMITS`."""
-    forms = {}
-    for size in (64 * MIB, 200 * MIB):
-        made = one(forge.BINARY, 1, [b"", packed(i32(0, size)), packed(bytes(size))], codec=ZSTD)
-        forms |= {f"{form} {size}": data for form, data in made.items()}
-    return forms
+    sizes = (64 * MIB, 200 * MIB)
+    return several(
+        {size: one(forge.BINARY, 1, [b"", packed(i32(0, size)), packed(bytes(size))], codec=ZSTD) for size in sizes}
+    )
 
 
 @bomb
@@ -448,13 +435,8 @@ def list_views() -> Bomb:
 def list_views_of_list_views() -> Bomb:
     rows = 3_000
     spans = [b"", i32(*[0] * rows), i32(*[rows] * rows)]
-    return one(
-        forge.LIST_VIEW,
-        rows,
-        [*spans * 3, b"", bytes(rows)],
-        field("item", forge.LIST_VIEW, field("item", forge.LIST_VIEW, field("item", forge.INT8))),
-        nodes=[rows] * 3,
-    )
+    item = field("item", forge.LIST_VIEW, field("item", forge.LIST_VIEW, field("item", forge.INT8)))
+    return one(forge.LIST_VIEW, rows, [*spans * 3, b"", bytes(rows)], item, nodes=[rows] * 3)
 
 
 @bomb
@@ -466,15 +448,6 @@ def dense_unions_on_one_value() -> Bomb:
     return one(kind, rows, buffers, field("s", forge.UTF8), nodes=[1])
 
 
-def runs(kind: Table, ends: bytes, rows: int, values: list[bytes], *children: Table, nodes: Any = ()) -> Bomb:
-    count = len(ends) // 4
-    described = schema(field("x", forge.REE, field("run_ends", forge.INT32), field("values", kind, *children)))
-    return both(
-        described,
-        batch(rows, [(rows, 0), (count, 0), (count, 0), *((n, 0) for n in nodes)], [b"", ends, *values]),
-    )
-
-
 #: One run of as many rows as there may be: of what, its buffers, its children and their rows.
 ONE_RUN: dict[str, tuple[Table, list[bytes], list[Table], list[int]]] = {
     "one run": (forge.INT64, [b"", i64(7)], [], []),
@@ -483,7 +456,11 @@ ONE_RUN: dict[str, tuple[Table, list[bytes], list[Table], list[int]]] = {
     "one run of a list": (forge.LIST, [b"", i32(0, MIB), b"", bytes(MIB)], [field("item", forge.INT8)], [MIB]),
 }
 BOMBS |= {
-    name: partial(runs, kind, i32(MOST_ROWS), MOST_ROWS, values, *children, nodes=nodes)
+    name: partial(
+        *(one, forge.REE, MOST_ROWS, [b"", i32(MOST_ROWS), *values]),
+        *(field("run_ends", forge.INT32), field("values", kind, *children)),
+        nodes=[1, 1, *nodes],
+    )
     for name, (kind, values, children, nodes) in ONE_RUN.items()
 }
 
@@ -492,19 +469,9 @@ BOMBS |= {
 def runs_in_lists() -> Bomb:
     """List views of run-end encoded rows."""
     rows = 10_000
-    described = schema(
-        field(
-            "x", forge.LIST_VIEW, field("item", forge.REE, field("run_ends", forge.INT32), field("values", forge.INT64))
-        )
-    )
-    return both(
-        described,
-        batch(
-            rows,
-            [(rows, 0), (MOST_ROWS, 0), (1, 0), (1, 0)],
-            [b"", i32(*[0] * rows), i32(*[MOST_ROWS] * rows), b"", i32(MOST_ROWS), b"", i64(7)],
-        ),
-    )
+    buffers = [b"", i32(*[0] * rows), i32(*[MOST_ROWS] * rows), b"", i32(MOST_ROWS), b"", i64(7)]
+    item = field("item", forge.REE, field("run_ends", forge.INT32), field("values", forge.INT64))
+    return one(forge.LIST_VIEW, rows, buffers, item, nodes=[MOST_ROWS, 1, 1])
 
 
 @bomb
@@ -519,17 +486,12 @@ def maps_of_nothing() -> Bomb:
 # -- dictionaries --------------------------------------------------------------------------------------------
 
 
-def one_word(kind: Table, buffers: list[bytes], *children: Table, nodes: Any = ()) -> Bomb:
-    """A million rows that are all the same word of a dictionary."""
-    described = schema(field("x", kind, *children, dictionary=encoding(0, forge.INT8)))
-    word = dictionary(0, batch(1, [(1, 0), *nodes], buffers))
-    return both(described, word, batch(MIB, [(MIB, 0)], [b"", bytes(MIB)]))
-
-
 @bomb
 def dictionary_of_one_long_word() -> Bomb:
     """A million rows of one byte that stand for 1 MiB each."""
-    return one_word(forge.UTF8, [b"", i32(0, MIB), b"x" * MIB])
+    described = schema(field("x", forge.UTF8, dictionary=encoding(0, forge.INT8)))
+    word = dictionary(0, batch(1, [(1, 0)], [b"", i32(0, MIB), b"x" * MIB]))
+    return both(described, word, batch(MIB, [(MIB, 0)], [b"", bytes(MIB)]))
 
 
 @bomb
@@ -599,14 +561,11 @@ def deltas_of_null_rows() -> Bomb:
 # -- footers -------------------------------------------------------------------------------------------------
 
 
-def repeated(count: int, rows: Table, described: Table, **more: Any) -> Bomb:
-    return {"file": forge.file(described, rows, blocks=lambda found: found * count, **more)}
-
-
 @bomb
 def blocks_of_one_batch() -> Bomb:
     """A footer that lists a batch of 1 MiB 100,000 times."""
-    return repeated(100_000, batch(MIB, [(MIB, 0)], [b"", bytes(MIB)]), schema(field("x", forge.INT8)))
+    rows = batch(MIB, [(MIB, 0)], [b"", bytes(MIB)])
+    return {"file": forge.file(schema(field("x", forge.INT8)), rows, blocks=lambda found: found * 100_000)}
 
 
 @bomb

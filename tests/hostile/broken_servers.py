@@ -75,6 +75,12 @@ def honest(ask: Ask, body: Any = None, status: int = 0, later: bool = False, **c
         yield from [data[start:end]] if body is None else body
 
 
+def in_chunks(ask: Ask, *pieces: Any, raw: bool = False) -> Answer:
+    """The same in chunks, of which some may be wrong; `raw`: these bytes as they are."""
+    body = pieces if raw else chunked(pieces)
+    return honest(ask, body, Content_Length=None, Transfer_Encoding="chunked")
+
+
 def endless() -> Answer:
     return repeat(ZEROS, ENDLESS // MIB)
 
@@ -88,6 +94,11 @@ def chunked(pieces: Answer) -> Answer:
 
 def part(ask: Ask) -> bytes:
     return ask.first[slice(*(ask.range or (0, None)))]
+
+
+def huge(ask: Ask) -> str | None:
+    """The range that was asked for, of 2^40 bytes."""
+    return ask.range and f"bytes {ask.range[0]}-{ask.range[1] - 1}/{1 << 40}"
 
 
 def on_get(lie: Callable[[Ask], Answer]) -> Callable[[Ask], Answer]:
@@ -107,6 +118,10 @@ def blown(coding: str) -> Answer:
     yield squeeze.flush()
 
 
+def zipped(ask: Ask, data: bytes) -> Answer:
+    return honest(ask, [data], Content_Encoding="gzip", Content_Length=len(data))
+
+
 def elsewhere(place: Callable[[Ask], str], body: Answer = ()) -> Callable[[Ask], Answer]:
     return lambda ask: [head(302, {"Location": place(ask)}), *([] if ask.method == "HEAD" else body)]
 
@@ -119,6 +134,12 @@ def multipart(ask: Ask) -> Answer:
     body = b"--x\r\nContent-Range: bytes 0-7/8\r\n\r\n" + part(ask) + b"\r\n--x--\r\n"
     kind = "multipart/byteranges; boundary=x"
     return honest(ask, [body], Content_Type=kind, Content_Length=len(body), Content_Range=None)
+
+
+def whole(ask: Ask, said: str | None) -> Answer:
+    """The whole file, whatever was asked for, and what is said of the range."""
+    status = 206 if ask.range and said else 200
+    return honest(ask, [ask.first], status, Content_Length=len(ask.first), Content_Range=said)
 
 
 def shifted(ask: Ask) -> Answer:
@@ -163,16 +184,9 @@ LIES: dict[str, tuple[Callable[[Ask], Answer], str]] = {
         lambda a: honest(a, **({"Content_Length": 1 << 40} if a.method == "HEAD" else {})),
         "right",  # nobody asks
     ),
-    "a file of 2^40 bytes": (
-        lambda a: honest(a, Content_Range=None if a.range is None else "bytes {}-{}/{}".format(*_last(a), 1 << 40)),
-        "refused",
-    ),
+    "a file of 2^40 bytes": (lambda a: honest(a, Content_Range=huge(a)), "refused"),
     "a file of 2^40 bytes, no ranges from the end": (
-        lambda a: honest(
-            a,
-            Content_Range=None if a.range is None else "bytes {}-{}/{}".format(*_last(a), 1 << 40),
-            **({"ETag": None} if "=-" in a.headers.get("range", "") else {}),
-        ),
+        lambda a: honest(a, Content_Range=huge(a), **({"ETag": None} if "=-" in a.headers.get("range", "") else {})),
         "refused",
     ),
     "an end of another file": (lambda a: honest(a, later="=-" in a.headers.get("range", "")), "refused"),
@@ -194,22 +208,10 @@ LIES: dict[str, tuple[Callable[[Ask], Answer], str]] = {
     "no length and no end": (on_get(lambda a: honest(a, endless(), Content_Length=None)), "refused"),
     "a length nowhere": (lambda a: honest(a, Content_Length=None), "either"),
     # chunks
-    "honest chunks": (
-        on_get(lambda a: honest(a, chunked([part(a)]), Content_Length=None, Transfer_Encoding="chunked")),
-        "right",
-    ),
-    "endless chunks": (
-        on_get(lambda a: honest(a, chunked(endless()), Content_Length=None, Transfer_Encoding="chunked")),
-        "refused",
-    ),
-    "a chunk too much": (
-        on_get(lambda a: honest(a, chunked([part(a), b"x"]), Content_Length=None, Transfer_Encoding="chunked")),
-        "refused",
-    ),
-    "a chunk of words": (
-        on_get(lambda a: honest(a, [b"many\r\n"], Content_Length=None, Transfer_Encoding="chunked")),
-        "refused",
-    ),
+    "honest chunks": (on_get(lambda a: in_chunks(a, part(a))), "right"),
+    "endless chunks": (on_get(lambda a: in_chunks(a, *[ZEROS] * (ENDLESS // MIB))), "refused"),
+    "a chunk too much": (on_get(lambda a: in_chunks(a, part(a), b"x")), "refused"),
+    "a chunk of words": (on_get(lambda a: in_chunks(a, b"many\r\n", raw=True)), "refused"),
     # ranges
     "another range": (shifted, "refused"),
     "a range that does not say which": (on_get(lambda a: honest(a, Content_Range=None)), "refused"),
@@ -217,38 +219,14 @@ LIES: dict[str, tuple[Callable[[Ask], Answer], str]] = {
         on_get(lambda a: honest(a, Content_Range="bytes {}-{}/9".format(*(a.range or (0, 0))))),
         "refused",
     ),
-    "the whole file as a range": (
-        on_get(
-            lambda a: honest(
-                a,
-                [a.first],
-                206 if a.range else 200,
-                Content_Length=len(a.first),
-                Content_Range=f"bytes 0-{len(a.first) - 1}/{len(a.first)}",
-            )
-        ),
-        "refused",
-    ),
-    "the whole file, no ranges": (
-        on_get(lambda a: honest(a, [a.first], 200, Content_Length=len(a.first), Content_Range=None)),
-        "refused",
-    ),
+    "the whole file as a range": (on_get(lambda a: whole(a, f"bytes 0-{len(a.first) - 1}/{len(a.first)}")), "refused"),
+    "the whole file, no ranges": (on_get(lambda a: whole(a, None)), "refused"),
     "parts": (on_get(multipart), "refused"),
     "no such range": (on_get(lambda a: honest(a, [], 416, Content_Length=0)), "refused"),
     "nothing": (on_get(lambda a: [head(204, {})]), "refused"),
     # encodings
     "a gzip bomb": (bomb("gzip"), "refused"),
-    "gzip": (
-        on_get(
-            lambda a: honest(
-                a,
-                [gzip.compress(part(a))],
-                Content_Encoding="gzip",
-                Content_Length=len(gzip.compress(part(a))),
-            )
-        ),
-        "refused",
-    ),
+    "gzip": (on_get(lambda a: zipped(a, gzip.compress(part(a)))), "refused"),
     "an encoding nobody knows": (on_get(lambda a: honest(a, Content_Encoding="x, y")), "right"),
     # redirects
     "a redirect to itself": (elsewhere(lambda a: a.path), "refused"),
@@ -284,14 +262,7 @@ LIES: dict[str, tuple[Callable[[Ask], Answer], str]] = {
     "silence in the head": (lambda a: [b"HTTP/1.1 200 Wo", *FOREVER], "refused"),
     "silence in the body": (on_get(lambda a: honest(a, [part(a)[:3], *FOREVER])), "refused"),
     "silence behind the last chunk": (
-        on_get(
-            lambda a: honest(
-                a,
-                [b"%x\r\n%s\r\n" % (len(part(a)), part(a)), *FOREVER],
-                Content_Length=None,
-                Transfer_Encoding="chunked",
-            )
-        ),
+        on_get(lambda a: in_chunks(a, b"%x\r\n%s\r\n" % (len(part(a)), part(a)), *FOREVER, raw=True)),
         "refused",
     ),
     "a body in drops": (on_get(lambda a: honest(a, drip(part(a)))), "refused"),
@@ -312,11 +283,6 @@ LIES: dict[str, tuple[Callable[[Ask], Answer], str]] = {
     "an error without end": (lambda a: [head(500, {}), *endless()], "refused"),
     "an ETag that is none": (lambda a: honest(a, ETag="\x80\xff no quotes"), "right"),
 }
-
-
-def _last(ask: Ask) -> tuple[int, int]:
-    start, end = ask.range or (0, 1)
-    return start, end - 1
 
 
 class BrokenServer:

@@ -1,7 +1,7 @@
 """Reads every bomb through every entry point, uses what comes out, and measures each step of that.
 
-``python -m hostile.measure_bombs [NAME...]`` prints one line per bomb: bytes, the slowest step, the largest one, and
-how reading ended. With ``--json`` in front it is the child of a test: a line before each step names it.
+``python -m hostile.measure_bombs LEVELS all|quick [NAME...]`` prints lines of JSON: one that names a bomb, and
+one before and behind each step.
 """
 
 from __future__ import annotations
@@ -340,30 +340,11 @@ def warm_up() -> None:
         use_batch(quiet, "", batch, batch, "full")
 
 
-def main(*arguments: str) -> None:
+def main(levels: str, extent: str, *names: str) -> None:
     warm_up()
-    if arguments[:1] == ("--json",):
-        meter = Meter(lambda line: print(json.dumps(line), flush=True))
-        levels, quick = arguments[1].split(","), arguments[2] == "quick"
-        for name in arguments[3:]:
-            measure_bomb(meter, name, levels, quick)
-        return
-    print(f"{'bomb':40} {'bytes':>11} {'s':>6} {'MiB':>6}  outcomes; what took most")
-    for name in arguments or bombs.BOMBS:
-        lines: list[dict[str, Any]] = []
-        measure_bomb(Meter(lines.append), name)
-        print(row(lines), flush=True)
-
-
-def row(lines: list[dict[str, Any]]) -> str:
-    """A line of the table, of what was reported about one bomb."""
-    head, *lines = lines
-    steps = paired(lines)
-    slowest, largest = (max(steps, key=lambda step: step[key]) for key in ("seconds", "mib"))
-    outcomes = sorted({step["outcome"] for step in steps})
-    most = f"{slowest['start']}; {largest['start']}"
-    figures = f"{head['bytes']:>11,} {slowest['seconds']:>6.2f} {largest['mib']:>6.0f}"
-    return f"{head['bomb']:40} {figures}  {', '.join(outcomes)}; {most}"
+    meter = Meter(lambda line: print(json.dumps(line), flush=True))
+    for name in names or bombs.BOMBS:
+        measure_bomb(meter, name, levels.split(","), extent == "quick")
 
 
 def paired(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -122,22 +122,13 @@ def public(kind: type) -> list[str]:
 
 
 def change_attributes(thing: Any, _: World) -> None:
-    for name in public(type(thing)):
-        for value in OTHERS:
-            tried(lambda name=name, value=value: object.__setattr__(thing, name, value))
-            tried(lambda name=name, value=value: setattr(thing, name, value))
-
-
-def delete_attributes(thing: Any, _: World) -> None:
-    for name in public(type(thing)):
-        tried(lambda name=name: object.__delattr__(thing, name))
-        tried(lambda name=name: delattr(thing, name))
-
-
-def change_dict(thing: Any, _: World) -> None:
     found = getattr(thing, "__dict__", {})
-    for name in list(found):
-        tried(lambda name=name: found.update({name: None}))
+    for name in {*public(type(thing)), *found}:
+        for value in OTHERS:
+            for change in (object.__setattr__, setattr, lambda _, *each: found.update([each])):
+                tried(lambda change=change, name=name, value=value: change(thing, name, value))
+        for remove in (object.__delattr__, delattr):
+            tried(lambda remove=remove, name=name: remove(thing, name))
     tried(found.clear)
 
 
@@ -170,7 +161,7 @@ def copy_and_pickle(thing: Any, _: World) -> None:
 
 
 ATTEMPTS = (
-    initialize, restore, change_class, change_attributes, delete_attributes, change_dict, use_blank, copy_and_pickle,
+    initialize, restore, change_class, change_attributes, use_blank, copy_and_pickle,
 )  # fmt: skip
 
 

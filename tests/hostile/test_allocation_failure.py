@@ -7,16 +7,14 @@ the scenario runs through; `failing_allocations.py` looks at each outcome in a p
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers import scenarios
-from helpers.processes import FULL, rounds
+from helpers.processes import FULL, environment, rounds, run_module, shared_library
 
 HERE = Path(__file__).parent
 #: Scenarios of the quick run in which the interpreter lacks memory too.
@@ -32,30 +30,23 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The failing allocator, compiled."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("needs a C compiler")
-    made = tmp_path_factory.mktemp("allocator") / "failing.so"
-    source = HERE / "c" / "failing_allocations.c"
-    subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", made, source, "-lpthread"], check=True)
-    return made
+    source = shutil.copy(HERE / "c" / "failing_allocations.c", tmp_path_factory.mktemp("allocator"))
+    return shared_library(Path(source), "-lpthread")
 
 
 def run_failing(library: Path, mode: str, step: int, names: str = "") -> list[dict[str, Any]]:
     """Run scenarios; the lines of the report, of which the last says where a process that died was."""
-    path = [str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {
-        **os.environ,
+    child = {
+        **environment(),
         "LD_PRELOAD": str(library),
-        "PYTHONPATH": os.pathsep.join(path),
         "PYTHONMALLOC": "malloc" if mode == "any" else "default",
         # Freed memory is overwritten: what is used after that does not go unnoticed.
         "MALLOC_PERTURB_": "165",
     }
-    command = [sys.executable, "-X", "faulthandler", "-m", "hostile.failing_allocations", mode, str(step), names]
-    shown = subprocess.run(command, capture_output=True, env=environment, timeout=3000)
+    child["PYTHONFAULTHANDLER"] = "1"
+    shown = run_module("hostile.failing_allocations", mode, step, names, env=child, timeout=3000)
     lines = [json.loads(line) for line in shown.stdout.splitlines()]
-    assert shown.returncode == 0, (lines[-1:], shown.returncode, shown.stderr.decode()[-3000:])
+    assert shown.returncode == 0, (lines[-1:], shown.returncode, shown.stderr[-3000:])
     assert lines[-1] == {"finished": True}
     return lines
 

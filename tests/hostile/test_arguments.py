@@ -37,40 +37,25 @@ class Mischief(Exception):
     """What hostile objects raise: it may pass through as it is."""
 
 
-class Raises:
-    """An object of which every question raises."""
+def raising(name: str) -> Callable[..., Any]:
+    def method(*_: Any) -> Any:
+        raise Mischief(name)
+
+    return method
+
+
+class Unasked:
+    """An object without attributes, but for those of the language and of other libraries."""
 
     def __getattribute__(self, name: str) -> Any:
         if name.startswith("__") and name not in ("__arrow_c_array__", "__arrow_c_stream__", "__array__"):
             return object.__getattribute__(self, name)
         raise AttributeError(name)
 
-    def __len__(self) -> int:
-        raise Mischief("len")
 
-    def __iter__(self) -> Iterator[Any]:
-        raise Mischief("iter")
-
-    def __getitem__(self, key: Any) -> Any:
-        raise Mischief("getitem")
-
-    def __index__(self) -> int:
-        raise Mischief("index")
-
-    def __fspath__(self) -> str:
-        raise Mischief("fspath")
-
-    def __bool__(self) -> bool:
-        raise Mischief("bool")
-
-    def __eq__(self, other: object) -> bool:
-        raise Mischief("eq")
-
-    def __hash__(self) -> int:
-        raise Mischief("hash")
-
-    def __repr__(self) -> str:
-        raise Mischief("repr")
+#: One of which every question raises.
+ASKED = ("len", "iter", "getitem", "index", "fspath", "bool", "eq", "hash", "repr")
+Raises = type("Raises", (Unasked,), {f"__{name}__": raising(name) for name in ASKED})
 
 
 class Lies:

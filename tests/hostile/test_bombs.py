@@ -1,18 +1,15 @@
 """Small inputs that ask for much cost little: each bomb, each entry point, each use of what comes out.
 
-A campaign (see `helpers.processes`) takes every step at every level and prints the table, and so does
-``python -m hostile.measure_bombs [NAME...]``.
+A campaign (see `helpers.processes`) takes every step at every level.
 """
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
-from helpers.processes import FULL, environment
+from helpers.processes import FULL, run_module
 from hostile import bombs, measure_bombs
 
 SECONDS = 1.0
@@ -25,8 +22,7 @@ SHARES = 8
 def measured(names: list[str], levels: tuple[str, ...]) -> dict[str, list[dict[str, Any]]]:
     """Per bomb the steps that a child took, with their outcome, processor seconds and MiB."""
     extent = "all" if FULL else "quick"
-    command = [sys.executable, "-m", "hostile.measure_bombs", "--json", ",".join(levels), extent, *names]
-    child = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=3600)
+    child = run_module("hostile.measure_bombs", ",".join(levels), extent, *names, timeout=3600)
     found: dict[str, list[dict[str, Any]]] = {}
     lines: list[dict[str, Any]] = []
     for line in map(json.loads, child.stdout.splitlines()):
@@ -46,7 +42,6 @@ def test_bombs_stay_within_their_bounds(share):
     names = list(bombs.BOMBS)[share::SHARES]
     wrong = []
     for name, lines in measured(names, LEVELS).items():
-        print(f"\n{measure_bombs.row(lines)}", end="")
         for step in measure_bombs.paired(lines[1:]):
             if step["seconds"] > SECONDS or step["mib"] > MIB or step["outcome"].startswith("broken"):
                 wrong.append(f"{name}: {step}")

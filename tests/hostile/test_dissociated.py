@@ -17,6 +17,7 @@ import pytest
 from dissociated import peers
 from helpers import arrays, drive
 from helpers.memory import resident
+from helpers.mutate import overwritten
 
 from arrowipc import Limits, dissociated
 from arrowipc.dissociated import DissociatedUri
@@ -50,29 +51,6 @@ def streams() -> list[bytes]:
 STREAMS = streams()
 
 
-def mutated(data: bytes, chance: random.Random, most: int = 4) -> bytes:
-    """A few bytes changed, words replaced by edges, pieces left out, doubled or cut off."""
-    out = bytearray(data)
-    for _ in range(chance.randrange(1, most)):
-        if not out:
-            return chance.randbytes(9)
-        at = chance.randrange(len(out))
-        match chance.randrange(6):
-            case 0:
-                out[at] ^= 1 << chance.randrange(8)
-            case 1:
-                out[at] = chance.choice([0, 1, 0x7F, 0x80, 0xFF])
-            case 2:
-                out[at : at + 8] = struct.pack("<Q", chance.choice(EDGES))[: len(out) - at]
-            case 3:
-                del out[at : at + chance.randrange(1, 17)]
-            case 4:
-                out[at:at] = out[at : at + chance.randrange(1, 17)]
-            case 5 if chance.random() < 0.3:
-                del out[at:]
-    return bytes(out)
-
-
 # -- parsers -------------------------------------------------------------------------------------------------
 
 
@@ -88,7 +66,7 @@ def test_d090_uris_give_values_that_survive_text_or_errors_of_ours(seed):
     chance = random.Random(seed)
     read = 0
     for _ in range(3000):
-        data = mutated(chance.choice(URIS).encode(), chance, 6)
+        data = overwritten(chance.choice(URIS).encode(), chance, 1)
         text = data.decode(chance.choice(["latin-1", "utf-8"]), "replace")
         with contextlib.suppress(ArrowIpcError):
             uri = DissociatedUri.parse(text)
@@ -110,7 +88,7 @@ def test_d090_frames_in_any_order_and_damaged_ones(seed):
             tag, data = sent[at]
             match chance.randrange(5):
                 case 0:
-                    sent[at] = (tag, mutated(data, chance))
+                    sent[at] = (tag, overwritten(data or bytes(8), chance))
                 case 1:
                     sent[at] = (chance.choice(EDGES) if tag is not None else None, data)
                 case 2:
@@ -171,7 +149,7 @@ def client_bytes(chance: random.Random, want: int) -> list[bytes]:
         case 1:
             return [peers.HELLO, chance.randbytes(chance.randrange(100))]
         case 2:
-            return [peers.HELLO, mutated(b"".join(frames), chance)]
+            return [peers.HELLO, overwritten(b"".join(frames), chance)]
     return [peers.HELLO, *frames, peers.frame(None, b"x")][: chance.randrange(1, 7)]
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Any
 
 import pytest
 from helpers import memory
-from helpers.processes import environment, rounds
+from helpers.processes import printed, rounds, run_module
 from helpers.web import Web
 from hostile.broken_servers import FOREVER, LIES, Answer, Ask, BrokenServer, endless, head, honest, on_get, part
 
@@ -61,10 +59,8 @@ def test_a_server_that_lies_costs_little_and_gives_no_wrong_values(tmp_path: Pat
         urls = {f"http://127.0.0.1:{broken.port}/{number}/x": name for number, name in enumerate(names)}
         # The default deadline, also in a quick run for who tells the truth: the machine may have much to do.
         jobs = [f"{30 if LIES[name][1] == 'right' else rounds(2, 30)}@{url}" for url, name in urls.items()]
-        command = [sys.executable, "-m", "hostile.broken_servers", str(tmp_path), *jobs]
-        child = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=1800)
-    assert child.returncode == 0, child.stderr[-3000:]
-    *lines, last = map(json.loads, child.stdout.splitlines())
+        child = run_module("hostile.broken_servers", tmp_path, *jobs, timeout=1800)
+    *lines, last = map(json.loads, printed(child).splitlines())
     wrong = []
     for line in lines:
         name = urls[line["url"]]
@@ -104,11 +100,8 @@ def test_a_range_takes_no_more_memory_than_was_asked_for(files: Any) -> None:
     with lying(files, *lies) as broken:
         for number in range(len(lies)):
             url = f"http://127.0.0.1:{broken.port}/{number}/x.arrow"
-            memory.forget_peak()
-            before = memory.resident()
-            with pytest.raises(OSError, match="asked for bytes"):
+            with memory.at_most(64 << 20), pytest.raises(OSError, match="asked for bytes"):
                 ipc.open_file(url)
-            assert memory.peak() - before < 64 << 20
 
 
 def test_a_server_that_stalls_is_given_up_in_time_and_in_words(files: Any) -> None:
@@ -143,23 +136,6 @@ def test_a_slow_link_is_not_given_up(files: Any) -> None:
         for ending in ("arrows", "arrow"):
             with ipc.open(RemoteSource(f"http://127.0.0.1:{broken.port}/0/x.{ending}", timeout=2)) as reader:
                 assert sum(batch.num_rows for batch in reader) == 1_500
-
-
-@pytest.mark.slow
-def test_a_stream_that_is_written_while_it_is_read() -> None:
-    data = written(ipc.new_stream, 0, batches=5, rows=20)
-
-    def live(ask: Ask) -> Answer:
-        yield from honest(ask, [], Content_Length=None)
-        for start in range(0, len(data), 1000):
-            yield data[start : start + 1000]
-            yield 1.0
-
-    assert len(data) > 4000
-    with lying({"arrows": (data, data)}, live) as broken:
-        source = RemoteSource(f"http://127.0.0.1:{broken.port}/0/x.arrows", timeout=3)
-        with ipc.open_stream(source) as reader:
-            assert sum(batch.num_rows for batch in reader) == 100
 
 
 @pytest.mark.parametrize("versions", [True, False])

@@ -35,23 +35,10 @@ def made(chance: random.Random, rows: int) -> ipc.RecordBatch:
 Batches = list[ipc.RecordBatch]
 
 
-def rename(batches: Batches, chance: random.Random) -> Batches:
-    names = chance.sample(batches[0].schema.names, batches[0].num_columns)
-    return [batch.rename(names) for batch in batches]
-
-
-def rename_table(batches: Batches, chance: random.Random) -> Batches:
+def shuffled(batches: Batches, chance: random.Random, count: int | None = None) -> list[str]:
+    """Names of columns in any order: all, or some of them."""
     names = batches[0].schema.names
-    return ipc.Table.from_batches(batches).rename(chance.sample(names, len(names))).to_batches()
-
-
-def select(batches: Batches, chance: random.Random) -> Batches:
-    names = chance.sample(batches[0].schema.names, chance.randint(1, batches[0].num_columns))
-    return [batch.select(names) for batch in batches]
-
-
-def drop(batches: Batches, chance: random.Random) -> Batches:
-    return [batch.drop(batch.schema.names[0]) if batch.num_columns > 1 else batch for batch in batches]
+    return chance.sample(names, len(names) if count is None else count)
 
 
 def append_column(batches: Batches, chance: random.Random) -> Batches:
@@ -59,39 +46,39 @@ def append_column(batches: Batches, chance: random.Random) -> Batches:
     return [batch.append_column(named, [chance.randrange(9) for _ in range(batch.num_rows)]) for batch in batches]
 
 
-def cut(batches: Batches, chance: random.Random) -> Batches:
-    return [batch.slice(chance.randint(0, batch.num_rows)) for batch in batches]
-
-
-def head(batches: Batches, chance: random.Random) -> Batches:
-    return ipc.Table.from_batches(batches).head(chance.randint(1, 9)).to_batches() or [batches[0].slice(0, 0)]
-
-
-def take(batches: Batches, chance: random.Random) -> Batches:
-    return [batch.take(chance.choices(range(len(batch)), k=3)) if len(batch) else batch for batch in batches]
-
-
-def combine(batches: Batches, chance: random.Random) -> Batches:
-    return [ipc.Table.from_batches(batches).combine()]
-
-
-def pickled(batches: Batches, chance: random.Random) -> Batches:
-    return pickle.loads(pickle.dumps(batches))
-
-
-def in_cells(batches: Batches, chance: random.Random) -> Batches:
-    cells = [ipc.encode_payloads(batch, rows_per_payload=2) if len(batch) else None for batch in batches]
-    return [
-        batch if each is None else ipc.decode_payloads(each).batch for batch, each in zip(batches, cells, strict=True)
-    ]
-
-
 def shifted(batches: Batches, chance: random.Random) -> Batches:
     """Other values in columns of the same names."""
     return [batch.take([*range(1, len(batch)), 0]) if len(batch) else batch for batch in batches]
 
 
-OPERATIONS = [rename, rename_table, select, drop, append_column, cut, head, take, combine, pickled, in_cells, shifted]
+def renamed(batches: Batches, chance: random.Random) -> Batches:
+    names = shuffled(batches, chance)
+    return [batch.rename(names) for batch in batches]
+
+
+def selected(batches: Batches, chance: random.Random) -> Batches:
+    names = shuffled(batches, chance, chance.randint(1, batches[0].num_columns))
+    return [batch.select(names) for batch in batches]
+
+
+def in_cells(batch: ipc.RecordBatch) -> ipc.RecordBatch:
+    return ipc.decode_payloads(ipc.encode_payloads(batch, rows_per_payload=2)).batch if len(batch) else batch
+
+
+OPERATIONS: list[Callable[[Batches, random.Random], Batches]] = [
+    append_column,
+    shifted,
+    renamed,
+    selected,
+    lambda batches, chance: ipc.Table.from_batches(batches).rename(shuffled(batches, chance)).to_batches(),
+    lambda batches, _: [batch.drop(batch.schema.names[0]) if batch.num_columns > 1 else batch for batch in batches],
+    lambda batches, chance: [batch.slice(chance.randint(0, batch.num_rows)) for batch in batches],
+    lambda batches, chance: ipc.Table.from_batches(batches).head(chance.randint(1, 9)).to_batches() or [batches[0][:0]],
+    lambda batches, chance: [b.take(chance.choices(range(len(b)), k=3)) if len(b) else b for b in batches],
+    lambda batches, _: [ipc.Table.from_batches(batches).combine()],
+    lambda batches, _: pickle.loads(pickle.dumps(batches)),
+    lambda batches, _: [in_cells(batch) for batch in batches],
+]
 
 
 # -- ways into a file ----------------------------------------------------------------------------------------
@@ -194,17 +181,8 @@ def gathered(path: Path, to: Path, chance: random.Random) -> None:
 
 
 WAYS: list[Callable[[Path, Path, random.Random], None]] = [
-    rewritten,
-    rewritten,
-    rewritten,
-    by_pyarrow,
-    copied,
-    streamed,
-    converted,
-    merged,
-    recovered,
-    appended,
-    gathered,
+    *[rewritten] * 3,
+    *(by_pyarrow, copied, streamed, converted, merged, recovered, appended, gathered),
 ]
 
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from helpers import arrays
+from helpers.processes import environment, printed, run_module
 from laws import digests
 
 import arrowipc as ipc
@@ -45,14 +42,10 @@ def test_after_memory_was_used_for_something_else(expected):
 
 
 def in_a_process_of_its_own(perturb: int) -> dict[str, str]:
-    where = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")]), *sys.path])
     # The GNU allocator fills every block with this byte when it gives it out, and with its complement when it
     # gets it back; 0 switches that off.
-    environment = {**os.environ, "PYTHONPATH": where, "MALLOC_PERTURB_": str(perturb)}
-    command = [sys.executable, "-m", "laws.digests"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout)
+    child = {**environment(), "MALLOC_PERTURB_": str(perturb)}
+    return json.loads(printed(run_module("laws.digests", env=child, timeout=300)))
 
 
 @pytest.mark.nosanitize  # AddressSanitizer's allocator knows nothing of that variable

@@ -1,7 +1,7 @@
 """Leaks: however often it is done, whatever way it ends, memory stays flat and buffers go to their owners.
 
 Each case prints its bytes per operation: what malloc, Python's allocator and Arrow's pool hold more than
-before, over the number of times. A campaign (see `helpers.processes`) does a million of the main ones.
+before, over the number of times. A campaign (see `helpers.processes`) does some a million times.
 """
 
 from __future__ import annotations
@@ -18,14 +18,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers import arrays, arrow_columns, forge, scenarios
-from helpers.cdata import CArray, peek
+from helpers import arrow_columns, forge, scenarios
 from helpers.memory import counts, more_than, resident
 from helpers.processes import rounds
 
 import arrowipc as ipc
 from arrowipc import types
-from arrowipc.cdata.import_array import batch_from
 from arrowipc.limits import Limits
 
 COUNT = rounds(1000, 20_000)
@@ -121,68 +119,26 @@ def half_way(data: bytes) -> None:
         raise KeyError
 
 
+#: Small ones, of which a campaign does a million.
+OFTEN = {
+    *("big endian streams", "the push decoder", "dictionaries with deltas", "a stream copied", "rows of a file"),
+    *("payloads decoded", "payloads that fail are skipped", "payloads encoded by key", "imported column by column"),
+    *("exported streams", "messages one by one", "capsules that nobody takes"),
+}
+
+
 @measured
+@pytest.mark.campaign
 @pytest.mark.parametrize("name", scenarios.SCENARIOS)
-def test_every_scenario_stays_flat(name: str) -> None:
-    operation = scenarios.SCENARIOS[name]()
+def test_every_scenario_stays_flat(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     few = name in scenarios.POOLED or name in scenarios.FOREIGN or "written" in name or name == "pictures"
-    stays_flat(name, operation, COUNT // 10 if few else COUNT // 2)
+    count = rounds(5_000, 1_000_000) if name in OFTEN else COUNT // 10 if few else COUNT // 2
+    stays_flat(name, scenarios.SCENARIOS[name](), count, capsys)
 
 
 @measured
 def test_what_is_abandoned_stays_flat() -> None:
     stays_flat("abandoned", partial(half_way, arrow_columns.stream(*[scenarios.numbers()] * 3)), COUNT)
-
-
-def exchange() -> dict[str, Operation]:
-    """The main operations on a small batch."""
-    batch = arrow_columns.everything()
-    small = scenarios.numbers()
-    stream, file = arrow_columns.stream(small), arrow_columns.file(small)
-    ours, wide = arrays.read_batch(small), arrays.read_batch(batch)
-    cells = [stream] * 10
-    broken = [stream, stream[:-60]] * 5
-
-    def push() -> None:
-        decoder = ipc.StreamDecoder()
-        decoder.feed(stream)
-        decoder.finish()
-        list(decoder)
-
-    def write() -> None:
-        with ipc.new_stream(bytearray(), ours.schema) as writer:
-            writer.write_batch(ours)
-
-    def capsules() -> None:
-        wide.__arrow_c_array__(), wide.__arrow_c_stream__(), wide.__arrow_c_device_array__()
-
-    def refused_import() -> None:
-        schema, array = small.__arrow_c_array__()
-        peek(array, CArray).length = -1
-        with contextlib.suppress(ipc.FormatError):
-            batch_from((schema, array))
-
-    return {
-        "decode": lambda: list(ipc.open_stream(stream)),
-        "refused decode": lambda: refused(ipc.open_stream, stream[:-60]),
-        "file": lambda: ipc.open_file(file).get_batch(0),
-        "push": push,
-        "payloads": lambda: ipc.decode_payloads(cells),
-        "payloads skipped": lambda: ipc.decode_payloads(broken, on_error="skip"),
-        "encode": lambda: ipc.encode_payloads(ours, rows_per_payload=1),
-        "write": write,
-        "export": lambda: pa.record_batch(ours),
-        "import": lambda: ipc.RecordBatch.from_arrow(small),
-        "refused import": refused_import,
-        "capsules never consumed": capsules,
-    }
-
-
-@measured
-@pytest.mark.campaign
-@pytest.mark.parametrize("name", exchange())
-def test_a_million_stay_flat(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    stays_flat(name, exchange()[name], rounds(5_000, 1_000_000), capsys)
 
 
 # -- what is refused -----------------------------------------------------------------------------------------

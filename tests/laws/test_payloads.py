@@ -63,16 +63,10 @@ def test_a_column_of_payloads_is_each_payload_alone_one_behind_the_other(level, 
     assert decoded.parent_index.to_pylist() == [i for i, n in enumerate(decoded.counts.to_pylist()) for _ in range(n)]
     assert [row[:-1] for row in rows_of(decoded.batch)] == rows
     assert decoded.counts.to_pylist() == [0 if c is None else len(alone(c, validate=level)) for c in cells]
-
-
-@given(cells=columns())
-def test_pyarrow_reads_the_same_from_the_batch_that_it_is_handed(cells):
-    decoded = ipc.decode_payloads(cells, dictionaries="decode")
-    streams = [cell for cell in cells if cell is not None]
-    if streams:
+    if level != "none" and decoded.num_null < len(cells):
         theirs = pa.record_batch(decoded.batch)
         theirs.validate(full=True)
-        assert theirs.num_rows == len(expected(cells))
+        assert theirs.num_rows == len(rows)
 
 
 @given(cells=columns(), chance=st.randoms(use_true_random=False))

@@ -165,41 +165,29 @@ def test_an_empty_list_of_literals_is_for_columns_of_every_type():
         assert batch.filter([("x", "not in", [])]).num_rows == valid, name
 
 
-@pytest.mark.parametrize("broken", ["offsets", "index", "run end"])
+#: A type, nodes and buffers of which something is wrong, and a literal.
+BROKEN = {
+    "offsets": ("string", [(2, 0)], [None, bytes([0, 0, 0, 0, 9, 0, 0, 0, 2, 0, 0, 0]), b"ab"], "a"),
+    "index": (ipc.types.dictionary("int8", "string"), [(2, 0)], [None, bytes([0, 7])], "a"),
+    "run end": (
+        *(ipc.types.run_end_encoded("int16", "int8"), [(9, 0), (1, 0), (1, 0)]),
+        *([None, bytes([2, 0]), None, bytes([1])], 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN)
 def test_broken_values_are_errors(broken):
-    types = ipc.types
-    if broken == "offsets":
-        kind, nodes, buffers, more = (
-            types.string(),
-            [(2, 0)],
-            [None, bytes([0, 0, 0, 0, 9, 0, 0, 0, 2, 0, 0, 0]), b"ab"],
-            {},
-        )
-    elif broken == "index":
-        kind, nodes, buffers = types.dictionary("int8", "string"), [(2, 0)], [None, bytes([0, 7])]
-        more = {"dictionaries": [ipc.array(["a"], "string")]}
-    else:
-        kind, nodes, more = types.run_end_encoded("int16", "int8"), [(9, 0), (1, 0), (1, 0)], {}
-        buffers = [None, bytes([2, 0]), None, bytes([1])]
-    schema = types.schema({"x": kind})
-    batch = ipc.RecordBatch.from_buffers(schema, nodes[0][0], nodes, buffers, **more)
+    kind, nodes, buffers, literal = BROKEN[broken]
+    words = {"dictionaries": [ipc.array(["a"], "string")]} if broken == "index" else {}
+    batch = ipc.RecordBatch.from_buffers(ipc.schema({"x": kind}), nodes[0][0], nodes, buffers, **words)
     with pytest.raises(ipc.FormatError):
-        batch.filter([("x", "==", "a" if broken != "run end" else 1)])
+        batch.filter([("x", "==", literal)])
 
 
 #: Numbers that columns of numbers are compared with, of any class and size.
-FAR = [
-    10**400,
-    -(10**400),
-    2**64,
-    0.5,
-    -1.5,
-    math.inf,
-    -math.inf,
-    math.nan,
-    Decimal("1E+99999999"),
-    Decimal("-1E-99999999"),
-]
+FAR = [10**400, -(10**400), 2**64, 0.5, -1.5, math.inf, -math.inf, math.nan]
+FAR += [Decimal("1E+99999999"), Decimal("-1E-99999999")]
 NUMBERS = {
     "int8": [-128, 0, 127],
     "uint64": [0, 2**63, 2**64 - 1],

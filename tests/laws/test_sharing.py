@@ -200,7 +200,10 @@ def answers(thing: Any, names: list[str]) -> dict[str, str]:
     return {name: answer(thing, name) for name in names}
 
 
-@pytest.fixture
+pytestmark = pytest.mark.campaign
+
+
+@pytest.fixture(autouse=True)
 def frequent_switches() -> Iterator[None]:
     """With a GIL, other threads run between any two steps of Python; without one they do so anyway."""
     before = sys.getswitchinterval()
@@ -209,10 +212,8 @@ def frequent_switches() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
-@pytest.mark.campaign
 @pytest.mark.filterwarnings("ignore:Sparse:UserWarning")  # of torch, once
 @pytest.mark.parametrize("kind", MAKERS)
-@pytest.mark.usefixtures("frequent_switches")
 def test_all_that_can_be_asked_in_many_threads_at_once(kind: str) -> None:
     make = MAKERS[kind]
     names = asked(make())
@@ -229,8 +230,6 @@ def test_all_that_can_be_asked_in_many_threads_at_once(kind: str) -> None:
                 assert found[name] == expected[name], name
 
 
-@pytest.mark.campaign
-@pytest.mark.usefixtures("frequent_switches")
 def test_many_threads_open_streams_of_the_same_and_of_other_schemas() -> None:
     """The memos of schemas, types and plans are asked and filled by all of them."""
     made = [pa.record_batch({f"c{i}": [i], "t": pa.array([i], pa.timestamp("us", "UTC"))}) for i in range(80)]
@@ -251,8 +250,6 @@ def test_many_threads_open_streams_of_the_same_and_of_other_schemas() -> None:
     assert together(*[partial(work, seed) for seed in range(THREADS)]) == [None] * THREADS
 
 
-@pytest.mark.campaign
-@pytest.mark.usefixtures("frequent_switches")
 def test_rows_of_one_reader_in_many_threads_that_keeps_few_batches() -> None:
     batches = [pa.record_batch({"x": np.arange(1000) + 1000 * i, "t": [f"row {i}"] * 1000}) for i in range(20)]
     limits = ipc.Limits(row_cache_bytes=1 << 16)
@@ -269,8 +266,6 @@ def test_rows_of_one_reader_in_many_threads_that_keeps_few_batches() -> None:
     assert together(*[partial(work, seed) for seed in range(THREADS)]) == [None] * THREADS
 
 
-@pytest.mark.campaign
-@pytest.mark.usefixtures("frequent_switches")
 def test_lists_and_dicts_that_others_change_while_they_are_read() -> None:
     """Any of their values may be found, or a refusal; nothing else."""
     values: list[Any] = [f"text {i}" for i in range(500)]
@@ -300,8 +295,6 @@ def test_lists_and_dicts_that_others_change_while_they_are_read() -> None:
     assert together(change, read, read) == [None] * 3
 
 
-@pytest.mark.campaign
-@pytest.mark.usefixtures("frequent_switches")
 def test_any_batch_of_a_stream_while_others_read_on() -> None:
     """What looks a batch up moves the file object; who reads the next one is not served from there."""
     made = [pa.record_batch({"x": [i] * 100}) for i in range(60)]
@@ -335,8 +328,6 @@ def test_any_batch_of_a_stream_while_others_read_on() -> None:
     assert sorted([*first, *second]) == list(range(60))
 
 
-@pytest.mark.campaign
-@pytest.mark.usefixtures("frequent_switches")
 def test_rows_of_a_reader_that_another_thread_closes() -> None:
     data = whole_file()
     for _ in range(rounds(30, 2000)):

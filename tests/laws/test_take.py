@@ -12,9 +12,8 @@ import random
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers import drive, randoms
+from helpers import drive
 from helpers.arrays import CASES, read_batch
-from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import types
@@ -60,34 +59,35 @@ def ways(n: int, dice: random.Random) -> dict[str, list[int]]:
     }
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_rows_are_those_of_a_list_however_they_lie(name):
-    dice = random.Random(name)
-    whole = read_batch(pa.record_batch({"x": long_array(name), "i": range(len(long_array(name)))}))
-    for batch in (whole, whole.slice(3, len(whole) - 8)):
-        values, n = batch["x"].to_pylist(), len(batch)
-        for way, rows in ways(n, dice).items() if n > 0 else [("none", [])]:
-            taken = batch.take(rows)
-            assert str(taken["x"].to_pylist()) == str([values[row] for row in rows]), way
-            if not isinstance(taken["x"].type, NULLS_BELOW):
-                assert taken["x"].null_count == sum(value is None for value in taken["x"].to_pylist())
-            drive.export_to_pyarrow(taken)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_rows_of_many_batches_are_those_of_a_list_however_they_lie(name):
-    dice = random.Random(name)
-    array = long_array(name)
-    cuts = sorted({0, len(array), *(dice.randrange(len(array) + 1) for _ in range(5))})
-    whole = read_batch(pa.record_batch({"x": array}))
+def in_parts(whole: ipc.RecordBatch, dice: random.Random) -> ipc.Table:
+    """The same rows in batches, of which one has none."""
+    cuts = sorted({0, len(whole), *(dice.randrange(len(whole) + 1) for _ in range(5))})
     parts = [whole.slice(start, stop - start) for start, stop in itertools.pairwise(cuts)]
-    table = ipc.Table.from_batches([*parts[:2], parts[0][:0], *parts[2:]] if parts else [])
-    if not parts:
-        return
-    values = table.to_pydict()["x"]
-    for way, rows in ways(len(values), dice).items():
-        taken = table.take(rows).combine()
+    return ipc.Table.from_batches([*parts[:2], whole[:0], *parts[2:]])
+
+
+#: Of a batch, a slice of one, and many batches.
+HOLDERS = {
+    "batch": lambda whole, _: whole,
+    "slice": lambda whole, _: whole.slice(3, len(whole) - 8),
+    "batches": in_parts,
+}
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+@pytest.mark.parametrize("name", CASES)
+def test_rows_are_those_of_a_list_however_they_lie(name, holder):
+    dice = random.Random(name)
+    source = HOLDERS[holder](
+        read_batch(pa.record_batch({"x": long_array(name), "i": range(len(long_array(name)))})), dice
+    )
+    values, n = source["x"].to_pylist(), len(source)
+    for way, rows in ways(n, dice).items() if n > 0 else [("none", [])]:
+        taken = source.take(rows)
+        taken = taken.combine() if holder == "batches" else taken
         assert str(taken["x"].to_pylist()) == str([values[row] for row in rows]), way
+        if not isinstance(taken["x"].type, NULLS_BELOW):
+            assert taken["x"].null_count == sum(value is None for value in taken["x"].to_pylist())
         drive.export_to_pyarrow(taken)
 
 
@@ -117,19 +117,6 @@ def test_repeated_rows_are_those_of_a_list(name):
             rows = [i for i, times in enumerate(counts) for _ in range(times)]
             assert str(found["x"].to_pylist()) == str([values[row] for row in rows])
             drive.export_to_pyarrow(found)
-
-
-@given(parts=randoms.batches(most_batches=1), data=st.data())
-def test_repeated_rows_are_those_of_numpy_repeat(parts, data):
-    for part in parts:
-        batch = ipc.RecordBatch.from_arrow(part)
-        rows = np.arange(len(batch))
-        counts = np.array([data.draw(st.integers(0, 3)) for _ in rows], np.int64)
-        found, expected = ipc.repeat(batch, counts), rows.repeat(counts).tolist()
-        assert found.num_rows == len(expected)
-        for column, values in zip(found.columns, batch.columns, strict=True):
-            assert repr(column.to_pylist()) == repr([values[row] for row in expected])
-        drive.export_to_pyarrow(found)
 
 
 # -- what is below rows ----------------------------------------------------------------------------------------

@@ -184,6 +184,16 @@ def test_many_threads_on_one_stream_get_each_batch_once(stream: bytes, kind: str
         assert sorted(rows(batches)) == expected
 
 
+def later(pause: float, call: Callable[[], Any]) -> Callable[[], Any]:
+    """The call after a while."""
+
+    def wait() -> Any:
+        time.sleep(pause)
+        return call()
+
+    return wait
+
+
 def refused_or(result: Any, *words: str) -> bool:
     """Whether a thread was refused with one of these words; anything else that was raised is a failure."""
     if isinstance(result, Exception):
@@ -214,15 +224,11 @@ def test_close_while_another_thread_reads(stream: bytes, file: bytes, tmp_path: 
                 for batch in reader:
                     batches.append(batch)
 
-            def close(reader: Any = reader, pause: float = pause) -> None:
-                time.sleep(pause)
-                reader.close()
-
-            result, closed = together(read, close)
+            result, closed = together(read, later(pause, reader.close))
             refused_or(result, "closed")
             assert closed is None
             assert rows(batches) == rows(drive.from_bytes(stream).batches)[: len(batches)]
-            del reader, batches, read, close, result
+            del reader, batches, read, result
     assert not more_than(before)
 
 
@@ -240,12 +246,10 @@ def test_a_file_is_closed_when_nobody_reads_it_any_more(file: bytes, tmp_path: A
         part = reader._part(["x"])
         assert opened() == 1
 
-        def close(reader: Any = reader, pause: float = pause) -> None:
-            time.sleep(pause)
-            reader.close()
-
         order = [0, 1, 2, 3] * 3
-        found = together(*[partial(get_batches, each, order) for each in (reader, reader, part)], close)
+        found = together(
+            *[partial(get_batches, each, order) for each in (reader, reader, part)], later(pause, reader.close)
+        )
         assert found.pop() is None
         for batches in found:
             if not refused_or(batches, "closed"):
@@ -267,11 +271,7 @@ def test_release_while_another_thread_decodes_keeps_its_input(stream: bytes) -> 
             decoder.feed(bytearray(head))
             decoder.feed(bytearray(message.body))
 
-        def release(decoder: Any = decoder, pause: float = pause) -> None:
-            time.sleep(pause)
-            decoder.release()
-
-        result, _ = together(lambda d=decoder: take_all(d.next_event), release)
+        result, _ = together(lambda d=decoder: take_all(d.next_event), later(pause, decoder.release))
         refused_or(result, "closed")
         del decoder
 
@@ -480,13 +480,7 @@ def test_an_imported_stream_is_released_once() -> None:
     for _ in range(10):
         stream = stream_from(Slow())
 
-        def take(stream: Any = stream) -> Any:
-            return take_all(lambda: next(stream))
-
-        def close(stream: Any = stream) -> Any:
-            time.sleep(0.001)
-            stream.close()
-
+        take, close = partial(take_all, stream.__next__), later(0.001, stream.close)
         for result in together(take, take, close, close):
             refused_or(result, "another thread", "closed")
         stream.close()

@@ -56,30 +56,25 @@ def equal(mine: list[ipc.RecordBatch], theirs: list[ipc.RecordBatch]) -> bool:
     return len(mine) == len(theirs) and all(a.equals(b) for a, b in zip(mine, theirs, strict=True))
 
 
-@settings(max_examples=120)
-@given(randoms.batches(), st.booleans(), options)
-def test_reading_gives_what_was_written(parts, file, chosen):
+def spans_of(rows: int) -> st.SearchStrategy[tuple[int, int]]:
+    """Offset and length of a slice."""
+    return st.integers(0, rows).flatmap(lambda start: st.tuples(st.just(start), st.integers(0, rows - start)))
+
+
+@pytest.mark.parametrize("sliced", [False, True])
+@settings(max_examples=100)
+@given(parts=randoms.batches(), file=st.booleans(), chosen=options, data=st.data())
+def test_reading_gives_what_was_written_also_of_slices(sliced, parts, file, chosen, data):
     chosen = fit(parts, chosen)
     batches = ours(parts)
-    data = write(batches, file, **chosen)
-    assert equal(read(data, validate="strict"), batches)
-    for found, expected in zip(read_by_pyarrow(data, file), parts, strict=True):
+    if sliced:
+        spans = [data.draw(spans_of(part.num_rows)) for part in parts]
+        batches = [batch.slice(*span) for batch, span in zip(batches, spans, strict=True)]
+        parts = [part.slice(*span) for part, span in zip(parts, spans, strict=True)]
+    written = write(batches, file, **chosen)
+    assert equal(read(written, validate="strict"), batches)
+    for found, expected in zip(read_by_pyarrow(written, file), parts, strict=True):
         assert found.equals(expected)
-
-
-@given(randoms.batches(most_batches=2), st.booleans(), options, st.data())
-def test_slices_are_written_as_their_rows(parts, file, chosen, data):
-    chosen = fit(parts, chosen)
-    cut, expected = [], []
-    for batch, part in zip(ours(parts), parts, strict=True):
-        start = data.draw(st.integers(0, part.num_rows))
-        count = data.draw(st.integers(0, part.num_rows - start))
-        cut.append(batch.slice(start, count))
-        expected.append(part.slice(start, count))
-    written = write(cut, file, **chosen)
-    assert equal(read(written, validate="strict"), cut)
-    for found, wanted in zip(read_by_pyarrow(written, file), expected, strict=True):
-        assert found.equals(wanted)
 
 
 @given(randoms.batches(), st.booleans(), options)
@@ -191,10 +186,11 @@ def test_the_buffers_of_a_message_are_those_of_the_batch(name):
 
 
 @given(randoms.batches(most_batches=1), options)
-def test_a_message_reads_back_as_the_batch(parts, chosen):
+def test_a_message_reads_back_as_the_batch_and_has_the_size_that_was_said(parts, chosen):
     chosen = {key: value for key, value in fit(parts, chosen).items() if key != "legacy"}
     for batch, theirs in zip(ours(parts), parts, strict=True):
         message = batch.to_message(**chosen)
+        assert ipc.get_record_batch_size(batch, **chosen) == len(batch.serialize(**chosen))
         # Dictionaries travel in messages of their own, which a stream holds.
         words = [m for _, m in messages(write([batch], False)) if m.kind == "DictionaryBatch"]
         schema = ipc.read_schema(write([batch], False))
@@ -204,13 +200,6 @@ def test_a_message_reads_back_as_the_batch(parts, chosen):
             found = pa.ipc.read_record_batch(pa.py_buffer(batch.serialize(**chosen)), theirs.schema)
             found.validate(full=True)
             assert found.equals(theirs)
-
-
-@given(randoms.batches(most_batches=1), options)
-def test_the_size_of_a_batch_is_known_before_it_is_written(parts, chosen):
-    chosen = {key: value for key, value in fit(parts, chosen).items() if key != "legacy"}
-    for batch in ours(parts):
-        assert ipc.get_record_batch_size(batch, **chosen) == len(batch.serialize(**chosen))
 
 
 def test_messages_stay_good_when_more_are_made_and_the_batch_is_gone():

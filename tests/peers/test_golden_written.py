@@ -5,7 +5,6 @@ from __future__ import annotations
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,18 +18,8 @@ each_case = pytest.mark.parametrize(
     CASES,
     ids=lambda case: f"{case.parent.name}/{case.name}",
 )
-OPTIONS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "lz4": {"compression": "lz4"},
-    "zstd": {"compression": "zstd"},
-    "aligned": {"alignment": 64},
-    "zstd aligned": {"compression": "zstd", "alignment": 64},
-    "V4": {"metadata_version": "V4"},
-    "legacy": {"legacy": True},
-    "legacy V4": {"legacy": True, "metadata_version": "V4"},
-}
-STREAMS = [("stream", how) for how in OPTIONS]
-FILES = [("file", how) for how in OPTIONS if "legacy" not in how]
+STREAMS = [("stream", how) for how in arrays.WAYS]
+FILES = [("file", how) for how in arrays.WAYS if "legacy" not in how]
 each_way = pytest.mark.parametrize(("form", "how"), STREAMS + FILES, ids=lambda text: text)
 
 
@@ -39,7 +28,7 @@ def written(case: Path, form: str, how: str) -> bytes:
     """The golden stream written again as a stream, or the golden file as a file."""
     read = drive.from_bytes if form == "stream" else drive.from_file
     reading = read(golden.load(case).form(form).read_bytes())
-    return arrays.ipc_bytes(reading.batches, form, reading.schema, **OPTIONS[how])
+    return arrays.ipc_bytes(reading.batches, form, reading.schema, **arrays.WAYS[how])
 
 
 @cache

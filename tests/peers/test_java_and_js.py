@@ -12,23 +12,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from helpers import arrays, drive, golden, java
+from helpers import arrays, drive, golden, java, support
 from laws import digests
 from peers import node, plain_json
 
 pytestmark = pytest.mark.nosanitize  # starts programs that AddressSanitizer would be loaded into
 
 FORMS = arrays.FORMS
-OPTIONS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "aligned": {"alignment": 64},
-    "lz4": {"compression": "lz4"},
-    "zstd": {"compression": "zstd"},
-    "lz4 aligned": {"compression": "lz4", "alignment": 64},
-    "V4": {"metadata_version": "V4"},
-    "legacy": {"legacy": True},
-    "legacy V4": {"legacy": True, "metadata_version": "V4"},
-}
 
 
 @dataclass(frozen=True)
@@ -103,14 +93,7 @@ def changing_dictionary() -> bytes:
 
 
 def growing_dictionary() -> bytes:
-    """Three batches, whose dictionary grows."""
-    words = pa.array(["a", "b", None, "long enough to leave a view", "e"])
-    batches = []
-    for length in (1, 2, 5):
-        indices = pa.array([length - 1, None, 0], pa.int16())
-        column = pa.DictionaryArray.from_arrays(indices, words.slice(0, length))
-        batches.append(pa.record_batch({"n": indices, "x": column}))
-    return arrays.pyarrow_bytes(batches)
+    return support.growing(dictionary_deltas=True)[0]
 
 
 def no_rows() -> bytes:
@@ -125,7 +108,7 @@ def stream_of(case: Path) -> Callable[[], bytes]:
 
 def all_given() -> dict[str, Given]:
     given = {f"one column, {name}": Given(one_column(name)) for name in arrays.CASES}
-    for how, options in OPTIONS.items():
+    for how, options in arrays.WAYS.items():
         source = wide_without_unions if "V4" in how else wide
         for form in FORMS[:1] if "legacy" in how else FORMS:
             given[f"wide, {how}, {form}"] = Given(source, form, options)
@@ -140,7 +123,7 @@ def all_given() -> dict[str, Given]:
     given["replaced dictionary, zstd"] = Given(changing_dictionary, "stream", {"compression": "zstd"})
     deltas = {"dictionary_deltas": True}
     given["dictionary replaced, then in deltas"] = Given(changing_dictionary, "stream", deltas)
-    variants = list(OPTIONS.values())[:5]
+    variants = list(arrays.WAYS.values())[:5]
     for number, case in enumerate(golden.cases()):
         for form, options in zip(FORMS, (variants[number % 5], variants[(number + 2) % 5]), strict=True):
             given[f"golden, {case.parent.name}/{case.name}, {form}"] = Given(stream_of(case), form, options)

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import json
 import random
-import struct
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from helpers import drive, forge, golden, mutate
+from helpers import drive, golden, mutate
 
 import arrowipc as ipc
 from arrowipc.columns.extensions import STORED_TIMES
-from arrowipc.read.framing import message_kind
 
 ROWS = 1000
 #: Of columns that cannot be handed over at all.
@@ -77,74 +75,6 @@ def joined(batches: list[tuple[int, list[str]]]) -> tuple[int, list[str]]:
     return sum(count for count, _ in batches), rows
 
 
-# -- a file of a stream's messages ---------------------------------------------------------------------------
-
-
-def file_of(data: bytes) -> bytes | None:
-    """A file of the messages of a stream, whose footer has the stream's own Schema table.
-
-    None where there is no telling where messages end, or where a file means something else than a stream: its
-    schema stands in the footer, its dictionaries are read before the first batch and for a batch, and none
-    takes the place of another.
-    """
-    blocks: dict[str, list[forge.Block]] = {"DictionaryBatch": [], "RecordBatch": []}
-    metadata, at = None, 0
-    known: set[int] = set()
-    while at < len(data):
-        if len(data) - at < 8 or data[at : at + 4] != forge.CONTINUATION:
-            return None
-        size = struct.unpack_from("<i", data, at + 4)[0]
-        if size == 0:
-            break
-        part = data[at : at + 8 + size]
-        try:
-            kind, body = message_kind(part[8:])
-        except ipc.ArrowIpcError:
-            return None
-        if size < 0 or size % 8 or body % 8 or len(data) - at < 8 + size + body:
-            return None
-        if kind in blocks:
-            if kind == "DictionaryBatch" and (blocks["RecordBatch"] or _replaces(part, known)):
-                return None
-            if metadata is None:
-                return None
-            blocks[kind].append((8 + at, 8 + size, body))
-        elif metadata is None and kind == "Schema":
-            metadata = part[8:]
-        else:
-            return None
-        at += 8 + size + body
-    if metadata is None or not blocks["RecordBatch"]:
-        return None
-    foot = _footer(metadata, blocks)
-    end = data[:at] + forge.EOS
-    return forge.MAGIC + bytes(2) + end + foot + forge.i32(len(foot)) + forge.MAGIC
-
-
-def _replaces(part: bytes, known: set[int]) -> bool:
-    """Whether a DictionaryBatch message replaces one of those that are `known`."""
-    values = []
-    for slot in ("header.id", "header.isDelta"):
-        try:
-            values.append(int(forge.read(part, slot)))
-        except (LookupError, struct.error):
-            values.append(0)
-    again = values[0] in known and not values[1]
-    known.add(values[0])
-    return again
-
-
-def _footer(metadata: bytes, blocks: dict[str, list[forge.Block]]) -> bytes:
-    """A Footer table in front of the metadata of a Schema message, pointing at the table inside."""
-    of_kind = {"dictionaries": blocks["DictionaryBatch"], "recordBatches": blocks["RecordBatch"]}
-    head = forge.flatbuffer(forge.Table("Footer", version=forge.V5, schema=forge.Table("Schema"), **of_kind))
-    head += bytes(-len(head) % 8)
-    place, _ = forge.locate(head, "schema", root="Footer")
-    word, _ = forge.locate(metadata, "header", at=0)
-    target = len(head) + word + struct.unpack_from("<I", metadata, word)[0]
-    return forge.patch(head, "schema", target - place, root="Footer") + metadata
-
-
 # -- agreement -----------------------------------------------------------------------------------------------
 
 
@@ -173,14 +103,6 @@ def disagreement(data: bytes, level: str) -> tuple[tuple[str, Any], str]:
         return ours, f"payload: {other}"
     if ours[0] == "values" and ours[1][1] and other[1][1] != [joined(ours[1][1])]:
         return ours, "payload: other values"
-    as_file = file_of(data)
-    if as_file is not None:
-        other = reading(drive.from_file, as_file, validate=level)
-        # What a schema message points at in front of itself is the footer's head in the file.
-        if other[0] != ours[0] and "does not lie inside the metadata" not in str(ours[1]):
-            return ours, f"file: {other}"
-        if ours[0] == "values" and other[1] != ours[1]:
-            return ours, "file: other values"
     return ours, ""
 
 

@@ -13,7 +13,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 from measuring import report
 
@@ -32,18 +31,6 @@ def cells_of(text: str) -> list[list[str]]:
     return [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
 
 
-def run_of(*cases: tuple[str, str, float, dict[str, Any]]) -> dict[str, Any]:
-    """Return what pytest-benchmark writes of a question: (case, peer, seconds, more of extra_info)."""
-    words = "write more and more units"
-    about = {"question": words, "words": words, "unit": "unit", "baseline": "pyarrow"}
-    benchmarks = [
-        {"extra_info": {**about, "case": case, "peer": peer, **more}, "stats": {"median": seconds}}
-        for case, peer, seconds, more in cases
-    ]
-    info = {"cpu": {}, "cores": 2, "system": "Linux", "python_version": "3.11", "versions": {"pyarrow": "1"}}
-    return {"benchmarks": benchmarks, "machine_info": info, "datetime": "2026-01-01T00:00"}
-
-
 def test_goals_are_those_of_questions() -> None:
     assert set(report.GOALS) <= asked()
     fronts = [re.sub(r"\{\w+\}", ".*", words) for words in map(re.escape, asked())]
@@ -60,26 +47,6 @@ def test_readme_shows_rows_of_the_results_and_a_picture() -> None:
     assert all(row in results for row in rows)
     assert report.ADDRESS in part
     assert (ROOT / report.PICTURE).read_text().startswith("<svg")
-
-
-def test_the_page_of_results_is_short() -> None:
-    assert len(RESULTS.read_bytes()) < 15_000
-
-
-def test_a_row_shows_the_worst_case() -> None:
-    found = run_of(
-        *(
-            ("small", peer, seconds, {"ratio": 1e-3 / seconds})
-            for peer, seconds in (("pyarrow", 1e-3), ("arrowipc", 1e-4))
-        ),
-        *(
-            ("large", peer, seconds, {"ratio": 1e-3 / seconds})
-            for peer, seconds in (("pyarrow", 1e-3), ("arrowipc", 2e-3))
-        ),
-    )
-    (row,) = report.questions([found])
-    assert row.cells() == ("write more and more units, per unit", "large", "1.00 ms", "2.00 ms", "0.500x")
-    assert "| large | 1.00 ms | 2.00 ms |" in report.page([found])
 
 
 QUESTION = """

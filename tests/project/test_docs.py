@@ -15,9 +15,6 @@ from helpers import pages
 
 import arrowipc as ipc
 
-#: Why a block may not run: each reason on a page names one of these.
-NEEDS = ("broker", "network", "Flight server", "cluster", "GPU", "compiler", "UCX", "session")
-
 #: What type checkers say of correct programs: pyarrow has no types, and makes its functions when it is imported.
 OTHERS = re.compile(r'import-untyped|"pyarrow.compute"')
 #: torch's types know data sets only of torch's own class, and not what `default_convert` returns.
@@ -107,33 +104,6 @@ def test_pages_and_examples_pass_type_checkers_as_printed(tool, arguments, tmp_p
     assert done.returncode in (0, 1), done.stderr
     assert re.search(r"checked|\d errors?", done.stdout), done.stdout
     assert not [line for line in errors if not OTHERS.search(line)], "\n".join(errors)
-
-
-def test_pages_say_what_to_install_before_it_is_used():
-    """The pages that import a package name it in a line that installs it."""
-    for page in pages.PAGES:
-        lines = [re.findall(r"^\$ pip install ([^\n#]*)", b.code, re.MULTILINE) for b in pages.blocks(page, "console")]
-        told = " ".join(line for each in lines for line in each)
-        for block in pages.blocks(page, "python"):
-            for name in re.findall(r"^(?:import|from) (polars|pyarrow|duckdb|torch|scipy|httpx)\b", block.code, re.M):
-                assert block.skip or name in told, f"{pages.name_of(page)}:{block.line} needs {name}"
-
-
-def test_blocks_that_do_not_run_say_what_they_need():
-    for page in pages.PAGES:
-        for language in ("python", "console"):
-            for block in pages.blocks(page, language):
-                where = f"{pages.name_of(page)}:{block.line}"
-                assert block.skip is None or any(need in block.skip for need in NEEDS), where
-
-
-def test_code_fits_into_the_column_of_a_page():
-    """At 1,280 px, 95 characters fit between the sidebars; longer lines would wrap."""
-    for page in pages.PAGES:
-        for language in ("python", "console"):
-            for block in pages.blocks(page, language):
-                for i, line in enumerate(block.code.splitlines(), block.line):
-                    assert len(line) <= 95, f"{pages.name_of(page)}:{i}"
 
 
 def test_the_reference_has_every_public_name():

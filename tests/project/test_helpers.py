@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from helpers import forge, randoms
-from helpers.arrays import pyarrow_bytes
-from helpers.forge import batch, bits, dictionary, encoding, field, i8, i32, message, schema, stream
-from hypothesis import given
+from helpers import forge
+from helpers.forge import batch, bits, dictionary, encoding, field, i8, i32, schema, stream
 
 ROOT = schema(field("x", forge.INT32, metadata=[("a", "b")]), field("s", forge.UTF8), metadata=[("k", "v")])
 ROWS = batch(3, [(3, 1), (3, 0)], [bits(1, 0, 1), i32(1, 2, 3), b"", i32(0, 1, 2, 3), b"abc"])
@@ -36,25 +34,3 @@ def test_forged_dictionaries_are_read_by_pyarrow():
         batch(3, [(3, 0)], [b"", i8(1, 0, 1)]),
     )
     assert pa.ipc.open_stream(data).read_all().to_pydict() == {"d": ["bb", "a", "bb"]}
-
-
-def test_paths_find_every_kind_of_word():
-    whole = message(ROWS, metadata=[("key", "value")])
-    assert forge.read(whole, "version") == forge.V5
-    assert forge.read(whole, "header_type") == 3
-    assert forge.read(whole, "header.nodes[0].null_count") == 1
-    assert forge.read(whole, "header.buffers.#") == 5
-    assert forge.read(whole, "header.buffers[4].length") == 3
-    assert forge.read(whole, "custom_metadata[0].value.#") == 5
-    changed = forge.patch(whole, "header.nodes[1].length", -7)
-    assert forge.read(changed, "header.nodes[1].length") == -7
-    assert sum(a != b for a, b in zip(whole, changed, strict=True)) == 8
-    with pytest.raises(LookupError):
-        forge.read(whole, "header.compression")
-
-
-@given(randoms.batches())
-def test_random_batches_are_valid(parts):
-    for part in parts:
-        part.validate(full=True)
-    assert pa.ipc.open_stream(pyarrow_bytes(parts)).read_all().num_rows == sum(part.num_rows for part in parts)

@@ -13,6 +13,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from helpers.processes import printed, run_python
 
 import arrowipc
 
@@ -40,9 +41,7 @@ def installed_files() -> list[Path]:
 
 def python(code: str) -> str:
     """Run code in a fresh interpreter and return what it prints."""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    return str(printed(run_python(code, env=None))).strip()
 
 
 # The wheel.

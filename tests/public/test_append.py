@@ -1,4 +1,4 @@
-"""Appending: a file goes on behind its batches as if it had been written at once, or stays as it was."""
+"""Appending: a file or stream goes on behind its batches as if it had been written at once, or stays as it was."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from helpers import arrays, forge, golden
+from helpers import arrays, forge
 from helpers.arrays import column_of, ipc_bytes, read
 
 import arrowipc as ipc
-from arrowipc import FormatError, UnsupportedError, UsageError
+from arrowipc import FormatError, TruncatedError, UnsupportedError, UsageError
 from arrowipc.write import atomic_file
 
 WORDS = pa.array(["a", "b", "c"])
@@ -39,10 +41,14 @@ def batch_of(start: int, count: int = 5) -> ipc.RecordBatch:
     return arrays.read_batch(theirs)
 
 
-def append(path: Path, *batches: ipc.RecordBatch, **options: object) -> None:
-    with ipc.new_file(path, append=True, **options) as writer:
+def append(path: Path, *batches: Any, kind: str = "file", **options: Any) -> None:
+    with (ipc.new_file if kind == "file" else ipc.new_stream)(path, append=True, **options) as writer:
         for batch in batches:
             writer.write(batch)
+
+
+def words(*values: str) -> pa.RecordBatch:
+    return pa.record_batch({"w": pa.array(values).dictionary_encode()})
 
 
 def kept_by(error: OSError) -> Path:
@@ -59,31 +65,29 @@ def path(tmp_path: Path) -> Path:
 # -- going on ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [{}, {"compression": "zstd"}, {"alignment": 64}, {"metadata_version": "V4"}])
-def test_rounds_of_appending_are_equal_to_writing_at_once(path, options):
+@pytest.mark.parametrize("kind", ["file", "stream"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"compression": "zstd"}, {"alignment": 64}, {"metadata_version": "V4"}, {"legacy": True}, {"checksum": True}],
+)
+def test_rounds_of_appending_are_equal_to_writing_at_once(path, options, kind):
     batches = [batch_of(i) for i in range(0, 35, 5)]
-    append(path, batches[0], **options)  # becomes new
-    append(path, *batches[1:3], **options)
-    append(path, **options)
-    append(path, *batches[3:], **options)
-    whole = ipc_bytes(list(batches), "file", **options)
-    assert path.read_bytes() == whole
+    if kind == "stream":  # whose dictionaries may grow
+        batches = [arrays.read_batch(words(*"abc"[: 1 + i % 3])) for i in range(6)]
+        options = {**options, "dictionary_deltas": True}
+    for part in (batches[:1], batches[1:3], [], batches[3:]):
+        append(path, *part, kind=kind, **options)
+    assert path.read_bytes() == ipc_bytes(batches, kind, **options)
     assert os.listdir(path.parent) == [path.name]
-    table = pa.ipc.open_file(bytes(whole)).read_all()
+    table = (pa.ipc.open_file if kind == "file" else pa.ipc.open_stream)(path.read_bytes()).read_all()
     table.validate(full=True)
-    assert table.column("x").to_pylist() == [None if i % 5 == 3 else i for i in range(35)]
+    assert table.to_pylist() == [row for batch in batches for row in batch.to_pylist()]
 
 
 def test_what_is_appended_may_be_stored_in_other_ways(path):
     append(path, batch_of(0))
-    for i, options in enumerate(
-        [
-            {"compression": "lz4"},
-            {"alignment": 64},
-            {"legacy": True},
-            {"compression": {"t": "zstd", "*": None}},
-        ]
-    ):
+    ways = [{"compression": "lz4"}, {"alignment": 64}, {"legacy": True}, {"compression": {"t": "zstd", "*": None}}]
+    for i, options in enumerate(ways):
         append(path, batch_of(5 * i + 5), **options)
     found = read(path, validate="strict")
     assert all(batch.equals(batch_of(5 * i)) for i, batch in enumerate(found))
@@ -91,25 +95,6 @@ def test_what_is_appended_may_be_stored_in_other_ways(path):
     for i, (offset, head, body) in enumerate(ipc.open_file(path).blocks):
         assert (offset + head) % (64 if i == 2 else 8) == body % 8 == 0
     pa.ipc.open_file(path.read_bytes()).read_all().validate(full=True)
-
-
-@pytest.mark.parametrize("codec", [None, "lz4", "zstd"])
-@pytest.mark.parametrize("version", ["V4", "V5"])
-def test_files_of_pyarrow_are_continued(path, version, codec):
-    if version == "V4" and codec:
-        return  # pyarrow writes such files, and nobody can read them
-    theirs = [pa.record_batch(batch_of(i)) for i in (0, 5)]
-    options = pa.ipc.IpcWriteOptions(compression=codec, metadata_version=getattr(pa.ipc.MetadataVersion, version))
-    with pa.ipc.new_file(str(path), theirs[0].schema, options=options, metadata={"made by": "them"}) as writer:
-        for batch in theirs:
-            writer.write_batch(batch)
-    append(path, batch_of(10))
-    append(path, batch_of(15), compression=None if version == "V4" else "lz4")
-    assert [batch.equals(batch_of(5 * i)) for i, batch in enumerate(read(path, validate="strict"))] == [True] * 4
-    assert ipc.open_file(path).metadata.pairs == ((b"made by", b"them"),)
-    reader = pa.ipc.open_file(path.read_bytes())
-    assert reader.num_record_batches == 4
-    reader.read_all().validate(full=True)
 
 
 def test_a_v4_file_stays_one(path):
@@ -206,25 +191,6 @@ def test_a_file_that_begins_with_the_end_of_the_stream_is_refused(path):
     with pytest.raises(FormatError, match="expected the Schema message at byte 8"):
         append(path)
     assert path.read_bytes() == data
-
-
-@pytest.mark.parametrize(
-    "name", ["polars-2.1.0-chunks", "polars-2.1.0-zstd", "javascript-21.2.0", "arro3-0.9.1", "arro3-0.9.1-dictionary"]
-)
-def test_files_of_other_writers_go_on(path, name):
-    """Whatever they put in front of the batches: a Schema message without framing, behind zeros, or none."""
-    path.write_bytes((golden.WRITERS / f"{name}.arrow").read_bytes())
-    before = list(ipc.open_file(path))
-    append(path, before[0])
-    append(path, before[0].slice(1))
-    assert [each.to_pylist() for each in read(path, validate="strict")] == [
-        *[each.to_pylist() for each in before],
-        before[0].to_pylist(),
-        before[0].to_pylist()[1:],
-    ]
-    report = ipc.validate(path, level="strict")
-    assert report.ok, str(report)
-    assert pa.ipc.open_file(path).read_all().to_pylist() == ipc.open_file(path).read_all().to_pylist()
 
 
 @pytest.mark.parametrize("first", [b"", forge.message(forge.schema(forge.field("x", forge.INT64)))[8:]])
@@ -398,21 +364,14 @@ def test_who_locks_the_folder_delays_an_appender_and_takes_no_rows(path, monkeyp
     assert (column_of(path), column_of(kept_by(error.value))) == ([0, 1], [0, 1, 2])
 
 
-def words(*values: str) -> pa.RecordBatch:
-    return pa.record_batch({"w": pa.array(values).dictionary_encode()})
-
-
 def test_dictionaries_of_the_file_go_on(path):
-    with ipc.new_file(path) as writer:
-        writer.write(words("a", "b"))
+    append(path, words("a", "b"))
     with ipc.new_file(path, append=True) as writer:
         writer.write(words("a", "b", "a"))
         with pytest.raises(UsageError, match="a file cannot replace a dictionary"):
             writer.write(words("c"))
-    with ipc.new_file(path, append=True, dictionary_deltas=True) as writer:
-        writer.write(words("a", "b", "c"))
-    with ipc.new_file(path, append=True, dictionary_deltas=True, unify_dictionaries=True) as writer:
-        writer.write(words("d", "b"))
+    append(path, words("a", "b", "c"), dictionary_deltas=True)
+    append(path, words("d", "b"), dictionary_deltas=True, unify_dictionaries=True)
     with pytest.raises(UsageError, match="written already"):
         ipc.new_file(path, append=True, unify_dictionaries=True)
     rows = ["a", "b", "a", "b", "a", "a", "b", "c", "d", "b"]
@@ -425,7 +384,130 @@ def test_dictionary_ids_of_another_writer_stay(path):
     coded = forge.field("w", forge.UTF8, dictionary=forge.encoding(41))
     rows = forge.batch(3, [(3, 0)], [b"", forge.i32(0, 1, 0)])
     path.write_bytes(forge.file(forge.schema(coded), forge.dictionary(41, text), rows))
-    with ipc.new_file(path, append=True, dictionary_deltas=True) as writer:
-        writer.write(words("a", "b", "c"))
+    append(path, words("a", "b", "c"), dictionary_deltas=True)
     assert pa.ipc.open_file(path).read_all()["w"].to_pylist() == ["a", "b", "a", "a", "b", "c"]
     assert ipc.open_file(path).schema.field("w").type.id == 41
+
+
+# -- streams ------------------------------------------------------------------------------------------------
+
+
+extend = partial(append, kind="stream", durable=False)
+
+
+def test_streams_of_pyarrow_go_on(path):
+    with pa.ipc.new_stream(str(path), words("a").schema) as writer:
+        writer.write_batch(words("a", "b"))
+    extend(path, words("a", "b", "c"), words("d"))
+    assert pa.ipc.open_stream(path.read_bytes()).read_all()["w"].to_pylist() == ["a", "b", "a", "b", "c", "d"]
+
+
+def dictionaries(path: Path) -> list[tuple[bool, int]]:
+    """Whether each dictionary message of a stream is a delta, and how many values there are then."""
+    decoder = ipc.StreamDecoder()
+    decoder.feed(path.read_bytes())
+    return [(each.is_delta, each.length) for each in decoder if hasattr(each, "is_delta")]
+
+
+def test_dictionaries_of_a_stream_go_on(path):
+    extend(path, words("a", "b"))
+    extend(path, words("a", "b", "a"))
+    assert dictionaries(path) == [(False, 2)]
+    extend(path, words("a", "b", "c"), dictionary_deltas=True)
+    extend(path, words("d"))
+    extend(path, words("d", "e"), dictionary_deltas=True)
+    assert dictionaries(path) == [(False, 2), (True, 3), (False, 1), (True, 2)]
+    extend(path, words("e", "f"), unify_dictionaries=True, dictionary_deltas=True)
+    assert dictionaries(path)[4:] == [(True, 3)]
+    assert column_of(path, "w") == [*"abab", "a", "a", "b", "c", "d", "d", "e", "e", "f"]
+
+
+def test_a_dictionary_of_a_stream_whose_batch_was_not_finished_goes_on(path):
+    """It was whole, so a follower may have read it."""
+    extend(path, words("a", "b"), words("a", "b", "c"), dictionary_deltas=True)
+    path.write_bytes(path.read_bytes()[:-10])
+    with ipc.open_stream(path, follow=True, timeout=0) as reader:
+        assert reader.read_next_batch().num_rows == 2
+        with pytest.raises(TruncatedError, match="nothing completed its last message for 0 s"):
+            reader.read_next_batch()
+        extend(path, words("a", "b", "c", "d"), dictionary_deltas=True)
+        assert [batch["w"].to_pylist() for batch in reader] == [["a", "b", "c", "d"]]
+    assert dictionaries(path) == [(False, 2), (True, 3), (True, 4)]
+
+
+def test_a_dictionary_that_nobody_has_written_is_written(path):
+    text = forge.field("w", forge.UTF8, dictionary=forge.encoding(41))
+    path.write_bytes(forge.message(forge.schema(text)))
+    extend(path, words("a", "b"), dictionary_deltas=True)
+    assert dictionaries(path) == [(False, 2)]
+    assert column_of(path, "w") == ["a", "b"]
+
+
+@pytest.mark.parametrize("begin", [ipc.new_file, ipc.new_stream])
+def test_a_dictionary_with_a_value_twice_is_not_merged(path, begin):
+    twice = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2], pa.int32()), pa.array(["a", "a", "b"]))
+    with begin(path, append=True) as writer:
+        writer.write(pa.record_batch({"w": twice}))
+    with pytest.raises(UsageError, match=r"dictionary 0 has a value twice.*leave unify_dictionaries out"):
+        begin(path, append=True, unify_dictionaries=True, dictionary_deltas=True)
+
+
+def test_streams_that_cannot_go_on_are_refused_and_stay(path):
+    extend(path, arrays.batch_of(1))
+    whole = path.read_bytes()
+    claim = forge.message(forge.batch(1, [(1, 0)], [b"", forge.i64(7)]))
+    claims = claim[:-8].replace((8).to_bytes(8, "little"), (1 << 20).to_bytes(8, "little"), 1)
+    refusals: list[tuple[bytes, type[Exception], str, dict[str, Any]]] = [
+        (b"hello world, this is text\n", FormatError, "append to '.*x.arrow': .*this is text", {}),
+        (b"ab", FormatError, "no message begins at its first byte", {}),
+        (whole + whole, FormatError, "other bytes follow the end of the stream at byte", {}),
+        (whole[:-8] + b"hello world", FormatError, "append to '.*'", {}),
+        (whole[:-8] + claims + claim, FormatError, "claims more bytes than there are, and whole ones follow", {}),
+        (whole, UsageError, "column 'x' is int32 in the batch and int64", {"schema": ipc.schema({"x": "int32"})}),
+        (whole, UsageError, "has metadata_version='V5' and cannot change it", {"metadata_version": "V4"}),
+        (whole, UsageError, "has legacy=False and cannot change it", {"legacy": True}),
+        (whole, ValueError, "compression", {"compression": "none such"}),
+    ]
+    for data, error, message, options in refusals:
+        path.write_bytes(data)
+        with pytest.raises(error, match=message):
+            extend(path, arrays.batch_of(2), **options)
+        assert path.read_bytes() == data
+    big = forge.message(forge.schema(forge.field("x", forge.int_(64)), endianness=1))
+    path.write_bytes(big)
+    with pytest.raises(UnsupportedError, match="big-endian"):
+        extend(path, arrays.batch_of(1))
+    with pytest.raises(UsageError, match=r"append: expected the path of a file.*found bytearray"):
+        ipc.new_stream(bytearray(), append=True)
+
+
+def test_a_second_writer_of_a_stream_is_refused_until_the_first_one_ends(path):
+    with ipc.new_stream(path, append=True, durable=False) as writer:
+        writer.write(arrays.batch_of(1))
+        with pytest.raises(OSError, match="in use by another writer") as error:
+            ipc.new_stream(path, append=True)
+        assert (error.value.errno, error.value.filename) == (errno.EBUSY, str(path))
+    extend(path, arrays.batch_of(2))
+    assert column_of(path) == [1, 2]
+
+
+def test_a_block_that_is_left_by_an_exception_writes_no_end_marker(path):
+    with pytest.raises(ZeroDivisionError), ipc.new_stream(path, append=True) as writer:  # noqa: PT012
+        writer.write(arrays.batch_of(1))
+        raise ZeroDivisionError
+    assert path.read_bytes()[-8:] != forge.EOS
+    extend(path, arrays.batch_of(2))
+    assert column_of(path) == [1, 2]
+
+
+def test_a_writer_stops_where_somebody_else_changed_its_stream(path):
+    with ipc.new_stream(path, append=True) as writer:
+        writer.write(arrays.batch_of(1))
+        os.truncate(path, 0)
+        with pytest.raises(OSError, match="somebody else wrote to the stream or cut it short") as error:
+            writer.write(arrays.batch_of(2))
+        assert error.value.errno == errno.ESTALE
+        with pytest.raises(UsageError):
+            writer.close()
+        writer.abandon("")
+    assert path.read_bytes() == b""

@@ -8,9 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from helpers import arrays, forge, randoms
+from helpers import arrays, forge
 from helpers.arrays import pyarrow_bytes
-from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import FormatError, UsageError
@@ -81,11 +80,6 @@ def test_bodies_pass_untouched_where_both_agree(codec, framing, level):
         pa.ipc.open_file(copied).read_all().validate(full=True)
 
 
-def test_a_copy_of_what_we_wrote_is_the_same_bytes():
-    data = source(compression="zstd", alignment=64)
-    assert transfer(data, compression="zstd", alignment=64) == (3, data)
-
-
 def test_a_buffer_that_lies_at_8_is_moved_for_readers_that_want_64():
     data = source()
     count, copied = transfer(data, alignment=64)
@@ -139,31 +133,6 @@ def test_small_batches_are_joined_and_large_ones_pass():
     assert rows(copied) == rows(bytes(sink))
 
 
-@given(randoms.batches(), st.booleans(), st.booleans(), st.sampled_from(["none", "strict"]))
-def test_a_copy_reads_as_the_original(parts, from_file, to_file, level):
-    data = pyarrow_bytes(parts, kind=("stream", "file")[from_file])
-    reader = (ipc.open_file if from_file else ipc.open_stream)(data, validate=level)
-    sink = bytearray()
-    with (ipc.new_file if to_file else ipc.new_stream)(sink, reader.schema) as writer:
-        ipc.copy(reader, writer)
-    found = list((ipc.open_file if to_file else ipc.open_stream)(sink, validate="strict"))
-    again = list((ipc.open_file if from_file else ipc.open_stream)(data))
-    assert len(found) == len(again)
-    assert all(a.equals(b) for a, b in zip(found, again, strict=True))
-    opened = pa.ipc.open_file(bytes(sink)) if to_file else pa.ipc.open_stream(bytes(sink))
-    opened.read_all().validate(full=True)
-
-
-def test_only_what_is_left_in_a_reader_is_copied():
-    data, sink = source(), bytearray()
-    with ipc.open_stream(data) as reader, ipc.new_stream(sink) as writer:
-        reader.read_next_batch()
-        assert ipc.copy(reader, writer) == 2
-        assert ipc.copy(reader, writer) == 0
-        writer.write(ipc.open_stream(data))
-    assert [batch.num_rows for batch in ipc.open_stream(sink)] == [ROWS] * 5
-
-
 def test_several_readers_may_be_copied_into_one_writer():
     sink = bytearray()
     with ipc.new_file(sink, metadata={"k": "v"}) as writer:
@@ -171,13 +140,6 @@ def test_several_readers_may_be_copied_into_one_writer():
     assert ipc.open_file(sink).num_record_batches == 9
     # The schema came with the first reader, and the metadata stands in the first message all the same.
     assert ipc.MessageReader(bytes(sink)[8:]).read_next_message().custom_metadata.pairs == ((b"k", b"v"),)
-
-
-def test_an_empty_reader_gives_its_schema():
-    data = forge.stream(forge.schema(forge.field("x", forge.int_(64))))
-    count, copied = transfer(data)
-    assert count == 0
-    assert [field.name for field in ipc.open_stream(copied).schema] == ["x"]
 
 
 def test_another_schema_is_refused_before_anything_is_written():

@@ -71,18 +71,6 @@ def test_tar_archives_are_recognised_where_their_mark_is_at_hand():
         ipc.open(archive)
 
 
-def test_what_the_advice_says_works(tmp_path):
-    stream = io.BytesIO()
-    with ipc.new_stream(stream) as writer:
-        writer.write(TABLE)
-    (tmp_path / "x.gz").write_bytes(gzip.compress(stream.getvalue()))
-    (tmp_path / "x.zip").write_bytes(packed(stream.getvalue()))
-    with gzip.open(tmp_path / "x.gz") as source:
-        assert ipc.open(source).read_all().num_rows == 3
-    with zipfile.ZipFile(tmp_path / "x.zip") as archive, archive.open("x.arrow") as source:
-        assert ipc.open(source).read_all().num_rows == 3
-
-
 def test_cells_of_another_kind_are_recognised():
     with pytest.raises(ipc.FormatError, match=r"cell 1: .*this is JSON, not Arrow IPC"):
         ipc.decode_payloads([None, b'{"id": 1}'])

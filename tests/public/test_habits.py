@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gzip
 import io
+import itertools
 import mmap
 import os
 import pickle
@@ -17,11 +18,13 @@ import threading
 import zipfile
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from helpers import drive
 from helpers.arrays import ipc_bytes
 
 import arrowipc as ipc
@@ -32,12 +35,11 @@ pa = pytest.importorskip("pyarrow")
 BATCH = pa.record_batch({"x": [1, 2, None], "y": ["a", "b", "a"]})
 
 
-def stream_of(batch: Any, **options: Any) -> bytes:
-    return ipc_bytes([batch], **options)
+def stream_of(data: Any, kind: str = "stream", **options: Any) -> bytes:
+    return ipc_bytes([data], kind, **options)
 
 
-def file_of(batch: Any, **options: Any) -> bytes:
-    return ipc_bytes([batch], "file", **options)
+file_of = partial(stream_of, kind="file")
 
 
 # -- metadata ------------------------------------------------------------------------------------------------
@@ -297,14 +299,19 @@ def test_integers_of_polars_that_arrow_lacks(stream: bool) -> None:
 # -- pipes ---------------------------------------------------------------------------------------------------
 
 
+def feed(sink: Any, data: bytes) -> None:
+    """Write in a thread, and close."""
+
+    def write() -> None:
+        with sink:
+            (sink.sendall if hasattr(sink, "sendall") else sink.write)(data)
+
+    threading.Thread(target=write, daemon=True).start()
+
+
 def through_a_pipe(data: bytes) -> Any:
     reading, writing = os.pipe()
-
-    def feed() -> None:
-        with os.fdopen(writing, "wb") as file:
-            file.write(data)
-
-    threading.Thread(target=feed, daemon=True).start()
+    feed(os.fdopen(writing, "wb"), data)
     return os.fdopen(reading, "rb", buffering=0)
 
 
@@ -370,44 +377,28 @@ def test_a_url_of_this_machine_needs_no_fsspec(tmp_path: Path, monkeypatch: pyte
 
 def through_a_socket(data: bytes) -> socket.socket:
     left, right = socket.socketpair()
-
-    def feed() -> None:
-        with left:
-            left.sendall(data)
-
-    threading.Thread(target=feed, daemon=True).start()
+    feed(left, data)
     return right
 
 
+def secured(end: socket.socket, side: int) -> ssl.SSLSocket:
+    """One end of a connection, which shakes hands when it is first used."""
+    context = ssl.SSLContext(side)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("AECDH-AES128-SHA:@SECLEVEL=0")  # needs no certificate
+    return context.wrap_socket(end, server_side=side == ssl.PROTOCOL_TLS_SERVER, do_handshake_on_connect=False)
+
+
 def through_tls(data: bytes) -> ssl.SSLSocket:
-    def wrap(end: socket.socket, side: int) -> ssl.SSLSocket:
-        context = ssl.SSLContext(side)
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        context.maximum_version = ssl.TLSVersion.TLSv1_2
-        context.set_ciphers("AECDH-AES128-SHA:@SECLEVEL=0")  # needs no certificate
-        return context.wrap_socket(end, server_side=side == ssl.PROTOCOL_TLS_SERVER)
-
     left, right = socket.socketpair()
-
-    def feed() -> None:
-        with wrap(left, ssl.PROTOCOL_TLS_SERVER) as sending:
-            sending.sendall(data)
-
-    threading.Thread(target=feed, daemon=True).start()
-    return wrap(right, ssl.PROTOCOL_TLS_CLIENT)
+    feed(secured(left, ssl.PROTOCOL_TLS_SERVER), data)
+    return secured(right, ssl.PROTOCOL_TLS_CLIENT)
 
 
-class Unseekable(io.RawIOBase):
+def unseekable(data: bytes) -> Any:
     """What `sys.stdin.buffer` may be."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = io.BytesIO(data)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        return self._data.readinto(buffer)
+    return drive.ShortReads(data, itertools.repeat(1 << 20))
 
 
 def member_of_tar(data: bytes, mode: str) -> Any:
@@ -418,7 +409,7 @@ def member_of_tar(data: bytes, mode: str) -> Any:
             info.size = len(data)
             tar.addfile(info, io.BytesIO(data))
     archive.seek(0)
-    opened = tarfile.open(fileobj=Unseekable(archive.getvalue()) if mode == "r|" else archive, mode=mode)  # noqa: SIM115
+    opened = tarfile.open(fileobj=unseekable(archive.getvalue()) if mode == "r|" else archive, mode=mode)  # noqa: SIM115
     opened.next()
     return opened.extractfile(opened.next())  # type: ignore[arg-type]
 

@@ -41,16 +41,6 @@ def in_order(data: bytes) -> list[Any]:
 # -- reading ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("make", [replaced, growing, lambda: growing(dictionary_deltas=True), nested])
-def test_each_batch_sees_the_dictionaries_in_front_of_it(make):
-    data, values = make()
-    expected = in_order(data)
-    reader = ipc.open(data, index=True)
-    for i in reversed(range(len(reader))):
-        assert reader[i].to_pydict() == expected[i]
-    assert [value for batch in expected for value in batch["x"]] == values
-
-
 @pytest.mark.parametrize("kept", [0, 1 << 26], ids=["nothing kept", "all kept"])
 def test_dictionaries_that_grow_and_are_replaced_in_random_order(kept, monkeypatch):
     monkeypatch.setattr(file_decoder, "KEPT_DICTIONARIES", kept)

@@ -12,9 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers import drive, optional, randoms
-from helpers.arrays import pyarrow_bytes
-from hypothesis import given, strategies as st
+from helpers import optional
 
 import arrowipc as ipc
 from arrowipc import FormatError, LimitError, Limits, UsageError
@@ -75,28 +73,6 @@ def test_rows_of_every_source_are_those_of_the_table(compression, tmp_path):
                 }
             assert reader.slice(58, 10).num_rows == 2
             assert reader.slice(99).num_rows == 0
-
-
-@given(randoms.batches(), st.randoms(use_true_random=False))
-def test_rows_of_random_files_are_those_of_all_that_they_hold(parts, dice):
-    compression = dice.choice((None, "lz4"))
-    reader = ipc.open_file(
-        pyarrow_bytes(parts, kind="file", compression=compression),
-        limits=Limits(row_cache_bytes=dice.choice((0, 1 << 20))),
-    )
-    whole = reader.read_all()
-    n = whole.num_rows
-    assert reader.batch_lengths().tolist() == [part.num_rows for part in parts]
-    chosen = [dice.randrange(-n, n) for _ in range(dice.randrange(30))] if n else []
-    if whole.batches or len(set(whole.schema.names)) == whole.num_columns:
-        taken = reader.take(chosen)
-        assert ipc.Table(taken.schema, [taken]).equals(whole.take(chosen), nan_equal=True)
-        drive.export_to_pyarrow(taken)
-        start = dice.randrange(n + 1)
-        assert reader.slice(start).equals(whole[start:], nan_equal=True)
-    if whole.num_columns:
-        some = [dice.randrange(whole.num_columns)]
-        assert reader.slice(0, 5, columns=some).equals(whole[:5].select(some), nan_equal=True)
 
 
 def test_rows_that_are_not_there_are_named():
