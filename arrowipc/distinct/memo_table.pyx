@@ -657,17 +657,10 @@ cdef int add_spelled(MemoTable t, ColumnsBuilder g, const Tree* tree, Node* node
 
 
 cdef class MemoTable:
-    """The distinct values of one column, numbered in the order in which they first came.
+    """The distinct values of one column, numbered in the order in which they first came; nulls are one value.
 
-    Parameters
-    ----------
-    plan : Plan
-        Of one column. Values may come with another plan of the same shape.
-
-    Notes
-    -----
-    Nulls are one value. Dictionaries below the column must continue those of the values so far. One thread
-    at a time.
+    Values may come with another plan of the same shape. Dictionaries below the column must continue those of the
+    values so far. One thread at a time.
     """
 
     def __cinit__(self, Plan plan not None):
@@ -770,22 +763,7 @@ cdef class MemoTable:
         return MemoTable(batch.plan)
 
     def add_batch(self, RecordBatch batch not None):
-        """Add the rows of a batch with one column of the table's type.
-
-        Returns
-        -------
-        memoryview
-            The number of each row's value, as int64.
-
-        Raises
-        ------
-        UsageError
-            The batch has other columns.
-        UnsupportedError
-            Offsets or run ends would outgrow their integer type.
-        FormatError
-            The batch was read with ``validate="none"`` and its contents are broken.
-        """
+        """Add the rows of a batch with one column of the type, and return the number of the value of each, as int64."""
         cdef Memory mapping
         if not same_shape(self.plan, batch.plan):
             raise UsageError("the batch has other columns than the table of values")
