@@ -403,16 +403,14 @@ cdef int take_validity(Columns out, int32_t f, const void* bits, int64_t null_co
     cdef Extent* extent = &out.d.extents[out.d.plan.fields[f].first_buffer]
     cdef int64_t reach = node.offset + node.length
     node.null_count = null_count
-    extent.data = NULL
-    extent.size = 0
+    extent[0] = Extent(NULL, 0)
     if null_count < 0:
         if bits == NULL:
             node.null_count = 0
         else:
             node.null_count = node.length - count_bits(<const uint8_t*> bits, node.offset, node.length)
     if node.null_count:
-        extent.data = <const uint8_t*> bits
-        extent.size = bitmap_bytes(reach)
+        extent[0] = Extent(<const uint8_t*> bits, bitmap_bytes(reach))
         if bits == NULL:
             return missing(out, f, 0, node.length, extent.size)
     return 0

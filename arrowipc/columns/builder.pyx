@@ -96,8 +96,7 @@ cdef int pool_entry(BuilderMemory g, int32_t view, const uint8_t* data, int64_t 
     cdef int64_t count = <int64_t> g.pools[view].count + 1
     if count > INT32_MAX or reserve_items(<void**> &buffers.extents, &buffers.room, count, sizeof(Extent)) < 0:
         return fail(fault, FAULT_MEMORY)
-    buffers.extents[g.pools[view].count].data = data
-    buffers.extents[g.pools[view].count].size = size
+    buffers.extents[g.pools[view].count] = Extent(data, size)
     g.pools[view].count += 1
     return 0
 

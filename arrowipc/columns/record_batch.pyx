@@ -451,8 +451,7 @@ cdef void slice_column(ColumnsData* d, int32_t f, int64_t offset, int64_t length
     node.null_count = length - count_bits(bitmap.data, node.offset, length)
     if node.null_count == 0:
         # Columns without nulls have no bitmap: everything that reads them relies on it.
-        bitmap.data = NULL
-        bitmap.size = 0
+        bitmap[0] = Extent(NULL, 0)
 
 
 cdef Array column_at(RecordBatch batch, int64_t i):

@@ -142,11 +142,9 @@ cdef int32_t leave_empty(Truncator t, int32_t f) noexcept nogil:
         memset(&t.d.nodes[f], 0, sizeof(Node))
         extents = &t.d.extents[field.first_buffer]
         for k in range(field.n_buffers):
-            extents[k].data = NULL
-            extents[k].size = 0
+            extents[k] = Extent(NULL, 0)
             if LAYOUTS[field.layout].buffers[k].kind == BUFFER_OFFSETS:
-                extents[k].data = NO_OFFSET
-                extents[k].size = LAYOUTS[field.layout].buffers[k].width
+                extents[k] = Extent(NO_OFFSET, LAYOUTS[field.layout].buffers[k].width)
         if field.view >= 0:
             t.d.views[field.view].first = t.d.n_extents
             t.d.views[field.view].count = 0
@@ -160,8 +158,7 @@ cdef int cut_bits(Truncator t, const Extent* source, int64_t start, int64_t coun
     cdef int64_t size = bitmap_bytes(count)
     cdef const uint8_t* bits = source.data + (start >> 3)
     cdef uint8_t* copy
-    out.data = bits
-    out.size = size
+    out[0] = Extent(bits, size)
     if (start & 7) == 0 and ((count & 7) == 0 or bits[size - 1] >> (count & 7) == 0):
         return 0
     copy = take(t, size, fault)
@@ -179,8 +176,7 @@ cdef int cut_validity(Truncator t, const TruncateCall* cut, int32_t f) noexcept 
     cdef int64_t start = t.spans[f].start, count = t.spans[f].count
     cdef int64_t nulls = count - count_bits(source.data, start, count)
     if nulls == 0:
-        t.d.extents[buffer].data = NULL
-        t.d.extents[buffer].size = 0
+        t.d.extents[buffer] = Extent(NULL, 0)
         return 0
     t.d.nodes[f].null_count = nulls
     return cut_bits(t, source, start, count, &t.d.extents[buffer], cut.fault)
@@ -203,8 +199,7 @@ cdef inline int cut_offsets(Truncator t, const TruncateCall* cut, int32_t f, int
     cdef Span inner
     if span_offsets(cut.source, f, width, &t.spans[f], &inner, cut.fault) < 0:
         return -1
-    t.d.extents[buffer].data = offsets
-    t.d.extents[buffer].size = size
+    t.d.extents[buffer] = Extent(offsets, size)
     if inner.start:
         copy = take(t, size, cut.fault)
         if copy == NULL:
@@ -213,8 +208,7 @@ cdef inline int cut_offsets(Truncator t, const TruncateCall* cut, int32_t f, int
         t.d.extents[buffer].data = copy
     if LAYOUTS[t.d.plan.fields[f].layout].n_children:
         return set_span(cut.source, f + 1, inner.start, inner.count, t.spans, cut.fault)
-    t.d.extents[buffer + 1].data = cut.source.extents[buffer + 1].data + inner.start
-    t.d.extents[buffer + 1].size = inner.count
+    t.d.extents[buffer + 1] = Extent(cut.source.extents[buffer + 1].data + inner.start, inner.count)
     return 0
 
 
@@ -269,10 +263,8 @@ cdef int cut_dense(Truncator t, const TruncateCall* cut, int32_t f) noexcept nog
     cdef bint moved = False
     if span_members(cut.source, f, t.spans, shifts, cut.fault) < 0:
         return -1
-    out[0].data = source[0].data + t.spans[f].start
-    out[0].size = count
-    out[1].data = source[1].data + 4 * t.spans[f].start
-    out[1].size = 4 * count
+    out[0] = Extent(source[0].data + t.spans[f].start, count)
+    out[1] = Extent(source[1].data + 4 * t.spans[f].start, 4 * count)
     for k in range(field.n_children):
         # Of a child that no row uses it is the largest number.
         moved |= 0 < shifts[k] < INT64_MAX
@@ -297,8 +289,8 @@ cdef int cut_runs(Truncator t, const TruncateCall* cut, int32_t f) noexcept nogi
         return -1
     t.d.nodes[f + 1] = Node(runs.count, 0, 0)
     out[0] = Extent(NULL, 0)
-    out[1].data = d.extents[ends.first_buffer + 1].data + (d.nodes[f + 1].offset + runs.start) * ends.width
-    out[1].size = runs.count * ends.width
+    out[1] = Extent(d.extents[ends.first_buffer + 1].data + (d.nodes[f + 1].offset + runs.start) * ends.width,
+                    runs.count * ends.width)
     if t.spans[f].start or run_end(d, f, runs.start + runs.count - 1) != t.spans[f].count:
         copy = take(t, out[1].size, cut.fault)
         if copy == NULL:
@@ -321,8 +313,7 @@ cdef int cut_views(Truncator t, const TruncateCall* cut, int32_t f) noexcept nog
     cdef int64_t total = 0, used = 0
     cdef double waste = 1.0 if t.tight else t.view_waste
     cdef int32_t k
-    out.data = cut.source.extents[field.first_buffer + 1].data + 16 * t.spans[f].start
-    out.size = 16 * t.spans[f].count
+    out[0] = Extent(cut.source.extents[field.first_buffer + 1].data + 16 * t.spans[f].start, 16 * t.spans[f].count)
     t.d.views[field.view].first = t.d.n_extents
     t.d.views[field.view].count = 0
     for k in range(source.count):
@@ -354,8 +345,7 @@ cdef uint8_t* open_buffer(Truncator t, int32_t view, int64_t size, Fault* fault)
     data = take(t, size, fault)
     if data == NULL:
         return NULL
-    t.d.extents[t.d.n_extents].data = data
-    t.d.extents[t.d.n_extents].size = 0
+    t.d.extents[t.d.n_extents] = Extent(data, 0)
     t.d.n_extents += 1
     t.d.views[view].count += 1
     return data
@@ -405,8 +395,7 @@ cdef inline int cut_layout(Truncator t, const TruncateCall* cut, int32_t f, int 
     cdef int32_t first = field.first_buffer
     cdef int64_t start = t.spans[f].start, count = t.spans[f].count
     if layout == LAYOUT_FIXED:
-        t.d.extents[first + 1].data = cut.source.extents[first + 1].data + start * field.width
-        t.d.extents[first + 1].size = count * field.width
+        t.d.extents[first + 1] = Extent(cut.source.extents[first + 1].data + start * field.width, count * field.width)
         return 0
     elif layout == LAYOUT_VAR32 or layout == LAYOUT_LIST32:
         return cut_offsets(t, cut, f, 4)
@@ -425,8 +414,7 @@ cdef inline int cut_layout(Truncator t, const TruncateCall* cut, int32_t f, int 
     elif layout == LAYOUT_RUN_END:
         return cut_runs(t, cut, f)
     elif layout == LAYOUT_SPARSE:
-        t.d.extents[first].data = cut.source.extents[first].data + start
-        t.d.extents[first].size = count
+        t.d.extents[first] = Extent(cut.source.extents[first].data + start, count)
         return set_children(cut.source, f, t.spans, cut.fault)
     t.d.nodes[f].null_count = count
     return 0
@@ -439,13 +427,10 @@ cdef int32_t cut_field(Truncator t, const TruncateCall* cut, int32_t f) noexcept
     cdef Node* node = &t.d.nodes[f]
     if t.spans[f].count == 0:
         return leave_empty(t, f)
-    node.length = t.spans[f].count
-    node.null_count = 0
-    node.offset = 0
+    node[0] = Node(t.spans[f].count, 0, 0)
     if LAYOUTS[layout].has_validity:
         if cut.source.extents[first].data == NULL:
-            t.d.extents[first].data = NULL
-            t.d.extents[first].size = 0
+            t.d.extents[first] = Extent(NULL, 0)
         elif cut_validity(t, cut, f) < 0:
             return -1
     if cut_layout(t, cut, f, layout) < 0:
@@ -467,22 +452,16 @@ cdef inline bint cut_plain(const FieldPlan* field, const Extent* source, int64_t
     if (layout != LAYOUT_FIXED and layout != LAYOUT_VAR32) or count == 0 or source[0].data != NULL:
         return False
     if layout == LAYOUT_FIXED:
-        out[1].data = source[1].data + start * field.width
-        out[1].size = count * field.width
+        out[1] = Extent(source[1].data + start * field.width, count * field.width)
     else:
         offsets = source[1].data + 4 * start
         last = load_i32(offsets + 4 * count)
         if load_i32(offsets) != 0 or last < 0 or last > source[2].size:
             return False
-        out[1].data = offsets
-        out[1].size = 4 * count + 4
-        out[2].data = source[2].data
-        out[2].size = last
-    node.length = count
-    node.null_count = 0
-    node.offset = 0
-    out[0].data = NULL
-    out[0].size = 0
+        out[1] = Extent(offsets, 4 * count + 4)
+        out[2] = Extent(source[2].data, last)
+    node[0] = Node(count, 0, 0)
+    out[0] = Extent(NULL, 0)
     return True
 
 
@@ -588,15 +567,6 @@ cdef class Truncator:
         if found < 0:
             raise_fault(&fault, batch.plan)
         return 0
-
-    def nbytes(self, RecordBatch batch not None, int64_t start, int64_t count):
-        """Bytes in the buffers of rows [start, start + count), without padding and dictionaries."""
-        cdef int64_t total = 0
-        cdef int32_t i
-        self.truncate_batch(batch, start, count)
-        for i in range(self.d.n_extents):
-            total += self.d.extents[i].size
-        return total
 
     def rows(self, RecordBatch batch not None, int64_t start, int64_t count):
         """Rows [start, start + count) as a batch of their own, as `compact` makes it."""

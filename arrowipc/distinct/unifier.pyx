@@ -24,7 +24,7 @@ from arrowipc.inline.layouts cimport LAYOUTS, has_offsets
 from arrowipc.inline.loads cimport get_bit, loose_i16, loose_i32, loose_i64, unlikely
 from arrowipc.inline.minmax cimport Number, widen
 from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, FIELD_SIGNED, LAYOUT_FIXED_LIST, LAYOUT_SPARSE, LAYOUT_STRUCT, ColumnsData, FieldPlan, Node,
+    FIELD_ENCODED, FIELD_SIGNED, LAYOUT_FIXED_LIST, LAYOUT_SPARSE, LAYOUT_STRUCT, ColumnsData, Extent, FieldPlan, Node,
     PlanData,
 )
 from arrowipc.inline.room cimport make_room, new_zeros
@@ -292,8 +292,7 @@ cdef Columns transposed(Columns columns, Plan plan, list fields, list maps, tupl
                 indices = Indices.__new__(Indices)
                 indices.data = <uint8_t*> new_zeros(node.offset + node.length, field.width)
                 owners.append(indices)
-                out.d.extents[field.first_buffer + 1].data = indices.data
-                out.d.extents[field.first_buffer + 1].size = (node.offset + node.length) * field.width
+                out.d.extents[field.first_buffer + 1] = Extent(indices.data, (node.offset + node.length) * field.width)
                 with nogil:
                     found = transpose(&columns.d, f, spans[f].start, spans[f].count, map.numbers(), known,
                                       indices.data + spans[f].start * field.width, field.width,
