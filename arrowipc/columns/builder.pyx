@@ -318,7 +318,7 @@ cdef int span_members(const ColumnsData* d, int32_t f, Span* spans, int64_t* low
     cdef int64_t i, offset
     cdef int32_t child = f + 1, k
     cdef int ordinal
-    for k in range(128):
+    for k in range(field.n_children):
         low[k], high[k] = INT64_MAX, -1
     for i in range(spans[f].start, spans[f].start + spans[f].count):
         ordinal = ordinals[codes[i]] if codes[i] >= 0 else -1
@@ -330,22 +330,23 @@ cdef int span_members(const ColumnsData* d, int32_t f, Span* spans, int64_t* low
         low[ordinal], high[ordinal] = min(low[ordinal], offset), max(high[ordinal], offset)
     for k in range(field.n_children):
         spans[child].count = 0
-        if k < 128 and high[k] >= 0 and set_span(d, child, low[k], high[k] - low[k] + 1, spans, fault) < 0:
+        if high[k] >= 0 and set_span(d, child, low[k], high[k] - low[k] + 1, spans, fault) < 0:
             return -1
         child = d.plan.fields[child].end
     return 0
 
 
 cdef int span_runs(const ColumnsData* d, int32_t f, const Span* span, Span* out, Fault* fault) noexcept nogil:
-    cdef int64_t runs = d.nodes[f + 1].length, previous = span.start, stop = span.start + span.count, i
+    cdef int64_t runs = d.nodes[f + 1].length, previous = span.start, stop = span.start + span.count, i, end
     # Run ends that do not rise give runs too, the first one not behind the last, and the loop finds them.
     cdef int64_t first = find_run(d, f, span.start) if span.start else 0, last = find_run(d, f, stop - 1)
     if last >= runs:
         return fail(fault, FAULT_RUN_END, f, -1, runs - 1, run_end(d, f, runs - 1) if runs else 0, stop, b"short of")
     for i in range(first, last + 1):
-        if run_end(d, f, i) <= previous:
-            return fail(fault, FAULT_RUN_END, f, -1, i, run_end(d, f, i), previous, b"not more than")
-        previous = run_end(d, f, i)
+        end = run_end(d, f, i)
+        if end <= previous:
+            return fail(fault, FAULT_RUN_END, f, -1, i, end, previous, b"not more than")
+        previous = end
     out.start, out.count = first, last - first + 1
     return 0
 

@@ -238,9 +238,11 @@ cdef int same_valid(Comparison q, Columns a, int32_t f, int64_t i, Columns b, in
             child = a.d.plan.fields[child].end
             other = b.d.plan.fields[other].end
         return True
+    if is_union(layout):
+        return same_members(q, a, f, i, b, g, j, count)
     if layout == LAYOUT_RUN_END:
         return same_runs(q, a, f, i, b, g, j, count)
-    return same_parts(q, a, f, i, b, g, j, count)
+    return same_lists(q, a, f, i, b, g, j, count)
 
 
 cdef int same_floats(const uint8_t* p, const uint8_t* r, int32_t unit, int64_t count,
@@ -327,12 +329,11 @@ cdef int same_words(Comparison q, Columns a, int32_t f, int64_t i, Columns b, in
     return together == 0 or memcmp(first, second, together) == 0
 
 
-cdef int same_parts(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
+cdef int same_lists(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
                     int64_t count) except -1:
-    """Lists and unions: rows have as many elements, of the same child; what lies together is compared together."""
-    cdef int64_t start = 0, other = 0, size = 1, length = 1, first = 0, second = 0, together = 0, k
-    cdef int32_t child = f + 1, twin = g + 1, current = child, current_twin = twin
-    cdef bint one_each = is_union(a.d.plan.fields[f].layout)
+    """Lists are as long as each other; stretches that lie together on both sides are compared together."""
+    cdef int64_t start = 0, other = 0, size = 0, length = 0, first = 0, second = 0, together = 0, k
+    cdef int32_t child = f + 1, twin = g + 1
     cdef Fault fault
     if a.d.plan.fields[f].layout == LAYOUT_FIXED_LIST:
         # All of them lie together, and two billion lists of no elements are a few bytes.
@@ -340,29 +341,52 @@ cdef int same_parts(Comparison q, Columns a, int32_t f, int64_t i, Columns b, in
         return same(q, a, child, a.d.nodes[child].offset + i * size,
                     b, twin, b.d.nodes[twin].offset + j * size, count * size)
     for k in range(count):
-        if (member_at(&a.d, f, i + k, &child, &start, &fault) if one_each
-                else span(&a.d, f, i + k, &start, &size, &fault)) < 0:
+        if span(&a.d, f, i + k, &start, &size, &fault) < 0:
             raise_fault(&fault, a.plan)
-        if (member_at(&b.d, g, j + k, &twin, &other, &fault) if one_each
-                else span(&b.d, g, j + k, &other, &length, &fault)) < 0:
+        if span(&b.d, g, j + k, &other, &length, &fault) < 0:
+            raise_fault(&fault, b.plan)
+        if size != length:
+            return False
+        q.take(size)
+        if size == 0:
+            continue
+        if together and (start != first + together or other != second + together):
+            if not same(q, a, child, a.d.nodes[child].offset + first,
+                        b, twin, b.d.nodes[twin].offset + second, together):
+                return False
+            together = 0
+        if together == 0:
+            first = start
+            second = other
+        together += size
+    return same(q, a, child, a.d.nodes[child].offset + first,
+                b, twin, b.d.nodes[twin].offset + second, together)
+
+
+cdef int same_members(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
+                      int64_t count) except -1:
+    """Unions: rows name the same child, and the children hold the same there."""
+    cdef int64_t start = 0, other = 0, first = 0, second = 0, together = 0, k
+    cdef int32_t child = 0, twin = 0, current = 0, current_twin = 0
+    cdef Fault fault
+    for k in range(count):
+        if member_at(&a.d, f, i + k, &child, &start, &fault) < 0:
+            raise_fault(&fault, a.plan)
+        if member_at(&b.d, g, j + k, &twin, &other, &fault) < 0:
             raise_fault(&fault, b.plan)
         # Equal types number their fields alike, so the distance from the union names the child.
-        if size != length or child - f != twin - g:
+        if child - f != twin - g:
             return False
-        if not one_each:
-            q.take(size)
-            if size == 0:
-                continue
-            start += a.d.nodes[child].offset
-            other += b.d.nodes[twin].offset
         if together and (child != current or start != first + together or other != second + together):
             if not same(q, a, current, first, b, current_twin, second, together):
                 return False
             together = 0
         if together == 0:
-            current, current_twin = child, twin
-            first, second = start, other
-        together += size
+            current = child
+            current_twin = twin
+            first = start
+            second = other
+        together += 1
     return same(q, a, current, first, b, current_twin, second, together)
 
 
