@@ -6,7 +6,6 @@ from libc.string cimport memcpy
 
 from arrowipc._core cimport Columns, Plan
 from arrowipc.inline.bits cimport SLACK, load_int, store_int
-from arrowipc.inline.element cimport run_end
 from arrowipc.inline.fault cimport FAULT_CHILD_LENGTH, FAULT_OFFSET, Fault, fail, fail_count
 from arrowipc.inline.layouts cimport LAYOUTS
 from arrowipc.inline.loads cimport add_overflows, inside, load_i32, load_u32, unlikely
@@ -214,10 +213,12 @@ cdef inline void move_members(uint8_t* out, const uint8_t* offsets, const uint8_
 cdef inline void move_runs(uint8_t* out, const ColumnsData* d, int32_t f, const Span* runs, const Span* span,
                            int64_t base) noexcept nogil:
     """The ends of runs of a span, which begins at `base` now."""
-    cdef int32_t width = d.plan.fields[f + 1].width
+    cdef const FieldPlan* field = &d.plan.fields[f + 1]
+    cdef int32_t width = field.width
+    cdef const uint8_t* ends = d.extents[field.first_buffer + 1].data + (d.nodes[f + 1].offset + runs.start) * width
     cdef int64_t i
     for i in range(runs.count):
-        store_int(out, i, width, base + min(run_end(d, f, runs.start + i) - span.start, span.count))
+        store_int(out, i, width, base + min(load_int(ends, i, width) - span.start, span.count))
 
 
 cdef struct PoolTarget:
