@@ -31,6 +31,9 @@ __all__ = ["ChunkedArray"]
 class ChunkedArray(Column):
     """One column of several record batches: arrays of one type, in order; ``table["x"]`` is one.
 
+    ``len(column)`` is the number of elements; ``column[i]``, slices, iteration and ``numpy.asarray(column)`` work as
+    for an :class:`Array`. ``==`` compares types and values, wherever chunks begin.
+
     Parameters
     ----------
     chunks : iterable of Array, or of what :meth:`Array.from_pylist` or :meth:`Array.from_arrow` takes
@@ -47,27 +50,15 @@ class ChunkedArray(Column):
     Raises
     ------
     UsageError
-        If a chunk has another type, or values that do not fit that of the first one; or if there is neither a chunk nor
-        a type.
-
-    Notes
-    -----
-    ``len(column)`` is the number of elements; ``column[i]``, slices, iteration and ``numpy.asarray(column)`` work as
-    for an :class:`Array`. ``==`` compares types and values, wherever chunks begin.
+        If a chunk has another type than the first one; or if there is neither a chunk nor a type.
 
     Examples
     --------
     >>> import arrowipc as ipc
     >>> part = ipc.RecordBatch.from_pydict({"x": [1, 2, None]})
     >>> column = ipc.Table.from_batches([part, part])["x"]
-    >>> len(column), column.num_chunks, column.type, column.null_count
-    (6, 2, DataType(int64), 2)
-    >>> column[0], column[-2], column[1:4].to_pylist(), list(column.take([5, 0]))
-    (1, 2, [2, None, 1], [None, 1])
-    >>> column.combine().to_pylist()
-    [1, 2, None, 1, 2, None]
-    >>> column.filter([True, False, False, True, True, False]).to_numpy(copy=True)
-    array([1, 1, 2])
+    >>> len(column), column.num_chunks, column[-2], column[1:4].to_pylist(), list(column.take([5, 0]))
+    (6, 2, 2, [2, None, 1], [None, 1])
     >>> column == ipc.ChunkedArray([[1], [2, None, 1], [2, None]])
     True
     """
@@ -122,13 +113,7 @@ class ChunkedArray(Column):
         return sum([chunk.nbytes for chunk in self.chunks])
 
     def chunk(self, i: SupportsIndex) -> Array:
-        """Return array `i`; negative numbers count from the end.
-
-        Raises
-        ------
-        IndexError
-            If there is no such array.
-        """
+        """Return array `i`; negative numbers count from the end."""
         try:
             return self.chunks[integer_of("chunk", i)]
         except IndexError:
@@ -167,13 +152,7 @@ class ChunkedArray(Column):
             yield from chunk
 
     def slice(self, offset: SupportsIndex = 0, length: SupportsIndex | None = None) -> ChunkedArray:
-        """Return elements ``[offset, offset + length)`` without copying; what lies past the end is left out.
-
-        Raises
-        ------
-        UsageError
-            If `offset` or `length` is negative.
-        """
+        """Return elements ``[offset, offset + length)`` without copying; what lies past the end is left out."""
         return self._of(self.field, slice_pieces(self.chunks, offset, length))
 
     def take(self, indices: Any) -> ChunkedArray:
@@ -225,9 +204,9 @@ class ChunkedArray(Column):
             """Return a ``pyarrow.ChunkedArray`` over the same memory."""
 
     def equals(self, other: object, nan_equal: bool = False) -> bool:
-        """Whether `other` has the same type and equal elements; the sizes of chunks do not matter.
+        """Whether `other` has the same type and equal elements; see :meth:`Array.equals`.
 
-        Parameters and errors are those of :meth:`Array.equals`.
+        The sizes of chunks do not matter.
         """
         if not isinstance(other, ChunkedArray):
             if not is_foreign(other):

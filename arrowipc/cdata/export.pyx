@@ -10,12 +10,12 @@ casts if it wants to.
 
 cimport cython
 from cpython.exc cimport PyErr_Fetch, PyErr_Restore
-from cpython.pycapsule cimport PyCapsule_Destructor, PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New
+from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New
 from cpython.ref cimport Py_INCREF, PyObject
 from libc.errno cimport EINVAL, EIO, ENOMEM, ENOSYS
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy, memset, strcmp
 
 from arrowipc._core cimport Columns, DictionaryPlan, Plan, Recent, identity, limits_data
 from arrowipc.columns.array cimport Array
@@ -91,11 +91,102 @@ cdef void free_block(void* block) noexcept nogil:
     atomic_add(&live, -1, RELAXED)
 
 
+# -- blocks --------------------------------------------------------------------------------------------------
+
+cdef struct Block:
+    # Followed by its parts, the structs, and what these point at: all of one schema, or of one batch or array.
+    int64_t capacity        # bytes, with this header
+    int64_t refs            # exported structs that are not released
+    PyObject* owner         # the Columns whose memory arrays point into; NULL: of a schema
+    void* structs           # the first is moved to the consumer at once
+
 cdef struct ExportedPart:
     # What private_data of an exported struct points at: the struct's place in its block, wherever it was moved.
-    void* block
+    Block* block
     int32_t index
-    int32_t end             # one past the last struct below it
+    int32_t end             # one past the last struct below it: dictionaries stand behind the children
+
+ctypedef fused Exported:
+    ArrowSchema
+    ArrowArray
+
+
+# The block of arrays that was freed last. Blocks of ten columns are too large for the fast lists of malloc, and streams
+# need one after another: the spare saves 4 % of a hand-over to pyarrow.
+cdef void* spare = NULL
+
+
+cdef Block* new_structs(PyObject* owner, int64_t count, int64_t width, int64_t more) except NULL:
+    """A block for `count` structs of `width` bytes each and `more` bytes behind them."""
+    cdef int64_t size = sizeof(Block) + count * (<int64_t> sizeof(ExportedPart) + width) + more
+    cdef Block* block = <Block*> atomic_swap(&spare, NULL, ACQ_REL) if owner != NULL else NULL
+    if block != NULL and block.capacity >= size:
+        atomic_add(&live, 1, RELAXED)
+    else:
+        free(block)
+        block = <Block*> new_block(size)
+        block.capacity = size
+    block.refs = count
+    block.owner = owner
+    block.structs = <ExportedPart*> (block + 1) + count
+    if owner != NULL:
+        Py_INCREF(<object> owner)
+    return block
+
+
+cdef void release_struct(Exported* exported) noexcept nogil:
+    """Let go of a struct and of everything below it that was not moved out; the last one of a block frees it."""
+    cdef ExportedPart* part = <ExportedPart*> exported.private_data
+    cdef Block* block = part.block
+    cdef ExportedPart* parts = <ExportedPart*> (block + 1)
+    cdef Exported* below
+    cdef PyObject* owner
+    cdef int64_t released = 1
+    cdef int32_t i = part.index + 1
+    while i < part.end:
+        below = <Exported*> block.structs + i
+        if below.release == exported.release:
+            below.release = NULL
+            released += 1
+            i += 1
+        else:
+            # Moved out, with all below it (or replaced by something that is not ours).
+            if below.release != NULL:
+                below.release(below)
+            i = parts[i].end
+    exported.release = NULL
+    if atomic_add(&block.refs, -released, ACQ_REL) == 0:
+        owner = block.owner
+        atomic_add(&live, -1, RELAXED)
+        free(atomic_swap(&spare, block, ACQ_REL) if owner != NULL and block.capacity <= LARGEST_SPARE else block)
+        if owner != NULL:
+            drop(owner)
+
+
+cdef void release_schema(ArrowSchema* schema) noexcept nogil:
+    release_struct(schema)
+
+
+cdef void release_array(ArrowArray* array) noexcept nogil:
+    release_struct(array)
+
+
+cdef void drop(PyObject* owner) noexcept nogil:
+    """Drop a reference from any thread, whatever Python is doing."""
+    if not Py_IsInitialized() or finalizing():
+        # Taking the GIL would hang or kill this thread, and the process is about to return the memory anyway.
+        return
+    drop_with_gil(owner)
+
+
+cdef void drop_with_gil(PyObject* owner) noexcept with gil:
+    cdef PyObject* kind
+    cdef PyObject* value
+    cdef PyObject* traceback
+    # Consumers release while they unwind from an error of their own, which must survive what the owner does.
+    PyErr_Fetch(&kind, &value, &traceback)
+    Py_DECREF(owner)
+    PyErr_Restore(kind, value, traceback)
 
 
 # -- schemas -----------------------------------------------------------------------------------------------
@@ -116,12 +207,6 @@ cdef list schema_nodes(object schema):
     return found[1]
 
 
-cdef struct SchemaBlock:
-    # Followed by its parts, schemas, pointers to children, and strings.
-    int64_t refs            # exported ArrowSchemas that are not released
-    ArrowSchema* schemas    # the first is moved to the consumer at once
-
-
 cdef inline const char* put(char** end, bytes text, int64_t size) noexcept:
     """Copy `size` bytes of `text` (one more than its length: with the NUL) to `end`, and move that on."""
     cdef char* start = end[0]
@@ -132,29 +217,26 @@ cdef inline const char* put(char** end, bytes text, int64_t size) noexcept:
 
 cdef int fill_nodes(list nodes, ArrowSchema* out) except -1:
     """Put nodes of a schema into a new block and hand its root to `out`."""
-    cdef int64_t n = len(nodes), size = sizeof(SchemaBlock)
-    cdef SchemaBlock* block
+    cdef int64_t n = len(nodes), size = n * sizeof(void*)
+    cdef Block* block
+    cdef ArrowSchema* schemas
     cdef ArrowSchema* schema
     cdef ArrowSchema** pointers
     cdef ExportedPart* parts
     cdef char* text
     cdef bytes form, name, metadata
     cdef int32_t i, k, child
-    size += n * <int64_t> (sizeof(ExportedPart) + sizeof(ArrowSchema) + sizeof(void*))
     for form, name, metadata, _, _, _, _ in nodes:
         size += len(form) + len(name) + len(metadata) + 2 + 8
-    block = <SchemaBlock*> new_block(size)
+    block = new_structs(NULL, n, sizeof(ArrowSchema), size)
     parts = <ExportedPart*> (block + 1)
-    block.refs = n
-    block.schemas = <ArrowSchema*> (parts + n)
-    pointers = <ArrowSchema**> (block.schemas + n)
+    schemas = <ArrowSchema*> block.structs
+    pointers = <ArrowSchema**> (schemas + n)
     text = <char*> (pointers + n)
     for i in range(n):
         form, name, metadata, flags, n_children, encoded, end = <tuple> nodes[i]
-        parts[i].block = block
-        parts[i].index = i
-        parts[i].end = end
-        schema = &block.schemas[i]
+        parts[i] = ExportedPart(block, i, end)
+        schema = &schemas[i]
         schema.metadata = NULL
         if metadata:
             # At a multiple of 8, for consumers that load the words where they lie.
@@ -169,44 +251,15 @@ cdef int fill_nodes(list nodes, ArrowSchema* out) except -1:
         schema.private_data = &parts[i]
         child = i + 1
         for k in range(<int32_t> schema.n_children):
-            pointers[k] = &block.schemas[child]
+            pointers[k] = &schemas[child]
             child = nodes[child][6]
         pointers += schema.n_children
-        schema.dictionary = &block.schemas[child] if encoded else NULL
-    out[0] = block.schemas[0]
+        schema.dictionary = &schemas[child] if encoded else NULL
+    out[0] = schemas[0]
     return 0
 
 
-cdef void release_schema(ArrowSchema* schema) noexcept nogil:
-    """Let go of a schema and of everything below it that was not moved out."""
-    cdef ExportedPart* part = <ExportedPart*> schema.private_data
-    cdef SchemaBlock* block = <SchemaBlock*> part.block
-    cdef ExportedPart* parts = <ExportedPart*> (block + 1)
-    cdef int64_t released = 1
-    cdef int32_t i = part.index + 1
-    while i < part.end:
-        if block.schemas[i].release == release_schema:
-            block.schemas[i].release = NULL
-            released += 1
-            i += 1
-        else:
-            # Moved out, with all below it (or replaced by something that is not ours).
-            if block.schemas[i].release != NULL:
-                block.schemas[i].release(&block.schemas[i])
-            i = parts[i].end
-    schema.release = NULL
-    if atomic_add(&block.refs, -released, ACQ_REL) == 0:
-        free_block(block)
-
-
 # -- arrays ------------------------------------------------------------------------------------------------
-
-cdef struct ArrayBlock:
-    # Followed by its parts, arrays, pointers to children and buffers, and variadic buffer sizes.
-    int64_t capacity        # bytes, with this header
-    int64_t refs            # exported ArrowArrays that are not released
-    PyObject* owner         # the Columns whose memory they point into
-    ArrowArray* arrays      # the first is moved to the consumer at once
 
 cdef struct Need:
     # What a block has to hold.
@@ -216,32 +269,12 @@ cdef struct Need:
 
 cdef struct Cursor:
     # The unused rest of a block.
-    ArrayBlock* block
+    Block* block
     ExportedPart* parts
+    ArrowArray* arrays
     int32_t next            # array
     void** pointers
     int64_t* sizes
-
-
-# The array block freed last. Blocks of ten columns are too large for the fast lists of malloc, and streams
-# need one after another: the spare saves 4 % of a hand-over to pyarrow.
-cdef void* spare = NULL
-
-
-cdef ArrayBlock* new_array_block(int64_t size) except NULL:
-    cdef ArrayBlock* block = <ArrayBlock*> atomic_swap(&spare, NULL, ACQ_REL)
-    if block != NULL and block.capacity >= size:
-        atomic_add(&live, 1, RELAXED)
-        return block
-    free(block)
-    block = <ArrayBlock*> new_block(size)
-    block.capacity = size
-    return block
-
-
-cdef void free_array_block(ArrayBlock* block) noexcept nogil:
-    atomic_add(&live, -1, RELAXED)
-    free(atomic_swap(&spare, block, ACQ_REL) if block.capacity <= LARGEST_SPARE else block)
 
 
 cdef inline Columns dictionary_values(Columns columns, int32_t ordinal):
@@ -317,64 +350,54 @@ cdef void fill_buffers(Cursor* cursor, const FieldPlan* field, const ColumnsData
     cursor.pointers += n
 
 
-cdef int fill_range(Cursor* cursor, Plan plan, Columns columns, int32_t first, int32_t end) except -1:
-    """Arrays of the fields [first, end), side by side in pre-order, each dictionary behind them."""
-    cdef const FieldPlan* field
+cdef int fill_field(Cursor* cursor, Plan plan, Columns columns, int32_t f) except -1:
+    """Arrays of a field and of all below it, side by side in pre-order, the dictionary behind the children."""
+    cdef const FieldPlan* field = &plan.d.fields[f]
     cdef const ColumnsData* d = &columns.d if columns is not None else NULL
-    cdef ArrowArray* arrays = cursor.block.arrays + cursor.next
-    cdef ArrowArray* array
-    cdef ExportedPart* part
+    cdef ArrowArray* array = &cursor.arrays[cursor.next]
+    cdef ExportedPart* part = &cursor.parts[cursor.next]
     cdef Columns values
-    cdef Plan values_plan
-    cdef int32_t i, k, child, base = cursor.next - first
-    cursor.next += end - first
-    for i in range(first, end):
-        field = &plan.d.fields[i]
-        array = &arrays[i - first]
-        part = &cursor.parts[base + i]
-        part.block = cursor.block
-        part.index = base + i
-        part.end = base + field.end
-        array.length = d.nodes[i].length if d != NULL else 0
-        array.null_count = d.nodes[i].null_count if d != NULL else 0
-        # pyarrow asks for views up to the offset, and takes the buffers of an array of length 0 for empty.
-        array.offset = d.nodes[i].offset if array.length else 0
-        array.n_children = field.n_children
-        array.children = <ArrowArray**> cursor.pointers
-        array.dictionary = NULL
-        array.release = release_array
-        array.private_data = part
-        child = i + 1
-        for k in range(field.n_children):
-            array.children[k] = &arrays[child - first]
-            child = plan.d.fields[child].end
-        cursor.pointers += field.n_children
-        fill_buffers(cursor, field, d, array)
-        if field.dictionary >= 0:
-            values = dictionary_values(columns, field.dictionary)
-            values_plan = dictionary_plan(plan, values, field.dictionary)
-            array.dictionary = &cursor.block.arrays[cursor.next]
-            fill_range(cursor, values_plan, values, 0, values_plan.d.n_fields)
+    cdef int32_t k, child = f + 1
+    part.block = cursor.block
+    part.index = cursor.next
+    cursor.next += 1
+    array.length = d.nodes[f].length if d != NULL else 0
+    array.null_count = d.nodes[f].null_count if d != NULL else 0
+    # pyarrow asks for views up to the offset, and takes the buffers of an array of length 0 for empty.
+    array.offset = d.nodes[f].offset if array.length else 0
+    array.n_children = field.n_children
+    array.children = <ArrowArray**> cursor.pointers
+    array.dictionary = NULL
+    array.release = release_array
+    array.private_data = part
+    cursor.pointers += field.n_children
+    fill_buffers(cursor, field, d, array)
+    for k in range(field.n_children):
+        array.children[k] = &cursor.arrays[cursor.next]
+        fill_field(cursor, plan, columns, child)
+        child = plan.d.fields[child].end
+    if field.dictionary >= 0:
+        values = dictionary_values(columns, field.dictionary)
+        array.dictionary = &cursor.arrays[cursor.next]
+        fill_field(cursor, dictionary_plan(plan, values, field.dictionary), values, 0)
+    part.end = cursor.next
     return 0
 
 
 cdef int open_block(Columns columns, const Need* need, Cursor* cursor) except -1:
     """Allocate a block that owns a reference to `columns`, and point `cursor` at its parts."""
-    cdef ArrayBlock* block
+    cdef Block* block
     if columns.plan.d.stored_big and columns.plan.d.keep_stored:
         raise UsageError("the data was kept in big-endian byte order (ensure_native_endian=False), and the "
                          "Arrow C data interface has native byte order only: read it with "
                          "ensure_native_endian=True")
-    block = new_array_block(sizeof(ArrayBlock) + need.arrays * (sizeof(ExportedPart) + sizeof(ArrowArray))
-                            + need.pointers * sizeof(void*) + need.sizes * sizeof(int64_t))
-    block.refs = need.arrays
-    block.owner = <PyObject*> columns
-    Py_INCREF(columns)
+    block = new_structs(<PyObject*> columns, need.arrays, sizeof(ArrowArray),
+                        need.pointers * sizeof(void*) + need.sizes * sizeof(int64_t))
     cursor.block = block
     cursor.parts = <ExportedPart*> (block + 1)
-    block.arrays = <ArrowArray*> (cursor.parts + need.arrays)
+    cursor.arrays = <ArrowArray*> block.structs
     cursor.next = 0
-    cursor.pointers = <void**> (block.arrays + need.arrays)
+    cursor.pointers = <void**> (cursor.arrays + need.arrays)
     cursor.sizes = <int64_t*> (cursor.pointers + need.pointers)
     return 0
 
@@ -391,7 +414,7 @@ cdef int fill_batch(Columns columns, ArrowArray* out) except -1:
     need.sizes = 0
     measure(columns.plan, columns, 0, plan.n_fields, 0, &need)
     open_block(columns, &need, &cursor)
-    root = cursor.block.arrays
+    root = cursor.arrays
     root.length = columns.d.length
     root.null_count = 0
     root.offset = 0
@@ -400,17 +423,15 @@ cdef int fill_batch(Columns columns, ArrowArray* out) except -1:
     root.buffers = <const void**> cursor.pointers
     root.buffers[0] = NULL
     root.children = <ArrowArray**> (cursor.pointers + 1)
-    for i in range(plan.n_columns):
-        root.children[i] = &cursor.block.arrays[1 + plan.columns[i]]
     root.dictionary = NULL
     root.release = release_array
     root.private_data = cursor.parts
-    cursor.parts[0].block = cursor.block
-    cursor.parts[0].index = 0
-    cursor.parts[0].end = 1 + plan.n_fields
+    cursor.parts[0] = ExportedPart(cursor.block, 0, <int32_t> need.arrays)
     cursor.pointers += 1 + plan.n_columns
     cursor.next = 1
-    fill_range(&cursor, columns.plan, columns, 0, plan.n_fields)
+    for i in range(plan.n_columns):
+        root.children[i] = &cursor.arrays[cursor.next]
+        fill_field(&cursor, columns.plan, columns, plan.columns[i])
     out[0] = root[0]
     return 0
 
@@ -423,8 +444,8 @@ cdef int fill_column(Columns columns, int32_t field, ArrowArray* out) except -1:
     need.arrays = need.pointers = need.sizes = 0
     measure(columns.plan, columns, field, end, 0, &need)
     open_block(columns, &need, &cursor)
-    fill_range(&cursor, columns.plan, columns, field, end)
-    out[0] = cursor.block.arrays[0]
+    fill_field(&cursor, columns.plan, columns, field)
+    out[0] = cursor.arrays[0]
     return 0
 
 
@@ -440,69 +461,6 @@ cdef int fill_array(Array array, ArrowArray* out) except -1:
         # The field has a bitmap; its null count is not the slice's.
         out.null_count = array._null_count
     return 0
-
-
-cdef int64_t mark_released(ArrowArray* array) noexcept nogil:
-    """Mark an exported array as released, and all below it that was not moved out; returns how many these are."""
-    cdef ExportedPart* part = <ExportedPart*> array.private_data
-    cdef ArrayBlock* block = <ArrayBlock*> part.block
-    cdef ExportedPart* parts = <ExportedPart*> (block + 1)
-    cdef ArrowArray* below
-    cdef int64_t released = 1
-    cdef int32_t i = part.index + 1
-    array.release = NULL
-    if array.dictionary != NULL:
-        released += release_dictionary(array.dictionary)
-    while i < part.end:
-        below = &block.arrays[i]
-        if below.release == release_array:
-            below.release = NULL
-            released += 1
-            if below.dictionary != NULL:
-                released += release_dictionary(below.dictionary)
-            i += 1
-        else:
-            # Moved out, with all below it (or replaced by something that is not ours).
-            if below.release != NULL:
-                below.release(below)
-            i = parts[i].end
-    return released
-
-
-cdef int64_t release_dictionary(ArrowArray* dictionary) noexcept nogil:
-    if dictionary.release == release_array:
-        return mark_released(dictionary)
-    if dictionary.release != NULL:
-        dictionary.release(dictionary)
-    return 0
-
-
-cdef void release_array(ArrowArray* array) noexcept nogil:
-    """Let go of an array: the last one of a block frees it and drops the reference to its owner."""
-    cdef ArrayBlock* block = <ArrayBlock*> (<ExportedPart*> array.private_data).block
-    cdef PyObject* owner
-    if atomic_add(&block.refs, -mark_released(array), ACQ_REL) == 0:
-        owner = block.owner
-        free_array_block(block)
-        drop(owner)
-
-
-cdef void drop(PyObject* owner) noexcept nogil:
-    """Drop a reference from any thread, whatever Python is doing."""
-    if not Py_IsInitialized() or finalizing():
-        # Taking the GIL would hang or kill this thread, and the process is about to return the memory anyway.
-        return
-    drop_with_gil(owner)
-
-
-cdef void drop_with_gil(PyObject* owner) noexcept with gil:
-    cdef PyObject* kind
-    cdef PyObject* value
-    cdef PyObject* traceback
-    # Consumers release while they unwind from an error of their own, which must survive what the owner does.
-    PyErr_Fetch(&kind, &value, &traceback)
-    Py_DECREF(owner)
-    PyErr_Restore(kind, value, traceback)
 
 
 # -- streams -----------------------------------------------------------------------------------------------
@@ -704,32 +662,21 @@ cdef void release_stream(ArrowArrayStream* stream) noexcept nogil:
 
 # -- capsules ----------------------------------------------------------------------------------------------
 
-cdef void destroy_schema_capsule(object capsule) noexcept:
-    cdef ArrowSchema* schema = <ArrowSchema*> PyCapsule_GetPointer(capsule, "arrow_schema")
-    if schema.release != NULL:
-        schema.release(schema)
-    free_block(schema)
-
-
-cdef void destroy_array_capsule(object capsule) noexcept:
-    cdef ArrowArray* array = <ArrowArray*> PyCapsule_GetPointer(capsule, "arrow_array")
-    if array.release != NULL:
+cdef void destroy_capsule(object capsule) noexcept:
+    cdef const char* name = PyCapsule_GetName(capsule)
+    cdef void* block = PyCapsule_GetPointer(capsule, name)
+    cdef ArrowSchema* schema = <ArrowSchema*> block
+    cdef ArrowArrayStream* stream = <ArrowArrayStream*> block
+    cdef ArrowArray* array = <ArrowArray*> block    # an ArrowDeviceArray begins with one
+    if strcmp(name, "arrow_schema") == 0:
+        if schema.release != NULL:
+            schema.release(schema)
+    elif strcmp(name, "arrow_array_stream") == 0:
+        if stream.release != NULL:
+            stream.release(stream)
+    elif array.release != NULL:
         array.release(array)
-    free_block(array)
-
-
-cdef void destroy_device_array_capsule(object capsule) noexcept:
-    cdef ArrowDeviceArray* device = <ArrowDeviceArray*> PyCapsule_GetPointer(capsule, "arrow_device_array")
-    if device.array.release != NULL:
-        device.array.release(&device.array)
-    free_block(device)
-
-
-cdef void destroy_stream_capsule(object capsule) noexcept:
-    cdef ArrowArrayStream* stream = <ArrowArrayStream*> PyCapsule_GetPointer(capsule, "arrow_array_stream")
-    if stream.release != NULL:
-        stream.release(stream)
-    free_block(stream)
+    free_block(block)
 
 
 cdef int check_requested(object requested_schema) except -1:
@@ -754,52 +701,35 @@ cdef int fill_any(object exported, ArrowArray* out) except -1:
     return fill_batch(<RecordBatch> exported, out)
 
 
-cdef object capsule_of(void* block, const char* name, PyCapsule_Destructor destroy):
+cdef object capsule_of(void* block, const char* name):
     """Make the capsule of a struct before it is filled: from then on the capsule frees both, also after an error."""
     try:
-        return PyCapsule_New(block, name, destroy)
+        return PyCapsule_New(block, name, destroy_capsule)
     except BaseException:
         free_block(block)
         raise
 
 
 def export_schema(schema):
-    """Export a Schema (as a struct), a Field or a DataType (without a name): an ``arrow_schema`` capsule.
-
-    Raises `UnsupportedError` for a NUL character in a name or a timezone, `UsageError` for big-endian data.
-    """
+    """Export a Schema (as a struct), a Field or a DataType (without a name): an ``arrow_schema`` capsule."""
     cdef list nodes = schema_nodes(schema)
     cdef ArrowSchema* out = <ArrowSchema*> new_block(sizeof(ArrowSchema))
     out.release = NULL
-    capsule = capsule_of(out, "arrow_schema", destroy_schema_capsule)
+    capsule = capsule_of(out, "arrow_schema")
     fill_nodes(nodes, out)
     return capsule
 
 
-cdef object array_capsule(object exported):
-    cdef ArrowArray* out = <ArrowArray*> new_block(sizeof(ArrowArray))
+def export_array(exported, requested_schema=None):
+    """Export a RecordBatch (as a struct without nulls) or an Array: ``arrow_schema`` and ``arrow_array`` capsules."""
+    cdef ArrowArray* out
+    check_requested(requested_schema)
+    schema = export_schema(described(exported))
+    out = <ArrowArray*> new_block(sizeof(ArrowArray))
     out.release = NULL
-    capsule = capsule_of(out, "arrow_array", destroy_array_capsule)
+    capsule = capsule_of(out, "arrow_array")
     fill_any(exported, out)
-    return capsule
-
-
-def export_array(Array array not None, requested_schema=None):
-    """Export a column, a child or a slice of one: an ``arrow_schema`` and an ``arrow_array`` capsule.
-
-    The second keeps the memory alive until it is released. Errors: as for `export_schema`.
-    """
-    check_requested(requested_schema)
-    return export_schema(described(array)), array_capsule(array)
-
-
-def export_batch(RecordBatch batch not None, requested_schema=None):
-    """Export a RecordBatch as a struct without nulls: an ``arrow_schema`` and an ``arrow_array`` capsule.
-
-    The second keeps the memory alive until it is released. Errors: as for `export_schema`.
-    """
-    check_requested(requested_schema)
-    return export_schema(described(batch)), array_capsule(batch)
+    return schema, capsule
 
 
 def export_device_array(exported, requested_schema=None, **kwargs):
@@ -825,7 +755,7 @@ cdef object device_capsule(object exported, int32_t device_type, int64_t device_
     out.device_id = device_id
     out.device_type = device_type
     out.sync_event = sync_event
-    capsule = capsule_of(out, "arrow_device_array", destroy_device_array_capsule)
+    capsule = capsule_of(out, "arrow_device_array")
     fill_any(exported, &out.array)
     if device_type != ARROW_DEVICE_CPU:
         forget_zeros(&out.array)
@@ -856,6 +786,6 @@ def export_stream(schema, source, requested_schema=None):
     check_requested(requested_schema)
     out = <ArrowArrayStream*> new_block(sizeof(ArrowArrayStream))
     out.release = NULL
-    capsule = capsule_of(out, "arrow_array_stream", destroy_stream_capsule)
+    capsule = capsule_of(out, "arrow_array_stream")
     fill_stream(schema, source, out)
     return capsule

@@ -26,7 +26,6 @@ cdef class Dictionaries:
     cdef tuple all                      # the values; None: one of them is new
 
 
-@cython.final
 cdef class BatchStream:
     """The batches of an ArrowArrayStream, one at a time."""
     cdef ArrowArrayStream stream        # release NULL: there is none, or it is at its end
@@ -41,6 +40,7 @@ cdef class BatchStream:
     cdef Dictionaries known             # None: each batch has dictionaries of its own
 
     cdef RecordBatch next(self)         # None at the end
+    cdef RecordBatch take(self)
     cdef int ask(self, ArrowSchema* schema) except -1
     cdef int open(self) except -1
     cdef int fail(self, int code) except -1
@@ -57,11 +57,7 @@ cdef void count_live(int64_t change) noexcept       # for owners that other modu
 cdef ArrowSchema* schema_in(object capsule) except NULL
 cdef BatchStream moved_stream(object source)        # without its plan; None: there is no stream
 
-# Fill columns from an array that `owner` keeps: its children (`whole`), or the one column that it is. With `known`, a
-# dictionary that the last call found in the same memory stays the same, and keeps the owner of that call.
-cdef int load(Columns out, Plan plan, const ArrowArray* array, bint whole, object owner, int level,
-              Dictionaries known) except -1
-
-# The same from one array per column, of which the elements from `start` on are used.
+# Fill columns from one array per column, of which the elements from `start` on are used. With `known`, a dictionary
+# that the last call found in the same memory stays the same, and keeps the owner of that call.
 cdef int load_columns(Columns out, Plan plan, ArrowArray** columns, int64_t start, int64_t length, object owner,
                       int level, Dictionaries known) except -1

@@ -403,16 +403,14 @@ cdef int take_validity(Columns out, int32_t f, const void* bits, int64_t null_co
     cdef Extent* extent = &out.d.extents[out.d.plan.fields[f].first_buffer]
     cdef int64_t reach = node.offset + node.length
     node.null_count = null_count
-    extent.data = NULL
-    extent.size = 0
+    extent[0] = Extent(NULL, 0)
     if null_count < 0:
         if bits == NULL:
             node.null_count = 0
         else:
             node.null_count = node.length - count_bits(<const uint8_t*> bits, node.offset, node.length)
     if node.null_count:
-        extent.data = <const uint8_t*> bits
-        extent.size = bitmap_bytes(reach)
+        extent[0] = Extent(<const uint8_t*> bits, bitmap_bytes(reach))
         if bits == NULL:
             return missing(out, f, 0, node.length, extent.size)
     return 0
@@ -630,12 +628,6 @@ cdef RecordBatch new_batch(Plan plan, ArrayOwner owner, bint whole, int level, D
     return batch
 
 
-cdef Array new_array(Plan plan, ArrayOwner owner, int level):
-    cdef Columns columns = Columns.__new__(Columns)
-    load(columns, plan, &owner.array, False, owner, level, None)
-    return make_array(columns, 0, columns.d.nodes[0].offset, columns.d.nodes[0].length)
-
-
 cdef RecordBatch empty_batch(Plan plan):
     """No rows of any columns."""
     cdef RecordBatch batch = RecordBatch.__new__(RecordBatch)
@@ -669,12 +661,9 @@ cdef bint stands_for_batch(const ArrowSchema* schema) noexcept nogil:
 cdef class BatchStream:
     """The batches of another library's stream, one at a time, not copied; :func:`stream_from` makes it.
 
-    A stream of arrays that are not structs, such as the chunks of one column, gives batches of one column, with the
-    name of the stream's schema: often an empty one.
-
-    What goes wrong in the producer reaches the caller with the producer's message (see `stream_error`). The stream
-    then stays failed. After a batch that is refused here the next one can be taken. Two threads must not take from one
-    stream at a time; the second gets a :class:`UsageError`.
+    A stream of arrays that are not structs gives batches of one column, with the name of the stream's schema: often
+    an empty one. What goes wrong in the producer reaches the caller with the producer's message, and the stream stays
+    failed. After a batch that is refused here the next one can be taken. Two threads must not take from it at a time.
     """
 
     def __init__(self):
@@ -720,8 +709,6 @@ cdef class BatchStream:
     @cython.critical_section
     cdef RecordBatch next(self):
         cdef RecordBatch batch = self.single
-        cdef ArrayOwner owner
-        cdef int code
         if self.closed:
             raise UsageError("the stream is closed")
         if batch is not None:
@@ -731,18 +718,24 @@ cdef class BatchStream:
             raise stream_error(self.code, self.message)
         if self.busy:
             raise UsageError("the stream is in use by another thread")
+        self.busy = True
+        try:
+            return self.take()
+        finally:
+            self.busy = False
+
+    cdef RecordBatch take(self):
+        """The next batch of the producer; None at its end."""
+        cdef ArrayOwner owner
+        cdef int code
         if self.stream.release == NULL:
             return None
         owner = ArrayOwner.__new__(ArrayOwner)
-        self.busy = True
-        try:
-            with nogil:
-                code = self.stream.get_next(&self.stream, &owner.array)
-            if code:
-                owner.array.release = NULL
-                self.fail(code)
-        finally:
-            self.busy = False
+        with nogil:
+            code = self.stream.get_next(&self.stream, &owner.array)
+        if code:
+            owner.array.release = NULL
+            self.fail(code)
         if owner.array.release == NULL:
             self.finish()
             return None
@@ -918,48 +911,39 @@ cdef object import_schema(object source):
     return plan_schema(plan_of(schema_in(capsule), True))
 
 
-cdef str PAIRS = ("__arrow_c_array__, __arrow_c_device_array__ or __arrow_c_stream__, or a pair of "
-                  "'arrow_schema' and 'arrow_array' PyCapsules")
-
-
 cdef inline bint is_native(Plan plan) noexcept:
     # What is kept in big-endian takes the way of others' data, on which its export refuses it.
     return not (plan.d.stored_big and plan.d.keep_stored)
 
 
-cdef RecordBatch import_batch(object source, int level=LEVEL_NONE):
-    cdef ArrayOwner owner
+cdef RecordBatch import_any(object source, bint whole, int level):
+    """All rows of `source`, or (not `whole`) the one column that it is."""
     cdef BatchStream stream
-    cdef tuple pair
-    if type(source) is RecordBatch and is_native((<RecordBatch> source).plan):
-        prove(<RecordBatch> source, level)
-        return <RecordBatch> source
-    pair = pair_of(source)
+    cdef ArrayOwner owner
+    cdef tuple pair = pair_of(source)
     if pair is not None:
         owner = moved_array(pair[1])
-        return new_batch(plan_of(schema_in(pair[0]), True), owner, True, level)
-    stream = stream_of(source, True, level)
+        return new_batch(plan_of(schema_in(pair[0]), whole), owner, whole, level)
+    stream = stream_of(source, whole, level)
     if stream is None:
-        raise nothing_found(source, PAIRS)
+        raise nothing_found(source, "__arrow_c_array__, __arrow_c_device_array__ or __arrow_c_stream__, or a pair of "
+                                    "'arrow_schema' and 'arrow_array' PyCapsules")
     return all_of(stream)
 
 
+cdef RecordBatch import_batch(object source, int level=LEVEL_NONE):
+    if type(source) is RecordBatch and is_native((<RecordBatch> source).plan):
+        prove(<RecordBatch> source, level)
+        return <RecordBatch> source
+    return import_any(source, True, level)
+
+
 cdef Array import_array(object source, int level=LEVEL_NONE):
-    cdef ArrayOwner owner
-    cdef BatchStream stream
     cdef RecordBatch batch
-    cdef tuple pair
     if type(source) is Array and is_native((<Array> source).columns.plan):
         prove((<Array> source).columns, level)
         return <Array> source
-    pair = pair_of(source)
-    if pair is not None:
-        owner = moved_array(pair[1])
-        return new_array(plan_of(schema_in(pair[0]), False), owner, level)
-    stream = stream_of(source, False, level)
-    if stream is None:
-        raise nothing_found(source, PAIRS)
-    batch = all_of(stream)
+    batch = import_any(source, False, level)
     return make_array(batch, 0, batch.d.nodes[0].offset, batch.d.length)
 
 
@@ -989,9 +973,7 @@ cdef BatchStream import_stream(object source, int level=LEVEL_NONE):
 
 
 def schema_from(source):
-    """Return the schema of another library as an :class:`arrowipc.Schema`: that of a struct, by ``__arrow_c_schema__``
-    or an ``arrow_schema`` PyCapsule. Dictionaries are numbered.
-    """
+    """Return the schema of another library as an :class:`arrowipc.Schema`; dictionaries are numbered."""
     return import_schema(source)
 
 
@@ -1005,9 +987,8 @@ def described_from(source, whole):
 def batch_from(source, validate="none"):
     """Return a batch of another library as a :class:`RecordBatch` over the same memory; a RecordBatch as it is.
 
-    `source` has ``__arrow_c_array__`` or ``__arrow_c_device_array__`` (on the CPU) and is a struct, or it is the pair
-    of PyCapsules that these return; or it has ``__arrow_c_stream__``: all its batches, copied into one if there are
-    several. What the structs of the interface say is checked always, values as `validate` says.
+    `source` has ``__arrow_c_array__`` or ``__arrow_c_device_array__`` (on the CPU) and is a struct, or it is their pair
+    of PyCapsules; or it has ``__arrow_c_stream__``: all its batches, copied into one if there are several.
     """
     return import_batch(source, level_of(validate))
 

@@ -37,7 +37,8 @@ cdef class Array(Compiled, Nested):
     """One column, or one child of a column: a type, a length, and buffers that are shared with the batch.
 
     Batches make arrays. ``len(array)``, ``array[i]``, ``array[2:5]`` and iteration work as for a list, and
-    ``numpy.asarray(array)`` as :meth:`to_numpy` does where that can be done without loss.
+    ``numpy.asarray(array)`` as :meth:`to_numpy` does where that can be done without loss. ``==`` compares types and
+    values, see :meth:`equals`. Arrays are not hashable.
 
     Attributes
     ----------
@@ -46,29 +47,16 @@ cdef class Array(Compiled, Nested):
     length : int
         Number of elements.
 
-    Notes
-    -----
-    ``==`` compares types and values, see :meth:`equals`. Arrays are not hashable.
-
     Examples
     --------
-    >>> import pyarrow as pa
     >>> import arrowipc as ipc
-    >>> made = pa.record_batch({"x": [[1, 2], None, [3]]})
-    >>> (batch,) = ipc.open_stream(b"".join([made.schema.serialize(), made.serialize()]))
-    >>> array = batch["x"]
-    >>> array.type, len(array), array.null_count
-    (DataType(list<item: int64>), 3, 1)
-    >>> array[0], array[-1]
-    ([1, 2], [3])
+    >>> array = ipc.Array.from_pylist([[1, 2], None, [3]])
+    >>> array.type, len(array), array.null_count, array[0], array[-1]
+    (DataType(list<item: int64>), 3, 1, [1, 2], [3])
     >>> array.children[0].to_numpy()
     array([1, 2, 3])
     >>> array.slice(1).to_pylist(), array.take([2]).to_pylist(), array.is_valid().to_pylist(), len(array.buffers())
     ([None, [3]], [[3]], [True, False, True], 2)
-    >>> array.equals(ipc.Array.from_arrow(made["x"])), array.to_arrow().null_count
-    (True, 1)
-    >>> len(array.to_polars()), len(array.to_pandas())
-    (3, 3)
     """
 
     def __cinit__(self, Columns columns not None):
@@ -78,10 +66,7 @@ cdef class Array(Compiled, Nested):
 
     @staticmethod
     def from_arrow(data, *, validate="none"):
-        """Take over an array that another library holds, without copying it.
-
-        Parameters and errors are those of :meth:`RecordBatch.from_arrow`.
-        """
+        """Take over an array that another library holds, without copying it; see :meth:`RecordBatch.from_arrow`."""
         from arrowipc.cdata.import_array import array_from
 
         return array_from(data, validate)
@@ -90,16 +75,8 @@ cdef class Array(Compiled, Nested):
     def from_pylist(values, type=None):
         """Make an array of Python values or of a NumPy array.
 
-        Parameters
-        ----------
-        values : sequence
-        type : DataType, optional
-            None: that of the values (:func:`arrowipc.values.inference.infer_type`).
-
-        Raises
-        ------
-        UsageError
-            A value does not fit the type; the message names its position.
+        `type` None: that of the values (:func:`arrowipc.values.inference.infer_type`). A value that does not fit the
+        type is a UsageError that names its position.
 
         Examples
         --------
@@ -136,10 +113,7 @@ cdef class Array(Compiled, Nested):
 
     @property
     def nbytes(self):
-        """Bytes of the buffers that the elements use, with those of children and of the dictionary.
-
-        A slice counts its own part, as a message of it would hold it.
-        """
+        """Bytes of the buffers that the elements use, with those of children and of the dictionary."""
         from arrowipc.values.from_python import build_arrays
 
         dictionary = self.dictionary
@@ -172,23 +146,15 @@ cdef class Array(Compiled, Nested):
 
     @property
     def dictionary(self):
-        """The values that the indices of a dictionary-encoded array refer to.
-
-        None for other types, and as long as no dictionary has arrived.
-        """
+        """The values that the indices of a dictionary-encoded array refer to; None: there are none (yet)."""
         return dictionary_array(self.columns, self.index)
 
     def buffers(self):
-        """Return the buffers in the order of the format, as read-only memoryviews of bytes.
+        """Return the buffers in the order of the format, as read-only memoryviews of bytes that keep the memory alive.
 
-        They are those of the whole column: element i of this array lies at `offset` + i. View types have
-        their variadic data buffers at the end; children and dictionaries have buffers of their own. The
-        memoryviews keep the memory alive.
-
-        Returns
-        -------
-        list of memoryview or None
-            None for the validity bitmap of an array without nulls.
+        They are those of the whole column: element i of this array lies at `offset` + i. None stands for the validity
+        bitmap of an array without nulls. View types have their variadic data buffers at the end; children and
+        dictionaries have buffers of their own.
         """
         cdef const FieldPlan* f = &self.columns.d.plan.fields[self.index]
         cdef const Extent* extents = &self.columns.d.extents[f.first_buffer]
@@ -227,23 +193,12 @@ cdef class Array(Compiled, Nested):
         return change(self)
 
     def slice(self, offset=0, length=None):
-        """Return elements ``[offset, offset + length)`` without copying; what lies past the end is left out.
-
-        Raises
-        ------
-        UsageError
-            If `offset` or `length` is negative.
-        """
+        """Return elements ``[offset, offset + length)`` without copying; what lies past the end is left out."""
         start, count = clip(offset, length, self.length)
         return make_array(self.columns, self.index, self.offset + <int64_t> start, count)
 
     def take(self, indices):
-        """Return elements in any order and number; parameters and errors are those of :meth:`RecordBatch.take`.
-
-        Returns
-        -------
-        Array
-        """
+        """Return elements in any order and number; parameters and errors are those of :meth:`RecordBatch.take`."""
         from arrowipc.columns.take import take_elements
 
         return take_elements(self, indices)
@@ -301,9 +256,9 @@ cdef class Array(Compiled, Nested):
         Parameters
         ----------
         max_values : int, optional
-            The most Python objects to make: small input can claim to be billions of nulls. It also bounds how
-            much text may be made of bytes that several rows share. By default 2**24 and 8 for each byte of
-            the columns, 2**27 at most. Lists and dicts are counted apart; a byte is enough for one.
+            The most Python objects to make (else a LimitError): small input can claim to be billions of nulls. It
+            also bounds how much text may be made of bytes that several rows share. By default 2**24 and 8 for each
+            byte of the columns, 2**27 at most. Lists and dicts are counted apart; a byte is enough for one.
         extensions : bool or mapping, default False
             True: values of these extension types become what they mean, nested ones too; all others stay as they
             are stored, as does a column that is not stored as its type asks for.
@@ -320,27 +275,22 @@ cdef class Array(Compiled, Nested):
             A mapping from names of extension types to functions of one stored value adds to these, or replaces
             them: ``extensions={"geoarrow.wkb": shapely.from_wkb}``.
 
-        Returns
-        -------
-        list
-            None stands for null.
-
         Raises
         ------
-        LimitError
-            If there are more values than `max_values`.
         FormatError
             If values are broken, naming column and row; readers find that out earlier unless told
             ``validate="none"``, but for values of extension types.
         UnsupportedError
             If nanoseconds are no whole microseconds: :meth:`to_numpy` gives all digits.
-        UsageError
-            If the data is kept in big-endian.
         """
         return values(self.columns, self.index, self.offset, self.length, given(max_values), extensions)
 
     def to_numpy(self, copy=False, *, zero_copy_only=None, dtype=None):
         """Return the elements as a NumPy array.
+
+        Of shape (length,), or (length, size) for fixed-size lists. Timestamps and dates are datetime64
+        (in UTC when there is a timezone), durations timedelta64, times of day the stored integers,
+        intervals of days or nanoseconds structured.
 
         Parameters
         ----------
@@ -356,28 +306,12 @@ cdef class Array(Compiled, Nested):
         dtype : dtype, optional
             Of the result, which is converted to it, and copied if that needs a copy.
 
-        Returns
-        -------
-        numpy.ndarray
-            Of shape (length,), or (length, size) for fixed-size lists. Timestamps and dates are datetime64
-            (in UTC when there is a timezone), durations timedelta64, times of day the stored integers,
-            intervals of days or nanoseconds structured.
-
         Raises
         ------
         UsageError
             If a view is asked for and a copy is needed, or the data is kept in big-endian.
         FormatError, LimitError
             As for :meth:`to_pylist`.
-
-        Examples
-        --------
-        >>> import pyarrow as pa
-        >>> import arrowipc as ipc
-        >>> made = pa.record_batch({"x": [1.5, None]})
-        >>> (batch,) = ipc.open_stream(b"".join([made.schema.serialize(), made.serialize()]))
-        >>> batch["x"].to_numpy(copy=True)
-        array([1.5, nan])
         """
         from arrowipc.values.to_numpy import as_array, to_numpy
 
@@ -422,24 +356,8 @@ cdef class Array(Compiled, Nested):
     def equals(self, other, nan_equal=False):
         """Whether `other` has the same type, nulls in the same places and equal values elsewhere.
 
-        A dictionary-encoded array never equals a plain one; two are equal when their decoded values are.
-
-        Parameters
-        ----------
-        other : Array, or an object with ``__arrow_c_array__`` or ``__arrow_c_stream__``
-        nan_equal : bool, default False
-            Whether NaN equals NaN.
-
-        Returns
-        -------
-        bool
-
-        Raises
-        ------
-        FormatError
-            If values are broken.
-        UsageError
-            If the data of one is kept in big-endian.
+        A dictionary-encoded array never equals a plain one; two are equal when their decoded values are. NaN equals NaN
+        only if `nan_equal`. `other` may be of another library. Broken values raise a FormatError.
         """
         cdef Array array
         if not isinstance(other, Array) and not is_foreign(other):

@@ -1,14 +1,15 @@
 # Columns that grow at the end, and what one append walks.
 cimport cython
 from cpython.ref cimport PyObject
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int8_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from arrowipc._core cimport Columns, Plan
-from arrowipc.inline.bits cimport SLACK
-from arrowipc.inline.fault cimport FAULT_CHILD_LENGTH, Fault, fail_count
-from arrowipc.inline.loads cimport add_overflows, inside, unlikely
-from arrowipc.inline.plan cimport ColumnsData, Extent, Node, PlanData
+from arrowipc.inline.bits cimport SLACK, load_int, store_int
+from arrowipc.inline.fault cimport FAULT_CHILD_LENGTH, FAULT_OFFSET, Fault, fail, fail_count
+from arrowipc.inline.layouts cimport LAYOUTS
+from arrowipc.inline.loads cimport add_overflows, inside, load_i32, load_u32, unlikely
+from arrowipc.inline.plan cimport LAYOUT_FIXED_LIST, ColumnsData, Extent, FieldPlan, Node, PlanData
 
 cdef struct GrowableBuffer:
     # One buffer's memory, as the kernels see it.
@@ -151,13 +152,73 @@ cdef inline int set_span(const ColumnsData* d, int32_t f, int64_t first, int64_t
 
 
 cdef inline int set_children(const ColumnsData* d, int32_t f, Span* spans, Fault* fault) noexcept nogil:
-    """Every child of field f takes the elements that the field takes."""
-    cdef int32_t child = f + 1, end = d.plan.fields[f].end
-    while child < end:
-        if set_span(d, child, spans[f].start, spans[f].count, spans, fault) < 0:
+    """Children of field f take the elements that the field takes, those of fixed-size lists that many times."""
+    cdef const FieldPlan* field = &d.plan.fields[f]
+    # No overflow: check_sizes has multiplied for the whole node.
+    cdef int64_t times = field.width if field.layout == LAYOUT_FIXED_LIST else 1
+    cdef int32_t child = f + 1
+    while child < field.end:
+        if set_span(d, child, spans[f].start * times, spans[f].count * times, spans, fault) < 0:
             return -1
         child = d.plan.fields[child].end
     return 0
+
+
+cdef inline int span_offsets(const ColumnsData* d, int32_t f, int32_t width, const Span* span, Span* out,
+                             Fault* fault) noexcept nogil:
+    """The bytes, or elements of the child, that the offsets of a span enclose; those between them are not checked."""
+    cdef const Extent* extents = &d.extents[d.plan.fields[f].first_buffer + 1]
+    cdef int64_t limit = d.nodes[f + 1].length if LAYOUTS[d.plan.fields[f].layout].n_children else extents[1].size
+    cdef int64_t first = load_int(extents.data, span.start, width)
+    cdef int64_t last = load_int(extents.data, span.start + span.count, width)
+    if unlikely(first < 0, 0):
+        return fail(fault, FAULT_OFFSET, f, 1, span.start, first, 0, b"less than")
+    if unlikely(last < first, 0):
+        return fail(fault, FAULT_OFFSET, f, 1, span.start + span.count, last, first, b"less than the first one,")
+    if unlikely(last > limit, 0):
+        return fail(fault, FAULT_OFFSET, f, 1, span.start + span.count, last, limit, b"past the end at")
+    out.start, out.count = first, last - first
+    return 0
+
+
+# The child's elements that the lists of a span have, which are not empty and not null, from the first to the last one.
+cdef int span_list_views(const ColumnsData* d, int32_t f, const uint8_t* bits, const Span* span, Span* out,
+                         Fault* fault) noexcept nogil
+# Children of dense union f take the elements from the lowest to the highest offset of its span; `low`: per ordinal.
+cdef int span_members(const ColumnsData* d, int32_t f, Span* spans, int64_t* low, Fault* fault) noexcept nogil
+# The runs that a span of a run-end encoded field touches.
+cdef int span_runs(const ColumnsData* d, int32_t f, const Span* span, Span* out, Fault* fault) noexcept nogil
+# Check the views of a span that point into data buffers, and add their sizes to those of the buffers, `stride` apart.
+cdef int measure_views(const ColumnsData* d, int32_t f, const uint8_t* bits, const Span* span, int64_t* used,
+                       int32_t stride, Fault* fault) noexcept nogil
+
+
+cdef inline bint any_long(const uint8_t* views, int64_t count) noexcept nogil:
+    """Whether some views are not inline; as unsigned, a negative length is a long one."""
+    cdef int64_t i
+    cdef bint found = False
+    for i in range(count):
+        found |= load_u32(views + 16 * i) > 12
+    return found
+
+
+cdef inline void move_members(uint8_t* out, const uint8_t* offsets, const uint8_t* codes, int64_t count,
+                              const int8_t* ordinals, const int64_t* shifts) noexcept nogil:
+    """Offsets of a dense union, each moved by its child's shift."""
+    cdef int64_t i
+    for i in range(count):
+        store_int(out, i, 4, load_i32(offsets + 4 * i) + shifts[ordinals[codes[i] & 127]])
+
+
+cdef inline void move_runs(uint8_t* out, const ColumnsData* d, int32_t f, const Span* runs, const Span* span,
+                           int64_t base) noexcept nogil:
+    """The ends of runs of a span, which begins at `base` now."""
+    cdef const FieldPlan* field = &d.plan.fields[f + 1]
+    cdef int32_t width = field.width
+    cdef const uint8_t* ends = d.extents[field.first_buffer + 1].data + (d.nodes[f + 1].offset + runs.start) * width
+    cdef int64_t i
+    for i in range(runs.count):
+        store_int(out, i, width, base + min(load_int(ends, i, width) - span.start, span.count))
 
 
 cdef struct PoolTarget:

@@ -16,19 +16,17 @@ from libc.string cimport memcmp, memcpy, memset
 
 from arrowipc._core cimport Columns, Memory, Plan, field_name, raise_fault
 from arrowipc.inline.bits cimport SLACK, append_bits, append_ones, largest, load_int, shift_offsets, store_int
-from arrowipc.inline.element cimport find_run
+from arrowipc.inline.element cimport find_run, run_end
 from arrowipc.inline.fault cimport (
-    FAULT_BUFFER_SMALL, FAULT_INDEX, FAULT_LIST_VIEW, FAULT_MEMORY, FAULT_OFFSET, FAULT_RUN_END,
-    FAULT_TYPE_CODE, FAULT_UNION_OFFSET, FAULT_VIEW, Fault, fail,
+    FAULT_INDEX, FAULT_LIST_VIEW, FAULT_MEMORY, FAULT_RUN_END, FAULT_TYPE_CODE, FAULT_UNION_OFFSET, FAULT_VIEW, Fault,
+    fail,
 )
-from arrowipc.inline.layouts cimport LAYOUTS, alignment_of
-from arrowipc.inline.loads cimport (
-    add_overflows, bitmap_bytes, count_bits, get_bit, inside, load_i32, load_u32, mul_overflows,
-)
+from arrowipc.inline.layouts cimport LAYOUTS, alignment_of, is_list_view
+from arrowipc.inline.loads cimport add_overflows, bitmap_bytes, count_bits, get_bit, inside, load_i32
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_SIGNED, FIELD_UTF8, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_LIST32,
-    LAYOUT_LIST64, LAYOUT_LIST_VIEW32, LAYOUT_LIST_VIEW64, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT,
-    LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, Node, PlanData,
+    LAYOUT_LIST64, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW,
+    ColumnsData, Extent, FieldPlan, Node, PlanData,
 )
 from arrowipc.inline.room cimport new_zeros, reserve_items
 
@@ -98,8 +96,7 @@ cdef int pool_entry(BuilderMemory g, int32_t view, const uint8_t* data, int64_t 
     cdef int64_t count = <int64_t> g.pools[view].count + 1
     if count > INT32_MAX or reserve_items(<void**> &buffers.extents, &buffers.room, count, sizeof(Extent)) < 0:
         return fail(fault, FAULT_MEMORY)
-    buffers.extents[g.pools[view].count].data = data
-    buffers.extents[g.pools[view].count].size = size
+    buffers.extents[g.pools[view].count] = Extent(data, size)
     g.pools[view].count += 1
     return 0
 
@@ -290,17 +287,94 @@ cdef int begins_with_snapshot(Columns longer, Columns shorter):
 cdef int64_t KEEP_BYTES = 1 << 18
 
 
-# -- checks shared by the layouts ----------------------------------------------------------------------------
+# -- the elements of a span, which are checked ---------------------------------------------------------------
 
 
-cdef inline int need(const Append* job, int32_t f, int32_t which, int64_t elements, int64_t width,
-                     int32_t first) noexcept nogil:
-    """Whether buffer `which` of a field of the piece holds `elements` values."""
-    cdef const Extent* extent = &job.piece.extents[first + which]
-    cdef int64_t size
-    if mul_overflows(elements, width, &size) or size > extent.size:
-        return fail(job.fault, FAULT_BUFFER_SMALL, f, which, elements, extent.size, elements * width, NULL)
+cdef int span_list_views(const ColumnsData* d, int32_t f, const uint8_t* bits, const Span* span, Span* out,
+                         Fault* fault) noexcept nogil:
+    cdef int32_t first = d.plan.fields[f].first_buffer, width = LAYOUTS[d.plan.fields[f].layout].buffers[1].width
+    cdef const uint8_t* offsets = d.extents[first + 1].data
+    cdef const uint8_t* sizes = d.extents[first + 2].data
+    cdef int64_t limit = d.nodes[f + 1].length, low = INT64_MAX, high = 0, i, offset, size
+    for i in range(span.start, span.start + span.count):
+        size = load_int(sizes, i, width)
+        if size == 0 or (bits != NULL and not get_bit(bits, i)):
+            continue
+        offset = load_int(offsets, i, width)
+        if not inside(offset, size, limit):
+            return fail(fault, FAULT_LIST_VIEW, f, 1, i, offset, limit, b"offset")
+        low, high = min(low, offset), max(high, offset + size)
+    out.start = min(low, high)
+    out.count = high - out.start
     return 0
+
+
+cdef int span_members(const ColumnsData* d, int32_t f, Span* spans, int64_t* low, Fault* fault) noexcept nogil:
+    cdef const FieldPlan* field = &d.plan.fields[f]
+    cdef const int8_t* codes = <const int8_t*> d.extents[field.first_buffer].data
+    cdef const uint8_t* offsets = d.extents[field.first_buffer + 1].data
+    cdef const int8_t* ordinals = d.plan.codes + 128 * field.codes
+    cdef int64_t high[128]
+    cdef int64_t i, offset
+    cdef int32_t child = f + 1, k
+    cdef int ordinal
+    for k in range(field.n_children):
+        low[k], high[k] = INT64_MAX, -1
+    for i in range(spans[f].start, spans[f].start + spans[f].count):
+        ordinal = ordinals[codes[i]] if codes[i] >= 0 else -1
+        if ordinal < 0:
+            return fail(fault, FAULT_TYPE_CODE, f, 0, i, codes[i], 0, NULL)
+        offset = load_int(offsets, i, 4)
+        if offset < 0:
+            return fail(fault, FAULT_UNION_OFFSET, f, 1, i, offset, 0, NULL)
+        low[ordinal], high[ordinal] = min(low[ordinal], offset), max(high[ordinal], offset)
+    for k in range(field.n_children):
+        spans[child].count = 0
+        if high[k] >= 0 and set_span(d, child, low[k], high[k] - low[k] + 1, spans, fault) < 0:
+            return -1
+        child = d.plan.fields[child].end
+    return 0
+
+
+cdef int span_runs(const ColumnsData* d, int32_t f, const Span* span, Span* out, Fault* fault) noexcept nogil:
+    cdef int64_t runs = d.nodes[f + 1].length, previous = span.start, stop = span.start + span.count, i, end
+    # Run ends that do not rise give runs too, the first one not behind the last, and the loop finds them.
+    cdef int64_t first = find_run(d, f, span.start) if span.start else 0, last = find_run(d, f, stop - 1)
+    if last >= runs:
+        return fail(fault, FAULT_RUN_END, f, -1, runs - 1, run_end(d, f, runs - 1) if runs else 0, stop, b"short of")
+    for i in range(first, last + 1):
+        end = run_end(d, f, i)
+        if end <= previous:
+            return fail(fault, FAULT_RUN_END, f, -1, i, end, previous, b"not more than")
+        previous = end
+    out.start, out.count = first, last - first + 1
+    return 0
+
+
+cdef int measure_views(const ColumnsData* d, int32_t f, const uint8_t* bits, const Span* span, int64_t* used,
+                       int32_t stride, Fault* fault) noexcept nogil:
+    cdef const FieldPlan* field = &d.plan.fields[f]
+    cdef const uint8_t* views = d.extents[field.first_buffer + 1].data
+    cdef const Extent* buffers = d.extents + d.views[field.view].first
+    cdef int32_t count = d.views[field.view].count, index
+    cdef int64_t i, length, offset
+    for i in range(span.start, span.start + span.count):
+        length = load_i32(views + 16 * i)
+        if 0 <= length <= 12 or (bits != NULL and not get_bit(bits, i)):
+            continue
+        if length < 0:
+            return fail(fault, FAULT_VIEW, f, 1, i, length, 0, b"length")
+        index = load_i32(views + 16 * i + 8)
+        if not 0 <= index < count:
+            return fail(fault, FAULT_VIEW, f, 1, i, index, count, b"buffer index")
+        offset = load_i32(views + 16 * i + 12)
+        if not inside(offset, length, buffers[index].size):
+            return fail(fault, FAULT_VIEW, f, 1, i, offset, buffers[index].size, b"offset")
+        used[index * stride] += length
+    return 0
+
+
+# -- the layouts ---------------------------------------------------------------------------------------------
 
 
 cdef inline int full(const Append* job, int32_t f, int64_t found, int64_t expected,
@@ -313,9 +387,6 @@ cdef inline const uint8_t* validity_of(const Append* job, int32_t f, int32_t buf
     return job.piece.extents[buffer].data if job.piece.nodes[f].null_count != 0 else NULL
 
 
-# -- the layouts ---------------------------------------------------------------------------------------------
-
-
 cdef int append_validity(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
     cdef int32_t buffer = g.p.fields[f].first_buffer
     cdef const uint8_t* bits = validity_of(job, f, buffer)
@@ -323,8 +394,6 @@ cdef int append_validity(ColumnsBuilder g, const Append* job, int32_t f) noexcep
     cdef int64_t before = g.nodes[f].length, size
     cdef bint bitmap = g.nodes[f].null_count != 0
     if bits != NULL:
-        if need(job, f, 0, bitmap_bytes(start + count), 1, buffer) < 0:
-            return -1
         nulls = count - count_bits(bits, start, count)
     if nulls == 0 and not bitmap:
         return 0
@@ -345,8 +414,7 @@ cdef int append_validity(ColumnsBuilder g, const Append* job, int32_t f) noexcep
 cdef int append_bools(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
     cdef int32_t first = g.p.fields[f].first_buffer
     cdef int64_t start = g.spans[f].start, count = g.spans[f].count, before = g.nodes[f].length
-    if (need(job, f, 1, bitmap_bytes(start + count), 1, first) < 0
-            or reserve(g, first + 1, bitmap_bytes(before + count) - g.sizes[first + 1], job.fault) < 0):
+    if reserve(g, first + 1, bitmap_bytes(before + count) - g.sizes[first + 1], job.fault) < 0:
         return -1
     append_bits(g.blocks[first + 1].data, before, job.piece.extents[first + 1].data, start, count)
     g.sizes[first + 1] = bitmap_bytes(before + count)
@@ -357,8 +425,6 @@ cdef int append_fixed(ColumnsBuilder g, const Append* job, int32_t f) noexcept n
     cdef const FieldPlan* field = &g.p.fields[f]
     cdef int32_t first = field.first_buffer
     cdef int64_t start = g.spans[f].start, count = g.spans[f].count
-    if need(job, f, 1, start + count, field.width, first) < 0:
-        return -1
     if job.shifts != NULL and field.flags & FIELD_ENCODED and job.shifts[field.dictionary] != 0:
         return append_indices(g, job, f, job.shifts[field.dictionary])
     return copy_in(g, first + 1, job.piece.extents[first + 1].data + start * field.width, count * field.width,
@@ -393,74 +459,28 @@ cdef int append_indices(ColumnsBuilder g, const Append* job, int32_t f, int64_t 
     return 0
 
 
-cdef int append_offsets(ColumnsBuilder g, const Append* job, int32_t f, int32_t width, int64_t limit, int64_t base,
-                        Span* out) noexcept nogil:
-    """Offsets into `limit` bytes or elements of the piece, rebased to go on at `base`.
-
-    `out`: what the span's offsets enclose.
-    """
+cdef int append_offsets(ColumnsBuilder g, const Append* job, int32_t f, int32_t width) noexcept nogil:
+    """Offsets and what they enclose: the bytes of texts, or the elements of lists, which become the child's span."""
     cdef int32_t buffer = g.p.fields[f].first_buffer + 1
-    cdef int64_t start = g.spans[f].start, count = g.spans[f].count, first, last
-    cdef const uint8_t* offsets = job.piece.extents[buffer].data
-    cdef bint fresh = g.sizes[buffer] == 0
-    if (need(job, f, 1, start + count + 1, width, buffer - 1) < 0
+    cdef bint is_list = LAYOUTS[g.p.fields[f].layout].n_children == 1, fresh = g.sizes[buffer] == 0
+    cdef int64_t base = g.nodes[f + 1].length if is_list else g.sizes[buffer + 1], count = g.spans[f].count
+    cdef const Extent* extents = &job.piece.extents[buffer]
+    cdef Span inner
+    if (span_offsets(job.piece, f, width, &g.spans[f], &inner, job.fault) < 0
             or reserve(g, buffer, (count + fresh) * width, job.fault) < 0):
         return -1
-    first = load_int(offsets, start, width)
-    last = load_int(offsets, start + count, width)
-    if first < 0 or first > last:
-        return fail(job.fault, FAULT_OFFSET, f, 1, start, first, last, NULL)
-    if last > limit:
-        return fail(job.fault, FAULT_OFFSET, f, 1, start + count, last, limit, NULL)
-    if last - first > largest(width, True) - base:
-        return full(job, f, base + (last - first), largest(width, True), b"offsets")
+    if inner.count > largest(width, True) - base:
+        return full(job, f, base + inner.count, largest(width, True), b"offsets")
     if fresh:
         memset(g.blocks[buffer].data, 0, width)
         g.sizes[buffer] = width
-    # The offsets between the two are not checked.
-    shift_offsets(g.blocks[buffer].data + g.sizes[buffer], offsets + (start + 1) * width, count, width, base - first)
+    # The offsets between the first and the last one are not checked.
+    shift_offsets(g.blocks[buffer].data + g.sizes[buffer], extents[0].data + (g.spans[f].start + 1) * width, count,
+                  width, base - inner.start)
     g.sizes[buffer] += count * width
-    out.start = first
-    out.count = last - first
-    return 0
-
-
-cdef int append_var(ColumnsBuilder g, const Append* job, int32_t f, int32_t width) noexcept nogil:
-    cdef int32_t data = g.p.fields[f].first_buffer + 2
-    cdef const Extent* extent = &job.piece.extents[data]
-    cdef Span bytes
-    if append_offsets(g, job, f, width, extent.size, g.sizes[data], &bytes) < 0:
-        return -1
-    return copy_in(g, data, extent.data + bytes.start, bytes.count, job.fault)
-
-
-cdef int append_list(ColumnsBuilder g, const Append* job, int32_t f, int32_t width) noexcept nogil:
-    cdef Span elements
-    if append_offsets(g, job, f, width, job.piece.nodes[f + 1].length, g.nodes[f + 1].length, &elements) < 0:
-        return -1
-    return set_span(job.piece, f + 1, elements.start, elements.count, g.spans, job.fault)
-
-
-cdef int list_view_range(ColumnsBuilder g, const Append* job, int32_t f, int32_t width, int64_t* low,
-                         int64_t* high) noexcept nogil:
-    """The elements of the child that the lists of the span touch; low > high: none."""
-    cdef int32_t first = g.p.fields[f].first_buffer
-    cdef const uint8_t* bits = validity_of(job, f, first)
-    cdef const uint8_t* offsets = job.piece.extents[first + 1].data
-    cdef const uint8_t* sizes = job.piece.extents[first + 2].data
-    cdef int64_t limit = job.piece.nodes[f + 1].length, i, offset, size
-    low[0] = INT64_MAX
-    high[0] = 0
-    for i in range(g.spans[f].start, g.spans[f].start + g.spans[f].count):
-        size = load_int(sizes, i, width)
-        if size == 0 or (bits != NULL and not get_bit(bits, i)):
-            continue
-        offset = load_int(offsets, i, width)
-        if not inside(offset, size, limit):
-            return fail(job.fault, FAULT_LIST_VIEW, f, 1, i, offset, limit, b"offset")
-        low[0] = min(low[0], offset)
-        high[0] = max(high[0], offset + size)
-    return 0
+    if is_list:
+        return set_span(job.piece, f + 1, inner.start, inner.count, g.spans, job.fault)
+    return copy_in(g, buffer + 1, extents[1].data + inner.start, inner.count, job.fault)
 
 
 cdef int append_list_view(ColumnsBuilder g, const Append* job, int32_t f, int32_t width) noexcept nogil:
@@ -469,18 +489,16 @@ cdef int append_list_view(ColumnsBuilder g, const Append* job, int32_t f, int32_
     cdef const uint8_t* bits = validity_of(job, f, first)
     cdef const uint8_t* offsets = job.piece.extents[first + 1].data
     cdef const uint8_t* sizes = job.piece.extents[first + 2].data
-    cdef int64_t start = g.spans[f].start, count = g.spans[f].count
-    cdef int64_t base = g.nodes[f + 1].length, low = 0, high = 0, i, size
+    cdef int64_t start = g.spans[f].start, count = g.spans[f].count, base = g.nodes[f + 1].length, i, size
     cdef uint8_t* out_offsets
     cdef uint8_t* out_sizes
-    if (need(job, f, 1, start + count, width, first) < 0 or need(job, f, 2, start + count, width, first) < 0
-            or list_view_range(g, job, f, width, &low, &high) < 0
+    cdef Span inner
+    if (span_list_views(job.piece, f, bits, &g.spans[f], &inner, job.fault) < 0
             or reserve(g, first + 1, count * width, job.fault) < 0
             or reserve(g, first + 2, count * width, job.fault) < 0):
         return -1
-    low = min(low, high)
-    if high - low > largest(width, True) - base:
-        return full(job, f, base + (high - low), largest(width, True), b"offsets")
+    if inner.count > largest(width, True) - base:
+        return full(job, f, base + inner.count, largest(width, True), b"offsets")
     out_offsets = g.blocks[first + 1].data + g.sizes[first + 1]
     out_sizes = g.blocks[first + 2].data + g.sizes[first + 2]
     for i in range(count):
@@ -489,74 +507,33 @@ cdef int append_list_view(ColumnsBuilder g, const Append* job, int32_t f, int32_
             store_int(out_offsets, i, width, base)
             store_int(out_sizes, i, width, 0)
         else:
-            store_int(out_offsets, i, width, base + load_int(offsets, start + i, width) - low)
+            store_int(out_offsets, i, width, base + load_int(offsets, start + i, width) - inner.start)
             store_int(out_sizes, i, width, size)
     g.sizes[first + 1] += count * width
     g.sizes[first + 2] += count * width
-    return set_span(job.piece, f + 1, low, high - low, g.spans, job.fault)
-
-
-cdef int append_fixed_list(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
-    cdef int64_t width = g.p.fields[f].width, first, count
-    if mul_overflows(g.spans[f].start, width, &first) or mul_overflows(g.spans[f].count, width, &count):
-        return full(job, f, INT64_MAX, INT64_MAX, b"elements")
-    return set_span(job.piece, f + 1, first, count, g.spans, job.fault)
+    return set_span(job.piece, f + 1, inner.start, inner.count, g.spans, job.fault)
 
 
 cdef int append_dense(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
     """Each child gives the elements from its lowest to its highest offset in the span."""
     cdef const FieldPlan* field = &g.p.fields[f]
-    cdef int32_t first = field.first_buffer, child, k = 0
-    cdef int64_t start = g.spans[f].start, count = g.spans[f].count, i, offset
-    cdef const int8_t* codes = <const int8_t*> job.piece.extents[first].data
-    cdef const uint8_t* offsets = job.piece.extents[first + 1].data
-    cdef const int8_t* ordinals = g.p.codes + 128 * field.codes
-    cdef int64_t low[128]
-    cdef int64_t high[128]
-    cdef int ordinal
-    if need(job, f, 0, start + count, 1, first) < 0 or need(job, f, 1, start + count, 4, first) < 0:
+    cdef int32_t first = field.first_buffer, child = f + 1, k
+    cdef int64_t count = g.spans[f].count
+    cdef const uint8_t* codes = job.piece.extents[first].data + g.spans[f].start
+    cdef int64_t shifts[128]
+    if span_members(job.piece, f, g.spans, shifts, job.fault) < 0:
         return -1
-    for i in range(128):
-        low[i] = INT64_MAX
-        high[i] = -1
-    for i in range(start, start + count):
-        ordinal = ordinals[codes[i]] if codes[i] >= 0 else -1
-        if ordinal < 0:
-            return fail(job.fault, FAULT_TYPE_CODE, f, 0, i, codes[i], 0, NULL)
-        offset = load_int(offsets, i, 4)
-        if offset < 0:
-            return fail(job.fault, FAULT_UNION_OFFSET, f, 1, i, offset, 0, NULL)
-        low[ordinal] = min(low[ordinal], offset)
-        high[ordinal] = max(high[ordinal], offset)
-    child = f + 1
-    while child < field.end:
-        g.spans[child].count = 0
-        if k < 128 and high[k] >= 0:
-            if set_span(job.piece, child, low[k], high[k] - low[k] + 1, g.spans, job.fault) < 0:
-                return -1
-            if g.nodes[child].length > INT32_MAX - (high[k] - low[k]):
-                return full(job, f, g.nodes[child].length + (high[k] - low[k]), INT32_MAX, b"offsets")
-            low[k] = g.nodes[child].length - low[k]
+    for k in range(field.n_children):
+        if g.spans[child].count:
+            if g.nodes[child].length > INT32_MAX - g.spans[child].count + 1:
+                return full(job, f, g.nodes[child].length + g.spans[child].count - 1, INT32_MAX, b"offsets")
+            shifts[k] = g.nodes[child].length - shifts[k]
         child = g.p.fields[child].end
-        k += 1
-    return copy_dense(g, job, f, low)
-
-
-cdef int copy_dense(ColumnsBuilder g, const Append* job, int32_t f, const int64_t* shifts) noexcept nogil:
-    """The type codes and, shifted child by child, the offsets; both have been checked."""
-    cdef const FieldPlan* field = &g.p.fields[f]
-    cdef int32_t first = field.first_buffer
-    cdef int64_t start = g.spans[f].start, count = g.spans[f].count, i
-    cdef const int8_t* codes = <const int8_t*> job.piece.extents[first].data + start
-    cdef const uint8_t* offsets = job.piece.extents[first + 1].data
-    cdef const int8_t* ordinals = g.p.codes + 128 * field.codes
-    cdef uint8_t* out
-    if (copy_in(g, first, <const uint8_t*> codes, count, job.fault) < 0
-            or reserve(g, first + 1, 4 * count, job.fault) < 0):
+    if copy_in(g, first, codes, count, job.fault) < 0 or reserve(g, first + 1, 4 * count, job.fault) < 0:
         return -1
-    out = g.blocks[first + 1].data + g.sizes[first + 1]
-    for i in range(count):
-        store_int(out, i, 4, load_int(offsets, start + i, 4) + shifts[ordinals[codes[i]]])
+    move_members(g.blocks[first + 1].data + g.sizes[first + 1],
+                 job.piece.extents[first + 1].data + 4 * g.spans[f].start, codes, count,
+                 g.p.codes + 128 * field.codes, shifts)
     g.sizes[first + 1] += 4 * count
     return 0
 
@@ -564,34 +541,18 @@ cdef int copy_dense(ColumnsBuilder g, const Append* job, int32_t f, const int64_
 cdef int append_runs(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
     """Run ends count on from the length so far; equal neighbours are not joined."""
     cdef int32_t width = g.p.fields[f + 1].width, buffer = g.p.fields[f + 1].first_buffer + 1
-    cdef const Node* runs = &job.piece.nodes[f + 1]
-    cdef const uint8_t* ends
-    cdef int64_t start = g.spans[f].start, stop = start + g.spans[f].count
-    cdef int64_t base = g.nodes[f].length, previous = start, first, last, i, end
-    cdef uint8_t* out
-    if need(job, f + 1, 1, runs.offset + runs.length, width, buffer - 1) < 0:
+    cdef int64_t count = g.spans[f].count, base = g.nodes[f].length
+    cdef Span runs
+    if count > largest(width, True) - base:
+        return full(job, f, base + count, largest(width, True), b"run ends")
+    if (span_runs(job.piece, f, &g.spans[f], &runs, job.fault) < 0
+            or reserve(g, buffer, runs.count * width, job.fault) < 0):
         return -1
-    if stop - start > largest(width, True) - base:
-        return full(job, f, base + (stop - start), largest(width, True), b"run ends")
-    ends = job.piece.extents[buffer].data + runs.offset * width
-    first = find_run(job.piece, f, start)
-    last = find_run(job.piece, f, stop - 1)
-    if last == runs.length:
-        return fail(job.fault, FAULT_RUN_END, f, -1, last - 1,
-                    load_int(ends, last - 1, width) if last else 0, stop, NULL)
-    if reserve(g, buffer, (last - first + 1) * width, job.fault) < 0:
-        return -1
-    out = g.blocks[buffer].data + g.sizes[buffer]
-    for i in range(first, last + 1):
-        end = load_int(ends, i, width)
-        if end <= previous or (i < last and end >= stop):
-            return fail(job.fault, FAULT_RUN_END, f, -1, i, end, previous + 1, NULL)
-        previous = end
-        store_int(out, i - first, width, base + min(end, stop) - start)
-    g.sizes[buffer] += (last - first + 1) * width
-    g.nodes[f + 1].length += last - first + 1
+    move_runs(g.blocks[buffer].data + g.sizes[buffer], job.piece, f, &runs, &g.spans[f], base)
+    g.sizes[buffer] += runs.count * width
+    g.nodes[f + 1].length += runs.count
     g.spans[f + 1].count = 0
-    return set_span(job.piece, g.p.fields[f + 1].end, first, last - first + 1, g.spans, job.fault)
+    return set_span(job.piece, g.p.fields[f + 1].end, runs.start, runs.count, g.spans, job.fault)
 
 
 # -- views ---------------------------------------------------------------------------------------------------
@@ -602,52 +563,17 @@ cdef int append_views(ColumnsBuilder g, const Append* job, int32_t f) noexcept n
     cdef const FieldPlan* field = &g.p.fields[f]
     cdef int32_t first = field.first_buffer, variadic = job.piece.views[field.view].count
     cdef const uint8_t* bits = validity_of(job, f, first)
-    cdef int64_t start = g.spans[f].start, count = g.spans[f].count, i
-    cdef const uint8_t* views = job.piece.extents[first + 1].data
-    cdef int outside = 0
-    if need(job, f, 1, start + count, 16, first) < 0:
-        return -1
-    views += 16 * start
-    for i in range(count):
-        # As unsigned, a negative length is a long one.
-        outside |= load_u32(views + 16 * i) > 12
-    if bits == NULL and not outside:
+    cdef int64_t start = g.spans[f].start, count = g.spans[f].count
+    cdef const uint8_t* views = job.piece.extents[first + 1].data + 16 * start
+    if bits == NULL and not any_long(views, count):
         return copy_in(g, first + 1, views, 16 * count, job.fault)
-    if (reset_targets(g, variadic, job.fault) < 0 or measure_views(g, job, f, views, bits) < 0
+    if reserve_items(<void**> &g.targets, &g.targets_room, variadic, sizeof(PoolTarget)) < 0:
+        return fail(job.fault, FAULT_MEMORY)
+    memset(g.targets, 0, variadic * sizeof(PoolTarget))
+    if (measure_views(job.piece, f, bits, &g.spans[f], &g.targets.used, sizeof(PoolTarget) // 8, job.fault) < 0
             or choose_targets(g, job, f) < 0 or reserve(g, first + 1, 16 * count, job.fault) < 0):
         return -1
     return copy_views(g, job, f, views, bits)
-
-
-cdef int reset_targets(ColumnsBuilder g, int32_t count, Fault* fault) noexcept nogil:
-    """Nothing is known yet of where the piece's `count` data buffers go."""
-    if reserve_items(<void**> &g.targets, &g.targets_room, count, sizeof(PoolTarget)) < 0:
-        return fail(fault, FAULT_MEMORY)
-    if count:
-        memset(g.targets, 0, count * sizeof(PoolTarget))
-    return 0
-
-
-cdef int measure_views(ColumnsBuilder g, const Append* job, int32_t f, const uint8_t* views,
-                       const uint8_t* bits) noexcept nogil:
-    """Check every view that points into a data buffer, and count the bytes that each buffer is used for."""
-    cdef int32_t view = g.p.fields[f].view, variadic = job.piece.views[view].count, index
-    cdef const Extent* extents = job.piece.extents + job.piece.views[view].first
-    cdef int64_t start = g.spans[f].start, i, length, offset
-    for i in range(g.spans[f].count):
-        length = load_i32(views + 16 * i)
-        if 0 <= length <= 12 or (bits != NULL and not get_bit(bits, start + i)):
-            continue
-        if length < 0:
-            return fail(job.fault, FAULT_VIEW, f, 1, start + i, length, 0, b"length")
-        index = load_i32(views + 16 * i + 8)
-        if not 0 <= index < variadic:
-            return fail(job.fault, FAULT_VIEW, f, 1, start + i, index, variadic, b"buffer index")
-        offset = load_i32(views + 16 * i + 12)
-        if not inside(offset, length, extents[index].size):
-            return fail(job.fault, FAULT_VIEW, f, 1, start + i, offset, extents[index].size, b"offset")
-        g.targets[index].used += length
-    return 0
 
 
 cdef int choose_targets(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
@@ -725,37 +651,27 @@ cdef int copy_views(ColumnsBuilder g, const Append* job, int32_t f, const uint8_
 cdef int append_layout(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
     """The buffers of field f behind its validity, and the spans of its children."""
     cdef int layout = g.p.fields[f].layout
+    cdef int32_t first = g.p.fields[f].first_buffer
     if layout == LAYOUT_FIXED:
         return append_fixed(g, job, f)
-    if layout == LAYOUT_VAR32:
-        return append_var(g, job, f, 4)
+    if layout == LAYOUT_VAR32 or layout == LAYOUT_LIST32:
+        return append_offsets(g, job, f, 4)
     if layout == LAYOUT_BOOL:
         return append_bools(g, job, f)
-    if layout == LAYOUT_LIST32:
-        return append_list(g, job, f, 4)
-    if layout == LAYOUT_STRUCT:
+    if layout == LAYOUT_STRUCT or layout == LAYOUT_FIXED_LIST:
         return set_children(job.piece, f, g.spans, job.fault)
     if layout == LAYOUT_VIEW:
         return append_views(g, job, f)
-    if layout == LAYOUT_VAR64:
-        return append_var(g, job, f, 8)
-    if layout == LAYOUT_LIST64:
-        return append_list(g, job, f, 8)
-    if layout == LAYOUT_FIXED_LIST:
-        return append_fixed_list(g, job, f)
-    if layout == LAYOUT_LIST_VIEW32:
-        return append_list_view(g, job, f, 4)
-    if layout == LAYOUT_LIST_VIEW64:
-        return append_list_view(g, job, f, 8)
+    if layout == LAYOUT_VAR64 or layout == LAYOUT_LIST64:
+        return append_offsets(g, job, f, 8)
+    if is_list_view(layout):
+        return append_list_view(g, job, f, LAYOUTS[layout].buffers[1].width)
     if layout == LAYOUT_DENSE:
         return append_dense(g, job, f)
     if layout == LAYOUT_RUN_END:
         return append_runs(g, job, f)
     if layout == LAYOUT_SPARSE:
-        if (need(job, f, 0, g.spans[f].start + g.spans[f].count, 1, g.p.fields[f].first_buffer) < 0
-                or copy_in(g, g.p.fields[f].first_buffer,
-                           job.piece.extents[g.p.fields[f].first_buffer].data + g.spans[f].start,
-                           g.spans[f].count, job.fault) < 0):
+        if copy_in(g, first, job.piece.extents[first].data + g.spans[f].start, g.spans[f].count, job.fault) < 0:
             return -1
         return set_children(job.piece, f, g.spans, job.fault)
     return 0
@@ -849,21 +765,9 @@ cdef int raise_append_fault(const Fault* fault, Plan plan, object where=None) ex
 
 @cython.final
 cdef class ColumnsBuilder(BuilderMemory):
-    """Columns that grow at the end; snapshots share their memory.
+    """Columns that grow at the end; pieces may come with another plan of the same shape. One thread at a time.
 
-    Parameters
-    ----------
-    plan : Plan
-        The columns' shape. Pieces may come with another plan of the same shape.
-
-    Notes
-    -----
-    One thread at a time. Snapshots are ordinary, immutable columns and may go anywhere.
-
-    Raises
-    ------
-    UnsupportedError
-        The columns stay in big-endian (``ensure_native_endian=False``), and have offsets or indices.
+    Columns that stay in big-endian (``ensure_native_endian=False``) and have offsets or indices are refused.
     """
 
     def __cinit__(self, Plan plan not None):

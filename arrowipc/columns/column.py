@@ -57,14 +57,7 @@ class Column(_Elements):
         return self.take(selected_rows(mask_of(mask), len(self)))
 
     def fill_null(self, value: Any) -> Self:
-        """Return the elements with `value`, which must fit the type, in place of nulls.
-
-        Examples
-        --------
-        >>> import arrowipc as ipc
-        >>> ipc.Array.from_pylist([1, None]).fill_null(0).to_pylist()
-        [1, 0]
-        """
+        """Return the elements with `value`, which must fit the type, in place of nulls."""
         from arrowipc.values.from_python import fill_null
 
         return self._each(lambda array: fill_null(array, value))
@@ -72,18 +65,8 @@ class Column(_Elements):
     def cast(self, type: TypeLike, safe: bool = True) -> Self:
         """Return the elements as another type: numbers of other widths, text and binary, times of other units, lists.
 
-        Values are converted one by one, and exactly; compute libraries are faster.
-
-        Parameters
-        ----------
-        type : DataType or its name
-        safe : bool, default True
-            Only True: values that do not fit the type are errors.
-
-        Raises
-        ------
-        UsageError
-            If a value does not fit the type, and the message names its position; or the types are not cast here.
+        Values are converted one by one, and exactly; compute libraries are faster. A value that does not fit is a
+        UsageError that names its position (`safe` can only be True), as are types that are not cast here.
 
         Examples
         --------
@@ -117,14 +100,7 @@ class Column(_Elements):
         return self._each(decoded) if isinstance(self.field.type, Dictionary) else self
 
     def unique(self) -> Array:
-        """Return the distinct elements, in the order of their first occurrence; null is one of them.
-
-        Examples
-        --------
-        >>> import arrowipc as ipc
-        >>> ipc.Array.from_pylist(["b", "a", None, "b"]).unique().to_pylist()
-        ['b', 'a', None]
-        """
+        """Return the distinct elements, in the order of their first occurrence; null is one of them."""
         from arrowipc.values.dictionary_encode import unique
 
         return unique(self._whole())
@@ -133,12 +109,7 @@ class Column(_Elements):
         """Return whether each element is not null, as booleans.
 
         As for :attr:`null_count`, the validity bitmap decides: nulls in dictionaries, in children of unions
-        and in the values of runs do not count.
-
-        Raises
-        ------
-        LimitError
-            If there are more than 2**24, and more than 8 for each byte of the batch.
+        and in the values of runs do not count. LimitError: more than 2**24, and more than 8 for each byte of the batch.
         """
         from arrowipc.columns.array import validity_array
 
@@ -233,14 +204,7 @@ class Nested(Column):
     def flatten(self: Any) -> Any:
         """Return the elements of all lists, in one array; or the members of structs, in a list of arrays.
 
-        Elements of a null list are left out; members are null where the struct is.
-
-        Raises
-        ------
-        UsageError
-            Of other types.
-        FormatError
-            If offsets are broken.
+        Elements of a null list are left out; members are null where the struct is. Other types are a UsageError.
         """
         from arrowipc.datatypes import Int, LargeList
         from arrowipc.values.from_python import build_array

@@ -204,9 +204,7 @@ cdef bint pause_collector() noexcept:
     """Let Python's cyclic collector rest while values are made, and say whether it was running.
 
     Nothing that is made is part of a cycle, and the collector would walk a million new lists and dicts again
-    and again: two thirds of the time. It is a setting of the whole process, but no other thread runs meanwhile,
-    unless a class written in Python is called. Without a GIL others run, and the collector of that CPython walks
-    new objects only once there are a quarter more: it is left alone.
+    and again. Without a GIL others run, and the collector of that CPython is no burden: it is left alone.
     """
     return not FREE_THREADED and PyGC_Disable()
 

@@ -1,10 +1,9 @@
 # The compiled shape of a batch, and what is made of arrays and batches.
 cimport cython
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int64_t
 
 from arrowipc._core cimport Columns, Plan
 from arrowipc.columns.array cimport Array
-from arrowipc.inline.plan cimport ColumnsData
 
 @cython.final
 @cython.no_gc
@@ -27,9 +26,6 @@ cdef RecordBatch batch_of_arrays(Plan plan, list arrays, int64_t length)
 # Some columns, as `project` names them.
 cdef RecordBatch select_columns(RecordBatch batch, tuple columns)
 cdef tuple share_dictionaries(Plan plan, list arrays)
-
-# Make of top-level field `f` its elements [offset, offset + length), which exist; its null count is exact.
-cdef void slice_column(ColumnsData* d, int32_t f, int64_t offset, int64_t length) noexcept
 
 # The rows of all pieces (one at least) in `out`, which is new. `lend`: large data buffers of views stay those of the
 # pieces; else everything is copied, but for dictionaries.

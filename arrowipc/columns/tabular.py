@@ -52,21 +52,15 @@ class Tabular(_Rows):
 
     @classmethod
     def from_pydict(cls, mapping: Mapping[str, Any], schema: Any = None, metadata: MetadataLike = None) -> Self:
-        """Make rows of columns of Python values.
+        """Make rows of columns: a dict of lists of Python values, NumPy arrays or :class:`Array`, equally long.
 
         Parameters
         ----------
         mapping : dict
-            Column name -> list of values, NumPy array or :class:`Array`, all of the same length.
         schema : Schema, optional
             None: the types are those that the values have (:mod:`arrowipc.values.inference`).
         metadata : mapping or pairs of str or bytes, optional
             Of the schema, where none is given.
-
-        Returns
-        -------
-        RecordBatch or Table
-            Of a table: one batch. NumPy arrays of the right type are not copied.
 
         Raises
         ------
@@ -88,20 +82,10 @@ class Tabular(_Rows):
 
     @classmethod
     def from_pylist(cls, rows: Sequence[Mapping[str, Any]], schema: Any = None, metadata: MetadataLike = None) -> Self:
-        """Make rows of dicts; a key that a row does not have is null.
+        """Make rows of dicts; a key that a row does not have is null, one that no column has is a UsageError.
 
-        Parameters
-        ----------
-        rows : list of dict
-        schema : Schema, optional
-            None: the columns are the keys of the first row, their types those of the values.
-        metadata : mapping or pairs of str or bytes, optional
-            Of the schema, where none is given.
-
-        Raises
-        ------
-        UsageError
-            A row has another key, or a value does not fit its column.
+        Without `schema`, the columns are the keys of the first row. Other parameters and errors are those of
+        :meth:`from_pydict`.
 
         Examples
         --------
@@ -121,12 +105,11 @@ class Tabular(_Rows):
         schema: Any = None,
         metadata: MetadataLike = None,
     ) -> Self:
-        """Make rows of columns.
+        """Make rows of columns, each of which is what :meth:`from_pydict` takes; names may repeat.
 
         Parameters
         ----------
         arrays : sequence
-            Of what :meth:`from_pydict` takes as columns. Names may repeat, which a dict does not allow.
         names : sequence of str, optional
         schema : Schema, optional
             In place of `names`: names, types and metadata.
@@ -137,12 +120,6 @@ class Tabular(_Rows):
         ------
         UsageError
             There are more or fewer names than arrays, lengths differ, or a value does not fit its column.
-
-        Examples
-        --------
-        >>> import arrowipc as ipc
-        >>> ipc.RecordBatch.from_arrays([[1, 2], ["a", None]], names=["x", "y"]).to_pylist()
-        [{'x': 1, 'y': 'a'}, {'x': 2, 'y': None}]
         """
         from arrowipc.values.from_python import build_arrays
 
@@ -193,17 +170,9 @@ class Tabular(_Rows):
         return self.schema.field(i)
 
     def drop(self, columns: Iterable[str | int] | str | int) -> Self:
-        """Return all columns but some, without copying.
+        """Return all columns but some (names or indices), without copying.
 
-        Parameters
-        ----------
-        columns : str, int or a sequence of them
-            Names or indices (negative counts from the end).
-
-        Raises
-        ------
-        IndexError, KeyError, UsageError
-            If there is no such column, or several have that name.
+        Raises IndexError, KeyError or UsageError if there is no such column, or several have that name.
         """
         from arrowipc.schemas import positions_without
 
@@ -212,19 +181,9 @@ class Tabular(_Rows):
     drop_columns = drop
 
     def rename(self, names: Mapping[str, str] | Iterable[str]) -> Self:
-        """Return the same columns under other names, without copying.
+        """Return the same columns under other names (all in order, or a mapping from old to new), without copying.
 
-        Parameters
-        ----------
-        names : mapping of str to str, or sequence of str
-            Old names and new ones; or all names, in order.
-
-        Raises
-        ------
-        KeyError
-            If no column has an old name.
-        UsageError
-            If several columns have an old name, or there are more or fewer names than columns.
+        Raises KeyError if no column has an old name; UsageError if several have it, or for a wrong number of names.
         """
         from arrowipc.schemas import renamed
 
@@ -246,12 +205,7 @@ class Tabular(_Rows):
         field : str or Field
             A name alone: the type is that of the values.
         values : sequence, numpy.ndarray, Array or object with ``__arrow_c_array__``
-            As many as there are rows. Arrays of the right type are not copied.
-
-        Raises
-        ------
-        UsageError
-            If there are more or fewer values than rows, or one does not fit the type.
+            As many as there are rows (else a UsageError). Arrays of the right type are not copied.
         """
         return self.add_column(len(self.schema), field, values)
 
@@ -283,23 +237,10 @@ class Tabular(_Rows):
         return self.slice(max(self.num_rows - n, 0) if n >= 0 else -n)
 
     def to_pydict(self, *, max_values: int | None = None, extensions: Extensions = False) -> dict[str, list[Any]]:
-        """Return the columns as a dict of lists of Python values, see :meth:`Array.to_pylist`.
+        """Return the columns as a dict of lists of Python values.
 
-        Parameters
-        ----------
-        max_values : int
-            The most Python objects to make: a few bytes can claim to be billions of nulls.
-        extensions : bool or mapping, default False
-            Whether values of extension types become what they mean, see :meth:`Array.to_pylist`.
-
-        Raises
-        ------
-        UsageError
-            If two columns share a name.
-        LimitError
-            If there are more values than `max_values`.
-        FormatError
-            If values are broken; readers find that out earlier unless told ``validate="none"``.
+        `max_values`, `extensions` and errors are those of :meth:`Array.to_pylist`. Two columns of one name are a
+        UsageError.
         """
         from arrowipc.columns.record_batch import batches_to_pydict
 
@@ -342,11 +283,6 @@ class Tabular(_Rows):
             pyarrow. Without options the dtypes are those that pyarrow chooses; integers with nulls are float64, or
             ``Int64`` if that is needed for all digits. Index, names and dtypes are those that pandas noted in the
             schema.
-
-        Raises
-        ------
-        UnsupportedError
-            pandas cannot take a column, which the message names.
         """
         from arrowipc.values.to_pandas import to_pandas
 
@@ -361,12 +297,7 @@ class Tabular(_Rows):
     def to_tensor(self, null_to_nan: bool = False, row_major: bool = True) -> Tensor:
         """Return columns of numbers as a tensor of rows and columns, of the one type that holds them all.
 
-        Parameters
-        ----------
-        null_to_nan : bool, default False
-            Nulls become NaN; else they are an error.
-        row_major : bool, default True
-            False: each column lies together.
+        Nulls are an error unless `null_to_nan`. `row_major` False: each column lies together.
         """
         from arrowipc.tensors.dense import Tensor
         from arrowipc.values.to_numpy import rows_as_array
@@ -384,17 +315,9 @@ class Tabular(_Rows):
         return rows_as_array(self._pieces(), len(self.schema), dtype, copy)
 
     def validate(self, *, full: bool = False) -> None:
-        """Check the values: offsets, text, indices. The sizes of buffers are known to be right.
+        """Check the values (offsets, text, indices) if `full`; the sizes of buffers are known to be right.
 
-        Parameters
-        ----------
-        full : bool, default False
-            Look at all values; else there is nothing left to check.
-
-        Raises
-        ------
-        FormatError
-            If values are broken.
+        Raises FormatError if values are broken.
         """
         from arrowipc.values.from_python import prove
 

@@ -17,29 +17,26 @@ The source's contents are untrusted: what decides where bytes are read from, or 
 is followed. Offsets between the first and the last one are copied unchecked: a reader has to check them again.
 """
 
-from libc.stdint cimport INT32_MAX, INT64_MAX, UINT64_MAX, int8_t, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport Memory, Plan, raise_fault
-from arrowipc.columns.builder cimport Span, set_children, set_span
+from arrowipc.columns.builder cimport (
+    Span, any_long, measure_views, move_members, move_runs, set_children, set_span, span_list_views, span_members,
+    span_offsets, span_runs,
+)
 from arrowipc.columns.elements cimport check_native
 from arrowipc.columns.record_batch cimport RecordBatch
-from arrowipc.inline.bits cimport SLACK, append_bits, load_int, store_int
-from arrowipc.inline.element cimport find_run, run_end
-from arrowipc.inline.fault cimport (
-    FAULT_CHILD_LENGTH, FAULT_COLUMN_LENGTH, FAULT_LIST_VIEW, FAULT_MEMORY, FAULT_OFFSET, FAULT_RUN_END,
-    FAULT_TYPE_CODE, FAULT_UNION_OFFSET, FAULT_VIEW, Fault, fail, fail_count,
-)
-from arrowipc.inline.layouts cimport BUFFER_OFFSETS, LAYOUTS
-from arrowipc.inline.loads cimport (
-    add_overflows, bitmap_bytes, count_bits, get_bit, inside, load_i32, load_u32, loose_i32, loose_i64,
-    mul_overflows, round_up, unlikely,
-)
+from arrowipc.inline.bits cimport SLACK, append_bits, load_int, shift_offsets, store_int
+from arrowipc.inline.element cimport run_end
+from arrowipc.inline.fault cimport FAULT_COLUMN_LENGTH, FAULT_MEMORY, Fault, fail
+from arrowipc.inline.layouts cimport BUFFER_OFFSETS, LAYOUTS, is_list_view
+from arrowipc.inline.loads cimport add_overflows, bitmap_bytes, count_bits, get_bit, inside, load_i32, round_up
 from arrowipc.inline.plan cimport (
-    LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_LIST32, LAYOUT_LIST64, LAYOUT_LIST_VIEW32,
-    LAYOUT_LIST_VIEW64, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64,
-    LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, Node, PlanData, ViewRange, copy_tables,
+    LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_LIST32, LAYOUT_LIST64, LAYOUT_RUN_END,
+    LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, Node,
+    PlanData, ViewRange, copy_tables,
 )
 from arrowipc.inline.room cimport reserve_items
 
@@ -145,11 +142,9 @@ cdef int32_t leave_empty(Truncator t, int32_t f) noexcept nogil:
         memset(&t.d.nodes[f], 0, sizeof(Node))
         extents = &t.d.extents[field.first_buffer]
         for k in range(field.n_buffers):
-            extents[k].data = NULL
-            extents[k].size = 0
+            extents[k] = Extent(NULL, 0)
             if LAYOUTS[field.layout].buffers[k].kind == BUFFER_OFFSETS:
-                extents[k].data = NO_OFFSET
-                extents[k].size = LAYOUTS[field.layout].buffers[k].width
+                extents[k] = Extent(NO_OFFSET, LAYOUTS[field.layout].buffers[k].width)
         if field.view >= 0:
             t.d.views[field.view].first = t.d.n_extents
             t.d.views[field.view].count = 0
@@ -163,8 +158,7 @@ cdef int cut_bits(Truncator t, const Extent* source, int64_t start, int64_t coun
     cdef int64_t size = bitmap_bytes(count)
     cdef const uint8_t* bits = source.data + (start >> 3)
     cdef uint8_t* copy
-    out.data = bits
-    out.size = size
+    out[0] = Extent(bits, size)
     if (start & 7) == 0 and ((count & 7) == 0 or bits[size - 1] >> (count & 7) == 0):
         return 0
     copy = take(t, size, fault)
@@ -182,8 +176,7 @@ cdef int cut_validity(Truncator t, const TruncateCall* cut, int32_t f) noexcept 
     cdef int64_t start = t.spans[f].start, count = t.spans[f].count
     cdef int64_t nulls = count - count_bits(source.data, start, count)
     if nulls == 0:
-        t.d.extents[buffer].data = NULL
-        t.d.extents[buffer].size = 0
+        t.d.extents[buffer] = Extent(NULL, 0)
         return 0
     t.d.nodes[f].null_count = nulls
     return cut_bits(t, source, start, count, &t.d.extents[buffer], cut.fault)
@@ -194,148 +187,68 @@ cdef inline const uint8_t* validity_of(Truncator t, const TruncateCall* cut, int
     return cut.source.extents[t.d.plan.fields[f].first_buffer].data if t.d.nodes[f].null_count else NULL
 
 
-# -- offsets -------------------------------------------------------------------------------------------------
+# -- offsets, lists, unions, runs ----------------------------------------------------------------------------
 
 
-cdef int rebase(Truncator t, const uint8_t* offsets, int64_t count, int32_t width, int64_t base, Extent* out,
-                Fault* fault) noexcept nogil:
-    """`count` offsets, each lower by `base`. They are not checked: those that are wrong may wrap, and stay wrong."""
-    cdef uint8_t* copy = take(t, count * width, fault)
-    cdef const loose_i32* from32 = <const loose_i32*> offsets
-    cdef const loose_i64* from64 = <const loose_i64*> offsets
-    cdef int64_t i
-    if copy == NULL:
-        return -1
-    if width == 4:
-        for i in range(count):
-            (<loose_i32*> copy)[i] = <int32_t> (from32[i] - base)
-    else:
-        for i in range(count):
-            (<loose_i64*> copy)[i] = <int64_t> (<uint64_t> from64[i] - <uint64_t> base)
-    out.data = copy
-    return 0
-
-
-cdef inline int cut_offsets(Truncator t, const TruncateCall* cut, int32_t f, int32_t width, int64_t limit,
-                            Span* between) noexcept nogil:
-    """The offsets of field f, into `limit` bytes or elements; `between` receives those that the span refers to."""
+cdef inline int cut_offsets(Truncator t, const TruncateCall* cut, int32_t f, int32_t width) noexcept nogil:
+    """Offsets and what they enclose: the bytes of texts, or the elements of lists, which become the child's span."""
     cdef int32_t buffer = t.d.plan.fields[f].first_buffer + 1
-    cdef int64_t start = t.spans[f].start, count = t.spans[f].count, first, last
-    cdef const uint8_t* offsets = cut.source.extents[buffer].data + start * width
-    cdef Extent* out = &t.d.extents[buffer]
-    first = load_int(offsets, 0, width)
-    last = load_int(offsets, count, width)
-    if unlikely(first < 0, 0):
-        return fail(cut.fault, FAULT_OFFSET, f, 1, start, first, 0, b"less than")
-    if unlikely(last < first, 0):
-        return fail(cut.fault, FAULT_OFFSET, f, 1, start + count, last, first, b"less than the first one,")
-    if unlikely(last > limit, 0):
-        return fail(cut.fault, FAULT_OFFSET, f, 1, start + count, last, limit, b"past the end at")
-    between.start = first
-    between.count = last - first
-    out.data = offsets
-    out.size = (count + 1) * width
-    if first == 0:
-        return 0
-    return rebase(t, offsets, count + 1, width, first, out, cut.fault)
-
-
-cdef inline int cut_var(Truncator t, const TruncateCall* cut, int32_t f, int32_t width) noexcept nogil:
-    cdef int32_t buffer = t.d.plan.fields[f].first_buffer + 2
-    cdef const Extent* source = &cut.source.extents[buffer]
-    cdef Span bytes
-    if cut_offsets(t, cut, f, width, source.size, &bytes) < 0:
+    cdef int64_t size = (t.spans[f].count + 1) * width
+    cdef const uint8_t* offsets = cut.source.extents[buffer].data + t.spans[f].start * width
+    cdef uint8_t* copy
+    cdef Span inner
+    if span_offsets(cut.source, f, width, &t.spans[f], &inner, cut.fault) < 0:
         return -1
-    t.d.extents[buffer].data = source.data + bytes.start
-    t.d.extents[buffer].size = bytes.count
+    t.d.extents[buffer] = Extent(offsets, size)
+    if inner.start:
+        copy = take(t, size, cut.fault)
+        if copy == NULL:
+            return -1
+        shift_offsets(copy, offsets, t.spans[f].count + 1, width, -inner.start)
+        t.d.extents[buffer].data = copy
+    if LAYOUTS[t.d.plan.fields[f].layout].n_children:
+        return set_span(cut.source, f + 1, inner.start, inner.count, t.spans, cut.fault)
+    t.d.extents[buffer + 1] = Extent(cut.source.extents[buffer + 1].data + inner.start, inner.count)
     return 0
 
 
-cdef inline int cut_list(Truncator t, const TruncateCall* cut, int32_t f, int32_t width) noexcept nogil:
-    cdef Span elements
-    if cut_offsets(t, cut, f, width, cut.source.nodes[f + 1].length, &elements) < 0:
-        return -1
-    return set_span(cut.source, f + 1, elements.start, elements.count, t.spans, cut.fault)
+cdef bint lie_inside(const uint8_t* offsets, const uint8_t* sizes, int64_t count, int32_t width,
+                     int64_t limit) noexcept nogil:
+    cdef int64_t i
+    cdef bint found = True
+    for i in range(count):
+        found &= inside(load_int(offsets, i, width), load_int(sizes, i, width), limit)
+    return found
 
 
-# -- other lists ---------------------------------------------------------------------------------------------
-
-
-cdef inline int cut_list_view(Truncator t, const TruncateCall* cut, int32_t f, int32_t width) noexcept nogil:
-    """List views: the child keeps what lies between the lowest and the highest element in use.
+cdef int cut_list_view(Truncator t, const TruncateCall* cut, int32_t f, int32_t width) noexcept nogil:
+    """List views, of which the child keeps what lies between the lowest and the highest element in use.
 
     Only valid, non-empty lists use elements. The others need not be touched as long as they, too, lie inside
-    what the child keeps.
-    """
-    cdef int32_t buffer = t.d.plan.fields[f].first_buffer + 1
-    cdef const uint8_t* bits = validity_of(t, cut, f)
-    cdef int64_t start = t.spans[f].start, count = t.spans[f].count
-    cdef const uint8_t* offsets = cut.source.extents[buffer].data + start * width
-    cdef const uint8_t* sizes = cut.source.extents[buffer + 1].data + start * width
-    cdef int64_t limit = cut.source.nodes[f + 1].length, low = INT64_MAX, high = 0, i, offset, size
-    cdef uint64_t reach = 0
-    cdef bint hidden = False
-    for i in range(count):
-        offset = load_int(offsets, i, width)
-        size = load_int(sizes, i, width)
-        if size != 0 and (bits == NULL or get_bit(bits, start + i)):
-            if unlikely(not inside(offset, size, limit), 0):
-                return fail(cut.fault, FAULT_LIST_VIEW, f, 1, start + i, offset, limit, b"offset")
-            low = min(low, offset)
-            high = max(high, offset + size)
-        else:
-            hidden |= size != 0
-            # Two numbers below 2**63 add up to one below 2**64.
-            reach = max(reach, UINT64_MAX if offset < 0 or size < 0 else <uint64_t> offset + <uint64_t> size)
-    low = min(low, high)
-    t.d.extents[buffer].data = offsets
-    t.d.extents[buffer].size = count * width
-    t.d.extents[buffer + 1].data = sizes
-    t.d.extents[buffer + 1].size = count * width
-    if (low > 0 or reach > <uint64_t> high) and move_list_views(t, cut, f, width, low, hidden) < 0:
-        return -1
-    return set_span(cut.source, f + 1, low, high - low, t.spans, cut.fault)
-
-
-cdef int move_list_views(Truncator t, const TruncateCall* cut, int32_t f, int32_t width, int64_t low,
-                         bint hidden) noexcept nogil:
-    """Offsets that count from `low`; lists without elements in use become empty ones at 0.
-
-    `hidden`: some of these have a size, so that the sizes have to change too.
+    what the child keeps; else they become empty ones at 0.
     """
     cdef int32_t buffer = t.d.plan.fields[f].first_buffer + 1
     cdef const uint8_t* bits = validity_of(t, cut, f)
     cdef int64_t start = t.spans[f].start, count = t.spans[f].count, i, size
-    cdef const uint8_t* offsets = t.d.extents[buffer].data
-    cdef const uint8_t* sizes = t.d.extents[buffer + 1].data
-    cdef uint8_t* new_offsets = take(t, count * width, cut.fault)
-    cdef uint8_t* new_sizes = NULL
-    if new_offsets == NULL:
+    cdef Extent* out = &t.d.extents[buffer]
+    cdef const uint8_t* offsets = cut.source.extents[buffer].data + start * width
+    cdef const uint8_t* sizes = cut.source.extents[buffer + 1].data + start * width
+    cdef uint8_t* copy
+    cdef Span inner
+    if span_list_views(cut.source, f, bits, &t.spans[f], &inner, cut.fault) < 0:
         return -1
-    t.d.extents[buffer].data = new_offsets
-    if hidden:
-        new_sizes = take(t, count * width, cut.fault)
-        if new_sizes == NULL:
+    out[0].data, out[1].data = offsets, sizes
+    out[0].size = out[1].size = count * width
+    if inner.start or not lie_inside(offsets, sizes, count, width, inner.count):
+        copy = take(t, 2 * count * width, cut.fault)
+        if copy == NULL:
             return -1
-        t.d.extents[buffer + 1].data = new_sizes
-    for i in range(count):
-        size = load_int(sizes, i, width)
-        if bits != NULL and not get_bit(bits, start + i):
-            size = 0
-        store_int(new_offsets, i, width, load_int(offsets, i, width) - low if size else 0)
-        if hidden:
-            store_int(new_sizes, i, width, size)
-    return 0
-
-
-cdef int cut_fixed_list(Truncator t, const TruncateCall* cut, int32_t f) noexcept nogil:
-    cdef int64_t width = t.d.plan.fields[f].width, first, count
-    if mul_overflows(t.spans[f].start, width, &first) or mul_overflows(t.spans[f].count, width, &count):
-        return fail_count(cut.fault, FAULT_CHILD_LENGTH, f + 1, cut.source.nodes[f + 1].length, INT64_MAX)
-    return set_span(cut.source, f + 1, first, count, t.spans, cut.fault)
-
-
-# -- unions and runs -----------------------------------------------------------------------------------------
+        out[0].data, out[1].data = copy, copy + count * width
+        for i in range(count):
+            size = load_int(sizes, i, width) if bits == NULL or get_bit(bits, start + i) else 0
+            store_int(copy, i, width, load_int(offsets, i, width) - inner.start if size else 0)
+            store_int(copy, count + i, width, size)
+    return set_span(cut.source, f + 1, inner.start, inner.count, t.spans, cut.fault)
 
 
 cdef int cut_dense(Truncator t, const TruncateCall* cut, int32_t f) noexcept nogil:
@@ -343,63 +256,25 @@ cdef int cut_dense(Truncator t, const TruncateCall* cut, int32_t f) noexcept nog
     cdef const FieldPlan* field = &t.d.plan.fields[f]
     cdef const Extent* source = &cut.source.extents[field.first_buffer]
     cdef Extent* out = &t.d.extents[field.first_buffer]
-    cdef const int8_t* ordinals = t.d.plan.codes + 128 * field.codes
-    cdef int64_t start = t.spans[f].start, count = t.spans[f].count, i, offset
-    cdef const int8_t* codes = <const int8_t*> source[0].data + start
-    cdef const uint8_t* offsets = source[1].data + 4 * start
-    cdef int64_t lengths[128]
-    cdef int64_t low[128]
-    cdef int64_t high[128]
-    cdef int32_t child = f + 1, k = 0
-    cdef int ordinal
+    cdef int64_t count = t.spans[f].count
+    cdef int64_t shifts[128]
+    cdef uint8_t* copy
+    cdef int32_t k
     cdef bint moved = False
-    while child < field.end and k < 128:
-        lengths[k] = cut.source.nodes[child].length
-        low[k] = INT64_MAX
-        high[k] = 0
-        child = t.d.plan.fields[child].end
-        k += 1
-    for i in range(count):
-        ordinal = ordinals[codes[i]] if codes[i] >= 0 else -1
-        if unlikely(ordinal < 0, 0):
-            return fail(cut.fault, FAULT_TYPE_CODE, f, 0, start + i, codes[i], 0, NULL)
-        offset = load_int(offsets, i, 4)
-        if unlikely(offset < 0 or offset >= lengths[ordinal], 0):
-            return fail(cut.fault, FAULT_UNION_OFFSET, f, 1, start + i, offset, lengths[ordinal], NULL)
-        low[ordinal] = min(low[ordinal], offset)
-        high[ordinal] = max(high[ordinal], offset + 1)
-    out[0].data = <const uint8_t*> codes
-    out[0].size = count
-    out[1].data = offsets
-    out[1].size = 4 * count
-    child = f + 1
-    k = 0
-    while child < field.end:
-        if k < 128 and high[k] > 0:
-            moved |= low[k] > 0
-            if set_span(cut.source, child, low[k], high[k] - low[k], t.spans, cut.fault) < 0:
-                return -1
-        else:
-            t.spans[child].count = 0
-        child = t.d.plan.fields[child].end
-        k += 1
-    return move_dense(t, cut, f, low) if moved else 0
-
-
-cdef int move_dense(Truncator t, const TruncateCall* cut, int32_t f, const int64_t* low) noexcept nogil:
-    """Offsets that count from the lowest one of their child; codes and offsets have been checked."""
-    cdef const FieldPlan* field = &t.d.plan.fields[f]
-    cdef Extent* out = &t.d.extents[field.first_buffer]
-    cdef const int8_t* ordinals = t.d.plan.codes + 128 * field.codes
-    cdef const int8_t* codes = <const int8_t*> out[0].data
-    cdef const uint8_t* offsets = out[1].data
-    cdef int64_t i
-    cdef uint8_t* copy = take(t, out[1].size, cut.fault)
-    if copy == NULL:
+    if span_members(cut.source, f, t.spans, shifts, cut.fault) < 0:
         return -1
-    for i in range(out[0].size):
-        store_int(copy, i, 4, load_int(offsets, i, 4) - low[ordinals[codes[i]]])
-    out[1].data = copy
+    out[0] = Extent(source[0].data + t.spans[f].start, count)
+    out[1] = Extent(source[1].data + 4 * t.spans[f].start, 4 * count)
+    for k in range(field.n_children):
+        # Of a child that no row uses it is the largest number.
+        moved |= 0 < shifts[k] < INT64_MAX
+        shifts[k] = -shifts[k]
+    if moved:
+        copy = take(t, 4 * count, cut.fault)
+        if copy == NULL:
+            return -1
+        move_members(copy, out[1].data, out[0].data, count, t.d.plan.codes + 128 * field.codes, shifts)
+        out[1].data = copy
     return 0
 
 
@@ -407,77 +282,25 @@ cdef int cut_runs(Truncator t, const TruncateCall* cut, int32_t f) noexcept nogi
     """The runs that the span touches; fills the child of the run ends and gives the other one its span."""
     cdef const FieldPlan* ends = &t.d.plan.fields[f + 1]
     cdef const ColumnsData* d = cut.source
-    cdef int64_t start = t.spans[f].start, stop = start + t.spans[f].count, runs = d.nodes[f + 1].length
-    # Run ends that do not rise give runs too, the first one not behind the last, and the loop finds them.
-    cdef int64_t first = find_run(d, f, start) if start else 0, last = find_run(d, f, stop - 1)
-    cdef int64_t previous = start, i, end = 0
     cdef Extent* out = &t.d.extents[ends.first_buffer]
     cdef uint8_t* copy
-    if last >= runs:
-        if runs == 0:
-            return fail(cut.fault, FAULT_RUN_END, f, -1, 0, 0, stop, b"missing")
-        return fail(cut.fault, FAULT_RUN_END, f, -1, runs - 1, run_end(d, f, runs - 1), stop, b"short of")
-    for i in range(first, last + 1):
-        end = run_end(d, f, i)
-        if end <= previous:
-            return fail(cut.fault, FAULT_RUN_END, f, -1, i, end, previous, b"not more than")
-        previous = end
-    memset(&t.d.nodes[f + 1], 0, sizeof(Node))
-    t.d.nodes[f + 1].length = last - first + 1
-    out[0].data = NULL
-    out[0].size = 0
-    out[1].data = d.extents[ends.first_buffer + 1].data + (d.nodes[f + 1].offset + first) * ends.width
-    out[1].size = (last - first + 1) * ends.width
-    if start or end != stop:
+    cdef Span runs
+    if span_runs(d, f, &t.spans[f], &runs, cut.fault) < 0:
+        return -1
+    t.d.nodes[f + 1] = Node(runs.count, 0, 0)
+    out[0] = Extent(NULL, 0)
+    out[1] = Extent(d.extents[ends.first_buffer + 1].data + (d.nodes[f + 1].offset + runs.start) * ends.width,
+                    runs.count * ends.width)
+    if t.spans[f].start or run_end(d, f, runs.start + runs.count - 1) != t.spans[f].count:
         copy = take(t, out[1].size, cut.fault)
         if copy == NULL:
             return -1
-        for i in range(first, last + 1):
-            store_int(copy, i - first, ends.width, min(run_end(d, f, i), stop) - start)
+        move_runs(copy, d, f, &runs, &t.spans[f], 0)
         out[1].data = copy
-    return set_span(cut.source, ends.end, first, last - first + 1, t.spans, cut.fault)
+    return set_span(cut.source, ends.end, runs.start, runs.count, t.spans, cut.fault)
 
 
 # -- views ---------------------------------------------------------------------------------------------------
-
-
-cdef int64_t measure_views(Truncator t, const TruncateCall* cut, int32_t f, const uint8_t* bits, int64_t total,
-                           bint* stray) noexcept nogil:
-    """Check every view that points into a data buffer; returns the sum of their sizes, -1 for a fault.
-
-    The sum stops as soon as it is above `total`: then nothing will be packed. `stray`: views of nulls are long, so
-    that packing has to clear them.
-    """
-    cdef const ViewRange* view = &cut.source.views[t.d.plan.fields[f].view]
-    cdef const Extent* buffers = cut.source.extents + view.first
-    cdef int64_t start = t.spans[f].start, i, length, offset, used = 0
-    cdef const uint8_t* views = t.d.extents[t.d.plan.fields[f].first_buffer + 1].data
-    cdef int32_t index
-    cdef int outside = 0
-    stray[0] = False
-    for i in range(t.spans[f].count):
-        # As unsigned, a negative length is a long one.
-        outside |= load_u32(views + 16 * i) > 12
-    if not outside:
-        return 0
-    for i in range(t.spans[f].count):
-        length = load_i32(views + 16 * i)
-        if 0 <= length <= 12:
-            continue
-        if bits != NULL and not get_bit(bits, start + i):
-            stray[0] = True
-            continue
-        if unlikely(length < 0, 0):
-            return fail(cut.fault, FAULT_VIEW, f, 1, start + i, length, 0, b"length")
-        index = load_i32(views + 16 * i + 8)
-        if unlikely(not 0 <= index < view.count, 0):
-            return fail(cut.fault, FAULT_VIEW, f, 1, start + i, index, view.count, b"buffer index")
-        offset = load_i32(views + 16 * i + 12)
-        if unlikely(not inside(offset, length, buffers[index].size), 0):
-            return fail(cut.fault, FAULT_VIEW, f, 1, start + i, offset, buffers[index].size, b"offset")
-        if used <= total:
-            used += length
-    return used
 
 
 cdef int cut_views(Truncator t, const TruncateCall* cut, int32_t f) noexcept nogil:
@@ -485,94 +308,32 @@ cdef int cut_views(Truncator t, const TruncateCall* cut, int32_t f) noexcept nog
     cdef const FieldPlan* field = &t.d.plan.fields[f]
     cdef const ViewRange* source = &cut.source.views[field.view]
     cdef const Extent* buffers = cut.source.extents + source.first
+    cdef Extent* out = &t.d.extents[field.first_buffer + 1]
     cdef const uint8_t* bits = validity_of(t, cut, f)
-    cdef int64_t total = 0, used
+    cdef int64_t total = 0, used = 0
+    cdef double waste = 1.0 if t.tight else t.view_waste
     cdef int32_t k
-    cdef bint stray
-    t.d.extents[field.first_buffer + 1].data = (cut.source.extents[field.first_buffer + 1].data
-                                                + 16 * t.spans[f].start)
-    t.d.extents[field.first_buffer + 1].size = 16 * t.spans[f].count
+    out[0] = Extent(cut.source.extents[field.first_buffer + 1].data + 16 * t.spans[f].start, 16 * t.spans[f].count)
+    t.d.views[field.view].first = t.d.n_extents
+    t.d.views[field.view].count = 0
     for k in range(source.count):
         if add_overflows(total, buffers[k].size, &total):
             total = INT64_MAX
             break
-    used = measure_views(t, cut, f, bits, total, &stray)
-    if used < 0:
-        return -1
-    t.d.views[field.view].first = t.d.n_extents
-    t.d.views[field.view].count = 0
+    if any_long(out.data, t.spans[f].count):
+        if measure_views(cut.source, f, bits, &t.spans[f], &used, 0, cut.fault) < 0:
+            return -1
+        # Views may share bytes: packed, they must not take more than the buffers do.
+        if used <= total and <double> total > waste * <double> used + (0 if t.tight else VIEW_SLACK):
+            return pack_views(t, cut, f, bits, used)
+    elif total > VIEW_SLACK:
+        return 0
     if more_extents(t, source.count, cut.fault) < 0:
         return -1
-    if t.tight:
-        total = find_windows(t, cut, f, bits)
-    # Views may share bytes: packed, they must not take more than the buffers do.
-    if used <= total and <double> total > t.view_waste * <double> used + VIEW_SLACK:
-        return pack_views(t, cut, f, bits, used) if used or stray else 0
-    if t.tight:
-        return move_views(t, cut, f, bits)
     if source.count:
         memcpy(&t.d.extents[t.d.n_extents], buffers, source.count * sizeof(Extent))
         t.d.n_extents += source.count
         t.d.views[field.view].count = source.count
-    return 0
-
-
-cdef int64_t find_windows(Truncator t, const TruncateCall* cut, int32_t f, const uint8_t* bits) noexcept nogil:
-    """Find what lies between the first and the last byte in use of each data buffer: windows, behind the extents.
-
-    Returns how many bytes that is. Values that share bytes go on to share them. All views have been checked.
-    """
-    cdef const ViewRange* source = &cut.source.views[t.d.plan.fields[f].view]
-    cdef const uint8_t* views = t.d.extents[t.d.plan.fields[f].first_buffer + 1].data
-    cdef const uint8_t* place
-    cdef Extent* windows = t.d.extents + t.d.n_extents
-    cdef Extent* window
-    cdef int64_t i, length, total = 0
-    memset(windows, 0, source.count * sizeof(Extent))
-    for i in range(t.spans[f].count):
-        length = load_i32(views + 16 * i)
-        if length <= 12 or (bits != NULL and not get_bit(bits, t.spans[f].start + i)):
-            continue
-        window = &windows[load_i32(views + 16 * i + 8)]
-        place = cut.source.extents[source.first + load_i32(views + 16 * i + 8)].data + load_i32(views + 16 * i + 12)
-        total -= window.size
-        if window.size == 0 or place < window.data:
-            window.size += window.data - place if window.size else 0
-            window.data = place
-        window.size = max(window.size, place + length - window.data)
-        total += window.size
-    return total
-
-
-cdef int move_views(Truncator t, const TruncateCall* cut, int32_t f, const uint8_t* bits) noexcept nogil:
-    """Let views point into the windows that `find_windows` has left, without the buffers that no view uses."""
-    cdef const ViewRange* source = &cut.source.views[t.d.plan.fields[f].view]
-    cdef int32_t buffer = t.d.plan.fields[f].first_buffer + 1, k, kept = 0
-    cdef const uint8_t* views = t.d.extents[buffer].data
-    cdef Extent* windows = t.d.extents + t.d.n_extents
-    cdef uint8_t* out = take(t, 16 * t.spans[f].count, cut.fault)
-    cdef int32_t* places = <int32_t*> take(t, 4 * <int64_t> source.count, cut.fault)
-    cdef int64_t i
-    if out == NULL or places == NULL:
-        return -1
-    t.d.extents[buffer].data = out
-    for k in range(source.count):
-        places[k] = kept
-        if windows[k].size:
-            windows[kept] = windows[k]
-            kept += 1
-    for i in range(t.spans[f].count):
-        memcpy(out, views, 16)
-        if bits != NULL and not get_bit(bits, t.spans[f].start + i):
-            memset(out, 0, 16)
-        elif load_i32(views) > 12:
-            k = load_i32(views + 8)
-            store_int(out, 2, 4, places[k])
-            store_int(out, 3, 4, load_i32(views + 12) - (windows[places[k]].data
-                                                         - cut.source.extents[source.first + k].data))
-        views, out = views + 16, out + 16
-    t.d.n_extents += kept
-    t.d.views[t.d.plan.fields[f].view].count = kept
     return 0
 
 
@@ -584,8 +345,7 @@ cdef uint8_t* open_buffer(Truncator t, int32_t view, int64_t size, Fault* fault)
     data = take(t, size, fault)
     if data == NULL:
         return NULL
-    t.d.extents[t.d.n_extents].data = data
-    t.d.extents[t.d.n_extents].size = 0
+    t.d.extents[t.d.n_extents] = Extent(data, 0)
     t.d.n_extents += 1
     t.d.views[view].count += 1
     return data
@@ -635,36 +395,26 @@ cdef inline int cut_layout(Truncator t, const TruncateCall* cut, int32_t f, int 
     cdef int32_t first = field.first_buffer
     cdef int64_t start = t.spans[f].start, count = t.spans[f].count
     if layout == LAYOUT_FIXED:
-        t.d.extents[first + 1].data = cut.source.extents[first + 1].data + start * field.width
-        t.d.extents[first + 1].size = count * field.width
+        t.d.extents[first + 1] = Extent(cut.source.extents[first + 1].data + start * field.width, count * field.width)
         return 0
-    elif layout == LAYOUT_VAR32:
-        return cut_var(t, cut, f, 4)
-    elif layout == LAYOUT_VAR64:
-        return cut_var(t, cut, f, 8)
+    elif layout == LAYOUT_VAR32 or layout == LAYOUT_LIST32:
+        return cut_offsets(t, cut, f, 4)
+    elif layout == LAYOUT_VAR64 or layout == LAYOUT_LIST64:
+        return cut_offsets(t, cut, f, 8)
     elif layout == LAYOUT_BOOL:
         return cut_bits(t, &cut.source.extents[first + 1], start, count, &t.d.extents[first + 1], cut.fault)
-    elif layout == LAYOUT_LIST32:
-        return cut_list(t, cut, f, 4)
-    elif layout == LAYOUT_LIST64:
-        return cut_list(t, cut, f, 8)
-    elif layout == LAYOUT_STRUCT:
+    elif layout == LAYOUT_STRUCT or layout == LAYOUT_FIXED_LIST:
         return set_children(cut.source, f, t.spans, cut.fault)
     elif layout == LAYOUT_VIEW:
         return cut_views(t, cut, f)
-    elif layout == LAYOUT_FIXED_LIST:
-        return cut_fixed_list(t, cut, f)
-    elif layout == LAYOUT_LIST_VIEW32:
-        return cut_list_view(t, cut, f, 4)
-    elif layout == LAYOUT_LIST_VIEW64:
-        return cut_list_view(t, cut, f, 8)
+    elif is_list_view(layout):
+        return cut_list_view(t, cut, f, LAYOUTS[layout].buffers[1].width)
     elif layout == LAYOUT_DENSE:
         return cut_dense(t, cut, f)
     elif layout == LAYOUT_RUN_END:
         return cut_runs(t, cut, f)
     elif layout == LAYOUT_SPARSE:
-        t.d.extents[first].data = cut.source.extents[first].data + start
-        t.d.extents[first].size = count
+        t.d.extents[first] = Extent(cut.source.extents[first].data + start, count)
         return set_children(cut.source, f, t.spans, cut.fault)
     t.d.nodes[f].null_count = count
     return 0
@@ -677,13 +427,10 @@ cdef int32_t cut_field(Truncator t, const TruncateCall* cut, int32_t f) noexcept
     cdef Node* node = &t.d.nodes[f]
     if t.spans[f].count == 0:
         return leave_empty(t, f)
-    node.length = t.spans[f].count
-    node.null_count = 0
-    node.offset = 0
+    node[0] = Node(t.spans[f].count, 0, 0)
     if LAYOUTS[layout].has_validity:
         if cut.source.extents[first].data == NULL:
-            t.d.extents[first].data = NULL
-            t.d.extents[first].size = 0
+            t.d.extents[first] = Extent(NULL, 0)
         elif cut_validity(t, cut, f) < 0:
             return -1
     if cut_layout(t, cut, f, layout) < 0:
@@ -705,22 +452,16 @@ cdef inline bint cut_plain(const FieldPlan* field, const Extent* source, int64_t
     if (layout != LAYOUT_FIXED and layout != LAYOUT_VAR32) or count == 0 or source[0].data != NULL:
         return False
     if layout == LAYOUT_FIXED:
-        out[1].data = source[1].data + start * field.width
-        out[1].size = count * field.width
+        out[1] = Extent(source[1].data + start * field.width, count * field.width)
     else:
         offsets = source[1].data + 4 * start
         last = load_i32(offsets + 4 * count)
         if load_i32(offsets) != 0 or last < 0 or last > source[2].size:
             return False
-        out[1].data = offsets
-        out[1].size = 4 * count + 4
-        out[2].data = source[2].data
-        out[2].size = last
-    node.length = count
-    node.null_count = 0
-    node.offset = 0
-    out[0].data = NULL
-    out[0].size = 0
+        out[1] = Extent(offsets, 4 * count + 4)
+        out[2] = Extent(source[2].data, last)
+    node[0] = Node(count, 0, 0)
+    out[0] = Extent(NULL, 0)
     return True
 
 
@@ -826,15 +567,6 @@ cdef class Truncator:
         if found < 0:
             raise_fault(&fault, batch.plan)
         return 0
-
-    def nbytes(self, RecordBatch batch not None, int64_t start, int64_t count):
-        """Bytes in the buffers of rows [start, start + count), without padding and dictionaries."""
-        cdef int64_t total = 0
-        cdef int32_t i
-        self.truncate_batch(batch, start, count)
-        for i in range(self.d.n_extents):
-            total += self.d.extents[i].size
-        return total
 
     def rows(self, RecordBatch batch not None, int64_t start, int64_t count):
         """Rows [start, start + count) as a batch of their own, as `compact` makes it."""

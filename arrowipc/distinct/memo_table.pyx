@@ -25,7 +25,7 @@ from arrowipc.inline.element cimport find_run, index_at, member_at, next_run, sp
 from arrowipc.inline.fault cimport FAULT_MEMORY, FAULT_NO_DICTIONARY, Fault, fail
 from arrowipc.inline.fbs_layout cimport Type_FloatingPoint
 from arrowipc.inline.hash cimport hash_with
-from arrowipc.inline.layouts cimport LAYOUTS, has_offsets, is_union
+from arrowipc.inline.layouts cimport LAYOUTS, has_offsets, is_binary, is_union
 from arrowipc.inline.loads cimport (
     add_overflows, bitmap_bytes, get_bit, inside, load_i32, load_u16, load_u32, load_u64, loose_u64, mul_overflows,
     prefetch,
@@ -86,10 +86,10 @@ cdef inline const uint8_t* canonical(const uint8_t* p, int32_t width) noexcept n
 # -- flat values ---------------------------------------------------------------------------------------------
 
 
-cdef inline int flat_word(const ColumnsData* d, int32_t float_width, int64_t at, ValueBytes* word,
+cdef inline int flat_word(const ColumnsData* d, int32_t f, int32_t float_width, int64_t at, ValueBytes* word,
                           Fault* fault) noexcept nogil:
-    """The bytes of value `at`, which is valid, of a one-column plan."""
-    cdef const FieldPlan* field = &d.plan.fields[0]
+    """The bytes of value `at`, which is valid, of a field without children."""
+    cdef const FieldPlan* field = &d.plan.fields[f]
     if field.layout == LAYOUT_FIXED:
         word.size = field.width
         word.data = d.extents[field.first_buffer + 1].data + at * field.width if field.width else EMPTY
@@ -100,7 +100,7 @@ cdef inline int flat_word(const ColumnsData* d, int32_t float_width, int64_t at,
         word.size = 1
         word.data = BOOLS + get_bit(d.extents[field.first_buffer + 1].data, at)
         return 0
-    return word_span(d, 0, at, &word.data, &word.size, fault)
+    return word_span(d, f, at, &word.data, &word.size, fault)
 
 
 cdef inline bint holds_flat(MemoTable t, BuilderMemory g, int64_t ordinal, const ValueBytes* word) noexcept nogil:
@@ -313,10 +313,9 @@ cdef int add_words(MemoTable t, BuilderMemory g, const ColumnsData* d, int64_t s
         # A large table is out of the caches: the fetches of a block run side by side.
         for k in range(n):
             if all_null or (bits != NULL and not get_bit(bits, at + k)):
-                words[k].data = NULL
-                words[k].size = 0
+                words[k] = ValueBytes(NULL, 0)
                 continue
-            if flat_word(d, t.float_width, at + k, &words[k], fault) < 0:
+            if flat_word(d, 0, t.float_width, at + k, &words[k], fault) < 0:
                 return -1
             hashes[k] = hash_bytes(words[k].data, words[k].size)
             prefetch(&t.slots[hashes[k] & t.mask])
@@ -470,20 +469,11 @@ cdef int spell(const Tree* t, int32_t f, int64_t at, Spelling* out, Fault* fault
 
 cdef int spell_flat(const ColumnsData* d, int32_t f, int64_t at, Spelling* out, Fault* fault) noexcept nogil:
     cdef const FieldPlan* field = &d.plan.fields[f]
-    cdef const uint8_t* p = d.extents[field.first_buffer + 1].data
-    cdef int64_t size = 0
-    if field.layout == LAYOUT_BOOL:
-        return write_tag(out, get_bit(p, at), fault)
-    if field.layout == LAYOUT_FIXED:
-        if field.width == 0:
-            return 0
-        p += at * field.width
-        if field.type == Type_FloatingPoint:
-            p = canonical(p, field.width)
-        return write_bytes(out, p, field.width, fault)
-    if word_span(d, f, at, &p, &size, fault) < 0 or write_bytes(out, <const uint8_t*> &size, 8, fault) < 0:
+    cdef ValueBytes word
+    if (flat_word(d, f, field.width if field.type == Type_FloatingPoint else 0, at, &word, fault) < 0
+            or (is_binary(field.layout) and write_bytes(out, <const uint8_t*> &word.size, 8, fault) < 0)):
         return -1
-    return write_bytes(out, p, size, fault)
+    return write_bytes(out, word.data, word.size, fault)
 
 
 cdef int spell_list(const Tree* t, int32_t f, int64_t at, Spelling* out, Fault* fault) noexcept nogil:
@@ -635,8 +625,7 @@ cdef int add_spelled(MemoTable t, ColumnsBuilder g, const Tree* tree, Node* node
         if (reserve_values(t, 1, fault) < 0
                 or spell(tree, 0, tree.d.nodes[0].offset + i, &t.spelled, fault) < 0):
             return -1
-        word.data = t.spelled.room.data + end
-        word.size = t.spelled.size - end
+        word = ValueBytes(t.spelled.room.data + end, t.spelled.size - end)
         hash = hash_bytes(word.data, word.size)
         ordinal = find(t, g, hash, &word, &slot)
         if ordinal >= 0:
@@ -657,17 +646,10 @@ cdef int add_spelled(MemoTable t, ColumnsBuilder g, const Tree* tree, Node* node
 
 
 cdef class MemoTable:
-    """The distinct values of one column, numbered in the order in which they first came.
+    """The distinct values of one column, numbered in the order in which they first came; nulls are one value.
 
-    Parameters
-    ----------
-    plan : Plan
-        Of one column. Values may come with another plan of the same shape.
-
-    Notes
-    -----
-    Nulls are one value. Dictionaries below the column must continue those of the values so far. One thread
-    at a time.
+    Values may come with another plan of the same shape. Dictionaries below the column must continue those of the
+    values so far. One thread at a time.
     """
 
     def __cinit__(self, Plan plan not None):
@@ -770,22 +752,7 @@ cdef class MemoTable:
         return MemoTable(batch.plan)
 
     def add_batch(self, RecordBatch batch not None):
-        """Add the rows of a batch with one column of the table's type.
-
-        Returns
-        -------
-        memoryview
-            The number of each row's value, as int64.
-
-        Raises
-        ------
-        UsageError
-            The batch has other columns.
-        UnsupportedError
-            Offsets or run ends would outgrow their integer type.
-        FormatError
-            The batch was read with ``validate="none"`` and its contents are broken.
-        """
+        """Add the rows of a batch with one column of the type, and return the number of the value of each, as int64."""
         cdef Memory mapping
         if not same_shape(self.plan, batch.plan):
             raise UsageError("the batch has other columns than the table of values")

@@ -12,19 +12,19 @@ from libc.stdlib cimport free
 from libc.string cimport memset
 
 from arrowipc._core cimport Columns, Plan, field_name, field_path, raise_fault
-from arrowipc.columns.builder cimport BEGINS_DELTAS, FAULT_FULL, Span, set_span
+from arrowipc.columns.builder cimport BEGINS_DELTAS, FAULT_FULL, Span, set_children, set_span, span_offsets
 from arrowipc.columns.elements cimport dictionary_of
 from arrowipc.columns.equal cimport begins_with
 from arrowipc.columns.record_batch cimport RecordBatch
 from arrowipc.distinct.memo_table cimport Budget, MemoTable, nested_memo_table
 from arrowipc.inline.bits cimport largest, load_int, store_int
 from arrowipc.inline.element cimport index_at, validity
-from arrowipc.inline.fault cimport FAULT_INDEX, FAULT_MEMORY, FAULT_OFFSET, Fault, fail
-from arrowipc.inline.layouts cimport BUFFER_OFFSETS, LAYOUTS, BufferSpec
+from arrowipc.inline.fault cimport FAULT_INDEX, FAULT_MEMORY, Fault, fail
+from arrowipc.inline.layouts cimport LAYOUTS, has_offsets
 from arrowipc.inline.loads cimport get_bit, loose_i16, loose_i32, loose_i64, unlikely
 from arrowipc.inline.minmax cimport Number, widen
 from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, FIELD_SIGNED, LAYOUT_FIXED_LIST, LAYOUT_SPARSE, LAYOUT_STRUCT, ColumnsData, FieldPlan, Node,
+    FIELD_ENCODED, FIELD_SIGNED, LAYOUT_FIXED_LIST, LAYOUT_SPARSE, LAYOUT_STRUCT, ColumnsData, Extent, FieldPlan, Node,
     PlanData,
 )
 from arrowipc.inline.room cimport make_room, new_zeros
@@ -200,40 +200,29 @@ cdef int spread(const ColumnsData* d, int64_t start, int64_t count, Span* spans,
     """Find the elements of every field that rows start .. start + count may use. `spans` are zeros before."""
     cdef const PlanData* p = d.plan
     cdef const FieldPlan* field
-    cdef const BufferSpec* offsets
-    cdef int64_t first, n
+    cdef Span inner
     cdef int32_t i, child, f
-    cdef bint in_order
     for i in range(p.n_columns):
         if set_span(d, p.columns[i], start, count, spans, fault) < 0:
             return -1
     for f in range(p.n_fields):
         field = &p.fields[f]
-        first = spans[f].start
-        n = spans[f].count
-        if n == 0:
+        if spans[f].count == 0:
             continue
-        offsets = &LAYOUTS[field.layout].buffers[1]
-        # Children of list views, dense unions and runs are used in any order.
-        in_order = True
-        if field.layout == LAYOUT_FIXED_LIST:
-            # No overflow: check_sizes has multiplied for the whole node.
-            first *= field.width
-            n *= field.width
-        elif LAYOUTS[field.layout].n_children == 1 and offsets.kind == BUFFER_OFFSETS:
-            n = load_int(d.extents[field.first_buffer + 1].data, first + n, offsets.width)
-            first = load_int(d.extents[field.first_buffer + 1].data, first, offsets.width)
-            if first < 0 or n < first:
-                return fail(fault, FAULT_OFFSET, f, 1, spans[f].start, first, n)
-            n -= first
-        else:
-            in_order = field.layout == LAYOUT_STRUCT or field.layout == LAYOUT_SPARSE
-        child = f + 1
-        while child < field.end:
-            if set_span(d, child, first if in_order else 0, n if in_order else d.nodes[child].length, spans,
-                        fault) < 0:
+        if field.layout in (LAYOUT_FIXED_LIST, LAYOUT_STRUCT, LAYOUT_SPARSE):
+            if set_children(d, f, spans, fault) < 0:
                 return -1
-            child = p.fields[child].end
+        elif field.n_children and has_offsets(field.layout):
+            if (span_offsets(d, f, LAYOUTS[field.layout].buffers[1].width, &spans[f], &inner, fault) < 0
+                    or set_span(d, f + 1, inner.start, inner.count, spans, fault) < 0):
+                return -1
+        else:
+            # Children of list views, dense unions and runs are used in any order.
+            child = f + 1
+            while child < field.end:
+                if set_span(d, child, 0, d.nodes[child].length, spans, fault) < 0:
+                    return -1
+                child = p.fields[child].end
     return 0
 
 
@@ -303,8 +292,7 @@ cdef Columns transposed(Columns columns, Plan plan, list fields, list maps, tupl
                 indices = Indices.__new__(Indices)
                 indices.data = <uint8_t*> new_zeros(node.offset + node.length, field.width)
                 owners.append(indices)
-                out.d.extents[field.first_buffer + 1].data = indices.data
-                out.d.extents[field.first_buffer + 1].size = (node.offset + node.length) * field.width
+                out.d.extents[field.first_buffer + 1] = Extent(indices.data, (node.offset + node.length) * field.width)
                 with nogil:
                     found = transpose(&columns.d, f, spans[f].start, spans[f].count, map.numbers(), known,
                                       indices.data + spans[f].start * field.width, field.width,

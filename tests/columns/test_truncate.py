@@ -497,7 +497,7 @@ def test_bad_options_are_refused() -> None:
         trimmer.rows(one(pa.array(["text"])), 0, 1)
     for span in ((0, 2), (2, 0), (-1, 1), (0, -1), (1, 2**63 - 1)):
         with pytest.raises(UsageError, match="outside"):
-            trimmer.nbytes(ours, *span)
+            trimmer.rows(ours, *span)
 
 
 # -- one trimmer for many batches ----------------------------------------------------------------------------
@@ -510,11 +510,7 @@ def test_a_trimmer_takes_batch_after_batch() -> None:
     kept = []
     for start, count in itertools.product((0, 1, 8, 39), (0, 1, 5, 31)):
         count = min(count, 40 - start)
-        size = trimmer.nbytes(ours, start, count)
-        found = trimmer.rows(ours, start, count)
-        assert size == sum(n for _, n in addresses(found))
-        kept.append((found, start, count))
-        assert trimmer.nbytes(ours, 0, 40) >= size
+        kept.append((trimmer.rows(ours, start, count), start, count))
     for found, start, count in kept:
         assert found == ours.slice(start, count)
 
