@@ -280,11 +280,6 @@ class Schema(Described, Hints):
 
         return schema_text(self)
 
-    def _repr_html_(self) -> str:
-        from arrowipc.values.repr import schema_html
-
-        return schema_html(self)
-
 
 def positions_without(schema: Schema, columns: Iterable[str | int] | str | int) -> list[int]:
     """Indices of all columns but those named."""

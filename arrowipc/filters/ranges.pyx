@@ -159,15 +159,10 @@ cdef Memory words_of(list bounds):
 
 
 cdef class Marker:
-    """Marks of the elements that lie in some ranges, for columns of one type.
+    """Marks of the elements that lie in some ranges (`inverted`: in none), for columns of one type.
 
-    Parameters
-    ----------
-    ranges : list of pairs or None
-        Disjoint and rising. Of integers both ends are included, of bytes the second is not, and None is no end.
-        None: every element that is not null.
-    inverted : bool
-        Those that lie in none are marked instead.
+    Ranges are disjoint and rising. Of integers both ends are included, of bytes the second is not, and None is no end.
+    None instead of ranges: every element that is not null.
     """
 
     cdef list starts, stops     # ends of ranges: integers, or bytes

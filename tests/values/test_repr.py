@@ -16,14 +16,7 @@ from hypothesis import given
 import arrowipc
 from arrowipc import types as T
 from arrowipc.values.preview import NULL, value_text, values_text
-from arrowipc.values.repr import (
-    LINE_WIDTH,
-    batch_html,
-    batch_text,
-    schema_html,
-    schema_text,
-    table_html,
-)
+from arrowipc.values.repr import LINE_WIDTH, batch_html, batch_text, schema_text, table_html
 
 pa = pytest.importorskip("pyarrow")
 
@@ -110,7 +103,6 @@ def test_html_of_a_batch() -> None:
     assert parsed.texts[1:] == [
         "RecordBatch: 2 rows x 2 columns",
         *("n", "s", "int64", "string"),
-        *("1 null", "1 null", "17 B", "17 B"),
         *("0", "1", "null", "1", "null", "null"),
     ]
 
@@ -143,10 +135,9 @@ def test_names_values_and_metadata_are_escaped() -> None:
     text = pa.array([EVIL])
     schema = pa.schema([field, pa.field("t", pa.string())], metadata={EVIL: EVIL, b"\xff": b"\xff<b>"})
     batch = read(pa.record_batch([pa.array(values, field.type), text], schema=schema), {EVIL: EVIL})
-    for html in (batch._repr_html_(), batch.schema._repr_html_(), batch[1]._repr_html_()):
-        parsed = Parsed(html)
-        assert set(parsed.tags) <= OURS
-        assert any("<script>" in piece for piece in parsed.texts)
+    parsed = Parsed(batch._repr_html_())
+    assert set(parsed.tags) <= OURS
+    assert any("<script>" in piece for piece in parsed.texts)
     for shown in (repr(batch), repr(batch.schema), repr(batch[0]), repr(batch.schema[0]), str(batch[1].type)):
         assert all(c.isprintable() or c == "\n" for c in shown)
     assert batch.schema[0].name == EVIL
@@ -273,7 +264,6 @@ def test_a_million_columns() -> None:
     assert "... 999,980 more columns" in Parsed(batch_html(batch)).texts
     assert max(batch.asked) < 30
     assert schema_text(batch.schema).splitlines()[-1] == "... and 999,800 more fields"
-    assert "... and 999,900 more fields" in Parsed(schema_html(batch.schema)).texts
 
 
 def test_lines_stay_narrow() -> None:
