@@ -309,11 +309,6 @@ def map_(key_type: FieldLike, item_type: FieldLike, keys_sorted: bool = False) -
     item_type : DataType, Field or str
         A type becomes the nullable field ``value``.
     keys_sorted : bool, default False
-
-    Raises
-    ------
-    UsageError
-        If `key_type` is a nullable field.
     """
     key, item = _as_field(key_type, "key", nullable=False), _as_field(item_type, "value")
     return Map(Field("entries", Struct((key, item)), nullable=False), keys_sorted)
@@ -337,23 +332,12 @@ def run_end_encoded(run_end_type: FieldLike, value_type: FieldLike) -> RunEndEnc
     run_end_type : DataType, Field or str
         int16, int32 or int64.
     value_type : DataType, Field or str
-
-    Raises
-    ------
-    UsageError
-        If `run_end_type` is another type.
     """
     return RunEndEncoded(_as_field(run_end_type, "run_ends", nullable=False), _as_field(value_type, "values"))
 
 
 def dictionary(index_type: TypeLike, value_type: TypeLike, ordered: bool = False) -> Dictionary:
-    """Make a type of `index_type` indices into `value_type` values; `ordered` if their order means something.
-
-    Raises
-    ------
-    UsageError
-        If `index_type` is no integer type, or `value_type` is a dictionary.
-    """
+    """Make a type of `index_type` indices into `value_type` values; `ordered` if their order means something."""
     index = as_type(index_type)
     if not isinstance(index, Int):
         raise UsageError(f"dictionary: index_type must be an integer type, found {index}")

@@ -152,17 +152,6 @@ class Pruner:
     The schema is that of the file: bounds are in the units of its types. Keys of a whole file may be among its fields.
     If it is not `strict`, conditions about columns that are not there, or cannot be compared with the literal, rule
     nothing out: the schemas of the files of a data set may differ. Else they are a UsageError.
-
-    Examples
-    --------
-    >>> import arrowipc as ipc
-    >>> from arrowipc.filters.pruning import Pruner
-    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2, 3]})
-    >>> known = ipc.compute_statistics(batch)
-    >>> Pruner([("x", ">", 3)], batch.schema).keeps(known), Pruner([("x", "in", [3, 5])], batch.schema).keeps(known)
-    (False, True)
-    >>> Pruner([("or", ("x", "<", 0), ("x", "is_null"))], batch.schema).keeps_keys({"x": None})
-    True
     """
 
     def __init__(self, filter: Any, schema: Schema, *, strict: bool = True) -> None:

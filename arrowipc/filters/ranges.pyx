@@ -14,12 +14,10 @@ from arrowipc.columns.array cimport Array, dictionary_array
 from arrowipc.columns.elements cimport check_native
 from arrowipc.inline.element cimport find_run, index_at, load_signed, load_unsigned, next_run, validity, word_span
 from arrowipc.inline.fault cimport Fault
-from arrowipc.inline.fbs_layout cimport (
-    Type_Decimal, Type_FixedSizeBinary, Type_FloatingPoint, Type_Int, Type_Interval,
-)
+from arrowipc.inline.fbs_layout cimport Type_FixedSizeBinary, Type_FloatingPoint, Type_Int, Type_Interval
 from arrowipc.inline.loads cimport get_bit
 from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, FIELD_SIGNED, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_VAR32, LAYOUT_VAR64,
+    FIELD_ENCODED, FIELD_SIGNED, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_VAR32,
     LAYOUT_VIEW, ColumnsData, FieldPlan,
 )
 

@@ -41,7 +41,7 @@ from arrowipc.inline.fbs_layout cimport (
 )
 from arrowipc.inline.in_order cimport in_order
 from arrowipc.inline.layouts cimport LAYOUTS
-from arrowipc.inline.loads cimport add_overflows, bitmap_bytes, loose_i64, mul_overflows, round_up, set_bit
+from arrowipc.inline.loads cimport add_overflows, bitmap_bytes, loose_i64, mul_overflows, round_up
 from arrowipc.inline.plan cimport (
     FIELD_NULLABLE, FIELD_SIGNED, FIELD_UTF8, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST,
     LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_VAR64, LAYOUT_VIEW, Extent, FieldPlan, Node,
