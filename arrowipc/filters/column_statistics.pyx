@@ -269,23 +269,30 @@ cdef inline void offer(Bounds* b, const uint8_t* p, int64_t size) noexcept nogil
 
 cdef int words(const ColumnsData* d, int32_t f, int64_t first, int64_t count, const uint8_t* bits, int64_t at,
                Bounds* b, Fault* fault) noexcept nogil:
-    """Text and binary of any layout."""
-    cdef const FieldPlan* field = &d.plan.fields[f]
-    cdef const uint8_t* fixed = d.extents[field.first_buffer + 1].data
     cdef const uint8_t* p = NULL
-    cdef int64_t i, size = field.width
-    if field.layout == LAYOUT_FIXED and size == 0:
-        # A few bytes may claim to be billions of these.
-        count = min(count, first_valid(bits, at, count) + 1)
+    cdef int64_t i, size = 0
     for i in range(count):
         if bits != NULL and not get_bit(bits, at + i):
             continue
-        if field.layout == LAYOUT_FIXED:
-            p = fixed + (first + i) * size
-        elif word_span(d, f, first + i, &p, &size, fault) < 0:
+        if word_span(d, f, first + i, &p, &size, fault) < 0:
             return -1
         offer(b, p, size)
     return 0
+
+
+cdef void blobs(const uint8_t* values, int32_t width, int64_t count, const uint8_t* bits, int64_t at,
+                Bounds* b) noexcept nogil:
+    """Binary of fixed size."""
+    cdef int64_t i
+    if width == 0:
+        # A few bytes may claim to be billions of these.
+        i = first_valid(bits, at, count)
+        if i < count:
+            offer(b, <const uint8_t*> b"", 0)
+        return
+    for i in range(count):
+        if bits == NULL or get_bit(bits, at + i):
+            offer(b, values + i * width, width)
 
 
 # -- one column ----------------------------------------------------------------------------------------------
@@ -330,10 +337,12 @@ cdef int gather_leaf(const ColumnsData* d, int32_t f, int64_t first, int64_t cou
     if field.layout == LAYOUT_BOOL:
         booleans(p, first, count, bits, at, b)
         return 0
-    if b.kind == KIND_TEXT or b.kind == KIND_BYTES:
+    if field.layout != LAYOUT_FIXED:
         return words(d, f, first, count, bits, at, b, fault)
     p += first * width
-    if b.kind == KIND_WIDE:
+    if b.kind == KIND_BYTES:
+        blobs(p, width, count, bits, at, b)
+    elif b.kind == KIND_WIDE:
         wides(p, width, count, bits, at, b)
     elif b.kind == KIND_HALF:
         halves(p, count, bits, at, b)

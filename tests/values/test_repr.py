@@ -10,13 +10,13 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from helpers.arrays import pyarrow_bytes
+from helpers.arrays import pyarrow_bytes, read_array
 from hypothesis import given
 
 import arrowipc
 from arrowipc import types as T
 from arrowipc.values.preview import NULL, value_text, values_text
-from arrowipc.values.repr import LINE_WIDTH, batch_html, batch_text, schema_text, table_html
+from arrowipc.values.repr import LINE_WIDTH, batch_html, batch_text, schema_text
 
 pa = pytest.importorskip("pyarrow")
 
@@ -30,10 +30,6 @@ def read(batch: Any, metadata: dict[str, str] | None = None) -> Any:
         writer.write_batch(batch, custom_metadata=metadata)
     with arrowipc.open_stream(sink.getvalue()) as reader:
         return reader.read_next_batch()
-
-
-def read_array(array: Any) -> Any:
-    return read(pa.record_batch([array], names=["a"])).column(0)
 
 
 class Parsed(HTMLParser):
@@ -86,15 +82,6 @@ def test_text_of_a_batch() -> None:
     ]
 
 
-class Table:
-    """A stand-in with what the functions for tables use."""
-
-    def __init__(self, schema: Any, batches: list[Any]) -> None:
-        self.schema = schema
-        self.batches = batches
-        self.num_rows = sum(batch.num_rows for batch in batches)
-
-
 def test_html_of_a_batch() -> None:
     batch = pa.record_batch({"n": pa.array([1, None]), "s": pa.array(["null", None])})
     html = read(batch)._repr_html_()
@@ -119,8 +106,8 @@ ENDS = [
 def test_tables_show_both_ends_across_batches(cuts: list[int]) -> None:
     whole = arrowipc.RecordBatch.from_pydict({"n": np.arange(1000)})
     starts = np.cumsum([0, *cuts])[:-1].tolist()
-    table = Table(whole.schema, [whole.slice(start, length) for start, length in zip(starts, cuts, strict=True)])
-    texts = Parsed(table_html(table)).texts
+    table = arrowipc.Table.from_batches([whole.slice(*each) for each in zip(starts, cuts, strict=True)])
+    texts = Parsed(table._repr_html_()).texts
     assert texts[texts.index("0") :] == [each.replace("values", "rows") for each in ENDS]
 
 
@@ -249,10 +236,6 @@ class Counting:
     def column(self, i: int) -> Any:
         self.asked.append(i)
         return self.batch.column(0)
-
-    def select(self, columns: Any) -> Any:
-        self.asked += columns
-        return self.batch.select([0 for _ in columns])
 
 
 def test_a_million_columns() -> None:
