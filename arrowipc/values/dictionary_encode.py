@@ -120,7 +120,7 @@ def unique(array: Array) -> Array:
     return table.batch().column(0)
 
 
-def _changed(batch: RecordBatch, chosen: set[str], change: Callable[[Array], Array]) -> RecordBatch:
+def _changed(batch: RecordBatch, chosen: set[Any], change: Callable[[Array], Array]) -> RecordBatch:
     """`batch` with some of its columns changed."""
     names = batch.schema.names
     if twice := repeated(names):
