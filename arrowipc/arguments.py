@@ -317,11 +317,6 @@ class KeyValueMetadata(Immutable, Mapping[bytes, bytes]):
     metadata : mapping or pairs of str or bytes
         Text becomes UTF-8.
 
-    Raises
-    ------
-    UsageError
-        If a key or a value is neither str nor bytes-like.
-
     Notes
     -----
     ``pairs`` are all keys and values as they are stored. As a mapping, a key that repeats has its first value;

@@ -72,7 +72,7 @@ class Described(Immutable):
         if self is other:
             return True
         try:
-            return self._equals(own(other, _kind_of(self)), check_metadata)
+            return self._equals(own(other, DataType if isinstance(self, DataType) else type(self)), check_metadata)
         except ArrowIpcError:
             return False  # a type that we do not have
 
@@ -94,13 +94,7 @@ class Described(Immutable):
 
 
 def own(value: Any, kind: type[Described]) -> Any:
-    """A type, field or schema (`kind`) of another library as ours; anything else is returned as it is.
-
-    Raises
-    ------
-    UnsupportedError
-        If we do not have a type.
-    """
+    """A type, field or schema (`kind`) of another library as ours; anything else is returned as it is."""
     if isinstance(value, Described) or not hasattr(value, "__arrow_c_schema__"):
         return value
     if hasattr(value, "__arrow_c_array__") or hasattr(value, "__arrow_c_stream__"):
@@ -110,10 +104,6 @@ def own(value: Any, kind: type[Described]) -> Any:
     found = described_from(value, not issubclass(kind, (DataType, Field)))
     # A type is exported as a field without a name.
     return found.type if issubclass(kind, DataType) and not found.name else found
-
-
-def _kind_of(described: Described) -> type[Described]:
-    return DataType if isinstance(described, DataType) else type(described)
 
 
 class DataType(Described):
@@ -173,11 +163,6 @@ class Field(Described, Hints):
     nullable : bool, default True
     metadata : mapping or pairs of str or bytes
         Kept as a :class:`arrowipc.KeyValueMetadata`.
-
-    Raises
-    ------
-    UsageError
-        If the name cannot be UTF-8, or the type is not a :class:`DataType`.
 
     Notes
     -----
@@ -379,11 +364,6 @@ class Decimal(DataType):
         Digits after the decimal point; negative ones and ones above `precision` are legal.
     bit_width : int, default 128
         32, 64, 128 or 256.
-
-    Raises
-    ------
-    UsageError
-        If a parameter is out of its range.
     """
 
     __slots__ = ("bit_width", "precision", "scale")
@@ -621,11 +601,6 @@ class Map(DataType):
         A struct of two fields that is not nullable, with a key that is not nullable. All names are free.
     keys_sorted : bool, default False
         Whether the keys of every row are in order.
-
-    Raises
-    ------
-    UsageError
-        If `entries` is anything else.
     """
 
     __slots__ = ("_depth", "entries", "keys_sorted")
@@ -683,11 +658,6 @@ class Union(DataType):
     fields : iterable of Field
     type_codes : iterable of int, optional
         The code of each child, 0 to 127 and all different; without it, 0, 1, 2, ...
-
-    Raises
-    ------
-    UsageError
-        If codes and children do not match, or a code is out of range or taken twice.
     """
 
     __slots__ = ("_depth", "fields", "mode", "type_codes")
@@ -728,13 +698,7 @@ class Union(DataType):
 
 
 class RunEndEncoded(DataType):
-    """Runs of equal values: `run_ends` (int16, int32 or int64) is where each run stops, `values` is its value.
-
-    Raises
-    ------
-    UsageError
-        If `run_ends` has another type.
-    """
+    """Runs of equal values: `run_ends` (int16, int32 or int64) is where each run stops, `values` is its value."""
 
     __slots__ = ("_depth", "run_ends", "values")
     __match_args__ = ("run_ends", "values")
@@ -782,11 +746,6 @@ class Dictionary(DataType):
     id : int or None
         The number that ties the column to its dictionary messages, any int64. None lets the writer choose.
         Two columns with the same id share a dictionary. Not compared.
-
-    Raises
-    ------
-    UsageError
-        If the index type is no integer, or the value type is itself a dictionary.
     """
 
     __slots__ = ("_depth", "id", "index_type", "ordered", "value_type")

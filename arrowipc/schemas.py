@@ -48,11 +48,6 @@ class Schema(Described, Hints):
     features : tuple of int
         Values of the format's ``Feature`` enum. Leave it empty when writing: some readers refuse the vector.
 
-    Raises
-    ------
-    UsageError
-        If an argument is of another kind.
-
     Notes
     -----
     Immutable and hashable. ``==`` compares names, types, nullability and byte order; :meth:`equals` can
@@ -124,12 +119,7 @@ class Schema(Described, Hints):
     def from_arrow(cls, schema: Any) -> Schema:
         """Make a schema of another library's, or of anything that has one and ``__arrow_c_schema__``.
 
-        Raises
-        ------
-        UsageError
-            If `schema` offers no such interface, or describes a single column.
-        UnsupportedError
-            If a type is not known.
+        An `UnsupportedError` if a type is not known.
         """
         from arrowipc.cdata.import_array import schema_from
 
@@ -148,12 +138,7 @@ class Schema(Described, Hints):
     def field(self, i: SupportsIndex | str) -> Field:
         """Return the field at index `i` (negative counts from the end), or the one named `i`.
 
-        Raises
-        ------
-        IndexError
-            If the index is out of range.
-        KeyError
-            If no field has that name, or several have it.
+        An `IndexError` if it is out of range, a `KeyError` if no field has that name, or several have it.
         """
         if not isinstance(i, str):
             try:
@@ -279,11 +264,6 @@ class Schema(Described, Hints):
         from arrowipc.values.repr import schema_text
 
         return schema_text(self)
-
-    def _repr_html_(self) -> str:
-        from arrowipc.values.repr import schema_html
-
-        return schema_html(self)
 
 
 def positions_without(schema: Schema, columns: Iterable[str | int] | str | int) -> list[int]:

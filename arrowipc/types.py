@@ -53,13 +53,15 @@ from arrowipc.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import ItemsView, Iterable, Iterator, Sequence
-    from typing import Any, Literal, Protocol, TypeAlias
+    from collections.abc import Callable, ItemsView, Iterable, Iterator, Sequence
+    from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
     from arrowipc.arguments import MetadataLike
     from arrowipc.datatypes import TimeUnit
     from arrowipc.intervals import DayTime, MonthDayNano
     from arrowipc.schemas import Schema
+
+    T = TypeVar("T")
 
     class ArrowSchema(Protocol):
         """A type, field or schema: ours, or another library's."""
@@ -164,140 +166,53 @@ if not TYPE_CHECKING:  # checkers would take any name
         return getattr(intervals, name)
 
 
-# Types without parameters are made once and shared.
-_NULL = Null()
-_BOOL = Bool()
-_INT8, _INT16, _INT32, _INT64 = Int(8, True), Int(16, True), Int(32, True), Int(64, True)
-_UINT8, _UINT16, _UINT32, _UINT64 = Int(8, False), Int(16, False), Int(32, False), Int(64, False)
-_FLOAT16, _FLOAT32, _FLOAT64 = FloatingPoint("half"), FloatingPoint("single"), FloatingPoint("double")
-_UTF8, _LARGE_UTF8, _UTF8_VIEW = Utf8(), LargeUtf8(), Utf8View()
-_BINARY, _LARGE_BINARY, _BINARY_VIEW = Binary(), LargeBinary(), BinaryView()
-_DATE32, _DATE64 = Date("day"), Date("ms")
-_YEAR_MONTH, _DAY_TIME, _MONTH_DAY_NANO = Interval("year_month"), Interval("day_time"), Interval("month_day_nano")
+def _shared(name: str, made: T, about: str) -> Callable[[], T]:
+    """A factory of a type without parameters, which is made once."""
+
+    def make() -> T:
+        return made
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__, make.__annotations__ = about, {"return": type(made).__name__}
+    return make
 
 
-def null() -> Null:
-    """Type of columns that are null throughout."""
-    return _NULL
-
-
-def bool_() -> Bool:
-    """Booleans, one bit each."""
-    return _BOOL
-
-
-def int8() -> Int:
-    """Signed integers of 8 bits."""
-    return _INT8
-
-
-def int16() -> Int:
-    """Signed integers of 16 bits."""
-    return _INT16
-
-
-def int32() -> Int:
-    """Signed integers of 32 bits."""
-    return _INT32
-
-
-def int64() -> Int:
-    """Signed integers of 64 bits."""
-    return _INT64
-
-
-def uint8() -> Int:
-    """Unsigned integers of 8 bits."""
-    return _UINT8
-
-
-def uint16() -> Int:
-    """Unsigned integers of 16 bits."""
-    return _UINT16
-
-
-def uint32() -> Int:
-    """Unsigned integers of 32 bits."""
-    return _UINT32
-
-
-def uint64() -> Int:
-    """Unsigned integers of 64 bits."""
-    return _UINT64
-
-
-def float16() -> FloatingPoint:
-    """Half-precision floating-point numbers."""
-    return _FLOAT16
-
-
-def float32() -> FloatingPoint:
-    """Single-precision floating-point numbers."""
-    return _FLOAT32
-
-
-def float64() -> FloatingPoint:
-    """Double-precision floating-point numbers."""
-    return _FLOAT64
-
-
-def utf8() -> Utf8:
-    """Text with 32-bit offsets."""
-    return _UTF8
-
-
+null: Callable[[], Null] = _shared("null", Null(), "Type of columns that are null throughout.")
+bool_: Callable[[], Bool] = _shared("bool_", Bool(), "Booleans, one bit each.")
+int8: Callable[[], Int] = _shared("int8", Int(8, True), "Signed integers of 8 bits.")
+int16: Callable[[], Int] = _shared("int16", Int(16, True), "Signed integers of 16 bits.")
+int32: Callable[[], Int] = _shared("int32", Int(32, True), "Signed integers of 32 bits.")
+int64: Callable[[], Int] = _shared("int64", Int(64, True), "Signed integers of 64 bits.")
+uint8: Callable[[], Int] = _shared("uint8", Int(8, False), "Unsigned integers of 8 bits.")
+uint16: Callable[[], Int] = _shared("uint16", Int(16, False), "Unsigned integers of 16 bits.")
+uint32: Callable[[], Int] = _shared("uint32", Int(32, False), "Unsigned integers of 32 bits.")
+uint64: Callable[[], Int] = _shared("uint64", Int(64, False), "Unsigned integers of 64 bits.")
+_HALF, _SINGLE, _DOUBLE = FloatingPoint("half"), FloatingPoint("single"), FloatingPoint("double")
+float16: Callable[[], FloatingPoint] = _shared("float16", _HALF, "Half-precision floating-point numbers.")
+float32: Callable[[], FloatingPoint] = _shared("float32", _SINGLE, "Single-precision floating-point numbers.")
+float64: Callable[[], FloatingPoint] = _shared("float64", _DOUBLE, "Double-precision floating-point numbers.")
+utf8: Callable[[], Utf8] = _shared("utf8", Utf8(), "Text with 32-bit offsets.")
 string = utf8
-
-
-def large_utf8() -> LargeUtf8:
-    """Text with 64-bit offsets."""
-    return _LARGE_UTF8
-
-
+large_utf8: Callable[[], LargeUtf8] = _shared("large_utf8", LargeUtf8(), "Text with 64-bit offsets.")
 large_string = large_utf8
-
-
-def utf8_view() -> Utf8View:
-    """Text as 16-byte views."""
-    return _UTF8_VIEW
-
-
+utf8_view: Callable[[], Utf8View] = _shared("utf8_view", Utf8View(), "Text as 16-byte views.")
 string_view = utf8_view
-
-
-def large_binary() -> LargeBinary:
-    """Bytes with 64-bit offsets."""
-    return _LARGE_BINARY
-
-
-def binary_view() -> BinaryView:
-    """Bytes as 16-byte views."""
-    return _BINARY_VIEW
-
-
-def date32() -> Date:
-    """Days since 1970-01-01, 32 bits."""
-    return _DATE32
-
-
-def date64() -> Date:
-    """Milliseconds since 1970-01-01 that make whole days, 64 bits."""
-    return _DATE64
-
-
-def interval_year_month() -> Interval:
-    """Spans in months, 32 bits."""
-    return _YEAR_MONTH
-
-
-def interval_day_time() -> Interval:
-    """Spans in days and milliseconds, 32 bits each."""
-    return _DAY_TIME
-
-
-def month_day_nano_interval() -> Interval:
-    """Spans in months, days and nanoseconds, 128 bits together."""
-    return _MONTH_DAY_NANO
+_BINARY = Binary()
+large_binary: Callable[[], LargeBinary] = _shared("large_binary", LargeBinary(), "Bytes with 64-bit offsets.")
+binary_view: Callable[[], BinaryView] = _shared("binary_view", BinaryView(), "Bytes as 16-byte views.")
+date32: Callable[[], Date] = _shared("date32", Date("day"), "Days since 1970-01-01, 32 bits.")
+date64: Callable[[], Date] = _shared(
+    "date64", Date("ms"), "Milliseconds since 1970-01-01 that make whole days, 64 bits."
+)
+interval_year_month: Callable[[], Interval] = _shared(
+    "interval_year_month", Interval("year_month"), "Spans in months, 32 bits."
+)
+interval_day_time: Callable[[], Interval] = _shared(
+    "interval_day_time", Interval("day_time"), "Spans in days and milliseconds, 32 bits each."
+)
+month_day_nano_interval: Callable[[], Interval] = _shared(
+    "month_day_nano_interval", Interval("month_day_nano"), "Spans in months, days and nanoseconds, 128 bits together."
+)
 
 
 def binary(length: int = -1) -> Binary | FixedSizeBinary:
@@ -394,11 +309,6 @@ def map_(key_type: FieldLike, item_type: FieldLike, keys_sorted: bool = False) -
     item_type : DataType, Field or str
         A type becomes the nullable field ``value``.
     keys_sorted : bool, default False
-
-    Raises
-    ------
-    UsageError
-        If `key_type` is a nullable field.
     """
     key, item = _as_field(key_type, "key", nullable=False), _as_field(item_type, "value")
     return Map(Field("entries", Struct((key, item)), nullable=False), keys_sorted)
@@ -422,23 +332,12 @@ def run_end_encoded(run_end_type: FieldLike, value_type: FieldLike) -> RunEndEnc
     run_end_type : DataType, Field or str
         int16, int32 or int64.
     value_type : DataType, Field or str
-
-    Raises
-    ------
-    UsageError
-        If `run_end_type` is another type.
     """
     return RunEndEncoded(_as_field(run_end_type, "run_ends", nullable=False), _as_field(value_type, "values"))
 
 
 def dictionary(index_type: TypeLike, value_type: TypeLike, ordered: bool = False) -> Dictionary:
-    """Make a type of `index_type` indices into `value_type` values; `ordered` if their order means something.
-
-    Raises
-    ------
-    UsageError
-        If `index_type` is no integer type, or `value_type` is a dictionary.
-    """
+    """Make a type of `index_type` indices into `value_type` values; `ordered` if their order means something."""
     index = as_type(index_type)
     if not isinstance(index, Int):
         raise UsageError(f"dictionary: index_type must be an integer type, found {index}")
@@ -482,22 +381,16 @@ _ALIASES: dict[str, DataType] = {}
 
 def _type_names() -> dict[str, DataType]:
     names = {str(made): made for made in PLAIN_TYPES}
-    names.update(boolean=_BOOL, float16=_FLOAT16, float32=_FLOAT32, float64=_FLOAT64, date32=_DATE32, date64=_DATE64)
-    names.update(str=_UTF8, utf8=_UTF8, large_str=_LARGE_UTF8, large_utf8=_LARGE_UTF8, utf8_view=_UTF8_VIEW)
+    names.update(boolean=bool_(), float16=_HALF, float32=_SINGLE, float64=_DOUBLE, date32=date32(), date64=date64())
+    names.update(str=utf8(), utf8=utf8(), large_str=large_utf8(), large_utf8=large_utf8(), utf8_view=utf8_view())
     # Those of NumPy, as pyarrow has them.
     names.update({f"{kind}{width // 8}": Int(width, kind == "i") for kind in "iu" for width in (8, 16, 32, 64)})
-    names.update(f2=_FLOAT16, f4=_FLOAT32, f8=_FLOAT64)
+    names.update(f2=_HALF, f4=_SINGLE, f8=_DOUBLE)
     return names
 
 
 def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
-    """Make fields from fields, (name, type) pairs or a mapping of names to types.
-
-    Raises
-    ------
-    UsageError
-        If an entry is none of these.
-    """
+    """Make fields from fields, (name, type) pairs or a mapping of names to types; else a `UsageError`."""
     made = []
     entries: Iterable[Any] = fields.items() if isinstance(fields, Mapping) else items_of("fields", fields)
     for entry in entries:

@@ -153,11 +153,6 @@ class Column(_Elements):
 
         return array_text(self)
 
-    def _repr_html_(self) -> str:
-        from arrowipc.values.repr import array_html
-
-        return array_html(self)
-
     def __arrow_c_schema__(self) -> object:
         """Export the field as an ``arrow_schema`` PyCapsule."""
         return self.field.__arrow_c_schema__()

@@ -13,7 +13,7 @@ from libc.string cimport memcmp, memset
 from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, field_path, raise_fault
 from arrowipc.columns.elements cimport check_native, dictionary_id, dictionary_of
 from arrowipc.inline.bits cimport SLACK, WORD, append_bits, load_bits, ones
-from arrowipc.inline.element cimport find_run, index_at, next_run, validity, word_span
+from arrowipc.inline.element cimport find_run, index_at, validity, word_span
 from arrowipc.inline.fault cimport Fault, fail, FAULT_NO_DICTIONARY
 from arrowipc.inline.fbs_layout cimport (
     Precision_DOUBLE, Precision_HALF, Type_Decimal, Type_FixedSizeBinary, Type_FloatingPoint, Type_Int,
@@ -30,7 +30,7 @@ from arrowipc.inline.plan cimport (
     LAYOUT_STRUCT, ColumnsData, FieldPlan,
 )
 
-from arrowipc.errors import FormatError, LimitError, UsageError
+from arrowipc.errors import FormatError, UsageError
 
 cdef extern from "Python.h":
     double PyFloat_Unpack2(const char* p, int little_endian) except? -1.0
@@ -40,7 +40,6 @@ LONGEST = 64
 
 cdef enum:
     CUT = 64
-    MAX_NESTING = 256       # dictionaries within dictionaries
     SPARSE = 4              # a dictionary of so many values per row is not worth a pass over all of them
 
 cdef enum Kind:
@@ -372,14 +371,9 @@ cdef int gather_leaf(const ColumnsData* d, int32_t f, int64_t first, int64_t cou
     return 0
 
 
-cdef inline void add_nulls(Bounds* b, int64_t count) noexcept nogil:
-    """Count nulls; a negative number says that they are not known."""
-    b.nulls = -1 if count < 0 or b.nulls < 0 else b.nulls + count
-
-
 cdef int gather(Columns columns, int32_t f, int64_t first, int64_t count, const uint8_t* mask, int64_t mask_at,
-                Bounds* b, int depth) except -1:
-    """Widen the bounds by elements of a field from physical position `first`, and count its nulls.
+                Bounds* b) except -1:
+    """Widen the bounds by elements of a field from physical position `first`, and say how many are null.
 
     Bit `mask_at` of `mask` (NULL: all) says whether the first one counts as more than a null.
     """
@@ -390,33 +384,24 @@ cdef int gather(Columns columns, int32_t f, int64_t first, int64_t count, const 
     cdef Fault fault
     cdef int found
     if field.layout == LAYOUT_NULL:
-        add_nulls(b, count)
+        b.nulls = count
         return 0
     if field.layout == LAYOUT_RUN_END:
-        if mask == NULL:
-            return gather_runs(columns, f, first, count, b, depth)
-        add_nulls(b, -1)
-        b.unknown = True
-        return 0
+        return gather_runs(columns, f, first, count, mask != NULL, b)
     merged = merge(&bits, &at, mask, mask_at, count)
     if bits != NULL:
         nulls = count - count_bits(bits, at, count)
     if nulls == 0:
         bits = NULL
+    b.nulls = nulls
     if field.flags & FIELD_ENCODED and nulls < count:
-        return gather_encoded(columns, f, first, count, bits, at, nulls, b, depth)
-    add_nulls(b, nulls)
+        return gather_encoded(columns, f, first, count, bits, at, b)
     if b.kind != KIND_NONE and nulls < count:
         with nogil:
             found = gather_leaf(&columns.d, f, first, count, bits, at, b, &fault)
         if found < 0:
             raise_fault(&fault, columns.plan)
     return 0
-
-
-cdef inline bint has_bitmap(const ColumnsData* d, int32_t f) noexcept nogil:
-    """Whether a bitmap alone says which elements of a field are null."""
-    return validity(d, f) != NULL and not d.plan.fields[f].flags & FIELD_ENCODED
 
 
 # -- dictionaries --------------------------------------------------------------------------------------------
@@ -442,23 +427,11 @@ cdef int mark_used(const ColumnsData* d, int32_t f, int64_t first, int64_t count
     return 0
 
 
-cdef int64_t count_null_values(const ColumnsData* d, int32_t f, int64_t first, int64_t count, const uint8_t* bits,
-                               int64_t at, const uint8_t* valid, int64_t valid_at, int64_t size) noexcept nogil:
-    """Rows whose index, which `mark_used` has checked, leads to a null."""
-    cdef int64_t i, index = 0, nulls = 0
-    cdef Fault fault
-    for i in range(count):
-        if bits == NULL or get_bit(bits, at + i):
-            index_at(d, f, first + i, size, &index, &fault)
-            nulls += not get_bit(valid, valid_at + index)
-    return nulls
-
-
 cdef int gather_encoded(Columns columns, int32_t f, int64_t first, int64_t count, const uint8_t* bits, int64_t at,
-                        int64_t nulls, Bounds* b, int depth) except -1:
+                        Bounds* b) except -1:
     """Do what `gather` does for dictionary indices, of which some are not null: the values that they lead to count."""
     cdef Columns dictionary = dictionary_of(columns, f)
-    cdef int64_t i, index = 0, size, before, unused, origin
+    cdef int64_t i, index = 0, size, origin, nulls = b.nulls
     cdef int32_t value
     cdef Memory used
     cdef Fault fault
@@ -466,80 +439,47 @@ cdef int gather_encoded(Columns columns, int32_t f, int64_t first, int64_t count
     if dictionary is None:
         fail(&fault, FAULT_NO_DICTIONARY, f, 1, first, dictionary_id(columns, f))
         raise_fault(&fault, columns.plan)
-    if depth >= MAX_NESTING:
-        raise LimitError(f"dictionaries are nested deeper than {MAX_NESTING} levels")
     value = dictionary.d.plan.columns[0]
     origin = dictionary.d.nodes[value].offset
     size = dictionary.d.length
     if size // SPARSE > count:
-        add_nulls(b, nulls)
         for i in range(count):
             if bits != NULL and not get_bit(bits, at + i):
                 continue
             if index_at(&columns.d, f, first + i, size, &index, &fault) < 0:
                 raise_fault(&fault, columns.plan)
-            gather(dictionary, value, origin + index, 1, NULL, 0, b, depth + 1)
+            gather(dictionary, value, origin + index, 1, NULL, 0, b)
+            nulls += b.nulls
+        b.nulls = nulls
         return 0
     used = Memory(bitmap_bytes(size) + size)
     with nogil:
         found = mark_used(&columns.d, f, first, count, bits, at, size, used.data, &fault)
     if found < 0:
         raise_fault(&fault, columns.plan)
-    before = b.nulls
-    b.nulls = 0
-    gather(dictionary, value, origin, size, used.data, 0, b, depth + 1)
-    unused = size - count_bits(used.data, 0, size)
-    if b.nulls == size:
-        nulls = count
-    elif b.nulls != unused and has_bitmap(&dictionary.d, value):
-        with nogil:
-            nulls += count_null_values(&columns.d, f, first, count, bits, at, validity(&dictionary.d, value), origin,
-                                       size)
-    elif b.nulls != unused:
-        nulls = -1
-    b.nulls = before
-    add_nulls(b, nulls)
+    gather(dictionary, value, origin, size, used.data, 0, b)
+    # The rows of null values are not counted.
+    b.nulls = nulls if b.nulls == size - count_bits(used.data, 0, size) else -1
     return 0
 
 
 # -- runs ----------------------------------------------------------------------------------------------------
 
 
-cdef int64_t measure_runs(const ColumnsData* d, int32_t f, int64_t first, int64_t stop, const uint8_t* valid,
-                          int64_t valid_at, int64_t* rows, Fault* fault) noexcept nogil:
-    """How many runs the logical positions [first, stop) have; `rows`: how many of these lie in null runs."""
-    cdef int64_t start = find_run(d, f, first), run = start, position = first, end = 0
-    rows[0] = 0
-    while position < stop:
-        if next_run(d, f, run, position, &end, fault) < 0:
-            return -1
-        end = min(end, stop)
-        if valid != NULL and not get_bit(valid, valid_at + run):
-            rows[0] += end - position
-        position = end
-        run += 1
-    return run - start
-
-
-cdef int gather_runs(Columns columns, int32_t f, int64_t first, int64_t count, Bounds* b, int depth) except -1:
-    """Do what `gather` does for run-end encoded elements."""
+cdef int gather_runs(Columns columns, int32_t f, int64_t first, int64_t count, bint masked, Bounds* b) except -1:
+    """Do what `gather` does for run-end encoded elements; their nulls are known if all runs are null, or none."""
     cdef const ColumnsData* d = &columns.d
     cdef int32_t value = d.plan.fields[f + 1].end
-    cdef const uint8_t* valid = validity(d, value) if has_bitmap(d, value) else NULL
-    cdef int64_t rows = 0, runs, before = b.nulls, origin = d.nodes[value].offset
-    cdef Fault fault
-    with nogil:
-        runs = measure_runs(d, f, first, first + count, valid, origin, &rows, &fault)
-    if runs < 0:
-        raise_fault(&fault, columns.plan)
-    b.nulls = 0
-    gather(columns, value, origin + find_run(d, f, first), runs, NULL, 0, b, depth)
-    if b.nulls == runs:
-        rows = count
-    elif b.nulls != 0 and valid == NULL:
-        rows = -1
-    b.nulls = before
-    add_nulls(b, rows)
+    cdef int64_t run = find_run(d, f, first), runs = 0
+    if masked:
+        b.nulls = -1
+        b.unknown = True
+        return 0
+    if count:
+        runs = max(min(find_run(d, f, first + count - 1) + 1, d.nodes[f + 1].length) - run, 0)
+    gather(columns, value, d.nodes[value].offset + run, runs, NULL, 0, b)
+    if b.nulls:
+        b.nulls = count if b.nulls == runs else -1
     return 0
 
 
@@ -618,7 +558,7 @@ def next_bytes(bytes start not None):
     return kept[:end] + bytes([kept[end] + 1]) if kept else None
 
 
-cdef tuple described(Columns columns, int32_t f, object path, const Bounds* b):
+cdef tuple what_is_known(Columns columns, int32_t f, object path, const Bounds* b):
     """What `Collector.collect` says of one column."""
     cdef bint is_text = b.kind == KIND_TEXT
     cdef int32_t width
@@ -647,13 +587,7 @@ cdef tuple described(Columns columns, int32_t f, object path, const Bounds* b):
 
 
 cdef class Collector:
-    """Collects the statistics of batches.
-
-    Parameters
-    ----------
-    columns : sequence of str, optional
-        Names of top-level columns; default all.
-    """
+    """Collects the statistics of batches, of some top-level columns (None: of all)."""
 
     cdef readonly object columns        # None: all; else names of top-level columns
     cdef Plan plan                      # of the last batch
@@ -698,8 +632,8 @@ cdef class Collector:
         if unique:
             memset(&b, 0, sizeof(Bounds))
             b.kind = kind_of(value_field(columns.plan, f))
-            gather(columns, f, at, count, mask, mask_at, &b, 0)
-            out.append(described(columns, f, path, &b))
+            gather(columns, f, at, count, mask, mask_at, &b)
+            out.append(what_is_known(columns, f, path, &b))
         if field.layout != LAYOUT_STRUCT:
             return 0
         bits = validity(&columns.d, f)
@@ -712,18 +646,10 @@ cdef class Collector:
         return 0
 
     def collect(self, Columns columns not None, int64_t start, int64_t count):
-        """Return what is known of rows [start, start + count).
+        """Return what is known of rows [start, start + count), a tuple for each path.
 
-        Returns
-        -------
-        list of tuple
-            Dotted path, nulls (None: not known), minimum and maximum as they are stored (None: there is none, or
-            it is not known), whether each is exact, whether there is a NaN (None: it is no floating-point column).
-
-        Raises
-        ------
-        FormatError
-            The columns are broken.
+        Dotted path, nulls (None: not known), minimum and maximum as they are stored (None: there is none, or it is not
+        known), whether each is exact, whether there is a NaN (None: it is no floating-point column).
         """
         cdef list out = []
         cdef int32_t i, f

@@ -69,13 +69,7 @@ class Several(NamedTuple):
 
 
 def parsed(filter: Any) -> Condition | Several:
-    """Return a filter as a tree, in which only single conditions are negated; None lets all pass.
-
-    Raises
-    ------
-    UsageError
-        It is not of the form that the module describes, or too large.
-    """
+    """A filter as a tree, in which only single conditions are negated; None lets all pass."""
     return _Parser().part([] if filter is None else filter, False, 0)
 
 
@@ -153,33 +147,11 @@ def _facts(statistics: _Statistics, keys: Mapping[str, Any], path: str, kind: at
 
 
 class Pruner:
-    """Decides by statistics whether a batch may hold a row that passes a filter.
+    """Decides by statistics whether a batch may hold a row that passes a filter; None lets all pass.
 
-    Parameters
-    ----------
-    filter : list, tuple or None
-        Conditions, as the module says; None lets all pass.
-    schema : Schema
-        Of the file: bounds are in the units of its types. Keys of a whole file may be among its fields.
-    strict : bool, default True
-        False: conditions about columns that are not there, or cannot be compared with the literal, rule nothing
-        out. For the files of a data set, whose schemas may differ.
-
-    Raises
-    ------
-    UsageError
-        The filter is not of that form or too large, there is no such column, or its type does not compare so.
-
-    Examples
-    --------
-    >>> import arrowipc as ipc
-    >>> from arrowipc.filters.pruning import Pruner
-    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2, 3]})
-    >>> known = ipc.compute_statistics(batch)
-    >>> Pruner([("x", ">", 3)], batch.schema).keeps(known), Pruner([("x", "in", [3, 5])], batch.schema).keeps(known)
-    (False, True)
-    >>> Pruner([("or", ("x", "<", 0), ("x", "is_null"))], batch.schema).keeps_keys({"x": None})
-    True
+    The schema is that of the file: bounds are in the units of its types. Keys of a whole file may be among its fields.
+    If it is not `strict`, conditions about columns that are not there, or cannot be compared with the literal, rule
+    nothing out: the schemas of the files of a data set may differ. Else they are a UsageError.
     """
 
     def __init__(self, filter: Any, schema: Schema, *, strict: bool = True) -> None:

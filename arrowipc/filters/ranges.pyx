@@ -14,12 +14,10 @@ from arrowipc.columns.array cimport Array, dictionary_array
 from arrowipc.columns.elements cimport check_native
 from arrowipc.inline.element cimport find_run, index_at, load_signed, load_unsigned, next_run, validity, word_span
 from arrowipc.inline.fault cimport Fault
-from arrowipc.inline.fbs_layout cimport (
-    Type_Decimal, Type_FixedSizeBinary, Type_FloatingPoint, Type_Int, Type_Interval,
-)
+from arrowipc.inline.fbs_layout cimport Type_FixedSizeBinary, Type_FloatingPoint, Type_Int, Type_Interval
 from arrowipc.inline.loads cimport get_bit
 from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, FIELD_SIGNED, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_VAR32, LAYOUT_VAR64,
+    FIELD_ENCODED, FIELD_SIGNED, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_VAR32,
     LAYOUT_VIEW, ColumnsData, FieldPlan,
 )
 
@@ -159,15 +157,10 @@ cdef Memory words_of(list bounds):
 
 
 cdef class Marker:
-    """Marks of the elements that lie in some ranges, for columns of one type.
+    """Marks of the elements that lie in some ranges (`inverted`: in none), for columns of one type.
 
-    Parameters
-    ----------
-    ranges : list of pairs or None
-        Disjoint and rising. Of integers both ends are included, of bytes the second is not, and None is no end.
-        None: every element that is not null.
-    inverted : bool
-        Those that lie in none are marked instead.
+    Ranges are disjoint and rising. Of integers both ends are included, of bytes the second is not, and None is no end.
+    None instead of ranges: every element that is not null.
     """
 
     cdef list starts, stops     # ends of ranges: integers, or bytes

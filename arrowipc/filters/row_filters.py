@@ -30,31 +30,10 @@ INT64 = -(1 << 63), (1 << 63) - 1
 
 
 class RowFilter:
-    """The rows of batches that pass a filter.
+    """The rows of batches that pass a filter; None lets all pass.
 
-    Parameters
-    ----------
-    filter : list, tuple or None
-        Conditions, as in :mod:`arrowipc.filters.pruning`; None lets all pass.
-    schema : Schema
-        Of the batches.
-    strict : bool, default True
-        False: of a column that is not there, or cannot be compared with the literal, no row passes but by ``is_null``.
-
-    Raises
-    ------
-    UsageError
-        The filter is not of that form or too large, there is no such column, or its type does not compare so.
-
-    Examples
-    --------
-    >>> import arrowipc as ipc
-    >>> from arrowipc.filters.row_filters import RowFilter
-    >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2, None], "s": ["a", "ab", "b"]})
-    >>> RowFilter([("x", ">", 1)], batch.schema).apply(batch).to_pydict()
-    {'x': [2], 's': ['ab']}
-    >>> RowFilter(("or", ("x", "is_null"), ("not", ("s", "starts_with", "a"))), batch.schema).apply(batch).num_rows
-    1
+    If it is not `strict`, no row passes a condition about a column that is not there, or cannot be compared with the
+    literal, but by ``is_null``. Else that is a UsageError.
     """
 
     def __init__(self, filter: Any, schema: Schema, *, strict: bool = True) -> None:
@@ -63,13 +42,7 @@ class RowFilter:
         self._test = self._compiled(parsed(filter))
 
     def rows(self, batch: RecordBatch) -> Any:
-        """Return the numbers of the rows that pass, rising: a buffer of int64.
-
-        Raises
-        ------
-        FormatError
-            If values are broken; readers find that out earlier unless told ``validate="none"``.
-        """
+        """Return the numbers of the rows that pass, rising: a buffer of int64; a FormatError if values are broken."""
         return rows_marked(self._test(batch))
 
     def apply(self, batch: RecordBatch) -> RecordBatch:

@@ -47,7 +47,7 @@ carry those of other rows, and no writer writes any that it did not compute.
 from __future__ import annotations
 
 import json
-from binascii import crc32
+from binascii import a2b_base64, b2a_base64, crc32
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -68,21 +68,7 @@ if TYPE_CHECKING:
 
     Bound: TypeAlias = bool | int | float | str | bytes | None
 
-__all__ = [
-    "STATISTICS_KEY",
-    "VERSION",
-    "Annotator",
-    "ColumnStatistics",
-    "compute_statistics",
-    "document_of",
-    "encode_statistics",
-    "entries_of",
-    "listed",
-    "mark_of",
-    "names_of",
-    "paths_of",
-    "statistics_in",
-]
+__all__ = ["STATISTICS_KEY", "Annotator", "ColumnStatistics", "compute_statistics"]
 
 #: Key of the statistics in the custom metadata of a RecordBatch message, and in that of the footer.
 STATISTICS_KEY = b"arrowipc:statistics"
@@ -113,12 +99,6 @@ class ColumnStatistics(NamedTuple):
         Whether the bound is one of the values.
     has_nan : bool or None
         Whether there is a NaN; None: not known, or no floating-point numbers.
-
-    Examples
-    --------
-    >>> import arrowipc as ipc
-    >>> ipc.compute_statistics(ipc.RecordBatch.from_pydict({"x": [1, None, 3]}))["x"].null_count
-    1
     """
 
     rows: int
@@ -148,20 +128,10 @@ def compute_statistics(batch: RecordBatch, columns: Iterable[str] | None = None)
     dict of str to ColumnStatistics
         By dotted path; members of structs have entries of their own.
 
-    Raises
-    ------
-    FormatError
-        The batch was read with ``validate="none"`` and its contents are broken.
-    UsageError
-        A column does not exist, or the batch is kept in big-endian byte order.
-
     Examples
     --------
     >>> import arrowipc as ipc
-    >>> from arrowipc.types import field, float64, utf8
-    >>> schema = ipc.Schema([field("x", float64()), field("word", utf8())])
-    >>> batch = ipc.RecordBatch.from_pydict({"x": [2.5, None, 1.0], "word": ["b", "a", "c"]}, schema)
-    >>> found = ipc.compute_statistics(batch)
+    >>> found = ipc.compute_statistics(ipc.RecordBatch.from_pydict({"x": [2.5, None, 1.0], "word": ["b", "a", "c"]}))
     >>> found["x"].min, found["x"].max, found["x"].null_count, found["word"].max
     (1.0, 2.5, 1, 'c')
     """
@@ -187,12 +157,7 @@ def _check_names(names: Iterable[str], schema: Schema) -> None:
 
 
 class Annotator:
-    """Adds their statistics to the metadata of batches on their way out.
-
-    Parameters
-    ----------
-    columns : True or names of top-level columns
-    """
+    """Adds their statistics to the metadata of batches on their way out: of all columns (True), or of some."""
 
     __slots__ = ("_collector", "_last", "_mark", "_names", "file")
 
@@ -268,12 +233,11 @@ def _entry(
     if nulls is not None:
         entry["nulls"] = nulls
     if low is not None or high is not None:
-        kind = entry["kind"] = _KIND_OF[type(high if low is None else low)]
-        outward = _KINDS[kind][0]
+        entry["kind"] = _KIND_OF[type(high if low is None else low)]
         if low is not None:
-            entry["min"] = outward(low)
+            entry["min"] = _outward(low)
         if high is not None:
-            entry["max"] = outward(high)
+            entry["max"] = _outward(high)
         if not low_exact:
             entry["min_exact"] = False
         if not high_exact:
@@ -283,18 +247,12 @@ def _entry(
     return entry
 
 
-def _int_out(value: int) -> int | str:
-    return value if -SAFE <= value <= SAFE else str(value)
-
-
-def _float_out(value: float) -> float | str:
-    return value if -INFINITY < value < INFINITY else str(value)
-
-
-def _binary_out(value: bytes) -> str:
-    from binascii import b2a_base64
-
-    return b2a_base64(value, newline=False).decode()
+def _outward(value: Any) -> Any:
+    """A bound as JSON has it."""
+    if isinstance(value, bytes):
+        return b2a_base64(value, newline=False).decode()
+    whole = not isinstance(value, int) or -SAFE <= value <= SAFE
+    return value if whole and value not in (INFINITY, -INFINITY) else str(value)
 
 
 # -- reading: the bytes may come from anywhere ---------------------------------------------------------------
@@ -376,16 +334,12 @@ def _bounds(column: dict[str, Any], values: list[Any]) -> list[Any]:
     if _only(values, type(None)):
         return values
     kind = column["kind"]
-    if kind in ("int", "float") and _only(values, int if kind == "int" else float):
-        return values
-    read = _KINDS[kind][1]
-    return [None if value is None else read(value) for value in values]
-
-
-def _bool_in(value: Any) -> bool:
-    if type(value) is not bool:
-        raise ValueError(value)
-    return value
+    if kind == "text":
+        "".join([value for value in values if value is not None]).encode()  # JSON can spell halves of surrogate pairs
+    elif kind not in _KINDS or not _only(values, _KINDS[kind]):
+        read: Callable[[Any], Any] = {"int": _int_in, "float": _float_in, "binary": _binary_in}[kind]
+        return [None if value is None else read(value) for value in values]
+    return values
 
 
 def _int_in(value: Any) -> int:
@@ -403,25 +357,10 @@ def _float_in(value: Any) -> float:
     raise ValueError(value)
 
 
-def _text_in(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(value)
-    value.encode()  # JSON can spell halves of surrogate pairs
-    return value
-
-
 def _binary_in(value: Any) -> bytes:
-    from binascii import a2b_base64
-
     return a2b_base64(value, strict_mode=True)
 
 
 _KIND_OF = {bool: "bool", int: "int", float: "float", str: "text", bytes: "binary"}
-#: Kind -> how a bound goes out, how it comes in.
-_KINDS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
-    "bool": (bool, _bool_in),
-    "int": (_int_out, _int_in),
-    "float": (_float_out, _float_in),
-    "text": (str, _text_in),
-    "binary": (_binary_out, _binary_in),
-}
+#: What JSON has of a kind, in most cases.
+_KINDS = {"bool": bool, "int": int, "float": float}

@@ -42,20 +42,7 @@ _KINDS = {
 
 
 def foreign(head: bytes) -> str | None:
-    """Name the format of bytes that begin like this, and what to do; None if it is unknown.
-
-    Parameters
-    ----------
-    head : bytes
-        The first bytes of a source: 4 at least, up to `HEAD`.
-
-    Examples
-    --------
-    >>> foreign(b"PAR1....")
-    'this is a Parquet file: read it with a Parquet library, for example polars.read_parquet()'
-    >>> print(foreign(b'<!DOCTYPE html><title>404'))
-    this is HTML or XML, not Arrow IPC, as a server sends for an error: look at it, and fetch the data again
-    """
+    """Name the format of a source with this head (from 4 bytes on), and what to do; None if it is unknown."""
     for first, advice in _KINDS.items():
         if head.startswith(first):
             return advice

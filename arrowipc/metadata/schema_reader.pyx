@@ -637,7 +637,7 @@ cdef Plan project(Plan whole, object columns):
         below = chosen[column]
         if placed is None or below is None or column not in placed:
             first = out.n_fields
-            copy_field(whole, whole.d.columns[column], below, out, -1)
+            place_field(whole, whole.d.columns[column], below, out, -1)
             if placed is not None and placed.setdefault(column, first) != first:
                 for i in range(first, out.n_fields):
                     out.fields[i].flags |= FIELD_REPEATED
@@ -768,34 +768,24 @@ cdef list find_path(Plan whole, int32_t parent, str name):
     return None
 
 
-cdef int copy_field(Plan whole, int32_t field, dict below, PlanBuilder out, int32_t parent) except -1:
-    """Copy a field and the chosen part of what is below it (None: all) from plan to plan."""
-    cdef list chosen = None
-    if below is not None:
-        chosen = [(child, below[ordinal]) for ordinal, child in enumerate(children_of(whole, field))
-                  if ordinal in below]
-    return place_field(whole, field, chosen, out, parent)
-
-
 cdef int place_field(Plan whole, int32_t field, object below, PlanBuilder out, int32_t parent) except -1:
-    """The same for pairs of a child and what is chosen below it: a dict for `copy_field`, a list for this."""
+    """Copy a field and what is chosen below it: None (all), a dict by ordinals, or pairs of a child and the same."""
     cdef FieldPlan model = whole.d.fields[field]
     cdef FieldPlan* f
-    cdef int32_t at = out.n_fields, n_children = 0
+    cdef int32_t at = out.n_fields
+    cdef list children = children_of(whole, field)
     if model.dictionary >= 0:
         model.dictionary = out.use_dictionary(whole.dictionaries[model.dictionary])
     f = out.add(&model, parent)
     if model.codes >= 0:
         memcpy(out.codes + 128 * f.codes, whole.d.codes + 128 * model.codes, 128)
     if below is None:
-        below = [(child, None) for child in children_of(whole, field)]
+        below = [(child, None) for child in children]
+    elif type(below) is dict:
+        below = [(child, below[ordinal]) for ordinal, child in enumerate(children) if ordinal in below]
     for child, chosen in below:
-        if isinstance(chosen, dict):
-            copy_field(whole, child, chosen, out, at)
-        else:
-            place_field(whole, child, chosen, out, at)
-        n_children += 1
-    out.fields[at].n_children = n_children
+        place_field(whole, child, chosen, out, at)
+    out.fields[at].n_children = len(below)
     out.fields[at].end = out.n_fields
     return 0
 

@@ -251,17 +251,24 @@ cdef dict KINDS = {
     types.FixedSizeList: Type_FixedSizeList, types.Map: Type_Map, types.Struct: Type_Struct_,
     types.Union: Type_Union, types.RunEndEncoded: Type_RunEndEncoded,
 }
-cdef dict PRECISIONS = {"half": Precision_HALF, "single": Precision_SINGLE, "double": Precision_DOUBLE}
-cdef dict DATE_UNITS = {"day": DateUnit_DAY, "ms": DateUnit_MILLISECOND}
-cdef dict TIME_UNITS = {
-    "s": TimeUnit_SECOND, "ms": TimeUnit_MILLISECOND, "us": TimeUnit_MICROSECOND, "ns": TimeUnit_NANOSECOND,
-}
-cdef dict INTERVAL_UNITS = {
-    "year_month": IntervalUnit_YEAR_MONTH, "day_time": IntervalUnit_DAY_TIME,
-    "month_day_nano": IntervalUnit_MONTH_DAY_NANO,
-}
-cdef dict UNION_MODES = {"sparse": UnionMode_Sparse, "dense": UnionMode_Dense}
+cdef tuple TIME_UNITS = ("s", "ms", "us", "ns")
 cdef dict VERSIONS = {"V4": MetadataVersion_V4, "V5": MetadataVersion_V5}
+# Tag -> the scalars of its table, wide ones first: slot, bytes, default, attribute, words that stand for 0, 1, ...
+cdef dict SCALARS = {
+    Type_FloatingPoint: [(FloatingPoint_precision, 2, 0, "precision", ("half", "single", "double"))],
+    Type_Decimal: [(Decimal_precision, 4, 0, "precision", None), (Decimal_scale, 4, 0, "scale", None),
+                   (Decimal_bitWidth, 4, Decimal_bitWidth_DEFAULT, "bit_width", None)],
+    Type_Date: [(Date_unit, 2, Date_unit_DEFAULT, "unit", ("day", "ms"))],
+    Type_Time: [(Time_bitWidth, 4, Time_bitWidth_DEFAULT, "bit_width", None),
+                (Time_unit, 2, Time_unit_DEFAULT, "unit", TIME_UNITS)],
+    Type_Timestamp: [(Timestamp_unit, 2, 0, "unit", TIME_UNITS)],
+    Type_Duration: [(Duration_unit, 2, Duration_unit_DEFAULT, "unit", TIME_UNITS)],
+    Type_Interval: [(Interval_unit, 2, 0, "unit", ("year_month", "day_time", "month_day_nano"))],
+    Type_FixedSizeBinary: [(FixedSizeBinary_byteWidth, 4, 0, "byte_width", None)],
+    Type_FixedSizeList: [(FixedSizeList_listSize, 4, 0, "list_size", None)],
+    Type_Map: [(Map_keysSorted, 1, 0, "keys_sorted", None)],
+    Type_Union: [(Union_mode, 2, 0, "mode", ("sparse", "dense"))],
+}
 cdef object Dictionary = types.Dictionary
 cdef object Field = types.Field
 
@@ -475,33 +482,17 @@ cdef int64_t add_type(TableWriter w, int kind, object type_) except 0:
     if kind == Type_Int:
         w.field32(Int_bitWidth, slot(type_, INT_WIDTH))
         w.field8(Int_is_signed, slot(type_, INT_SIGNED) is True)
-    elif kind == Type_FloatingPoint:
-        w.field16(FloatingPoint_precision, PRECISIONS[type_.precision])
-    elif kind == Type_Decimal:
-        w.field32(Decimal_precision, type_.precision)
-        w.field32(Decimal_scale, type_.scale)
-        w.field32(Decimal_bitWidth, type_.bit_width, Decimal_bitWidth_DEFAULT)
-    elif kind == Type_Date:
-        w.field16(Date_unit, DATE_UNITS[type_.unit], Date_unit_DEFAULT)
-    elif kind == Type_Time:
-        w.field32(Time_bitWidth, type_.bit_width, Time_bitWidth_DEFAULT)
-        w.field16(Time_unit, TIME_UNITS[type_.unit], Time_unit_DEFAULT)
-    elif kind == Type_Timestamp:
-        w.target(Timestamp_timezone, below)
-        w.field16(Timestamp_unit, TIME_UNITS[type_.unit])
-    elif kind == Type_Duration:
-        w.field16(Duration_unit, TIME_UNITS[type_.unit], Duration_unit_DEFAULT)
-    elif kind == Type_Interval:
-        w.field16(Interval_unit, INTERVAL_UNITS[type_.unit])
-    elif kind == Type_FixedSizeBinary:
-        w.field32(FixedSizeBinary_byteWidth, type_.byte_width)
-    elif kind == Type_FixedSizeList:
-        w.field32(FixedSizeList_listSize, type_.list_size)
-    elif kind == Type_Map:
-        w.field8(Map_keysSorted, type_.keys_sorted)
-    elif kind == Type_Union:
-        w.target(Union_typeIds, below)
-        w.field16(Union_mode, UNION_MODES[type_.mode])
+        return w.end()
+    w.target(Timestamp_timezone if kind == Type_Timestamp else Union_typeIds, below)
+    for place, width, default, name, words in SCALARS.get(kind, ()):
+        value = getattr(type_, name)
+        value = value if words is None else (<tuple> words).index(value)
+        if width == 4:
+            w.field32(place, value, default)
+        elif width == 2:
+            w.field16(place, value, default)
+        else:
+            w.field8(place, value, default)
     return w.end()
 
 

@@ -7,17 +7,12 @@ from operator import is_
 
 from arrowipc.datatypes import Dictionary, Map, RunEndEncoded, Struct, Union
 from arrowipc.errors import UsageError
-from arrowipc.metadata.schema_tables import (
-    dictionaries_of,
-    encapsulate,
-    write_footer,
-    write_schema_message,
-)
+from arrowipc.metadata.schema_tables import dictionaries_of, encapsulate, write_footer, write_schema_message
 from arrowipc.schemas import Field, Schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable
     from typing import Literal
 
     from arrowipc.datatypes import DataType
@@ -61,13 +56,8 @@ def footer_table(
 def number_dictionaries(schema: Schema) -> Schema:
     """Give every dictionary of `schema` an id; returns `schema` itself if they all have one.
 
-    Ids that are there stay. The others are counted from 0 in the order of the fields, outer before inner,
-    leaving out the ones that are taken.
-
-    Raises
-    ------
-    UsageError
-        If two dictionaries of different types share an id.
+    Ids that are there stay. The others are counted from 0 in the order of the fields, outer before inner, leaving out
+    the ones that are taken. A `UsageError` if two dictionaries of different types share an id.
     """
     taken: dict[int, DataType] = {}
     missing = False
@@ -78,16 +68,8 @@ def number_dictionaries(schema: Schema) -> Schema:
         first, second = taken.setdefault(encoding.id, encoding.value_type), encoding.value_type
         if first is not second and first != second:
             raise UsageError(f"dictionary id {encoding.id} stands for two types, {first} and {second}")
-    return _number_missing(schema, taken) if missing else schema
-
-
-def _number_missing(schema: Schema, taken: Container[int]) -> Schema:
     free = filterfalse(taken.__contains__, count())
-
-    def number(encoding: Dictionary) -> int:
-        return next(free) if encoding.id is None else encoding.id
-
-    return schema.__replace__(fields=[_numbered_field(field, number) for field in schema.fields])
+    return _renumbered(schema, lambda found: next(free) if found.id is None else found.id) if missing else schema
 
 
 def number_from_zero(schema: Schema) -> Schema:
@@ -98,19 +80,18 @@ def number_from_zero(schema: Schema) -> Schema:
     encodings = dictionaries_of(schema.fields)
     if [encoding.id for encoding in encodings] == list(range(len(encodings))):
         return schema
-    schema = number_dictionaries(schema)
     ids: dict[int | None, int] = {}
-
-    def number(encoding: Dictionary) -> int:
-        return ids.setdefault(encoding.id, len(ids))
-
-    return schema.__replace__(fields=[_numbered_field(field, number) for field in schema.fields])
+    return _renumbered(number_dictionaries(schema), lambda found: ids.setdefault(found.id, len(ids)))
 
 
 def separate_dictionaries(schema: Schema) -> Schema:
     """Give every dictionary of `schema` a separate id: arrays keep the dictionaries that they have."""
     fresh = count()
-    return schema.__replace__(fields=[_numbered_field(field, lambda encoding: next(fresh)) for field in schema.fields])
+    return _renumbered(schema, lambda found: next(fresh))
+
+
+def _renumbered(schema: Schema, number: Callable[[Dictionary], int]) -> Schema:
+    return schema.__replace__(fields=[_numbered_field(field, number) for field in schema.fields])
 
 
 #: Where types hold the children whose dictionaries may change, but for lists.

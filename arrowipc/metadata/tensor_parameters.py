@@ -40,10 +40,7 @@ class TensorColumn(NamedTuple):
 def tensor_parameters(field: Field) -> TensorColumn | None:
     """Return what the metadata of a field says of its tensors; None if it is no field of tensors.
 
-    Raises
-    ------
-    FormatError
-        The metadata is broken, or does not fit the type that the field is stored as.
+    A FormatError if the metadata is broken, or does not fit the type that the field is stored as.
     """
     if instance_of("field", field, Field).extension_name == FIXED_SHAPE:
         return _fixed(field, _Parameters(field))

@@ -53,13 +53,7 @@ def file_statistics(
     list of (dict of str to ColumnStatistics, or None)
         One per batch, by dotted path. None: it has none, or those of another batch, which a tool copied: of other
         columns, of another number of rows, or of another file. Nothing guarantees that the others are true.
-
-    Raises
-    ------
-    UsageError
-        It is no reader of a file, or an argument is not of the form above.
-    IndexError
-        The file has fewer batches.
+        An IndexError if the file has fewer batches.
 
     Examples
     --------

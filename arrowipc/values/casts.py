@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["cast"]
 
-_TEXT = at.Utf8, at.LargeUtf8, at.Utf8View
-_BYTES = at.Binary, at.LargeBinary, at.BinaryView, at.FixedSizeBinary
 _MOMENTS = at.Timestamp, at.Date
 _TIMES = at.Timestamp, at.Date, at.Time, at.Duration
 #: Unit -> how long it takes, in nanoseconds.
@@ -87,9 +85,9 @@ def _converted(values: list[Any], source: at.DataType, target: at.DataType) -> l
         return [int(value) if value is not None and value.is_integer() else value for value in values]
     if isinstance(source, at.Bool) and isinstance(target, at.Int):
         return [None if value is None else int(value) for value in values]
-    if isinstance(source, _TEXT) and isinstance(target, _BYTES):
+    if isinstance(source, at.TEXT) and isinstance(target, at.BYTES):
         return [None if value is None else value.encode() for value in values]
-    if isinstance(source, _BYTES) and isinstance(target, _TEXT):
+    if isinstance(source, at.BYTES) and isinstance(target, at.TEXT):
         return [_text(row, value) for row, value in enumerate(values)]
     return values
 

@@ -2,7 +2,7 @@
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 
 from arrowipc._core cimport Columns, Plan
-from arrowipc.inline.plan cimport ColumnsData, FieldPlan, PlanData
+from arrowipc.inline.plan cimport ColumnsData, PlanData
 
 cdef enum Outcome:
     MISFIT = 0              # the type cannot hold the value

@@ -27,7 +27,7 @@ from cpython.object cimport PyObject, PyTypeObject, Py_GT, Py_TYPE, richcmpfunc
 from cpython.unicode cimport PyUnicode_CheckExact
 from libc.math cimport isinf
 from libc.stdint cimport (
-    INT32_MAX, INT32_MIN, INT64_MAX, int32_t, int64_t, int8_t, uint16_t, uint32_t, uint64_t, uint8_t, uintptr_t,
+    INT32_MAX, INT32_MIN, INT64_MAX, int32_t, int64_t, int8_t, uint32_t, uint64_t, uint8_t, uintptr_t,
 )
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
@@ -41,7 +41,7 @@ from arrowipc.inline.fbs_layout cimport (
 )
 from arrowipc.inline.in_order cimport in_order
 from arrowipc.inline.layouts cimport LAYOUTS
-from arrowipc.inline.loads cimport add_overflows, bitmap_bytes, loose_i64, mul_overflows, round_up, set_bit
+from arrowipc.inline.loads cimport add_overflows, bitmap_bytes, loose_i64, mul_overflows, round_up
 from arrowipc.inline.plan cimport (
     FIELD_NULLABLE, FIELD_SIGNED, FIELD_UTF8, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST,
     LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_VAR64, LAYOUT_VIEW, Extent, FieldPlan, Node,
@@ -57,9 +57,9 @@ cdef extern from "Python.h":
     int PyFloat_Pack2(double x, char* p, int little_endian) except -1
     double PyFloat_Unpack2(const char* p, int little_endian) except? -1.0
     bint PyUnicode_IS_COMPACT_ASCII(object text) noexcept
-    int PyUnicode_KIND(object text) noexcept
     void* PyUnicode_DATA(object text) noexcept
     Py_ssize_t PyUnicode_GET_LENGTH(object text) noexcept
+    const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
 
 # Not cpython.datetime: to cimport that is to import datetime together with this module, which takes 5 ms.
 cdef extern from *:
@@ -643,86 +643,38 @@ cdef inline object item(list items, int64_t i, int64_t count):
 
 # -- text ----------------------------------------------------------------------------------------------------
 
-ctypedef fused CodeUnit:
-    uint8_t
-    uint16_t
-    uint32_t
-
-
-cdef inline int64_t encode(const CodeUnit* text, int64_t count, uint8_t* out) noexcept nogil:
-    """Code points as UTF-8; the number of bytes, -1 for a surrogate."""
-    cdef uint8_t* p = out
-    cdef uint32_t c
-    cdef int64_t i
-    for i in range(count):
-        c = text[i]
-        if c < 0x80:
-            p[0] = <uint8_t> c
-            p += 1
-            continue
-        if c < 0x800:
-            p[0] = <uint8_t> (0xC0 | c >> 6)
-        else:
-            if c < 0x10000:
-                if 0xD800 <= c < 0xE000:
-                    return -1
-                p[0] = <uint8_t> (0xE0 | c >> 12)
-            else:
-                p[0] = <uint8_t> (0xF0 | c >> 18)
-                p += 1
-                p[0] = <uint8_t> (0x80 | (c >> 12 & 0x3F))
-            p += 1
-            p[0] = <uint8_t> (0x80 | (c >> 6 & 0x3F))
-        p[1] = <uint8_t> (0x80 | (c & 0x3F))
-        p += 2
-    return p - out
-
-
-cdef struct Encodable:
+cdef struct Word:
     # The bytes of one text or binary value, wherever they lie.
-    const void* data
-    int64_t count           # bytes, or code points
-    int64_t bound           # bytes at most
-    int kind                # 0: bytes as they are; else the size of a code point
+    const char* data
+    Py_ssize_t size
 
 
-cdef inline void open_text(object value, Encodable* w) noexcept:
-    w.count = w.bound = PyUnicode_GET_LENGTH(value)
-    w.data = PyUnicode_DATA(value)
-    w.kind = 0
-    if not PyUnicode_IS_COMPACT_ASCII(value):
-        w.kind = PyUnicode_KIND(value)
-        w.bound *= w.kind + (w.kind < 4)
+cdef inline int open_text(Converter b, int32_t f, int64_t i, object value, Word* w) except -1:
+    if PyUnicode_IS_COMPACT_ASCII(value):
+        w.size = PyUnicode_GET_LENGTH(value)
+        w.data = <const char*> PyUnicode_DATA(value)
+        return 0
+    return open_wide_text(b, f, i, value, w)
 
 
-cdef inline void open_bytes(object value, Encodable* w) noexcept:
-    w.count = w.bound = PyBytes_GET_SIZE(value)
-    w.data = PyBytes_AS_STRING(value)
-    w.kind = 0
-
-
-cdef inline int64_t put_word(const Encodable* w, uint8_t* out) noexcept nogil:
-    """Write a word where `bound` bytes are free; the number of bytes, -1 for a surrogate."""
-    if w.kind == 0:
-        if w.count:
-            memcpy(out, w.data, w.count)
-        return w.count
-    if w.kind == 1:
-        return encode(<const uint8_t*> w.data, w.count, out)
-    if w.kind == 2:
-        return encode(<const uint16_t*> w.data, w.count, out)
-    return encode(<const uint32_t*> w.data, w.count, out)
+cdef int open_wide_text(Converter b, int32_t f, int64_t i, object value, Word* w) except -1:
+    try:
+        w.data = PyUnicode_AsUTF8AndSize(value, &w.size)    # the text keeps these bytes
+    except UnicodeEncodeError:
+        b.refuse(f, i, "text that UTF-8 can hold", value)
+    return 0
 
 
 cdef inline bint next_word(Converter b, int32_t f, int64_t i, list items, int64_t count, bint text,
-                           Encodable* w) except -1:
-    """Open value i; False: it is null, and marked so."""
+                           Word* w) except -1:
+    """Find the bytes of value i; False: it is null, and marked so."""
     cdef PyObject* value = PyList_GET_ITEM(items, i)
     if text and PyUnicode_CheckExact(<object> value):
-        open_text(<object> value, w)
+        open_text(b, f, i, <object> value, w)
         return True
     if not text and PyBytes_CheckExact(<object> value):
-        open_bytes(<object> value, w)
+        w.size = PyBytes_GET_SIZE(<object> value)
+        w.data = PyBytes_AS_STRING(<object> value)
         return True
     if value == <PyObject*> None:
         b.null(f, i, True)
@@ -733,9 +685,10 @@ cdef inline bint next_word(Converter b, int32_t f, int64_t i, list items, int64_
     b.held = b.word(f, i, <object> value)
     item(items, 0, count)
     if text:
-        open_text(b.held, w)
+        open_text(b, f, i, b.held, w)
     else:
-        open_bytes(b.held, w)
+        w.size = PyBytes_GET_SIZE(b.held)
+        w.data = PyBytes_AS_STRING(b.held)
     return True
 
 
@@ -1118,22 +1071,21 @@ cdef int fill_others(Converter b, int32_t f, list items) except -1:
 cdef int fill_words(Converter b, int32_t f, list items) except -1:
     """Text and binary behind offsets."""
     cdef const FieldPlan* field = &b.p.fields[f]
-    cdef int64_t count = b.d.nodes[f].length, used = 0, size, i
+    cdef int64_t count = b.d.nodes[f].length, used = 0, i
     cdef int32_t width = 8 if field.layout == LAYOUT_VAR64 else 4
     cdef int64_t most = largest(width, True)
     cdef bint text = field.flags & FIELD_UTF8 != 0
     cdef uint8_t* offsets = b.room(field.first_buffer + 1, bytes_for(count + 1, width))
     cdef Memory memory = Memory.__new__(Memory)
-    cdef Encodable w
+    cdef Word w
     store_int(offsets, 0, width, 0)
     for i in range(count):
         if next_word(b, f, i, items, count, text, &w):
-            if w.bound > memory.capacity - used:
-                make_room(memory, used, w.bound, i, count)
-            size = put_word(&w, memory.data + used)
-            if size < 0:
-                b.refuse(f, i, "text that UTF-8 can hold", <object> PyList_GET_ITEM(items, i))
-            used += size
+            if w.size > memory.capacity - used:
+                make_room(memory, used, w.size, i, count)
+            if w.size:
+                memcpy(memory.data + used, w.data, w.size)
+            used += w.size
             if used > most:
                 b.blame(f, i, f"the values add up to {used:,} bytes here, more than 32-bit offsets can "
                               f"count; use {'large_utf8' if text else 'large_binary'}, or fewer rows")
@@ -1162,32 +1114,27 @@ cdef int fill_views(Converter b, int32_t f, list items) except -1:
     cdef list pool = b.pools[field.view]
     cdef uint8_t* view = b.room(field.first_buffer + 1, bytes_for(count, 16))
     cdef Memory memory = Memory.__new__(Memory)
-    cdef Encodable w
+    cdef Word w
     for i in range(count):
         (<loose_i64*> view)[0] = (<loose_i64*> view)[1] = 0
         if next_word(b, f, i, items, count, text, &w):
-            if w.bound > INLINE and w.bound > min(memory.capacity, INT32_MAX) - used:
-                close_pool(b, f, memory, used)
-                size = max(FIRST_POOL, min(2 * memory.capacity, LARGEST_POOL), w.bound)
-                memory = Memory.__new__(Memory, size)
-                used = 0
-            if w.bound <= INLINE:
-                size = put_word(&w, view + 4)
-            else:
-                size = put_word(&w, memory.data + used)
-            if size < 0:
-                b.refuse(f, i, "text that UTF-8 can hold", <object> PyList_GET_ITEM(items, i))
-            if size > INT32_MAX:
-                b.blame(f, i, f"the value has {size:,} bytes, more than a view can count; "
+            if w.size > INT32_MAX:
+                b.blame(f, i, f"the value has {w.size:,} bytes, more than a view can count; "
                               f"use {'large_utf8' if text else 'large_binary'}")
-            store_int(view, 0, 4, size)
-            if size > INLINE:
-                memcpy(view + 4, memory.data + used, 4)
+            store_int(view, 0, 4, w.size)
+            if w.size > INLINE:
+                if w.size > min(memory.capacity, INT32_MAX) - used:
+                    close_pool(b, f, memory, used)
+                    size = max(FIRST_POOL, min(2 * memory.capacity, LARGEST_POOL), w.size)
+                    memory = Memory.__new__(Memory, size)
+                    used = 0
+                memcpy(view + 4, w.data, 4)
+                memcpy(memory.data + used, w.data, w.size)
                 store_int(view, 2, 4, len(pool))
                 store_int(view, 3, 4, used)
-                used += size
-            elif w.bound > INLINE and size:
-                memcpy(view + 4, memory.data + used, size)
+                used += w.size
+            elif w.size:
+                memcpy(view + 4, w.data, w.size)
         view += 16
     b.held = None
     return close_pool(b, f, memory, used)
@@ -1221,13 +1168,7 @@ def classes_of(list values not None):
 
 
 def digits_of(list values not None):
-    """Return the most digits in front of the point and behind it of these decimals, or None.
-
-    Raises
-    ------
-    UsageError
-        One of them is no number.
-    """
+    """Return the most digits in front of the point and behind it of these decimals, or None."""
     cdef int64_t before = 0, behind = 0
     cdef Written w
     the_decimal()

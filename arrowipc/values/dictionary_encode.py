@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.arguments import check_integer, columns_of, instance_of, iterator_of, repeated
@@ -34,13 +34,7 @@ def dictionary_encode(batch: RecordBatch, columns: Iterable[str]) -> RecordBatch
     Returns
     -------
     RecordBatch
-        Indices are int32. Each batch has its own dictionaries, which a writer merges with
-        ``unify_dictionaries=True``.
-
-    Raises
-    ------
-    UsageError
-        A column does not exist, or two share a name.
+        Indices are int32. Each batch has its own dictionaries; a writer merges them with ``unify_dictionaries=True``.
 
     Examples
     --------
@@ -58,13 +52,7 @@ def dictionary_encode(batch: RecordBatch, columns: Iterable[str]) -> RecordBatch
     instance_of("batch", batch, RecordBatch)
     if missing := sorted(chosen - set(batch.schema.names)):
         raise UsageError(f"there is no column {missing[0]!r}; the columns are {batch.schema.names[:50]}")
-    return _changed(
-        batch,
-        [
-            _encoded(column, field) if field.name in chosen and not isinstance(field.type, Dictionary) else column
-            for field, column in zip(batch.schema, batch.columns, strict=True)
-        ],
-    )
+    return _changed(batch, chosen, _encoded)
 
 
 def dictionary_decode(batch: RecordBatch, columns: Iterable[str] | None = None) -> RecordBatch:
@@ -76,20 +64,10 @@ def dictionary_decode(batch: RecordBatch, columns: Iterable[str] | None = None) 
         No two columns share a name.
     columns : iterable of str, optional
         Default: all columns. Dictionaries inside of nested columns stay.
-
-    Returns
-    -------
-    RecordBatch
     """
     names = instance_of("batch", batch, RecordBatch).schema.names
     chosen = set(names if columns is None else columns_of(columns))
-    return _changed(
-        batch,
-        [
-            decoded(column) if field.name in chosen and isinstance(field.type, Dictionary) else column
-            for field, column in zip(batch.schema, batch.columns, strict=True)
-        ],
-    )
+    return _changed(batch, chosen, decoded)
 
 
 def rebatch(batches: Iterable[RecordBatch], rows: int) -> Iterator[RecordBatch]:
@@ -136,38 +114,37 @@ def rebatch(batches: Iterable[RecordBatch], rows: int) -> Iterator[RecordBatch]:
 
 def unique(array: Array) -> Array:
     """See :meth:`arrowipc.Array.unique`."""
-    values = decoded(array) if isinstance(array.type, Dictionary) else array
+    values = decoded(array)
     table = MemoTable.like(plain := _alone(values, values.type))
     table.add_batch(plain)
     return table.batch().column(0)
 
 
-def _changed(batch: RecordBatch, columns: list[Array]) -> RecordBatch:
-    """`batch` with other columns in the place of its own."""
+def _changed(batch: RecordBatch, chosen: set[Any], change: Callable[[Array], Array]) -> RecordBatch:
+    """`batch` with some of its columns changed."""
     names = batch.schema.names
     if twice := repeated(names):
         raise UsageError(f"two columns are named {twice[0]!r}: choose columns with other names")
-    fields = [field.__replace__(type=column.type) for field, column in zip(batch.schema, columns, strict=True)]
-    schema = batch.schema.__replace__(fields=_without_ids(fields))
-    return RecordBatch.from_pydict(dict(zip(names, columns, strict=True)), schema)
-
-
-def _without_ids(fields: list[Field]) -> list[Field]:
-    """Fields whose dictionaries have no ids: those of new dictionaries may be taken."""
-    return [
-        field.__replace__(type=field.type.__replace__(id=None)) if isinstance(field.type, Dictionary) else field
-        for field in fields
+    columns = [change(column) if name in chosen else column for name, column in zip(names, batch.columns, strict=True)]
+    # Without ids of dictionaries: those of new ones may be taken.
+    fields = [
+        field.__replace__(type=kind.__replace__(id=None) if isinstance(kind := column.type, Dictionary) else kind)
+        for field, column in zip(batch.schema, columns, strict=True)
     ]
+    schema = batch.schema.__replace__(fields=fields)
+    return RecordBatch.from_pydict(dict(zip(names, columns, strict=True)), schema)
 
 
 def _alone(column: Array, kind: DataType) -> RecordBatch:
     return RecordBatch.from_pydict({"": column}, Schema([Field("", kind)]))
 
 
-def _encoded(column: Array, field: Field) -> Array:
+def _encoded(column: Array) -> Array:
+    if isinstance(column.type, Dictionary):
+        return column
     import numpy as np
 
-    table = MemoTable.like(plain := _alone(column, field.type))
+    table = MemoTable.like(plain := _alone(column, column.type))
     indices = np.frombuffer(table.add_batch(plain), np.int64).astype(np.int32)
     values = table.batch()
     if column.null_count == 0:
@@ -194,10 +171,11 @@ def _joined(indices: Any, validity: bytes, nulls: int, values: RecordBatch) -> A
 
 
 def decoded(column: Array) -> Array:
-    """The values that the indices of a dictionary-encoded array stand for."""
+    """The values that the indices of a dictionary-encoded array stand for; another array as it is."""
+    if not isinstance(column.type, Dictionary):
+        return column
     from arrowipc.values.to_numpy import indices_of
 
-    assert isinstance(column.type, Dictionary)
     kind = column.type.value_type
     values = _alone(column.dictionary or Array.from_pylist([], kind), kind)
     nothing = RecordBatch.from_pydict({"": [None]}, values.schema)

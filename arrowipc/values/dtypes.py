@@ -8,18 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from arrowipc import datatypes as at
 from arrowipc._core import Recent
 from arrowipc.arguments import described
-from arrowipc.datatypes import (
-    Bool,
-    DataType,
-    Duration,
-    FixedSizeBinary,
-    FloatingPoint,
-    Int,
-    Interval,
-    Timestamp,
-)
 from arrowipc.errors import UsageError
 from arrowipc.types import as_type
 from arrowipc.values.to_numpy import DATE32, INTERVAL_DTYPES, stored_dtype
@@ -46,19 +37,14 @@ _HINTS = {
 _PRECISIONS = {2: "half", 4: "single", 8: "double"}
 
 
-def dtype_of(kind: DataType) -> np.dtype[Any]:
-    """Return the dtype whose values are stored as those of a type of fixed width.
+def dtype_of(kind: at.DataType) -> np.dtype[Any]:
+    """Return the dtype whose values are stored as those of a type of fixed width; else a `UsageError`.
 
     Dates in days are int32, times of day int32 or int64; decimals and fixed-size binary are void.
-
-    Raises
-    ------
-    UsageError
-        The type has no fixed width.
     """
     found: np.dtype[Any] | None = _dtypes.get(kind)
     if found is None:
-        stored = np.dtype(np.bool_) if isinstance(kind, Bool) else stored_dtype(kind)
+        stored = np.dtype(np.bool_) if isinstance(kind, at.Bool) else stored_dtype(kind)
         if kind == DATE32:
             stored = np.dtype("<i4")
         if stored is None:
@@ -68,36 +54,31 @@ def dtype_of(kind: DataType) -> np.dtype[Any]:
     return found
 
 
-def type_of(dtype: np.dtype[Any]) -> DataType:
-    """Return the type that stores values as a dtype does.
+def type_of(dtype: np.dtype[Any]) -> at.DataType:
+    """Return the type that stores values as a dtype does; a `UsageError` if there is none.
 
     Booleans become uint8, ``datetime64`` and ``timedelta64`` timestamps and durations, bytes and void
     fixed-size binary.
-
-    Raises
-    ------
-    UsageError
-        There is none.
     """
-    found: DataType | None = _types.get(dtype)
+    found: at.DataType | None = _types.get(dtype)
     if found is None:
         found = _type_of(dtype)
         _types.put(dtype, found)
     return found
 
 
-def _type_of(dtype: np.dtype[Any]) -> DataType:
+def _type_of(dtype: np.dtype[Any]) -> at.DataType:
     kind, width = dtype.kind, dtype.itemsize
     if kind in "iu":
-        return Int(8 * width, kind == "i")
+        return at.Int(8 * width, kind == "i")
     if kind == "b":
-        return Int(8, False)
+        return at.Int(8, False)
     if kind == "f" and width in _PRECISIONS:
-        return FloatingPoint(_PRECISIONS[width])  # type: ignore[arg-type]
+        return at.FloatingPoint(_PRECISIONS[width])  # type: ignore[arg-type]
     if kind in "mM":
         unit, count = np.datetime_data(dtype)
         if count == 1 and unit in ("s", "ms", "us", "ns"):
-            made = Timestamp if kind == "M" else Duration
+            made = at.Timestamp if kind == "M" else at.Duration
             return made(unit)  # type: ignore[arg-type]
         raise UsageError(
             f"a tensor cannot hold {dtype}: its unit is none of s, ms, us, ns; convert it, for instance with "
@@ -106,18 +87,18 @@ def _type_of(dtype: np.dtype[Any]) -> DataType:
     if kind == "V":
         for unit, stored in INTERVAL_DTYPES.items():
             if stored == dtype:
-                return Interval(unit)  # type: ignore[arg-type]
+                return at.Interval(unit)  # type: ignore[arg-type]
     if kind in "SV" and not dtype.hasobject:
-        return FixedSizeBinary(width)
+        return at.FixedSizeBinary(width)
     raise UsageError(f"a tensor cannot hold {dtype}: {_HINTS.get(kind, 'Arrow has no such type')}")
 
 
-def byte_width(kind: DataType) -> int:
+def byte_width(kind: at.DataType) -> int:
     """Return the bytes of a value."""
     return dtype_of(kind).itemsize
 
 
-def as_values(data: Any, kind: TypeLike | None) -> tuple[npt.NDArray[Any], DataType]:
+def as_values(data: Any, kind: TypeLike | None) -> tuple[npt.NDArray[Any], at.DataType]:
     """Give data of any library as an array in native byte order, and the type of its elements.
 
     `kind` is what the stored values mean, such as int32 that are dates; the widths must agree. UsageError: the data is

@@ -8,14 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from arrowipc.datatypes import (
-    Bool,
-    DataType,
-    Date,
-    Duration,
-    FixedSizeBinary,
-    Timestamp,
-)
+from arrowipc import datatypes as at
 from arrowipc.values.to_numpy import DATE32, stored_dtype
 
 TYPE_CHECKING = False
@@ -31,14 +24,7 @@ __all__ = ["Misfit", "listed", "stored"]
 
 
 class Misfit(Exception):
-    """The reason why an array does not fit a type; the caller, which knows the column, makes a UsageError of it.
-
-    Attributes
-    ----------
-    problem : str
-    row : int or None
-        The first element concerned; None: all of them.
-    """
+    """Why an array does not fit a type, from which element on (None: all); the caller makes a UsageError of it."""
 
     def __init__(self, problem: str, row: int | None = None) -> None:
         super().__init__(problem, row)
@@ -46,7 +32,7 @@ class Misfit(Exception):
         self.row = row
 
 
-def stored(values: _Values, kind: DataType) -> tuple[_Values, _Mask | None] | None:
+def stored(values: _Values, kind: at.DataType) -> tuple[_Values, _Mask | None] | None:
     """Give the values of one dimension as the buffer of `kind` holds them, and a mask of the nulls.
 
     Masked arrays have nulls where they are masked, datetime64 and timedelta64 at NaT. The values share memory with
@@ -57,10 +43,10 @@ def stored(values: _Values, kind: DataType) -> tuple[_Values, _Mask | None] | No
     if dtype.kind in "OSUT" or dtype.fields is not None:
         return None
     target = np.dtype("<i4") if kind == DATE32 else stored_dtype(kind)
-    if isinstance(kind, FixedSizeBinary):
+    if isinstance(kind, at.FixedSizeBinary):
         if dtype.kind != "V" or dtype != target or dtype.itemsize == 0:
             return None
-    elif isinstance(kind, Bool):
+    elif isinstance(kind, at.Bool):
         target = np.dtype(np.bool_)
     elif target is None or target.kind == "V":
         return None
@@ -79,14 +65,8 @@ def stored(values: _Values, kind: DataType) -> tuple[_Values, _Mask | None] | No
     return np.require(plain, requirements=["C", "A"]), mask
 
 
-def listed(values: _Values, kind: DataType) -> list[Any]:
-    """Give the values as Python objects that `kind` takes; nulls are None.
-
-    Raises
-    ------
-    Misfit
-        If there is no dimension, or if these are times for a type that has none or is coarser.
-    """
+def listed(values: _Values, kind: at.DataType) -> list[Any]:
+    """Give the values as Python objects that `kind` takes, nulls as None; a `Misfit` if they do not fit it."""
     if values.ndim == 0:
         raise Misfit("expected an array of at least one dimension, found one of none")
     dtype = values.dtype
@@ -110,11 +90,11 @@ def listed(values: _Values, kind: DataType) -> list[Any]:
     return items
 
 
-def _unfit(dtype: np.dtype[Any], kind: DataType) -> Misfit:
+def _unfit(dtype: np.dtype[Any], kind: at.DataType) -> Misfit:
     return Misfit(f"an array of {dtype} cannot become {kind} without loss; convert it first, for instance with astype")
 
 
-def _leaf(kind: DataType) -> DataType:
+def _leaf(kind: at.DataType) -> at.DataType:
     """Return the type of the values inside encodings and lists."""
     while hasattr(kind, "value_type"):
         kind = kind.value_type
@@ -128,7 +108,7 @@ def _unmasked(values: _Values) -> tuple[_Values, _Mask | None]:
     return np.asarray(np.ma.getdata(values)), mask if mask.any() else None
 
 
-def _cast(values: _Values, target: np.dtype[Any], kind: DataType) -> _Values:
+def _cast(values: _Values, target: np.dtype[Any], kind: at.DataType) -> _Values:
     """Cast numbers to a dtype that holds every one of them."""
     # NumPy calls bool -> int safe, which we keep apart, and int64 -> float64, which it is not always.
     if values.dtype.kind not in "iuf" or not np.can_cast(values.dtype, target, "safe"):
@@ -141,11 +121,11 @@ def _cast(values: _Values, target: np.dtype[Any], kind: DataType) -> _Values:
     return cast
 
 
-def _ticks(values: _Values, mask: _Mask | None, kind: DataType) -> tuple[_Values, _Mask | None]:
+def _ticks(values: _Values, mask: _Mask | None, kind: at.DataType) -> tuple[_Values, _Mask | None]:
     """Times as the integers that `kind` stores, and which are null."""
     if kind == DATE32:
         target = np.dtype("<M8[D]")
-    elif isinstance(kind, (Date, Timestamp, Duration)):
+    elif isinstance(kind, (at.Date, at.Timestamp, at.Duration)):
         found = stored_dtype(kind)
         assert found is not None
         target = found

@@ -32,7 +32,7 @@ from arrowipc.inline.fbs_layout cimport (
     Type_Timestamp,
 )
 from arrowipc.inline.layouts cimport LAYOUTS, LayoutSpec
-from arrowipc.inline.loads cimport bitmap_bytes, get_bit, load_i64
+from arrowipc.inline.loads cimport get_bit, load_i64
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_NULLABLE, FIELD_SIGNED, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST,
     LAYOUT_LIST32, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW,
@@ -47,11 +47,8 @@ from arrowipc.read.validate cimport validate
 from arrowipc.values.converters cimport IS_NULL, STORED, Converter, is_numpy, item, whole
 
 import sys
-from types import NoneType
 
-from arrowipc.arguments import (
-    check_text, described, instance_of, items_of, metadata_of, repeated, without_descriptions,
-)
+from arrowipc.arguments import check_text, described, items_of, metadata_of, repeated, without_descriptions
 from arrowipc.columns.extensions import STORED_TIMES
 from arrowipc.errors import UsageError
 
@@ -758,29 +755,9 @@ def empty_batch(schema):
 cpdef Array build_array(object values, object type=None):
     """See `Array.from_pylist`; the field of the array is called "" and is nullable.
 
-    Every type takes what ``to_pylist`` gives for it, and None. Beyond that:
-
-    ======================  ================================================================================
-    type                    also takes
-    ======================  ================================================================================
-    integers, floats        NumPy scalars; floats take integers that they hold exactly. No bool for a number.
-    decimals                int and str, exactly: no digit is rounded away
-    binary                  anything bytes-like
-    dates, times, spans     int, the stored number; NumPy scalars of datetime64 and timedelta64. Nothing is
-                            rounded to the unit.
-    timestamps in a zone    datetimes of any zone, converted; naive ones are taken as UTC
-    intervals               plain tuples
-    lists                   any sequence but text, bytes and mappings; NumPy arrays
-    maps                    mappings
-    structs                 sequences of (name, value) pairs; tuples of a value for each field. What is
-                            missing is null, an unknown name is an error.
-    unions                  (type code, value) tuples. A plain value goes to the one child whose ``to_pylist``
-                            gives values of its class, or else to the one that can convert it; a tuple of two
-                            that begins with a type code is always read as a pair. None goes to the first
-                            child that is nullable.
-    run-end encoded         plain values; equal neighbours make a run
-    dictionaries            plain values; the dictionary holds the distinct ones, in order of first use
-    ======================  ================================================================================
+    Every type takes what ``to_pylist`` gives for it, None, and what converts without loss. Unions take (type code,
+    value) tuples; a plain value goes to the one child whose ``to_pylist`` gives values of its class, or else to the one
+    that can convert it, and None to the first child that is nullable.
     """
     cdef RecordBatch batch
     source = column_source("", values, type)
@@ -1011,35 +988,28 @@ cdef int buffer(Builder b, int32_t f, object values, object plain, object mask) 
     import numpy
 
     cdef const FieldPlan* field = &b.p.fields[f]
-    cdef int64_t count = b.d.nodes[f].length
     cdef Source source
-    cdef uint8_t* out
-    if count and mask is not None:
-        masked(b, f, mask)
-    if count == 0:
+    if b.d.nodes[f].length == 0:
         return 0
-    source = Source(plain.reshape(-1).view(numpy.uint8))
+    if mask is not None:
+        if not field.flags & FIELD_NULLABLE:
+            b.blame(f, mask.argmax(), "is null, and the field is not nullable")
+        b.d.nodes[f].null_count = numpy.count_nonzero(mask)
+        copied(b, field.first_buffer, numpy.packbits(~mask, bitorder="little"))
     if field.layout == LAYOUT_BOOL:
-        out = b.room(field.first_buffer + 1, bitmap_bytes(count))
-        pack_bits(source.data, count, 0, out)
+        copied(b, field.first_buffer + 1, numpy.packbits(plain, bitorder="little"))
     elif numpy.may_share_memory(plain, values):
+        source = Source(plain.reshape(-1).view(numpy.uint8))
         b.take(field.first_buffer + 1, source.data, source.size, source)
     else:
-        memcpy(b.room(field.first_buffer + 1, source.size), source.data, source.size)
+        copied(b, field.first_buffer + 1, plain.reshape(-1).view(numpy.uint8))
     return 0
 
 
-cdef int masked(Builder b, int32_t f, object mask) except -1:
-    """The validity of a field, from a NumPy array that is true at nulls."""
-    import numpy
-
-    cdef int64_t count = b.d.nodes[f].length
-    cdef Source source = Source(numpy.ascontiguousarray(mask).view(numpy.uint8))
-    cdef int64_t nulls = numpy.count_nonzero(mask)
-    if not b.p.fields[f].flags & FIELD_NULLABLE:
-        b.blame(f, mask.argmax(), "is null, and the field is not nullable")
-    pack_bits(source.data, count, 1, b.room(b.p.fields[f].first_buffer, bitmap_bytes(count)))
-    b.d.nodes[f].null_count = nulls
+cdef int copied(Builder b, int32_t buffer, object values) except -1:
+    """Let a buffer be a copy of bytes, with zeros behind it."""
+    cdef Source source = Source(values)
+    memcpy(b.room(buffer, source.size), source.data, source.size)
     return 0
 
 
@@ -1094,22 +1064,6 @@ cdef list variadic(Columns source, int32_t f):
     for i in range(views.first, views.first + views.count):
         out.append((<uintptr_t> source.d.extents[i].data, source.d.extents[i].size, source))
     return out
-
-
-cdef void pack_bits(const uint8_t* flags, int64_t count, uint8_t flip, uint8_t* bits) noexcept nogil:
-    """One bit per byte: whether it is not zero, or is if `flip` is 1. Bits behind them are zero."""
-    cdef int64_t i, whole = count >> 3
-    cdef const uint8_t* p = flags
-    cdef uint8_t mask = <uint8_t> -flip
-    for i in range(whole):
-        bits[i] = mask ^ <uint8_t> ((p[0] != 0) | (p[1] != 0) << 1 | (p[2] != 0) << 2 | (p[3] != 0) << 3
-                                    | (p[4] != 0) << 4 | (p[5] != 0) << 5
-                                    | (p[6] != 0) << 6 | (p[7] != 0) << 7)
-        p += 8
-    if count & 7:
-        bits[whole] = 0
-        for i in range(count & 7):
-            bits[whole] |= <uint8_t> (((p[i] != 0) ^ flip) << i)
 
 
 # -- batches of given buffers ------------------------------------------------------------------------------------

@@ -64,22 +64,10 @@ _EXTENSION = (EXTENSION_NAME, EXTENSION_METADATA)
 
 
 def infer_schema(names: Sequence[str], columns: Sequence[Any], metadata: MetadataLike = None) -> Schema:
-    """Return the schema of some columns, all nullable.
+    """Return the schema of some columns, all nullable; a `UsageError` names one whose values have no type in common.
 
-    Parameters
-    ----------
-    names : sequence of str
-    columns : sequence
-        A column is a sequence of Python values, a NumPy array, or an :class:`arrowipc.Array`.
-    metadata : mapping or pairs of str or bytes, optional
+    A column is a sequence of Python values, a NumPy array, or an :class:`arrowipc.Array`.
 
-    Raises
-    ------
-    UsageError
-        The values of a column have no type in common; the message names the column.
-
-    Examples
-    --------
     >>> from arrowipc.values.inference import infer_schema
     >>> infer_schema(["id", "tags"], [[1, None], [["a"], []]])
     id: int64
@@ -99,15 +87,7 @@ def infer_type(values: Any) -> DataType:
 
     Integers become int64 (uint64 where one needs it), integers among floats float64, dicts a struct of all
     their keys, aware datetimes timestamps in the zone of the first of them; nothing but None is of type null.
-
-    Parameters
-    ----------
-    values : sequence, numpy.ndarray or Array
-
-    Raises
-    ------
-    UsageError
-        They have no type in common, or none at all.
+    Values that have no type in common, or none at all, are a `UsageError`.
     """
     found = getattr(values, "type", None)
     if isinstance(found, types.DataType):

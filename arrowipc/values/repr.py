@@ -7,18 +7,13 @@ at, long text is cut, and what is missing is counted. Text from data is escaped,
 from __future__ import annotations
 
 import sys
+from bisect import bisect_right
 from html import escape
+from itertools import accumulate
 
 from arrowipc.arguments import printable
-from arrowipc.types import (
-    DataType,
-    Decimal,
-    Dictionary,
-    Field,
-    FloatingPoint,
-    Int,
-)
-from arrowipc.values.preview import CUT, NULL, shorten, size_text, type_text, value_text, values_text
+from arrowipc.types import DataType, Decimal, Dictionary, Field, FloatingPoint, Int
+from arrowipc.values.preview import CUT, NULL, shorten, type_text, value_text, values_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,12 +23,10 @@ if TYPE_CHECKING:
     from arrowipc.schemas import Schema
 
 __all__ = [
-    "array_html",
     "array_text",
     "batch_html",
     "batch_text",
     "message_text",
-    "schema_html",
     "schema_text",
     "shaped",
     "table_html",
@@ -50,12 +43,10 @@ VALUES = 10
 ARRAY_HEAD = 8
 ARRAY_TAIL = 3
 
-# HTML: columns and rows shown (half of them from the end), characters per cell, columns of batches that are measured.
+# HTML: columns and rows shown (half of them from the end), characters per cell.
 HTML_COLUMNS = 20
-HTML_FIELDS = 100
 HTML_ROWS = 10
 CELL_WIDTH = 50
-MEASURED = 20_000
 
 # Metadata: pairs shown, characters of a value; children per level and levels that are looked at for more.
 PAIRS = 20
@@ -77,9 +68,6 @@ STYLE = (
     ".arrowipc thead tr:last-child>*{border-bottom:2px solid rgba(128,128,128,.5);padding-bottom:.3em}"
     ".arrowipc tbody th{font-weight:400;border-bottom:1px solid rgba(128,128,128,.25);padding-bottom:.2em}"
     ".arrowipc td.t{font-family:monospace;font-size:.85em;opacity:.75;padding-left:.82em;padding-right:.82em}"
-    ".arrowipc td.s{min-width:4em;line-height:2}"
-    ".arrowipc td.s{background:linear-gradient(#4285f4,#4285f4) no-repeat 0 100%/0 3px content-box}"
-    ".arrowipc td.s.n{background-position:100% 100%}"
     ".arrowipc .n{text-align:right}"
     ".arrowipc .i{opacity:.7}"
     ".arrowipc .z{opacity:.7;font-style:italic}"
@@ -187,52 +175,38 @@ def _pair_lines(pairs: tuple[tuple[bytes, bytes], ...], title: str, indent: str)
 
 
 def batch_html(batch: Any) -> str:
-    """Return a table of the first columns with their types, nulls and sizes, and the first and last rows."""
+    """Return a table of the first columns with their types, and the first and last rows."""
     shape = f"{_counted(batch.num_rows, 'row')} x {_counted(len(batch.schema), 'column')}"
-    return _frame(f"RecordBatch: {shape}", _data_table(batch.schema, [batch], batch.num_rows))
+    return _html(f"RecordBatch: {shape}", batch.schema, [batch], batch.num_rows)
 
 
 def table_html(table: Any) -> str:
-    """Return a table of the first columns with their types, nulls and sizes, and the first and last rows."""
+    """Return a table of the first columns with their types, and the first and last rows."""
     shape = f"{_counted(table.num_rows, 'row')} x {_counted(len(table.schema), 'column')}"
     caption = f"Table: {shape} in {_counted(len(table.batches), 'batch', 'batches')}"
-    return _frame(caption, _data_table(table.schema, table.batches, table.num_rows))
+    return _html(caption, table.schema, table.batches, table.num_rows)
 
 
-def array_html(array: Any) -> str:
-    """Return the type of an array, and its first and last values."""
-    head = f"<tr><td></td>{_cell('td', type_text(array.type, CELL_WIDTH), f't {_classes(array.type)}')}</tr>"
-    first, last = _ends(len(array))
-    rows = [(i, [_value_cell(array, i)]) for i in (*range(first), *range(last, len(array)))]
-    nulls = f", {array.null_count:,} null" if array.null_count else ""
-    caption = f"Array: {_counted(len(array), 'value')}{nulls}"
-    return _frame(caption, _table(head, _numbered(rows, len(array), 1, "value")))
-
-
-def schema_html(schema: Schema) -> str:
-    """Return a table of the fields, one row each, and the metadata of the schema below."""
-    order = "" if schema.endianness == "little" else f", {schema.endianness}-endian"
-    return _frame(f"Schema: {_counted(len(schema), 'field')}{order}", _fields_table(schema))
-
-
-def _fields_table(schema: Schema) -> str:
-    fields = schema.fields[:HTML_FIELDS]
-    described = any(field.metadata for field in fields)
-    titles = ["", "name", "type", "nullable", *(["metadata"] if described else [])]
-    head = f"<tr>{''.join([_cell('th', title) for title in titles])}</tr>"
+def _html(caption: str, schema: Schema, batches: list[Any], total: int) -> str:
+    fields = schema.fields[:HTML_COLUMNS]
+    names = [_cell("th", shorten(printable(field.name), CELL_WIDTH), _classes(field.type)) for field in fields]
+    types = [_cell("td", _typed(field, CELL_WIDTH), f"t {_classes(field.type)}") for field in fields]
+    if missing := len(schema) - len(fields):
+        names.append(_cell("th", f"{CUT} {_counted(missing, 'more column')}", "z"))
+        types.append("<td></td>")
+    starts = [0, *accumulate([batch.num_rows for batch in batches])]
+    shown = [*range(total)] if total <= HTML_ROWS else [*range(HTML_ROWS // 2), *range(total - HTML_ROWS // 2, total)]
     rows = []
-    for position, field in enumerate(fields):
-        cells = [_cell("td", str(position), "n i"), _cell("td", shorten(printable(field.name), CELL_WIDTH))]
-        cells.append(_cell("td", type_text(field.type, LINE_WIDTH), "t"))
-        cells.append(_cell("td", "yes" if field.nullable else "no"))
-        if described:
-            cells.append(f"<td>{_pairs_html(field.metadata.pairs)}</td>")
-        rows.append(f"<tr>{''.join(cells)}</tr>")
-    if len(schema) > len(fields):
-        more = f"{CUT} and {_counted(len(schema) - len(fields), 'more field')}"
-        rows.append(f"<tr><td></td>{_cell('td', more, 'z')}</tr>")
-    below = f"<p>{_pairs_html(schema.metadata.pairs)}</p>" if schema.metadata else ""
-    return _table(head, rows) + below
+    for row in shown if fields and _readable(schema) else ():
+        at = bisect_right(starts, row) - 1
+        cells = [_value_cell(batches[at].column(i), row - starts[at]) for i in range(len(fields))]
+        rows.append(f"<tr>{_cell('th', f'{row:,}', 'n i')}{''.join(cells)}</tr>")
+    if fields and total > len(rows):
+        more = f"{CUT} {_counted(total - len(rows), 'more row')}"
+        rows.insert(HTML_ROWS // 2, f'<tr><td></td><td class="z" colspan="{len(fields)}">{more}</td></tr>')
+    head = "".join([f"<tr><td></td>{''.join(line)}</tr>" for line in (names, types)])
+    table = f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
+    return f'<div class="arrowipc" tabindex="0">{STYLE}<p>{caption}</p>{table}</div>'
 
 
 def shaped(tensor: Any) -> str:
@@ -240,78 +214,6 @@ def shaped(tensor: Any) -> str:
     if tensor.dim_names is None:
         return f"shape {tensor.shape}"
     return f"shape {tensor.shape}, dimensions ({', '.join([printable(n) or '-' for n in tensor.dim_names])})"
-
-
-def _data_table(schema: Schema, batches: list[Any], total: int) -> str:
-    """The first and last of `total` rows of `batches`, below what is to be known about the first columns."""
-    fields = schema.fields[:HTML_COLUMNS]
-    missing = len(schema) - len(fields)
-    classes = [_classes(field.type) for field in fields]
-    names = [
-        _cell("th", shorten(printable(field.name), CELL_WIDTH), kind)
-        for field, kind in zip(fields, classes, strict=True)
-    ]
-    types = [_cell("td", _typed(field, CELL_WIDTH), f"t {kind}") for field, kind in zip(fields, classes, strict=True)]
-    if missing:
-        names.append(_cell("th", f"{CUT} {_counted(missing, 'more column')}", "z"))
-    lines = [names, types, *_measures(schema, batches, classes)]
-    head = "".join(
-        [f"<tr><td></td>{''.join(line)}{'<td></td>' * (missing and line is not names)}</tr>" for line in lines]
-    )
-    rows: list[tuple[int, list[str]]] = []
-    if _readable(schema) and fields:
-        for start, batch, chosen in _ends_of(batches, total):
-            columns = [batch.column(i) for i in range(len(fields))]
-            rows += [(start + i, [_value_cell(column, i) for column in columns]) for i in chosen]
-    return _table(head, _numbered(rows, total if fields else 0, len(fields), "row"))
-
-
-def _measures(schema: Schema, batches: list[Any], classes: list[str]) -> Iterator[list[str]]:
-    """Yield the line of nulls, if there are any, and that of sizes, where both are found soon."""
-    if not _readable(schema) or not 0 < len(batches) * len(schema) <= MEASURED:
-        return
-    narrow = [batch.select(range(len(classes))) for batch in batches]
-    nulls = [sum([batch.column(i).null_count for batch in narrow]) for i in range(len(classes))]
-    sizes = [sum([batch.select([i]).nbytes for batch in narrow]) for i in range(len(classes))]
-    if any(nulls):
-        yield [_cell("td", f"{n:,} null" if n else "", f"t {kind}") for n, kind in zip(nulls, classes, strict=True)]
-    largest = max(sizes) or 1
-    yield [
-        f'<td class="t s {kind}" style="background-size:{4 * size / largest:.2f}em 3px">{size_text(size)}</td>'
-        for size, kind in zip(sizes, classes, strict=True)
-    ]
-
-
-def _ends(total: int) -> tuple[int, int]:
-    """Return how many rows are shown from the beginning, and which is the first that is shown from the end."""
-    return (total, total) if total <= HTML_ROWS else (HTML_ROWS // 2, total - HTML_ROWS // 2)
-
-
-def _ends_of(batches: list[Any], total: int) -> Iterator[tuple[int, Any, range]]:
-    """Yield the number of a batch's first row, the batch, and which of its rows are shown, at both ends."""
-    first, last = _ends(total)
-    start = 0
-    for batch in batches:
-        if start >= first:
-            break
-        yield start, batch, range(min(batch.num_rows, first - start))
-        start += batch.num_rows
-    found, start = [], total
-    for batch in reversed(batches):
-        if start <= last:
-            break
-        start -= batch.num_rows
-        found.append((start, batch, range(max(last - start, 0), batch.num_rows)))
-    yield from reversed(found)
-
-
-def _numbered(rows: list[tuple[int, list[str]]], total: int, width: int, noun: str) -> list[str]:
-    """Put numbers before the cells of some of `total` rows, and say how many are left out where they are."""
-    lines = [f"<tr>{_cell('th', f'{i:,}', 'n i')}{''.join(cells)}</tr>" for i, cells in rows]
-    if total > len(rows):
-        more = f"{CUT} {_counted(total - len(rows), f'more {noun}')}"
-        lines.insert(_ends(total)[0], f'<tr><td></td><td class="z" colspan="{width}">{more}</td></tr>')
-    return lines
 
 
 def _value_cell(array: Any, i: int) -> str:
@@ -323,21 +225,6 @@ def _cell(tag: str, text: str, classes: str = "") -> str:
     """One cell of a table; `text` is escaped."""
     style = f' class="{classes.strip()}"' if classes.strip() else ""
     return f"<{tag}{style}>{escape(text)}</{tag}>"
-
-
-def _table(head: str, rows: list[str]) -> str:
-    return f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
-
-
-def _frame(caption: str, content: str) -> str:
-    return f'<div class="arrowipc" tabindex="0">{STYLE}<p>{caption}</p>{content}</div>'
-
-
-def _pairs_html(pairs: tuple[tuple[bytes, bytes], ...]) -> str:
-    lines = [f"{escape(_key_text(key))}: {escape(_pair_text(value))}" for key, value in pairs[:PAIRS]]
-    if len(pairs) > PAIRS:
-        lines.append(f"{CUT} and {_counted(len(pairs) - PAIRS, 'more pair')}")
-    return "<br>".join(lines)
 
 
 # Both.

@@ -67,21 +67,16 @@ cdef object first_owner(Columns columns):
 cdef int64_t own_bytes(Columns columns) except -1:
     """Bytes of buffers that nobody else keeps: not those that lie in a file or in memory of the caller's."""
     cdef object owner = first_owner(columns)
-    cdef list lent = []
-    cdef Source source
-    cdef int64_t total = 0, size
+    cdef Source lent = None
+    cdef int64_t total = 0
     cdef int32_t i
-    cdef bint is_lent
     if type(owner) is MappedBody:
         owner = (<MappedBody> owner).source
     if type(owner) is Source and type(<object> (<Source> owner).view.obj) is not Memory:
-        lent.append(owner)
+        lent = owner
     for i in range(columns.d.n_extents):
-        size = columns.d.extents[i].size
-        is_lent = False
-        for source in lent:
-            is_lent = source.data <= columns.d.extents[i].data < source.data + source.size
-        total += 0 if is_lent else size
+        if lent is None or not lent.data <= columns.d.extents[i].data < lent.data + lent.size:
+            total += columns.d.extents[i].size
     return total
 
 
@@ -109,22 +104,9 @@ cdef bint sort_rows(int64_t* out, int64_t* begins, int64_t* moved, const int64_t
 cdef class RowReader:
     """Rows of record batches of one schema that are counted through, wherever the batches come from.
 
-    Parameters
-    ----------
-    lengths : array of int64
-        The rows of each batch.
-    load : callable
-        Returns batch `i`, which has ``lengths[i]`` rows.
-    cache_bytes : int, default 64 MiB
-        Batches that were used last are kept up to this size, and one in any case. What lies in a mapped file or in a
-        caller's memory is not counted.
-    expect : callable, optional
-        Is called with a list of the batches that will be loaded next, in that order.
-
-    Notes
-    -----
-    Any number of threads may ask at the same time. Each call loads a batch once, and holds `cache_bytes` and one batch
-    beside its rows, however many batches these are of.
+    Batch `i` has ``lengths[i]`` rows, and ``load(i)`` returns it. Those that were used last are kept, up to
+    `cache_bytes` and one in any case; what lies in a mapped file or in a caller's memory is not counted. ``expect`` is
+    called with a list of the batches that will be loaded next. Any number of threads may ask at the same time.
     """
 
     cdef object load, expect
@@ -256,20 +238,7 @@ cdef class RowReader:
     # -- rows --
 
     def take(self, rows):
-        """Return rows in any order and number, as one batch.
-
-        Parameters
-        ----------
-        rows : integers
-            In a list, range, array of NumPy or of Arrow; negative ones count from the end.
-
-        Raises
-        ------
-        IndexError
-            There is no such row.
-        FormatError
-            A batch cannot be decoded, or has another number of rows than its reader said.
-        """
+        """Return rows in any order and number, as one batch; negative ones count from the end."""
         cdef Source index = integers(rows, "take")
         cdef int64_t n = index.size // 8, size = 0, lacking = 0, call, i
         cdef Memory numbers = Memory(n * 8), homes = Memory(n * 4), order = Memory(min(n, self.homes.count) * 4)
@@ -371,24 +340,7 @@ cdef class RowReader:
         return take_pieces([batch], rows + begins[0], NULL, n, count_runs(rows + begins[0], NULL, n))
 
     def row(self, i, *, extensions=False):
-        """Return one row as a dict.
-
-        Parameters
-        ----------
-        i : int
-            Negative ones count from the end.
-        extensions
-            As in :meth:`arrowipc.RecordBatch.to_pydict`.
-
-        Raises
-        ------
-        IndexError
-            There is no such row.
-        UsageError
-            The name of a column occurs twice.
-        FormatError
-            The batch cannot be decoded, or its values are broken.
-        """
+        """Return one row as a dict; `extensions` are those of `RecordBatch.to_pydict`."""
         cdef int64_t total = self.homes.firsts[self.homes.count], number, at
         cdef int32_t b, k, f
         cdef RecordBatch batch
@@ -424,17 +376,7 @@ cdef class RowReader:
         return out
 
     def slice(self, offset=0, length=None):
-        """Return rows ``[offset, offset + length)`` as a list of batches, without copying.
-
-        What lies past the end is left out.
-
-        Raises
-        ------
-        UsageError
-            `offset` or `length` is negative.
-        FormatError
-            A batch cannot be decoded, or has another number of rows than its reader said.
-        """
+        """Return rows ``[offset, offset + length)``, as far as they exist, as a list of batches, without copying."""
         cdef int64_t total = self.homes.firsts[self.homes.count], start, stop, at, rows
         cdef int64_t* firsts = self.homes.firsts
         cdef int32_t b

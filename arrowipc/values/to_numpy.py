@@ -4,26 +4,9 @@ from __future__ import annotations
 
 import math
 
+from arrowipc import datatypes as at
 from arrowipc.arguments import described
 from arrowipc.columns.array import Array
-from arrowipc.datatypes import (
-    Bool,
-    DataType,
-    Date,
-    Decimal,
-    Dictionary,
-    Duration,
-    FixedSizeBinary,
-    FixedSizeList,
-    FloatingPoint,
-    Int,
-    Interval,
-    LargeList,
-    RunEndEncoded,
-    Struct,
-    Time,
-    Timestamp,
-)
 from arrowipc.errors import FormatError, LimitError, UsageError, not_installed
 
 try:
@@ -56,18 +39,18 @@ FREE_BYTES = 1 << 27
 BYTES_PER_BYTE = 16
 _FLOATS = {"half": "<f2", "single": "<f4", "double": "<f8"}
 #: Days, which NumPy's dates store in 64 bits.
-DATE32 = Date("day")
+DATE32 = at.Date("day")
 #: Types whose buffers hold what a dtype holds.
-_CODES: dict[type[DataType], Callable[[Any], Any]] = {
-    Int: lambda kind: f"<{'i' if kind.signed else 'u'}{kind.bit_width // 8}",
-    FloatingPoint: lambda kind: _FLOATS[kind.precision],
-    Timestamp: lambda kind: f"<M8[{kind.unit}]",
-    Date: lambda kind: f"<M8[{kind.unit}]",
-    Duration: lambda kind: f"<m8[{kind.unit}]",
-    Time: lambda kind: f"<i{kind.bit_width // 8}",
-    Interval: lambda kind: INTERVAL_DTYPES[kind.unit],
-    Decimal: lambda kind: f"V{kind.bit_width // 8}",
-    FixedSizeBinary: lambda kind: f"V{kind.byte_width}",
+_CODES: dict[type[at.DataType], Callable[[Any], Any]] = {
+    at.Int: lambda kind: f"<{'i' if kind.signed else 'u'}{kind.bit_width // 8}",
+    at.FloatingPoint: lambda kind: _FLOATS[kind.precision],
+    at.Timestamp: lambda kind: f"<M8[{kind.unit}]",
+    at.Date: lambda kind: f"<M8[{kind.unit}]",
+    at.Duration: lambda kind: f"<m8[{kind.unit}]",
+    at.Time: lambda kind: f"<i{kind.bit_width // 8}",
+    at.Interval: lambda kind: INTERVAL_DTYPES[kind.unit],
+    at.Decimal: lambda kind: f"V{kind.bit_width // 8}",
+    at.FixedSizeBinary: lambda kind: f"V{kind.byte_width}",
 }
 
 
@@ -124,7 +107,7 @@ def rows_as_array(
     return matrix if dtype is None else matrix.astype(dtype, copy=False)
 
 
-def stored_dtype(kind: DataType) -> np.dtype[Any] | None:
+def stored_dtype(kind: at.DataType) -> np.dtype[Any] | None:
     """Return the dtype of values as the buffer holds them; None for days, booleans and what has no fixed width."""
     code = _CODES.get(type(kind))
     return None if code is None or kind == DATE32 else np.dtype(code(kind))
@@ -137,7 +120,7 @@ def _viewed(array: Array) -> _Values:
     kind = array.type
     if array.null_count:
         raise UsageError(f"an array of {kind} with {array.null_count:,} nulls needs a copy: use copy=True")
-    if isinstance(kind, FixedSizeList):
+    if isinstance(kind, at.FixedSizeList):
         return _rows(_viewed(array.children[0]), len(array), kind.list_size)
     dtype = stored_dtype(kind)
     if dtype is None:
@@ -165,14 +148,14 @@ def _shows(array: Array) -> bool:
     kind = array.type
     if array.null_count:
         return False
-    if isinstance(kind, FixedSizeList):
+    if isinstance(kind, at.FixedSizeList):
         return _shows(array.children[0])
     return _is_number(kind)
 
 
-def _is_number(kind: DataType) -> bool:
+def _is_number(kind: at.DataType) -> bool:
     """Whether a value is a number or some, and not bytes that stand for something else."""
-    return stored_dtype(kind) is not None and not isinstance(kind, (Decimal, FixedSizeBinary))
+    return stored_dtype(kind) is not None and not isinstance(kind, (at.Decimal, at.FixedSizeBinary))
 
 
 # Copies.
@@ -188,14 +171,14 @@ def split(array: Array) -> tuple[_Values, _Valid]:
     The values may be a view of the array's memory. Where they are null they are anything.
     """
     kind = array.type
-    if isinstance(kind, Dictionary):
+    if isinstance(kind, at.Dictionary):
         return _decoded(array, kind)
-    if isinstance(kind, RunEndEncoded):
+    if isinstance(kind, at.RunEndEncoded):
         return _repeated(array)
     valid = _valid(array)
-    if isinstance(kind, FixedSizeList):
+    if isinstance(kind, at.FixedSizeList):
         return _rows(_copied(array.children[0]), len(array), kind.list_size), valid
-    if isinstance(kind, Bool):
+    if isinstance(kind, at.Bool):
         return _bits(array, 1), valid
     if kind == DATE32:
         return _stored(array, np.dtype("<i4")).astype("<i8").view("<M8[D]"), valid
@@ -204,11 +187,11 @@ def split(array: Array) -> tuple[_Values, _Valid]:
     return _stored(array, dtype), valid
 
 
-def _has_dtype(kind: DataType) -> bool:
+def _has_dtype(kind: at.DataType) -> bool:
     """Whether values of a type have a dtype of their own; otherwise they become objects."""
-    if isinstance(kind, (FixedSizeList, Dictionary, RunEndEncoded)):
+    if isinstance(kind, (at.FixedSizeList, at.Dictionary, at.RunEndEncoded)):
         return _has_dtype(kind.value_type)
-    return isinstance(kind, (Bool, Date)) or _is_number(kind)
+    return isinstance(kind, (at.Bool, at.Date)) or _is_number(kind)
 
 
 def _objects(array: Array) -> _Values:
@@ -250,7 +233,7 @@ def _masked(array: Array, values: _Values, valid: _Valid) -> _Values:
     return np.where(valid, values, np.array(None, values.dtype))
 
 
-def indices_of(array: Array, kind: Dictionary) -> tuple[_Values, _Valid]:
+def indices_of(array: Array, kind: at.Dictionary) -> tuple[_Values, _Valid]:
     """Return the indices of dictionary-encoded values, 0 where they are null, and which are not null (None: all).
 
     An index outside the dictionary is an error that names the row.
@@ -267,7 +250,7 @@ def indices_of(array: Array, kind: Dictionary) -> tuple[_Values, _Valid]:
     return indices.astype(np.int64), valid
 
 
-def _decoded(array: Array, kind: Dictionary) -> tuple[_Values, _Valid]:
+def _decoded(array: Array, kind: at.Dictionary) -> tuple[_Values, _Valid]:
     """Dictionary-encoded values."""
     indices, valid = indices_of(array, kind)
     values, known = split(array.dictionary or Array.from_pylist([], kind.value_type))
@@ -317,7 +300,7 @@ def _check_growth(array: Array, size: int) -> None:
 
 def _tensor_parameters(array: Array) -> TensorColumn | None:
     """What a column says of its tensors; None if it holds none, or if what it says is not sound."""
-    if not isinstance(array.type, (FixedSizeList, Struct)) or array.field.extension_name is None:
+    if not isinstance(array.type, (at.FixedSizeList, at.Struct)) or array.field.extension_name is None:
         return None
     from arrowipc.metadata.tensor_parameters import tensor_parameters
 
@@ -344,7 +327,7 @@ def _fixed_to_numpy(array: Array, parameters: TensorColumn, shape: tuple[int, ..
     if parameters.permutation is not None:
         order = (0, *[each + 1 for each in parameters.permutation])
     child, size = array.children[0], math.prod(shape)
-    bits = isinstance(parameters.value_type, Bool)
+    bits = isinstance(parameters.value_type, at.Bool)
 
     def seen(values: Array, length: int) -> _Values:
         rows = values.to_numpy(copy=bits).reshape(length, *shape)
@@ -368,8 +351,8 @@ def _each(items: list[Any]) -> _Values:
 def _variable_to_numpy(array: Array, parameters: TensorColumn, copy: bool) -> _Values:
     names = [child.name for child in array.type.children]
     data, sizes = (array.children[names.index(name)] for name in ("data", "shape"))
-    values = data.children[0].to_numpy(copy=isinstance(parameters.value_type, Bool))
-    edges = _edges(data, np.dtype("<i8" if isinstance(data.type, LargeList) else "<i4"))
+    values = data.children[0].to_numpy(copy=isinstance(parameters.value_type, at.Bool))
+    edges = _edges(data, np.dtype("<i8" if isinstance(data.type, at.LargeList) else "<i4"))
     shapes = sizes.children[0].to_numpy().reshape(len(array), parameters.ndim).tolist()
     order = parameters.permutation
     rows: list[Any] = []

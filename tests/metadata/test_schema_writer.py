@@ -69,11 +69,6 @@ def test_what_is_written_is_what_the_schema_says(
     check(ipc.Schema([*given.fields, *last], of_schema))
 
 
-@pytest.mark.parametrize("unit", ["year_month", "day_time", "month_day_nano"])
-def test_intervals_that_others_do_not_have(unit: Any) -> None:
-    check(ipc.Schema([T.Field("i", T.Interval(unit))]))
-
-
 @pytest.mark.parametrize("id", [0, 1, -1, 2**63 - 1, -(2**63)])
 @pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("before", range(5))
@@ -81,14 +76,6 @@ def test_ids_of_dictionaries_lie_at_multiples_of_8(id: int, ordered: bool, befor
     inner = T.Dictionary(T.uint64(), T.utf8(), not ordered, 7)
     values = T.struct([("x", inner), ("y", T.list_(inner))])
     check(ipc.Schema([T.Field("n" * before, T.int8()), T.Field("d", T.Dictionary(T.int32(), values, ordered, id))]))
-
-
-@pytest.mark.parametrize("wrap", [T.list_, lambda below: T.struct([("s", below), ("t", T.int8())])])
-def test_types_as_deep_as_they_may_be(wrap: Any) -> None:
-    type_: T.DataType = T.Dictionary(T.int8(), T.utf8(), False, 3)
-    for _ in range(63):
-        type_ = wrap(type_)
-    check(ipc.Schema([T.Field("deep", type_)]))
 
 
 def test_features_and_byte_order() -> None:

@@ -64,7 +64,11 @@ def test_the_footer_says_what_the_batches_say(name):
     data = file_of(batch, batch.slice(1), batch.slice(0, 0))
     found = told(data)
     assert entry_of(data) is not None
-    assert found == by_batch(data)
+    nothing = (None,) * 4  # is known of a column, which the footer then leaves out
+    for of_footer, of_batch in zip(found, by_batch(data), strict=True):
+        assert of_footer == {
+            path: s for path, s in of_batch.items() if (s.null_count, s.min, s.max, s.has_nan) != nothing
+        }
     assert told(data, columns=["id"], batches=[1]) == [{"id": found[1]["id"]}]
 
 

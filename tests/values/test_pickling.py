@@ -106,16 +106,6 @@ def test_everything_travels_to_another_process_and_back(pool, name):
     assert same(pool.submit(copy.copy, sent).result(60), sent)
 
 
-def test_dask_s_processes_take_them():
-    dask = pytest.importorskip("dask")
-    batch = ipc.RecordBatch.from_pydict({"x": range(400), "s": ["text"] * 400})
-    parts = [dask.delayed(lambda part: part.append_column("n", [part.num_rows] * 100))(batch[i : i + 100])
-             for i in range(0, 400, 100)]  # fmt: skip
-    table = dask.delayed(ipc.Table.from_batches)(parts).compute(scheduler="processes", num_workers=2)
-    assert table.num_rows == 400
-    assert table.drop("n").combine() == batch
-
-
 def test_messages_and_copies():
     batch = ipc.RecordBatch.from_pydict({"x": [1, None], "y": ["a", "b"]})
     for message in (batch.to_message(), ipc.read_message(batch.schema.serialize())):

@@ -10,20 +10,13 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from helpers.arrays import pyarrow_bytes
+from helpers.arrays import pyarrow_bytes, read_array
 from hypothesis import given
 
 import arrowipc
 from arrowipc import types as T
 from arrowipc.values.preview import NULL, value_text, values_text
-from arrowipc.values.repr import (
-    LINE_WIDTH,
-    batch_html,
-    batch_text,
-    schema_html,
-    schema_text,
-    table_html,
-)
+from arrowipc.values.repr import LINE_WIDTH, batch_html, batch_text, schema_text
 
 pa = pytest.importorskip("pyarrow")
 
@@ -37,10 +30,6 @@ def read(batch: Any, metadata: dict[str, str] | None = None) -> Any:
         writer.write_batch(batch, custom_metadata=metadata)
     with arrowipc.open_stream(sink.getvalue()) as reader:
         return reader.read_next_batch()
-
-
-def read_array(array: Any) -> Any:
-    return read(pa.record_batch([array], names=["a"])).column(0)
 
 
 class Parsed(HTMLParser):
@@ -93,15 +82,6 @@ def test_text_of_a_batch() -> None:
     ]
 
 
-class Table:
-    """A stand-in with what the functions for tables use."""
-
-    def __init__(self, schema: Any, batches: list[Any]) -> None:
-        self.schema = schema
-        self.batches = batches
-        self.num_rows = sum(batch.num_rows for batch in batches)
-
-
 def test_html_of_a_batch() -> None:
     batch = pa.record_batch({"n": pa.array([1, None]), "s": pa.array(["null", None])})
     html = read(batch)._repr_html_()
@@ -110,7 +90,6 @@ def test_html_of_a_batch() -> None:
     assert parsed.texts[1:] == [
         "RecordBatch: 2 rows x 2 columns",
         *("n", "s", "int64", "string"),
-        *("1 null", "1 null", "17 B", "17 B"),
         *("0", "1", "null", "1", "null", "null"),
     ]
 
@@ -127,8 +106,8 @@ ENDS = [
 def test_tables_show_both_ends_across_batches(cuts: list[int]) -> None:
     whole = arrowipc.RecordBatch.from_pydict({"n": np.arange(1000)})
     starts = np.cumsum([0, *cuts])[:-1].tolist()
-    table = Table(whole.schema, [whole.slice(start, length) for start, length in zip(starts, cuts, strict=True)])
-    texts = Parsed(table_html(table)).texts
+    table = arrowipc.Table.from_batches([whole.slice(*each) for each in zip(starts, cuts, strict=True)])
+    texts = Parsed(table._repr_html_()).texts
     assert texts[texts.index("0") :] == [each.replace("values", "rows") for each in ENDS]
 
 
@@ -143,10 +122,9 @@ def test_names_values_and_metadata_are_escaped() -> None:
     text = pa.array([EVIL])
     schema = pa.schema([field, pa.field("t", pa.string())], metadata={EVIL: EVIL, b"\xff": b"\xff<b>"})
     batch = read(pa.record_batch([pa.array(values, field.type), text], schema=schema), {EVIL: EVIL})
-    for html in (batch._repr_html_(), batch.schema._repr_html_(), batch[1]._repr_html_()):
-        parsed = Parsed(html)
-        assert set(parsed.tags) <= OURS
-        assert any("<script>" in piece for piece in parsed.texts)
+    parsed = Parsed(batch._repr_html_())
+    assert set(parsed.tags) <= OURS
+    assert any("<script>" in piece for piece in parsed.texts)
     for shown in (repr(batch), repr(batch.schema), repr(batch[0]), repr(batch.schema[0]), str(batch[1].type)):
         assert all(c.isprintable() or c == "\n" for c in shown)
     assert batch.schema[0].name == EVIL
@@ -259,10 +237,6 @@ class Counting:
         self.asked.append(i)
         return self.batch.column(0)
 
-    def select(self, columns: Any) -> Any:
-        self.asked += columns
-        return self.batch.select([0 for _ in columns])
-
 
 def test_a_million_columns() -> None:
     small = read(pa.record_batch({"a": pa.array([1, 2, 3])}))
@@ -273,7 +247,6 @@ def test_a_million_columns() -> None:
     assert "... 999,980 more columns" in Parsed(batch_html(batch)).texts
     assert max(batch.asked) < 30
     assert schema_text(batch.schema).splitlines()[-1] == "... and 999,800 more fields"
-    assert "... and 999,900 more fields" in Parsed(schema_html(batch.schema)).texts
 
 
 def test_lines_stay_narrow() -> None:
