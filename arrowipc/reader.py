@@ -277,7 +277,7 @@ class RecordBatchStreamReader(BatchReader):
         if not hasattr(self, "_index"):
             from arrowipc.stream_readers import IndexedStreamReader
 
-            if self._source is self._file and (start := position_of(self._file) - self.decoder.bytes_consumed):
+            if self._source is self._file and (start := position_of(self._file) - self.decoder.bytes_fed):
                 words = f"the stream begins at byte {start:,} of the file object, an index needs it at byte 0"
                 raise UsageError(f"{words}: give open_stream() the bytes from there on")
             self._index = IndexedStreamReader.of_stream(self._source, self._limits, self.decoder)

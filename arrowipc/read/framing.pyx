@@ -108,6 +108,11 @@ cdef class Framer:
             held = self.partial.size if self.partial is not None else 0
             return max(self.wanted - held - self._unread(), 0)
 
+    @property
+    def bytes_fed(self):
+        """int: bytes of the input so far, those of a message that is not whole yet included."""
+        return self.bytes_consumed + self._unread() + (self.partial.size if self.partial is not None else 0)
+
     cdef int64_t _unread(self) noexcept:
         cdef int64_t total = 0
         cdef Source source
