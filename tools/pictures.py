@@ -77,7 +77,7 @@ def main() -> None:
         path = sys.argv[1] if len(sys.argv) > 1 else None
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         take(browser, page_of_layout(folder), "layout", 1280, 960)
-        take(browser, page_of_notebook(folder), "notebook", 720, 620)
+        take(browser, page_of_notebook(folder), "notebook", 720, 380)
         browser.close()
 
 
