@@ -16,7 +16,7 @@ cdef class Truncator:
     cdef Plan plan
     cdef ColumnsData d      # what the last call left, valid until the next one; its `plan` is `self.plan.d`
     cdef double view_waste  # views are packed when their data buffers are larger than this times what is used
-    cdef bint tight         # ... or than what is used at all: rows are one of many pieces of a column
+    cdef bint tight         # data buffers of views are cut to what is used: rows are one of many pieces of a column
     cdef int64_t largest    # bytes of a data buffer of packed views, unless one value is longer
 
     cdef Span* spans        # per field: the elements of the source to take; behind d.nodes

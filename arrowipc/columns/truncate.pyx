@@ -311,7 +311,6 @@ cdef int cut_views(Truncator t, const TruncateCall* cut, int32_t f) noexcept nog
     cdef Extent* out = &t.d.extents[field.first_buffer + 1]
     cdef const uint8_t* bits = validity_of(t, cut, f)
     cdef int64_t total = 0, used = 0
-    cdef double waste = 1.0 if t.tight else t.view_waste
     cdef int32_t k
     out[0] = Extent(cut.source.extents[field.first_buffer + 1].data + 16 * t.spans[f].start, 16 * t.spans[f].count)
     t.d.views[field.view].first = t.d.n_extents
@@ -323,10 +322,16 @@ cdef int cut_views(Truncator t, const TruncateCall* cut, int32_t f) noexcept nog
     if any_long(out.data, t.spans[f].count):
         if measure_views(cut.source, f, bits, &t.spans[f], &used, 0, cut.fault) < 0:
             return -1
+        if t.tight:
+            if more_extents(t, source.count, cut.fault) < 0:
+                return -1
+            total = find_windows(t, cut, f, bits)
         # Views may share bytes: packed, they must not take more than the buffers do.
-        if used <= total and <double> total > waste * <double> used + (0 if t.tight else VIEW_SLACK):
+        if used <= total and <double> total > t.view_waste * <double> used + VIEW_SLACK:
             return pack_views(t, cut, f, bits, used)
-    elif total > VIEW_SLACK:
+        if t.tight:
+            return move_views(t, cut, f, bits)
+    elif t.tight or total > VIEW_SLACK:
         return 0
     if more_extents(t, source.count, cut.fault) < 0:
         return -1
@@ -334,6 +339,65 @@ cdef int cut_views(Truncator t, const TruncateCall* cut, int32_t f) noexcept nog
         memcpy(&t.d.extents[t.d.n_extents], buffers, source.count * sizeof(Extent))
         t.d.n_extents += source.count
         t.d.views[field.view].count = source.count
+    return 0
+
+
+cdef int64_t find_windows(Truncator t, const TruncateCall* cut, int32_t f, const uint8_t* bits) noexcept nogil:
+    """Find what lies between the first and the last byte in use of each data buffer: windows, behind the extents.
+
+    Returns how many bytes that is. Values that share bytes go on to share them. All views have been checked.
+    """
+    cdef const ViewRange* source = &cut.source.views[t.d.plan.fields[f].view]
+    cdef const uint8_t* views = t.d.extents[t.d.plan.fields[f].first_buffer + 1].data
+    cdef const uint8_t* place
+    cdef Extent* windows = t.d.extents + t.d.n_extents
+    cdef Extent* window
+    cdef int64_t i, length, total = 0
+    memset(windows, 0, source.count * sizeof(Extent))
+    for i in range(t.spans[f].count):
+        length = load_i32(views + 16 * i)
+        if length <= 12 or (bits != NULL and not get_bit(bits, t.spans[f].start + i)):
+            continue
+        window = &windows[load_i32(views + 16 * i + 8)]
+        place = cut.source.extents[source.first + load_i32(views + 16 * i + 8)].data + load_i32(views + 16 * i + 12)
+        total -= window.size
+        if window.size == 0 or place < window.data:
+            window.size += window.data - place if window.size else 0
+            window.data = place
+        window.size = max(window.size, place + length - window.data)
+        total += window.size
+    return total
+
+
+cdef int move_views(Truncator t, const TruncateCall* cut, int32_t f, const uint8_t* bits) noexcept nogil:
+    """Let views point into the windows that `find_windows` has left, without the buffers that no view uses."""
+    cdef const ViewRange* source = &cut.source.views[t.d.plan.fields[f].view]
+    cdef int32_t buffer = t.d.plan.fields[f].first_buffer + 1, k, kept = 0
+    cdef const uint8_t* views = t.d.extents[buffer].data
+    cdef Extent* windows = t.d.extents + t.d.n_extents
+    cdef uint8_t* out = take(t, 16 * t.spans[f].count, cut.fault)
+    cdef int32_t* places = <int32_t*> take(t, 4 * <int64_t> source.count, cut.fault)
+    cdef int64_t i
+    if out == NULL or places == NULL:
+        return -1
+    t.d.extents[buffer].data = out
+    for k in range(source.count):
+        places[k] = kept
+        if windows[k].size:
+            windows[kept] = windows[k]
+            kept += 1
+    for i in range(t.spans[f].count):
+        memcpy(out, views, 16)
+        if bits != NULL and not get_bit(bits, t.spans[f].start + i):
+            memset(out, 0, 16)
+        elif load_i32(views) > 12:
+            k = load_i32(views + 8)
+            store_int(out, 2, 4, places[k])
+            store_int(out, 3, 4, load_i32(views + 12) - (windows[places[k]].data
+                                                         - cut.source.extents[source.first + k].data))
+        views, out = views + 16, out + 16
+    t.d.n_extents += kept
+    t.d.views[t.d.plan.fields[f].view].count = kept
     return 0
 
 

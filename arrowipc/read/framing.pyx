@@ -167,7 +167,8 @@ cdef class Framer:
         """Let ``read(source, buffer)`` bring some of the bytes that are needed next; 0 of them: the input is over."""
         self.occupy()
         try:
-            if self._unread() or self.state == STATE_END:
+            if (self._unread() or self.state == STATE_END
+                    or (self.partial is not None and self.partial.size >= self.wanted)):
                 return      # another thread brought it meanwhile
             with self._lend() as buffer:
                 count = read(source, buffer)

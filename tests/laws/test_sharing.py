@@ -295,37 +295,41 @@ def test_lists_and_dicts_that_others_change_while_they_are_read() -> None:
     assert together(change, read, read) == [None] * 3
 
 
+def patiently(call: Callable[[], Any]) -> Any:
+    """Repeat a call until no other thread is using the reader."""
+    while True:
+        try:
+            return call()
+        except ipc.UsageError as error:
+            if "another thread" not in str(error):
+                raise
+
+
 def test_any_batch_of_a_stream_while_others_read_on() -> None:
     """What looks a batch up moves the file object; who reads the next one is not served from there."""
-    made = [pa.record_batch({"x": [i] * 100}) for i in range(60)]
-    reader = ipc.open_stream(io.BytesIO(arrow_columns.stream(*made)))
-    over: list[bool] = []
+    data = arrow_columns.stream(*[pa.record_batch({"x": [i] * 100}) for i in range(60)])
+    for _ in range(rounds(50, 5000)):
+        reader = ipc.open_stream(io.BytesIO(data))
+        over: list[bool] = []
 
-    def patiently(call: Callable[[], Any]) -> Any:
-        while True:
+        def read(reader: Any = reader, over: list[bool] = over) -> list[int]:
+            found = []
             try:
-                return call()
-            except ipc.UsageError as error:
-                if "another thread" not in str(error):
-                    raise
+                while True:
+                    found.append(patiently(reader.read_next_batch)["x"][0])
+            except StopIteration:
+                return found
+            finally:
+                over.append(True)
 
-    def read() -> list[int]:
-        found = []
-        try:
-            while True:
-                found.append(patiently(reader.read_next_batch)["x"][0])
-        except StopIteration:
-            over.append(True)
-            return found
+        def look_up(reader: Any = reader, over: list[bool] = over) -> None:
+            while not over:
+                assert patiently(lambda: reader.get_batch(7))["x"][0] == 7
+                assert patiently(reader.count_rows) == 6000
 
-    def look_up() -> None:
-        while not over:
-            assert patiently(lambda: reader.get_batch(7))["x"][0] == 7
-            assert patiently(reader.count_rows) == 6000
-
-    first, nothing, second = together(read, look_up, read)
-    assert nothing is None
-    assert sorted([*first, *second]) == list(range(60))
+        first, nothing, second = together(read, look_up, read)
+        assert nothing is None
+        assert sorted([*first, *second]) == list(range(60))
 
 
 def test_rows_of_a_reader_that_another_thread_closes() -> None:
