@@ -13,6 +13,7 @@ messages that are there already are copied: what is left where writing costs not
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,9 @@ from measuring.writes import (
     Input,
     appending,
     bound,
+    by_arro3,
+    by_arrowipc,
+    by_nanoarrow,
     by_pyarrow,
     growing,
     presized,
@@ -49,6 +53,17 @@ WHOLE = 128_000_000
 def test_growing(shape: str, count: int) -> Runs:
     given = Input([data.shaped(shape, size(100, 3))] * count)
     return growing(given) | {"memcpy": appending(given, to_bytearray, "extend")}
+
+
+@question("write our own batches to `io.BytesIO`", WRITERS, unit="batch")
+@pytest.mark.parametrize("shape", SHAPES)
+def test_bytes_io(shape: str) -> Runs:
+    count = size(1_000, 3)
+    given = Input([data.shaped(shape, size(100, 3))] * count)
+    ways = {"pyarrow": by_pyarrow, "arrowipc": by_arrowipc, "nanoarrow": by_nanoarrow, "arro3": by_arro3}
+    return {
+        name: proven(partial(to_bytes_io, way, getattr(given, name)), given.table) for name, way in ways.items()
+    }, count
 
 
 @question("write our own batches and slices to warm memory", "pyarrow, arrowipc", unit="batch")

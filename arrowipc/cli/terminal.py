@@ -221,7 +221,8 @@ class Progress:
     """Shows bytes, rate and time left of what takes more than a second, on a terminal without the `output`."""
 
     def __init__(self, title: str, total: int | None = None, output: str | None = None) -> None:
-        self._title, self._total, self.done = title, total or None, 0.0
+        self._title, self._total = title, total or None
+        self.done: float = 0.0
         hidden = (output == "-" and sys.stdout.isatty()) or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb"
         self._timer = None if hidden else threading.Timer(1.0, self._show)
         self._bar: Any = None

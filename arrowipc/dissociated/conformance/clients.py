@@ -82,12 +82,12 @@ class Client:
         self.timeout = timeout
         parts = urlsplit(uri)
         schemes.check_scheme(parts.scheme)
-        self.words = shlex.split(command)
-        self.is_pair = "{metadata}" in command
+        self.words: list[str] = shlex.split(command)
+        self.is_pair: bool = "{metadata}" in command
         if not self.is_pair and "{uri}" not in command:
             raise UsageError("the command has to contain {uri}, or {metadata} and {data}")
         is_unix = parts.scheme == "arrowipc+unix"
-        self.has_memory = has_memory and is_unix
+        self.has_memory: bool = has_memory and is_unix
         options = {"error_mode": "none"} if parts.scheme == "ucx" else {}
         path = parts.path.removeprefix("/") if parts.path.startswith("/@") else parts.path
         address = (path or None) if is_unix else (parts.hostname or "127.0.0.1", parts.port or 0)

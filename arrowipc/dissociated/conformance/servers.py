@@ -42,12 +42,13 @@ class Wire:
     def __init__(self, uris: Sequence[DissociatedUri], timeout: float) -> None:
         self.uris = uris
         self.timeout = timeout
-        self.free_data = uris[-1].free_data
+        self.free_data: int | None = uris[-1].free_data
         self.untagged: list[bytes] = []
         #: Kind and length of the body of each metadata message; "?": it cannot be read.
         self.kinds: list[tuple[str, int]] = []
         self.bodies: list[tuple[int, bytes]] = []
-        self.first_body_before_end = self.frees_at_once = False
+        self.first_body_before_end: bool = False
+        self.frees_at_once: bool = False
         made = [schemes.connect(uri, None, timeout) for uri in uris]
         self.connections: list[Any] = [connection for connection, _ in made]
         self.memory: Any = made[-1][1]
