@@ -47,7 +47,7 @@ ALONE_NAMES = {
     **dict.fromkeys(("together", "in_threads", "Thread"), "has threads of its own"),
     **dict.fromkeys(("counts", "more_than", "peak", "resident", "addressed"), "counts what the process holds"),
     **dict.fromkeys(("process_time", "perf_counter", "getrusage"), "measures time"),
-    **dict.fromkeys(("chdir", "umask", "setrlimit", "setitimer", "settrace"), "changes the process"),
+    **dict.fromkeys(("chdir", "umask", "setrlimit", "setitimer", "settrace", "isenabled"), "changes the process"),
     **dict.fromkeys(("tmp_path", "folder", "monkeypatch"), "has one folder or one process for all threads"),
     **dict.fromkeys(("warns", "catch_warnings", "importorskip"), "changes which warnings are shown"),
 }
