@@ -181,7 +181,7 @@ cdef class Marker:
         """Return bytes, 1 for the elements that are marked and 0 for others; a FormatError if values are broken."""
         cdef const ColumnsData* d = &array.columns.d
         cdef int layout = d.plan.fields[array.index].layout
-        cdef Memory out = Memory(array.length)
+        cdef Memory out = Memory(max(array.length, 1))    # memset wants a place, also for no bytes
         check_native(array.columns, "a filter")
         out.size = array.length
         if d.plan.fields[array.index].flags & FIELD_ENCODED:
