@@ -654,14 +654,16 @@ class RecordBatchFileReader(BatchReader):
         columns : sequence of str or int, optional
             Names, indices or dotted paths to read, as for `open_file`; others are not touched.
         """
-        return self._part(columns)._row_reader().take(rows)
+        part = self._part(columns)  # rows refer to it weakly, and another thread may put one in its place
+        return part._row_reader().take(rows)
 
     def row(self, i: SupportsIndex, *, columns: Columns = None, extensions: Extensions = False) -> dict[str, Any]:
         """Return one row as a dict; parameters and errors are those of `take`.
 
         `extensions` is that of :meth:`arrowipc.RecordBatch.to_pydict`.
         """
-        return (self if columns is None else self._part(columns))._row_reader().row(i, extensions=extensions)
+        part = self._part(columns)
+        return part._row_reader().row(i, extensions=extensions)
 
     def slice(self, offset: int = 0, length: int | None = None, *, columns: Columns = None) -> Table:
         """Return rows ``[offset, offset + length)`` without copying; rows past the end are left out."""
@@ -698,10 +700,12 @@ class RecordBatchFileReader(BatchReader):
         if found is None:
             with self._lock:
                 self._check_open()
-                found = self._select(key)
-                while len(self._parts) >= MOST_PARTS:
-                    self._parts.pop(next(iter(self._parts)))
-                self._parts[key] = found
+                found = self._parts.get(key)
+                if found is None:
+                    found = self._select(key)
+                    while len(self._parts) >= MOST_PARTS:
+                        self._parts.pop(next(iter(self._parts)))
+                    self._parts[key] = found
         return found
 
     def _select(self, columns: tuple[str | int, ...]) -> RecordBatchFileReader:
