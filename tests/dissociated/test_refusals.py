@@ -103,6 +103,7 @@ def test_what_a_client_says_wrongly_is_told_to_both(transport):
         until(lambda: client.progress() or client.at_end, "it is sent away")
         assert client.reason == Reason.NOT_UNDERSTOOD
         client.close()
+        until(lambda: server.errors, "the server keeps the reason")
         assert "untagged message" in server.errors[0]
 
 

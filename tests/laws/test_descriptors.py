@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 from collections.abc import Callable
@@ -76,6 +77,12 @@ def paths(tmp_path: Path) -> dict[str, Path]:
             found[f"{kind}, {how}"] = tmp_path / f"{kind}-{how}"
             found[f"{kind}, {how}"].write_bytes(damage(bytes(sink), how))
     return found
+
+
+@pytest.fixture(autouse=True)
+def collected():
+    """What tests before this one left in cycles is closed now."""
+    gc.collect()
 
 
 @pytest.mark.campaign
