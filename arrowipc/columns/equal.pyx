@@ -25,8 +25,9 @@ from arrowipc.inline.plan cimport (
 )
 from arrowipc.inline.room cimport new_zeros
 from arrowipc.metadata.schema_reader cimport same_shape
+from arrowipc.read.validate cimport offsets_rise
 
-from arrowipc.errors import LimitError
+from arrowipc.errors import ArrowIpcError, LimitError
 
 cdef extern from "Python.h":
     double PyFloat_Unpack2(const char* p, int little_endian) except? -1.0
@@ -59,6 +60,8 @@ cdef class Comparison:
     cdef int64_t limit
     cdef int64_t left
     cdef int depth
+    cdef bint under_nulls       # what lies under nulls is compared, too
+    cdef bint met_nulls         # ... and there were nulls
 
     cdef Columns one, other     # whose bytes are not counted yet: batches of 100,000 columns never need them
 
@@ -78,7 +81,20 @@ cdef class Comparison:
 cdef int same_values(Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j, int64_t count,
                      bint nan_equal) except -1:
     """Whether elements [i, i + count) of field f of `a` equal [j, j + count) of g of `b`; types are equal."""
-    return same(comparison(a, b, NAN_EQUAL if nan_equal else AS_NUMBERS, FREE_ELEMENTS), a, f, i, b, g, j, count)
+    cdef int equality = NAN_EQUAL if nan_equal else AS_NUMBERS
+    cdef Comparison q = comparison(a, b, equality, FREE_ELEMENTS)
+    if count >= 64:
+        # Mostly what lies under the nulls is equal too, and then they need not be found.
+        q.under_nulls = True
+        try:
+            if same(q, a, f, i, b, g, j, count):
+                return True
+        except ArrowIpcError:
+            q.met_nulls = True      # it may be broken there
+        if not q.met_nulls:
+            return False
+        q = comparison(a, b, equality, FREE_ELEMENTS)
+    return same(q, a, f, i, b, g, j, count)
 
 
 cdef int begins_with(Columns longer, Columns shorter) except -1:
@@ -139,8 +155,9 @@ cdef int same(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t 
         equal = same_decoded(q, a, f, i, b, g, j, count)
     elif not same_nulls(valid, i, validity(&b.d, g), j, count):
         equal = False
-    elif valid == NULL:
-        # No bitmap at all, or one on the other side that says the same.
+    elif valid == NULL or q.under_nulls:
+        # NULL: no bitmap at all, or one on the other side that says the same.
+        q.met_nulls |= valid != NULL
         equal = same_valid(q, a, f, i, b, g, j, count)
     else:
         equal = same_between_nulls(q, a, f, i, b, g, j, count)
@@ -151,13 +168,8 @@ cdef int same(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t 
 cdef int same_between_nulls(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
                             int64_t count) except -1:
     """Whether the valid elements are equal; both sides have their nulls in the same places."""
-    cdef const FieldPlan* field = &a.d.plan.fields[f]
     cdef const uint8_t* valid = validity(&a.d, f)
     cdef int64_t k = 0, start
-    if field.layout == LAYOUT_FIXED and field.type != Type_FloatingPoint:
-        # Mostly what lies under the nulls is equal too, and then they need not be found.
-        if same_valid(q, a, f, i, b, g, j, count):
-            return True
     while k < count:
         start = next_bit(valid, i + k, i + count, True) - i
         k = next_bit(valid, i + start, i + count, False) - i
@@ -270,27 +282,22 @@ cdef int same_floats(const uint8_t* p, const uint8_t* r, int32_t unit, int64_t c
 
 
 cdef bint same_offsets(const ColumnsData* a, int32_t f, int64_t i, const ColumnsData* b, int32_t g, int64_t j,
-                       int64_t count, int64_t* start, int64_t* size) noexcept nogil:
-    """Whether values of two columns lie behind the same good offsets: all of them are `size` bytes from `start` on."""
+                       int64_t count, int64_t limit, int64_t* start, int64_t* size) noexcept nogil:
+    """Whether values of two columns lie behind the same offsets, good ones within `limit`: all of them are `size` bytes
+    or elements from `start` on."""
     cdef const Extent* x = &a.extents[a.plan.fields[f].first_buffer + 1]
     cdef const Extent* y = &b.extents[b.plan.fields[g].first_buffer + 1]
     cdef int layout = a.plan.fields[f].layout
     cdef int32_t width = LAYOUTS[layout].buffers[1].width
     cdef const uint8_t* p
-    cdef int64_t stop, k
-    cdef bint falls = False
     if count == 0 or not has_offsets(layout):
         return False
-    if memcmp(x.data + i * width, y.data + j * width, (count + 1) * width) != 0:
-        return False
     p = x.data + i * width
-    for k in range(count):
-        falls |= load_int(p, k + 1, width) < load_int(p, k, width)
-    start[0], stop = load_int(p, 0, width), load_int(p, count, width)
-    if falls or start[0] < 0 or stop > min(x[1].size, y[1].size):
+    if memcmp(p, y.data + j * width, (count + 1) * width) != 0:
         return False
-    size[0] = stop - start[0]
-    return True
+    start[0] = load_int(p, 0, width)
+    size[0] = load_int(p, count, width) - start[0]
+    return load_int(p, count, width) <= limit and offsets_rise(p, count, width == 8)
 
 
 cdef int same_words(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
@@ -301,12 +308,13 @@ cdef int same_words(Comparison q, Columns a, int32_t f, int64_t i, Columns b, in
     cdef const uint8_t* first = NULL
     cdef const uint8_t* second = NULL
     cdef int64_t size = 0, other = 0, together = 0, k
+    cdef const Extent* x = &a.d.extents[a.d.plan.fields[f].first_buffer + 2]
+    cdef const Extent* y = &b.d.extents[b.d.plan.fields[g].first_buffer + 2]
     cdef Fault fault
-    if same_offsets(&a.d, f, i, &b.d, g, j, count, &size, &other):
+    if (has_offsets(a.d.plan.fields[f].layout)
+            and same_offsets(&a.d, f, i, &b.d, g, j, count, min(x.size, y.size), &size, &other)):
         q.take(other >> 3)
-        p = a.d.extents[a.d.plan.fields[f].first_buffer + 2].data + size
-        r = b.d.extents[b.d.plan.fields[g].first_buffer + 2].data + size
-        return other == 0 or memcmp(p, r, other) == 0
+        return other == 0 or memcmp(x.data + size, y.data + size, other) == 0
     for k in range(count):
         if word_span(&a.d, f, i + k, &p, &size, &fault) < 0:
             raise_fault(&fault, a.plan)
@@ -340,6 +348,10 @@ cdef int same_lists(Comparison q, Columns a, int32_t f, int64_t i, Columns b, in
         size = a.d.plan.fields[f].width
         return same(q, a, child, a.d.nodes[child].offset + i * size,
                     b, twin, b.d.nodes[twin].offset + j * size, count * size)
+    if same_offsets(&a.d, f, i, &b.d, g, j, count, min(a.d.nodes[child].length, b.d.nodes[twin].length),
+                    &start, &size):
+        q.take(size)
+        return same(q, a, child, a.d.nodes[child].offset + start, b, twin, b.d.nodes[twin].offset + start, size)
     for k in range(count):
         if span(&a.d, f, i + k, &start, &size, &fault) < 0:
             raise_fault(&fault, a.plan)
@@ -436,6 +448,8 @@ cdef int same_decoded(Comparison q, Columns a, int32_t f, int64_t i, Columns b, 
         # Mostly the two dictionaries are the same; then equal indices need no second look.
         identical = same(q, values, child, values.d.nodes[child].offset,
                          others, twin, others.d.nodes[twin].offset, values.d.length)
+        if identical and same_indices(&a.d, f, i, &b.d, g, j, count):
+            return True
     try:
         for k in range(count):
             index = value_index(a, f, i + k, values, child)
@@ -457,6 +471,17 @@ cdef int same_decoded(Comparison q, Columns a, int32_t f, int64_t i, Columns b, 
     finally:
         free(partners)
     return True
+
+
+cdef bint same_indices(const ColumnsData* a, int32_t f, int64_t i, const ColumnsData* b, int32_t g, int64_t j,
+                       int64_t count) noexcept nogil:
+    """Whether two columns of the same type hold the same indices, also under nulls, and nulls in the same places."""
+    cdef const FieldPlan* field = &a.plan.fields[f]
+    return same_nulls(validity(a, f), i, validity(b, g), j, count) and memcmp(
+        a.extents[field.first_buffer + 1].data + i * field.width,
+        b.extents[b.plan.fields[g].first_buffer + 1].data + j * field.width,
+        count * field.width,
+    ) == 0
 
 
 cdef int64_t value_index(Columns columns, int32_t f, int64_t at, Columns values, int32_t child) except -2:

@@ -337,6 +337,10 @@ cdef inline bint rising64(const loose_i64* offsets, int64_t n) noexcept nogil:
     return (bad | <uint64_t> offsets[n]) >> 63 == 0
 
 
+cdef bint offsets_rise(const uint8_t* offsets, int64_t n, bint wide) noexcept nogil:
+    return rising64(<const loose_i64*> offsets, n) if wide else rising32(offsets, n)
+
+
 cdef inline int64_t load_word(const uint8_t* p, int64_t i, bint wide) noexcept nogil:
     return load_i64(p + 8 * i) if wide else load_i32(p + 4 * i)
 
@@ -350,19 +354,13 @@ cdef int check_offsets(const ColumnsData* d, int32_t f, int64_t limit, OffsetRan
     cdef bint wide = width_of(plan, 1) == 8
     cdef const uint8_t* base
     cdef int64_t last
-    cdef bint rising
     if span != NULL:
         span.first = span.last = 0
     if extent.size == 0:
         return 0    # an empty array may leave out its one offset (check_sizes)
-    if wide:
-        base = extent.data + 8 * node.offset
-        rising = rising64(<const loose_i64*> base, node.length)
-    else:
-        base = extent.data + 4 * node.offset
-        rising = rising32(base, node.length)
+    base = extent.data + (8 if wide else 4) * node.offset
     last = load_word(base, node.length, wide)
-    if not rising or last > limit:
+    if not offsets_rise(base, node.length, wide) or last > limit:
         return fail_offsets(base, f, node.length, limit, wide, fault)
     if span != NULL:
         span.first = load_word(base, 0, wide)
