@@ -1,24 +1,16 @@
 """Payload columns on their way out: ranges of rows of one batch, each a whole stream in a cell of its own."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Unpack, overload
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias, overload
 
 from arrowipc.columns.array import Array
 from arrowipc.columns.record_batch import RecordBatch
-from arrowipc.options import MessageKeywords
+
+_Codec: TypeAlias = Literal["lz4", "zstd"] | None
 
 class GroupedPayloads(NamedTuple):
     payloads: Array
     keys: RecordBatch
-
-class _Keywords(MessageKeywords, total=False):
-    keep_keys: bool
-    schema: Any
-    with_schema: bool
-    with_end: bool | None
-    trim_dictionaries: bool
-    large: bool
-    checksum: bool
 
 @overload
 def encode_payloads(
@@ -27,7 +19,20 @@ def encode_payloads(
     *,
     rows_per_payload: None = None,
     group_by: str | Sequence[str],
-    **keywords: Unpack[_Keywords],
+    keep_keys: bool = False,
+    schema: Any = None,
+    with_schema: bool = True,
+    with_end: bool | None = None,
+    trim_dictionaries: bool = True,
+    large: bool = False,
+    compression: _Codec | Mapping[str, _Codec] = None,
+    compression_level: int | None = None,
+    min_space_savings: float | None = None,
+    alignment: Literal[8, 64] = 8,
+    legacy: bool = False,
+    metadata_version: Literal["V5", "V4"] = "V5",
+    use_threads: bool = True,
+    checksum: bool = False,
 ) -> GroupedPayloads: ...
 @overload
 def encode_payloads(
@@ -36,5 +41,18 @@ def encode_payloads(
     *,
     rows_per_payload: int | None = None,
     group_by: None = None,
-    **keywords: Unpack[_Keywords],
+    keep_keys: bool = False,
+    schema: Any = None,
+    with_schema: bool = True,
+    with_end: bool | None = None,
+    trim_dictionaries: bool = True,
+    large: bool = False,
+    compression: _Codec | Mapping[str, _Codec] = None,
+    compression_level: int | None = None,
+    min_space_savings: float | None = None,
+    alignment: Literal[8, 64] = 8,
+    legacy: bool = False,
+    metadata_version: Literal["V5", "V4"] = "V5",
+    use_threads: bool = True,
+    checksum: bool = False,
 ) -> Array: ...
