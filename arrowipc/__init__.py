@@ -58,71 +58,47 @@ class _CompiledFinder:
 
 meta_path.insert(0, _CompiledFinder)
 
+# The modules that hold public names, and these.
+_PUBLIC = """
+    errors: ArrowIpcError FormatError LimitError NotFoundError TruncatedError UnsupportedError UsageError
+    arguments: KeyValueMetadata
+    limits: Limits
+    reader: RecordBatchFileReader RecordBatchStreamReader open_stream
+    opening: open open_file read_schema
+    messages: MessageReader read_message read_record_batch
+    writer: RecordBatchFileWriter RecordBatchStreamWriter copy get_record_batch_size new_file new_stream
+    inspection.damage: Damage Recovery
+    inspection.recover: recover
+    inspection.validate_source: Validation validate
+    sources.remote: RemoteSource
+    tensors.dense: Tensor
+    tensors.dense_io: get_tensor_size read_tensor read_tensors write_tensor
+    tensors.sparse_tensor: SparseCOOTensor SparseCSCMatrix SparseCSFTensor SparseCSRMatrix
+    tensors.extension_columns: fixed_shape_tensor tensor_column tensor_parameters variable_shape_tensor
+    tensors.sparse_io: read_sparse_tensor write_sparse_tensor
+    filters.statistics: ColumnStatistics compute_statistics
+    sources.file_statistics: file_statistics
+    dataset.scan: scan_polars
+    dataset.dataset: Dataset open_dataset
+    dataset.rows: RowDataset
+    payloads.payload_encoder: GroupedPayloads encode_payloads
+    read.framing: Message
+    stream_readers: IndexedStreamReader
+    _core: release_unused
+    read.stream_decoder: StreamDecoder
+    columns.array: Array
+    columns.record_batch: RecordBatch concat_batches
+    chunked_arrays: ChunkedArray
+    factories: array chunked_array concat_tables field record_batch schema table
+    tables: Table
+    payloads.payload_decoder: DecodedPayloads decode_payloads repeat
+    schemas: Schema
+    types: DataType Field
+"""
+
 # Public name -> the module that holds it.
 _HOMES = {
-    **dict.fromkeys(
-        (
-            "ArrowIpcError",
-            "FormatError",
-            "LimitError",
-            "NotFoundError",
-            "TruncatedError",
-            "UnsupportedError",
-            "UsageError",
-        ),
-        "arrowipc.errors",
-    ),
-    "KeyValueMetadata": "arrowipc.arguments",
-    "Limits": "arrowipc.limits",
-    **dict.fromkeys(("RecordBatchFileReader", "RecordBatchStreamReader", "open_stream"), "arrowipc.reader"),
-    **dict.fromkeys(("open", "open_file", "read_schema"), "arrowipc.opening"),
-    **dict.fromkeys(("MessageReader", "read_message", "read_record_batch"), "arrowipc.messages"),
-    **dict.fromkeys(
-        (
-            "RecordBatchFileWriter",
-            "RecordBatchStreamWriter",
-            "copy",
-            "get_record_batch_size",
-            "new_file",
-            "new_stream",
-        ),
-        "arrowipc.writer",
-    ),
-    **dict.fromkeys(("Damage", "Recovery"), "arrowipc.inspection.damage"),
-    "recover": "arrowipc.inspection.recover",
-    **dict.fromkeys(("Validation", "validate"), "arrowipc.inspection.validate_source"),
-    "RemoteSource": "arrowipc.sources.remote",
-    "Tensor": "arrowipc.tensors.dense",
-    **dict.fromkeys(("get_tensor_size", "read_tensor", "read_tensors", "write_tensor"), "arrowipc.tensors.dense_io"),
-    **dict.fromkeys(
-        ("SparseCOOTensor", "SparseCSCMatrix", "SparseCSFTensor", "SparseCSRMatrix"),
-        "arrowipc.tensors.sparse_tensor",
-    ),
-    **dict.fromkeys(
-        ("fixed_shape_tensor", "tensor_column", "tensor_parameters", "variable_shape_tensor"),
-        "arrowipc.tensors.extension_columns",
-    ),
-    **dict.fromkeys(("read_sparse_tensor", "write_sparse_tensor"), "arrowipc.tensors.sparse_io"),
-    **dict.fromkeys(("ColumnStatistics", "compute_statistics"), "arrowipc.filters.statistics"),
-    "file_statistics": "arrowipc.sources.file_statistics",
-    "scan_polars": "arrowipc.dataset.scan",
-    **dict.fromkeys(("Dataset", "open_dataset"), "arrowipc.dataset.dataset"),
-    "RowDataset": "arrowipc.dataset.rows",
-    **dict.fromkeys(("GroupedPayloads", "encode_payloads"), "arrowipc.payloads.payload_encoder"),
-    "Message": "arrowipc.read.framing",
-    "IndexedStreamReader": "arrowipc.stream_readers",
-    "release_unused": "arrowipc._core",
-    "StreamDecoder": "arrowipc.read.stream_decoder",
-    "Array": "arrowipc.columns.array",
-    **dict.fromkeys(("RecordBatch", "concat_batches"), "arrowipc.columns.record_batch"),
-    "ChunkedArray": "arrowipc.chunked_arrays",
-    **dict.fromkeys(
-        ("array", "chunked_array", "concat_tables", "field", "record_batch", "schema", "table"), "arrowipc.factories"
-    ),
-    "Table": "arrowipc.tables",
-    **dict.fromkeys(("DecodedPayloads", "decode_payloads", "repeat"), "arrowipc.payloads.payload_decoder"),
-    "Schema": "arrowipc.schemas",
-    **dict.fromkeys(("DataType", "Field"), "arrowipc.types"),
+    name: f"arrowipc.{home.rstrip(':')}" for home, *names in map(str.split, _PUBLIC.splitlines()[1:]) for name in names
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]

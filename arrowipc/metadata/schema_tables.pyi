@@ -1,13 +1,10 @@
 """Writes the metadata that is made once: schemas, tensors, footers."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, final
+from typing import Any, Literal
 
 from arrowipc.datatypes import DataType, Dictionary, Field
 from arrowipc.schemas import Schema
-
-@final
-class TableWriter: ...
 
 def write_schema_message(
     schema: Schema, version: Literal["V4", "V5"], custom_metadata: tuple[tuple[bytes, bytes], ...]

@@ -7,16 +7,9 @@ from arrowipc.columns.array import Array
 from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.errors import ArrowIpcError
 from arrowipc.limits import Limits
-from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.schemas import Schema
 
 __all__ = ["DecodedPayloads", "decode_payloads", "repeat"]
-
-@final
-class PayloadDecoder: ...
-
-@final
-class PayloadReader(StreamDecoder): ...
 
 @final
 class DecodedPayloads:

@@ -1,23 +1,10 @@
 from collections.abc import Iterable
-from typing import Literal, final
+from typing import Literal
 
 from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.limits import Limits
 from arrowipc.read.framing import Message
 from arrowipc.schemas import Schema
-
-@final
-class Decoder:
-    @property
-    def num_record_batches(self) -> int: ...
-    @property
-    def num_dictionary_batches(self) -> int: ...
-    @property
-    def num_dictionary_deltas(self) -> int: ...
-    @property
-    def num_replaced_dictionaries(self) -> int: ...
-
-class Dictionary: ...
 
 def decode_messages(
     message: Message,
