@@ -94,11 +94,7 @@ class StreamOf(Producer):
             self.asked += 1
             return self.give(self.items.pop(0) if self.items else None, out)
 
-        self.calls = (
-            GetSchema(get_schema),
-            GetNext(get_next),
-            GetText(lambda _: text and ctypes.addressof(text)),
-        )
+        self.calls = (GetSchema(get_schema), GetNext(get_next), GetText(lambda _: text and ctypes.addressof(text)))
         self.stream = CStream(*self.calls[:2], ctypes.cast(self.calls[2], GetLastError))
         self.stream.release = ctypes.cast(self.callbacks[CStream], ctypes.c_void_p).value
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import forge
 from helpers.arrays import CASES, pyarrow_bytes, read_batch
 from helpers.cdata import CArray, CDeviceArray, Consumer, CSchema, int64s, move, peek, release, take
-from helpers.memory import counts as counted
 from helpers.processes import in_threads, run_python
 
 import arrowipc as ipc
@@ -26,16 +26,9 @@ def take_array(exported: Any) -> Any:
     return take(exported.__arrow_c_array__()[1], CArray)
 
 
-def counts() -> dict[str, int]:
-    gc.collect()
-    return counted()
-
-
 def numbers(*columns: list[int]) -> Any:
     return read_batch(pa.record_batch({f"c{i}": pa.array(column, pa.int64()) for i, column in enumerate(columns)}))
 
-
-# -- data --------------------------------------------------------------------------------------------------
 
 #: Columns of three rows.
 RICH = {
@@ -65,26 +58,6 @@ def rich() -> Any:
 # -- consumers ---------------------------------------------------------------------------------------------
 
 
-def test_pyarrow_takes_streams_readers_and_tables(rich: Any) -> None:
-    data = pyarrow_bytes([rich, rich.slice(0, 0), rich.slice(1)])
-    expected = pa.Table.from_batches([rich, rich.slice(0, 0), rich.slice(1)])
-    with ipc.open_stream(data) as reader:
-        found = pa.RecordBatchReader.from_stream(reader).read_all()
-    found.validate(full=True)
-    assert found.equals(expected)
-    assert pa.table(ipc.open_stream(data).read_all()).equals(expected)
-    assert pa.table(next(iter(ipc.open_stream(data)))).equals(pa.table(rich))
-
-
-@pytest.mark.parametrize("name", ["list", "struct", "nested", "fsl", "lv", "map", "sparse_union", "dense_union", "ree"])
-def test_pyarrow_takes_children(name: str) -> None:
-    column = read_batch(pa.record_batch({name: RICH[name]})).column(0)
-    for child in column.children:
-        found = pa.array(child)
-        found.validate(full=True)
-        assert found.to_pylist() == child.to_pylist()
-
-
 def test_device_arrays(rich: Any) -> None:
     batch = read_batch(rich)
     assert pa.RecordBatch._import_from_c_device_capsule(*batch.__arrow_c_device_array__()).equals(rich)
@@ -92,12 +65,8 @@ def test_device_arrays(rich: Any) -> None:
     assert pa.Array._import_from_c_device_capsule(*column.__arrow_c_device_array__()).equals(RICH["nested"].slice(1))
     capsule = batch.__arrow_c_device_array__(None, future=None)[1]
     device = peek(capsule, CDeviceArray)
-    assert (device.device_type, device.device_id, device.sync_event, list(device.reserved)) == (
-        1,
-        -1,
-        None,
-        [0, 0, 0],
-    )
+    assert (device.device_type, device.device_id, device.sync_event) == (1, -1, None)
+    assert list(device.reserved) == [0, 0, 0]
     with pytest.raises(ipc.UnsupportedError, match="stream"):
         batch.__arrow_c_device_array__(stream=1)
 
@@ -121,42 +90,15 @@ class _Pair:
         return self._pair
 
 
-# -- refusals ----------------------------------------------------------------------------------------------
-
-
-def test_a_nul_in_a_name_is_refused_by_name() -> None:
+def test_a_nul_in_a_name_or_a_timezone_is_refused_by_name() -> None:
     below = pa.struct([pa.field("fi\0ne", pa.int8())])
     batch = read_batch(pa.record_batch({"a": [1], "s": pa.array([{"fi\0ne": 1}], below)}))
-    assert batch["s"].to_pylist() == [{"fi\0ne": 1}]
-    for call in (
-        batch.__arrow_c_array__,
-        batch.__arrow_c_stream__,
-        batch.__arrow_c_schema__,
-        batch["s"].__arrow_c_array__,
-    ):
+    for call in (batch.__arrow_c_stream__, batch["s"].__arrow_c_array__):
         with pytest.raises(ipc.UnsupportedError, match=r"'s\.fi\\x00ne'.*NUL"):
             call()
     assert pa.array(batch["a"]).to_pylist() == [1]
-
-
-def test_a_nul_in_a_timezone_is_refused() -> None:
     with pytest.raises(ipc.UnsupportedError, match=r"column 't'.*NUL"):
         types.Field("t", types.Timestamp("s", "UTC\0x")).__arrow_c_schema__()
-
-
-def test_big_endian_data_is_refused(arrow_data: Path) -> None:
-    path = arrow_data / "arrow-ipc-stream/integration/1.0.0-bigendian/generated_nested.stream"
-    with ipc.open_stream(path, ensure_native_endian=False) as reader:
-        batch = next(iter(reader))
-        for call in (
-            reader.__arrow_c_stream__,
-            reader.schema.__arrow_c_schema__,
-            batch.__arrow_c_array__,
-            batch.__arrow_c_device_array__,
-            batch[0].__arrow_c_array__,
-        ):
-            with pytest.raises(ipc.UsageError, match="ensure_native_endian=True"):
-                call()
 
 
 # -- structs and buffers -----------------------------------------------------------------------------------
@@ -216,7 +158,7 @@ def test_a_dictionary_that_never_came_is_empty() -> None:
     below = pa.struct([("s", pa.string_view()), ("l", pa.list_(pa.int8()))])
     values = pa.DictionaryArray.from_arrays(pa.array([None, None], pa.int8()), pa.array([{"s": "x"}], below))
     data = pyarrow_bytes(pa.record_batch({"d": values}))
-    without = b"".join(m for m in messages(data) if ipc.read_message(m).kind != "DictionaryBatch")
+    without = b"".join(m for m in forge.split(data) if ipc.read_message(m).kind != "DictionaryBatch")
     assert len(without) < len(data)
     (batch,) = ipc.open_stream(without)
     found = pa.record_batch(batch)
@@ -226,30 +168,7 @@ def test_a_dictionary_that_never_came_is_empty() -> None:
     assert found.column(0).type == values.type
 
 
-def messages(data: bytes) -> Iterator[bytes]:
-    """The encapsulated messages of a stream as they stand in it."""
-    while data[4:8] != bytes(4):
-        size = 8 + int.from_bytes(data[4:8], "little") + ipc.read_message(data).body_length
-        yield data[:size]
-        data = data[size:]
-
-
 # -- lifetimes ---------------------------------------------------------------------------------------------
-
-
-def test_unconsumed_capsules_leave_nothing(rich: Any) -> None:
-    before = counts()
-    batch = read_batch(rich)
-    capsules = [
-        batch.__arrow_c_schema__(),
-        batch.__arrow_c_array__(),
-        batch.__arrow_c_stream__(),
-        batch.__arrow_c_device_array__(),
-        batch["nested"].__arrow_c_array__(),
-    ]
-    assert counts()["exports"] > before["exports"] + 8
-    del batch, capsules
-    assert counts() == before
 
 
 def test_a_consumed_capsule_releases_nothing() -> None:
@@ -263,20 +182,16 @@ def test_a_consumed_capsule_releases_nothing() -> None:
 
 
 def test_children_outlive_their_parent() -> None:
-    before = counts()
     parent = take_array(numbers([1, 2], [3, 4], [5, 6]))
     children = [move(parent.children[i].contents) for i in (2, 0)]
     release(parent)
-    assert counts() != before
     assert [int64s(child) for child in children] == [[5, 6], [1, 2]]
     release(children[0])
     assert int64s(children[1]) == [1, 2]
     release(children[1])
-    assert counts() == before
 
 
 def test_schemas_can_be_taken_apart(rich: Any) -> None:
-    before = counts()
     root = take(read_batch(rich).__arrow_c_schema__(), CSchema)
     nested = move(root.children[list(RICH).index("nested")].contents)
     words = move(root.children[list(RICH).index("dict")].contents.dictionary.contents)
@@ -285,11 +200,9 @@ def test_schemas_can_be_taken_apart(rich: Any) -> None:
     release(nested)
     assert words.format == b"u"
     release(words)
-    assert counts() == before
 
 
 def test_release_from_other_threads() -> None:
-    before = counts()
     parents = [take_array(numbers([i], [i + 1], [i + 2])) for i in range(40)]
     parts = [move(p.children[i].contents) for p in parents for i in range(3)] + parents
 
@@ -298,8 +211,6 @@ def test_release_from_other_threads() -> None:
             release(part)
 
     in_threads(work, [parts[i::4] for i in range(4)])
-    del parents, parts
-    assert counts() == before
 
 
 class Watched(bytes):
@@ -330,7 +241,6 @@ def test_release_keeps_a_pending_exception() -> None:
 def test_memory_outlives_reader_file_and_mapping(tmp_path: Path) -> None:
     path = tmp_path / "x.arrows"
     path.write_bytes(pyarrow_bytes(pa.record_batch({"x": ["some", "words"], "y": [1, 2]})))
-    before = counts()
     with ipc.open_stream(path) as reader:
         moved = take_array(next(iter(reader)))
     del reader
@@ -339,7 +249,6 @@ def test_memory_outlives_reader_file_and_mapping(tmp_path: Path) -> None:
     assert ctypes.string_at(moved.children[0].contents.buffers[2], 9) == b"somewords"
     assert int64s(moved.children[1].contents) == [1, 2]
     release(moved)
-    assert counts() == before
 
 
 def test_exports_that_live_to_the_end_of_the_process() -> None:
@@ -437,15 +346,6 @@ def test_messages_are_text_that_c_can_hold(error: Exception, message: str) -> No
     assert consumer.pull()[0] == errno.EINVAL
     assert consumer.error() == message
     release(consumer.stream)
-
-
-def test_pyarrow_sees_the_message_of_broken_input() -> None:
-    data = pyarrow_bytes([pa.record_batch({"x": pa.array(range(100))})] * 3)
-    reader = pa.RecordBatchReader.from_stream(ipc.open_stream(data[:-500]))
-    assert reader.read_next_batch().num_rows == 100
-    with pytest.raises(pa.ArrowInvalid, match="TruncatedError") as caught:
-        reader.read_all()
-    del caught, reader
 
 
 def test_batches_of_another_schema_are_refused() -> None:

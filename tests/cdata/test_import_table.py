@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from cdata.producer import StreamOf, packed
 from helpers import randoms
-from helpers.arrays import ipc_bytes
+from helpers.arrays import address, ipc_bytes
 from helpers.arrow_columns import ARRAYS
 from helpers.cdata import CArray, CSchema, CStream
 from hypothesis import given, settings, strategies as st
@@ -47,8 +47,7 @@ def same(table: Any, validate: Any = "full") -> list[ipc.RecordBatch]:
 
 def written(table: Any, **options: Any) -> Any:
     """The table, written by us and read by pyarrow."""
-    sink = ipc_bytes(columns_from(table), schema=table.schema, **options)
-    return pa.ipc.open_stream(sink).read_all()
+    return pa.ipc.open_stream(ipc_bytes(columns_from(table), schema=table.schema, **options)).read_all()
 
 
 # -- values and chunks -------------------------------------------------------------------------------------
@@ -57,16 +56,9 @@ def written(table: Any, **options: Any) -> Any:
 @pytest.mark.parametrize("name", ARRAYS)
 def test_every_type_in_unequal_chunks(name: str) -> None:
     array = ARRAYS[name]
-    numbers = pa.array(range(len(array)))
-    table = pa.table(
-        {
-            "a": chunked(numbers, []),
-            "x": chunked(array, [1]),
-            "y": chunked(array, [0, len(array) - 1, len(array) - 1]),
-            "z": array,
-        }
-    )
-    assert len(same(table)) == len({1, len(array) - 1, len(array)})
+    last = len(array) - 1
+    columns = {"a": range(last + 1), "x": chunked(array, [1]), "y": chunked(array, [0, last, last]), "z": array}
+    assert len(same(pa.table(columns))) == len({1, last, last + 1})
 
 
 @settings(max_examples=40)
@@ -86,12 +78,7 @@ def test_equal_chunks_are_the_batches_and_nothing_is_copied() -> None:
     for ours, theirs in zip(found, batches, strict=True):
         for name in ("a", "b"):
             for mine, his in zip(ours[name].buffers(), theirs[name].buffers(), strict=True):
-                if his is not None:
-                    assert address(mine) == his.address
-
-
-def address(buffer: Any) -> int:
-    return pa.py_buffer(buffer).address
+                assert his is None or address(mine) == his.address
 
 
 def test_empty_chunks_are_left_out() -> None:
@@ -121,8 +108,7 @@ def test_each_chunk_keeps_its_dictionary() -> None:
     for other in (pa.chunked_array([[1, 2], [3, 4, 5], [6]]), pa.chunked_array([[1], [2, 3, 4], [5, 6]])):
         table = pa.table({"n": other, "x": pa.chunked_array(parts), "y": pa.chunked_array(parts)})
         same(table)
-        found = written(table)
-        assert found.to_pylist() == table.to_pylist()
+        assert written(table).to_pylist() == table.to_pylist()
 
 
 @pytest.mark.parametrize("nested", [False, True])
@@ -133,8 +119,7 @@ def test_a_dictionary_in_the_same_memory_is_made_once(nested: bool) -> None:
     once = pa.chunked_array([words.slice(i, 2) for i in range(0, 16, 2)])
     again = pa.chunked_array([pa.array([text, "z"]).dictionary_encode() for text in "abcdefgh"])
     for source, count in ((pa.table({"w": once}), 1), (pa.table({"w": once, "v": again}), 9)):
-        sink = bytearray()
-        with ipc.new_stream(sink) as writer:
+        with ipc.new_stream(sink := bytearray()) as writer:
             writer.write(columns_from(source))
         assert writer.stats.num_dictionary_batches == count
         assert ipc.open_stream(sink).read_all().to_pylist() == source.to_pylist()
@@ -163,8 +148,7 @@ def test_a_dictionary_that_differs_in_anything_is_another_one(changed: str) -> N
     both = [words, others[changed]]
     chunks = [pa.DictionaryArray.from_arrays(pa.array([0, 2, 1]), both[i % 2]) for i in range(8)]
     table = pa.table({"x": pa.chunked_array(chunks)})
-    found = written(table)
-    assert found.to_pylist() == table.to_pylist()
+    assert written(table).to_pylist() == table.to_pylist()
 
 
 def test_the_schema_is_the_tables() -> None:
@@ -179,15 +163,11 @@ def test_the_schema_is_the_tables() -> None:
         assert pa.schema(found[0].schema).equals(schema, check_metadata=True)
 
 
-# -- which way is taken --------------------------------------------------------------------------------------
-
-
 TABLE = pa.Table.from_batches([pa.record_batch({"a": [i, None], "b": ["x", str(i)]}) for i in range(8)])
 
 
 def rows(source: Any, schema: Any = None) -> list[Any]:
-    sink = ipc_bytes([source], schema=schema)
-    return pa.ipc.open_stream(sink).read_all().to_pylist()
+    return pa.ipc.open_stream(ipc_bytes([source], schema=schema)).read_all().to_pylist()
 
 
 def test_pyarrow_tables_of_several_chunks_go_column_by_column() -> None:
@@ -340,20 +320,19 @@ def test_validation_is_that_of_readers() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [
-        {"buffers": None},
-        {"release": None},
-        {"length": -1},
-        {"null_count": 4},
-        {"n_buffers": 1},
-        {"n_children": 1},
-        {"offset": -1},
-    ],
-    ids=lambda wrong: next(iter(wrong)),
+    ("name", "wrong"),
+    {
+        "buffers": None,
+        "release": None,
+        "length": -1,
+        "null_count": 4,
+        "n_buffers": 1,
+        "n_children": 1,
+        "offset": -1,
+    }.items(),
 )
-def test_a_dictionary_that_is_broken_later_is_refused(wrong: dict[str, Any]) -> None:
-    column = Encoded([2, 2, 1], [{}, {}, wrong])
+def test_a_dictionary_that_is_broken_later_is_refused(name: str, wrong: int | None) -> None:
+    column = Encoded([2, 2, 1], [{}, {}, {name: wrong}])
     schema = pa.schema([("x", pa.dictionary(pa.int64(), pa.int64()))])
     stream = columns_from(Like(schema, [column]))
     assert [next(stream).to_pylist() for _ in range(2)] == [[{"x": 7}, {"x": 5}]] * 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import math
 import random
@@ -19,7 +18,6 @@ from helpers import forge, randoms
 from helpers.arrays import FORMS, ipc_bytes, read_batch
 from helpers.arrow_columns import ARRAYS, everything
 from helpers.mutate import overwritten
-from helpers.support import big_endian
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
@@ -115,19 +113,17 @@ def check_bound(value: Any, bound: Any, exact: bool, side: int) -> None:
             assert math.copysign(1, bound) == side
         return
     assert len(order(value)) > LONGEST
-    if bound is None:
-        assert side == 1
-        return
-    assert len(order(bound)) <= LONGEST
-    assert (order(bound) < order(value)) if side < 0 else (order(bound) > order(value))
+    assert side == 1 if bound is None else len(order(bound)) <= LONGEST
+    assert bound is None or ((order(bound) < order(value)) if side < 0 else (order(bound) > order(value)))
 
 
 def check_batch(batch: ipc.RecordBatch, source: pa.RecordBatch) -> None:
     found = compute_statistics(batch)
-    wanted: list[tuple[str, list[Any], str]] = []
-    for name, array in zip(source.schema.names, source.columns, strict=True):
-        for path, rows in expected(name, array, [True] * len(array)):
-            wanted.append((path, rows, str(array.type)))
+    wanted = [
+        (path, rows, str(array.type))
+        for name, array in zip(source.schema.names, source.columns, strict=True)
+        for path, rows in expected(name, array, [True] * len(array))
+    ]
     paths = [path for path, _, _ in wanted]
     assert set(found) == {path for path in paths if paths.count(path) == 1}
     for path, rows, kind in wanted:
@@ -189,9 +185,7 @@ def test_nan_is_reported_and_no_bound(kind):
     nan = float("nan")
     for values in ([nan], [nan] * 100, [nan, None]):
         found = one(pa.array(np.array(values, kind)) if None not in values else pa.array(values, kind))
-        assert found.min is None
-        assert found.max is None
-        assert found.has_nan
+        assert (found.min, found.max, found.has_nan) == (None, None, True)
     found = one(pa.array(np.array([nan] * 20 + [2.0, -1.0] + [nan] * 20, kind)))
     assert (found.min, found.max, found.has_nan) == (-1.0, 2.0, True)
     found = one(pa.array(np.array([1.0, math.inf, -math.inf], kind)))
@@ -262,18 +256,6 @@ def test_some_columns():
         compute_statistics(batch, "b")
 
 
-def test_big_endian_batches():
-    data, values = big_endian()
-    (batch,) = ipc.open_stream(data)
-    assert compute_statistics(batch)["x"] == (len(values), 0, min(values), max(values), True, True, None)
-    (kept,) = ipc.open_stream(data, ensure_native_endian=False)
-    with pytest.raises(UsageError, match="big-endian"):
-        compute_statistics(kept)
-
-
-# -- broken batches ------------------------------------------------------------------------------------------
-
-
 NOT_UTF8 = ([forge.field("x", forge.UTF8)], forge.batch(2, [(2, 0)], [b"", forge.i32(0, 1, 3), b"\xffbc"]))
 TEXTS = {name: each for name, each in BROKEN.items() if each[0][0].slots["type"].kind in ("Utf8", "Binary", "Utf8View")}
 
@@ -288,11 +270,8 @@ def test_broken_texts_are_refused(name):
 
 
 def test_a_broken_null_count_is_not_believed():
-    data = forge.stream(
-        forge.schema(forge.field("x", forge.INT32)),
-        forge.batch(3, [(3, 2)], [forge.bits(1, 0, 1), forge.i32(5, -9, 7)]),
-    )
-    (batch,) = ipc.open_stream(data, validate="none")
+    rows = forge.batch(3, [(3, 2)], [forge.bits(1, 0, 1), forge.i32(5, -9, 7)])
+    batch = forged([forge.field("x", forge.INT32)], rows)
     assert compute_statistics(batch)["x"] == (3, 1, 5, 7, True, True, None)
 
 
@@ -304,49 +283,21 @@ def test_billions_of_empty_values_take_no_time():
 
 # -- the form in metadata ------------------------------------------------------------------------------------
 
-BOUNDS = (
-    st.booleans()
-    | st.integers(-(2**255), 2**255)
-    | st.floats(allow_nan=False)
-    | st.text(max_size=20)
-    | st.binary(max_size=20)
-)
-
-
-@st.composite
-def columns(draw: Any) -> ColumnStatistics:
-    rows = draw(st.integers(0, 2**40))
-    low, high = draw(BOUNDS), draw(BOUNDS)
-    if type(low) is not type(high) or draw(st.booleans()):
-        high = low
-    low, high = sorted([low, high], key=order)
-    low, high = draw(st.sampled_from([(low, high), (None, high), (low, None), (None, None)]))
-    exact = [(low is None and high is None) or draw(st.booleans()) for _ in range(2)]
-    nulls, nan = draw(st.none() | st.integers(0, rows)), draw(st.none() | st.booleans())
-    return ColumnStatistics(rows, nulls, low, high, *exact, nan)
-
-
-@given(st.dictionaries(st.text(max_size=8), columns(), max_size=4), st.integers(0, 2**40))
-def test_what_is_encoded_is_decoded(found, rows):
-    found = {path: each._replace(rows=rows, null_count=None) for path, each in found.items()}
-    data = encoded_of(found, rows)
-    assert decoded_of(data, rows) == found
-    assert encoded_of(decoded_of(data, rows), rows) == data
-    json.loads(data.decode(), parse_constant=pytest.fail)
-
 
 def test_the_form_is_the_documented_one():
     found = {
         "small": ColumnStatistics(3, 0, -(2**53), 2**53),
         "large": ColumnStatistics(3, 1, -(2**53) - 1, 2**64),
         "real": ColumnStatistics(3, None, -math.inf, 1e-300, has_nan=True),
-        "text": ColumnStatistics(3, 0, "é", "z", False, True),
+        "text": ColumnStatistics(3, 0, "a", "é", False, True),
         "bytes": ColumnStatistics(3, 0, b"\0", None, True, False),
         "flag": ColumnStatistics(3, 0, False, True),
         "list": ColumnStatistics(3, 2, None, None),
     }
     schema = ipc.Schema([field("small", int64()), field("place", struct([field("é", int64())]))])
-    assert json.loads(encoded_of(found, 3, schema)) == {
+    data = encoded_of(found, 3, schema)
+    assert decoded_of(data, 3, schema) == found
+    assert json.loads(data) == {
         "v": 1,
         "rows": 3,
         "names": zlib.crc32("small\0place\0place.é".encode()),
@@ -354,13 +305,8 @@ def test_the_form_is_the_documented_one():
             "small": {"nulls": 0, "kind": "int", "min": -(2**53), "max": 2**53},
             "large": {"nulls": 1, "kind": "int", "min": "-9007199254740993", "max": "18446744073709551616"},
             "real": {"kind": "float", "min": "-inf", "max": 1e-300, "nan": True},
-            "text": {"nulls": 0, "kind": "text", "min": "é", "max": "z", "min_exact": False},
-            "bytes": {
-                "nulls": 0,
-                "kind": "binary",
-                "min": base64.b64encode(b"\0").decode(),
-                "max_exact": False,
-            },
+            "text": {"nulls": 0, "kind": "text", "min": "a", "max": "é", "min_exact": False},
+            "bytes": {"nulls": 0, "kind": "binary", "min": "AA==", "max_exact": False},
             "flag": {"nulls": 0, "kind": "bool", "min": False, "max": True},
             "list": {"nulls": 2},
         },
@@ -471,8 +417,7 @@ def test_no_writer_takes_statistics_from_its_caller():
     first = ipc_bytes(NUMBERS, "file", statistics=True)
     with ipc.open_file(first) as reader:
         batch, given = reader[0], reader.get_batch_metadata(0)
-    sink = bytearray()
-    with ipc.new_stream(sink, batch.schema) as writer:
+    with ipc.new_stream(sink := bytearray(), batch.schema) as writer:
         writer.write_batch(batch.slice(8), custom_metadata=given)
     assert statistics_of(bytes(sink)) == [None]
     with ipc.new_stream(sink := bytearray(), batch.schema, statistics=["n"]) as writer:
@@ -494,14 +439,6 @@ def test_statistics_of_other_rows_or_names_are_not_believed():
     unmarked = json.loads(given[STATISTICS_KEY])
     del unmarked["names"]
     assert decoded_of(json.dumps(unmarked).encode(), 10, schema) is None
-
-
-@pytest.mark.parametrize("new", [ipc.new_file, ipc.new_stream])
-def test_a_column_that_does_not_exist_is_refused_before_anything_is_written(new, tmp_path):
-    schema = ipc.RecordBatch.from_arrow(NUMBERS).schema
-    with pytest.raises(UsageError, match="no column 'z'"):
-        new(tmp_path / "x", schema, statistics=["n", "z"])
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("how", ["bytes", "mapped", "unmapped"])

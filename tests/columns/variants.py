@@ -8,6 +8,8 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from helpers.arrays import ipc_bytes
+
 import arrowipc as ipc
 from arrowipc import types
 
@@ -98,8 +100,6 @@ def extension_streams() -> list[bytes]:
     for name, (kind, value, parameters) in columns.items():
         pairs = {"ARROW:extension:name": name, "ARROW:extension:metadata": parameters}
         inner = types.field("x", kind, metadata=pairs)
-        sink = bytearray()
-        with ipc.new_stream(sink, ipc.Schema([inner, types.field("y", types.list_(inner))])) as writer:
-            writer.write({"x": [value, None, value], "y": [[value, None], None, []]})
-        found.append(bytes(sink))
+        rows = {"x": [value, None, value], "y": [[value, None], None, []]}
+        found.append(ipc_bytes(rows, schema=ipc.Schema([inner, types.field("y", types.list_(inner))])))
     return found

@@ -309,9 +309,14 @@ def write_out(batch: Any, sound: bool, **options: Any) -> None:
 
 
 def pack(batch: Any, sound: bool) -> None:
-    """The same, a row per payload."""
+    """The same, a row per payload, and a payload for each run of equal values of the first column."""
     if batch.schema.endianness == "big":
         return
+    names = batch.schema.names
+    if names and names.count(names[0]) == 1:
+        with contextlib.suppress(*(() if sound else (ipc.ArrowIpcError,))):
+            found = ipc.encode_payloads(batch, group_by=names[0], keep_keys=True)
+            assert len(found.payloads) == len(found.keys) <= len(batch)
     with contextlib.suppress(*(() if sound else (ipc.ArrowIpcError,))):
         cells = ipc.encode_payloads(batch, rows_per_payload=1)
         for row, cell in enumerate(cells if sound else ()):

@@ -29,7 +29,7 @@ def nothing_stays_behind() -> Iterator[None]:
 
 # -- schemas -----------------------------------------------------------------------------------------------
 
-#: What other producers write; tests/cdata has what we write, and reads it.
+#: What other producers write; tests/public/test_types.py reads what we write.
 OTHERS = {b"d:5,2,128": types.Decimal(5, 2), b"+us:": types.Union("sparse", [])}
 
 

@@ -20,24 +20,13 @@ from arrowipc.values.dictionary_encode import dictionary_encode
 def test_names_that_repeat_or_hold_dots_mean_what_they_meant() -> None:
     i8, pair = types.int8(), types.struct([types.field("x", types.int8()), types.field("x", types.int8())])
     inner = types.struct([types.field("b", i8), types.field("b.c", i8)])
-    root = ipc.Schema(
-        [
-            types.field("a", i8),
-            types.field("a", i8),
-            types.field("s", pair),
-            types.field("t", types.struct([types.field("a", inner), types.field("a.b", i8)])),
-            types.field("t.a", i8),
-            types.field("m", types.map_(types.string(), i8)),
-            types.field(".", i8),
-            types.field("a", i8),
-        ]
+    nested, pairs = types.struct([types.field("a", inner), types.field("a.b", i8)]), types.map_(types.string(), i8)
+    root = ipc.schema(
+        [("a", i8), ("a", i8), ("s", pair), ("t", nested), ("t.a", i8), ("m", pairs), (".", i8), ("a", i8)]
     )
 
     def chosen(*names: str) -> str:
-        sink = bytearray()
-        with ipc.new_stream(sink, root):
-            pass
-        with ipc.open_stream(sink, columns=names) as reader:
+        with ipc.open_stream(ipc_bytes([], schema=root), columns=names) as reader:
             return str(reader.schema)
 
     for name, places in (("a", [0, 1, 7]), ("a.x", [0, 1, 7]), ("s.x", [0, 1]), ("s.x.y", [0, 1])):
@@ -55,13 +44,7 @@ def test_names_that_repeat_or_hold_dots_mean_what_they_meant() -> None:
         chosen("t", "t.a.b")
 
 
-# -- whoever else finds columns by name ----------------------------------------------------------------------
-
 FEW, MANY = 1_500, 12_000
-
-
-def column_names(count: int) -> list[str]:
-    return [f"c{i}" for i in range(count)]
 
 
 def refused(call: Callable[[], Any]) -> None:
@@ -117,7 +100,7 @@ WAYS: dict[str, Callable[[ipc.RecordBatch], Any]] = {
 @pytest.mark.parametrize("way", WAYS)
 def test_no_look_up_by_name_grows_with_the_square(way: str) -> None:
     def seconds(count: int) -> float:
-        batch = ipc.RecordBatch.from_pydict({name: [1] for name in column_names(count)})
+        batch = ipc.RecordBatch.from_pydict({f"c{i}": [1] for i in range(count)})
         start = time.process_time()
         WAYS[way](batch)
         return time.process_time() - start
@@ -127,9 +110,6 @@ def test_no_look_up_by_name_grows_with_the_square(way: str) -> None:
     many = min(seconds(MANY) for _ in range(3))
     # 8 times as many names: 64 times as long, if each were compared with each.
     assert many < 32 * few + 0.1
-
-
-# -- names of other classes ----------------------------------------------------------------------------------
 
 
 class Name(enum.StrEnum):

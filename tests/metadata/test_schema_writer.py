@@ -9,6 +9,7 @@ import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
 from helpers import randoms
+from helpers.arrays import ipc_bytes
 from helpers.fbs import FlatReader
 from hypothesis import given
 
@@ -46,8 +47,6 @@ def check(schema: ipc.Schema) -> None:
     assert read.equals(schema, check_metadata=True)
     assert (read.endianness, read.features) == ("little", schema.features)
 
-
-# Schemas.
 
 pairs = st.lists(st.tuples(st.binary(max_size=9), st.binary(max_size=9)), max_size=3)
 columns = st.builds(  # pyarrow refuses a null type that is not nullable
@@ -115,13 +114,8 @@ def test_writers_number_the_dictionaries_from_0(ids: tuple[int | None, ...]) -> 
     schema = ipc.Schema([T.Field("a", words[0]), T.Field("b", T.list_(words[1])), T.Field("c", T.int8())])
     expected = [0, 0] if ids == (0, 0) else [0, 1]
     for _ in range(2):
-        sink = bytearray()
-        ipc.new_stream(sink, schema).close()
-        fields = read_tables(bytes(sink[8:]))["header"]["fields"]
+        fields = read_tables(ipc_bytes([], schema=schema)[8:])["header"]["fields"]
         found = [fields[0]["dictionary"]["id"], fields[1]["children"][0]["dictionary"]["id"]]
         assert found == expected
     assert [field.type for field in schema] == [words[0], T.list_(words[1]), T.int8()]
     assert schema.field(0).type.id == ids[0]
-
-
-# Tensors.

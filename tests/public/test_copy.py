@@ -21,29 +21,24 @@ ROWS = 1000
 
 def source(batches: int = 3, **options: Any) -> bytes:
     """A stream with text, nulls, lists, views and a dictionary."""
-    sink = bytearray()
+    sink, words = bytearray(), pa.array(["a", "b", "c"])
     with ipc.new_stream(sink, **options) as writer:
         for k in range(batches):
             rows = range(k * ROWS, k * ROWS + ROWS)
-            theirs = pa.record_batch(
-                {
-                    "x": pa.array([None if i % 7 == 0 else i for i in rows], pa.int64()),
-                    "t": pa.array([str(i) for i in rows]),
-                    "v": pa.array([str(i) * (i % 9) for i in rows], pa.string_view()),
-                    "d": pa.DictionaryArray.from_arrays(
-                        pa.array([i % 3 for i in rows], pa.int8()), pa.array(["a", "b", "c"])
-                    ),
-                }
-            )
-            writer.write_batch(arrays.read_batch(theirs), {"number": str(k)})
+            columns = {
+                "x": [None if i % 7 == 0 else i for i in rows],
+                "t": [str(i) for i in rows],
+                "v": pa.array([str(i) * (i % 9) for i in rows], pa.string_view()),
+                "d": pa.DictionaryArray.from_arrays(pa.array([i % 3 for i in rows], pa.int8()), words),
+            }
+            writer.write_batch(arrays.read_batch(pa.record_batch(columns)), {"number": str(k)})
     return bytes(sink)
 
 
 def transfer(data: bytes, *, file: bool = False, reading: Any = None, **options: Any) -> tuple[int, bytes]:
     """Copy a stream to another one, or to a file; returns the count and the bytes."""
-    sink = bytearray()
     opener = ipc.new_file if file else ipc.new_stream
-    with ipc.open_stream(data, **(reading or {})) as reader, opener(sink, **options) as writer:
+    with ipc.open_stream(data, **(reading or {})) as reader, opener(sink := bytearray(), **options) as writer:
         count = ipc.copy(reader, writer)
     return count, bytes(sink)
 
@@ -134,8 +129,7 @@ def test_small_batches_are_joined_and_large_ones_pass():
 
 
 def test_several_readers_may_be_copied_into_one_writer():
-    sink = bytearray()
-    with ipc.new_file(sink, metadata={"k": "v"}) as writer:
+    with ipc.new_file(sink := bytearray(), metadata={"k": "v"}) as writer:
         assert sum(ipc.copy(ipc.open_stream(source()), writer) for _ in range(3)) == 9
     assert ipc.open_file(sink).num_record_batches == 9
     # The schema came with the first reader, and the metadata stands in the first message all the same.
@@ -161,18 +155,11 @@ def test_nulls_do_not_pass_into_columns_that_have_none():
     """The writer's schema promises what the reader's does not."""
     theirs = pa.schema([pa.field("x", pa.int64(), nullable=False)])
     strict = ipc.open_stream(pyarrow_bytes([], schema=theirs)).schema
-    for values, good in (([1, 2], True), ([1, None], False)):
-        data = pyarrow_bytes([pa.record_batch({"x": pa.array(values, pa.int64())})])
-        sink = bytearray()
-        with ipc.new_stream(sink, strict) as writer:
-            if good:
-                assert ipc.copy(ipc.open_stream(data), writer) == 0
-            else:
-                with pytest.raises(UsageError, match="column 'x' has 1 null"):
-                    ipc.copy(ipc.open_stream(data), writer)
-
-
-# -- broken and foreign bodies -------------------------------------------------------------------------------
+    good, bad = (pyarrow_bytes([pa.record_batch({"x": values})]) for values in ([1, 2], [1, None]))
+    with ipc.new_stream(bytearray(), strict) as writer:
+        assert ipc.copy(ipc.open_stream(good), writer) == 0
+        with pytest.raises(UsageError, match="column 'x' has 1 null"):
+            ipc.copy(ipc.open_stream(bad), writer)
 
 
 def broken() -> bytes:
@@ -184,8 +171,7 @@ def broken() -> bytes:
 
 @pytest.mark.parametrize("level", ["full", "strict"])
 def test_a_reader_that_validates_passes_no_broken_body(level):
-    sink = bytearray()
-    with ipc.new_stream(sink, ipc.open_stream(broken()).schema) as writer:
+    with ipc.new_stream(sink := bytearray(), ipc.open_stream(broken()).schema) as writer:
         size = len(sink)
         with pytest.raises(FormatError, match="t"):
             ipc.copy(ipc.open_stream(broken(), validate=level), writer)
@@ -199,8 +185,7 @@ def test_a_reader_that_does_not_validate_passes_bodies_as_they_are():
     with pytest.raises(FormatError):
         ipc.open_stream(copied).read_all()
     # Decoding has to follow the offsets, and says that it cannot.
-    sink = bytearray()
-    with ipc.new_stream(sink, ipc.open_stream(broken()).schema, compression="lz4") as writer:
+    with ipc.new_stream(sink := bytearray(), ipc.open_stream(broken()).schema, compression="lz4") as writer:
         size = len(sink)
         with pytest.raises(FormatError):
             ipc.copy(ipc.open_stream(broken(), validate="none"), writer)
@@ -226,9 +211,6 @@ def test_buffers_that_are_not_aligned_are_moved():
     count, copied = transfer(data, reading={"validate": "none"})
     assert count == 0
     assert rows(copied) == {"x": [7, 8]}
-
-
-# -- memory --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["stream", "file"])

@@ -106,11 +106,7 @@ def empty_folder() -> str:
 TWICE = ipc.RecordBatch.from_arrays([[1], [2]], ["id", "id"])
 # What somebody does, the error, and what it says.
 MISTAKES = {
-    "a file as a stream": (
-        lambda: ipc.open_stream("prices.arrow"),
-        ipc.FormatError,
-        "open_file(), or with open()",
-    ),
+    "a file as a stream": (lambda: ipc.open_stream("prices.arrow"), ipc.FormatError, "open_file(), or with open()"),
     "a download that stopped": (lambda: ipc.open("torn.arrow"), ipc.FormatError, "arrowipc.recover()"),
     "a stream that stopped": (
         lambda: list(ipc.open(Path("events.arrows").read_bytes()[:-100])),
@@ -189,9 +185,6 @@ def test_mistakes_are_answered_with_advice(mistake, folder):
         assert caught.value.errno == 2
         assert caught.value.filename
     assert not Path("y.arrow").exists()
-
-
-# -- in an interpreter of its own ----------------------------------------------------------------------------
 
 
 def said(code: str, **options: object) -> str:

@@ -126,14 +126,7 @@ def test_a_closed_reader_has_no_rows_and_those_taken_stay():
     reader = ipc.open_file(FILE)
     taken, part = reader.take([1, 50]), reader.slice(0, 3, columns=["t"])
     reader.close()
-    for ask in (
-        lambda: reader.take([1]),
-        lambda: reader.row(1),
-        reader.slice,
-        reader.count_rows,
-        reader.batch_lengths,
-        lambda: reader.take([1], columns=["t"]),
-    ):
+    for ask in (lambda: reader.take([1]), lambda: reader.row(1), reader.slice, reader.count_rows, reader.batch_lengths):
         with pytest.raises(UsageError, match="closed"):
             ask()
     assert taken["id"].to_pylist() == [1, 50]
@@ -232,21 +225,12 @@ def test_what_polars_says_of_lengths_is_used_and_not_believed(lie):
             assert found.row(-1) == {"a": 9, "t": "a text that is long 9"}
 
 
-@pytest.mark.parametrize("how", ["new", "appended"])
-def test_what_polars_says_of_lengths_does_not_go_into_files_of_other_rows(tmp_path, how):
+def test_what_polars_says_of_lengths_does_not_go_into_files_of_other_rows(tmp_path):
     source, path = tmp_path / "source.arrow", tmp_path / "x.arrow"
     pl.LazyFrame({"a": range(10)}).sink_ipc(source, record_batch_size=3, _record_batch_statistics=True)
-    with ipc.open_file(source) as reader:
-        metadata, batches = reader.metadata, list(reader)
-    if how == "appended":
-        with pa.ipc.new_file(path, pa.schema(batches[0].schema), metadata=dict(metadata)) as writer:
-            writer.write_batch(pa.record_batch(batches[0]))
-        written = batches[1:]
-    else:
-        written = batches = [batches[0].slice(1), *batches]
-    with ipc.new_file(path, batches[0].schema, append=how == "appended", metadata=metadata) as writer:
-        writer.write([*written, ipc.RecordBatch.from_pydict({"a": [10]})])
-    rows = [*ipc.Table.from_batches(batches).to_pydict()["a"], 10]
+    with ipc.open_file(source) as reader, ipc.new_file(path, reader.schema, metadata=reader.metadata) as writer:
+        writer.write([reader[0].slice(1), *reader])
+    rows = [1, 2, *range(10)]
     scanned = pl.scan_ipc(path)
     assert scanned.select(pl.len()).collect().item() == len(rows)
     assert scanned.slice(6, 3).collect()["a"].to_list() == rows[6:9]

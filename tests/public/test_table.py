@@ -23,11 +23,8 @@ def test_a_table_is_its_batches():
     assert (found.num_rows, found.num_columns, len(found)) == (3, 2, 3)
     assert found.column_names == found.schema.names == ["a", "b"]
     assert [b.num_rows for b in found.batches] == [b.num_rows for b in found.to_batches()] == [2, 1]
-    assert (
-        [c.to_pylist() for c in found.column("a").chunks]
-        == [c.to_pylist() for c in found[0].chunks]
-        == [[1, None], [3]]
-    )
+    for column in (found.column("a"), found[0]):
+        assert [chunk.to_pylist() for chunk in column.chunks] == [[1, None], [3]]
     assert found.to_pydict() == {"a": [1, None, 3], "b": ["x", "y", "z"]}
     assert found.to_pylist() == pa.Table.from_batches([FIRST, SECOND]).to_pylist()
     assert found.nbytes == sum(b.nbytes for b in found.batches)
@@ -88,9 +85,8 @@ def test_equality():
     assert found != table(FIRST)
     assert found != table(SECOND, FIRST)
     assert found != FIRST
-    assert not found.equals(
-        table(FIRST.replace_schema_metadata({"k": "v"}), SECOND.replace_schema_metadata({"k": "v"})), True
-    )
+    tagged = [batch.replace_schema_metadata({"k": "v"}) for batch in (FIRST, SECOND)]
+    assert not found.equals(table(*tagged), True)
     nan = table(pa.record_batch({"x": [float("nan")]}))
     assert nan != nan
     assert nan.equals(nan, nan_equal=True)

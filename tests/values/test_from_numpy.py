@@ -72,11 +72,7 @@ def test_the_batch_keeps_the_memory_of_an_array():
 
 @pytest.mark.parametrize(("dtype", "kind"), SAME[:-1], ids=str)
 def test_swapped_strided_and_unaligned_arrays_are_copied(dtype, kind):
-    values = (
-        np.arange(40, dtype="i8")
-        .astype(f"i{dtype.itemsize}")
-        .astype(dtype if dtype.kind in "iuf" else f"i{dtype.itemsize}")
-    )
+    values = np.arange(40).astype(dtype if dtype.kind in "iuf" else f"i{dtype.itemsize}")
     values = values.view(dtype) if dtype.kind in "mM" else values
     expected = build_array(values, kind)
     swapped = values.astype(dtype.newbyteorder())
@@ -154,10 +150,7 @@ def test_two_dimensions_are_fixed_size_lists():
     expected = [[dt.datetime(1970, 1, 1) + dt.timedelta(days=int(d)) for d in row] for row in values]
     assert build_array(times, t.list_(t.timestamp("us"), 6)).to_pylist() == expected
     assert build_array(times, t.list_(t.timestamp("us"))).to_pylist() == expected
-    for kind, words in (
-        (t.list_(t.int32(), 5), r"shape \(4, 5\), found \(4, 6\)"),
-        (t.int32(), "row 0: expected"),
-    ):
+    for kind, words in ((t.list_(t.int32(), 5), r"shape \(4, 5\), found \(4, 6\)"), (t.int32(), "row 0: expected")):
         with pytest.raises(UsageError, match=words):
             build_array(values, kind)
     never = np.array([[0, 1], [2, "NaT"]], "M8[s]")

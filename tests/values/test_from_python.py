@@ -7,7 +7,6 @@ import datetime as dt
 import decimal
 import math
 import random
-import struct
 import textwrap
 import zoneinfo
 from decimal import Decimal
@@ -172,10 +171,7 @@ PLAIN = [
     ([dt.date(1, 1, 1), None, dt.date(9999, 12, 31)], pa.date64()),
     ([dt.time(1, 2, 3, 4), None, 5], pa.time64("us")),
     ([dt.datetime(1, 1, 1), None, dt.datetime(9999, 12, 31, 23, 59, 59, 999999)], pa.timestamp("us")),
-    (
-        [dt.datetime(2024, 7, 1, tzinfo=UTC), None, dt.datetime(2024, 7, 1)],
-        pa.timestamp("s", "Europe/Berlin"),
-    ),
+    ([dt.datetime(2024, 7, 1, tzinfo=UTC), None, dt.datetime(2024, 7, 1)], pa.timestamp("s", "Europe/Berlin")),
     ([dt.timedelta(-1, 5, 7), None, 3], pa.duration("us")),
     ([(1, -2, 3), None, (0, 0, -1)], pa.month_day_nano_interval()),
     ([Decimal("1.50"), None, Decimal("-2"), Decimal("0E+5")], pa.decimal128(8, 2)),
@@ -197,11 +193,7 @@ def test_python_sequences_of_all_kinds():
     assert build_array(range(3), t.int8()).to_pylist() == [0, 1, 2]
     assert build_array({"a": 1}.values(), t.int8()).to_pylist() == [1]
     assert build_array(memoryview(b"ab"), t.uint8()).to_pylist() == [97, 98]
-    assert build_array([range(2), (5,), np.array([7], "u1")], t.list_(t.int8())).to_pylist() == [
-        [0, 1],
-        [5],
-        [7],
-    ]
+    assert build_array([range(2), (5,), np.array([7], "u1")], t.list_(t.int8())).to_pylist() == [[0, 1], [5], [7]]
     for wrong in ("ab", b"ab", {"a": 1}, {1, 2}, 5, None, iter([1]), np.array(5)):
         with pytest.raises(UsageError, match="expected"):
             build_array(wrong, t.int8())
@@ -211,26 +203,20 @@ def test_python_sequences_of_all_kinds():
 
 
 def test_scalars_of_numpy_and_pandas():
-    assert build_array([np.int64(5), np.uint8(6)], t.int8()).to_pylist() == [5, 6]
-    assert build_array([np.float32(0.5), np.float64(1.5), np.int8(2)], t.float64()).to_pylist() == [
-        0.5,
-        1.5,
-        2.0,
-    ]
-    assert build_array([np.True_, np.False_], t.bool_()).to_pylist() == [True, False]
-    assert build_array([np.str_("é"), "x"], t.string()).to_pylist() == ["é", "x"]
-    assert build_array([np.bytes_(b"x")], t.binary()).to_pylist() == [b"x"]
     moments = [np.datetime64("2000-01-01T00:00:01"), np.datetime64("NaT", "s"), pd.Timestamp("2000-01-01"), pd.NaT]
-    expected = [dt.datetime(2000, 1, 1, 0, 0, 1), None, dt.datetime(2000, 1, 1), None]
-    assert build_array(moments, t.timestamp("ms")).to_pylist() == expected
-    assert build_array([pd.Timestamp(946684800000000123)], t.timestamp("ns")).to_numpy().tolist() == [
-        946684800000000123
-    ]
-    assert build_array([np.datetime64("1970-01-03"), pd.NaT], t.date32()).to_pylist() == [
-        dt.date(1970, 1, 3),
-        None,
-    ]
-    assert build_array([np.timedelta64(5, "s")], t.duration("ms")).to_pylist() == [dt.timedelta(seconds=5)]
+    for values, kind, expected in (
+        ([np.int64(5), np.uint8(6)], t.int8(), [5, 6]),
+        ([np.float32(0.5), np.float64(1.5), np.int8(2)], t.float64(), [0.5, 1.5, 2.0]),
+        ([np.True_, np.False_], t.bool_(), [True, False]),
+        ([np.str_("é"), "x"], t.string(), ["é", "x"]),
+        ([np.bytes_(b"x")], t.binary(), [b"x"]),
+        (moments, t.timestamp("ms"), [dt.datetime(2000, 1, 1, 0, 0, 1), None, dt.datetime(2000, 1, 1), None]),
+        ([np.datetime64("1970-01-03"), pd.NaT], t.date32(), [dt.date(1970, 1, 3), None]),
+        ([np.timedelta64(5, "s")], t.duration("ms"), [dt.timedelta(seconds=5)]),
+    ):
+        assert build_array(values, kind).to_pylist() == expected
+    fine = 946684800000000123
+    assert build_array([pd.Timestamp(fine)], t.timestamp("ns")).to_numpy().tolist() == [fine]
     assert build_array([pd.Timedelta(123, "ns")], t.duration("ns")).to_numpy().tolist() == [123]
     for value, kind in (
         (pd.Timestamp(1), t.timestamp("us")),
@@ -246,11 +232,8 @@ def test_scalars_of_numpy_and_pandas():
 
 def test_datetimes_of_any_zone_are_instants_and_naive_ones_utc():
     berlin = dt.timezone(dt.timedelta(hours=2))
-    values = [
-        dt.datetime(2024, 7, 1, 2, tzinfo=berlin),
-        dt.datetime(2024, 7, 1),
-        dt.datetime(2024, 7, 1, tzinfo=UTC),
-    ]
+    naive = dt.datetime(2024, 7, 1)
+    values = [dt.datetime(2024, 7, 1, 2, tzinfo=berlin), naive, naive.replace(tzinfo=UTC)]
     built = build_array(values, t.timestamp("s", "Europe/Berlin"))
     assert built.to_numpy().tolist() == [dt.datetime(2024, 7, 1)] * 3
     assert all(value == values[0] and value.tzinfo is not None for value in built.to_pylist())
@@ -285,9 +268,8 @@ def test_decimals_are_those_of_their_tuples_in_every_context():
 
 def test_decimals_that_do_not_fit():
     kind = t.decimal32(4, 2)
-    assert build_array(["12.30", 99, "-99.99", "1e1", " 5 "], kind).to_pylist() == [
-        Decimal("12.3"), 99, Decimal("-99.99"), 10, 5,
-    ]  # fmt: skip
+    expected = [Decimal("12.3"), 99, Decimal("-99.99"), 10, 5]
+    assert build_array(["12.30", 99, "-99.99", "1e1", " 5 "], kind).to_pylist() == expected
     for wrong in ("1.234", "100", Decimal("1E+30"), "NaN", "x", 1.5, True, 10**5000):
         with pytest.raises(UsageError, match="row 1: expected a Decimal, an int or a str of at most 4 digits"):
             build_array(["1", wrong], kind)
@@ -318,11 +300,7 @@ def test_intervals_take_plain_tuples_and_lists():
 def test_structs_with_repeating_names_take_pairs_in_order():
     kind = t.struct([field("a", t.int8()), field("b", t.int8()), field("a", t.string())])
     built = build_array([[("a", 1), ("a", "x")], None, [("b", 2)]], kind)
-    assert built.to_pylist() == [
-        [("a", 1), ("b", None), ("a", "x")],
-        None,
-        [("a", None), ("b", 2), ("a", None)],
-    ]
+    assert built.to_pylist() == [[("a", 1), ("b", None), ("a", "x")], None, [("a", None), ("b", 2), ("a", None)]]
     for wrong in ([("a", 1), ("a", "x"), ("a", 3)], [("c", 1)]):
         with pytest.raises(UsageError, match="row 0: the struct has no field"):
             build_array([wrong], kind)
@@ -363,9 +341,7 @@ def test_null_goes_to_the_first_nullable_child_of_a_union():
 def test_runs_and_dictionaries_tell_stored_values_apart():
     values = [0.0, -0.0, math.nan, math.nan, None, None, 1.5, 1.5]
     runs = build_array(values, t.run_end_encoded(t.int32(), t.float64()))
-    assert [struct.pack("d", v) if v is not None else v for v in runs.children[1].to_pylist()] == [
-        struct.pack("d", v) if v is not None else v for v in (0.0, -0.0, math.nan, None, 1.5)
-    ]
+    assert repr(runs.children[1].to_pylist()) == repr([0.0, -0.0, math.nan, None, 1.5])
     words = build_array(values, t.dictionary(t.int8(), t.float64()))
     assert len(words.dictionary) == 4
     mixed = build_array([1, Decimal("1.0"), "1.00", 2], t.dictionary(t.int8(), t.decimal128(9, 2)))
@@ -496,9 +472,7 @@ def test_names_and_lengths_must_match():
             build_batch(mapping, target)
     with pytest.raises(UsageError, match="names repeat: 'a'"):
         build_batch({"a": []}, schema([("a", t.int8()), ("a", t.int8())]))
-    with pytest.raises(
-        UsageError, match="schema: expected a Schema, or an object with __arrow_c_schema__, found int 5"
-    ):
+    with pytest.raises(UsageError, match="schema: expected a Schema, or an object with __arrow_c_schema__, found int"):
         build_batch({}, 5)
     with pytest.raises(UsageError, match="expected a DataType or its name, found int 8"):
         build_array([], 8)
@@ -592,9 +566,6 @@ def test_columns_of_pandas_need_no_pyarrow():
     """
     done = run_python(textwrap.dedent(program))
     assert done.stdout == "{'a': [1, 2], 'b': ['x', None], 'c': ['u', None]}\n", done.stderr
-
-
-# -- rows ----------------------------------------------------------------------------------------------------
 
 
 def test_rows_become_columns():

@@ -119,19 +119,6 @@ def test_every_type_of_polars_comes_back_as_it_was(name):
         assert found.schema == frame.schema
 
 
-def test_polars_and_pandas_get_frames_and_series():
-    assert TABLE.to_polars().equals(pl.DataFrame(TABLE))
-    assert OURS["t"].to_polars().to_list() == ["a", None, "c"]
-    assert OURS["t"].to_polars().name == "t"
-    expected = pa.table(TABLE).to_pandas()
-    pd.testing.assert_frame_equal(TABLE.to_pandas(), expected)
-    pd.testing.assert_frame_equal(OURS.to_pandas(), ROWS.to_pandas())
-    assert OURS["i"].to_pandas().tolist()[0] == 1
-    assert TABLE.to_pandas(types_mapper={pa.int32(): pd.Int32Dtype()}.get)["i"].dtype == "Int32"
-    with ipc.open(OURS.schema.serialize() + OURS.select(["i", "t"]).schema.serialize()[:0]) as reader:
-        assert list(reader.read_pandas().columns) == ROWS.schema.names
-
-
 def test_records_both_ways():
     made = np.array([(1, 1.5, b"ab"), (2, 2.5, b"cd")], [("x", "<i4"), ("y", "<f8"), ("z", "S2")])
     batch = ipc.RecordBatch.from_records(made)

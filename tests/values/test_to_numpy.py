@@ -10,7 +10,7 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers.arrays import CASES, pyarrow_bytes, read_array, read_batch
+from helpers.arrays import CASES, FORMS, ipc_bytes, pyarrow_bytes, read_array, read_batch
 from helpers.forge import Table as T, batch, bits, field, i32, i64, schema, stream
 
 import arrowipc as ipc
@@ -261,12 +261,7 @@ def test_rows_without_rows_columns_or_batches():
 def test_a_reader_is_no_array():
     """NumPy and pandas would take each batch for a row, or for an object."""
     pandas = pytest.importorskip("pandas")
-    sources = []
-    for new in (ipc.new_stream, ipc.new_file):
-        sink = bytearray()
-        with new(sink) as writer:
-            writer.write(pa.table({"a": [1.0, 2, 3], "b": [1, 2, 3]}))
-        sources.append(bytes(sink))
+    sources = [ipc_bytes({"a": [1.0, 2, 3], "b": [1, 2, 3]}, kind) for kind in FORMS]
     makers = [lambda: ipc.open(sources[0]), lambda: ipc.open(sources[1]), lambda: ipc.recover(sources[0])]
     for make in makers:
         for use in (pandas.DataFrame, np.asarray, np.array):

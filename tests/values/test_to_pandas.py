@@ -257,11 +257,8 @@ def test_categories_keep_their_zone(options: dict[str, Any]) -> None:
 def test_options_of_pyarrow_hold_for_each_column() -> None:
     batch = read_batch(pa.record_batch({"i": pa.array([1, None], pa.int32()), "s": ["x", "y"], "t": ["x", "y"]}))
     assert set(map(str, batch.to_pandas(types_mapper=pd.ArrowDtype).dtypes)) == {"int32[pyarrow]", "string[pyarrow]"}
-    assert list(map(str, batch.to_pandas(types_mapper={pa.int32(): pd.Int32Dtype()}.get).dtypes)) == [
-        "Int32",
-        "str",
-        "str",
-    ]
+    nullable = batch.to_pandas(types_mapper={pa.int32(): pd.Int32Dtype()}.get)
+    assert list(map(str, nullable.dtypes)) == ["Int32", "str", "str"]
     assert list(map(str, batch.to_pandas(categories=["s"]).dtypes)) == ["float64", "category", "str"]
     assert batch["i"].to_pandas(integer_object_nulls=True).tolist() == [1, None]
     indexed = read_batch(pa.RecordBatch.from_pandas(NOTED["several levels"])).to_pandas(timestamp_as_object=True)
