@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from _collections_abc import Mapping  # loaded by now; `collections.abc` also loads `collections`
 from _operator import index
+from sys import version_info
 
 from arrowipc.errors import UnsupportedError, UsageError, showable
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     #: Whether extension types become what they mean; a mapping from their names to functions of a stored value.
     Extensions: TypeAlias = "bool | Mapping[str, Callable[[Any], Any]] | None"
     MetadataLike: TypeAlias = "Mapping[Any, Any] | Iterable[tuple[Any, Any]] | None"
+
+#: How far docstrings of classes and functions are indented; since Python 3.13 the compiler strips that.
+MARGIN = "" if version_info >= (3, 13) else "    "
 
 #: How immutable objects fill their private slots, which remember what follows from the others.
 note: Callable[[object, str, object], None] = object.__setattr__
@@ -70,22 +74,25 @@ class Immutable:
         return type(self)(**{**self._parameters(), **changes})
 
 
+def entries_of(text: str) -> dict[str, list[str]]:
+    """The entries "name : kind" of a docstring by their names: the lines of each, without margin."""
+    found: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in text.splitlines():
+        line = line.removeprefix(MARGIN)
+        if " : " in line and line[0] != " ":
+            lines = found[line.partition(" : ")[0]] = []
+        elif not line.strip():
+            lines = []  # of no entry
+        lines.append(line)
+    return found
+
+
 def with_field_docs(cls: type[T]) -> type[T]:
     """Decorate a named tuple: each field gets as its docstring what that of the class says of it."""
-    found: dict[str, list[str]] = {}
-    names: list[str] = []
-    for line in (cls.__doc__ or "").splitlines():
-        text = line.strip()
-        before, colon, kind = text.partition(" : ")
-        if colon and hasattr(cls, before.split(", ")[0]):
-            names = before.split(", ")
-            found |= {name: [f"{kind}:"] for name in names}
-        elif not text or text.startswith("---"):
-            names = []
-        for name in names if not colon else ():
-            found[name].append(text)
-    for name, words in found.items():
-        getattr(cls, name).__doc__ = " ".join(words)
+    for names, (first, *others) in entries_of(cls.__doc__ or "").items():
+        for name in names.split(", "):
+            getattr(cls, name).__doc__ = " ".join([f"{first.partition(' : ')[2]}:", *map(str.strip, others)])
     return cls
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from sys import version_info
-
-from arrowipc.arguments import read_keywords, write_keywords
+from arrowipc.arguments import MARGIN, entries_of, read_keywords, write_keywords
 from arrowipc.errors import UsageError
 
 TYPE_CHECKING = False
@@ -64,10 +62,6 @@ if TYPE_CHECKING:
         options: Any
 
 
-#: How far docstrings of classes and functions are indented; since Python 3.13 the compiler strips that.
-MARGIN = "" if version_info >= (3, 13) else "    "
-
-
 class Options:
     """The keywords of a call as immutable attributes.
 
@@ -97,16 +91,11 @@ class Options:
     @classmethod
     def documentation(cls) -> dict[str, str]:
         """Keyword -> its entry in a section of parameters, of lines without margin."""
-        found: dict[str, str] = {}
-        name = ""
-        for base in reversed(cls.__mro__[:-2]):  # without `Options` and `object`
-            for line in (base.__doc__ or "").splitlines()[2:]:
-                text = line.removeprefix(MARGIN)
-                if " : " in text and not text.startswith(" "):
-                    name = text.partition(" : ")[0]
-                    found[name] = ""
-                found[name] += f"{text}\n" if text.strip() else ""
-        return found
+        return {
+            name: "".join([f"{line}\n" for line in lines])
+            for base in reversed(cls.__mro__[:-2])  # without `Options` and `object`
+            for name, lines in entries_of(base.__doc__ or "").items()
+        }
 
 
 def with_keywords(kind: type[Options]) -> Callable[[F], F]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterable
 from contextlib import aclosing
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.aio.off_loop import LARGE, off_loop, start as start_job, turns
@@ -127,21 +128,6 @@ async def _encoded(
     yield PREFIX + bytes(4)
 
 
-class _Pieces:
-    """A file object that keeps what is written to it, for a sink whose ``write`` is awaited."""
-
-    def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-
-    def write(self, data: Any) -> int:
-        self._pieces.append(bytes(data))
-        return len(self._pieces[-1])
-
-    def take(self) -> bytes:
-        pieces, self._pieces = self._pieces, []
-        return b"".join(pieces)
-
-
 class AsyncFileWriter:
     """Writes an Arrow IPC file in an event loop; made by `new_file`.
 
@@ -150,7 +136,8 @@ class AsyncFileWriter:
 
     def __init__(self, sink: Any, make: Callable[[Any], RecordBatchFileWriter]) -> None:
         self._sink, self._make = sink, make
-        self._pieces = _Pieces() if asyncio.iscoroutinefunction(getattr(sink, "write", None)) else None
+        #: What is written, for a sink whose `write` is awaited.
+        self._pieces = BytesIO() if asyncio.iscoroutinefunction(getattr(sink, "write", None)) else None
         self._writer: RecordBatchFileWriter | None = None
         self._turn = asyncio.Lock()
         self._job: asyncio.Future[Any] | None = None
@@ -163,7 +150,9 @@ class AsyncFileWriter:
             self._job = start_job(function, *arguments)
             await asyncio.wait([self._job])
             result = self._job.result()
-            if self._pieces is not None and (data := self._pieces.take()):
+            if self._pieces is not None and (data := self._pieces.getvalue()):
+                self._pieces.seek(0)
+                self._pieces.truncate()
                 try:
                     await self._sink.write(data)
                 except BaseException as error:

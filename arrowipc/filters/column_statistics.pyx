@@ -7,24 +7,21 @@ further, so views that share one long text cost no more than others.
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.math cimport INFINITY
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint16_t, uint64_t
 from libc.string cimport memcmp, memset
 
 from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, field_path, raise_fault
 from arrowipc.columns.elements cimport check_native, dictionary_id, dictionary_of
 from arrowipc.inline.bits cimport SLACK, WORD, append_bits, load_bits, ones
-from arrowipc.inline.element cimport find_run, index_at, validity, word_span
+from arrowipc.inline.element cimport find_run, float_key, index_at, validity, word_span
 from arrowipc.inline.fault cimport Fault, fail, FAULT_NO_DICTIONARY
 from arrowipc.inline.fbs_layout cimport (
     Precision_DOUBLE, Precision_HALF, Type_Decimal, Type_FixedSizeBinary, Type_FloatingPoint, Type_Int,
     Type_Interval,
 )
 from arrowipc.inline.layouts cimport is_binary
-from arrowipc.inline.loads cimport (
-    bitmap_bytes, count_bits, get_bit, load_i64, load_u16, loose_i16, loose_i32, loose_i64, loose_u16, loose_u32,
-    loose_u64, set_bit,
-)
-from arrowipc.inline.minmax cimport Number, Real, loose_f32, loose_f64, widen, widen_reals
+from arrowipc.inline.loads cimport bitmap_bytes, count_bits, get_bit, load_i64, load_u16, set_bit
+from arrowipc.inline.minmax cimport Real, integer_bounds, loose_f32, loose_f64, widen_reals
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_SIGNED, FIELD_UTF8, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_RUN_END,
     LAYOUT_STRUCT, ColumnsData, FieldPlan,
@@ -124,34 +121,6 @@ cdef inline void merge_unsigned(Bounds* b, uint64_t low, uint64_t high) noexcept
     b.found = True
 
 
-cdef void numbers(const Number* values, int64_t count, const uint8_t* bits, int64_t at, Bounds* b) noexcept nogil:
-    cdef int64_t i = first_valid(bits, at, count), k, n
-    cdef uint64_t word
-    cdef Number low, high, value
-    if i == count:
-        return
-    low = high = values[i]
-    if bits == NULL:
-        widen(values, count, &low, &high)
-        i = count
-    while i < count:
-        n = min(count - i, <int64_t> WORD)
-        word = load_bits(bits, at + i, n)
-        if word == ones(n):
-            widen(values + i, n, &low, &high)
-        elif word:
-            for k in range(n):
-                # What lies under a null is replaced by a value that changes nothing.
-                value = values[i + k] if (word >> k) & 1 else low
-                low = value if value < low else low
-                high = value if value > high else high
-        i += n
-    if Number is uint8_t or Number is loose_u16 or Number is loose_u32 or Number is loose_u64:
-        merge_unsigned(b, low, high)
-    else:
-        merge_signed(b, low, high)
-
-
 cdef void reals(const Real* values, int64_t count, const uint8_t* bits, int64_t at, Bounds* b) noexcept nogil:
     cdef int64_t i = 0, k, n
     cdef uint64_t word
@@ -185,14 +154,12 @@ cdef void halves(const uint8_t* values, int64_t count, const uint8_t* bits, int6
     """16-bit floating-point numbers, as integers that sort as they do; both zeros are 0."""
     cdef int64_t i, key
     for i in range(count):
-        if bits != NULL and not get_bit(bits, at + i):
-            continue
-        key = load_u16(values + 2 * i)
-        if key & 0x7FFF > 0x7C00:
-            b.nan = True
-            continue
-        key = -(key & 0x7FFF) if key & 0x8000 else key
-        merge_signed(b, key, key)
+        if bits == NULL or get_bit(bits, at + i):
+            key = float_key(load_u16(values + 2 * i), 2)
+            if key == INT64_MAX:
+                b.nan = True
+            else:
+                merge_signed(b, key, key)
 
 
 cdef void booleans(const uint8_t* values, int64_t values_at, int64_t count, const uint8_t* bits, int64_t at,
@@ -334,6 +301,7 @@ cdef int gather_leaf(const ColumnsData* d, int32_t f, int64_t first, int64_t cou
     cdef const FieldPlan* field = &d.plan.fields[f]
     cdef const uint8_t* p = d.extents[field.first_buffer + 1].data
     cdef int32_t width = field.width
+    cdef int64_t low, high
     if field.layout == LAYOUT_BOOL:
         booleans(p, first, count, bits, at, b)
         return 0
@@ -351,23 +319,11 @@ cdef int gather_leaf(const ColumnsData* d, int32_t f, int64_t first, int64_t cou
             reals(<const loose_f64*> p, count, bits, at, b)
         else:
             reals(<const loose_f32*> p, count, bits, at, b)
-    elif b.kind == KIND_UNSIGNED:
-        if width == 8:
-            numbers(<const loose_u64*> p, count, bits, at, b)
-        elif width == 4:
-            numbers(<const loose_u32*> p, count, bits, at, b)
-        elif width == 2:
-            numbers(<const loose_u16*> p, count, bits, at, b)
+    elif integer_bounds(p, width, b.kind == KIND_SIGNED, count, bits, at, &low, &high):
+        if b.kind == KIND_SIGNED:
+            merge_signed(b, low, high)
         else:
-            numbers(<const uint8_t*> p, count, bits, at, b)
-    elif width == 8:
-        numbers(<const loose_i64*> p, count, bits, at, b)
-    elif width == 4:
-        numbers(<const loose_i32*> p, count, bits, at, b)
-    elif width == 2:
-        numbers(<const loose_i16*> p, count, bits, at, b)
-    else:
-        numbers(<const int8_t*> p, count, bits, at, b)
+            merge_unsigned(b, low, high)
     return 0
 
 

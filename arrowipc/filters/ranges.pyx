@@ -6,13 +6,15 @@ range, and not outside of any.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp, memset
 
 from arrowipc._core cimport Memory, raise_fault
 from arrowipc.columns.array cimport Array, dictionary_array
 from arrowipc.columns.elements cimport check_native
-from arrowipc.inline.element cimport find_run, index_at, load_signed, load_unsigned, next_run, validity, word_span
+from arrowipc.inline.element cimport (
+    find_run, float_key, index_at, load_signed, load_unsigned, next_run, validity, word_span,
+)
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport Type_FixedSizeBinary, Type_FloatingPoint, Type_Int, Type_Interval
 from arrowipc.inline.loads cimport get_bit
@@ -39,15 +41,6 @@ cdef struct Ranges:
 cdef struct Bound:
     const uint8_t* data
     int64_t size        # -1: above all words
-
-
-cdef inline int64_t float_key(uint64_t bits, int32_t width) noexcept nogil:
-    """An integer with the order of floats of some width."""
-    cdef uint64_t sign = <uint64_t> 1 << (8 * width - 1), size = bits & (sign - 1)
-    cdef uint64_t infinite = (sign - 1) & ~((<uint64_t> 1 << (52 if width == 8 else 23 if width == 4 else 10)) - 1)
-    if size > infinite:
-        return INT64_MAX
-    return -<int64_t> size if bits & sign else <int64_t> size
 
 
 cdef void make_keys(int64_t* keys, const ColumnsData* d, int32_t f, int64_t at, int64_t count) noexcept nogil:

@@ -2,7 +2,7 @@
 #
 # Positions (`at`) are physical: node.offset and the offsets of parents are in them, and they are inside the
 # node, which `check_sizes` has measured; so the words read here exist, and only what they say is in doubt.
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT64_MAX, int8_t, int32_t, int64_t, uint8_t, uint64_t
 
 from arrowipc.inline.bits cimport load_int
 from arrowipc.inline.fault cimport (
@@ -35,6 +35,15 @@ cdef inline uint64_t load_unsigned(const uint8_t* p, int32_t width) noexcept nog
     if width == 2:
         return load_u16(p)
     return p[0]
+
+
+cdef inline int64_t float_key(uint64_t bits, int32_t width) noexcept nogil:
+    """An integer with the order of floats of some width: NaN equals NaN and is above all, both zeros are 0."""
+    cdef uint64_t sign = <uint64_t> 1 << (8 * width - 1), size = bits & (sign - 1)
+    cdef uint64_t infinite = (sign - 1) & ~((<uint64_t> 1 << (52 if width == 8 else 23 if width == 4 else 10)) - 1)
+    if size > infinite:
+        return INT64_MAX
+    return -<int64_t> size if bits & sign else <int64_t> size
 
 
 cdef inline int span(const ColumnsData* d, int32_t f, int64_t at, int64_t* start, int64_t* size,

@@ -4,7 +4,7 @@
 # Table_field_DEFAULT: value of an absent field, where that is not 0.
 # Struct_member, Struct_SIZE: bytes. Enum_Member, Enum_MAX: values of enums and union tags.
 
-# enum MetadataVersion (Schema.fbs)
+# Schema.fbs
 cdef enum:
     MetadataVersion_V1 = 0
     MetadataVersion_V2 = 1
@@ -12,109 +12,52 @@ cdef enum:
     MetadataVersion_V4 = 3
     MetadataVersion_V5 = 4
     MetadataVersion_MAX = 4
-
-# enum Feature (Schema.fbs)
-cdef enum:
     Feature_UNUSED = 0
     Feature_DICTIONARY_REPLACEMENT = 1
     Feature_COMPRESSED_BODY = 2
     Feature_MAX = 2
-
-# table FixedSizeList (Schema.fbs)
-cdef enum:
     FixedSizeList_listSize = 4
-
-# table Map (Schema.fbs)
-cdef enum:
     Map_keysSorted = 4
-
-# enum UnionMode (Schema.fbs)
-cdef enum:
     UnionMode_Sparse = 0
     UnionMode_Dense = 1
     UnionMode_MAX = 1
-
-# table Union (Schema.fbs)
-cdef enum:
     Union_mode = 4
     Union_typeIds = 6
-
-# table Int (Schema.fbs)
-cdef enum:
     Int_bitWidth = 4
     Int_is_signed = 6
-
-# enum Precision (Schema.fbs)
-cdef enum:
     Precision_HALF = 0
     Precision_SINGLE = 1
     Precision_DOUBLE = 2
     Precision_MAX = 2
-
-# table FloatingPoint (Schema.fbs)
-cdef enum:
     FloatingPoint_precision = 4
-
-# table FixedSizeBinary (Schema.fbs)
-cdef enum:
     FixedSizeBinary_byteWidth = 4
-
-# table Decimal (Schema.fbs)
-cdef enum:
     Decimal_precision = 4
     Decimal_scale = 6
     Decimal_bitWidth = 8
     Decimal_bitWidth_DEFAULT = 128
-
-# enum DateUnit (Schema.fbs)
-cdef enum:
     DateUnit_DAY = 0
     DateUnit_MILLISECOND = 1
     DateUnit_MAX = 1
-
-# table Date (Schema.fbs)
-cdef enum:
     Date_unit = 4
     Date_unit_DEFAULT = 1
-
-# enum TimeUnit (Schema.fbs)
-cdef enum:
     TimeUnit_SECOND = 0
     TimeUnit_MILLISECOND = 1
     TimeUnit_MICROSECOND = 2
     TimeUnit_NANOSECOND = 3
     TimeUnit_MAX = 3
-
-# table Time (Schema.fbs)
-cdef enum:
     Time_unit = 4
     Time_unit_DEFAULT = 1
     Time_bitWidth = 6
     Time_bitWidth_DEFAULT = 32
-
-# table Timestamp (Schema.fbs)
-cdef enum:
     Timestamp_unit = 4
     Timestamp_timezone = 6
-
-# enum IntervalUnit (Schema.fbs)
-cdef enum:
     IntervalUnit_YEAR_MONTH = 0
     IntervalUnit_DAY_TIME = 1
     IntervalUnit_MONTH_DAY_NANO = 2
     IntervalUnit_MAX = 2
-
-# table Interval (Schema.fbs)
-cdef enum:
     Interval_unit = 4
-
-# table Duration (Schema.fbs)
-cdef enum:
     Duration_unit = 4
     Duration_unit_DEFAULT = 1
-
-# union Type (Schema.fbs)
-cdef enum:
     Type_NONE = 0
     Type_Null = 1
     Type_Int = 2
@@ -143,26 +86,14 @@ cdef enum:
     Type_ListView = 25
     Type_LargeListView = 26
     Type_MAX = 26
-
-# table KeyValue (Schema.fbs)
-cdef enum:
     KeyValue_key = 4
     KeyValue_value = 6
-
-# enum DictionaryKind (Schema.fbs)
-cdef enum:
     DictionaryKind_DenseArray = 0
     DictionaryKind_MAX = 0
-
-# table DictionaryEncoding (Schema.fbs)
-cdef enum:
     DictionaryEncoding_id = 4
     DictionaryEncoding_indexType = 6
     DictionaryEncoding_isOrdered = 8
     DictionaryEncoding_dictionaryKind = 10
-
-# table Field (Schema.fbs)
-cdef enum:
     Field_name = 4
     Field_nullable = 6
     Field_type_type = 8
@@ -170,93 +101,63 @@ cdef enum:
     Field_dictionary = 12
     Field_children = 14
     Field_custom_metadata = 16
-
-# enum Endianness (Schema.fbs)
-cdef enum:
     Endianness_Little = 0
     Endianness_Big = 1
     Endianness_MAX = 1
-
-# struct Buffer (Schema.fbs)
-cdef enum:
     Buffer_offset = 0
     Buffer_length = 8
     Buffer_SIZE = 16
-
-# table Schema (Schema.fbs)
-cdef enum:
     Schema_endianness = 4
     Schema_fields = 6
     Schema_custom_metadata = 8
     Schema_features = 10
 
-# table Footer (File.fbs)
+# File.fbs
 cdef enum:
     Footer_version = 4
     Footer_schema = 6
     Footer_dictionaries = 8
     Footer_recordBatches = 10
     Footer_custom_metadata = 12
-
-# struct Block (File.fbs)
-cdef enum:
     Block_offset = 0
     Block_metaDataLength = 8
     Block_bodyLength = 16
     Block_SIZE = 24
 
-# table TensorDim (Tensor.fbs)
+# Tensor.fbs
 cdef enum:
     TensorDim_size = 4
     TensorDim_name = 6
-
-# table Tensor (Tensor.fbs)
-cdef enum:
     Tensor_type_type = 4
     Tensor_type = 6
     Tensor_shape = 8
     Tensor_strides = 10
     Tensor_data = 12
 
-# table SparseTensorIndexCOO (SparseTensor.fbs)
+# SparseTensor.fbs
 cdef enum:
     SparseTensorIndexCOO_indicesType = 4
     SparseTensorIndexCOO_indicesStrides = 6
     SparseTensorIndexCOO_indicesBuffer = 8
     SparseTensorIndexCOO_isCanonical = 10
-
-# enum SparseMatrixCompressedAxis (SparseTensor.fbs)
-cdef enum:
     SparseMatrixCompressedAxis_Row = 0
     SparseMatrixCompressedAxis_Column = 1
     SparseMatrixCompressedAxis_MAX = 1
-
-# table SparseMatrixIndexCSX (SparseTensor.fbs)
-cdef enum:
     SparseMatrixIndexCSX_compressedAxis = 4
     SparseMatrixIndexCSX_indptrType = 6
     SparseMatrixIndexCSX_indptrBuffer = 8
     SparseMatrixIndexCSX_indicesType = 10
     SparseMatrixIndexCSX_indicesBuffer = 12
-
-# table SparseTensorIndexCSF (SparseTensor.fbs)
-cdef enum:
     SparseTensorIndexCSF_indptrType = 4
     SparseTensorIndexCSF_indptrBuffers = 6
     SparseTensorIndexCSF_indicesType = 8
     SparseTensorIndexCSF_indicesBuffers = 10
     SparseTensorIndexCSF_axisOrder = 12
-
-# union SparseTensorIndex (SparseTensor.fbs)
-cdef enum:
     SparseTensorIndex_NONE = 0
     SparseTensorIndex_SparseTensorIndexCOO = 1
     SparseTensorIndex_SparseMatrixIndexCSX = 2
     SparseTensorIndex_SparseTensorIndexCSF = 3
     SparseTensorIndex_MAX = 3
-
-# table SparseTensor (SparseTensor.fbs)
-cdef enum:
     SparseTensor_type_type = 4
     SparseTensor_type = 6
     SparseTensor_shape = 8
@@ -265,44 +166,26 @@ cdef enum:
     SparseTensor_sparseIndex = 14
     SparseTensor_data = 16
 
-# struct FieldNode (Message.fbs)
+# Message.fbs
 cdef enum:
     FieldNode_length = 0
     FieldNode_null_count = 8
     FieldNode_SIZE = 16
-
-# enum CompressionType (Message.fbs)
-cdef enum:
     CompressionType_LZ4_FRAME = 0
     CompressionType_ZSTD = 1
     CompressionType_MAX = 1
-
-# enum BodyCompressionMethod (Message.fbs)
-cdef enum:
     BodyCompressionMethod_BUFFER = 0
     BodyCompressionMethod_MAX = 0
-
-# table BodyCompression (Message.fbs)
-cdef enum:
     BodyCompression_codec = 4
     BodyCompression_method = 6
-
-# table RecordBatch (Message.fbs)
-cdef enum:
     RecordBatch_length = 4
     RecordBatch_nodes = 6
     RecordBatch_buffers = 8
     RecordBatch_compression = 10
     RecordBatch_variadicBufferCounts = 12
-
-# table DictionaryBatch (Message.fbs)
-cdef enum:
     DictionaryBatch_id = 4
     DictionaryBatch_data = 6
     DictionaryBatch_isDelta = 8
-
-# union MessageHeader (Message.fbs)
-cdef enum:
     MessageHeader_NONE = 0
     MessageHeader_Schema = 1
     MessageHeader_DictionaryBatch = 2
@@ -310,9 +193,6 @@ cdef enum:
     MessageHeader_Tensor = 4
     MessageHeader_SparseTensor = 5
     MessageHeader_MAX = 5
-
-# table Message (Message.fbs)
-cdef enum:
     Message_version = 4
     Message_header_type = 6
     Message_header = 8

@@ -1,7 +1,8 @@
 # The least and the greatest of numbers in a row: loops that compilers vectorize, for up to three instruction sets.
-from libc.stdint cimport int8_t, int64_t, uint8_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint64_t
 
-from arrowipc.inline.loads cimport loose_i16, loose_i32, loose_i64, loose_u16, loose_u32, loose_u64
+from arrowipc.inline.bits cimport WORD, load_bits, ones
+from arrowipc.inline.loads cimport get_bit, loose_i16, loose_i32, loose_i64, loose_u16, loose_u32, loose_u64
 
 # In C: Cython cannot compile a function for a second instruction set. Only AVX2 has comparisons of 64-bit integers
 # and minima of unsigned ones, only AVX-512 minima of 64-bit ones: 0.17 instead of 0.45 ns for a value in the caches.
@@ -123,3 +124,51 @@ ctypedef fused Number:
 ctypedef fused Real:
     loose_f32
     loose_f64
+
+
+cdef inline bint bounds_of(const Number* values, int64_t count, const uint8_t* bits, int64_t at, int64_t* least,
+                           int64_t* most) noexcept nogil:
+    cdef int64_t i = 0, k, n
+    cdef uint64_t word
+    cdef Number low, high, value
+    while bits != NULL and i < count and not get_bit(bits, at + i):
+        i += 1
+    if i == count:
+        return False
+    low = high = values[i]
+    if bits == NULL:
+        widen(values, count, &low, &high)
+        i = count
+    while i < count:
+        n = min(count - i, <int64_t> WORD)
+        word = load_bits(bits, at + i, n)
+        if word == ones(n):
+            widen(values + i, n, &low, &high)
+        elif word:
+            for k in range(n):
+                # What lies under a null is replaced by a value that changes nothing.
+                value = values[i + k] if (word >> k) & 1 else low
+                low = value if value < low else low
+                high = value if value > high else high
+        i += n
+    least[0], most[0] = <int64_t> low, <int64_t> high
+    return True
+
+
+cdef inline bint integer_bounds(const uint8_t* p, int32_t width, bint signed, int64_t count, const uint8_t* bits,
+                                int64_t at, int64_t* least, int64_t* most) noexcept nogil:
+    """The bounds of integers whose bits, from bit `at` on, are on (NULL: of all); False: there are none.
+
+    Those of 64-bit unsigned integers are their bits.
+    """
+    if width == 1:
+        return (bounds_of(<const int8_t*> p, count, bits, at, least, most) if signed
+                else bounds_of(p, count, bits, at, least, most))
+    if width == 2:
+        return (bounds_of(<const loose_i16*> p, count, bits, at, least, most) if signed
+                else bounds_of(<const loose_u16*> p, count, bits, at, least, most))
+    if width == 4:
+        return (bounds_of(<const loose_i32*> p, count, bits, at, least, most) if signed
+                else bounds_of(<const loose_u32*> p, count, bits, at, least, most))
+    return (bounds_of(<const loose_i64*> p, count, bits, at, least, most) if signed
+            else bounds_of(<const loose_u64*> p, count, bits, at, least, most))

@@ -141,18 +141,7 @@ def validate(
     ledger = _check_file(view, options, remarks) if view[:6] == MAGIC else _check_stream(view, options)
     report = ledger.report
     known = report.format if report.num_bytes or report.format == "file" else None
-    return Validation(
-        known,
-        level,
-        report.num_batches,
-        report.num_rows,
-        report.num_bytes,
-        report.lost_batches,
-        report.lost_rows,
-        report.lost_bytes,
-        report.skipped,
-        () if report.skipped else tuple(remarks),
-    )
+    return Validation(known, level, *report[1:7], report.skipped, () if report.skipped else tuple(remarks))
 
 
 # -- files ---------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport (
     Table, Vector, fb_i16, fb_i32, fb_i64, fb_string, fb_table, fb_table_at, fb_u8, fb_vector, fb_vector_table,
 )
+from arrowipc.inline.hash cimport hash_with
 from arrowipc.inline.in_order cimport in_order
 from arrowipc.inline.layouts cimport LAYOUTS, alignment_of, blank, check_children, check_nested, sizes_of
 from arrowipc.inline.loads cimport load_i32, load_i64
@@ -143,7 +144,6 @@ cdef int read_sized(const Table* type, int kind, FieldPlan* f, Fault* fault) noe
 
 
 cdef int read_type(const Table* type, int kind, FieldPlan* f, Fault* fault) noexcept nogil:
-    """Fill layout and parameters from a type table, all of them checked."""
     cdef int mode
     if kind <= Type_NONE or kind > Type_MAX:
         return fail_in(fault, FAULT_ENUM, "Field.type", kind)
@@ -474,6 +474,8 @@ cdef bint same_shape(Plan a, Plan b):
 cdef enum:
     WORTH_COPYING = 1 << 18     # bytes of metadata up to which a copy is cheap
 
+cdef uint64_t MARK_SECRET = 0x9E3779B97F4A7C15ULL
+
 # The plans that were read last. A service, a Spark task or a Kafka consumer that opens many small streams meets the
 # same few schemas again and again, and comparing their bytes costs a hundredth of reading them.
 cdef Recent recent_plans = Recent(64, 1 << 21)
@@ -507,7 +509,7 @@ cdef Plan read_plan(const uint8_t* metadata, int64_t size, int64_t schema_table,
         return found
     plan = recent_plans.again(&wanted, is_plan_of)
     if plan is None:
-        mark = mark_of(metadata, size)
+        mark = hash_with(MARK_SECRET, 0, metadata, size)   # the bytes say whether it is the same
         plan = recent_plans.find(mark, &wanted, is_plan_of)
         if plan is None:
             copy = PyBytes_FromStringAndSize(<const char*> metadata, size)
@@ -545,18 +547,6 @@ cdef bint is_plan_of(object thing, const void* wanted) except -1:
     cdef const Wanted* w = <const Wanted*> wanted
     return (plan.metadata_size == w.size and plan.schema_table == w.schema_table and plan.max_depth == w.max_depth
             and memcmp(plan.metadata, w.metadata, w.size) == 0)
-
-
-cdef uint64_t mark_of(const uint8_t* metadata, int64_t size) noexcept nogil:
-    """A number that tells most schemas apart; that it is the same one is for their bytes to say."""
-    cdef uint64_t mark = <uint64_t> size, other = 0
-    cdef int64_t i
-    for i in range(0, size - 15, 16):
-        mark = (mark ^ <uint64_t> load_i64(metadata + i)) * <uint64_t> 0x9E3779B97F4A7C15ULL
-        other = (other ^ <uint64_t> load_i64(metadata + i + 8)) * <uint64_t> 0xC2B2AE3D27D4EB4FULL
-        mark ^= mark >> 32
-        other ^= other >> 29
-    return mark ^ other
 
 
 cdef Plan flatten(const uint8_t* metadata, int64_t size, object owner, int64_t schema_table, int64_t max_depth):
@@ -872,7 +862,6 @@ def shared_type(*form):
 
 
 cdef object fixed_type(const FieldPlan* f, const Table* type):
-    """The type of values of a fixed width (LAYOUT_FIXED), whose parameters `read_type` has checked."""
     cdef Vector zone
     cdef int kind = f.type
     from arrowipc import datatypes as types

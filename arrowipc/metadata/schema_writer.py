@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count, filterfalse
 from operator import is_
 
-from arrowipc.datatypes import Dictionary, Map, RunEndEncoded, Struct, Union
+from arrowipc.datatypes import Dictionary, with_children
 from arrowipc.errors import UsageError
 from arrowipc.metadata.schema_tables import dictionaries_of, encapsulate, write_footer, write_schema_message
 from arrowipc.schemas import Field, Schema
@@ -94,10 +94,6 @@ def _renumbered(schema: Schema, number: Callable[[Dictionary], int]) -> Schema:
     return schema.__replace__(fields=[_numbered_field(field, number) for field in schema.fields])
 
 
-#: Where types hold the children whose dictionaries may change, but for lists.
-_CHANGING = {Struct: "fields", Union: "fields", Map: "entries", RunEndEncoded: "values"}
-
-
 def _numbered_field(field: Field, number: Callable[[Dictionary], int]) -> Field:
     type_ = _numbered(field.type, number)
     return field if type_ is field.type else field.__replace__(type=type_)
@@ -110,9 +106,5 @@ def _numbered(type_: DataType, number: Callable[[Dictionary], int]) -> DataType:
         if id == type_.id and values is type_.value_type:
             return type_
         return type_.__replace__(id=id, value_type=values)
-    children = type_.children
-    numbered = tuple([_numbered_field(child, number) for child in children])
-    if all(map(is_, numbered, children)):
-        return type_
-    name = _CHANGING.get(type(type_), "value_field")
-    return type_.__replace__(**{name: numbered if name == "fields" else numbered[-1]})
+    numbered = [_numbered_field(child, number) for child in type_.children]
+    return type_ if all(map(is_, numbered, type_.children)) else with_children(type_, numbered)

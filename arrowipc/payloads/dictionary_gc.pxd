@@ -1,5 +1,5 @@
 # The values of a dictionary that some elements use, as a dictionary of their own.
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t
 
 from arrowipc._core cimport Columns
 from arrowipc.inline.fault cimport Fault

@@ -5,7 +5,7 @@ where they lie; dictionary indices too, and where these differ the values behind
 goes through `columns.equal`. Nothing here trusts the contents of buffers.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memset
 
@@ -13,7 +13,7 @@ from arrowipc._core cimport Memory, raise_fault
 from arrowipc.columns.equal cimport same_values
 from arrowipc.columns.record_batch cimport RecordBatch, select_columns
 from arrowipc.columns.take cimport take_pieces
-from arrowipc.inline.element cimport validity, word_span
+from arrowipc.inline.element cimport float_key, load_unsigned, validity, word_span
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport Type_FloatingPoint
 from arrowipc.inline.gather cimport count_runs
@@ -48,30 +48,11 @@ cdef void mark_nulls(const uint8_t* bits, int64_t start, int64_t count, uint8_t*
         before = now
 
 
-cdef inline uint64_t canonical(const uint8_t* p, int32_t width) noexcept nogil:
-    """The bits of a floating-point number, the same for all NaNs and the same for both zeros."""
-    cdef uint64_t bits, sign, infinity
-    if width == 8:
-        bits = (<const loose_u64*> p)[0]
-        sign = <uint64_t> 1 << 63
-        infinity = <uint64_t> 0x7FF << 52
-    elif width == 4:
-        bits = (<const loose_u32*> p)[0]
-        sign = <uint64_t> 1 << 31
-        infinity = <uint64_t> 0xFF << 23
-    else:
-        bits = (<const loose_u16*> p)[0]
-        sign = <uint64_t> 1 << 15
-        infinity = <uint64_t> 0x1F << 10
-    if bits & ~sign == 0:
-        return 0
-    return infinity | 1 if bits & ~sign > infinity else bits
-
-
 cdef void mark_floats(const uint8_t* values, int32_t width, int64_t count, uint8_t* marks) noexcept nogil:
     cdef int64_t i
     for i in range(1, count):
-        marks[i] |= canonical(values + i * width, width) != canonical(values + (i - 1) * width, width)
+        marks[i] |= (float_key(load_unsigned(values + i * width, width), width)
+                     != float_key(load_unsigned(values + (i - 1) * width, width), width))
 
 
 cdef void mark_fixed(const ColumnsData* d, int32_t f, int64_t start, int64_t count, uint8_t* marks) noexcept nogil:

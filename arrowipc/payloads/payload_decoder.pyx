@@ -13,7 +13,7 @@ from libc.stdlib cimport free
 from libc.string cimport memcmp
 
 from arrowipc._core cimport (
-    Columns, Memory, Plan, Source, level_of, limits_data, open_message, raise_fault, window,
+    Columns, Memory, Plan, Source, level_of, open_message, raise_fault, window,
 )
 from arrowipc.cdata.import_array cimport import_batch, import_schema
 from arrowipc.columns.array cimport Array

@@ -451,7 +451,6 @@ cdef bint same_shell(object a, object b, object types) except -1:
 
 
 cdef SchemaMapping find_mapping(Plan whole, Plan out, bint strict):
-    """The mapping of one schema to another; UsageError if there is none."""
     cdef SchemaMapping mapping = SchemaMapping.__new__(SchemaMapping)
     mapping.whole = whole
     mapping.out = out

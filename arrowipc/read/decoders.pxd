@@ -79,7 +79,6 @@ cdef class Decoder:
 # Refuse a dictionary of so many values and bytes, `all_bytes` with all the others, that may not be kept.
 cdef int check_dictionary(int64_t id, int64_t length, int64_t nbytes, int64_t all_bytes,
                           const LimitsData* limits) except -1
-# Every dictionary that a plan needs, at any depth, by id; kept with the plan.
 cdef dict dictionaries_of(Plan plan)
 cdef Decoder new_decoder(object columns, object validate, object limits, bint use_threads,
                          bint ensure_native_endian)

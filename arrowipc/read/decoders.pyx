@@ -308,7 +308,6 @@ cdef class Decoder:
 
 cdef int check_dictionary(int64_t id, int64_t length, int64_t nbytes, int64_t all_bytes,
                           const LimitsData* limits) except -1:
-    """Whether a dictionary of so many values and bytes may be kept; `all_bytes`: with all the others."""
     if all_bytes > limits.dictionary_bytes:
         raise LimitError(f"dictionary {id} takes all dictionaries past Limits.dictionary_bytes = "
                          f"{limits.dictionary_bytes:,}")

@@ -15,7 +15,7 @@ from arrowipc.inline.loads cimport (
 from arrowipc.inline.plan cimport *
 from arrowipc.inline.room cimport new_zeros, reserve_items
 
-from arrowipc.errors import FormatError, LimitError, UnsupportedError, UsageError
+from arrowipc.errors import FormatError, LimitError, UnsupportedError
 
 cdef enum:
     PREFIX = 8                      # bytes of the uncompressed length before each compressed buffer
@@ -593,7 +593,6 @@ cdef int rewrite(Columns columns, bint swap) except -1:
 
 
 cdef Columns native_copy(Columns columns):
-    """The same columns in native byte order, for proofs about values that the caller wants left as stored."""
     cdef Columns copy = Columns.__new__(Columns)
     copy.share(columns, columns.plan)
     copy.dictionaries = columns.dictionaries

@@ -6,34 +6,22 @@ failure alone and finds the element to name.
 """
 
 cimport cython
-from libc.stdint cimport (
-    INT64_MAX, INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t,
-)
+from libc.stdint cimport INT64_MAX, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, qsort
 from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport *
-from arrowipc.inline.element cimport validity
+from arrowipc.inline.element cimport run_end, validity
 from arrowipc.inline.fault cimport *
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.layouts cimport has_offsets, is_binary, is_list_view, is_union, width_of
 from arrowipc.inline.loads cimport (
-    count_bits, get_bit, inside, load_i32, load_i64, load_u32, loose_i16, loose_i32, loose_i64, loose_u16,
-    loose_u32, loose_u64,
+    count_bits, get_bit, inside, load_i32, load_i64, load_u32, loose_i32, loose_i64, loose_u64,
 )
+from arrowipc.inline.minmax cimport integer_bounds
 from arrowipc.inline.plan cimport *
 from arrowipc.inline.utf8 cimport is_ascii, utf8_error
 from arrowipc.read.decompress cimport native_copy
-
-ctypedef fused Index:
-    int8_t
-    uint8_t
-    loose_i16
-    loose_u16
-    loose_i32
-    loose_u32
-    loose_i64
-    loose_u64
 
 ctypedef fused Signed:
     loose_i32
@@ -729,17 +717,9 @@ cdef int fail_union(const int8_t* codes, const loose_i32* offsets, const int8_t*
 # -- run ends ------------------------------------------------------------------------------------------------
 
 
-cdef inline int64_t load_run_end(const uint8_t* ends, int64_t i, int32_t width) noexcept nogil:
-    if width == 2:
-        return (<const loose_i16*> ends)[i]
-    return load_word(ends, i, width == 8)
-
-
 cdef int check_run_ends(const ColumnsData* d, int32_t f, Fault* fault) noexcept nogil:
     cdef const Node* node = &d.nodes[f]
     cdef const Node* runs = &d.nodes[f + 1]
-    cdef const FieldPlan* plan = &d.plan.fields[f + 1]
-    cdef const uint8_t* ends = d.extents[plan.first_buffer + 1].data
     cdef int64_t i, end = 0, previous = 0
     if runs.null_count != 0:
         return fail(fault, FAULT_RUN_END_NULLS, f + 1, -1, -1, runs.null_count)
@@ -747,9 +727,8 @@ cdef int check_run_ends(const ColumnsData* d, int32_t f, Fault* fault) noexcept 
         if node.length == 0:
             return 0
         return fail(fault, FAULT_RUN_END, f, -1, 0, 0, node.offset + node.length, "missing")
-    ends += plan.width * runs.offset
     for i in range(runs.length):
-        end = load_run_end(ends, i, plan.width)
+        end = run_end(d, f, i)
         if end <= previous:
             return fail(fault, FAULT_RUN_END, f, -1, i, end, previous, "not more than")
         previous = end
@@ -762,77 +741,27 @@ cdef int check_run_ends(const ColumnsData* d, int32_t f, Fault* fault) noexcept 
 # -- dictionary indices --------------------------------------------------------------------------------------
 
 
-cdef inline void widen(const Index* indices, int64_t n, int64_t* low, int64_t* high) noexcept nogil:
-    """Extend [low, high] to cover n >= 1 indices."""
-    cdef Index small = indices[0], large = indices[0]
-    cdef int64_t i
-    for i in range(n):
-        small = indices[i] if indices[i] < small else small
-        large = indices[i] if indices[i] > large else large
-    if Index is loose_u64:
-        small = <uint64_t> INT64_MAX if small > <uint64_t> INT64_MAX else small
-        large = <uint64_t> INT64_MAX if large > <uint64_t> INT64_MAX else large
-    if <int64_t> small < low[0]:
-        low[0] = <int64_t> small
-    if <int64_t> large > high[0]:
-        high[0] = <int64_t> large
-
-
-cdef void widen_by(const FieldPlan* plan, const uint8_t* indices, int64_t i, int64_t n,
-                   int64_t* low, int64_t* high) noexcept nogil:
-    """`widen` over elements [i, i + n) of indices of the plan's width and sign."""
-    cdef const uint8_t* p = indices + i * plan.width
-    if plan.flags & FIELD_SIGNED:
-        if plan.width == 1:
-            widen[int8_t](<const int8_t*> p, n, low, high)
-        elif plan.width == 2:
-            widen[loose_i16](<const loose_i16*> p, n, low, high)
-        elif plan.width == 4:
-            widen[loose_i32](<const loose_i32*> p, n, low, high)
-        else:
-            widen[loose_i64](<const loose_i64*> p, n, low, high)
-    elif plan.width == 1:
-        widen[uint8_t](p, n, low, high)
-    elif plan.width == 2:
-        widen[loose_u16](<const loose_u16*> p, n, low, high)
-    elif plan.width == 4:
-        widen[loose_u32](<const loose_u32*> p, n, low, high)
-    else:
-        widen[loose_u64](<const loose_u64*> p, n, low, high)
-
-
 cdef int index_range(const ColumnsData* d, int32_t field, int64_t start, int64_t length,
                      int64_t* low, int64_t* high) noexcept nogil:
-    cdef const FieldPlan* plan = &d.plan.fields[field]
-    cdef const uint8_t* indices = d.extents[plan.first_buffer + 1].data
     cdef const uint8_t* valid = validity(d, field)
-    cdef int64_t i = start, end = start + length, run
-    cdef bint any_valid = False
-    low[0] = INT64_MAX
-    high[0] = INT64_MIN
-    if valid == NULL and length > 0:
-        widen_by(plan, indices, i, length, low, high)
-        return 1
-    while valid != NULL and i < end:
-        if not get_bit(valid, i):
-            # Eight null slots at a time where whole bytes of the bitmap are zero.
-            i += 8 if i & 7 == 0 and end - i >= 8 and valid[i >> 3] == 0 else 1
-            continue
-        run = i + 1
-        while run < end:
-            if run & 7 == 0 and end - run >= 8 and valid[run >> 3] == 0xFF:
-                run += 8
-            elif get_bit(valid, run):
-                run += 1
-            else:
-                break
-        widen_by(plan, indices, i, run - i, low, high)
-        any_valid = True
-        i = run
-    if not any_valid:
-        low[0] = 0
-        high[0] = -1
-    return any_valid
+    if not bounds_at(d, field, start, length, valid, low, high):
+        low[0], high[0] = 0, -1
+        return 0
+    return 1
+
+
+cdef inline bint bounds_at(const ColumnsData* d, int32_t f, int64_t start, int64_t length, const uint8_t* valid,
+                           int64_t* low, int64_t* high) noexcept nogil:
+    """The bounds of the indices whose bits are on in `valid` (NULL: of all); False: there are none."""
+    cdef const FieldPlan* plan = &d.plan.fields[f]
+    cdef const uint8_t* p = d.extents[plan.first_buffer + 1].data + start * plan.width
+    if not integer_bounds(p, plan.width, plan.flags & FIELD_SIGNED, length, valid, start, low, high):
+        return False
+    if plan.width == 8 and not plan.flags & FIELD_SIGNED:
+        # Those above INT64_MAX are as wrong as that.
+        low[0] = INT64_MAX if low[0] < 0 else low[0]
+        high[0] = INT64_MAX if high[0] < 0 else high[0]
+    return True
 
 
 cdef int check_indices(const ColumnsData* d, int32_t f, int64_t n_values, Fault* fault) noexcept nogil:
@@ -840,23 +769,17 @@ cdef int check_indices(const ColumnsData* d, int32_t f, int64_t n_values, Fault*
     cdef const FieldPlan* plan = &d.plan.fields[f]
     cdef const Node* node = &d.nodes[f]
     cdef const uint8_t* valid = validity(d, f)
-    cdef const uint8_t* indices = d.extents[plan.first_buffer + 1].data
-    cdef int64_t low = INT64_MAX, high = INT64_MIN, i
-    if node.length == 0:
-        return 0
+    cdef int64_t low = 0, high = -1, i
     # Null slots usually hold a good index too: then the bitmap need not be read.
-    widen_by(plan, indices, node.offset, node.length, &low, &high)
-    if low >= 0 and high < n_values:
+    if not bounds_at(d, f, node.offset, node.length, NULL, &low, &high) or (low >= 0 and high < n_values):
         return 0
-    if not index_range(d, f, node.offset, node.length, &low, &high) or (low >= 0 and high < n_values):
+    if not bounds_at(d, f, node.offset, node.length, valid, &low, &high) or (low >= 0 and high < n_values):
         return 0
     for i in range(node.length):
         if valid == NULL or get_bit(valid, node.offset + i):
             if n_values < 0:
                 return fail(fault, FAULT_NO_DICTIONARY, f, 1, i, plan.dictionary)
-            low = INT64_MAX
-            high = INT64_MIN
-            widen_by(plan, indices, node.offset + i, 1, &low, &high)
+            bounds_at(d, f, node.offset + i, 1, NULL, &low, &high)
             if low < 0 or low >= n_values:
                 return fail(fault, FAULT_INDEX, f, 1, i, low, n_values)
     return 0
@@ -1019,10 +942,6 @@ cdef int by_offset(const void* a, const void* b) noexcept nogil:
 
 
 cdef int check_extents(const BatchHeader* header, int64_t body_length, Fault* fault) noexcept nogil:
-    """Strict: each Buffer starts at a multiple of 8 inside the body, and no two share bytes.
-
-    `fault.at` is the Buffer's place in the message.
-    """
     cdef int64_t i, count = header.buffers.count
     cdef Numbered* buffers = <Numbered*> malloc(count * sizeof(Numbered) + 1)
     cdef int found

@@ -5,7 +5,6 @@ follow, every offset points forward, and the whole metadata is two loops of stor
 (Columnar format, "Encapsulated message format"; Message.fbs).
 """
 
-cimport cython
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, int8_t, uint32_t, uint8_t
 from libc.stdlib cimport free, qsort
 from libc.string cimport memcpy, memset
@@ -19,7 +18,7 @@ from arrowipc.inline.flatbuf cimport Vector
 from arrowipc.inline.loads cimport add_overflows, load_i64, put16, put32, put64, round_up
 from arrowipc.inline.plan cimport BatchHeader, ColumnsData, Extent, FieldPlan, v4_bitmap
 from arrowipc.inline.room cimport reserve_items
-from arrowipc.read.decompress cimport CodecContext, CodecPool, encoders
+from arrowipc.read.decompress cimport CodecContext, encoders
 from arrowipc.read.framing cimport Message
 
 from arrowipc.arguments import check_choice
@@ -332,7 +331,6 @@ cdef class Encoder:
         return self.finish_head(at, position)
 
     cdef bint encode_raw(self, const ColumnsData* d, int64_t position, bint dictionary, int64_t id) noexcept nogil:
-        """`encode` without compression, pairs and delta, if there is room for it; False: `encode` makes room."""
         cdef int64_t n_buffers = self.count_buffers(d)
         if (self.checksum or n_buffers > self.parts_room
                 or self.metadata_at + tables_size(d, n_buffers) + self.alignment > min(self.head_room, INT32_MAX)):

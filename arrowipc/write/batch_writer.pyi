@@ -24,8 +24,7 @@ __all__ = [
 ]
 
 class Sink:
-    @property
-    def position(self) -> int: ...
+    position: int
     behind: Any
     def write_bytes(self, data: bytes) -> None: ...
     def commit(self) -> None: ...
@@ -35,8 +34,7 @@ class BytearraySink(Sink):
     def __new__(cls, target: bytearray) -> BytearraySink: ...
 
 class MessageSink(Sink):
-    @property
-    def ended(self) -> bool: ...
+    ended: bool
     def take(self) -> list[Message]: ...
 
 class FixedSink(Sink):
