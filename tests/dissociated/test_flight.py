@@ -98,27 +98,19 @@ def test_d091_a_flight_leads_to_the_stream_that_do_get_gives(peer, name):
         assert pa.table(reader.read_all()).equals(theirs)
 
 
-def test_d091_batches_arrive_one_at_a_time_by_either_way(there):
+def test_d091_batches_arrive_one_at_a_time_and_columns_mean_the_same_by_either_way(there):
     client, _ = there
-    info = info_of(client, "many")
-    for endpoint in (info.endpoints[0], fl.FlightEndpoint(b"many", [])):
+    for endpoint in (info_of(client, "many").endpoints[0], fl.FlightEndpoint(b"many", [])):
         with from_flight(endpoint, client=client, timeout=20) as reader:
-            first = reader.read_next_batch()
-            assert first.num_rows == 1000
-            second = next(iter(reader))
-            assert second.to_pydict()["x"][0] == 1000
+            assert reader.read_next_batch().num_rows == 1000
+            assert next(iter(reader)).to_pydict()["x"][0] == 1000
             rest = list(reader)
             assert len(rest) == 98
             with pytest.raises(StopIteration):
                 reader.read_next_batch()
         # The batches outlive their reader.
         assert rest[-1].to_pydict()["x"][-1] == 99_999
-
-
-def test_d091_columns_mean_the_same_by_either_way(there):
-    client, _ = there
-    info = info_of(client, "dictionaries")
-    for endpoint in (info.endpoints[0], fl.FlightEndpoint(b"dictionaries", [])):
+    for endpoint in (info_of(client, "dictionaries").endpoints[0], fl.FlightEndpoint(b"dictionaries", [])):
         with from_flight(endpoint, client=client, columns=["d"], timeout=20) as reader:
             assert [each.name for each in reader.schema.fields] == ["d"]
             assert reader.read_all().to_pydict() == {"d": ["a", "b", "c", None]}
@@ -134,11 +126,8 @@ def test_d091_a_flight_of_several_endpoints_is_read_in_their_order(there):
     info = fl.FlightInfo(pa.schema([("x", pa.int64())]), fl.FlightDescriptor.for_command(b""), ways_to_many)
     with from_flight(info, client=client, timeout=20) as reader:
         values = [value for batch in reader for value in batch.to_pydict()["x"]]
-        assert [source.split(":")[0] for source in reader.sources] == [
-            "arrowipc+tcp",
-            "DoGet over the given client",
-            "DoGet grpc",
-        ]
+        kinds = [source.split(":")[0] for source in reader.sources]
+    assert kinds == ["arrowipc+tcp", "DoGet over the given client", "DoGet grpc"]
     assert values == [*range(100_000)] * 3
 
 

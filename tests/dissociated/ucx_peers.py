@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import processes
 
 import arrowipc as ipc
 from arrowipc import dissociated
@@ -32,7 +33,6 @@ from arrowipc.types import dictionary, field, float64, int32, int64, utf8
 
 #: No wait is longer, in seconds.
 PATIENCE = 30
-TESTS = Path(__file__).parents[1]
 
 Batches = list[ipc.RecordBatch]
 
@@ -43,8 +43,7 @@ Batches = list[ipc.RecordBatch]
 def libraries() -> dict[str, str]:
     """Name -> path (or name for the loader) of every UCX that is found."""
     found = {}
-    script = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
-    if subprocess.run([sys.executable, "-c", script, "libucp.so.0"], capture_output=True).returncode == 0:
+    if processes.run_python("import ctypes; ctypes.CDLL('libucp.so.0')").returncode == 0:
         found["system"] = "libucp.so.0"
     package = importlib.util.find_spec("libucx")
     for directory in (package and package.submodule_search_locations) or ():
@@ -59,14 +58,8 @@ LIBRARIES = libraries()
 
 def environment(library: str, transports: str) -> dict[str, str]:
     """What a process needs to use a library with some transports, without UCX's own words on lost peers."""
-    tree = Path(ipc.__file__).parents[1]
-    paths = os.pathsep.join(filter(None, [str(tree), str(TESTS), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]))
-    return os.environ | {
-        "PYTHONPATH": paths,
-        "ARROWIPC_UCX_LIBRARY": LIBRARIES[library],
-        "UCX_TLS": transports,
-        "UCX_LOG_LEVEL": "fatal",
-    }
+    of_ucx = {"ARROWIPC_UCX_LIBRARY": LIBRARIES[library], "UCX_TLS": transports, "UCX_LOG_LEVEL": "fatal"}
+    return processes.environment() | of_ucx
 
 
 needs_ucx = pytest.mark.skipif(not LIBRARIES, reason="no libucp.so.0: install libucx0 or libucx-cu12")
@@ -74,10 +67,8 @@ needs_ucx = pytest.mark.skipif(not LIBRARIES, reason="no libucp.so.0: install li
 
 def over_ucx(code: str, *arguments: object, transports: str = "tcp", timeout: float = 120) -> None:
     """Run a program with the first library that is found; it must come to its end."""
-    command = [sys.executable, "-c", code, *map(str, arguments)]
-    given: dict[str, Any] = {"capture_output": True, "text": True, "timeout": timeout}
-    done = subprocess.run(command, env=environment(next(iter(LIBRARIES)), transports), **given)
-    assert done.returncode == 0, done.stderr[-3000:]
+    used = environment(next(iter(LIBRARIES)), transports)
+    processes.printed(processes.run_python(code, *arguments, env=used, timeout=timeout))
 
 
 # -- processes -----------------------------------------------------------------------------------------------
@@ -110,6 +101,12 @@ class Peer:
             self._line += data
         line, _, self._line = self._line.partition(b"\n")
         return json.loads(line)
+
+    def hear(self, line: str) -> None:
+        """Say something to it."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(line.encode() + b"\n")
+        self.process.stdin.flush()
 
     def words(self) -> str:
         """End it if it does not end by itself, and return how it ended and what it wrote to stderr."""
