@@ -228,7 +228,6 @@ async def test_leaving_and_cancelling_end_what_was_asked_for_ahead():
         async with asyncio.timeout(0.05):
             await reader
     assert Stalls.waiting == 0
-
     gc.collect()
 
 
