@@ -86,17 +86,6 @@ async def test_every_kind_of_store_gives_the_same(tmp_path: Path, web: Web):
     await (await asynchronous.set_session()).close()
 
 
-@pytest.mark.parametrize("name", ["small", "large"])
-async def test_rows_are_counted_with_the_requests_of_the_blocking_reader(web: Web, name: str):
-    with ipc.open_file(web.url(name), columns=["c9"]) as reader:
-        rows = reader.count_rows()
-    wanted = requests(web)
-    async with aio.open_file(web.url(name), columns=["c9"]) as reader:
-        assert await reader.count_rows() == rows
-        assert requests(web) == wanted
-        assert (await reader.read_all()).num_rows == rows
-
-
 async def test_rows_that_the_footer_states_need_no_request():
     pl = pytest.importorskip("polars")
     sink = io.BytesIO()
@@ -164,11 +153,20 @@ def requests(web: Web) -> list[Any]:
 
 @pytest.mark.parametrize(("name", "data"), [("small", SMALL), ("large", LARGE)])
 @pytest.mark.parametrize("columns", [None, ["c9", "c3"]], ids=["all", "some"])
-def test_the_requests_are_those_of_the_blocking_reader(web: Web, name: str, data: bytes, columns: Any):
+async def test_the_requests_are_those_of_the_blocking_reader(web: Web, name: str, data: bytes, columns: Any):
     with ipc.open_file(web.url(name), columns=columns) as reader:
+        rows, counting = reader.count_rows(), requests(web)
+    async with aio.open_file(web.url(name), columns=columns) as reader:
+        assert await reader.count_rows() == rows
+        assert requests(web) == counting
+        assert (await reader.read_all()).num_rows == rows
+    with ipc.open_file(web.url(name), columns=columns) as reader:
+        web.log.clear()
         reader.read_all()
     wanted = requests(web)
-    asyncio.run(read(web.url(name), columns=columns))
+    async with aio.open_file(web.url(name), columns=columns) as reader:
+        web.log.clear()
+        await reader.read_all()
     assert requests(web) == wanted
     if columns is None:
         assert sum(end - start for _, (start, end) in wanted) <= len(data) + TAIL + 8
@@ -193,7 +191,7 @@ async def test_reading_ahead_is_bounded(web: Web):
         aio.open_file(web.url("x"), prefetch=-1)
 
 
-def test_leaving_and_cancelling_end_what_was_asked_for_ahead():
+async def test_leaving_and_cancelling_end_what_was_asked_for_ahead():
     # The server answers what opening needs, and then nothing any more.
     answered = itertools.count()
 
@@ -212,52 +210,46 @@ def test_leaving_and_cancelling_end_what_was_asked_for_ahead():
                     Stalls.waiting -= 1
             return [LARGE[start:end] for start, end in zip(starts, ends, strict=True)]
 
-    async def main() -> None:
-        system = Stalls(asynchronous=True, skip_instance_cache=True)
-        async with aio.open_file(system, "x") as reader:
-            batches = aiter(reader)
-            await anext(batches)
-            async with asyncio.timeout(20):
-                while not Stalls.waiting:
-                    await asyncio.sleep(0.01)
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.05):
-                    await anext(batches)
-        await asyncio.sleep(0.05)
-        assert Stalls.waiting == 0
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-        reader = aio.open_file(Stalls(asynchronous=True, skip_instance_cache=True), "x")
+    system = Stalls(asynchronous=True, skip_instance_cache=True)
+    async with aio.open_file(system, "x") as reader:
+        batches = aiter(reader)
+        await anext(batches)
+        async with asyncio.timeout(20):
+            while not Stalls.waiting:
+                await asyncio.sleep(0.01)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
-                await reader
-        assert Stalls.waiting == 0
-
-    asyncio.run(main())
+                await anext(batches)
+    await asyncio.sleep(0.05)
+    assert Stalls.waiting == 0
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    reader = aio.open_file(Stalls(asynchronous=True, skip_instance_cache=True), "x")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await reader
+    assert Stalls.waiting == 0
     gc.collect()
 
 
-def test_a_server_that_lies_or_stalls_is_refused_as_by_the_blocking_reader(web: Web):
-    async def main() -> None:
-        with pytest.raises(FileNotFoundError, match="nothing"):
-            await aio.open_file(web.url("nothing"))
-        store = obstore.store.MemoryStore()
-        with pytest.raises(OSError, match="nothing"):
-            await aio.open_file(store, "nothing")
-        await obstore.put_async(store, "x", SMALL[:-10])
-        with pytest.raises(ipc.FormatError, match="does not end with the magic"):
-            await aio.open_file(store, "x")
-        await obstore.put_async(store, "x", LARGE)
-        reader = await aio.open_file(store, "x")
-        await reader.get_batch(0)
-        await obstore.put_async(store, "x", written(3, 1 << 17)[::-1])
-        with pytest.raises(OSError, match="replaced"):
-            await reader.get_batch(1)
-
-    asyncio.run(main())
+async def test_a_server_that_lies_or_stalls_is_refused_as_by_the_blocking_reader(web: Web):
+    with pytest.raises(FileNotFoundError, match="nothing"):
+        await aio.open_file(web.url("nothing"))
+    store = obstore.store.MemoryStore()
+    with pytest.raises(OSError, match="nothing"):
+        await aio.open_file(store, "nothing")
+    await obstore.put_async(store, "x", SMALL[:-10])
+    with pytest.raises(ipc.FormatError, match="does not end with the magic"):
+        await aio.open_file(store, "x")
+    await obstore.put_async(store, "x", LARGE)
+    reader = await aio.open_file(store, "x")
+    await reader.get_batch(0)
+    await obstore.put_async(store, "x", written(3, 1 << 17)[::-1])
+    with pytest.raises(OSError, match="replaced"):
+        await reader.get_batch(1)
     with BrokenServer({"arrow": (LARGE, LARGE)}, [lambda ask: FOREVER]) as broken:
         url = f"http://127.0.0.1:{broken.port}/0/x.arrow"
         with pytest.raises(TimeoutError, match="stalls"):
-            asyncio.run(read(RemoteSource(url, timeout=0.3)))
+            await read(RemoteSource(url, timeout=0.3))
 
 
 def test_dictionaries_come_before_the_first_batch():

@@ -1,13 +1,15 @@
-"""The commands that write: what comes out holds the same rows, and what went wrong leaves nothing behind."""
+"""The commands that write: what comes out holds the same rows, and nothing is overwritten by surprise."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
 
+import pyarrow.csv as csv
 import pytest
 from helpers.terminal import COMMAND, environment, run, run_binary, shell
 
@@ -221,3 +223,113 @@ def test_a_served_file_can_be_fetched_until_the_server_is_stopped(data, tmp_path
         server.wait()
         if server.stdout is not None:
             server.stdout.close()
+
+
+# -- nothing is overwritten by surprise ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def place(data: Path, tmp_path: Path) -> Path:
+    for name in ("a.arrow", "a.arrows"):
+        shutil.copy(data / name, tmp_path)
+    return tmp_path
+
+
+WRITERS = (
+    ["convert", "{source}", "{target}"],
+    ["cat", "{source}", "-o", "{target}"],
+    ["recover", "{source}", "-o", "{target}"],
+    ["head", "{source}", "--take", "0-49", "-o", "{target}"],
+    ["head", "{source}", "-n", "50", "-o", "{target}"],
+)
+
+
+@pytest.mark.parametrize("command", WRITERS, ids=lambda words: words[0])
+class TestEveryCommandThatWrites:
+    def said(self, command: list[str], source: Path, target: Path, *options: str) -> tuple[int, str]:
+        done = run(*[word.format(source=source, target=target) for word in command], *options)
+        return done.code, done.err
+
+    def test_keeps_what_is_there_unless_it_is_forced(self, place, command):
+        target = place / "b.arrow"
+        target.write_bytes(b"mine")
+        code, words = self.said(command, place / "a.arrow", target)
+        assert (code, target.read_bytes()) == (2, b"mine")
+        assert f"{target} exists; use --force to overwrite" in words
+        assert self.said(command, place / "a.arrow", target, "--force")[0] == 0
+        assert rows_of(target) == rows_of(place / "a.arrow")
+
+    def test_does_not_guess_the_format_of_a_name_that_it_does_not_know(self, place, command):
+        for name in ("notes.txt", "out.json", "out.xlsx", "out.parq", "out"):
+            code, words = self.said(command, place / "a.arrow", place / name)
+            assert code == 2
+            assert "unknown format; use --to FORMAT" in words
+            assert not (place / name).exists()
+        assert self.said(command, place / "a.arrow", place / "out", "--to", "stream")[0] == 0
+        assert rows_of(place / "out") == rows_of(place / "a.arrow")
+
+    def test_never_writes_over_its_own_source_also_by_a_link(self, place, command):
+        source = place / "a.arrow"
+        before = source.read_bytes()
+        (place / "soft.arrow").symlink_to(source)
+        os.link(source, place / "hard.arrow")
+        for name in ("a.arrow", "soft.arrow", "hard.arrow", "../" + place.name + "/a.arrow"):
+            code, words = self.said(command, source, place / name, "--force")
+            assert code == 2
+            assert "is the source itself" in words
+            assert source.read_bytes() == before
+
+    def test_replaces_no_link_that_leads_nowhere(self, place, command):
+        (place / "b.arrow").symlink_to(place / "nothing")
+        assert self.said(command, place / "a.arrow", place / "b.arrow")[0] == 2
+
+    def test_writes_devices_and_refuses_folders(self, place, command):
+        assert self.said(command, place / "a.arrow", Path("/dev/null"), "--to", "stream")[0] == 0
+        code, words = self.said(command, place / "a.arrow", place, "--to", "stream", "--force")
+        assert code == 3
+        assert "directory" in words
+
+
+def test_redirections_do_not_destroy_a_source_either(place):
+    before = (place / "a.arrows").read_bytes()
+    for script in ("arrowipc cat {0} >> {0}", "arrowipc convert - {0} --force < {0}", "arrowipc cat - >> {0} < {0}"):
+        done = shell(script.format(place / "a.arrows"))
+        assert done.code == 2, script
+        assert "is the source itself" in done.err
+        assert (place / "a.arrows").read_bytes() == before
+
+
+def test_a_url_is_a_target_like_another(place):
+    pytest.importorskip("fsspec")
+    target = place / "b.arrow"
+    assert run("convert", place / "a.arrow", target.as_uri()).code == 0
+    refused = run("convert", place / "a.arrow", target.as_uri())
+    assert (refused.code, "exists; use --force" in refused.err) == (2, True)
+    assert run("convert", place / "a.arrow", "memory://x/b.arrow").code == 0
+    assert "exists; use --force" in run("convert", place / "a.arrow", "memory://x/b.arrow").err
+    assert "source itself" in run("convert", "memory://x/b.arrow", "memory://x/b.arrow", "--force").err
+
+
+def test_what_appears_while_a_command_writes_is_not_overwritten(tmp_path):
+    """Both stay, also where --force allowed to overwrite what was there before."""
+    batch = ipc.RecordBatch.from_pydict({"id": list(range(20))})
+    first = len(batch.schema.serialize() + batch.serialize())
+    with ipc.new_stream(tmp_path / "a.arrows", batch.schema) as writer:
+        writer.write([batch, batch])
+    script = """cd {folder}; {{
+    head -c {first} a.arrows
+    while ! ls -A | grep -q {name}.*tmp; do sleep 0.01; done
+    echo mine > {name}
+    tail -c +{next} a.arrows
+    }} | arrowipc convert - {name} {options}"""
+    (tmp_path / "forced.arrow").write_bytes(b"old")
+    for name, options, ids in (
+        ("forced.arrow", "--force", lambda path: ipc.open(path).read_all().to_pydict()["id"]),
+        ("new.csv", "", lambda path: csv.read_csv(path)["id"].to_pylist()),
+    ):
+        done = shell(script.format(folder=tmp_path, first=first, next=first + 1, name=name, options=options))
+        assert done.code == 3, done.err
+        assert (tmp_path / name).read_text() == "mine\n"
+        (kept,) = tmp_path.glob(f".{name}.*.kept")
+        assert f"the complete new file is kept as '{kept}'" in done.err
+        assert ids(kept) == [*range(20)] * 2

@@ -117,13 +117,9 @@ def test_json_means_what_it_meant(folder):
     assert found["metadata"] == [{"key": HOSTILE, "value": HOSTILE}]
     assert found["fields"][0]["name"] == HOSTILE
     # What is readable stays so.
-    assert '"ein Wörtchen 語 🙂"' in run("head", _said(folder, "ein Wörtchen 語 🙂"), "--json").out
-
-
-def _said(folder: Path, text: str) -> Path:
-    with ipc.new_file(folder / "said.arrow", ipc.Schema([field("s", utf8())]), durable=False) as writer:
-        writer.write({"s": [text]})
-    return folder / "said.arrow"
+    with ipc.new_file(folder / "said.arrow", durable=False) as writer:
+        writer.write({"s": ["ein Wörtchen 語 🙂"]})
+    assert '"ein Wörtchen 語 🙂"' in run("head", folder / "said.arrow", "--json").out
 
 
 @pytest.mark.parametrize("kind", ["csv", "ndjson"])

@@ -1,30 +1,40 @@
-"""Data sets: their files, the order of batches, rows by number, and files that are not as they should be."""
+"""Data sets: their files and keys, the order of batches, rows by number, and files that are not as they should be."""
 
 from __future__ import annotations
 
+import datetime as dt
 import gc
 import os
 import pickle
 import threading
 import time
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as pads
 import pytest
 from dataset.folders import mixed, put, rows, write
 from helpers import optional
+from helpers.memory import descriptors
 from helpers.web import Web
+from hypothesis import given, strategies as st
 
 import arrowipc as ipc
-from arrowipc import codecs
+from arrowipc import codecs, types as at
 from arrowipc.dataset import fragments
 from arrowipc.dataset.dataset import _in_order
+from arrowipc.dataset.filters import from_text, rows_passing
+from arrowipc.dataset.partitioning import NULL, key_type, keys_of
 from arrowipc.errors import FormatError, NotFoundError, UsageError
 from arrowipc.maps.file_maps import FileMap
+from arrowipc.sources.files import is_hidden
+from arrowipc.types import bool_, date32, decimal128, dictionary, field, float64, int32, struct, timestamp, utf8
 
 duckdb = optional("duckdb")
 fsspec = optional("fsspec")
+pl = optional("polars")
 
 
 @pytest.fixture
@@ -33,7 +43,7 @@ def folder(tmp_path) -> Path:
 
 
 def test_no_rows_of_no_batches_are_a_batch(tmp_path, folder):
-    schema = ipc.Schema([ipc.types.field("x", ipc.types.int64()), ipc.types.field("x", ipc.types.utf8())])
+    schema = ipc.Schema([at.field("x", at.int64()), at.field("x", at.utf8())])
     with ipc.new_file(tmp_path / "_none.arrow", schema):
         pass
     for source in (ipc.open_dataset(tmp_path / "_none.arrow"), ipc.open(tmp_path / "_none.arrow")):
@@ -113,7 +123,7 @@ def test_a_given_schema_opens_nothing_before_it_is_needed(folder):
     assert [fragment.schema is None for fragment in dataset.fragments] == [False, True, True, True, True]
     with pytest.raises(FormatError, match=r"z\.arrow"):
         dataset.read_all()
-    wide = ipc.Schema([*schema, ipc.types.field("new", ipc.types.int8())])
+    wide = ipc.Schema([*schema, at.field("new", at.int8())])
     path = folder / "a.arrow"
     assert ipc.open_dataset(path, schema=wide).row(0) == {"x": 0, "t": "row 0", "new": None}
     with pytest.raises(UsageError, match=r"a\.arrow: column 'new' is missing"):
@@ -216,15 +226,9 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
         ipc.open_dataset(tmp_path / "pipe")
 
 
-def descriptors() -> int:
-    if not os.path.isdir("/proc/self/fd"):
-        pytest.skip("descriptors cannot be counted here")
-    gc.collect()  # what other tests left behind
-    return len(os.listdir("/proc/self/fd"))
-
-
 def test_more_files_than_may_be_mapped_are_read(folder, monkeypatch):
     monkeypatch.setattr(fragments, "SMALL", 0)
+    gc.collect()  # what other tests left behind
     before, maps = descriptors(), []
     with open(folder / "a.arrow", "rb") as file, pytest.raises(OSError, match="Cannot allocate memory"):  # noqa: PT012
         while len(maps) < 65_000:
@@ -289,13 +293,14 @@ def test_an_iterator_that_is_dropped_closes_the_files(folder, monkeypatch):
     monkeypatch.setattr(fragments, "SMALL", 0)
     monkeypatch.setattr("arrowipc.dataset.dataset.SMALL", 0)
     ipc.open_dataset(folder).read_all()  # modules and helpers are loaded
+    gc.collect()
     before = descriptors()
     for _ in range(20):
         batches = iter(ipc.open_dataset(folder))
         next(batches), next(batches)
         del batches
     deadline = time.monotonic() + 20
-    while descriptors() > before and time.monotonic() < deadline:
+    while not descriptors() <= before and time.monotonic() < deadline:
         time.sleep(0.01)
     assert descriptors() <= before
 
@@ -344,6 +349,41 @@ def test_columns_that_a_file_lacks_are_null_to_filters(tmp_path):
     assert dataset.filter([("new", "is_null")]).count_rows() == 10
 
 
+#: Conditions as text are read as the types of their columns say: values, and which rows meet which condition.
+VALUES: dict[str, tuple[Any, list[Any], dict[str, list[int]]]] = {
+    "whole": (int32(), [1, None, 3, -2], {"> 0": [0, 2], "!= 3": [0, 3], "< 4294967296": [0, 2, 3], "in 1,3": [0, 2]}),
+    "real": (float64(), [1.5, None, -0.0, 2.0], {"= 0": [2], "not in 1.5": [2, 3], "is null": [1]}),
+    "text": (utf8(), ["a", None, "", "z"], {">= a": [0, 3], "is not null": [0, 2, 3], "= ''": [2]}),
+    "coded": (
+        dictionary(int32(), utf8()),
+        ["a", "b c", None, "d,e"],
+        {"= a": [0], "not in a": [1, 3], "IN (a)": [0], "in a, 'b c' ,\"d,e\"": [0, 1, 3], "IS NOT NULL": [0, 1, 3]},
+    ),
+    "a b": (float64(), [1.0, 2000.0], {"< 1e3": [0]}),
+    "within": (utf8(), ["x>=y", "within"], {"= x>=y": [0], "in within": [1]}),
+    "day": (date32(), [dt.date(2024, 1, 1), None, dt.date(2024, 2, 1), dt.date(1999, 1, 1)], {"> 2023-12-31": [0, 2]}),
+    "at": (
+        timestamp("us", "Europe/Oslo"),
+        [dt.datetime(2024, 1, 1, tzinfo=dt.UTC), None, dt.datetime(2024, 1, 2, tzinfo=dt.UTC), None],
+        {"<= 2024-01-01": [0], "> 2024-01-01T12:00": [2]},
+    ),
+    "fee": (decimal128(5, 2), [Decimal("1.25"), None, Decimal("3.00"), Decimal("-1.00")], {"> 1.2499": [0, 2]}),
+    "ok": (bool_(), [True, None, False, True], {"= true": [0, 3], "!= true": [2]}),
+    "place": (struct([field("x", int32())]), [{"x": 1}, None, {"x": None}, {"x": 5}], {".x >= 1": [0, 3]}),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_exactly_the_rows_pass_that_meet_a_condition(name):
+    kind, values, cases = VALUES[name]
+    schema = ipc.Schema([field(name, kind)])
+    batch = ipc.RecordBatch.from_pydict({name: values}, schema)
+    for text, expected in cases.items():
+        conditions = from_text([f"{name}{'' if text[0] == '.' else ' '}{text}"], schema)
+        assert rows_passing(conditions, batch).tolist() == expected, text
+        assert rows_passing(conditions, batch.slice(0, 0)).tolist() == []
+
+
 # -- far away --
 
 
@@ -377,3 +417,97 @@ def test_a_folder_behind_http(folder):
             pickle.loads(pickle.dumps(dataset)).read_all()
         with pytest.raises(UsageError, match="no such file"):
             ipc.open_dataset(web.url("nothing/"))
+
+
+# -- keys in the names of folders, typed over all files, as polars and pyarrow read them --
+
+
+def test_keys_are_columns_as_in_polars(tmp_path):
+    put(tmp_path / "year=2024/month=01/day=2024-01-31/who=a%20b%2Fc/0.arrow", {"x": [1, 2]})
+    put(tmp_path / "year=2023/month=12/day=2023-12-01/who=__HIVE_DEFAULT_PARTITION__/0.arrow", {"x": [3]})
+    dataset = ipc.open_dataset(tmp_path)
+    assert [str(kind) for kind in dataset.schema.types] == ["int64", "int64", "int64", "date32[day]", "string"]
+    assert dataset.read_all().to_pylist() == [
+        {"x": 3, "year": 2023, "month": 12, "day": dt.date(2023, 12, 1), "who": None},
+        {"x": 1, "year": 2024, "month": 1, "day": dt.date(2024, 1, 31), "who": "a b/c"},
+        {"x": 2, "year": 2024, "month": 1, "day": dt.date(2024, 1, 31), "who": "a b/c"},
+    ]
+    columns = ["x", "year", "month", "day"]
+    theirs = pl.scan_ipc(tmp_path, hive_partitioning=True).select(columns).collect()
+    assert dataset.select(columns).read_all().to_polars().equals(theirs)
+    table = pads.dataset(tmp_path, format="ipc", partitioning="hive").to_table()
+    assert dataset.read_all().to_pydict()["who"] == table["who"].to_pylist()
+    assert dataset.fragments[0].keys["year"] == 2023
+
+
+NAMES = st.text(min_size=1) | st.sampled_from(
+    ["._COPYING_", ".", "..", "_x", "%2E", "a=b", "a/b", "{}", "x y", "é", "e\u0301"]
+)
+
+
+ESCAPED = {ord(char): f"%{ord(char):02X}" for char in [*map(chr, range(0x20)), *"\"#%'*/:=?\\\x7f{[]^"]}
+
+
+def folder_name(name: str, text: str | None) -> str:
+    """The name of a folder for a key and the text of its value, as Spark spells it; no text and None are null."""
+    folder = f"{name.translate(ESCAPED)}={text.translate(ESCAPED) if text else NULL}"
+    folder = f"%2E{folder[1:]}" if folder.startswith(".") else folder
+    return f"{folder[:-1]}%5F" if folder.endswith("._COPYING_") else folder
+
+
+@given(NAMES, NAMES | st.none())
+def test_a_key_comes_back_from_the_name_of_its_folder(name, text):
+    if NULL in (name, text):
+        return
+    folder = folder_name(name, text)
+    assert "/" not in folder
+    assert "\0" not in folder
+    assert not is_hidden(folder)
+    assert keys_of(folder, f"{folder}/0.arrow") == {name: text}
+
+
+def test_where_keys_come_from(tmp_path):
+    below = put(tmp_path / "a=1/b=2/0.arrow", {"x": [1]})
+    assert ipc.open_dataset(tmp_path / "a=1").schema.names == ["x", "b"]  # below what was named
+    assert ipc.open_dataset(f"{tmp_path}/a=*/*/0.arrow").schema.names == ["x", "a", "b"]
+    assert ipc.open_dataset([below]).schema.names == ["x", "a", "b"]  # files one by one: all of the path
+    assert ipc.open_dataset(tmp_path, partitioning=None).schema.names == ["x"]
+    assert ipc.open_dataset(tmp_path, columns=["b", "x"]).head().to_pylist() == [{"b": 2, "x": 1}]
+
+
+def test_a_key_takes_the_place_of_a_column(tmp_path):
+    put(tmp_path / "x=7/0.arrow", {"x": ["file"], "y": [1]})
+    put(tmp_path / "x=8/0.arrow", {"y": [2]})
+    assert ipc.open_dataset(tmp_path).read_all().to_pylist() == [{"y": 1, "x": 7}, {"y": 2, "x": 8}]
+
+
+def test_a_schema_says_the_type_of_keys(tmp_path):
+    put(tmp_path / "code=007/0.arrow", {"x": [1]})
+    put(tmp_path / "0.arrow", {"x": [2]})
+    assert ipc.open_dataset(tmp_path).read_all().to_pydict()["code"] == [None, 7]
+    schema = at.schema([("code", at.large_utf8()), ("x", at.int64())])
+    assert ipc.open_dataset(tmp_path, schema=schema).read_all().to_pylist() == [
+        {"code": None, "x": 2},
+        {"code": "007", "x": 1},
+    ]
+    for kind in (at.date32(), at.bool_(), at.list_(at.int8())):
+        with pytest.raises(UsageError, match=r"'code' is ('007'|None), which is no"):
+            ipc.open_dataset(tmp_path, schema=at.schema([("code", kind)]))
+
+
+def test_types_of_keys():
+    assert key_type(["1", None, "-02"]) == at.int64()
+    assert key_type(["1", str(2**63)]) == at.utf8()
+    assert key_type(["2024-02-29", "2023-01-01"]) == at.date32()
+    assert key_type(["2023-02-29"]) == at.utf8()
+    assert key_type(["1", "x"]) == key_type([None]) == key_type([""]) == key_type(["٣"]) == at.utf8()
+
+
+def test_bad_keys():
+    assert keys_of("p", "/=1/x/a=/f.arrow") == {"a": ""}
+    with pytest.raises(UsageError, match="p: the key 'a' repeats"):
+        keys_of("p", "/a=1/a=2/f.arrow")
+    with pytest.raises(UsageError, match="more than 64"):
+        keys_of("p", "/".join(f"k{i}=1" for i in range(65)) + "/f.arrow")
+    with pytest.raises(UsageError, match="cannot be encoded as UTF-8"):
+        keys_of("p", "a=\udcff/f.arrow")

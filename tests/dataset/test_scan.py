@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import operator
 import random
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +85,7 @@ def scanned(folder: Path) -> tuple[pl.LazyFrame, list[Any]]:
     return ipc.scan_polars(Counted(ipc.open_dataset(folder), log)), log
 
 
+same = partial(optional("polars.testing").assert_frame_equal, categorical_as_str=True)
 col = pl.col
 PREDICATES = {
     "one batch": (col("id") == 45, 1),
@@ -116,7 +117,7 @@ def test_polars_reads_only_batches_that_rows_may_be_in(folder, name):
     frame, log = scanned(folder)
     found = frame.filter(predicate).collect()
     own = pl.scan_ipc(folder / "*.arrow").filter(predicate).collect()
-    optional("polars.testing").assert_frame_equal(found, own, categorical_as_str=True)
+    same(found, own)
     assert len([each for each in log if isinstance(each, int)]) == batches
 
 
@@ -151,9 +152,7 @@ def test_polars_reads_only_as_many_rows_as_it_needs(folder):
         lambda frame: frame.select(pl.len()).head(0),
     ):
         frame, log = scanned(folder)
-        optional("polars.testing").assert_frame_equal(
-            query(frame).collect(), query(own).collect(), categorical_as_str=True
-        )
+        same(query(frame).collect(), query(own).collect())
     frame, log = scanned(folder)
     assert frame.tail(3).collect()["id"].to_list() == [477, 478, 479]
     assert log == [("slice", 477, 3)]
@@ -181,9 +180,7 @@ def test_random_predicates_give_what_polars_finds_itself(folder):
             parts.append(chance.choice([part, part, ~part, pl.col(name).is_null(), pl.col(name).is_in([value])]))
         predicate = reduce(chance.choice([operator.and_, operator.or_]), parts)
         understood += from_polars(predicate, schema) is not None
-        optional("polars.testing").assert_frame_equal(
-            frame.filter(predicate).collect(), own.filter(predicate), categorical_as_str=True
-        )
+        same(frame.filter(predicate).collect(), own.filter(predicate))
     assert understood > 55
 
 
@@ -239,6 +236,5 @@ def test_duckdb_reads_a_data_set_of_what_is_needed(folder):
     found = duckdb.sql(query.format("needed")).fetchall()
     assert found == duckdb.from_arrow(own).query("own", query.format("own")).fetchall()
     assert found[0][:2] == (10, sum(range(470, 480)))
-    assert duckdb.from_arrow(pa.RecordBatchReader.from_stream(needed)).filter("id >= 470").count("*").fetchall() == [
-        (10,)
-    ]
+    stream = pa.RecordBatchReader.from_stream(needed)
+    assert duckdb.from_arrow(stream).filter("id >= 470").count("*").fetchall() == [(10,)]

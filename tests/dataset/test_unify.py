@@ -7,7 +7,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from dataset.folders import put
-from helpers import arrays
 
 import arrowipc as ipc
 from arrowipc import types as at
@@ -194,14 +193,3 @@ def test_few_bytes_do_not_become_many(tmp_path):
     put(tmp_path / "other/b.arrow", {"t": ["x"]})
     with pytest.raises(LimitError, match=r"a\.arrow: with column 't'"):
         ipc.open_dataset(tmp_path / "other", limits=tight).read_all()
-
-
-@pytest.mark.parametrize("name", arrays.CASES)
-def test_columns_of_every_type_beside_missing_ones(tmp_path, name):
-    array = arrays.CASES[name]
-    put(tmp_path / "a.arrow", {"c": array})
-    put(tmp_path / "b.arrow", {"x": [1, 2]})
-    found = ipc.open_dataset(tmp_path).read_all()
-    assert found.slice(0, len(array)).select("c") == ipc.open_file(tmp_path / "a.arrow").read_all()
-    assert found.to_pydict()["c"][-2:] == [None, None]
-    pa.table(found.slice(len(array))).validate(full=True)

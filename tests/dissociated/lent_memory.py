@@ -10,7 +10,7 @@ import os
 import struct
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -336,13 +336,6 @@ class Process:
 
     def __exit__(self, *error: object) -> None:
         self.kill()
-
-
-def endless(rows: int) -> Iterator[ipc.RecordBatch]:
-    number = 0
-    while True:
-        yield batch(number, rows)
-        number += 1
 
 
 def numbered(count: int, rows: int) -> list[ipc.RecordBatch]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import io
 import itertools
 import os
 import socket
@@ -21,6 +20,7 @@ from unittest import mock
 
 import numpy as np
 import pyarrow as pa
+from helpers.arrays import pyarrow_bytes
 
 import arrowipc as ipc
 from arrowipc import dissociated as served
@@ -74,10 +74,8 @@ def dissociated(stream: bytes, first: int = 0) -> list[Sent]:
 
 def written(source: Any, **options: Any) -> bytes:
     """A stream as pyarrow writes it."""
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, source.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
-        writer.write_table(source) if isinstance(source, pa.Table) else writer.write_batch(source)
-    return sink.getvalue()
+    parts = source.to_batches() if isinstance(source, pa.Table) else source
+    return pyarrow_bytes(parts, schema=source.schema, **options)
 
 
 def numbers(count: int = 3, batches: int = 1) -> pa.Table:
@@ -115,12 +113,7 @@ def endless(size: int = 1 << 20) -> Iterator[pa.RecordBatch]:
 
 def written_words(file: bool = False) -> bytes:
     """The same with deltas; in files without the dictionary that replaces others."""
-    sink, batches = io.BytesIO(), words()[:2] if file else words()
-    make = pa.ipc.new_file if file else pa.ipc.new_stream
-    with make(sink, batches[0].schema, options=pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-    return sink.getvalue()
+    return pyarrow_bytes(words()[: 2 if file else 4], "file" if file else "stream", emit_dictionary_deltas=True)
 
 
 # -- peers ---------------------------------------------------------------------------------------------------
@@ -190,6 +183,15 @@ def told(sent: Iterable[Sent]) -> Iterator[SocketConnection]:
 
     with client, beside(send):
         yield client
+
+
+@contextlib.contextmanager
+def heard(*data: bytes) -> Iterator[SocketConnection]:
+    """A connection whose peer has said this."""
+    raw, other = raw_pair()
+    with raw, SocketConnection(other, "the peer") as connection:
+        raw.sendall(b"".join(data))
+        yield connection
 
 
 def socket_pair(

@@ -1,19 +1,34 @@
-"""The arena: where bodies lie, who holds them, and that what is gone is never used again."""
+"""Where bodies lie, and who holds them: the arena, tables that are put there once, files that are served by their path.
+
+What is gone is never used again.
+"""
 
 from __future__ import annotations
 
+import gc
 import mmap
 import os
 import random
+import shutil
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
+from dissociated import peers
 from dissociated.lent_memory import MIB, NoConnection, message, packed, state_of
+from dissociated.peers import until, until_collected
+from helpers import arrow_columns
 from helpers.processes import in_threads
 
 import arrowipc as ipc
+from arrowipc import dissociated
 from arrowipc.dissociated.memory.address_pairs import Pairs
 from arrowipc.dissociated.memory.arena import Arena
+from arrowipc.dissociated.served import StoredFile
+from arrowipc.errors import FormatError, UsageError
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 BODIES = [message(number, rows) for number in range(3) for rows in (10, 1000, 20_000, 60_000)]
 CONTENTS = [packed(each) for each in BODIES]
@@ -161,7 +176,7 @@ def test_sizes_of_arenas_are_checked():
         {"least_bytes": -1},
         {"capacity": True},
     ):
-        with pytest.raises(ipc.UsageError):
+        with pytest.raises(UsageError):
             Arena(**options)
     nothing = Arena(0, least_bytes=0)
     assert nothing.place(message(), NoConnection()) is None
@@ -169,3 +184,131 @@ def test_sizes_of_arenas_are_checked():
     unlimited = Arena(None, least_bytes=0)
     assert unlimited.place(message(), NoConnection()) is not None
     unlimited.close()
+
+
+# -- prepared tables, and files ------------------------------------------------------------------------------
+
+SECONDS = peers.SECONDS
+ROWS = 5000
+DATA = pa.table({"x": np.arange(4 * ROWS), "s": [str(i) for i in range(4 * ROWS)]})
+
+
+def table(batches: int = 4) -> pa.Table:
+    return pa.Table.from_batches(DATA.slice(0, batches * ROWS).to_batches(max_chunksize=ROWS))
+
+
+def read(server, name: str = "t") -> pa.Table:
+    return pa.table(peers.read_from(server, name))
+
+
+SOURCES = {
+    "a table": lambda: ipc.Table.from_arrow(table()),
+    "another library's table": table,
+    "a batch": lambda: ipc.RecordBatch.from_arrow(table(1).to_batches()[0]),
+}
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_tables_lie_in_shared_memory_once_for_all_clients(kind):
+    source = SOURCES[kind]()
+    with dissociated.Server({"t": source}, "shm") as server:
+        assert state_of(server.memory).blocks == 0  # before somebody asks
+        found = [read(server) for _ in range(4)]
+        assert all(each.equals(pa.table(source)) for each in found)
+        assert state_of(server.memory).blocks == len(found[0].to_batches())
+        assert state_of(server.memory).segments == 1
+        del found
+        until_collected(lambda: server.num_clients == 0, "everything is given back")
+        assert state_of(server.memory).blocks == len(pa.table(source).to_batches())
+
+
+def test_what_may_change_is_read_anew_for_each_client():
+    given = []
+    with dissociated.Server({"t": lambda: table(), "l": given}, "shm") as server:
+        assert read(server).equals(table())
+        until(lambda: state_of(server.memory).blocks == 0, "everything is given back")
+        for count in (1, 2):
+            given.append(table(1).to_batches()[0])
+            assert read(server, "l").num_rows == count * ROWS
+
+
+def test_small_bodies_of_prepared_tables_are_sent():
+    small, large = pa.table({"x": [1, 2, 3]}), table(1)
+    both = pa.Table.from_batches(
+        [b for _ in range(3) for b in (*small.to_batches(), *large.select(["x"]).to_batches())]
+    )
+    with dissociated.Server({"s": small, "b": both}, "shm") as server:
+        assert read(server, "s").equals(small)
+        assert state_of(server.memory).segments == 0
+        with dissociated.connect(server.uri, "b", timeout=SECONDS) as reader:
+            assert pa.table(reader.read_all()).equals(both)
+            assert reader.num_bodies_sent == 3
+        gc.collect()
+        assert state_of(server.memory).blocks == 3
+
+
+def test_tables_beyond_the_capacity_are_not_held():
+    size = table().nbytes
+    with dissociated.Server(
+        {name: table() for name in "abc"}, "shm", transport_options={"capacity": 5 * size // 2}
+    ) as server:
+        for name in "abcabc":
+            assert read(server, name).equals(table())
+        until_collected(lambda: server.num_clients == 0, "everything is given back")
+        assert state_of(server.memory).blocks == 8  # two of the tables; the third is copied for each client
+        assert state_of(server.memory).size < 3 * size + (5 * size // 2)
+
+
+@pytest.fixture
+def path(tmp_path):
+    target = tmp_path / "t.arrow"
+    with pa.OSFile(str(target), "wb") as sink, pa.ipc.new_file(sink, DATA.schema) as writer:
+        writer.write_table(table())
+    return target
+
+
+@pytest.mark.parametrize("transport", ["tcp", "unix", "shm", "file"])
+@pytest.mark.parametrize("kind", [str, os.fspath, StoredFile])
+def test_a_path_names_a_file_to_serve(path, transport, kind, monkeypatch):
+    monkeypatch.chdir(path.parent)
+    with dissociated.Server({"t": kind(path.name) if kind is not os.fspath else path}, transport) as server:
+        monkeypatch.chdir("/")
+        for _ in range(2):
+            assert read(server).equals(table())
+        if transport == "file":
+            with dissociated.connect(server.uri, "t", timeout=SECONDS) as reader:
+                assert sum(map(len, reader)) == 4 * ROWS
+                assert reader.num_bodies_sent == 0
+
+
+@pytest.mark.parametrize("transport", ["tcp", "shm"])
+def test_files_of_every_type_and_streams_that_replace_dictionaries_are_served(tmp_path, transport):
+    words = [pa.record_batch({"d": pa.array(words).dictionary_encode()}) for words in (["a", "b"], ["c", None])]
+    written = {"x.arrow": arrow_columns.file(arrow_columns.everything()), "x.arrows": arrow_columns.stream(*words)}
+    for name, data in written.items():
+        (tmp_path / name).write_bytes(data)
+    with dissociated.Server({name: tmp_path / name for name in written}, transport) as server:
+        for name, data in written.items():
+            assert peers.read_from(server, name).equals(ipc.open(data).read_all())
+
+
+@pytest.mark.parametrize("transport", ["tcp", "file"])
+def test_a_file_that_was_replaced_is_served_as_it_is_now(path, transport):
+    with dissociated.Server({"t": path}, transport) as server:
+        assert read(server).equals(table())
+        other = path.with_name("other.arrow")
+        with pa.OSFile(str(other), "wb") as sink, pa.ipc.new_file(sink, DATA.schema) as writer:
+            writer.write_table(table(1))
+        shutil.move(other, path)
+        assert read(server).equals(table(1))
+
+
+def test_files_that_cannot_be_served_are_refused_at_once(path):
+    path.with_name("text.arrow").write_text("hello there, this is text")
+    for transport in ("tcp", "file"):
+        with pytest.raises(FileNotFoundError):
+            dissociated.Server({"t": path.with_name("nowhere")}, transport)
+        with pytest.raises(FormatError):
+            dissociated.Server({"t": path.with_name("text.arrow")}, transport)
+    with pytest.raises(UsageError, match=r'"file" is for one file, .* found 2'):
+        dissociated.Server({"t": path, "u": path}, "file")

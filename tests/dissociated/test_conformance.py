@@ -7,16 +7,16 @@ import gc
 import itertools
 import json
 import re
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from dissociated import peers
+from helpers.processes import run_module
 
 import arrowipc as ipc
 from arrowipc import dissociated
@@ -298,11 +298,6 @@ def test_mistakes_of_clients_are_found(monkeypatch, mistake):
 # -- the command -------------------------------------------------------------------------------------------------
 
 
-def run(*words: Any) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "arrowipc.dissociated.conformance", *map(str, words)]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=120)
-
-
 def test_the_report_says_what_was_sent_and_what_came(capsys):
     with dissociated.Server({"t": STREAM}) as server:
         assert command.main(["server", str(server.uri), "--ident", "t", "--only", "26-28,72"]) == 0
@@ -312,10 +307,8 @@ def test_the_report_says_what_was_sent_and_what_came(capsys):
     assert "-    72 M  Memory that was handed out" in said
     assert "3 met, 0 not met" in said
     with scripted(sending("S@1 M1@2 B1@2 E3")) as subject:
-        assert (
-            command.main(["server", str(subject.ways[0][0]), "--ident", "t", "--only", "26-28,14", "--timeout", "1"])
-            == 1
-        )
+        words = ["server", str(subject.ways[0][0]), "--ident", "t", "--only", "26-28,14", "--timeout", "1"]
+        assert command.main(words) == 1
     said = capsys.readouterr().out
     assert "FAIL 27 M" in said
     assert "not met: 27, 28" in said
@@ -334,6 +327,7 @@ def test_what_cannot_be_checked_ends_with_2(capsys):
 
 
 def test_the_command_has_help_items_and_vectors():
+    run = partial(run_module, "arrowipc.dissociated.conformance")
     assert "want_data is in the URI" in run("items").stdout
     assert len(json.loads(run("vectors").stdout)["vectors"]) == len(ROWS)
     assert "--no-memory" in run("client", "--help").stdout

@@ -7,7 +7,7 @@ import contextlib
 import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
-from dissociated import flight_peer
+from helpers import arrow_columns
 
 import arrowipc as ipc
 from arrowipc import dissociated
@@ -15,30 +15,75 @@ from arrowipc.dissociated import flight
 from arrowipc.dissociated.flight import from_flight, locations, ways
 from arrowipc.dissociated.uri import DissociatedUri
 
-NAMES = sorted(flight_peer.streams())
 #: A port that nobody listens at: reserved, and refused at once on loopback.
 NOBODY = "arrowipc+tcp://127.0.0.1:1?want_data=18446741783881759408"
 UNKNOWN = "fabric://10.9.8.7:1?want_data=18446741783881759408"
 
+WORDS = [
+    pa.record_batch({"d": pa.array(words).dictionary_encode(), "x": [1, 2]}) for words in (["a", "b"], ["c", None])
+]
+#: What is served: every type, dictionaries that are replaced, no rows at all, and several batches.
+STREAMS = {
+    "everything": pa.table(arrow_columns.everything()),
+    "dictionaries": pa.Table.from_batches(WORDS),
+    "empty": pa.table({"x": pa.array([], pa.int32())}),
+    "many": pa.Table.from_batches(pa.table({"x": range(100_000)}).to_batches(max_chunksize=1000)),
+    "opened anew": lambda: pa.table({"y": ["once", "more"]}),
+    "names/with a slash": pa.table({"z": [1.5]}),
+}
+
+
+class FlightServer(fl.FlightServerBase):
+    """Says where streams are to be had of a dissociated server, and serves DoGet of them."""
+
+    def __init__(self, server, separate):
+        self.uris = flight.locations(server)
+        self.places = flight.locations(server, separate=separate, do_get=True)
+        super().__init__("grpc://127.0.0.1:0")
+
+    def table(self, name):
+        if name.decode() not in STREAMS:
+            raise KeyError(f"there is no stream {name!r}")
+        source = STREAMS[name.decode()]
+        return source() if callable(source) else source
+
+    def get_flight_info(self, context, descriptor):
+        endpoint = fl.FlightEndpoint(descriptor.command, self.places)
+        return fl.FlightInfo(self.table(descriptor.command).schema, descriptor, [endpoint], -1, -1)
+
+    def do_get(self, context, ticket):
+        return fl.RecordBatchStream(self.table(ticket.ticket))
+
+
+@contextlib.contextmanager
+def running(transport, separate=False):
+    """A Flight server, and a client of it."""
+    with (
+        dissociated.Server(STREAMS, transport) as server,
+        FlightServer(server, separate) as front,
+        fl.connect(f"grpc://127.0.0.1:{front.port}") as client,
+    ):
+        yield client, front
+
 
 @pytest.fixture(scope="module", params=["tcp", "unix", "tcp,separate"])
 def peer(request):
-    with flight_peer.running(request.param) as found, fl.connect(f"grpc://127.0.0.1:{found['port']}") as client:
+    transport, _, separate = request.param.partition(",")
+    with running(transport, bool(separate)) as (client, _):
         yield client
 
 
 @pytest.fixture(scope="module")
 def there():
-    """A Flight server in another process, its client, and where its streams are dissociated."""
-    with flight_peer.running("tcp") as found, fl.connect(f"grpc://127.0.0.1:{found['port']}") as client:
-        yield client, found
+    with running("tcp") as found:
+        yield found
 
 
 def info_of(client, name):
     return client.get_flight_info(fl.FlightDescriptor.for_command(name.encode()))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", STREAMS)
 def test_d091_a_flight_leads_to_the_stream_that_do_get_gives(peer, name):
     info = info_of(peer, name)
     with from_flight(info, timeout=20) as reader:
@@ -53,53 +98,42 @@ def test_d091_a_flight_leads_to_the_stream_that_do_get_gives(peer, name):
         assert pa.table(reader.read_all()).equals(theirs)
 
 
-def test_d091_batches_arrive_one_at_a_time_by_either_way(there):
+def test_d091_batches_arrive_one_at_a_time_and_columns_mean_the_same_by_either_way(there):
     client, _ = there
-    info = info_of(client, "many")
-    for endpoint in (info.endpoints[0], fl.FlightEndpoint(b"many", [])):
+    for endpoint in (info_of(client, "many").endpoints[0], fl.FlightEndpoint(b"many", [])):
         with from_flight(endpoint, client=client, timeout=20) as reader:
-            first = reader.read_next_batch()
-            assert first.num_rows == 1000
-            second = next(iter(reader))
-            assert second.to_pydict()["x"][0] == 1000
+            assert reader.read_next_batch().num_rows == 1000
+            assert next(iter(reader)).to_pydict()["x"][0] == 1000
             rest = list(reader)
             assert len(rest) == 98
             with pytest.raises(StopIteration):
                 reader.read_next_batch()
         # The batches outlive their reader.
         assert rest[-1].to_pydict()["x"][-1] == 99_999
-
-
-def test_d091_columns_mean_the_same_by_either_way(there):
-    client, _ = there
-    info = info_of(client, "dictionaries")
-    for endpoint in (info.endpoints[0], fl.FlightEndpoint(b"dictionaries", [])):
+    for endpoint in (info_of(client, "dictionaries").endpoints[0], fl.FlightEndpoint(b"dictionaries", [])):
         with from_flight(endpoint, client=client, columns=["d"], timeout=20) as reader:
             assert [each.name for each in reader.schema.fields] == ["d"]
             assert reader.read_all().to_pydict() == {"d": ["a", "b", "c", None]}
 
 
 def test_d091_a_flight_of_several_endpoints_is_read_in_their_order(there):
-    client, found = there
+    client, front = there
     ways_to_many = [
-        fl.FlightEndpoint(b"many", found["uris"]),
+        fl.FlightEndpoint(b"many", front.uris),
         fl.FlightEndpoint(b"many", [flight.REUSE_CONNECTION]),
-        fl.FlightEndpoint(b"many", [f"grpc://127.0.0.1:{found['port']}"]),
+        fl.FlightEndpoint(b"many", [f"grpc://127.0.0.1:{front.port}"]),
     ]
     info = fl.FlightInfo(pa.schema([("x", pa.int64())]), fl.FlightDescriptor.for_command(b""), ways_to_many)
     with from_flight(info, client=client, timeout=20) as reader:
         values = [value for batch in reader for value in batch.to_pydict()["x"]]
-        assert [source.split(":")[0] for source in reader.sources] == [
-            "arrowipc+tcp",
-            "DoGet over the given client",
-            "DoGet grpc",
-        ]
+        kinds = [source.split(":")[0] for source in reader.sources]
+    assert kinds == ["arrowipc+tcp", "DoGet over the given client", "DoGet grpc"]
     assert values == [*range(100_000)] * 3
 
 
 def test_d091_endpoints_of_different_schemas_are_no_one_stream(there):
-    client, found = there
-    endpoints = [fl.FlightEndpoint(name, found["uris"]) for name in (b"many", b"empty")]
+    client, front = there
+    endpoints = [fl.FlightEndpoint(name, front.uris) for name in (b"many", b"empty")]
     info = fl.FlightInfo(pa.schema([]), fl.FlightDescriptor.for_command(b""), endpoints)
     with (
         from_flight(info, client=client, timeout=20) as reader,
@@ -119,13 +153,13 @@ def test_d091_a_flight_without_endpoints_has_its_schema_and_no_batches():
 
 
 def test_d008_unknown_schemes_and_dead_servers_are_passed_over(there):
-    client, found = there
+    client, front = there
     broken = "arrowipc+tcp://127.0.0.1:1?want_data=-1"
     lost = "arrowipc+unix:///nowhere/at/all?want_data=18446741783881759408&streams=both"
     dead = NOBODY + "&streams=both"
-    endpoint = fl.FlightEndpoint(b"many", [UNKNOWN, "http://[::1]:1/x", broken, lost, dead, *found["uris"]])
+    endpoint = fl.FlightEndpoint(b"many", [UNKNOWN, "http://[::1]:1/x", broken, lost, dead, *front.uris])
     with from_flight(endpoint, client=client, timeout=20) as reader:
-        assert reader.sources == found["uris"]
+        assert reader.sources == front.uris
         assert reader.read_all().num_rows == 100_000
 
 
@@ -140,8 +174,8 @@ def test_d008_without_any_way_the_error_says_why_for_each():
 
 
 def test_d008_schemes_that_are_not_wanted_are_passed_over(there):
-    client, found = there
-    endpoint = fl.FlightEndpoint(b"many", found["uris"])
+    client, front = there
+    endpoint = fl.FlightEndpoint(b"many", front.uris)
     with from_flight(endpoint, client=client, schemes=()) as reader:
         assert reader.sources == ["DoGet over the given client"]
     with pytest.raises(ipc.UnsupportedError, match=r"not among schemes= 'arrowipc\+tcp'"):
@@ -149,9 +183,9 @@ def test_d008_schemes_that_are_not_wanted_are_passed_over(there):
 
 
 def test_d008_a_server_that_refuses_the_ticket_is_not_gone_round(there):
-    client, found = there
+    client, front = there
     with pytest.raises(ipc.FormatError):
-        from_flight(fl.FlightEndpoint(b"no such stream", found["uris"]), client=client, timeout=20)
+        from_flight(fl.FlightEndpoint(b"no such stream", front.uris), client=client, timeout=20)
     with pytest.raises(OSError, match="no such stream"):
         from_flight(fl.FlightEndpoint(b"no such stream", []), client=client, timeout=20)
 
@@ -236,8 +270,8 @@ def test_what_is_no_flight_is_refused():
 
 
 def test_a_closed_reader_says_so(there):
-    client, found = there
-    reader = from_flight(fl.FlightEndpoint(b"many", found["uris"]), client=client, timeout=20)
+    client, front = there
+    reader = from_flight(fl.FlightEndpoint(b"many", front.uris), client=client, timeout=20)
     reader.close()
     reader.close()
     with pytest.raises(ipc.UsageError, match="closed"):

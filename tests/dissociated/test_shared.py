@@ -12,6 +12,7 @@ import os
 import random
 import socket
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -57,6 +58,16 @@ LOWEST = 4096
 EVERYTHING = memoryview((ctypes.c_char * (1 << 62)).from_address(LOWEST))
 
 
+@contextlib.contextmanager
+def lent(source: Any, transport_options: Any = None, **options: Any) -> Iterator[tuple[Any, Any, list[Any]]]:
+    """A server over shared memory, a reader of its one stream, and what the server places."""
+    memory = transport_options or telling()
+    with dissociated.Server({"n": source}, "shm", transport_options=memory, **options) as server:
+        placed = record(server.memory)
+        with dissociated.connect(server.uri, "n", timeout=PATIENCE) as reader:
+            yield server, reader, placed
+
+
 # -- what is written -----------------------------------------------------------------------------------------
 
 
@@ -88,14 +99,14 @@ def test_d051_a_compressed_body_in_pieces_is_not_told_of_in_pieces():
 
 def lay_out(found: Message, layout: str) -> tuple[bytes, list[tuple[int, int]]]:
     """A body in memory in one of the ways that are accepted, and the pairs that tell of it."""
-    memory, places = bytearray(64), []
+    memory, places = bytearray(67 if layout == "odd" else 64), []
     order = list(enumerate(found.buffers))
     at: dict[int, tuple[int, int]] = {}
-    for index, buffer in reversed(order) if layout == "scattered" else order:
+    for index, buffer in reversed(order) if layout == "apart" else order:
         at[index] = (len(memory), len(buffer))
-        memory += bytes(buffer) + bytes(-len(buffer) % 64 + (640 if layout == "scattered" else 0))
-    for index, buffer in order:
-        place, size = at[index]
+        padding = bytes(-len(buffer) % 64 + 640 * (layout == "apart"))
+        memory += bytes(buffer) + (b"!" if layout == "odd" else padding)
+    for _, (place, size) in sorted(at.items()):
         pad = -size % 64
         if size == 0:
             if layout not in ("skipped", "zeros skipped"):
@@ -106,43 +117,36 @@ def lay_out(found: Message, layout: str) -> tuple[bytes, list[tuple[int, int]]]:
             places.append((place, size))
             if layout in ("zeros", "zeros skipped") and pad:
                 places.append((0, pad))
-        del buffer
     if layout == "whole":
         places = [(64, len(memory) - 64)]
     if layout == "halves":
         half = (len(memory) - 64) // 2
         places = [(64 + half, 0), (64, half), (64 + half, len(memory) - 64 - half)]
+    if layout == "turned":  # the pieces do not follow each other: it is put together
+        places = [(len(memory) - 128, 128), (64, len(memory) - 192)]
+        memory = memory[:64] + memory[192:] + memory[64:192]
     if layout == "at 0":
         memory, places = memory[64:], [(place - 64, size) if size else (0, 0) for place, size in places]
     return bytes(memory), places
 
 
-LAYOUTS = ("exact", "padded", "skipped", "whole", "halves", "zeros", "zeros skipped", "scattered", "at 0")
+LAYOUTS = ["exact", "padded", "skipped", "whole", "halves", "zeros", "zeros skipped", "apart", "at 0", "odd", "turned"]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_d052_every_way_of_telling_the_buffers_is_read(layout):
-    with ForgedServer() as server:
+@pytest.mark.parametrize("free_data", [lent_memory.FREE_DATA, None])
+def test_d012_d052_d057_every_way_of_telling_the_buffers_is_read(layout, free_data):
+    with ForgedServer(free_data=free_data) as server:
         memory, places = lay_out(server.messages[1], layout)
         server.send(server.messages[1], pairs_of(*places), memory)
         server.end()
         with server.client() as client:
             (found,) = client
             assert is_batch(found, 0)
-            del found
-            assert sorted(server.freed(sum(a != 0 and n != 0 for a, n in places))) == sorted(
-                a for a, n in places if a and n
-            )
-
-
-def test_d052_a_body_in_pieces_that_do_not_follow_each_other_is_put_together():
-    with ForgedServer() as server:
-        body = packed(server.messages[1])
-        memory = bytes(64) + body[128:] + body[:128]
-        server.send(server.messages[1], pairs_of((64 + len(body) - 128, 128), (64, len(body) - 128)), memory)
-        with server.client() as client:
-            assert is_batch(client.read_next_batch(), 0)
-            assert sorted(server.freed(2)) == [64, 64 + len(body) - 128]  # copied: free at once
+            if layout != "turned":  # which was copied, and is free at once
+                del found
+            given = sorted(a for a, n in places if a and n)
+            assert server.hears_nothing() if free_data is None else sorted(server.freed(len(given))) == given
 
 
 def broken_pairs(found: Message, memory: bytes, segment: int) -> dict[str, list[tuple[int, int]]]:
@@ -199,41 +203,20 @@ def test_d054_a_body_without_pairs_or_without_bytes_is_read():
 
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])
 def test_d056_compressed_bodies_lie_in_shared_memory_compressed(compression):
-    with dissociated.Server(
-        lambda name: batch(0), "shm", transport_options=telling(), compression=compression
-    ) as server:
-        placed = record(server.memory)
-        with dissociated.connect(server.uri, timeout=PATIENCE) as reader:
-            (found,) = reader
-            assert is_batch(found, 0)
+    with lent(lambda: batch(0), compression=compression) as (_, reader, placed):
+        (found,) = reader
+        assert is_batch(found, 0)
         (place,) = placed
-        assert place is not None
         total, _ = read_pairs(place[0])
         assert 0 < total < len(packed(message()))
 
 
 def test_d057_buffers_in_shared_memory_are_aligned():
     pa = pytest.importorskip("pyarrow")
-    with (
-        dissociated.Server(
-            {"n": lambda: iter([batch(0, 3), batch(1, 7)])}, "shm", transport_options=telling()
-        ) as server,
-        dissociated.connect(server.uri, "n", timeout=PATIENCE) as reader,
-    ):
+    with lent(lambda: iter([batch(0, 3), batch(1, 7)])) as (_, reader, _):
         for found in reader:
             for column in pa.record_batch(found).columns:
                 assert all(each is None or each.address % 64 == 0 for each in column.buffers())
-
-
-def test_d057_buffers_at_odd_addresses_are_read():
-    with ForgedServer() as server:
-        memory, at = bytearray(67), []
-        for buffer in server.messages[1].buffers:
-            at.append((len(memory), len(buffer)) if len(buffer) else (0, 0))
-            memory += bytes(buffer) + b"!"
-        server.send(server.messages[1], pairs_of(*at), bytes(memory))
-        with server.client() as client:
-            assert is_batch(client.read_next_batch(), 0)
 
 
 def test_d058_a_big_endian_stream_keeps_little_endian_pairs(arrow_data: Path):
@@ -241,55 +224,21 @@ def test_d058_a_big_endian_stream_keeps_little_endian_pairs(arrow_data: Path):
     for name in ("generated_datetime.stream", "generated_nested.stream"):
         data = (folder / name).read_bytes()
         expected = list(ipc.open_stream(data))
-        with dissociated.Server(
-            {"b": lambda data=data: ReadyMessages(MessageReader(data))}, "shm", transport_options=telling()
-        ) as server:
-            placed = record(server.memory)
-            with dissociated.connect(server.uri, "b", timeout=PATIENCE) as reader:
-                assert list(reader) == expected
-            assert all(each is not None and read_pairs(each[0])[1] for each in placed)
-
-
-@pytest.mark.parametrize("transport", ["shm", "file"])
-def test_d011_a_server_that_tells_of_memory_says_how_to_free_it(transport, tmp_path):
-    source: Any = batch(0)
-    if transport == "file":
-        source = tmp_path / "n.arrow"
-        with ipc.new_file(source) as writer:
-            writer.write(batch(0))
-    with dissociated.Server({"n": source}, transport, transport_options=telling(transport)) as server:
-        metadata, data = server.uris
-        assert server.uri.free_data == data.free_data is not None
-        assert server.uri.remote_handle == data.remote_handle == server.memory.remote_handle
-        assert metadata.free_data is None
-
-
-def test_d012_bodies_are_read_though_nobody_wants_them_back():
-    with ForgedServer(free_data=None) as server:
-        server.send(server.messages[1], write_pairs(server.messages[1], 64), bytes(64) + packed(server.messages[1]))
-        server.end()
-        with server.client() as client:
-            (found,) = client
-            assert is_batch(found, 0)
-            del found
-            assert server.hears_nothing()
+        with lent(lambda data=data: ReadyMessages(MessageReader(data))) as (_, reader, placed):
+            assert list(reader) == expected
+            assert all(read_pairs(each[0])[1] for each in placed)
 
 
 # -- who holds what ------------------------------------------------------------------------------------------
 
 
 def test_d072_a_client_that_holds_a_batch_sees_it_unchanged_while_the_rest_streams_by():
-    with dissociated.Server(
-        {"n": lambda: (batch(number, 20_000) for number in range(40))},
-        "shm",
-        transport_options={"capacity": 8 * MIB, "segment_bytes": 4 * MIB},
-    ) as server:
-        placed = record(server.memory)
-        with dissociated.connect(server.uri, "n", timeout=PATIENCE) as reader:
-            first = reader.read_next_batch()
-            for number, found in enumerate(reader, 1):
-                assert is_batch(found, number, 20_000)
-                assert is_batch(first, 0, 20_000)
+    memory = {"capacity": 8 * MIB, "segment_bytes": 4 * MIB}
+    with lent(lambda: (batch(number, 20_000) for number in range(40)), memory) as (_, reader, placed):
+        first = reader.read_next_batch()
+        for number, found in enumerate(reader, 1):
+            assert is_batch(found, number, 20_000)
+            assert is_batch(first, 0, 20_000)
         addresses = [each[1][0] for each in placed if each is not None]
         assert len(set(addresses)) < len(addresses)  # memory was used again
         assert addresses.count(addresses[0]) == 1  # and not that of the batch that is held
@@ -323,17 +272,19 @@ def test_d075_addresses_come_back_in_any_grouping_and_order(arena):
             assert (state_of(arena).blocks, client.session.leases.unknown) == (0, 0)
 
 
-def test_d076_memory_that_another_library_holds_is_not_given_back():
+def test_d076_d078_d079_memory_that_another_library_holds_is_not_given_back_and_the_connection_stays():
     pa = pytest.importorskip("pyarrow")
-    with dissociated.Server({"n": lambda: batch(5)}, "shm", transport_options=telling()) as server:
-        with dissociated.connect(server.uri, "n", timeout=PATIENCE) as reader:
-            column = pa.table(reader.read_all()).column("x").chunk(0)[3:5]
+    with lent(lambda: batch(5)) as (server, reader, _):
+        column = pa.table(reader.read_all()).column("x").chunk(0)[3:5]
+        reader.close()
         gc.collect()
-        assert state_of(server.memory).blocks == 1
+        assert (server.num_clients, state_of(server.memory).blocks) == (1, 1)
         assert column.to_pylist() == [5_000_018, 5_000_019]
         del column
         gc.collect()
-        until(lambda: state_of(server.memory).blocks == 0, "the memory is given back")
+        until(lambda: server.num_clients == 0, "the memory is given back, and the connection ends")
+        state = state_of(server.memory)
+        assert (state.blocks, state.retired) == (0, 0)  # freed, not abandoned
 
 
 def test_d073_d077_addresses_are_echoed_bit_by_bit_as_often_as_they_were_given():
@@ -350,18 +301,6 @@ def test_d073_d077_addresses_are_echoed_bit_by_bit_as_often_as_they_were_given()
             for expected in given:
                 assert is_batch(client.read_next_batch(), 0)
                 assert server.freed(len(expected)) == expected
-
-
-def test_d078_d079_the_connection_lives_until_nothing_is_outstanding():
-    with dissociated.Server({"n": lambda: batch(1)}, "shm", transport_options=telling()) as server:
-        with dissociated.connect(server.uri, "n", timeout=PATIENCE) as reader:
-            kept = list(reader)
-        assert server.num_clients == 1
-        assert state_of(server.memory).blocks == 1
-        kept.clear()
-        until(lambda: server.num_clients == 0, "the connection ends")
-        state = state_of(server.memory)
-        assert (state.blocks, state.retired) == (0, 0)  # freed, not abandoned
 
 
 def test_d080_memory_that_is_freed_during_the_stream_is_used_for_the_rest_of_it():
@@ -477,15 +416,10 @@ def test_d086_a_client_lets_go_of_segments_that_its_server_let_go_of():
 
 
 def test_d055_d089_a_full_arena_never_blocks_a_stream():
-    with dissociated.Server(
-        {"n": lambda: (batch(number, 20_000) for number in range(20))},
-        "shm",
-        transport_options={"capacity": 2 * MIB, "segment_bytes": MIB},
-    ) as server:
-        placed = record(server.memory)
-        with dissociated.connect(server.uri, "n", timeout=PATIENCE) as reader:
-            kept = list(reader)  # nothing is given back before the end
-            assert all(is_batch(each, number, 20_000) for number, each in enumerate(kept))
+    memory = {"capacity": 2 * MIB, "segment_bytes": MIB}
+    with lent(lambda: (batch(number, 20_000) for number in range(20)), memory) as (_, reader, placed):
+        kept = list(reader)  # nothing is given back before the end
+        assert all(is_batch(each, number, 20_000) for number, each in enumerate(kept))
         assert 0 < sum(each is None for each in placed) < 20
         del kept
 
@@ -611,25 +545,24 @@ def test_clients_can_neither_write_to_an_arena_nor_change_its_size(arena):
 
 @pytest.mark.nosanitize  # whose runtime does not get along with forked children
 def test_a_forked_child_has_no_writable_map_of_an_arena():
-    script = (
-        "import os\n"
-        "from dissociated.lent_memory import batch, state_of\n"
-        "from arrowipc.dissociated.memory.arena import Arena\n"
-        "from arrowipc.dissociated.served import messages_of\n"
-        "arena = Arena(least_bytes=0)\n"
-        "held = arena.hold(messages_of(batch(1)))\n"
-        "assert arena.place(list(messages_of(batch(0)))[1], arena) is not None\n"
-        "child = os.fork()\n"
-        "if not child:\n"
-        "    maps = [line for line in open('/proc/self/maps') if 'memfd:arrowipc' in line]\n"
-        "    fine = maps and all(line.split()[1].startswith('r--') for line in maps)\n"
-        "    fine = fine and arena.place(list(messages_of(batch(0)))[1], arena) is None\n"
-        "    arena.close()\n"
-        "    os._exit(0 if fine and bytes(held[1].body) else 1)\n"
-        "assert os.waitpid(child, 0)[1] == 0\n"
-        "assert state_of(arena).blocks == 2\n"
-    )
-    script = script.replace(", arena)", ", Somebody())").replace("arena = ", "class Somebody: pass\narena = ")
+    script = """
+import os
+from dissociated.lent_memory import NoConnection, batch, message, state_of
+from arrowipc.dissociated.memory.arena import Arena
+from arrowipc.dissociated.served import messages_of
+arena = Arena(least_bytes=0)
+held = arena.hold(messages_of(batch(1)))
+assert arena.place(message(), NoConnection()) is not None
+child = os.fork()
+if not child:
+    maps = [line for line in open("/proc/self/maps") if "memfd:arrowipc" in line]
+    fine = maps and all(line.split()[1].startswith("r--") for line in maps)
+    fine = fine and arena.place(message(), NoConnection()) is None
+    arena.close()
+    os._exit(0 if fine and bytes(held[1].body) else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert state_of(arena).blocks == 2
+"""
     run_python(script, check=True)
 
 

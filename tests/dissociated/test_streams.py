@@ -1,4 +1,4 @@
-"""Streams over real transports, in one process and between processes, with one connection and with two.
+"""Streams over real transports, with one connection, with two, and over kept ones.
 
 Numbers in names (`d027`) are those of the conformance checklist.
 """
@@ -10,12 +10,14 @@ import mmap
 import random
 import socket
 import struct
+import threading
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from dissociated import peers
+from dissociated.lent_memory import telling
 from helpers import arrays, forge, golden
 
 import arrowipc as ipc
@@ -82,20 +84,22 @@ def test_d001_untagged_messages_keep_their_boundaries_however_the_bytes_are_spli
 
 @pytest.mark.parametrize("family", ["tcp", "unix"])
 @pytest.mark.parametrize("read_ahead", [0, 1 << 16, 64 << 20])
-def test_d003_tagged_messages_of_any_length(family, read_ahead):
+def test_d003_d004_tagged_messages_of_any_length_among_untagged_ones(family, read_ahead):
     sizes = [0, 1, 7, 8, 63, 64, STAGE - 24, STAGE - 23, STAGE, STAGE + 1, (1 << 20) + 3, 9 << 20]
     a, b = peers.socket_pair(family, limits=Limits(read_ahead=read_ahead))
-    sent = [bytes([n]) * size for n, size in enumerate(sizes)]
+    chance = random.Random(4)
+    sent = [(2**64 - 1 - n, bytes([n]) * size) for n, size in enumerate(sizes)]
+    for _ in range(500):
+        tag, data = chance.choice([None, 0, 1, 1 << 56, new_tag()]), chance.randbytes(chance.randrange(9))
+        sent.insert(chance.randrange(len(sent)), (tag, data))
 
     def send() -> None:
-        for tag, each in enumerate(sent):
-            b.send(2**64 - 1 - tag, [each[: len(each) // 3], b"", each[len(each) // 3 :]])
+        for tag, each in sent:
+            b.send(tag, [each[: len(each) // 3], b"", each[len(each) // 3 :]])
         b.flush(SECONDS)
 
     with a, b, peers.beside(send):
-        for tag, (expected, frame) in enumerate(zip(sent, received(a, len(sent)), strict=True)):
-            assert frame.tag == 2**64 - 1 - tag
-            assert bytes(frame.data) == expected
+        assert [(tag, bytes(data)) for tag, data, _ in received(a, len(sent))] == sent
 
 
 def sparse_batch(rows: int) -> tuple[mmap.mmap, pa.RecordBatch]:
@@ -135,23 +139,6 @@ def test_d003_a_body_of_more_than_4_gib_over_a_socket():
     assert (len(column), column[0], column[rows - 1]) == (rows, 11, 22)
 
 
-@pytest.mark.parametrize("family", ["tcp", "unix"])
-def test_d004_tagged_and_untagged_messages_share_a_connection(family):
-    a, b = peers.socket_pair(family)
-    chance = random.Random(4)
-    sent = [
-        (chance.choice([None, 0, 1, 1 << 56, new_tag()]), chance.randbytes(chance.randrange(9))) for _ in range(500)
-    ]
-
-    def send() -> None:
-        for tag, data in sent:
-            b.send(tag, [data])
-        b.flush(SECONDS)
-
-    with a, b, peers.beside(send):
-        assert [(tag, bytes(data)) for tag, data, _ in received(a, len(sent))] == sent
-
-
 class Untouchable:
     """A body that nobody may look at."""
 
@@ -171,18 +158,13 @@ def test_d005_tags_are_known_without_the_body():
     assert [each.body is body for each in iter(incoming.take, None)] == [False, True]
 
 
-@pytest.mark.parametrize("hello", [b"arwipc\x02\x00", b"HTTP/1.1 200 OK", bytes(8)])
-def test_another_greeting_is_refused(hello):
-    raw, other = peers.raw_pair()
-    with raw, peers.SocketConnection(other, "the peer") as connection:
-        raw.sendall(hello)
-        with pytest.raises(FormatError, match="the peer does not speak this version of our framing"):
-            received(connection, 1)
+OTHER_GREETINGS = (b"arwipc\x02\x00", b"HTTP/1.1 200 OK", bytes(8))
 
 
 @pytest.mark.parametrize(
     ("head", "error", "words"),
     [
+        *((hello, FormatError, "does not speak this version of our framing") for hello in OTHER_GREETINGS),
         (HEADER.pack(2, 0, 0, 0, 0, 0), FormatError, "kind 2"),
         (HEADER.pack(1, 0, 1, 0, 0, 0), FormatError, "none of ours"),
         (HEADER.pack(1, 0, 0, 1, 0, 0), FormatError, "none of ours"),
@@ -195,11 +177,9 @@ def test_another_greeting_is_refused(hello):
     ],
 )
 def test_d090_hostile_headers_are_refused(head, error, words):
-    raw, other = peers.raw_pair()
-    with raw, peers.SocketConnection(other, "the peer") as connection:
-        raw.sendall(peers.HELLO + head)
-        with pytest.raises(error, match=f"the peer .*{words}"):
-            received(connection, 1)
+    greeting = b"" if head in OTHER_GREETINGS else peers.HELLO
+    with peers.heard(greeting, head) as connection, pytest.raises(error, match=f"the peer .*{words}"):
+        received(connection, 1)
 
 
 def test_d090_file_descriptors_that_belong_to_no_message_are_closed():
@@ -477,3 +457,119 @@ def test_d070_a_connection_lost_in_the_middle_of_a_message_names_what_is_missing
         with peers.beside(send), pytest.raises(FormatError, match=missing):
             peers.client_of((client,)).read_all()
         client.close()
+
+
+# -- channels ------------------------------------------------------------------------------------------------
+
+SHARING = ("tcp", "unix", "shm")
+NUMBERS = pa.table({"x": pa.array(range(1000))})
+WORDS = pa.table({"w": pa.array(["a", "bc", None] * 100)})
+BOTH = {"numbers": NUMBERS, "words": WORDS}
+
+
+def offering(transport="tcp", streams=None, **options):
+    given = BOTH if streams is None else streams
+    return dissociated.Server(given, transport, transport_options=telling(transport), **options)
+
+
+def values(reader) -> dict:
+    return reader.read_all().to_pydict()
+
+
+@pytest.mark.parametrize("transport", SHARING)
+def test_streams_one_after_the_other_share_a_connection_and_side_by_side_have_one_each(transport):
+    with offering(transport) as server, dissociated.Channel(server.uri, timeout=SECONDS) as channel:
+        for _ in range(5):
+            assert values(channel.read("numbers")) == NUMBERS.to_pydict()
+            assert values(channel.read("words", columns=["w"])) == WORDS.to_pydict()
+        assert server.num_clients == 1
+        first, second = channel.read("numbers"), channel.read("words")
+        assert values(second) == WORDS.to_pydict()
+        assert values(first) == NUMBERS.to_pydict()
+        assert server.num_clients == 2
+
+
+def test_many_threads_share_a_channel():
+    with offering("unix") as server, dissociated.Channel(server.uri, timeout=SECONDS) as channel:
+
+        def read() -> None:
+            for _ in range(20):
+                assert values(channel.read("numbers")) == NUMBERS.to_pydict()
+
+        with peers.beside(read), peers.beside(read), peers.beside(read):
+            read()
+        assert server.num_clients <= 4
+
+
+def test_batches_in_lent_memory_outlive_their_stream_and_the_channel():
+    with offering("shm") as server:
+        with dissociated.Channel(server.uri, timeout=SECONDS) as channel:
+            kept = [channel.read("numbers").read_all() for _ in range(3)]
+            assert server.num_clients == 1
+        assert [each.to_pydict() for each in kept] == [NUMBERS.to_pydict()] * 3
+        del kept
+
+
+def test_a_stream_that_was_left_in_the_middle_takes_its_connection_along():
+    batches = pa.Table.from_batches(NUMBERS.to_batches(max_chunksize=100))
+    with offering(streams={"many": batches}) as server, dissociated.Channel(server.uri) as channel:
+        with channel.read("many") as reader:
+            assert reader.read_next_batch().num_rows == 100
+        assert channel.read("many").read_all().num_rows == 1000
+
+
+def test_a_stream_that_nobody_knows_does_not_spoil_the_channel():
+    with offering() as server, dissociated.Channel(server.uri, timeout=SECONDS) as channel:
+        for _ in range(3):
+            with pytest.raises(FormatError, match="does not know the stream"):
+                channel.read("nothing")
+            assert values(channel.read("words")) == WORDS.to_pydict()
+
+
+def test_a_server_that_came_back_is_connected_to_again(tmp_path):
+    where = str(tmp_path / "socket")
+    with offering("unix", address=where, want_data=2**63 + 2**40) as server:
+        channel = dissociated.Channel(server.uri, timeout=SECONDS)
+        assert values(channel.read("numbers")) == NUMBERS.to_pydict()
+    with offering("unix", address=where, want_data=2**63 + 2**40), channel:
+        assert values(channel.read("numbers")) == NUMBERS.to_pydict()
+
+
+def test_a_channel_that_is_closed_says_so_and_lets_streams_end():
+    with offering() as server:
+        channel = dissociated.Channel(server.uri, timeout=SECONDS)
+        reader = channel.read("numbers")
+        channel.close()
+        channel.close()
+        assert values(reader) == NUMBERS.to_pydict()
+        with pytest.raises(UsageError, match="channel is closed"):
+            channel.read("numbers")
+
+
+@pytest.mark.parametrize("transport", SHARING)
+def test_what_a_live_source_gives_is_sent_before_it_is_asked_for_more(transport):
+    more = threading.Event()
+
+    def live():
+        for batch in NUMBERS.to_batches(max_chunksize=100):
+            yield batch
+            assert more.wait(SECONDS)
+            more.clear()
+
+    found = []
+    with (
+        offering(transport, {"live": live}, schema=NUMBERS.schema) as server,
+        dissociated.connect(server.uri, "live", timeout=SECONDS) as reader,
+    ):
+        for batch in reader:
+            found.append(len(batch))
+            more.set()  # only now: a batch that was kept back would never have come
+    assert found == [100] * 10
+
+
+def test_a_second_thread_on_one_stream_is_refused_and_harms_nothing():
+    with offering("unix") as server, dissociated.connect(server.uri, "numbers", timeout=SECONDS) as reader:
+        # As another thread has it while it takes a step.
+        with reader._turn, pytest.raises(UsageError, match="one thread at a time"):
+            reader.read_next_batch()
+        assert values(reader) == NUMBERS.to_pydict()

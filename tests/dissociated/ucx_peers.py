@@ -14,7 +14,6 @@ import os
 import random
 import select
 import signal
-import struct
 import subprocess
 import sys
 import time
@@ -25,14 +24,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import processes
 
 import arrowipc as ipc
 from arrowipc import dissociated
+from arrowipc.dissociated.session import Session
 from arrowipc.types import dictionary, field, float64, int32, int64, utf8
 
 #: No wait is longer, in seconds.
 PATIENCE = 30
-TESTS = Path(__file__).parents[1]
 
 Batches = list[ipc.RecordBatch]
 
@@ -43,8 +43,7 @@ Batches = list[ipc.RecordBatch]
 def libraries() -> dict[str, str]:
     """Name -> path (or name for the loader) of every UCX that is found."""
     found = {}
-    script = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
-    if subprocess.run([sys.executable, "-c", script, "libucp.so.0"], capture_output=True).returncode == 0:
+    if processes.run_python("import ctypes; ctypes.CDLL('libucp.so.0')").returncode == 0:
         found["system"] = "libucp.so.0"
     package = importlib.util.find_spec("libucx")
     for directory in (package and package.submodule_search_locations) or ():
@@ -59,14 +58,8 @@ LIBRARIES = libraries()
 
 def environment(library: str, transports: str) -> dict[str, str]:
     """What a process needs to use a library with some transports, without UCX's own words on lost peers."""
-    tree = Path(ipc.__file__).parents[1]
-    paths = os.pathsep.join(filter(None, [str(tree), str(TESTS), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]))
-    return os.environ | {
-        "PYTHONPATH": paths,
-        "ARROWIPC_UCX_LIBRARY": LIBRARIES[library],
-        "UCX_TLS": transports,
-        "UCX_LOG_LEVEL": "fatal",
-    }
+    of_ucx = {"ARROWIPC_UCX_LIBRARY": LIBRARIES[library], "UCX_TLS": transports, "UCX_LOG_LEVEL": "fatal"}
+    return processes.environment() | of_ucx
 
 
 needs_ucx = pytest.mark.skipif(not LIBRARIES, reason="no libucp.so.0: install libucx0 or libucx-cu12")
@@ -74,10 +67,8 @@ needs_ucx = pytest.mark.skipif(not LIBRARIES, reason="no libucp.so.0: install li
 
 def over_ucx(code: str, *arguments: object, transports: str = "tcp", timeout: float = 120) -> None:
     """Run a program with the first library that is found; it must come to its end."""
-    command = [sys.executable, "-c", code, *map(str, arguments)]
-    given: dict[str, Any] = {"capture_output": True, "text": True, "timeout": timeout}
-    done = subprocess.run(command, env=environment(next(iter(LIBRARIES)), transports), **given)
-    assert done.returncode == 0, done.stderr[-3000:]
+    used = environment(next(iter(LIBRARIES)), transports)
+    processes.printed(processes.run_python(code, *arguments, env=used, timeout=timeout))
 
 
 # -- processes -----------------------------------------------------------------------------------------------
@@ -110,6 +101,12 @@ class Peer:
             self._line += data
         line, _, self._line = self._line.partition(b"\n")
         return json.loads(line)
+
+    def hear(self, line: str) -> None:
+        """Say something to it."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(line.encode() + b"\n")
+        self.process.stdin.flush()
 
     def words(self) -> str:
         """End it if it does not end by itself, and return how it ended and what it wrote to stderr."""
@@ -233,9 +230,17 @@ def free_bytes(memory: Any) -> int:
     return sum(end - start for each in memory._segments.values() for start, end in each.ranges._free)
 
 
-def serve(**options: Any) -> None:
-    """Serve `SOURCES` by name; tells when asked: number of clients, errors, free bytes of the arena."""
+def serve(pairs: str = "", **options: Any) -> None:
+    """Serve `SOURCES` by name; tells when asked: number of clients, errors, free bytes of the arena.
+
+    With `pairs` (hex), each body in the arena says that instead.
+    """
     large(1, 1)  # imports NumPy, before two threads do so at once
+    if pairs:
+        send = Session._send_placed
+        Session._send_placed = lambda self, message, placed: send(  # type: ignore[method-assign]
+            self, message, placed._replace(pairs=bytes.fromhex(pairs))
+        )
     server = dissociated.Server(SOURCES, "ucx", transport_options=options, max_held=256 << 20)
     memory = server._endpoint.memory
     with server:
@@ -272,15 +277,6 @@ def arena(seed: int) -> None:
         holder.step()
     holder.release_all()
     say([holder.was_full, len(holder.gone) > 3, free_bytes(lent) + segment.retired])
-
-
-def read(uri: Any, name: str) -> None:
-    """Read a stream of `plain`; says whether it is that, or which error ended it."""
-    try:
-        with dissociated.connect(uri, name, timeout=PATIENCE) as reader:
-            say("equal" if equal(list(reader), plain()) else "different")
-    except ipc.FormatError as error:
-        say(type(error).__name__)
 
 
 def fetch_slowly(uri: Any, name: str) -> None:
@@ -392,94 +388,6 @@ def limit(size: int) -> None:
     say([sorted(found), refused])
     client.close()
     server.close()
-
-
-def _poll(worker: Any, until: Callable[[], Any]) -> Any:
-    """Progress until there is something; returns it."""
-    deadline = time.monotonic() + PATIENCE
-    while (found := until()) is None:
-        if worker.failure:
-            raise ConnectionResetError(worker.failure_text())
-        if time.monotonic() > deadline:
-            raise TimeoutError("nothing came")
-        worker.progress()
-        time.sleep(0)
-    return found
-
-
-def _finished(worker: Any, operation: Any) -> Any:
-    _poll(worker, lambda: True if operation.is_done() else None)
-    assert operation.status == 0
-    return operation
-
-
-def _taken(worker: Any, waiting: Any) -> bytes:
-    """Receive a message."""
-    if waiting.memory is not None:
-        return bytes(waiting.memory)
-    memory = bytearray(waiting.length)
-    _finished(worker, worker.receive(waiting, memory))
-    return bytes(memory)
-
-
-def _foreign_context() -> Any:
-    """As the reference example makes it: all features, UCX's own settings."""
-    from arrowipc.dissociated.transports import ucx_worker
-    from arrowipc.dissociated.transports.ucx_library import load_library
-
-    load_library()
-    return ucx_worker.Context({}, True)
-
-
-WANT_METADATA, WANT_DATA, WANT_MASK = 0xFFFFFDEADBA0BAB0, 0x00000DEADBA0BAB0, 0x00000FFFFFFFFFFF
-
-
-def reference_server(body_type: int = 0, pairs: str = "") -> None:
-    """Do what the reference example's server does: one stream, in mode "none".
-
-    With `pairs` (hex), each body says that instead, as type 1.
-    """
-    from arrowipc.dissociated.served import messages_of
-    from arrowipc.dissociated.transports import ucx_worker
-    from arrowipc.dissociated.transports.ucx import packed_address, unpacked_port
-
-    context = _foreign_context()
-    listener = ucx_worker.Listener(context, packed_address("127.0.0.1", 0)[0])
-    port = unpacked_port(listener.address)
-    region = ucx_worker.Region(context, 1 << 16)
-    key = region.key
-    more = f"&free_data={0xAB << 56 | 1 << 32}&remote_handle={key.hex()}" if pairs else ""
-    say([port, key.hex(), more])
-    connections = {}
-    while len(connections) < 2:
-        _poll(listener.worker, lambda: listener.has_request or None)
-        worker = ucx_worker.Worker(context)
-        try:
-            listener.accept(worker, False)
-        except OSError:
-            worker.close()  # a client in mode "peer": comes again
-            continue
-        want = _poll(worker, lambda worker=worker: worker.probe(WANT_DATA, WANT_MASK))
-        connections["metadata" if want.tag >> 44 else "data"] = worker
-        assert _taken(worker, want) == b"ident"
-    sent, bodies = [], []
-    number = -1
-    for number, message in enumerate(messages_of(plain())):
-        prefix = struct.pack("<BI", 1, number)
-        sent.append(connections["metadata"].send(None, [prefix, message.metadata]))
-        if message.kind != "Schema":
-            body = [bytes.fromhex(pairs)] if pairs else message.stretches
-            bodies.append((body_type << 55 << 1 | number, body))
-    sent.append(connections["metadata"].send(None, [struct.pack("<BI", 0, number + 1)]))
-    for tag, body in bodies:
-        sent.append(connections["data"].send(tag, body))
-    while not select.select([sys.stdin], [], [], 0)[0]:
-        for worker in connections.values():
-            worker.progress()
-        time.sleep(0.001)
-    assert all(each.is_done() for each in sent)
-    for worker in connections.values():
-        worker.close()
 
 
 if __name__ == "__main__":
