@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+from peers import plain_json
+from peers.integration_json import read_json
 
 from arrowipc.spark import find_jar
 from arrowipc.spark.java import NO_JAVA, find_java
@@ -78,7 +80,12 @@ class ArrowJava:
         assert done.returncode == 0, done.stderr[-2000:]
         lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
         assert len(lines) == len(paths), done.stderr[-2000:]
-        return [json.loads(line) for line in lines]
+        found = [json.loads(line) for line in lines]
+        for each in found:
+            if "error" not in each:
+                schema, _ = read_json({"schema": each["schema"]})
+                each["schema"] = plain_json.reading(pa.schema(schema), [])["schema"]
+        return found
 
 
 DUMP = Path(__file__).resolve().parents[2] / "jvm" / "src" / "test" / "scala" / "org/arrowipc/spark/Dump.scala"
