@@ -254,7 +254,7 @@ def test_a_server_that_lies_or_stalls_is_refused_as_by_the_blocking_reader(web: 
             await reader.get_batch(1)
 
     asyncio.run(main())
-    with BrokenServer({"arrow": (LARGE, LARGE)}, [lambda ask: FOREVER]) as broken:
+    with BrokenServer({"arrow": (LARGE, LARGE)}, lambda ask: FOREVER) as broken:
         url = f"http://127.0.0.1:{broken.port}/0/x.arrow"
         with pytest.raises(TimeoutError, match="stalls"):
             asyncio.run(read(RemoteSource(url, timeout=0.3)))

@@ -38,10 +38,7 @@ class Missing(Exception):
 
 
 def compiled(build: Path, sources: list[Path], jar: str | None = None) -> tuple[str, str]:
-    """Compile Java or Scala against PySpark's jars, which hold a compiler of Scala, and one more jar.
-
-    Returns the ``java`` to run, and the class path.
-    """
+    """Compile against PySpark's jars, which hold a compiler of Scala; returns the ``java``, and the class path."""
     home, spec = find_java(), importlib.util.find_spec("pyspark")
     if home is None:
         raise Missing(NO_JAVA)
@@ -69,10 +66,7 @@ class ArrowJava:
             raise Missing("this pyspark brings no arrow-compression jar")
 
     def read(self, paths: list[Path]) -> list[Any]:
-        """Read every path (``*.file`` as a file, any other as a stream); see peers.plain_json for the results.
-
-        What Arrow Java refuses is ``{"error": its words}``.
-        """
+        """What it reads of every path (a file if it ends so), as peers.plain_json says it, or ``{"error": words}``."""
         command = [self._java, *OPTIONS, "-cp", self._path, "ReadArrow"]
         for path in paths:
             command += ["file" if path.suffix == ".file" else "stream", str(path)]

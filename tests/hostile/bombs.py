@@ -589,10 +589,7 @@ BOMBS |= {
 
 @bomb
 def payloads_of_long_words() -> Bomb:
-    """Cells whose dictionaries hold one word of 64 KiB, and 4 Ki rows of it.
-
-    A million rows in 16 MiB: more would be honest rows of a byte each, of which Python makes 230 bytes.
-    """
+    """Cells with one word of 64 KiB and 4 Ki rows of it: more would be honest rows of a byte each, 230 in Python."""
     return {"cells": forge.stream(coded(forge.INT8), words(1, b"x" * (MIB // 16)), first_word(4096))}
 
 

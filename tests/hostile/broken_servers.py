@@ -307,22 +307,14 @@ class _Liar(BaseHTTPRequestHandler):
 
 
 class BrokenServer(Web):
-    """A server on a free port of this machine: ``/NUMBER/...`` is answered with the lie of that number.
-
-    Attributes
-    ----------
-    versions_of : dict
-        Ending of a path -> its two versions.
-    seen : list of (str, dict)
-        Path and headers of every request.
-    """
+    """A server on a free port of this machine: ``/NUMBER/...`` is answered with the lie of that number."""
 
     handler = _Liar
 
-    def __init__(self, files: dict[str, tuple[bytes, bytes]], lies: list[Callable[[Ask], Answer]]) -> None:
+    def __init__(self, files: dict[str, tuple[bytes, bytes]], *lies: Callable[[Ask], Answer]) -> None:
         super().__init__({})
-        self.versions_of = files
-        self.seen: list[tuple[str, dict[str, str]]] = []
+        self.versions_of = files  # ending of a path -> its two versions
+        self.seen: list[tuple[str, dict[str, str]]] = []  # path and headers of every request
         self._lies = lies
         self._counts: Counter[str] = Counter()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +12,7 @@ from helpers import randoms
 from helpers.arrays import pyarrow_bytes
 from helpers.drive import LEVELS
 from hypothesis import given, strategies as st
-from laws.payload_rows import alone, rows_of, samples
+from laws.payload_rows import alone, rows_of
 
 import arrowipc as ipc
 
@@ -136,12 +135,3 @@ def test_null_stands_for_a_broken_payload_with_one_row(cells, data):
         rows += [[None] * width] if mark else [] if cell is None else alone(cell)
     assert rows_of(decoded.batch) == rows
     assert decoded.num_failed == sum(marks)
-
-
-def test_every_cut_of_a_column_into_chunks_gives_the_same():
-    cells = [cell := samples()["plain"], None, cell, cell]
-    rows = expected(cells)
-    for cuts in range(2 ** (len(cells) - 1)):
-        ends = [0, *[i + 1 for i in range(len(cells) - 1) if cuts >> i & 1], len(cells)]
-        column = pa.chunked_array([pa.array(cells[a:b], pa.binary()) for a, b in pairwise(ends)])
-        assert rows_of(ipc.decode_payloads(column).batch) == rows

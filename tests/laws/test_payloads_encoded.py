@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from helpers import randoms
-from helpers.arrays import pyarrow_bytes
+from helpers.arrays import ipc_bytes, pyarrow_bytes
 from helpers.drive import LEVELS
 from helpers.mutate import overwritten
 from hypothesis import given, strategies as st
@@ -309,26 +309,11 @@ def test_an_output_whose_indices_are_full_says_so_or_stops():
 # -- compressed bodies ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@given(parts=randoms.batches(most_batches=2), seed=st.integers(0, 2**32))
-def test_compressed_payloads_are_each_alone(level, parts, seed):
-    if not parts or not parts[0].num_columns:
-        return
-    dice = random.Random(seed)
-    cells = [pyarrow_bytes(parts, compression=dice.choice(CODECS)) for _ in range(5)]
-    decoded = ipc.decode_payloads(cells, validate=level)
-    assert rows_of(decoded.batch) == [row for cell in cells for row in alone(cell)]
-
-
 def raw_and_compressed(rows: int, compression: str) -> bytes:
     """One buffer that shrinks, one that does not and is stored raw."""
     noise = [random.Random(rows + k).getrandbits(62) for k in range(rows)]
     batch = pa.record_batch({"z": pa.array([0] * rows, pa.int64()), "r": pa.array(noise, pa.int64())})
-    sink = io.BytesIO()
-    ours = ipc.RecordBatch.from_arrow(batch)
-    with ipc.new_stream(sink, ours.schema, compression=compression) as writer:
-        writer.write(ours)
-    return sink.getvalue()
+    return ipc_bytes(batch, compression=compression)
 
 
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])

@@ -253,36 +253,6 @@ def test_messages_in_any_order(parts, seed):
         outcome(drive.from_bytes, b"".join([messages[0], *shuffled]), validate=level)
 
 
-#: A column of each kind that a message describes in a way of its own.
-FEW = pa.record_batch(
-    {
-        "n": [1, None, 3],
-        "t": ["é", None, "abcdefghijklmnop"],
-        "l": [[1, 2], [], None],
-        "d": pa.array(["x", "y", "x"]).dictionary_encode(),
-        "v": pa.array(["a" * 20, "b", None], pa.string_view()),
-    }
-)
-
-
-@pytest.mark.parametrize("codec", [None, "lz4"])
-@pytest.mark.parametrize("level", LEVELS)
-def test_mutated_messages_give_values_or_an_arrow_ipc_error(level, codec):
-    """Of what is not a reader: schemas, and single batches with their dictionaries."""
-    dice = random.Random(20261120)
-    messages = forge.split(pyarrow_bytes([FEW], compression=codec))
-    schema = ipc.read_schema(messages[0])
-    for _ in range(1500):
-        which = dice.randrange(3)
-        root, words, rows = (overwritten(part, dice) if i == which else part for i, part in enumerate(messages))
-        with suppress(ipc.ArrowIpcError):
-            if which == 0:
-                repr(ipc.read_schema(ipc.read_message(root)))
-            batch = ipc.read_record_batch(rows, schema, dictionaries=[words], validate=level)
-            repr(batch)
-            batch.to_pylist()
-
-
 @given(st.binary(max_size=200), st.sampled_from(LEVELS))
 def test_any_bytes(data, level):
     for opener in (ipc.open_stream, ipc.open_file, ipc.open):

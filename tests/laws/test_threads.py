@@ -64,30 +64,6 @@ def test_every_scenario_in_many_threads_at_once(name: str) -> None:
     assert not more_than(before)
 
 
-def test_many_threads_on_the_batches_of_one_reader() -> None:
-    batch = arrays.read_batch(arrow_columns.everything(), validate="none")
-    expected = repr(batch.to_pylist())
-
-    def use() -> Any:
-        for _ in range(5):
-            drive.use(batch)
-        return repr(batch.to_pylist())
-
-    assert together(*[use] * THREADS) == [expected] * THREADS
-
-
-def test_one_reader_per_thread_on_one_buffer(stream: bytes, file: bytes) -> None:
-    before = counts()
-    expected = rows(drive.from_bytes(stream).batches)
-    readers: tuple[drive.Driver, ...] = (drive.from_bytes, drive.from_object, drive.pushed)
-    found = together(
-        *[lambda read=read: rows(read(stream).batches) for read in readers],
-        *[lambda: rows(drive.from_file(file).batches)] * 2,
-    )
-    assert found == [expected] * 5
-    assert not more_than(before)
-
-
 def get_batches(reader: Any, numbers: list[int]) -> list[Any]:
     return [reader.get_batch(i) for i in numbers]
 
