@@ -246,7 +246,7 @@ async def test_a_server_that_lies_or_stalls_is_refused_as_by_the_blocking_reader
     await obstore.put_async(store, "x", written(3, 1 << 17)[::-1])
     with pytest.raises(OSError, match="replaced"):
         await reader.get_batch(1)
-    with BrokenServer({"arrow": (LARGE, LARGE)}, [lambda ask: FOREVER]) as broken:
+    with BrokenServer({"arrow": (LARGE, LARGE)}, lambda ask: FOREVER) as broken:
         url = f"http://127.0.0.1:{broken.port}/0/x.arrow"
         with pytest.raises(TimeoutError, match="stalls"):
             await read(RemoteSource(url, timeout=0.3))

@@ -86,7 +86,7 @@ READ = [
 ]
 
 
-@pytest.mark.parametrize("row", READ, ids=[f"{row[0]} {i}" for i, row in enumerate(READ)])
+@drive.rows_of(READ)
 def test_is_read(row):
     for level in drive.LEVELS:
         assert column(row[1], validate=level) == row[2]
@@ -133,7 +133,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("row", REFUSED, ids=[f"{row[0]} {i}" for i, row in enumerate(REFUSED)])
+@drive.rows_of(REFUSED)
 def test_is_refused(row):
     refuse_at_every_level(row[1], FormatError, *row[2:])
 

@@ -54,7 +54,7 @@ READ = [
 ]
 
 
-@pytest.mark.parametrize("row", READ, ids=[f"{row[0]} {i}" for i, row in enumerate(READ)])
+@drive.rows_of(READ)
 def test_is_read(row):
     assert flat(row[1]) == row[2]
 
@@ -93,7 +93,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("row", REFUSED, ids=[f"{row[0]} {i}" for i, row in enumerate(REFUSED)])
+@drive.rows_of(REFUSED)
 def test_is_refused(row):
     for level in drive.LEVELS:
         refuse_file(row[1], FormatError, *row[2:], validate=level)

@@ -35,38 +35,37 @@ SCHEMA_OFFSETS = """
     header.fields[2].type.typeIds.# header.custom_metadata header.custom_metadata[0].value
     header.features header.features.#
 """.split()  # noqa: SIM905 - one name per line would bury the list
-BATCH_OFFSETS = "vtable header header.vtable header.nodes header.nodes.# header.buffers header.buffers.#".split()  # noqa: SIM905
 LIES = [0x7FFFFFFF, 0x7FFFFFF0, 0x40000000, 0x10000001, 100_000, 5_000]
 
 
-@pytest.mark.parametrize("lie", LIES, ids=hex)
-@pytest.mark.parametrize("path", SCHEMA_OFFSETS)
-def test_021_offsets_and_lengths_of_a_schema(path, lie):
-    whole = message(FULL)
-    refuse_at_every_level(stream(patch(whole, path, lie)), FormatError)
-
-
-@pytest.mark.parametrize("lie", LIES, ids=hex)
-@pytest.mark.parametrize("path", BATCH_OFFSETS)
-def test_021_offsets_and_lengths_of_a_batch(path, lie):
-    broken = patch(message(ROWS), path, lie)
-    refuse_at_every_level(stream(ONE, broken), FormatError, "message 2")
-
-
-@pytest.mark.parametrize("lie", LIES, ids=hex)
-@pytest.mark.parametrize("path", ["header.data", "header.data.vtable", "header.data.nodes.#", "header.data.buffers"])
-def test_021_offsets_and_lengths_of_a_dictionary(path, lie):
-    refuse_stream(stream(FULL, patch(message(WORDS), path, lie)), FormatError, "message 2")
-
-
-@pytest.mark.parametrize("lie", LIES, ids=hex)
-@pytest.mark.parametrize(
-    "path", ["vtable", "schema", "schema.fields.#", "recordBatches", "recordBatches.#", "dictionaries.#"]
-)
-def test_021_offsets_and_lengths_of_a_footer(path, lie):
+def in_footer(path: str, lie: int) -> bytes:
+    """A file with a lie in its footer."""
     data = file(ONE, ROWS)
-    start = len(data) - 10 - int.from_bytes(data[-10:-6], "little")
-    refuse_file(patch(data, path, lie, root="Footer", at=start), FormatError, "footer")
+    return patch(data, path, lie, root="Footer", at=len(data) - 10 - int.from_bytes(data[-10:-6], "little"))
+
+
+#: Of what the words are patched, the words, and what must happen.
+PLACES = {
+    "schema": (SCHEMA_OFFSETS, lambda *lie: refuse_at_every_level(stream(patch(message(FULL), *lie)), FormatError)),
+    "batch": (
+        ["vtable", "header", *(f"header.{name}" for name in ("vtable", "nodes", "nodes.#", "buffers", "buffers.#"))],
+        lambda *lie: refuse_at_every_level(stream(ONE, patch(message(ROWS), *lie)), "message 2"),
+    ),
+    "dictionary": (
+        ["header.data", "header.data.vtable", "header.data.nodes.#", "header.data.buffers"],
+        lambda *lie: refuse_stream(stream(FULL, patch(message(WORDS), *lie)), FormatError, "message 2"),
+    ),
+    "footer": (
+        ["vtable", "schema", "schema.fields.#", "recordBatches", "recordBatches.#", "dictionaries.#"],
+        lambda *lie: refuse_file(in_footer(*lie), FormatError, "footer"),
+    ),
+}
+
+
+@pytest.mark.parametrize("lie", LIES, ids=hex)
+@pytest.mark.parametrize(("kind", "path"), [(kind, path) for kind, (paths, _) in PLACES.items() for path in paths])
+def test_021_offsets_and_lengths(kind, path, lie):
+    PLACES[kind][1](path, lie)
 
 
 @pytest.mark.parametrize("path", SCHEMA_OFFSETS)
@@ -143,9 +142,7 @@ def test_023_wide_schemas_are_fine():
 
 @pytest.mark.parametrize("count", [0x0AAAAAAB, 0x7FFFFFFF, 0xFFFFFFFF])
 def test_024_counts_of_blocks_do_not_overflow(count):
-    data = file(ONE, ROWS)
-    start = len(data) - 10 - int.from_bytes(data[-10:-6], "little")
-    refuse_file(patch(data, "recordBatches.#", count, root="Footer", at=start), FormatError, "footer")
+    refuse_file(in_footer("recordBatches.#", count), FormatError, "footer")
 
 
 @pytest.mark.parametrize("level", drive.LEVELS)
@@ -225,7 +222,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("row", REFUSED, ids=[f"{row[0]} {i}" for i, row in enumerate(REFUSED)])
+@drive.rows_of(REFUSED)
 def test_is_refused(row):
     assert len(row[1]) < 100_000
     refuse_at_every_level(*row[1:])

@@ -54,7 +54,7 @@ READ = [
 ]
 
 
-@pytest.mark.parametrize("row", READ, ids=[f"{row[0]} {i}" for i, row in enumerate(READ)])
+@drive.rows_of(READ)
 def test_is_read(row):
     _, data, expected = row
     assert [columns[0] for columns in read_stream(data).values()] == expected
@@ -76,8 +76,14 @@ VERSIONS = {
 }
 NAMES = [b"\xff", b"ab\xc3", b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80"]
 
+#: Bytes that begin a prefix and do not end it.
+STRAYS = [b"\xff", b"\xff\xff", b"\0\0\0", *(forge.CONTINUATION + more for more in (b"", b"\x10", b"\x10\0\0"))]
+HEAD = struct.unpack_from("<i", message(ROWS), 4)[0]
+NEGATIVE = patch(message(ROWS), "header.length", -3)
+
 #: Number of the case, a stream, the error at every level, and its words.
 REFUSED = [
+    *[("002", stream(ONE, ROWS, eos=stray), TruncatedError, "prefix|length|message") for stray in STRAYS],
     *[("003", stream(ONE, ROWS, size + bytes(64)), FormatError, "negative|-") for size in SIZES],
     *[
         ("010", stream(ONE, message(ROWS, body_length=length)), FormatError, "body", str(length))
@@ -107,10 +113,12 @@ REFUSED = [
         for n in NAMES
     ],
     ("019", stream(schema(field("t", Table("Timestamp", unit=0, timezone=b"\xff")))), FormatError, "timezone|UTF-8"),
+    *[("ends early", stream(ONE, message(ROWS, size=size)), FormatError) for size in (1, 4, 8, 16, HEAD - 8)],
+    ("named", stream(ONE, ROWS, NEGATIVE), FormatError, "message 3", "RecordBatch", "-3"),
 ]
 
 
-@pytest.mark.parametrize("row", REFUSED, ids=[f"{row[0]} {i}" for i, row in enumerate(REFUSED)])
+@drive.rows_of(REFUSED)
 def test_is_refused(row):
     refuse_at_every_level(*row[1:])
 
@@ -119,21 +127,6 @@ def test_001_end_of_stream_event_says_which_marker():
     ends = [drive.events(stream(ONE, eos=eos))[-1] for eos in (forge.EOS, forge.LEGACY_EOS, b"")]
     assert all(isinstance(end, EndOfStream) for end in ends)
     assert len({repr(end.marker) for end in ends}) == 3
-
-
-@pytest.mark.parametrize(
-    "stray",
-    [
-        b"\xff",
-        b"\xff\xff",
-        b"\0\0\0",
-        forge.CONTINUATION,
-        forge.CONTINUATION + b"\x10",
-        forge.CONTINUATION + b"\x10\0\0",
-    ],
-)
-def test_002_end_inside_a_prefix_is_truncation(stray):
-    refuse_stream(stream(ONE, ROWS, eos=stray), TruncatedError, "prefix|length|message")
 
 
 @pytest.mark.parametrize("eos", [forge.EOS, forge.LEGACY_EOS])
@@ -210,17 +203,6 @@ def test_020_nul_in_a_name_is_kept_and_not_exported():
     for export in (reading.schema.__arrow_c_schema__, reading.batches[0].__arrow_c_array__):
         with pytest.raises(ArrowIpcError, match=r"(?i)nul"):
             export()
-
-
-def test_framing_metadata_that_ends_before_its_flatbuffer():
-    head = struct.unpack_from("<i", message(ROWS), 4)[0]
-    for size in (1, 4, 8, 16, head - 8):
-        refuse_stream(stream(ONE, message(ROWS, size=size)), FormatError)
-
-
-def test_framing_errors_name_the_message():
-    broken = patch(message(ROWS), "header.length", -3)
-    refuse_stream(stream(ONE, ROWS, broken), FormatError, "message 3", "RecordBatch", "-3")
 
 
 def test_framing_an_error_poisons_the_decoder():

@@ -87,43 +87,22 @@ def _batches() -> list[list[pa.RecordBatch]]:
             pa.dense_union([pa.field("p", kinds[0]), pa.field("q", pa.string())]),
         ]
         root = pa.schema([("x", kinds[0]), ("c0", chance.choice(nested))], metadata={"k": "v"})
-        made.append(
-            [
-                pa.record_batch([randoms.array_of(kind, rows, chance) for kind in root.types], schema=root)
-                for rows in (7, 3)
-            ]
-        )
+        columns = [[randoms.array_of(kind, rows, chance) for kind in root.types] for rows in (7, 3)]
+        made.append([pa.record_batch(each, schema=root) for each in columns])
     return made
 
 
 def _written(file: bool) -> list[bytes]:
-    made = []
+    made, form = [], ("stream", "file")[file]
     codecs = itertools.cycle((None, None, "lz4", "zstd"))
     for parts, codec in zip(_batches(), codecs, strict=False):
         same = not any(pa.types.is_dictionary(kind) for kind in parts[0].schema.types)
-        batches = parts if same or not file else parts[:1]
-        made.append(pyarrow_bytes(batches, kind=("stream", "file")[file], compression=codec))
+        made.append(pyarrow_bytes(parts if same or not file else parts[:1], form, compression=codec))
+    old = {"use_legacy_format": not file, "metadata_version": pa.ipc.MetadataVersion.V4}
     for parts in _batches()[::9]:
-        made.append(
-            pyarrow_bytes(
-                parts[:1],
-                kind=("stream", "file")[file],
-                use_legacy_format=not file,
-                metadata_version=pa.ipc.MetadataVersion.V4,
-            )
-            if not any(pa.types.is_union(kind) for kind in parts[0].schema.types)
-            else made[0]
-        )
-    return made + _with_checksums(file)
-
-
-def _with_checksums(file: bool) -> list[bytes]:
-    made = []
-    for parts in _batches()[::5]:
-        with (ipc.new_file if file else ipc.new_stream)(sink := bytearray(), checksum=True) as writer:
-            writer.write(parts[0])
-        made.append(bytes(sink))
-    return made
+        union = any(pa.types.is_union(kind) for kind in parts[0].schema.types)
+        made.append(made[0] if union else pyarrow_bytes(parts[:1], form, **old))
+    return made + [arrays.ipc_bytes(parts[0], form, checksum=True) for parts in _batches()[::5]]
 
 
 def _tensor_columns(file: bool) -> bytes:
@@ -165,13 +144,7 @@ def _forged() -> list[bytes]:
 
 @functools.cache
 def streams() -> list[bytes]:
-    return [
-        *_written(False),
-        peers.written_words(),
-        _tensor_columns(False),
-        *_forged(),
-        *_golden(False),
-    ]
+    return [*_written(False), peers.written_words(), _tensor_columns(False), *_forged(), *_golden(False)]
 
 
 @functools.cache
@@ -179,13 +152,7 @@ def files() -> list[bytes]:
     # Of other writers those that do not frame the schema, or leave it out.
     others = [golden.WRITERS / f"{name}.arrow" for name in ("polars-2.1.0-zstd", "javascript-21.2.0-types")]
     theirs = [each.read_bytes() for each in others]
-    return [
-        *_written(True),
-        peers.written_words(file=True),
-        _tensor_columns(True),
-        *_golden(True),
-        *theirs,
-    ]
+    return [*_written(True), peers.written_words(file=True), _tensor_columns(True), *_golden(True), *theirs]
 
 
 @functools.cache

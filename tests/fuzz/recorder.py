@@ -73,10 +73,7 @@ class Recorder:
         self.ignored: list[Any] = []
 
     def listen(self) -> None:
-        """Also note what is raised where nobody can catch it, and files that nobody closed.
-
-        For a process of our own: hooks and signals are those of the whole process.
-        """
+        """Also note, for a whole process, what is raised where nobody can catch it, and files that nobody closed."""
         sys.unraisablehook = lambda each: self.ignored.append(each.exc_value)
         warnings.simplefilter("error")
         # A hang ends the process without any help of the interpreter, which may not come to its turn.

@@ -10,7 +10,6 @@ import base64
 import contextlib
 import datetime as dt
 import functools
-import gc
 import gzip
 import io
 import itertools
@@ -30,11 +29,11 @@ from columns.variants import extension_streams
 from dissociated import peers
 from helpers import arrays, drive
 from helpers.cdata import CStream
-from helpers.memory import Guarded
+from helpers.memory import Guarded, nothing_imported
 
 import arrowipc as ipc
 from arrowipc import Limits, aio, types
-from arrowipc.cdata.import_array import array_from, batch_from, live_imports, schema_from, stream_from
+from arrowipc.cdata.import_array import array_from, batch_from, schema_from, stream_from
 from arrowipc.cli.browse import browsed, page_of
 from arrowipc.cli.sources import Failure, opened
 from arrowipc.cli.terminal import json_text
@@ -379,9 +378,7 @@ def payload(data: bytes, chance: random.Random) -> None:
 def recover(data: bytes, chance: random.Random) -> None:
     chosen = options(chance)
     if chance.random() < 0.3:
-        path = Path(scratch()) / "recover.arrow"
-        path.write_bytes(data)
-        source: Any = path
+        source: Any = laid("recover.arrow", data)
         chosen["memory_map"] = chance.random() < 0.5
     else:
         source = source_of(data, chance)
@@ -564,12 +561,8 @@ def metadata(data: bytes, chance: random.Random) -> None:
 
 @target("import", corpus.dice)
 def imported(data: bytes, chance: random.Random) -> None:
-    before = live_imports()
-    with contextlib.suppress(*uses.REFUSED):
+    with nothing_imported(), contextlib.suppress(*uses.REFUSED):
         _import(Hostile(data), chance)
-    if live_imports() > before:
-        gc.collect()  # of cycles, which exceptions make
-    assert live_imports() <= before, "what was imported is still held"
 
 
 def _import(hostile: Hostile, chance: random.Random) -> None:
@@ -586,13 +579,10 @@ def _import(hostile: Hostile, chance: random.Random) -> None:
 @target("import-stream", corpus.dice)
 def imported_stream(data: bytes, chance: random.Random) -> None:
     """Everything that a producer gave goes back to it, once, whatever became of it here."""
-    hostile, before = Hostile(data), live_imports()
+    hostile = Hostile(data)
     stream = hostile.stream()
-    with contextlib.suppress(*uses.REFUSED, OSError):
+    with nothing_imported(), contextlib.suppress(*uses.REFUSED, OSError):
         _import_stream(stream, chance)
-    if live_imports() > before:
-        gc.collect()
-    assert live_imports() <= before, "what was imported is still held"
     released = {kind: hostile.producer.released[kind] for kind in stream.given}
     assert released == stream.given, f"given {stream.given}, released {released}"
     assert stream.released[CStream] == 1
@@ -634,9 +624,7 @@ _kept: list[Any] = []
 @target("append", corpus.files)
 def append(data: bytes, chance: random.Random) -> None:
     """A file that cannot go on stays as it was; one that can has all of its batches and the new one."""
-    path = Path(scratch()) / "append.arrow"
-    path.write_bytes(data)
-    level = level_of(chance)
+    path, level = laid("append.arrow", data), level_of(chance)
     with ipc.open_file(data, validate=level, limits=FEW) as reader:
         schema, count = reader.schema, reader.num_record_batches
         batch = reader.get_batch(0) if count else None
@@ -864,16 +852,11 @@ def laid(name: str, data: bytes) -> Path:
     return path
 
 
-def row_options(chance: random.Random) -> dict[str, Any]:
-    return {
-        "format": chance.choice(("python", "numpy", "arrow")),
-        "validate": level_of(chance),
-        "limits": FEW,
-    }
-
-
-def use_rows(found: ipc.RowDataset, chance: random.Random) -> None:
+@target("row-dataset", corpus.files, corpus.streams)
+def row_dataset(data: bytes, chance: random.Random) -> None:
     """Some rows, one by one and together: each is read, or refused with an error of ours."""
+    form = chance.choice(("python", "numpy", "arrow"))
+    found = ipc.RowDataset(laid("rows.arrow", data), format=form, validate=level_of(chance), limits=FEW)
     count = len(found)
     repr(found)
     for _ in range(4 if count else 0):
@@ -881,11 +864,6 @@ def use_rows(found: ipc.RowDataset, chance: random.Random) -> None:
         for ask in (rows[0], rows):
             with contextlib.suppress(*uses.REFUSED):
                 found[ask]
-
-
-@target("row-dataset", corpus.files, corpus.streams)
-def row_dataset(data: bytes, chance: random.Random) -> None:
-    use_rows(ipc.RowDataset(laid("rows.arrow", data), **row_options(chance)), chance)
 
 
 @target("spark_log", corpus.spark_logs)

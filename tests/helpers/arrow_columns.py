@@ -13,14 +13,11 @@ from helpers.arrays import CASES, pyarrow_bytes
 
 
 class Column(NamedTuple):
-    """A column of three rows, the second of them null where the type allows it.
-
-    `spark` is Spark's name for the type expected; `values` are what pyarrow says of the converted column.
-    """
+    """A column of three rows, the second of them null where the type allows it."""
 
     array: pa.Array
-    spark: str
-    values: list[Any]
+    spark: str  # its name for the type expected
+    values: list[Any]  # what pyarrow says of the converted column
 
 
 UTC = dt.UTC

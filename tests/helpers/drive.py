@@ -252,10 +252,23 @@ def refuse_stream(data: bytes, error: type[Exception], *words: str, **options: A
     _refuse(data, error, words, STREAM_DRIVERS, options)
 
 
-def refuse_at_every_level(data: bytes, error: type[Exception], *words: str, **options: Any) -> None:
-    """The same at each level of validation."""
+def refuse_at_every_level(data: bytes, *said: Any) -> None:
+    """The same at each level of validation; a FormatError, where no error is given."""
+    error, *words = said if said and isinstance(said[0], type) else (ipc.FormatError, *said)
     for level in LEVELS:
-        refuse_stream(data, error, *words, validate=level, **options)
+        refuse_stream(data, error, *words, validate=level)
+
+
+def refuse_values(data: bytes, *words: str) -> None:
+    """Not memory-safe for others: an error at "full" and "strict", and harmless at "none"."""
+    for level in LEVELS[1:]:
+        refuse_stream(data, ipc.FormatError, *words, validate=level)
+    survives(data, validate="none")
+
+
+def rows_of(table: list[tuple[Any, ...]]) -> pytest.MarkDecorator:
+    """Run a test for each row of a table, which begins with the number of its case."""
+    return pytest.mark.parametrize("row", table, ids=[f"{row[0]} {i}" for i, row in enumerate(table)])
 
 
 def refuse_file(data: bytes, error: type[Exception], *words: str, **options: Any) -> None:

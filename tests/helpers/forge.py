@@ -12,6 +12,7 @@ import contextlib
 import re
 import struct
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import flatbuffers
@@ -233,20 +234,11 @@ def dictionary(id: int | None, data: Table | None, **slots: Any) -> Table:
 # Buffers.
 
 
-def i8(*values: int) -> bytes:
-    return struct.pack(f"<{len(values)}b", *values)
+def packed(code: str, *values: int) -> bytes:
+    return struct.pack(f"<{len(values)}{code}", *values)
 
 
-def i16(*values: int) -> bytes:
-    return struct.pack(f"<{len(values)}h", *values)
-
-
-def i32(*values: int) -> bytes:
-    return struct.pack(f"<{len(values)}i", *values)
-
-
-def i64(*values: int) -> bytes:
-    return struct.pack(f"<{len(values)}q", *values)
+i8, i16, i32, i64 = (partial(packed, code) for code in "bhiq")
 
 
 def bits(*values: int) -> bytes:

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+from peers import plain_json
+from peers.integration_json import read_json
 
 from arrowipc.spark import find_jar
 from arrowipc.spark.java import NO_JAVA, find_java
@@ -36,10 +38,7 @@ class Missing(Exception):
 
 
 def compiled(build: Path, sources: list[Path], jar: str | None = None) -> tuple[str, str]:
-    """Compile Java or Scala against PySpark's jars, which hold a compiler of Scala, and one more jar.
-
-    Returns the ``java`` to run, and the class path.
-    """
+    """Compile against PySpark's jars, which hold a compiler of Scala; returns the ``java``, and the class path."""
     home, spec = find_java(), importlib.util.find_spec("pyspark")
     if home is None:
         raise Missing(NO_JAVA)
@@ -67,10 +66,7 @@ class ArrowJava:
             raise Missing("this pyspark brings no arrow-compression jar")
 
     def read(self, paths: list[Path]) -> list[Any]:
-        """Read every path (``*.file`` as a file, any other as a stream); see peers.plain_json for the results.
-
-        What Arrow Java refuses is ``{"error": its words}``.
-        """
+        """What it reads of every path (a file if it ends so), as peers.plain_json says it, or ``{"error": words}``."""
         command = [self._java, *OPTIONS, "-cp", self._path, "ReadArrow"]
         for path in paths:
             command += ["file" if path.suffix == ".file" else "stream", str(path)]
@@ -78,7 +74,12 @@ class ArrowJava:
         assert done.returncode == 0, done.stderr[-2000:]
         lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
         assert len(lines) == len(paths), done.stderr[-2000:]
-        return [json.loads(line) for line in lines]
+        found = [json.loads(line) for line in lines]
+        for each in found:
+            if "error" not in each:
+                schema, _ = read_json({"schema": each["schema"]})
+                each["schema"] = plain_json.reading(pa.schema(schema), [])["schema"]
+        return found
 
 
 DUMP = Path(__file__).resolve().parents[2] / "jvm" / "src" / "test" / "scala" / "org/arrowipc/spark/Dump.scala"

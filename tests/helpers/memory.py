@@ -71,11 +71,18 @@ def more_than(before: dict[str, int]) -> dict[str, int]:
     return found
 
 
-def interrupted(operation: Callable[[], Any], *modules: ModuleType) -> Iterator[int]:
-    """Do it again and again, each time with a KeyboardInterrupt before a later instruction; yield after each time.
+@contextlib.contextmanager
+def nothing_imported() -> Iterator[None]:
+    """Nothing that producers gave is held when it is over; garbage of other tests may be collected at any time."""
+    before = live_imports()
+    yield
+    if live_imports() > before:
+        gc.collect()  # of cycles, which exceptions make
+    assert live_imports() <= before, "what was imported is still held"
 
-    It ends once the operation ends before the instruction comes, so the last time is one without an interrupt.
-    """
+
+def interrupted(operation: Callable[[], Any], *modules: ModuleType) -> Iterator[int]:
+    """Do it again with a KeyboardInterrupt before a later instruction, until none comes; yield after each time."""
     files = {module.__file__ for module in modules}
     count = 0
     while True:

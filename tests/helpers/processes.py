@@ -89,11 +89,7 @@ def in_threads(work: Callable[[Any], Any], inputs: Iterable[Any]) -> list[Any]:
 
 
 def judged(module: str, *arguments: str, most_deaths: int = 200, timeout: float = 3600) -> list[dict[str, Any]]:
-    """One line per input of ``python -m MODULE ARGUMENTS FIRST``: what was printed about it, put together.
-
-    A child that ends before it is through is started again behind its last input, whose line says
-    ``died``: the number of the signal.
-    """
+    """What was printed about each input; a child that dies of one (``died``: the signal) is started again behind it."""
     found: dict[int, dict[str, Any]] = {}
     first, deaths = 0, 0
     while True:

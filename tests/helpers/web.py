@@ -19,71 +19,6 @@ class Request(NamedTuple):
     sent: int
 
 
-class Web:
-    """A server on a free port of this machine.
-
-    Attributes
-    ----------
-    files : dict
-        Path without the leading slash -> bytes. Paths that end in a slash are directories.
-    log : list of Request
-        What was asked for so far.
-    fault : str
-        ``""``, or how it misbehaves: ``"no ranges"``, ``"says no ranges"``, ``"cut"`` (an answer ends before
-        its Content-Length), ``"short"`` (a range is answered with less), ``"no length"`` (neither ranges nor
-        a Content-Length), ``"drops HEAD"`` (it hangs up), ``"broken"`` (status 500), ``"no ends"`` (of ranges that
-        count from the end, status 501).
-    coding : str or None
-        The Content-Encoding that answers claim; nothing is done to their bytes.
-    token : str
-        What the header Authorization must hold.
-    versions : bool
-        Whether answers have an ETag, and ``If-Match`` is heeded.
-    delay : float
-        Seconds before an answer.
-    most_busy : int
-        Requests that were answered at the same time, at most.
-    keeps_connections : bool
-        Whether a connection waits for a next request; clients keep such connections for a while when an answer is over.
-    """
-
-    def __init__(self, files: dict[str, bytes]) -> None:
-        self.files = files
-        self.delay = 0.0
-        self.busy = self.most_busy = 0
-        self.lock = threading.Lock()
-        self.token = ""
-        self.versions = True
-        self.keeps_connections = True
-        self.log: list[Request] = []
-        self.fault = ""
-        self.coding: str | None = None
-        self._server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"web": self}))
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
-
-    def url(self, path: str) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}/{path}"
-
-    @property
-    def port(self) -> int:
-        return self._server.server_port
-
-    def gets(self) -> list[Request]:
-        return [request for request in self.log if request.method == "GET"]
-
-    def sent(self) -> int:
-        return sum(request.sent for request in self.log)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-
 class _Server(ThreadingHTTPServer):
     request_queue_size = 128  # a connection that finds no place there is tried again a second later
 
@@ -190,3 +125,48 @@ class _Handler(BaseHTTPRequestHandler):
                 self.close_connection = True  # the client did not want it all
         if cut:
             self.close_connection = True
+
+
+class Web:
+    """A server on a free port of this machine."""
+
+    handler: type[BaseHTTPRequestHandler] = _Handler
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        self.files = files  # path without the leading slash -> bytes; paths that end in a slash are directories
+        self.log: list[Request] = []  # what was asked for so far
+        self.token = ""  # what the header Authorization must hold
+        self.coding: str | None = None  # the Content-Encoding that answers claim; nothing is done to their bytes
+        self.versions = True  # whether answers have an ETag, and ``If-Match`` is heeded
+        self.delay = 0.0  # seconds before an answer
+        self.busy = self.most_busy = 0  # requests that are answered at the same time
+        self.keeps_connections = True  # whether a connection waits for a next request, as clients keep them
+        self.lock = threading.Lock()
+        # How it misbehaves: "no ranges", "says no ranges", "cut" (an answer ends before its Content-Length), "short" (a
+        # range is answered with less), "no length" (neither ranges nor a Content-Length), "drops HEAD" (it hangs up),
+        # "broken" (status 500), "no ends" (of ranges that count from the end, status 501).
+        self.fault = ""
+        self._server = _Server(("127.0.0.1", 0), type("Handler", (self.handler,), {"web": self}))
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}/{path}"
+
+    @property
+    def port(self) -> int:
+        return self._server.server_port
+
+    def gets(self) -> list[Request]:
+        return [request for request in self.log if request.method == "GET"]
+
+    def sent(self) -> int:
+        return sum(request.sent for request in self.log)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()

@@ -122,31 +122,23 @@ def shared_metadata_values() -> Bomb:
     }
 
 
-@bomb
-def shared_structs() -> Bomb:
-    """2**40 fields: each level names the one below twice."""
+def nested(levels: int, kind: Table, width: int = 1) -> Table:
+    """A field of so many levels above an int8; each names the one below `width` times."""
     level = field("x", forge.INT8)
-    for _ in range(40):
-        level = field("x", forge.STRUCT, level, level)
-    return both(schema(level), batch(1, [(1, 0)], [b""]))
+    for _ in range(levels):
+        level = field("x", kind, *[level] * width)
+    return level
 
 
-@bomb
-def nesting() -> Bomb:
-    level = field("x", forge.INT8)
-    for _ in range(5_000):
-        level = field("x", forge.LIST, level)
-    return both(schema(level), batch(1, [(1, 0)], [b""]))
-
-
-@bomb
-def sixty_levels_of_lists() -> Bomb:
-    """As deep as allowed, a row that is one element at every level."""
-    level = field("x", forge.INT8)
-    for _ in range(60):
-        level = field("x", forge.LIST, level)
-    buffers = [b"", i32(0, 1)] * 60 + [b"", i8(1)]
-    return both(schema(level), batch(1, [(1, 0)] * 61, buffers))
+BOMBS |= {
+    # 2**40 fields: each level names the one below twice.
+    "shared structs": lambda: both(schema(nested(40, forge.STRUCT, 2)), batch(1, [(1, 0)], [b""])),
+    "nesting": lambda: both(schema(nested(5_000, forge.LIST)), batch(1, [(1, 0)], [b""])),
+    # As deep as allowed, a row that is one element at every level.
+    "sixty levels of lists": lambda: both(
+        schema(nested(60, forge.LIST)), batch(1, [(1, 0)] * 61, [b"", i32(0, 1)] * 60 + [b"", i8(1)])
+    ),
+}
 
 
 @bomb
@@ -307,14 +299,10 @@ ROWS: dict[str, tuple[list[Any], list[int]]] = {
 BOMBS |= {name: partial(one, *given, nodes=nodes) for name, (given, nodes) in ROWS.items()}
 
 
-@bomb
-def rows_without_columns() -> Bomb:
-    return both(schema(), batch(MOST_ROWS, [], []))
-
-
-@bomb
-def rows_beyond_the_limit() -> Bomb:
-    return several({rows: one(forge.NULL, rows, []) for rows in (2**31, 2**60, 2**63 - 1)})
+BOMBS |= {
+    "rows without columns": lambda: both(schema(), batch(MOST_ROWS, [], [])),
+    "rows beyond the limit": lambda: several({n: one(forge.NULL, n, []) for n in (2**31, 2**60, 2**63 - 1)}),
+}
 
 
 @bomb
@@ -331,11 +319,10 @@ def products_of_list_sizes() -> Bomb:
     return several(made)
 
 
-@bomb
-def products_of_widths() -> Bomb:
-    """Rows times widths beyond 2**63."""
-    kinds = {width: Table("FixedSizeBinary", byteWidth=width) for width in (2**31 - 1, 2**30)}
-    return several({width: one(kind, MOST_ROWS, [b"", b"12345678"]) for width, kind in kinds.items()})
+#: Rows times widths beyond 2**63.
+BOMBS["products of widths"] = lambda: several(
+    {n: one(Table("FixedSizeBinary", byteWidth=n), MOST_ROWS, [b"", b"12345678"]) for n in (2**31 - 1, 2**30)}
+)
 
 
 # -- compression ---------------------------------------------------------------------------------------------
@@ -368,20 +355,18 @@ def frames_of_no_stated_size() -> Bomb:
     return many | several({"strictly limited": some})
 
 
-@bomb
-def honest_frames() -> Bomb:
-    """64 and 200 MiB of zeros in a few KiB; what a reader of strangers' bytes sets is in `measure_bombs.LIMITS`."""
-    sizes = (64 * MIB, 200 * MIB)
-    return several(
-        {size: one(forge.BINARY, 1, [b"", packed(i32(0, size)), packed(bytes(size))], codec=ZSTD) for size in sizes}
-    )
+def zeros(size: int) -> Table:
+    """A batch of one value of so many zeros, in a few KiB."""
+    return batch(1, [(1, 0)], [b"", packed(i32(0, size)), packed(bytes(size))], codec=ZSTD)
 
 
-@bomb
-def honest_batches() -> Bomb:
-    """Many batches of 16 MiB each, 2 GiB in all."""
-    rows = batch(1, [(1, 0)], [b"", packed(i32(0, 16 * MIB)), packed(bytes(16 * MIB))], codec=ZSTD)
-    return {"stream": forge.stream(schema(field("x", forge.BINARY)), *[rows] * 128)}
+BYTES = schema(field("x", forge.BINARY))
+BOMBS |= {
+    # 64 and 200 MiB; what a reader of strangers' bytes sets is in `measure_bombs.LIMITS`.
+    "honest frames": lambda: several({size: both(BYTES, zeros(size)) for size in (64 * MIB, 200 * MIB)}),
+    # 2 GiB in all.
+    "honest batches": lambda: {"stream": forge.stream(BYTES, *[zeros(16 * MIB)] * 128)},
+}
 
 
 @bomb
@@ -407,20 +392,17 @@ def columns_on_one_buffer() -> Bomb:
     return both(schema(*(field(f"f{n}", forge.UTF8) for n in range(10_000))), message)
 
 
-@bomb
-def views_on_one_buffer() -> Bomb:
-    """20,000 views of nearly all of 1 MiB: 20 GB of text."""
-    text = b"x" * MIB
-    views = b"".join(forge.view(text[:13], 0, n, length=MIB - n) for n in range(20_000))
+def long_views(text: bytes, step: int, end: int) -> Bomb:
+    """20,000 views of nearly all of a text: 20 GB."""
+    views = b"".join(forge.view(text[:13], 0, step * n, length=MIB - step * n - end) for n in range(20_000))
     return one(forge.UTF8_VIEW, 20_000, [b"", views, text], variadic=[1])
 
 
-@bomb
-def views_of_other_bytes() -> Bomb:
-    """The same where the buffer as a whole is no UTF-8, so that each view must be looked at."""
-    text = "é".encode() * (MIB // 2)
-    views = b"".join(forge.view(text[:13], 0, 2 * n, length=MIB - 2 * n - 1 - 1) for n in range(20_000))
-    return one(forge.UTF8_VIEW, 20_000, [b"", views, text + b"\xff"], variadic=[1])
+BOMBS |= {
+    "views on one buffer": lambda: long_views(b"x" * MIB, 1, 0),
+    # The buffer as a whole is no UTF-8, so that each view must be looked at.
+    "views of other bytes": lambda: long_views("é".encode() * (MIB // 2) + b"\xff", 2, 2),
+}
 
 
 @bomb
@@ -486,19 +468,32 @@ def maps_of_nothing() -> Bomb:
 # -- dictionaries --------------------------------------------------------------------------------------------
 
 
-@bomb
-def dictionary_of_one_long_word() -> Bomb:
-    """A million rows of one byte that stand for 1 MiB each."""
-    described = schema(field("x", forge.UTF8, dictionary=encoding(0, forge.INT8)))
-    word = dictionary(0, batch(1, [(1, 0)], [b"", i32(0, MIB), b"x" * MIB]))
-    return both(described, word, batch(MIB, [(MIB, 0)], [b"", bytes(MIB)]))
+def coded(index: Table, kind: Table = forge.UTF8) -> Table:
+    """A schema of one column with a dictionary."""
+    return schema(field("x", kind, dictionary=encoding(0, index)))
 
 
-@bomb
-def dictionary_of_null_rows() -> Bomb:
-    described = schema(field("x", forge.NULL, dictionary=encoding(0, forge.INT8)))
-    words = dictionary(0, batch(MOST_ROWS, [(MOST_ROWS, 0)], []))
-    return both(described, words, batch(1000, [(1000, 0)], [b"", bytes(1000)]))
+def words(count: int, text: bytes, **slots: Any) -> Table:
+    """A dictionary of the same word again and again."""
+    ends = i32(*range(0, len(text) * count + 1, len(text)))
+    return dictionary(0, batch(count, [(count, 0)], [b"", ends, text * count]), **slots)
+
+
+ROW = batch(1, [(1, 0)], [b"", i32(0)])
+
+
+def first_word(rows: int) -> Table:
+    """Rows with indices of one byte into a dictionary."""
+    return batch(rows, [(rows, 0)], [b"", bytes(rows)])
+
+
+BOMBS |= {
+    # A million rows of one byte that stand for 1 MiB each.
+    "dictionary of one long word": lambda: both(coded(forge.INT8), words(1, b"x" * MIB), first_word(MIB)),
+    "dictionary of null rows": lambda: both(
+        coded(forge.INT8, forge.NULL), dictionary(0, batch(MOST_ROWS, [(MOST_ROWS, 0)], [])), first_word(1000)
+    ),
+}
 
 
 @bomb
@@ -528,34 +523,24 @@ def dictionaries_in_dictionaries() -> Bomb:
 @bomb
 def deltas() -> Bomb:
     """20,000 deltas of one word behind a dictionary of 100,000."""
-    words = 100_000
-    described = schema(field("x", forge.UTF8, dictionary=encoding(0, forge.INT32)))
-    first = dictionary(0, batch(words, [(words, 0)], [b"", i32(*range(0, 4 * words + 1, 4)), b"word" * words]))
-    more = bytes(forge.message(dictionary(0, batch(1, [(1, 0)], [b"", i32(0, 4), b"more"]), isDelta=True)))
-    rows = batch(1, [(1, 0)], [b"", i32(0)])
-    return {"stream": forge.stream(described, first, *[more] * 20_000, rows)}
+    more = bytes(forge.message(words(1, b"more", isDelta=True)))
+    return {"stream": forge.stream(coded(forge.INT32), words(100_000, b"word"), *[more] * 20_000, ROW)}
 
 
 @bomb
 def replacements_between_batches() -> Bomb:
     """Many dictionaries that replace each other, with a batch after each."""
-    described = schema(field("x", forge.UTF8, dictionary=encoding(0, forge.INT32)))
-    words = [
-        bytes(forge.message(dictionary(0, batch(1, [(1, 0)], [b"", i32(0, 8), b"word %03d" % n])))) for n in range(1000)
-    ]
-    rows = bytes(forge.message(batch(1, [(1, 0)], [b"", i32(0)])))
-    return {"stream": forge.stream(described, *(part for word in words for part in (word, rows)))}
+    parts = [bytes(forge.message(part)) for n in range(1000) for part in (words(1, b"word %03d" % n), ROW)]
+    return {"stream": forge.stream(coded(forge.INT32), *parts)}
 
 
 @bomb
 def deltas_of_null_rows() -> Bomb:
     """Deltas that add 2**31 - 1 words of no bytes each."""
-    described = schema(field("x", forge.NULL, dictionary=encoding(0, forge.INT64)))
-    words = batch(MOST_ROWS, [(MOST_ROWS, 0)], [])
-    more = bytes(forge.message(dictionary(0, words, isDelta=True)))
-    return {
-        "stream": forge.stream(described, dictionary(0, words), *[more] * 1000, batch(1, [(1, 0)], [b"", i64(2**33)]))
-    }
+    nulls = dictionary(0, batch(MOST_ROWS, [(MOST_ROWS, 0)], []))
+    more = bytes(forge.message(nulls.but(isDelta=True)))
+    last = batch(1, [(1, 0)], [b"", i64(2**33)])
+    return {"stream": forge.stream(coded(forge.INT64, forge.NULL), nulls, *[more] * 1000, last)}
 
 
 # -- footers -------------------------------------------------------------------------------------------------
@@ -564,26 +549,16 @@ def deltas_of_null_rows() -> Bomb:
 @bomb
 def blocks_of_one_batch() -> Bomb:
     """A footer that lists a batch of 1 MiB 100,000 times."""
-    rows = batch(MIB, [(MIB, 0)], [b"", bytes(MIB)])
-    return {"file": forge.file(schema(field("x", forge.INT8)), rows, blocks=lambda found: found * 100_000)}
+    return {"file": forge.file(schema(field("x", forge.INT8)), first_word(MIB), blocks=lambda found: found * 100_000)}
 
 
 @bomb
 def blocks_of_one_dictionary() -> Bomb:
     """One dictionary listed 10,000 times, and one delta."""
-    words = 100_000
-    described = schema(field("x", forge.UTF8, dictionary=encoding(0, forge.INT32)))
-    data = batch(words, [(words, 0)], [b"", i32(*range(0, 4 * words + 1, 4)), b"word" * words])
-    rows = batch(1, [(1, 0)], [b"", i32(0)])
+    described, data, delta = coded(forge.INT32), words(100_000, b"word"), words(100_000, b"word", isDelta=True)
     return {
-        "file": forge.file(described, dictionary(0, data), rows, dictionary_blocks=lambda b: b * 10_000),
-        "file deltas": forge.file(
-            described,
-            dictionary(0, data),
-            dictionary(0, data, isDelta=True),
-            rows,
-            dictionary_blocks=lambda b: [b[0], *b[1:] * 10_000],
-        ),
+        "file": forge.file(described, data, ROW, dictionary_blocks=lambda b: b * 10_000),
+        "file deltas": forge.file(described, data, delta, ROW, dictionary_blocks=lambda b: [b[0], *b[1:] * 10_000]),
     }
 
 
@@ -604,59 +579,42 @@ def blocks_that_overlap() -> Bomb:
 # -- payload columns -----------------------------------------------------------------------------------------
 
 
-@bomb
-def payloads_of_which_one_expands() -> Bomb:
-    described = schema(field("x", forge.NULL))
-    return {"cells": forge.stream(described, batch(MOST_ROWS // 1000, [(MOST_ROWS // 1000, 0)], []))}
-
-
-@bomb
-def payloads_of_high_ratio() -> Bomb:
-    """1000 cells of a few hundred bytes, 100 KiB each: 100 MiB."""
-    rows = batch(1, [(1, 0)], [b"", packed(i32(0, MIB // 10)), packed(bytes(MIB // 10))], codec=ZSTD)
-    return {"cells": forge.stream(schema(field("x", forge.BINARY)), rows)}
+NULL_ROWS = batch(MOST_ROWS // 1000, [(MOST_ROWS // 1000, 0)], [])
+BOMBS |= {
+    "payloads of which one expands": lambda: {"cells": forge.stream(schema(field("x", forge.NULL)), NULL_ROWS)},
+    # 1000 cells of a few hundred bytes, 100 KiB each: 100 MiB.
+    "payloads of high ratio": lambda: {"cells": forge.stream(BYTES, zeros(MIB // 10))},
+}
 
 
 @bomb
 def payloads_of_long_words() -> Bomb:
-    """Cells whose dictionaries hold one word of 64 KiB, and 4 Ki rows of it.
-
-    A million rows in 16 MiB: more would be honest rows of a byte each, of which Python makes 230 bytes.
-    """
-    described = schema(field("x", forge.UTF8, dictionary=encoding(0, forge.INT8)))
-    size, rows = MIB // 16, 4096
-    word = dictionary(0, batch(1, [(1, 0)], [b"", i32(0, size), b"x" * size]))
-    return {"cells": forge.stream(described, word, batch(rows, [(rows, 0)], [b"", bytes(rows)]))}
+    """Cells with one word of 64 KiB and 4 Ki rows of it: more would be honest rows of a byte each, 230 in Python."""
+    return {"cells": forge.stream(coded(forge.INT8), words(1, b"x" * (MIB // 16)), first_word(4096))}
 
 
 # -- tensors -------------------------------------------------------------------------------------------------
 
 
-def tensor(shape: list[int], strides: list[int] | None, size: int, kind: Table = forge.INT64, **more: Any) -> bytes:
-    dims = [Table("TensorDim", size=n) for n in shape]
-    body = bytes(size)
-    header = Table("Tensor", body, type=kind, shape=dims, strides=strides, data=(0, size), **more)
-    return bytes(forge.message(header))
+def tensor(dims: list[Any], strides: list[int] | None = None, size: int = 8, kind: Table = forge.INT64) -> bytes:
+    """A Tensor message; dimensions are sizes or tables."""
+    shape = [Table("TensorDim", size=each) if isinstance(each, int) else each for each in dims]
+    return bytes(forge.message(Table("Tensor", bytes(size), type=kind, shape=shape, strides=strides, data=(0, size))))
 
 
-@bomb
-def tensor_shapes() -> Bomb:
-    """Products beyond 2**63, strides of zero, many dimensions, names that are shared."""
-    name = "n" * MIB
-    shared = Table("TensorDim", size=1, name=name)
-    many = Table("Tensor", bytes(8), type=forge.INT64, shape=[shared] * 50_000, strides=None, data=(0, 8))
-    few = Table("Tensor", bytes(8), type=forge.INT64, shape=[shared] * 60, strides=None, data=(0, 8))
-    return {
-        "tensor product": tensor([2**32, 2**32, 2**32], None, 8),
-        "tensor empty product": tensor([0, 2**62, 2**62], None, 8),
-        "tensor zero strides": tensor([2**40], [0], 8),
-        "tensor zero strides 2": tensor([2**20, 2**20], [0, 0], 8, forge.INT8),
-        "tensor zero strides within the allowance": tensor([2**26], [0], 8, forge.INT8),
-        "tensor strides that overflow": tensor([3], [2**62], 8),
-        "tensor names": bytes(forge.message(many)),
-        "tensor shared names": bytes(forge.message(few)),
-        "tensor no bytes": tensor([2**62], None, 0, Table("FixedSizeBinary", byteWidth=0)),
-    }
+#: Products beyond 2**63, strides of zero, many dimensions, names that are shared.
+BOMBS["tensor shapes"] = lambda: {
+    "tensor product": tensor([2**32, 2**32, 2**32]),
+    "tensor empty product": tensor([0, 2**62, 2**62]),
+    "tensor zero strides": tensor([2**40], [0]),
+    "tensor zero strides 2": tensor([2**20, 2**20], [0, 0], 8, forge.INT8),
+    "tensor zero strides within the allowance": tensor([2**26], [0], 8, forge.INT8),
+    "tensor strides that overflow": tensor([3], [2**62]),
+    "tensor names": tensor([LONG_NAME] * 50_000),
+    "tensor shared names": tensor([LONG_NAME] * 60),
+    "tensor no bytes": tensor([2**62], None, 0, Table("FixedSizeBinary", byteWidth=0)),
+}
+LONG_NAME = Table("TensorDim", size=1, name="n" * MIB)
 
 
 @bomb
@@ -667,16 +625,15 @@ def sparse_dimensions() -> Bomb:
         body = sparse_forge.Body()
         indices = body.add(sparse_forge.pack("q", [0, 0, 1, 1][: 2 * count]))
         data = body.add(sparse_forge.pack("d", [1.0] * count))
-        for shape in ([2**20, 2**20], [2**31, 2**31], [2**62, 2**62], [2**13, 2**13]):
-            message = sparse_forge.message(body, sparse_forge.coo(indices), shape, count, data)
-            forms[f"sparse coo {name} {shape[0]}"] = message
+        for size in (2**20, 2**31, 2**62, 2**13):
+            index = sparse_forge.coo(indices)
+            forms[f"sparse coo {name} {size}"] = sparse_forge.message(body, index, [size, size], count, data)
     body = sparse_forge.Body()
-    indptr = body.add(sparse_forge.pack("q", [0, 1]))
-    indices = body.add(sparse_forge.pack("q", [0]))
+    indptr, indices = (body.add(sparse_forge.pack("q", values)) for values in ([0, 1], [0]))
     data = body.add(sparse_forge.pack("d", [1.0]))
     for columns in (2**28, 2**40, 2**62):
-        message = sparse_forge.message(body, sparse_forge.csx(0, indptr, indices), [1, columns], 1, data)
-        forms[f"sparse csr {columns}"] = message
+        index = sparse_forge.csx(0, indptr, indices)
+        forms[f"sparse csr {columns}"] = sparse_forge.message(body, index, [1, columns], 1, data)
     deep = sparse_forge.Body()
     levels = 60
     pointers = [deep.add(sparse_forge.pack("q", [0, 1])) for _ in range(levels - 1)]

@@ -9,17 +9,20 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import socket
+import select
 import sys
-import threading
 import time
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler
 from itertools import repeat
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
+
+from helpers.web import Web
 
 MIB = 1 << 20
 ZEROS = bytes(MIB)
@@ -285,99 +288,47 @@ LIES: dict[str, tuple[Callable[[Ask], Answer], str]] = {
 }
 
 
-class BrokenServer:
-    """A server on a free port of this machine: ``/NUMBER/...`` is answered with the lie of that number.
+class _Liar(BaseHTTPRequestHandler):
+    web: BrokenServer
 
-    Attributes
-    ----------
-    files : dict
-        Ending of a path -> its two versions.
-    seen : list of (str, dict)
-        Path and headers of every request.
-    """
+    def log_message(self, *_: Any) -> None:
+        pass
 
-    def __init__(self, files: dict[str, tuple[bytes, bytes]], lies: list[Callable[[Ask], Answer]]) -> None:
-        self.files = files
-        self.seen: list[tuple[str, dict[str, str]]] = []
-        self._lies = lies
-        self._counts: dict[str, int] = {}
-        self._lock = threading.Lock()
-        self._done = threading.Event()
-        self._socket = socket.create_server(("127.0.0.1", 0), backlog=128)
-        self.port = self._socket.getsockname()[1]
-        self._threads = [threading.Thread(target=self._accept)]
-
-    def __enter__(self) -> Self:
-        self._threads[0].start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
-        for thread in self._threads:
-            thread.join()
-
-    def _accept(self) -> None:
+    def do_GET(self) -> None:
+        self.close_connection = True
         with suppress(OSError):
-            while True:
-                connection, _ = self._socket.accept()
-                thread = threading.Thread(target=self._talk, args=(connection,))
-                self._threads.append(thread)
-                thread.start()
+            for piece in self.web.answer(self.command, self.path, dict(self.headers.items())):
+                if isinstance(piece, bytes):
+                    self.wfile.write(piece)
+                elif select.select([self.connection], [], [], piece)[0]:
+                    return  # the client has left meanwhile
 
-    def _talk(self, connection: socket.socket) -> None:
-        with suppress(OSError), connection:
-            connection.settimeout(0.5)
-            text = b""
-            while b"\r\n\r\n" not in text:  # the client's event loop may be busy with what others send
-                try:
-                    more = connection.recv(1 << 16)
-                except TimeoutError:
-                    if not self._done.is_set():
-                        continue
-                    return
-                if not more:
-                    return
-                text += more
-            first, *lines = text.decode("latin-1").split("\r\n")
-            method, path, _ = first.split(" ")
-            headers = dict(line.lower().split(": ", 1) for line in lines if line)
-            for piece in self._answer(method, path, headers):
-                if self._done.is_set():
-                    return
-                if isinstance(piece, float):
-                    if self._waited(connection, piece):
-                        return
-                else:
-                    self._send(connection, piece)
+    do_HEAD = do_GET
 
-    def _answer(self, method: str, path: str, headers: dict[str, str]) -> Answer:
-        with self._lock:
-            name = path.partition("?")[0]
-            self._counts[name] = number = self._counts.get(name, 0) + 1
+
+class BrokenServer(Web):
+    """A server on a free port of this machine: ``/NUMBER/...`` is answered with the lie of that number."""
+
+    handler = _Liar
+
+    def __init__(self, files: dict[str, tuple[bytes, bytes]], *lies: Callable[[Ask], Answer]) -> None:
+        super().__init__({})
+        self.versions_of = files  # ending of a path -> its two versions
+        self.seen: list[tuple[str, dict[str, str]]] = []  # path and headers of every request
+        self._lies = lies
+        self._counts: Counter[str] = Counter()
+
+    def answer(self, method: str, path: str, given: dict[str, str]) -> Answer:
+        headers = {name.lower(): value.lower() for name, value in given.items()}
+        name = path.partition("?")[0]
+        with self.lock:
+            self._counts[name] += 1
+            number = self._counts[name]
             self.seen.append((path, headers))
         place = path.split("/")[1]
         if not place.isdecimal():
             return [head(404, {"Content-Length": 0})]
-        first, second = self.files[name.rpartition(".")[2]]
-        return self._lies[int(place)](Ask(number, method, path, headers, first, second))
-
-    def _waited(self, connection: socket.socket, seconds: float) -> bool:
-        """Wait; whether the client has left meanwhile."""
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0 and not self._done.is_set():
-            connection.settimeout(min(left, 0.2))
-            with suppress(TimeoutError):
-                return not connection.recv(1 << 16)
-        return self._done.is_set()
-
-    def _send(self, connection: socket.socket, piece: bytes) -> None:
-        view = memoryview(piece)
-        connection.settimeout(0.5)
-        while view and not self._done.is_set():
-            with suppress(TimeoutError):
-                view = view[connection.send(view) :]
+        return self._lies[int(place)](Ask(number, method, path, headers, *self.versions_of[name.rpartition(".")[2]]))
 
 
 # -- the child -----------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any
 
 from helpers import memory
+from helpers.arrays import ipc_bytes
 from hostile import bombs
 
 import arrowipc as ipc
@@ -90,21 +91,13 @@ def described(data: bytes, **options: Any) -> list[Any]:
     return []
 
 
-def payload(data: bytes, count: int = 1, **options: Any) -> list[Any]:
-    return [ipc.decode_payloads([data] * count, **options).batch]
-
-
 def copies(data: bytes) -> int:
     """How often a payload stands in its column."""
     return max(1, min(PAYLOADS, COLUMN // max(1, len(data))))
 
 
-def payloads(data: bytes, **options: Any) -> list[Any]:
-    return payload(data, copies(data), **options)
-
-
-def decoded(data: bytes, **options: Any) -> list[Any]:
-    return payload(data, copies(data), dictionaries="decode", **options)
+def payload(data: bytes, repeated: bool = False, **options: Any) -> list[Any]:
+    return [ipc.decode_payloads([data] * (copies(data) if repeated else 1), **options).batch]
 
 
 def numbered(data: bytes, **options: Any) -> list[Any]:
@@ -115,10 +108,6 @@ def numbered(data: bytes, **options: Any) -> list[Any]:
     return [found.batch]
 
 
-def decoded_alone(data: bytes, **options: Any) -> list[Any]:
-    return payload(data, dictionaries="decode", **options)
-
-
 READERS: dict[str, dict[str, Callable[..., list[Any]]]] = {
     "stream": {
         "open_stream": opened(ipc.open_stream),
@@ -127,7 +116,7 @@ READERS: dict[str, dict[str, Callable[..., list[Any]]]] = {
         "MessageReader": messages,
         "recover": opened(ipc.recover),
         "decode_payloads": payload,
-        "decode_payloads, decoded": decoded_alone,
+        "decode_payloads, decoded": partial(payload, dictionaries="decode"),
     },
     "file": {
         "open_file": opened(ipc.open_file),
@@ -136,8 +125,8 @@ READERS: dict[str, dict[str, Callable[..., list[Any]]]] = {
         "recover": opened(ipc.recover),
     },
     "cells": {
-        "decode_payloads": payloads,
-        "decode_payloads, decoded": decoded,
+        "decode_payloads": partial(payload, repeated=True),
+        "decode_payloads, decoded": partial(payload, repeated=True, dictionaries="decode"),
         "decode_payloads, numbered": numbered,
     },
 }
@@ -262,31 +251,22 @@ class Meter:
         return found
 
 
-def tensor_steps(read: Callable[..., Any], data: bytes) -> Iterator[tuple[str, Callable[[Any], Any]]]:
-    yield "read", lambda _: read(data)
-    yield "repr", repr
-    yield "to_numpy", lambda found: found.to_numpy() if hasattr(found, "to_numpy") else found.to_dense()
-    yield "equality", lambda found: found.equals(read(data))
-    for name in ("to_coo", "to_csr", "to_csc", "to_csf", "canonical", "serialize", "to_scipy"):
-        yield name, lambda found, name=name: getattr(found, name, lambda: None)()
-
-
 def use_tensor(meter: Meter, where: str, read: Callable[..., Any], data: bytes) -> None:
-    found = None
-    for name, step in tensor_steps(read, data):
-        made = meter.run(f"{where}: {name}", lambda step=step, found=found: step(found))
-        if name == "read":
-            found = made
-        if found is None:
-            return
+    found = meter.run(f"{where}: read", lambda: read(data))
+    if found is None:
+        return
+    meter.run(f"{where}: repr", lambda: repr(found))
+    meter.run(f"{where}: to_numpy", getattr(found, "to_numpy", None) or found.to_dense)
+    meter.run(f"{where}: equality", lambda: found.equals(read(data)))
+    for name in ("to_coo", "to_csr", "to_csc", "to_csf", "canonical", "serialize", "to_scipy"):
+        if hasattr(found, name):
+            meter.run(f"{where}: {name}", getattr(found, name))
 
 
 def use_batch(meter: Meter, where: str, batch: Any, other: Any, level: str, chosen: Container[str] = EVERY) -> None:
     for name, use in USES.items():
         if name not in chosen or (name == "export" and level == "none"):
             continue
-        if name == "pickle":
-            use = lambda batch, other: _refusing(TypeError, pickle.dumps, batch)  # noqa: E731
         meter.run(f"{where}: {name}", lambda use=use: use(batch, other))
     for index in range(min(COLUMNS, batch.num_columns)):
         array = batch.column(index)
@@ -294,11 +274,6 @@ def use_batch(meter: Meter, where: str, batch: Any, other: Any, level: str, chos
             if name not in chosen:
                 continue
             meter.run(f"{where}: {name}", lambda step=step, array=array: step(array))
-
-
-def _refusing(error: type[Exception], call: Callable[..., Any], *args: Any) -> None:
-    with contextlib.suppress(error):
-        call(*args)
 
 
 def measure_bomb(meter: Meter, name: str, levels: Iterable[str] = LEVELS, quick: bool = False) -> None:
@@ -333,10 +308,7 @@ def warm_up() -> None:
     rows = pa.record_batch({"a": [1, 2], "b": ["x", "y"], "c": pa.array(["x", "x"]).dictionary_encode()})
     quiet = Meter(lambda line: None)
     for codec in ("zstd", "lz4"):
-        sink = bytearray()
-        with ipc.new_stream(sink, rows.schema, compression=codec) as writer:
-            writer.write_batch(ipc.RecordBatch.from_arrow(rows))
-        batch = last(ipc.open_stream(bytes(sink)))[-1]
+        batch = last(ipc.open_stream(ipc_bytes(rows, compression=codec)))[-1]
         use_batch(quiet, "", batch, batch, "full")
 
 

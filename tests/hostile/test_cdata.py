@@ -12,19 +12,17 @@ from typing import Any
 import pytest
 from cdata.producer import GetNext, Producer, StreamOf, packed
 from helpers.cdata import CArray, CSchema, CStream, peek
+from helpers.memory import nothing_imported
 
 import arrowipc as ipc
 from arrowipc import types
-from arrowipc.cdata.import_array import array_from, batch_from, live_imports, schema_from
+from arrowipc.cdata.import_array import array_from, batch_from, schema_from
 
 
 @pytest.fixture(autouse=True)
 def nothing_stays_behind() -> Iterator[None]:
-    before = live_imports()
-    yield
-    if live_imports() > before:
-        gc.collect()
-    assert live_imports() <= before  # garbage of other tests may be collected at any time
+    with nothing_imported():
+        yield
 
 
 # -- schemas -----------------------------------------------------------------------------------------------

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 from helpers import mutate
+from helpers.arrays import ipc_bytes
 from helpers.terminal import run
 
 import arrowipc as ipc
-from arrowipc.types import dictionary, field, int32, int64, list_, utf8, utf8_view
+from arrowipc.types import dictionary, int32, int64, list_, utf8, utf8_view
 
 pytest.importorskip("click")
 pytest.importorskip("rich")
@@ -20,29 +21,15 @@ COMMANDS = ("schema", "head", "stat", "messages", "browse", "check", "recover", 
 
 
 def seeds() -> list[bytes]:
-    schema = ipc.Schema(
-        [
-            field("id", int64()),
-            field("kind", dictionary(int32(), utf8())),
-            field("words", list_(utf8())),
-            field("view", utf8_view()),
-        ]
-    )
+    kinds = {"id": int64(), "kind": dictionary(int32(), utf8()), "words": list_(utf8()), "view": utf8_view()}
     rows = {
         "id": [1, None, 3],
         "kind": ["a", "b", None],
         "words": [["x", "y"], [], None],
         "view": ["short", "a text that is longer than twelve", None],
     }
-    found = []
-    for begin in (ipc.new_file, ipc.new_stream):
-        for codec in (None, "zstd"):
-            sink = bytearray()
-            with begin(sink, schema, compression=codec) as writer:
-                writer.write(rows)
-                writer.write(rows)
-            found.append(bytes(sink))
-    return found
+    forms = [(form, codec) for form in ("file", "stream") for codec in (None, "zstd")]
+    return [ipc_bytes([rows, rows], form, ipc.schema(kinds), compression=codec) for form, codec in forms]
 
 
 def words_of(capfd, command: str, path: Path, folder: Path) -> tuple[int, str]:

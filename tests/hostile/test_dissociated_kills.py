@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
 import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -46,10 +45,6 @@ def guard() -> Iterator[None]:
 pytestmark = [pytest.mark.usefixtures("guard"), pytest.mark.nosanitize]
 
 
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
-
-
 def threads() -> int:
     return sum(each.name.startswith("arrowipc") for each in threading.enumerate())
 
@@ -59,6 +54,21 @@ def shared_pages() -> int:
     with open("/proc/self/maps") as lines:
         spans = [line.split()[0].split("-") for line in lines if "memfd:arrowipc" in line]
     return sum(int(end, 16) - int(start, 16) for start, end in spans)
+
+
+@pytest.fixture
+def nothing_left() -> Iterator[None]:
+    def held() -> tuple[int, int, int]:
+        return len(peers.descriptors()), threads(), shared_pages()
+
+    gc.collect()
+    before = held()
+    yield
+    gc.collect()
+    until(
+        lambda: all(one <= other for one, other in zip(held(), before, strict=True)),
+        f"all of {before} descriptors, threads and mapped bytes are back",
+    )
 
 
 class Watch:
@@ -108,10 +118,11 @@ def are_of_segments(known: dict[str, str], most: int) -> bool:
     return len(new) <= most and all("memfd:arrowipc" in what for what in new)
 
 
-def kill_clients(times: int, seed: int) -> None:
+@pytest.mark.campaign
+@pytest.mark.usefixtures("nothing_left")
+def test_d085_d086_clients_killed_at_random_moments_leave_nothing_behind() -> None:
     """Clients of one server are killed one after the other, while another one reads what it holds."""
-    chance = random.Random(seed)
-    print(f"seed {seed}")
+    times, chance = rounds(6, 100), random.Random(4)
     with shm_server() as server:
         watch = Watch(server.memory)
         with dissociated.connect(server.uri, "numbers", timeout=PATIENCE) as reader:
@@ -126,7 +137,7 @@ def kill_clients(times: int, seed: int) -> None:
                     client.kill()
                 until(lambda: server.num_clients == 1, "the leases of the client have ended")
                 assert all(is_batch(found, place, ROWS) for place, found in enumerate(mine))
-                assert not watch.reused, f"seed {seed}, kill {number}"
+                assert not watch.reused, f"kill {number}"
                 # Others come and go in this process. What is new is of the arena: each of its segments, at most four,
                 # has a descriptor, one of its map, and one of the map of the client that survives.
                 until(lambda: are_of_segments(known, 3 * 4), "the killed client has left no more than segments")
@@ -144,10 +155,11 @@ def kill_clients(times: int, seed: int) -> None:
     assert server.errors == []  # that a client is gone is no error
 
 
-def kill_servers(times: int, seed: int) -> None:
+@pytest.mark.campaign
+@pytest.mark.usefixtures("nothing_left")
+def test_d087_servers_killed_at_random_moments_leave_arrays_readable() -> None:
     """Servers of one client are killed one after the other."""
-    chance = random.Random(seed)
-    print(f"seed {seed}")
+    times, chance = rounds(6, 100), random.Random(5)
     kept: list[tuple[int, Any]] = []
     ended = 0
     for number in range(times):
@@ -164,7 +176,7 @@ def kill_servers(times: int, seed: int) -> None:
                     for each in reader:
                         found.append(each)
                         del each
-                    assert len(found) == BATCHES * TIMES, f"seed {seed}, kill {number}: a stream ended too soon"
+                    assert len(found) == BATCHES * TIMES, f"kill {number}: a stream ended too soon"
                 except (ipc.TruncatedError, OSError):
                     ended += 1
                     assert len(found) < BATCHES * TIMES
@@ -179,35 +191,8 @@ def kill_servers(times: int, seed: int) -> None:
     assert ended > times // 10, "hardly any server was killed in the middle of a stream"
 
 
-def with_nothing_left(work: Callable[..., None], *arguments: Any) -> None:
-    gc.collect()
-    before = descriptors(), threads(), shared_pages()
-    work(*arguments)
-    gc.collect()
-
-    def back() -> bool:
-        now = descriptors(), threads(), shared_pages()
-        return all(one <= other for one, other in zip(now, before, strict=True))
-
-    until(back, f"all of {before} descriptors, threads and mapped bytes are back")
-
-
-@pytest.mark.campaign
-def test_d085_d086_clients_killed_at_random_moments_leave_nothing_behind():
-    with_nothing_left(kill_clients, rounds(6, 100), 4)
-
-
-@pytest.mark.campaign
-def test_d087_servers_killed_at_random_moments_leave_arrays_readable():
-    with_nothing_left(kill_servers, rounds(6, 100), 5)
-
-
 def descriptors_of_arenas() -> int:
-    found = 0
-    for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):
-            found += "memfd:arrowipc" in os.readlink(f"/proc/self/fd/{name}")
-    return found
+    return sum("memfd:arrowipc" in what for what in peers.descriptors().values())
 
 
 def test_d087_a_server_that_stops_in_the_middle_is_waited_for_as_long_as_was_said():

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pytest
 from helpers import arrays
 from helpers.arrays import ipc_bytes
-from helpers.processes import run_python
+from helpers.processes import run_python, shared_library
 
 import arrowipc as ipc
 
@@ -488,24 +488,21 @@ WORK = """
 path, kinds, given = sys.argv[1], sys.argv[2].split(), sys.argv[3]
 (first, *rest) = ipc.open_stream(bytes.fromhex(given))
 
+def fill(writer, count=200):
+    with writer:
+        for _ in range(count):
+            writer.write_batch(first)
+
 def work(kind):
     if kind == "file":
-        with ipc.new_file(path, first.schema) as writer:
-            for _ in range(200):
-                writer.write_batch(first)
+        fill(ipc.new_file(path, first.schema))
     elif kind == "compressed":
-        with ipc.new_stream(path, first.schema, compression="lz4") as writer:
-            for _ in range(2000):
-                writer.write_batch(first)
+        fill(ipc.new_stream(path, first.schema, compression="lz4"), 2000)
     elif kind == "append":
-        with ipc.new_file(path, append=True) as writer:
-            for _ in range(200):
-                writer.write_batch(first)
+        fill(ipc.new_file(path, append=True))
     elif kind == "recover":
         data = bytearray()
-        with ipc.new_file(data, first.schema) as writer:
-            for _ in range(200):
-                writer.write_batch(first)
+        fill(ipc.new_file(data, first.schema))
         ipc.recover(data, into=path, resync=True)
     elif kind == "tensor":
         import numpy
@@ -525,9 +522,8 @@ def tell(kind):
 KINDS = ["file", "compressed", "append", "recover", "tensor"]
 
 
-def small() -> str:
-    sink = ipc_bytes(PARTS[0], schema=PARTS[0].schema)
-    return sink.hex()
+#: What they write.
+SMALL = ipc_bytes(PARTS[0], schema=PARTS[0].schema).hex()
 
 
 @pytest.fixture
@@ -550,7 +546,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000,) * 2)
 for kind in kinds:
     tell(kind)
 """
-    shown = run_python(BEGIN + WORK + code, old, " ".join(KINDS), small())
+    shown = run_python(BEGIN + WORK + code, old, " ".join(KINDS), SMALL)
     assert shown.stdout.splitlines() == ["EFBIG True True 1"] * len(KINDS), shown.stderr
     assert untouched(old)
 
@@ -573,7 +569,7 @@ def test_a_full_disk_leaves_the_old_file_and_has_room_again(tmp_path: Path) -> N
         path = folder / "x"
         with ipc.new_file(path, PARTS[0].schema) as writer:
             writer.write_batch(PARTS[1])
-        shown = run_python(BEGIN + WORK + "for kind in kinds: tell(kind)", path, " ".join(KINDS), small())
+        shown = run_python(BEGIN + WORK + "for kind in kinds: tell(kind)", path, " ".join(KINDS), SMALL)
         assert shown.stdout.splitlines() == ["ENOSPC True True 1"] * len(KINDS), shown.stderr
         assert untouched(path)
         with ipc.new_file(path, append=True) as writer:  # what failed took no room
@@ -645,14 +641,11 @@ FAULTS = [
 
 @pytest.fixture(scope="module")
 def failing(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None or sys.platform != "linux":
-        pytest.skip("needs a C compiler and Linux")
-    folder = tmp_path_factory.mktemp("failing")
-    (folder / "failing.c").write_text(FAILING)
-    made = [compiler, "-shared", "-fPIC", "-o", folder / "failing.so", folder / "failing.c", "-ldl"]
-    subprocess.run(made, check=True)
-    return folder / "failing.so"
+    if sys.platform != "linux":
+        pytest.skip("needs Linux")
+    source = tmp_path_factory.mktemp("failing") / "failing.c"
+    source.write_text(FAILING)
+    return shared_library(source, "-ldl")
 
 
 @pytest.mark.nosanitize  # LD_PRELOAD
@@ -669,7 +662,7 @@ for number, (call, after, code) in enumerate(eval(sys.argv[4]), 1):
     # Last, because it leaves the new file: renamed already, and perhaps not for ever.
     faults.sort(key=lambda fault: fault[:2] == ("fsync", 2))
     environment = {**os.environ, "LD_PRELOAD": str(failing), "FAULT_IN": str(old.parent)}
-    shown = run_python(BEGIN + WORK + code, old, kind, small(), faults, env=environment)
+    shown = run_python(BEGIN + WORK + code, old, kind, SMALL, faults, env=environment)
     *failed, (renamed, _) = zip(shown.stdout.splitlines(), [fault[2] for fault in faults], strict=True)
     for line, errno_ in failed:
         assert line == f"{errno.errorcode[errno_]} True True 1", shown.stderr

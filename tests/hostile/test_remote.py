@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,7 @@ def test_a_server_that_lies_costs_little_and_gives_no_wrong_values(tmp_path: Pat
             (tmp_path / f"{number}.{ending}").write_bytes(data)
     names = list(LIES)
     assert len(names) >= 40
-    with BrokenServer(files, [LIES[name][0] for name in names]) as broken:
+    with BrokenServer(files, *(LIES[name][0] for name in names)) as broken:
         urls = {f"http://127.0.0.1:{broken.port}/{number}/x": name for number, name in enumerate(names)}
         # The default deadline, also in a quick run for who tells the truth: the machine may have much to do.
         jobs = [f"{30 if LIES[name][1] == 'right' else rounds(2, 30)}@{url}" for url, name in urls.items()]
@@ -78,10 +78,6 @@ def test_a_server_that_lies_costs_little_and_gives_no_wrong_values(tmp_path: Pat
     assert last["mib"] <= MIB
 
 
-def lying(files: Any, *lies: Callable[[Ask], Answer]) -> BrokenServer:
-    return BrokenServer(files, list(lies))
-
-
 @pytest.fixture
 def web() -> Iterator[Web]:
     with Web({}) as server:
@@ -97,7 +93,7 @@ def test_a_range_takes_no_more_memory_than_was_asked_for(files: Any) -> None:
         on_get(lambda ask: honest(ask, endless(), Content_Length=1 << 40)),
         on_get(lambda ask: honest(ask, endless(), Content_Length=None)),
     ]
-    with lying(files, *lies) as broken:
+    with BrokenServer(files, *lies) as broken:
         for number in range(len(lies)):
             url = f"http://127.0.0.1:{broken.port}/{number}/x.arrow"
             with memory.at_most(64 << 20), pytest.raises(OSError, match="asked for bytes"):
@@ -105,7 +101,7 @@ def test_a_range_takes_no_more_memory_than_was_asked_for(files: Any) -> None:
 
 
 def test_a_server_that_stalls_is_given_up_in_time_and_in_words(files: Any) -> None:
-    with lying(files, lambda ask: FOREVER) as broken:
+    with BrokenServer(files, lambda ask: FOREVER) as broken:
         url = f"http://127.0.0.1:{broken.port}/0/x.arrow"
         for opener in (ipc.open_file, ipc.open, ipc.open_stream, ipc.recover):
             start = time.monotonic()
@@ -132,7 +128,7 @@ def test_a_slow_link_is_not_given_up(files: Any) -> None:
 
     data = written(ipc.new_stream, 0, rows=250), written(ipc.new_file, 0, rows=250)
     assert len(data[0]) > 45_000
-    with lying({"arrows": data[:1] * 2, "arrow": data[1:] * 2}, on_get(slow)) as broken:
+    with BrokenServer({"arrows": data[:1] * 2, "arrow": data[1:] * 2}, on_get(slow)) as broken:
         for ending in ("arrows", "arrow"):
             with ipc.open(RemoteSource(f"http://127.0.0.1:{broken.port}/0/x.{ending}", timeout=2)) as reader:
                 assert sum(batch.num_rows for batch in reader) == 1_500
@@ -186,7 +182,7 @@ def test_what_decides_alone_whether_a_file_is_the_same() -> None:
 
 
 def test_every_request_names_the_version_that_was_seen(files: Any) -> None:
-    with lying(files, honest) as broken:
+    with BrokenServer(files, honest) as broken:
         ipc.open_file(f"http://127.0.0.1:{broken.port}/0/x.arrow").read_all()
         asked = [headers for _, headers in broken.seen]
     assert not any("if-match" in headers for headers in asked[:2]), "both ends, side by side"
@@ -251,13 +247,13 @@ def test_streams_of_other_file_systems_that_are_replaced() -> None:
 def test_what_is_secret_stays_with_the_first_host(files: Any) -> None:
     options = {"headers": {"Authorization": "Bearer abc", "X-Key": "abc"}, "cookies": {"session": "abc"}}
     names = {"authorization", "x-key", "cookie"}
-    with lying(files, honest) as other:
+    with BrokenServer(files, honest) as other:
         place = f"http://127.0.0.1:{other.port}/0/x.arrow"
         lies = [
             lambda ask: [head(307, {"Location": place})],
             lambda ask: [head(302, {"Location": "/2/x.arrow"})],
         ]
-        with lying(files, *lies, honest) as broken:
+        with BrokenServer(files, *lies, honest) as broken:
             url = f"http://127.0.0.1:{broken.port}"
             assert ipc.open_file(RemoteSource(f"{url}/0/x.arrow", options)).num_record_batches == 6
             assert other.seen

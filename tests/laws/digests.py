@@ -16,18 +16,13 @@ from helpers import arrays, drive
 import arrowipc as ipc
 
 OPTIONS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "aligned": {"alignment": 64},
-    "lz4": {"compression": "lz4"},
+    **arrays.WAYS,
     "zstd": {"compression": "zstd", "compression_level": 3},
     "some columns": {"compression": {"list": "zstd", "string": "zstd", "*": None}, "alignment": 64},
-    "V4": {"metadata_version": "V4"},
     "deltas": {"dictionary_deltas": True},
     "unified": {"unify_dictionaries": True},
     "coalesced": {"coalesce_rows": 16},
-    "legacy": {"legacy": True},
     "legacy, zstd": {"legacy": True, "compression": "zstd"},
-    "legacy V4": {"legacy": True, "metadata_version": "V4"},
 }
 ROWS = 83
 LARGE_ROWS = 60_000

@@ -75,25 +75,23 @@ class Level:
         self.nodes: list[tuple[int, int]] = []
         self.buffers: list[bytes] = []
 
+    def add(self, count: int, *buffers: Any) -> None:
+        """A node and its buffers, of which arrays are of int32."""
+        self.nodes.append((count, 0))
+        self.buffers += [each if isinstance(each, bytes) else each.astype("<i4").tobytes() for each in buffers]
+
     def leaf(self, name: str, count: int, below: list[Table], kind: Table = forge.INT32) -> Table:
         """Indices into the dictionary below; numbers where there is none."""
-        self.nodes.append((count, 0))
-        if below:
-            indices = self.rng.integers(0, self.shape.words, count)
-            self.buffers += [b"", indices.astype("<i4").tobytes()]
-            return field(name, below[0], *below[1:], dictionary=encoding(self.level - 1))
-        self.buffers += [b"", self.rng.integers(0, 1 << 30, count).astype("<i4").tobytes()]
-        return field(name, kind)
+        self.add(count, b"", self.rng.integers(0, self.shape.words if below else 1 << 30, count))
+        return field(name, below[0], *below[1:], dictionary=encoding(self.level - 1)) if below else field(name, kind)
 
     def list(self, name: str, count: int, below: list[Table]) -> Table:
         fan = self.shape.fan
-        self.nodes.append((count, 0))
-        self.buffers += [b"", (np.arange(count + 1) * fan).astype("<i4").tobytes()]
+        self.add(count, b"", np.arange(count + 1) * fan)
         return field(name, forge.LIST, self.leaf("item", count * fan, below))
 
     def fixed(self, name: str, count: int, below: list[Table]) -> Table:
-        self.nodes.append((count, 0))
-        self.buffers.append(b"")
+        self.add(count, b"")
         kind = Table("FixedSizeList", listSize=self.shape.fan)
         return field(name, kind, self.leaf("item", count * self.shape.fan, below))
 
@@ -101,30 +99,21 @@ class Level:
         """List views of shared elements; wide ones take most of them."""
         elements = max(count, 2)
         size = max(elements - 64, 1) if wide else min(self.shape.fan, elements)
-        sizes = np.full(count, size)
-        offsets = self.rng.integers(0, elements - size + 1, count)
-        self.nodes.append((count, 0))
-        self.buffers += [b"", offsets.astype("<i4").tobytes(), sizes.astype("<i4").tobytes()]
+        self.add(count, b"", self.rng.integers(0, elements - size + 1, count), np.full(count, size))
         return field(name, forge.LIST_VIEW, self.leaf("item", elements, below))
 
-    def struct(self, name: str, count: int, below: list[Table], members: int) -> Table:
-        self.nodes.append((count, 0))
-        self.buffers.append(b"")
-        return field(name, forge.STRUCT, *(self.leaf(f"m{n}", count, below) for n in range(members)))
+    def struct(self, name: str, count: int, below: list[Table]) -> Table:
+        self.add(count, b"")
+        return field(name, forge.STRUCT, *(self.leaf(f"m{n}", count, below) for n in range(2)))
 
     def union(self, name: str, count: int, below: list[Table], dense: bool) -> Table:
-        self.nodes.append((count, 0))
-        self.buffers.append(bytes(count))
-        if dense:
-            self.buffers.append(self.rng.integers(0, count, count).astype("<i4").tobytes())
-        kind = Table("Union", mode=int(dense), typeIds=[0])
-        return field(name, kind, self.list("a", count, below))
+        self.add(count, bytes(count), *([self.rng.integers(0, count, count)] if dense else []))
+        return field(name, Table("Union", mode=int(dense), typeIds=[0]), self.list("a", count, below))
 
     def runs(self, name: str, count: int, below: list[Table]) -> Table:
         runs = max(count // 4, 1)
-        ends = np.append(np.arange(1, runs) * 4, count)
-        self.nodes += [(count, 0), (runs, 0)]
-        self.buffers += [b"", ends.astype("<i4").tobytes()]
+        self.add(count)
+        self.add(runs, b"", np.append(np.arange(1, runs) * 4, count))
         return field(name, forge.REE, field("run_ends", forge.INT32, nullable=False), self.list("values", runs, below))
 
     def build(self, name: str, count: int, below: list[Table]) -> Table:
@@ -132,19 +121,20 @@ class Level:
         if kind == "mixed":
             kind = KINDS[(self.level + self.shape.seed) % (len(KINDS) - 2)]
         if kind == "null" and self.level == 0:
-            self.nodes.append((count, 0))
+            self.add(count)
             return field(name, forge.NULL)
         if self.level == 0 and kind not in ("view", "wide"):
             return self.leaf(name, count, below)
-        if kind in ("view", "wide"):
-            return self.view(name, count, below, kind == "wide")
-        if kind in ("struct", "shared"):
-            return self.struct(name, count, below, 2)
-        if kind in ("union", "sparse"):
-            return self.union(name, count, below, kind == "union")
-        if kind == "fixed":
-            return self.fixed(name, count, below)
-        return self.runs(name, count, below) if kind == "runs" else self.list(name, count, below)
+        match kind:
+            case "view" | "wide":
+                return self.view(name, count, below, kind == "wide")
+            case "struct" | "shared":
+                return self.struct(name, count, below)
+            case "union" | "sparse":
+                return self.union(name, count, below, kind == "union")
+            case "fixed" | "runs":
+                return getattr(self, kind)(name, count, below)
+        return self.list(name, count, below)
 
 
 def payload(shape: Shape, number: int) -> bytes:

@@ -13,12 +13,13 @@ import io
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers import arrow_columns, forge, scenarios
+from helpers import arrow_columns, drive, forge, scenarios
 from helpers.memory import counts, more_than, resident
 from helpers.processes import rounds
 
@@ -35,15 +36,9 @@ Operation = Callable[[], Any]
 
 
 class Mallinfo(ctypes.Structure):
-    """struct mallinfo2 of the GNU C library."""
+    """struct mallinfo2 of the GNU C library: what is mapped and what is in use are two of ten numbers."""
 
-    _fields_ = [
-        (name, ctypes.c_size_t)
-        for name in (
-            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
-            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
-        )
-    ]
+    _fields_ = [(name, ctypes.c_size_t) for name in (*"abcd", "hblkhd", *"fg", "uordblks", *"ij")]
 
 
 def held() -> int:
@@ -63,10 +58,7 @@ def trimmed() -> int:
 
 
 def stays_flat(name: str, operation: Operation, count: int, capsys: pytest.CaptureFixture[str] | None = None) -> None:
-    """Do it again and again; what is held afterwards is what was held before.
-
-    Tables that grow do not grow for ever: it is tried up to six times, and a leak is there each time.
-    """
+    """What is held is what was held before; tables that grow do so once, a leak is there all six times."""
     for _ in range(max(20, min(count // 10, 2000))):
         operation()
     alive, least, pages, rounds = counts(), count * 1000, trimmed(), 0
@@ -183,15 +175,6 @@ def message_after_message(data: Any, **options: Any) -> None:
         decoder.decode_next(message)
 
 
-def pushed(data: Any, **options: Any) -> None:
-    decoder = ipc.StreamDecoder(**options)
-    for start in range(0, len(data), 33):
-        decoder.feed(memoryview(data)[start : start + 33])
-        list(decoder)
-    decoder.finish()
-    list(decoder)
-
-
 def as_payload(data: Any, **options: Any) -> None:
     decoded = ipc.decode_payloads([data], on_error="skip", **options)
     for _, error in decoded.failures:
@@ -206,7 +189,7 @@ ENTRIES: dict[str, Callable[..., Any]] = {
     "open_stream": lambda data, **options: list(ipc.open_stream(data, **options)),
     "open_stream of an object": lambda data, **options: list(ipc.open_stream(io.BytesIO(data), **options)),
     "with": lambda data, **options: [list(reader) for reader in [ipc.open_stream(data, **options)]],
-    "StreamDecoder": pushed,
+    "StreamDecoder": lambda data, **options: drive.pushed(memoryview(data), repeat(33), **options),
     "messages": message_after_message,
     "payload": as_payload,
     "export": exported,

@@ -66,12 +66,9 @@ def test_values_are_told_apart_as_when_they_are_spelled_out(kind):
         for dictionaries in ("unify", "decode"):
             found = ipc.decode_payloads(cells, dictionaries=dictionaries).batch
             assert found.to_pylist() == expected, (shape, dictionaries)
-        file = bytearray()
         batches = [batch for cell in cells for batch in ipc.open_stream(cell)]
-        with ipc.new_file(file, batches[0].schema, unify_dictionaries=True) as writer:
-            for each in batches:
-                writer.write_batch(each)
-        assert [row for each in ipc.open_file(bytes(file)) for row in each.to_pylist()] == expected, shape
+        file = ipc_bytes(batches, "file", batches[0].schema, unify_dictionaries=True)
+        assert [row for each in ipc.open_file(file) for row in each.to_pylist()] == expected, shape
 
 
 # -- dictionaries in dictionaries ----------------------------------------------------------------------------

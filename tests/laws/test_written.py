@@ -108,12 +108,12 @@ def messages(data: bytes, start: int = 0) -> Iterator[tuple[int, ipc.Message]]:
         yield start + reader.bytes_consumed - message.body_length, message
 
 
-def stored(message: ipc.Message) -> list[tuple[int, int]]:
-    """Offset and length of every Buffer of a RecordBatch or DictionaryBatch message."""
-    path = "header.data.buffers" if message.kind == "DictionaryBatch" else "header.buffers"
+def structs(message: ipc.Message, what: str, *names: str) -> list[tuple[int, ...]]:
+    """The nodes or buffers of a RecordBatch or DictionaryBatch message."""
+    path = f"header.data.{what}" if message.kind == "DictionaryBatch" else f"header.{what}"
     whole = forge.CONTINUATION + forge.i32(0) + bytes(message.metadata)
-    count = forge.read(whole, f"{path}.#")
-    return [(forge.read(whole, f"{path}[{i}].offset"), forge.read(whole, f"{path}[{i}].length")) for i in range(count)]
+    places = [f"{path}[{i}]" for i in range(forge.read(whole, f"{path}.#"))]
+    return [tuple([forge.read(whole, f"{place}.{name}") for name in names]) for place in places]
 
 
 @given(randoms.batches(), st.booleans(), options)
@@ -126,7 +126,7 @@ def test_bodies_and_buffers_are_aligned_in_order_and_padded_with_zeros(parts, fi
         assert at % alignment == 0
         assert message.body_length % alignment == 0
         end, body = 0, bytes(message.body)
-        for offset, length in stored(message):
+        for offset, length in structs(message, "buffers", "offset", "length"):
             assert offset == end
             end = offset + length + -length % alignment
             assert body[offset + length : end] == bytes(end - offset - length)
@@ -138,14 +138,7 @@ def test_null_counts_are_exact(parts):
     data = write(ours(parts), False)
     found = [message for _, message in messages(data) if message.kind == "RecordBatch"]
     for batch, part, message in zip(read(data), parts, found, strict=True):
-        whole = forge.CONTINUATION + forge.i32(0) + bytes(message.metadata)
-        nodes = [
-            (
-                forge.read(whole, f"header.nodes[{i}].length"),
-                forge.read(whole, f"header.nodes[{i}].null_count"),
-            )
-            for i in range(forge.read(whole, "header.nodes.#"))
-        ]
+        nodes = structs(message, "nodes", "length", "null_count")
         below = [list(counted(column)) for column in batch.columns]
         assert nodes == [pair for column in below for pair in column]
         assert [column[0] for column in below] == [(len(column), column.null_count) for column in part.columns]

@@ -44,7 +44,10 @@ static int refused(int kind) {
     if (!kind || !armed)
         return 0;
     long n = __atomic_add_fetch(&seen, 1, __ATOMIC_SEQ_CST);
-    return n >= first && n <= last;
+    if (n < first || n > last)
+        return 0;
+    errno = ENOMEM;
+    return 1;
 }
 
 static size_t place_of(uintptr_t address) {
@@ -116,28 +119,22 @@ EXPORTED long failing_live(void) { return n_live; }
 
 EXPORTED void *malloc(size_t size) {
     int kind = kind_of(CALLER);
-    if (refused(kind)) {
-        errno = ENOMEM;
+    if (refused(kind))
         return NULL;
-    }
     return kept(__libc_malloc(size), kind);
 }
 
 EXPORTED void *calloc(size_t count, size_t size) {
     int kind = kind_of(CALLER);
-    if (refused(kind)) {
-        errno = ENOMEM;
+    if (refused(kind))
         return NULL;
-    }
     return kept(__libc_calloc(count, size), kind);
 }
 
 EXPORTED void *realloc(void *old, size_t size) {
     int kind = kind_of(CALLER);
-    if (refused(kind)) {
-        errno = ENOMEM;
+    if (refused(kind))
         return NULL;
-    }
     forgotten(old);
     void *moved = __libc_realloc(old, size);
     return moved ? kept(moved, kind) : (kept(old, kind), NULL);
@@ -156,10 +153,8 @@ EXPORTED int posix_memalign(void **out, size_t alignment, size_t size) {
 
 EXPORTED void *aligned_alloc(size_t alignment, size_t size) {
     int kind = kind_of(CALLER);
-    if (refused(kind)) {
-        errno = ENOMEM;
+    if (refused(kind))
         return NULL;
-    }
     return kept(__libc_memalign(alignment, size), kind);
 }
 
