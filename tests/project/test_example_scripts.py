@@ -44,8 +44,5 @@ def test_the_dissociated_client_reads_what_the_server_serves():
     assert server.returncode == 0
 
 
-def test_every_example_is_tried_and_short():
-    names = {path.stem for path in EXAMPLES.glob("*.py")}
-    assert names == set(PRINTS) | ELSEWHERE
-    for path in EXAMPLES.glob("*.py"):
-        assert path.read_text().count("\n") < 65, path
+def test_every_example_is_tried():
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == set(PRINTS) | ELSEWHERE

@@ -1,4 +1,4 @@
-"""What is published: the address, release notes, the source archive, and a build that cannot start."""
+"""What is published: the source archive, a build that cannot start, and what makes wheels."""
 
 from __future__ import annotations
 
@@ -8,15 +8,11 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-CHANGELOG = (ROOT / "CHANGELOG.md").read_text()
 GENERATED = re.compile(r"PKG-INFO|setup\.cfg|arrowipc\.egg-info/.*")
 
 
@@ -27,28 +23,22 @@ def tracked() -> list[str]:
     return [name for name in listing.stdout.splitlines() if (ROOT / name).is_file()]
 
 
-@pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The source archive of what git tracks, as setuptools makes it."""
-    pytest.importorskip("setuptools", "77")
-    source = tmp_path_factory.mktemp("checkout")
-    for name in tracked():
-        (source / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, source / name)
-    command = [sys.executable, "setup.py", "-q", "sdist", "--dist-dir", "made"]
-    done = subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    (found,) = (source / "made").iterdir()
-    return found
-
-
 # The source archive.
 
 
-def test_the_source_archive_holds_what_git_tracks(archive: Path) -> None:
+def test_the_source_archive_holds_what_git_tracks(tmp_path: Path) -> None:
+    pytest.importorskip("setuptools", "77")
+    names = set(tracked())
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, tmp_path / name)
+    command = [sys.executable, "setup.py", "-q", "sdist", "--dist-dir", "made"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    (archive,) = (tmp_path / "made").iterdir()
     with tarfile.open(archive) as opened:
         files = {member.name.partition("/")[2] for member in opened if member.isfile()}
-    assert {name for name in files if not GENERATED.fullmatch(name)} == set(tracked())
+    assert {name for name in files if not GENERATED.fullmatch(name)} == names
 
 
 # A build that cannot start.

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers.arrays import column_of, pyarrow_bytes
-from helpers.processes import run_python
 from read.codec_ways import look_again
 
 from arrowipc import FormatError, codecs
@@ -109,10 +108,3 @@ def test_a_forked_child_has_a_pool_of_its_own(compression):
             os._exit(2)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
-
-
-def test_codec_libraries_load_when_they_are_needed():
-    heavy = {"lz4", "zstandard", "backports"}
-    code = f"import sys, arrowipc; arrowipc.open_stream; print({heavy!r} & set(sys.modules))"
-    done = run_python(code, check=True)
-    assert done.stdout.strip() == "set()"

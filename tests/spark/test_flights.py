@@ -7,7 +7,6 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from helpers.arrow_columns import file, stream
 from helpers.pages import ROOT
+from pyspark.sql import SparkSession
 
 import pipeline
 from arrowipc.errors import UsageError
@@ -22,9 +22,6 @@ from command import main
 from compare import Comparison, compare_rows
 from flights import load_flights, write_inputs
 from report import Step, Stopwatch, write_report
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 ROWS = 4000

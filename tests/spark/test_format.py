@@ -7,17 +7,15 @@ import json
 import os
 import pickle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from helpers.twins import TYPES
+from pyspark.sql import DataFrame, SparkSession
 
 import arrowipc as ipc
 from arrowipc.sources.files import find_files
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 

@@ -12,18 +12,16 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from helpers import processes
 from helpers.arrow_columns import file
 from helpers.processes import rounds
+from pyspark.sql import SparkSession
 
 from arrowipc.spark import find_jar
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.campaign]
 

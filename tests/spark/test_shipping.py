@@ -8,11 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-pytest.importorskip("pyspark")
-
 import pyspark
+import pytest
 from pyspark import cloudpickle
 from pyspark.sql.types import StructType
 

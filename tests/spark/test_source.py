@@ -5,23 +5,20 @@ from __future__ import annotations
 import logging
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from columns.variants import VARIANT, extension_streams
 from helpers.arrow_columns import file, stream
 from helpers.spark import FORMAT, failure, given, names_below, numbers, put, read_here
-from pyspark.sql import types as st
+from pyspark.sql import DataFrame, SparkSession, types as st
 
 import arrowipc
 from arrowipc.columns.extensions import Names, variant_value
 from arrowipc.errors import FormatError, UsageError
 from arrowipc.spark import ArrowIpcDataSource, count_rows, describe
 from arrowipc.spark.options import REFUSED, TABLE, USE_THE_JAR, explained, options_resource
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 

@@ -71,7 +71,7 @@ def test_an_interrupt_anywhere_leaves_a_complete_file_and_nothing_open(quick_fol
 
     count = 0
     for count in interrupted(replace, atomic_file, existing, targets):
-        assert descriptors() == before, count
+        assert descriptors() <= before, count  # the collector may close files of other tests
         assert os.listdir(quick_folder) == ["x.arrow"], count
         if (found := column_of(path)) != [0]:
             assert found == ([0, 1] if append else [1])

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import optional
 from helpers.arrays import ipc_bytes
 
 import arrowipc as ipc
-from arrowipc.types import field, int64, list_, utf8
 
 duckdb = optional("duckdb")
 na = optional("nanoarrow")
@@ -55,13 +53,3 @@ def test_copy_takes_readers_of_other_libraries():
     with ipc.new_stream(sink) as writer:
         assert ipc.copy(TABLE.to_reader(), writer) == 0
     assert pa.ipc.open_stream(bytes(sink)).read_all().equals(TABLE)
-
-
-def test_columns_in_a_dict():
-    schema = ipc.Schema([field("id", int64()), field("word", utf8()), field("list", list_(int64()))])
-    columns = {"id": np.array([1, 2]), "word": ["a", None], "list": pa.array([[1], None])}
-    assert stream(columns, schema).to_pylist() == [
-        {"id": 1, "word": "a", "list": [1]},
-        {"id": 2, "word": None, "list": None},
-    ]
-    assert stream(columns) == stream(columns, schema)

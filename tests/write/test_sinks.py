@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -63,15 +62,6 @@ def in_a_process(code: str, *arguments: str, **options: Any) -> subprocess.Popen
 
 
 # -- paths and file objects ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("make", [str, Path], ids=["str", "Path"])
-def test_a_path(tmp_path, make, big):
-    write_to(make(tmp_path / "x.arrows"), small(), durable=False)
-    assert (tmp_path / "x.arrows").read_bytes() == reference(small())
-    write_to(make(tmp_path / "x.arrows"), big, durable=False)
-    assert (tmp_path / "x.arrows").read_bytes() == reference(big)
-    assert os.listdir(tmp_path) == ["x.arrows"]
 
 
 @pytest.mark.parametrize("buffering", [0, -1, 16])
