@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers.arrays import CASES, ipc_bytes, read_batch
-from helpers.arrow_columns import COLUMNS
+from helpers.arrays import ipc_bytes, read_batch
+from helpers.arrow_columns import ARRAYS
 
 import arrowipc as ipc
 from arrowipc import UsageError
@@ -22,8 +22,6 @@ from arrowipc.filters.statistics import STATISTICS_KEY
 from arrowipc.sources.file_statistics import decode_entry
 from arrowipc.types import field, int64
 from arrowipc.write import file_statistics as written
-
-KINDS = {**CASES, **{f"column {name}": column.array for name, column in COLUMNS.items()}}
 
 
 def file_of(*batches: Any, **options: Any) -> bytearray:
@@ -53,9 +51,9 @@ def block_of(source: Any) -> bytes:
         return struct.pack("<qi4xq", *reader.blocks[-1])
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", ARRAYS)
 def test_the_footer_says_what_the_batches_say(name):
-    array = KINDS[name]
+    array = ARRAYS[name]
     theirs = pa.record_batch([array, pa.array(range(len(array)))], ["x", "id"])
     try:
         batch = read_batch(theirs)

@@ -352,9 +352,6 @@ def test_what_scipy_does_not_take():
             from_any(wrong)
 
 
-# -- PyData Sparse -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow  # it compiles its loops when it is first used
 @pytest.mark.nosanitize
 def test_pydata_sparse_in_each_layout():

@@ -17,12 +17,6 @@ pl = optional("polars")
 TABLE = pa.table({"id": [1, 2, None, 4], "word": ["one", "two", "three", None], "list": [[1], [], None, [2, 3]]})
 
 
-def stream(data, schema=None, **options):
-    """What is written for `data`, read by pyarrow."""
-    sink = ipc_bytes([data], schema=schema, **options)
-    return pa.ipc.open_stream(bytes(sink)).read_all()
-
-
 OBJECTS = {
     "pyarrow table": lambda: TABLE,
     "pyarrow batch": lambda: TABLE.to_batches()[0],
@@ -43,7 +37,7 @@ OBJECTS = {
 
 @pytest.mark.parametrize("name", OBJECTS)
 def test_objects_of_every_library_are_written(name):
-    written = stream(OBJECTS[name]())
+    written = pa.ipc.open_stream(bytes(ipc_bytes([OBJECTS[name]()]))).read_all()
     assert written.to_pylist() == TABLE.to_pylist()
     written.validate(full=True)
 

@@ -182,9 +182,6 @@ def test_lz4_frame_is_another_name_of_lz4():
     assert buffer(mild(999), "lz4_frame") == buffer(mild(999), "lz4")
 
 
-# -- threads and determinism ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("level", [1, 9])
 def test_a_frame_does_not_depend_on_the_buffers_before_it(codec, level):
@@ -202,9 +199,6 @@ def test_a_frame_does_not_depend_on_the_buffers_before_it(codec, level):
                 writer.write(columns(content))
         messages = list(ipc.MessageReader(bytes(sink)))[1:]
         assert [bytes(each.buffers[1]) for each in messages] == [fresh[content] for content in turn]
-
-
-# -- refusals ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

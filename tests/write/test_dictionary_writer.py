@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -165,18 +165,22 @@ def check(batches: Sequence[ipc.RecordBatch], root: ipc.Schema | None = None, **
 # -- the law -------------------------------------------------------------------------------------------------
 
 
+def evolved(values: list[Any], fresh: Callable[[], Any], chance: random.Random) -> list[Any]:
+    """The next version of a dictionary: the same, longer, shorter, other or empty."""
+    turn = chance.choice(["same", "longer", "longer", "shorter", "other", "empty"])
+    if turn == "longer":
+        return values + [fresh() for _ in range(chance.randint(0, 3))]
+    if turn == "shorter":
+        return values[: chance.randint(0, len(values))]
+    return values if turn == "same" else [fresh() for _ in range(chance.randint(0, 4) if turn == "other" else 0)]
+
+
 def some_batches(kind: pa.DataType, pool: list[Any], chance: random.Random) -> list[Any]:
-    """Batches whose dictionaries are the same, longer, shorter, other, empty or absent, all in one stream."""
+    """Batches with versions of a dictionary."""
     parts, values = [], chance.choices(pool, k=chance.randint(0, 4))
     coded, most = pa.dictionary(chance.choice(INDICES), kind), chance.choice([5, 5, 5, 200])
     for _ in range(chance.randint(1, 6)):
-        turn = chance.choice(["same", "longer", "longer", "shorter", "other", "empty"])
-        if turn == "longer":
-            values = values + chance.choices(pool, k=chance.randint(0, 3))
-        elif turn == "shorter":
-            values = values[: chance.randint(0, len(values))]
-        elif turn in ("other", "empty"):
-            values = chance.choices(pool, k=chance.randint(0, 4) if turn == "other" else 0)
+        values = evolved(values, lambda: chance.choice(pool), chance)
         rows = [
             chance.choice([None, chance.randrange(len(values))]) if values else None
             for _ in range(chance.randint(0, most))
@@ -212,16 +216,6 @@ def pairs(rows: Sequence[int | None], outer: Sequence[tuple[int, int]], a: Seque
     left, right = column([one[0] for one in outer], a), column([one[1] for one in outer], b)
     values = pa.StructArray.from_arrays([left, right], names=["a", "b"])
     return pa.DictionaryArray.from_arrays(pa.array(rows, pa.int16()), values)
-
-
-def evolved(values: list[Any], fresh: Any, chance: random.Random) -> list[Any]:
-    """The next version of a dictionary."""
-    turn = chance.choice(["same", "longer", "longer", "shorter", "other"])
-    if turn == "longer":
-        return values + [fresh() for _ in range(chance.randint(0, 3))]
-    if turn == "shorter":
-        return values[: chance.randint(0, len(values))]
-    return values if turn == "same" else [fresh() for _ in range(chance.randint(0, 4))]
 
 
 @pytest.mark.parametrize("options", [*STREAMS, *FILES], ids=str)
@@ -364,9 +358,6 @@ def test_098_a_file_holds_an_empty_dictionary_back(options, empty):
     assert sent(out, empty()) == [[]]
     assert out.close() == [whole([])]
     assert out.close() == []
-
-
-# -- readers with deltas -------------------------------------------------------------------------------------
 
 
 def growing_stream(count: int, each: int) -> bytes:
