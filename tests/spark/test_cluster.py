@@ -155,12 +155,6 @@ def submit(command: list[object], data: Path, environment: dict[str, str]) -> st
     return done.stdout
 
 
-def others(directory: Path) -> list[str]:
-    """What lies in a directory, to any depth, and is no file of rows (nor Hadoop's checksum of a file)."""
-    found = [path for path in directory.rglob("*") if path.suffix != ".crc"]
-    return sorted(path.name for path in found if not path.match("part-*.arrow"))
-
-
 def test_wheel_and_jar_travel_and_a_killed_executor_loses_no_row(data: Path) -> None:
     archive = {"spark.archives": f"{wheel_archive(data)}#arrowipc", "spark.executorEnv.PYTHONPATH": "./arrowipc"}
     script = IMPORTS + CLUSTER + FILES + PAYLOADS + KILL
@@ -174,7 +168,9 @@ def test_wheel_and_jar_travel_and_a_killed_executor_loses_no_row(data: Path) -> 
         assert line in printed
     assert (data / "killed-True").exists(), "no row had reached the disk when the executor was killed"
     assert (data / "attempt-1-1").exists(), "the task was not tried again"
-    assert others(data / "written.arrow") == ["_SUCCESS"]
+    # Nor is anything else left (but Hadoop's checksums of files).
+    left = [path for path in (data / "written.arrow").rglob("*") if path.suffix != ".crc"]
+    assert [path.name for path in left if not path.match("part-*.arrow")] == ["_SUCCESS"]
 
 
 def test_an_environment_travels_packed(data: Path) -> None:
@@ -227,27 +223,21 @@ print("shared", frame.mapInArrow(names, "name string").orderBy(F.desc("name")).f
 """
 
 
-@pytest.fixture
-def port() -> Iterator[str]:
-    """The port of a server that is a process of its own."""
+def test_everything_works_from_a_client_of_spark_connect(data: Path) -> None:
     pytest.importorskip("grpc_status", reason="pip install 'pyspark[connect]'")
     java = find_java()
     if java is None:
         pytest.skip(NO_JAVA)
     with socket.create_server(("127.0.0.1", 0)) as free:
-        number = str(free.getsockname()[1])
+        port = str(free.getsockname()[1])
+    switch = "assert session('sc://localhost:' + port) is spark\nframe = files(data + '/jvm')\n"
     settings = {"JAVA_HOME": java, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-    with start("-c", IMPORTS + SERVER, number, env=environment() | settings, stderr=subprocess.DEVNULL) as server:
+    with start("-c", IMPORTS + SERVER, port, env=environment() | settings, stderr=subprocess.DEVNULL) as server:
         assert server.stdin is not None
         assert server.stdout is not None
         assert server.stdout.readline() == "ready\n"
-        yield number
+        done = run_python(IMPORTS + CLIENT + FILES + switch + PAYLOADS + SHARED, data, port, timeout=300)
         server.stdin.close()
         server.wait(60)
-
-
-def test_everything_works_from_a_client_of_spark_connect(data: Path, port: str) -> None:
-    switch = "assert session('sc://localhost:' + port) is spark\nframe = files(data + '/jvm')\n"
-    done = run_python(IMPORTS + CLIENT + FILES + switch + PAYLOADS + SHARED, data, port, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.splitlines() == ["files python 1225", "counted 50 50", *READ, "shared name 9 50"]

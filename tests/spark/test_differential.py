@@ -303,18 +303,13 @@ def cases(spark: SparkSession, folder: Path, numbers: Iterable[int]) -> list[str
     return wrong
 
 
-@pytest.fixture
-def as_it_was(spark: SparkSession) -> Iterable[None]:
-    yield
-    for name in (*SETTINGS, NO_FILTER):
-        spark.conf.unset(name)
-
-
 @pytest.mark.campaign
-@pytest.mark.usefixtures("as_it_was", "python_format")
+@pytest.mark.usefixtures("python_format")
 @pytest.mark.parametrize("share", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in range(1, 4))])
-def test_readers_agree(spark: SparkSession, tmp_path: Path, share: int) -> None:
+def test_readers_agree(spark: SparkSession, conf: Any, tmp_path: Path, share: int) -> None:
     """In shares; the first one has every kind of case: files that Spark wrote, every mode, Spark's own workers."""
+    for name in (*SETTINGS, NO_FILTER):
+        conf(name, spark.conf.get(name))  # when the test ends, it is so again
     count = rounds(30, 500)
     numbers = range(share * count, (share + 1) * count)
     wrong = cases(spark, tmp_path, numbers)

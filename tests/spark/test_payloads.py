@@ -391,9 +391,6 @@ def test_columns_with_dots_in_their_names(spark: SparkSession) -> None:
     assert [tuple(row) for row in found.collect()] == [("host0", 1)]
 
 
-# Memory.
-
-
 @pytest.mark.slow
 @pytest.mark.nosanitize
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux to measure a worker's peak")
