@@ -10,6 +10,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,15 +73,11 @@ UNCOMMON = {"fixed_size_binary_0"} | DECIMALS
 UNCOMMON |= {name for name in arrays.CASES if "run_end" in name or "list_view" in name}
 
 
-def wide(without: set[str] = UNCOMMON) -> bytes:
+def wide(without: set[str]) -> bytes:
     """Two batches of all types that both implementations know."""
     columns = {name: digests.tiled(array, 41) for name, array in arrays.CASES.items() if name not in without}
     batch = pa.record_batch(columns)
     return arrays.pyarrow_bytes([batch, batch.slice(7, 20)])
-
-
-def wide_without_unions() -> bytes:
-    return wide(UNCOMMON | UNIONS)
 
 
 WORDS = (["a", "b"], ["c"], ["c", "d", None], ["c", "d", None, "e"])
@@ -95,24 +92,16 @@ def changing_dictionary() -> bytes:
     return arrays.pyarrow_bytes(batches)
 
 
-def growing_dictionary() -> bytes:
-    return support.growing(dictionary_deltas=True)[0]
-
-
 def no_rows() -> bytes:
     """One batch without rows, of all types that both know."""
     columns = {name: array[:0] for name, array in arrays.CASES.items() if name not in UNCOMMON}
     return arrays.pyarrow_bytes(pa.record_batch(columns))
 
 
-def stream_of(case: Path) -> Callable[[], bytes]:
-    return lambda: golden.load(case).stream.read_bytes()
-
-
 def all_given() -> dict[str, Given]:
     given = {f"one column, {name}": Given(one_column(name)) for name in arrays.CASES}
     for how, options in arrays.WAYS.items():
-        source = wide_without_unions if "V4" in how else wide
+        source = partial(wide, UNCOMMON | UNIONS if "V4" in how else UNCOMMON)
         for form in FORMS[:1] if "legacy" in how else FORMS:
             given[f"wide, {how}, {form}"] = Given(source, form, options)
             given[f"slice of wide, {how}, {form}"] = Given(source, form, options, slice(5, 18))
@@ -121,7 +110,9 @@ def all_given() -> dict[str, Given]:
         for name in sorted(UNIONS):
             given[f"{name} of V4, {form}"] = Given(one_column(name), form, {"metadata_version": "V4"})
         given[f"unified dictionary, {form}"] = Given(changing_dictionary, form, {"unify_dictionaries": True})
-        given[f"dictionary in deltas, {form}"] = Given(growing_dictionary, form, {"dictionary_deltas": True})
+        given[f"dictionary in deltas, {form}"] = Given(
+            lambda: support.growing(dictionary_deltas=True)[0], form, {"dictionary_deltas": True}
+        )
     given["replaced dictionary"] = Given(changing_dictionary)
     given["replaced dictionary, zstd"] = Given(changing_dictionary, "stream", {"compression": "zstd"})
     deltas = {"dictionary_deltas": True}
@@ -129,7 +120,7 @@ def all_given() -> dict[str, Given]:
     variants = list(arrays.WAYS.values())[:5]
     for number, case in enumerate(golden.cases()):
         for form, options in zip(FORMS, (variants[number % 5], variants[(number + 2) % 5]), strict=True):
-            given[f"golden, {golden.name_of(case)}, {form}"] = Given(stream_of(case), form, options)
+            given[f"golden, {golden.name_of(case)}, {form}"] = Given(golden.load(case).stream.read_bytes, form, options)
     return given
 
 

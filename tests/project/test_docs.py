@@ -1,4 +1,4 @@
-"""Every block of Python and of the command line in README and docs/ runs and prints what the page shows."""
+"""Every block of Python and of the command line in README and docs/, and each example, runs and prints what it says."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers import pages
+from helpers.processes import start
 
 import arrowipc
 import arrowipc.dissociated
@@ -79,3 +81,43 @@ def test_the_links_of_the_readme_work_on_a_package_index():
             r"^https://(github\.com/(\w+/){2}(blob|tree)|raw\.githubusercontent\.com/\w+/\w+)/main/", "", each
         )
         assert (pages.ROOT / path).exists(), each
+
+
+# The scripts of examples/ run as processes of their own, and print what they promise.
+
+EXAMPLES = pages.ROOT / "examples"
+PRINTS = {
+    "dictionary_deltas": ("5 rows, the last one is city 4", "read: 4 deltas"),
+    "tensors_in_shared_memory": ("reader: (4, 48, 64) ('frame', 'y', 'x')",),
+    "train_on_rows": ("10000 rows, one of them: (3,) float32", "weights: [2.0, -1.0, 0.5]"),
+    "service_without_pyarrow": ("'fahrenheit': [32.0, 212.0]", "pyarrow was loaded: False"),
+}
+ELSEWHERE = {"dissociated_server", "dissociated_client"}
+
+
+def example(name: str, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+    return start("-W", "error", EXAMPLES / f"{name}.py", *arguments, stderr=subprocess.PIPE, **options)
+
+
+@pytest.mark.parametrize("name", PRINTS)
+def test_what_an_example_prints(name, tmp_path):
+    with example(name, cwd=tmp_path) as process:
+        printed, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (0, "")
+    for words in PRINTS[name]:
+        assert words in printed
+
+
+def test_the_dissociated_client_reads_what_the_server_serves():
+    with example("dissociated_server") as server:
+        uri = server.stdout.readline().strip()
+        with example("dissociated_client", uri) as client:
+            printed, errors = client.communicate(timeout=60)
+        assert (client.returncode, errors) == (0, "")
+        assert "1000000 rows, the highest price is 9999.99" in printed
+        server.communicate("", timeout=60)
+    assert server.returncode == 0
+
+
+def test_every_example_is_tried():
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == set(PRINTS) | ELSEWHERE
