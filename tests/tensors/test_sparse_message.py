@@ -58,12 +58,12 @@ def numbers(count: int) -> list[float]:
 
 
 def made_of(
-    body: Body, make: Callable[..., Any], index: dict[str, Any], count: int, padded: int, **changes: Any
+    body: Body, make: Callable[..., Any], parts: dict[str, Any], count: int, padded: int, /, **changes: Any
 ) -> bytes:
     """A message of values 1.0, 2.0 ..., whose index and whole are changed as asked for."""
     data = body.add(pack("d", numbers(count)), padded)
-    index |= changes.pop("index", {})
-    return message(body, **{"index": make(**index), "shape": TEXT_SHAPE, "count": count, "data": data, **changes})
+    parts |= changes.pop("index", {})
+    return message(body, **{"index": make(**parts), "shape": TEXT_SHAPE, "count": count, "data": data, **changes})
 
 
 def coo_message(kind: tuple[Any, ...] = INT64, by_columns: bool = False, padded: int = 0, **changes: Any) -> bytes:
