@@ -49,6 +49,11 @@ def cases() -> list[Path]:
     return sorted(path.with_name(path.name.removesuffix(".json.gz")) for path in found)
 
 
+def name_of(case: Path) -> str:
+    """Folder and name of a data set."""
+    return f"{case.parent.name}/{case.name}"
+
+
 @dataclass(frozen=True)
 class Golden:
     """One golden data set: the parsed JSON and the two IPC forms of it."""

@@ -34,7 +34,7 @@ OPTIONS = (
 
 
 class Missing(Exception):
-    """Arrow Java cannot be run here; the message says why."""
+    """A program that a test needs cannot be run here; the message says why."""
 
 
 def compiled(build: Path, sources: list[Path], jar: str | None = None) -> tuple[str, str]:

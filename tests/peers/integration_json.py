@@ -303,18 +303,6 @@ def _convert(source: str, output: str, to_file: bool) -> None:
         ipc.copy(reader, writer)
 
 
-def _to_arrow(document: str, arrow: str) -> None:
-    schema, batches = read_json(document)
-    with ipc.new_file(arrow, schema) as writer:
-        writer.write(iter(batches))
-
-
-def _validate(document: str, arrow: str) -> list[str]:
-    expected = read_json(document)
-    with ipc.open(arrow) as reader:
-        return differences(expected, (reader.schema, reader))
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Do what one mode says. The exit code is 1 where two sources differ, and where an error ends the program."""
     parser = argparse.ArgumentParser(prog="python -m peers.integration_json", description=main.__doc__)
@@ -331,11 +319,13 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     if chosen.json is None or chosen.arrow == "-":
         parser.error(f"--mode={chosen.mode} needs --arrow PATH and --json PATH")
-    found = []
+    (schema, batches), found = read_json(chosen.json), []
     if chosen.mode == "JSON_TO_ARROW":
-        _to_arrow(chosen.json, chosen.arrow)
+        with ipc.new_file(chosen.arrow, schema) as writer:
+            writer.write(iter(batches))
     else:
-        found = _validate(chosen.json, chosen.arrow)
+        with ipc.open(chosen.arrow) as reader:
+            found = differences((schema, batches), (reader.schema, reader))
     for words in found[:20]:
         print(words[:2000], file=sys.stderr)
     return int(bool(found))

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import json
+import subprocess
+import sys
 
 import pyarrow as pa
 import pytest
 from helpers import arrays, drive, golden
+from helpers.processes import environment
+from peers.integration_json import main
 
 import arrowipc as ipc
+from arrowipc.types import dictionary, field, int8, utf8
 
 CASES = golden.cases()
-each_case = pytest.mark.parametrize(
-    "case",
-    CASES,
-    ids=lambda c: f"{c.parent.name}/{c.name}",
-)
+each_case = pytest.mark.parametrize("case", CASES, ids=golden.name_of)
+each_form = pytest.mark.parametrize("form", arrays.FORMS)
 
 # Value-domain rules that these official files break: they must read at "full" and be refused at "strict".
 BREAK_A_RULE = {
     "0.14.1/generated_decimal": "values with more digits than the precision",
     "0.14.1/generated_datetime": "date64 with a time part, times of more than a day",
 }
-
-
-def name_of(case: Path) -> str:
-    return f"{case.parent.name}/{case.name}"
 
 
 def test_every_golden_is_there(arrow_data):
@@ -35,9 +33,6 @@ def test_every_golden_is_there(arrow_data):
         data = golden.load(case)
         assert data.stream.is_file(), case
         assert data.file.is_file(), case
-
-
-each_form = pytest.mark.parametrize("form", arrays.FORMS)
 
 
 @each_form
@@ -51,19 +46,14 @@ def test_both_forms_are_what_the_json_says_however_they_are_read(case, form):
 @each_case
 @pytest.mark.parametrize("level", ["none", "strict"])
 def test_other_levels_give_the_same_values_or_name_the_rule(case, level):
-    data = golden.load(case)
+    data, refused = golden.load(case), False
     try:
         reading = drive.from_bytes(data.stream.read_bytes(), validate=level)
         golden.assert_matches(data.json, reading.schema, reading.batches)
     except ipc.FormatError:
-        assert level == "strict"
-
-
-@pytest.mark.parametrize("name", BREAK_A_RULE)
-def test_strict_refuses_values_outside_their_domain(name):
-    (case,) = (c for c in CASES if name_of(c) == name)
-    with pytest.raises(ipc.FormatError):
-        drive.from_bytes(golden.load(case).stream.read_bytes(), validate="strict").values()
+        refused = True
+    assert not refused or level == "strict"
+    assert refused or level == "none" or golden.name_of(case) not in BREAK_A_RULE
 
 
 @each_form
@@ -95,3 +85,69 @@ def test_a_file_of_the_javascript_writer(path):
         assert ours.count_rows() == expected.num_rows == JAVASCRIPT[path]
         assert pa.table(ours.read_all()).equals(expected)
         assert ours.read_all().to_pydict() == expected.to_pydict()
+
+
+# The program that Arrow's integration tests call.
+
+
+def call(mode, arrow, document):
+    """The program in this process: starting it for every case would take minutes."""
+    return main(["--integration", f"--mode={mode}", "--arrow", str(arrow), "--json", str(document)])
+
+
+@each_case
+def test_golden_documents_become_files(case, tmp_path):
+    document = case.with_name(case.name + ".json.gz")
+    made = tmp_path / "made.arrow"
+    assert call("JSON_TO_ARROW", made, document) == 0
+    # Ours shares dictionaries between fields where the document does; the writer of the others does not.
+    for source in (made, case.with_name(case.name + ".stream")):
+        assert call("VALIDATE", source, document) == 0
+
+
+def test_the_program_converts_streams_and_files_through_pipes():
+    schema = ipc.Schema([field("x", dictionary(int8(), utf8()))])
+    stream = bytearray()
+    with ipc.new_stream(stream, schema) as writer:
+        for word in "ab":  # replaces the dictionary, which a file cannot: it gets one of both words
+            writer.write_batch(ipc.RecordBatch.from_pydict({"x": [word]}, schema))
+
+    def converted(mode, data):
+        program = [sys.executable, "-m", "peers.integration_json", f"--mode={mode}"]
+        return subprocess.run(program, input=data, env=environment(), capture_output=True, check=True).stdout
+
+    file = converted("STREAM_TO_FILE", bytes(stream))
+    assert file.startswith(b"ARROW1")
+    again = converted("FILE_TO_STREAM", file)
+    assert again.startswith(b"\xff\xff\xff\xff")
+    with ipc.open_stream(again) as reader:
+        assert [batch.to_pydict() for batch in reader] == [{"x": ["a"]}, {"x": ["b"]}]
+
+
+def other_value(content):
+    column = content["batches"][0]["columns"][4]
+    at = column["VALIDITY"].index(1)
+    column["DATA"][at] = type(column["DATA"][at])(int(column["DATA"][at]) ^ 1)
+
+
+def other_null(content):
+    valid = content["batches"][0]["columns"][-1]["VALIDITY"]
+    valid[0] = 1 - valid[0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        other_value,
+        other_null,
+        lambda content: content["schema"]["fields"][0].update(name="!"),
+        lambda content: content["batches"].pop(),
+    ],
+    ids=["value", "null", "name", "batches"],
+)
+def test_a_document_that_says_something_else_does_not_validate(tmp_path, change):
+    case = next(each for each in CASES if each.name == "generated_primitive" and "cpp" in each.parent.name)
+    content = golden.load(case).json
+    change(content)
+    (tmp_path / "changed.json").write_text(json.dumps(content))
+    assert call("VALIDATE", case.with_name(case.name + ".stream"), tmp_path / "changed.json") == 1

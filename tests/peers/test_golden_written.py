@@ -13,11 +13,7 @@ from helpers import arrays, drive, golden, support
 import arrowipc as ipc
 
 CASES = golden.cases()
-each_case = pytest.mark.parametrize(
-    "case",
-    CASES,
-    ids=lambda case: f"{case.parent.name}/{case.name}",
-)
+each_case = pytest.mark.parametrize("case", CASES, ids=golden.name_of)
 STREAMS = [("stream", how) for how in arrays.WAYS]
 FILES = [("file", how) for how in arrays.WAYS if "legacy" not in how]
 each_way = pytest.mark.parametrize(("form", "how"), STREAMS + FILES, ids=lambda text: text)
@@ -121,11 +117,10 @@ def test_other_readers(case, peer):
     pytest.importorskip(module)
     for form, how in ways:
         schema, batches = original(case, form)
-        what, problem = f"{case.parent.name}/{case.name}, {form}, {how}", "other values"
+        what, problem = f"{golden.name_of(case)}, {form}, {how}", "other values"
         try:
-            if is_same(
-                pa.Table.from_batches(batches, schema), support.read_table(peer, written(case, form, how), form)
-            ):
+            found = support.read_table(peer, written(case, form, how), form)
+            if is_same(pa.Table.from_batches(batches, schema), found):
                 problem = ""
         except Exception as refused:
             problem = repr(refused)
@@ -135,7 +130,7 @@ def test_other_readers(case, peer):
 
 def test_the_tables_name_what_there_is(arrow_data):
     ways = [f"{form}, {how}" for form, how in STREAMS + FILES]
-    names = {f"{case.parent.name}/{case.name}, {way}" for case in CASES for way in ways}
+    names = {f"{golden.name_of(case)}, {way}" for case in CASES for way in ways}
     left_out = () if golden.WHOLE else ("decimal256", "list_view", "binary_view")
     for pattern in (pattern for table in CANNOT.values() for pattern in table):
         assert any(fnmatch(name, pattern) for name in names) or any(part in pattern for part in left_out), pattern

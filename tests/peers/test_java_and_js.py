@@ -5,8 +5,12 @@ All that is written here goes through one process of each implementation, in the
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +18,7 @@ import pyarrow as pa
 import pytest
 from helpers import arrays, drive, golden, java, support
 from laws import digests
-from peers import node, plain_json
+from peers import plain_json
 
 pytestmark = pytest.mark.nosanitize  # starts programs that AddressSanitizer would be loaded into
 
@@ -69,15 +73,11 @@ UNCOMMON = {"fixed_size_binary_0"} | DECIMALS
 UNCOMMON |= {name for name in arrays.CASES if "run_end" in name or "list_view" in name}
 
 
-def wide(without: set[str] = UNCOMMON) -> bytes:
+def wide(without: set[str]) -> bytes:
     """Two batches of all types that both implementations know."""
     columns = {name: digests.tiled(array, 41) for name, array in arrays.CASES.items() if name not in without}
     batch = pa.record_batch(columns)
     return arrays.pyarrow_bytes([batch, batch.slice(7, 20)])
-
-
-def wide_without_unions() -> bytes:
-    return wide(UNCOMMON | UNIONS)
 
 
 WORDS = (["a", "b"], ["c"], ["c", "d", None], ["c", "d", None, "e"])
@@ -92,24 +92,16 @@ def changing_dictionary() -> bytes:
     return arrays.pyarrow_bytes(batches)
 
 
-def growing_dictionary() -> bytes:
-    return support.growing(dictionary_deltas=True)[0]
-
-
 def no_rows() -> bytes:
     """One batch without rows, of all types that both know."""
     columns = {name: array[:0] for name, array in arrays.CASES.items() if name not in UNCOMMON}
     return arrays.pyarrow_bytes(pa.record_batch(columns))
 
 
-def stream_of(case: Path) -> Callable[[], bytes]:
-    return lambda: golden.load(case).stream.read_bytes()
-
-
 def all_given() -> dict[str, Given]:
     given = {f"one column, {name}": Given(one_column(name)) for name in arrays.CASES}
     for how, options in arrays.WAYS.items():
-        source = wide_without_unions if "V4" in how else wide
+        source = partial(wide, UNCOMMON | UNIONS if "V4" in how else UNCOMMON)
         for form in FORMS[:1] if "legacy" in how else FORMS:
             given[f"wide, {how}, {form}"] = Given(source, form, options)
             given[f"slice of wide, {how}, {form}"] = Given(source, form, options, slice(5, 18))
@@ -118,7 +110,9 @@ def all_given() -> dict[str, Given]:
         for name in sorted(UNIONS):
             given[f"{name} of V4, {form}"] = Given(one_column(name), form, {"metadata_version": "V4"})
         given[f"unified dictionary, {form}"] = Given(changing_dictionary, form, {"unify_dictionaries": True})
-        given[f"dictionary in deltas, {form}"] = Given(growing_dictionary, form, {"dictionary_deltas": True})
+        given[f"dictionary in deltas, {form}"] = Given(
+            lambda: support.growing(dictionary_deltas=True)[0], form, {"dictionary_deltas": True}
+        )
     given["replaced dictionary"] = Given(changing_dictionary)
     given["replaced dictionary, zstd"] = Given(changing_dictionary, "stream", {"compression": "zstd"})
     deltas = {"dictionary_deltas": True}
@@ -126,7 +120,7 @@ def all_given() -> dict[str, Given]:
     variants = list(arrays.WAYS.values())[:5]
     for number, case in enumerate(golden.cases()):
         for form, options in zip(FORMS, (variants[number % 5], variants[(number + 2) % 5]), strict=True):
-            given[f"golden, {case.parent.name}/{case.name}, {form}"] = Given(stream_of(case), form, options)
+            given[f"golden, {golden.name_of(case)}, {form}"] = Given(golden.load(case).stream.read_bytes, form, options)
     return given
 
 
@@ -150,14 +144,49 @@ JS_CANNOT = {
 }
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("written")
+# One attempt within half a minute: where there is no network, a test must not wait for one.
+NPM = [
+    "install",
+    "--ignore-scripts",
+    "--no-audit",
+    "--no-fund",
+    "--no-update-notifier",
+    "--prefer-offline",
+    "--fetch-retries=0",
+]
+
+
+class ArrowJS:
+    """Arrow JS, which npm installs, ready to read: see peers.plain_json for the results."""
+
+    def __init__(self, build: Path) -> None:
+        node, npm = shutil.which("node"), shutil.which("npm")
+        if node is None or npm is None:
+            raise java.Missing("Arrow JS needs node and npm on PATH")
+        shutil.copytree(Path(__file__).parent / "js", build, dirs_exist_ok=True)
+        try:
+            done = subprocess.run(
+                [npm, *NPM, "--fetch-timeout=30000"], cwd=build, capture_output=True, text=True, timeout=120
+            )
+        except subprocess.TimeoutExpired as late:
+            raise java.Missing("npm did not install apache-arrow within two minutes") from late
+        if done.returncode:
+            said = [line for line in done.stderr.splitlines() if "error" in line]
+            raise java.Missing(f"npm could not install apache-arrow: {' '.join(said[:3])}")
+        self._command = [node, str(build / "read_arrow.js")]
+
+    def read(self, paths: list[Path]) -> list[Any]:
+        """Every path, stream or file; what Arrow JS refuses is ``{"error": its words}``."""
+        done = subprocess.run([*self._command, *map(str, paths)], capture_output=True, text=True, timeout=300)
+        lines = done.stdout.splitlines()
+        assert (done.returncode, len(lines)) == (0, len(paths)), done.stderr[-2000:]
+        return [json.loads(line) for line in lines]
 
 
 @pytest.fixture(scope="module")
-def paths(folder: Path) -> dict[str, Path | Exception]:
+def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path | Exception]:
     """Everything written, or why it could not be: that fails the tests of that name only."""
+    folder = tmp_path_factory.mktemp("written")
     found: dict[str, Path | Exception] = {}
     for number, (name, given) in enumerate(GIVEN.items()):
         try:
@@ -173,13 +202,10 @@ def paths(folder: Path) -> dict[str, Path | Exception]:
 @pytest.fixture(scope="module", params=["java", "js"])
 def peer(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, dict[str, str]]:
     """An implementation, and what it cannot read."""
-    module, make, cannot = {
-        "java": (java, java.ArrowJava, JAVA_CANNOT),
-        "js": (node, node.ArrowJS, JS_CANNOT),
-    }[request.param]
+    make, cannot = {"java": (java.ArrowJava, JAVA_CANNOT), "js": (ArrowJS, JS_CANNOT)}[request.param]
     try:
         return make(tmp_path_factory.mktemp(request.param)), cannot
-    except module.Missing as reason:
+    except java.Missing as reason:
         pytest.skip(str(reason))
 
 

@@ -94,15 +94,11 @@ WRITERS: dict[str, Callable[[Path], Any]] = {
 }
 
 
-def why_not(path: Path) -> str | None:
-    return next((why for start, why in NOT.items() if path.name.startswith(start)), None)
-
-
 def look_at(path: Path) -> None:
     """Everything that must hold for the file or stream of a writer."""
     is_file = path.suffix == ".arrow"
     theirs = (pa.ipc.open_file if is_file else pa.ipc.open_stream)(path.read_bytes()).read_all()
-    why = why_not(path)
+    why = next((why for start, why in NOT.items() if path.name.startswith(start)), None)
     for level in ("full", "strict"):
         report = ipc.validate(path, level=level)
         assert report.ok == (why is None), f"{path.name}: {report}"

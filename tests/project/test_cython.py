@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import sysconfig
 from pathlib import Path
 
 import pytest
+from helpers.processes import shared_library
 
 # Cython 3.3.0 and 3.3.1 give the item, which they own, back twice if the list cannot grow.
 MODULE = "def results(list calls):\n    return [call() for call in calls]\n"
@@ -37,13 +37,10 @@ print(failed > 0, before - sys.getrefcount(item))
 def test_comprehensions_keep_their_references_when_memory_runs_out(tmp_path: Path) -> None:
     pytest.importorskip("Cython", reason="needs Cython")
     pytest.importorskip("_testcapi", reason="needs CPython's own test module")
-    compiler = shutil.which("cc") or shutil.which("gcc") or pytest.skip("needs a C compiler")
     (tmp_path / "results.pyx").write_text(MODULE)
     subprocess.run([sys.executable, "-m", "cython", "-3", "results.pyx"], check=True, cwd=tmp_path)
-    include, suffix = sysconfig.get_path("include"), sysconfig.get_config_var("EXT_SUFFIX")
     link = ["-undefined", "dynamic_lookup"] if sys.platform == "darwin" else []
-    command = [compiler, "-shared", "-fPIC", f"-I{include}", "results.c", "-o", f"results{suffix}", *link]
-    subprocess.run(command, check=True, cwd=tmp_path)
+    shared_library(tmp_path / "results.c", f"-I{sysconfig.get_path('include')}", *link)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", CHECK], capture_output=True, text=True, env=environment)
     assert (done.stdout, done.returncode) == ("True 0\n", 0), "the Cython that builds us must stay below 3.3"

@@ -87,8 +87,7 @@ def plain(value: Any, names: dict[str, Any]) -> Any:
     if kind == "Message":
         return [value.type, int(value.metadata_version), bytes(value.body or b"")]
     if kind in ("RecordBatch", "Table"):
-        columns = [[cell.as_py() if hasattr(cell, "as_py") else cell for cell in flat(c)] for c in columns_of(value)]
-        return [list(value.schema.names), columns]
+        return pa.table(value).to_pydict()
     if kind in ("Array",) or (kind.endswith("Array") and hasattr(value, "to_pylist")):
         return value.to_pylist()
     if kind == "Schema":
@@ -104,14 +103,6 @@ def plain(value: Any, names: dict[str, Any]) -> Any:
     if isinstance(value, tuple | list):
         return [plain(each, names) for each in value]
     return written(names["sink"]) if value is None else value
-
-
-def columns_of(value: Any) -> list[Any]:
-    return [value.column(i) for i in range(value.num_columns)]
-
-
-def flat(column: Any) -> list[Any]:
-    return [each for part in column for each in part] if isinstance(column, list) else list(column)
 
 
 def written(sink: Any) -> Any:

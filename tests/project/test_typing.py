@@ -5,16 +5,23 @@ from __future__ import annotations
 import ast
 import importlib.util
 import inspect
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from helpers import pages
 
 import arrowipc as ipc
 
 PACKAGE = Path(ipc.__file__).parent
+#: What type checkers say of correct programs: pyarrow has no types, and makes its functions when it is imported.
+OTHERS = re.compile(r'import-untyped|"pyarrow.compute"')
+#: torch's types know data sets only of torch's own class, and not what `default_convert` returns.
+TORCH = {"docs_guides_training.py", "train_on_rows.py"}
 
 #: What a user writes, and where each line is wrong: the attribute or argument that a checker has to name.
 MISTAKES = """\
@@ -50,38 +57,73 @@ def python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """A tool of the environment that the tests run in, which is also where it looks for the package."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     child = {**os.environ, "PATH": path, "PYTHONSAFEPATH": "1"}
+    if "site-packages" not in str(PACKAGE):
+        child["MYPYPATH"] = str(PACKAGE.parent)
     return subprocess.run(
         [sys.executable, "-m", *arguments], cwd=cwd, env=child, capture_output=True, text=True, timeout=300
     )
 
 
-def wrong_lines() -> dict[int, str]:
-    lines = enumerate(MISTAKES.splitlines(), 1)
-    return {number: line.partition("  # ")[2] for number, line in lines if "  # " in line}
+def lay_programs(folder: Path) -> list[str]:
+    """Each page's blocks as one program with the page's line numbers, the examples, and the mistakes; their names."""
+    programs = {"mistakes.py": MISTAKES}
+    for page in pages.PAGES:
+        code = "from pyspark.sql import SparkSession; spark = SparkSession.builder.getOrCreate()\n"
+        found = [block for block in pages.blocks(page, "python") if block.skip is None]
+        for block in found:
+            code += "\n" * (block.line - 1 - code.count("\n")) + block.code
+        if found:
+            programs[re.sub(r"\W", "_", pages.name_of(page).removesuffix(".md")) + ".py"] = code
+    programs |= {example.name: example.read_text() for example in (pages.ROOT / "examples").glob("*.py")}
+    programs = {name: code for name, code in programs.items() if name not in TORCH}
+    for name, code in programs.items():
+        (folder / name).write_text(code)
+    extra = {"extraPaths": [str(PACKAGE.parent)], "reportMissingModuleSource": False}
+    (folder / "pyrightconfig.json").write_text(json.dumps(extra))
+    return sorted(programs)
 
 
-def check_found(printed: str, pattern: str) -> None:
-    """Each planted mistake is named in an error on its line, and nothing else is."""
-    errors: dict[int, str] = {}
-    for line in printed.splitlines():
-        if "program.py:" in line and pattern in line:
-            number = int(line.split("program.py:")[1].split(":")[0])
-            errors[number] = errors.get(number, "") + line
-        elif errors:
-            errors[max(errors)] += line
-    assert list(errors) == list(wrong_lines()), printed
-    for number, word in wrong_lines().items():
-        assert word in errors[number], (number, word, errors[number])
+# A page is many programs: a name may have another type in the next block.
+MYPY = ("mypy", "--strict", "--allow-redefinition", "--no-incremental")
+
+
+@pytest.fixture(
+    scope="module", params=[pytest.param(MYPY, marks=pytest.mark.slow), ("pyright", "--pythonpath")], ids=" ".join
+)
+def errors(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, int, str]]:
+    """What a type checker says of all programs: of which, in which line, and its words."""
+    tool, *options = request.param
+    pytest.importorskip(tool)
+    folder = tmp_path_factory.mktemp("programs")
+    names = lay_programs(folder)
+    if tool == "pyright":
+        options.append(sys.executable)
+    done = python(tool, *options, *names, cwd=folder)
+    assert done.returncode == 1, done.stdout + done.stderr
+    found: list[tuple[str, int, str]] = []
+    for line in done.stdout.splitlines():
+        if place := re.match(r"\s*(?:\S*/)?(\w+\.py):(\d+)\b.* error: ", line):
+            found.append((place[1], int(place[2]), line))
+        elif found:  # more words about it
+            found[-1] = (*found[-1][:2], found[-1][2] + line)
+    return found
 
 
 @pytest.mark.nosanitize  # only reads sources
-@pytest.mark.parametrize(
-    ("tool", "arguments"),
-    [pytest.param("mypy", ["--strict", "--no-incremental"], marks=pytest.mark.slow), ("pyright", [])],
-)
-def test_mistakes_are_found_by(tool, arguments, tmp_path):
-    (tmp_path / "program.py").write_text(MISTAKES)
-    check_found(python(tool, *arguments, "program.py", cwd=tmp_path).stdout, "error:")
+def test_pages_and_examples_pass_type_checkers_as_printed(errors):
+    assert not [error for error in errors if error[0] != "mistakes.py" and not OTHERS.search(error[2])]
+
+
+@pytest.mark.nosanitize
+def test_each_mistake_is_named_in_its_line_and_nothing_else_is(errors):
+    planted = {n: line.partition("  # ")[2] for n, line in enumerate(MISTAKES.splitlines(), 1) if "  # " in line}
+    found: dict[int, str] = {}
+    for name, number, words in errors:
+        if name == "mistakes.py":
+            found[number] = found.get(number, "") + words
+    assert [*found] == [*planted]
+    for number, word in planted.items():
+        assert word in found[number], number
 
 
 @pytest.mark.nosanitize

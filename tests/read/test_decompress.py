@@ -1,9 +1,11 @@
-"""Laws of the way from stored bytes to readable ones: decompression, byte order, alignment, owners."""
+"""Laws of the way from stored bytes to readable ones: codec libraries, decompression, alignment, owners."""
 
 from __future__ import annotations
 
 import ctypes
 import gc
+import os
+import queue
 import random
 import struct
 import sys
@@ -12,9 +14,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from helpers import forge, optional
-from helpers.arrays import address
+from helpers.arrays import address, pyarrow_bytes
 from helpers.forge import Table, batch, field, i32, i64, schema, stream
 from helpers.processes import run_python
 from hypothesis import given, strategies as st
@@ -45,6 +48,96 @@ def read(data: Any, **options: Any) -> Any:
 
 def packed(codec: int, data: bytes, claim: int | None = None) -> bytes:
     return i64(len(data) if claim is None else claim) + FRAMES[codec](data)
+
+
+def column_of(frame: bytes, claim: int, codec: int = LZ4) -> bytes:
+    """A stream of one column, whose numbers are stored as this frame."""
+    rows = claim // 8
+    return stream(schema(field("x", forge.INT64)), batch(rows, [(rows, 0)], [b"", i64(claim) + frame], codec=codec))
+
+
+def numbers_in(frame: bytes, claim: int, codec: int = LZ4) -> list[int]:
+    return read(column_of(frame, claim, codec)).column(0).to_pylist()
+
+
+# Codec libraries: absent packages, threads, forks.
+
+COUNTED = np.arange(40_000, dtype="<i8")
+ZSTD_SHAPES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "checksum": {"write_checksum": True},
+    "no content size": {"write_content_size": False},
+    "level 19": {"level": 19},
+}
+
+
+def test_109_empty_frames():
+    assert numbers_in(lz4.compress(b""), 0) == []
+    assert numbers_in(zstandard.compress(b""), 0, codecs.ZSTD) == []
+
+
+@pytest.mark.parametrize("build", ["backports.zstd", "zstandard"])
+@pytest.mark.parametrize("shape", ZSTD_SHAPES)
+@pytest.mark.parametrize("size", [1, 8, 1000, COUNTED.nbytes // 8])
+def test_109_every_shape_of_zstd_frame(build, shape, size, monkeypatch):
+    pytest.importorskip(build)  # from Python 3.14 on the standard library takes the place of backports
+    monkeypatch.setitem(codecs.MODULES, codecs.ZSTD, [way for way in codecs.MODULES[codecs.ZSTD] if way[0] == build])
+    look_again(monkeypatch)
+    content = COUNTED[:size].tobytes()
+    frame = zstandard.ZstdCompressor(**ZSTD_SHAPES[shape]).compress(content)
+    assert numbers_in(frame, 8 * size, codecs.ZSTD) == COUNTED[:size].tolist()
+    for stored in (frame[:-1], frame + b"\0", frame + frame, frame[: len(frame) // 2]):
+        with pytest.raises(FormatError, match=r"column 'x': buffer 1: .*ZSTD"):
+            numbers_in(stored, len(content), codecs.ZSTD)
+    # A context that met an error decodes the next frame as if nothing had been.
+    assert numbers_in(frame, 8 * size, codecs.ZSTD) == COUNTED[:size].tolist()
+
+
+def test_an_interrupt_at_any_point_leaves_the_helpers_free(monkeypatch):
+    """A signal is handled between any two lines: the helpers must not wait for what never comes."""
+    monkeypatch.setattr(codecs, "_cpus", lambda: 2)
+    monkeypatch.setattr(codecs, "_helpers", [])
+    monkeypatch.setattr(codecs, "_turns", queue.SimpleQueue())
+    lines: set[tuple[str, int]] = set()
+
+    def interrupt(frame: Any, what: str, _: Any) -> Any:
+        place = frame.f_code.co_name, frame.f_lineno
+        if frame.f_code.co_filename == codecs.__file__ and what == "line" and place not in lines:
+            lines.add(place)
+            raise KeyboardInterrupt
+        return interrupt
+
+    while True:
+        before, tracer = len(lines), sys.gettrace()
+        sys.settrace(interrupt)
+        try:
+            codecs.run_shared(list, 2)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(tracer)
+        codecs.ask(codecs.Turn((served := threading.Event()).set), 1)
+        assert served.wait(20), sorted(lines)[-1]
+        if len(lines) == before:
+            break
+    assert {name for name, _ in lines} >= {"run_shared", "end"}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+def test_a_forked_child_has_a_pool_of_its_own(compression):
+    """Spark's daemon imports, maybe decodes, and then forks its workers."""
+    data = pyarrow_bytes(pa.record_batch({name: np.arange(100_000) for name in "abcd"}), compression=compression)
+    assert len(read(data)["a"]) == 100_000
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(0 if len(read(data)["a"]) == 100_000 else 1)
+        except BaseException:
+            os._exit(2)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
 
 
 # Compression: what is in a buffer's place, and what is not believed.
@@ -234,12 +327,6 @@ def test_no_more_than_256_mib_wait_for_the_next_batch_and_release_unused_gives_t
 NUMBERS = [7, 7, 7, 1 << 40, 7, 7, 7, 7, 7, -1] * 3
 CONTENT = i64(*NUMBERS)
 SIZES = [lz4.BLOCKSIZE_MAX64KB, lz4.BLOCKSIZE_MAX256KB, lz4.BLOCKSIZE_MAX1MB, lz4.BLOCKSIZE_MAX4MB]
-
-
-def column_of(frame: bytes, claim: int) -> bytes:
-    """A stream of one column, whose zeros or numbers are stored as this frame."""
-    rows = claim // 8
-    return stream(schema(field("x", forge.INT64)), batch(rows, [(rows, 0)], [b"", i64(claim) + frame], codec=LZ4))
 
 
 def values_of(data: bytes) -> list[Any] | None:

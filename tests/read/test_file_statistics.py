@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers.arrays import CASES, ipc_bytes, read_batch
-from helpers.arrow_columns import COLUMNS
+from helpers.arrays import ipc_bytes, read_batch
+from helpers.arrow_columns import ARRAYS
 
 import arrowipc as ipc
 from arrowipc import UsageError
@@ -22,8 +22,6 @@ from arrowipc.filters.statistics import STATISTICS_KEY
 from arrowipc.sources.file_statistics import decode_entry
 from arrowipc.types import field, int64
 from arrowipc.write import file_statistics as written
-
-KINDS = {**CASES, **{f"column {name}": column.array for name, column in COLUMNS.items()}}
 
 
 def file_of(*batches: Any, **options: Any) -> bytearray:
@@ -53,9 +51,9 @@ def block_of(source: Any) -> bytes:
         return struct.pack("<qi4xq", *reader.blocks[-1])
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", ARRAYS)
 def test_the_footer_says_what_the_batches_say(name):
-    array = KINDS[name]
+    array = ARRAYS[name]
     theirs = pa.record_batch([array, pa.array(range(len(array)))], ["x", "id"])
     try:
         batch = read_batch(theirs)
@@ -129,14 +127,16 @@ def test_columns_that_nobody_can_read_are_no_reason_not_to_filter(tmp_path: Path
         assert ipc.file_statistics(reader) == [None]
 
 
-def test_very_many_are_left_to_the_batches(monkeypatch):
-    monkeypatch.setattr(written, "MOST_VALUES", 20)
-    data = file_of(*[{"x": [i]} for i in range(10)])
-    assert entry_of(data) is None
-    assert [each["x"].max for each in told(data)] == list(range(10))
-    monkeypatch.undo()
-    monkeypatch.setattr(written, "MOST_BYTES", 20)
-    assert entry_of(file_of({"x": [1]})) is None
+def test_more_than_readers_take_is_left_to_the_batches(monkeypatch):
+    words = "".join(random.Random(1).choices("abcdefgh", k=64))
+    batches = [{"t": [f"{words}{i}"]} for i in range(50)]
+    size = len(zlib.decompress(base64.b64decode(entry_of(file_of(*batches)))))
+    for name, most in (("MOST_VALUES", 20), ("MOST_BYTES", size // 2 - 1)):
+        with monkeypatch.context() as patch:
+            patch.setattr(written, name, most)
+            data = file_of(*batches)
+        assert entry_of(data) is None
+        assert [each["t"].null_count for each in told(data)] == [0] * 50
 
 
 def test_batches_are_chosen_by_number():
@@ -182,7 +182,9 @@ def test_any_entry_gives_statistics_or_nothing():
     def found_in(text: bytes, count: int = 2, block: bytes = block, schema: Any = SEED_SCHEMA, **limits: Any) -> Any:
         return decode_entry(text, count, block, schema, limits=ipc.Limits(**limits))
 
-    assert found_in(text) == told(SEED)
+    size = len(zlib.decompress(base64.b64decode(text)))
+    assert found_in(text) == found_in(text, metadata_bytes=size) == told(SEED)
+    assert found_in(text, metadata_bytes=size - 1) is None
     for other in (b"", b"x", text[:-4], text + b"AAAA", base64.b64encode(b"junk"), repacked(lambda data: data[:-30])):
         assert found_in(other) is None
     assert found_in(text, count=3) is None, "of another number of batches"
@@ -192,28 +194,12 @@ def test_any_entry_gives_statistics_or_nothing():
     assert found_in(repacked(lambda data: data + bytes(64 << 20))) is None, "too large"
 
 
-def test_the_limits_of_the_caller_hold_for_an_entry():
-    size = len(zlib.decompress(base64.b64decode(entry_of(SEED))))
-    for limits, believed in (({}, True), ({"metadata_bytes": size}, True), ({"metadata_bytes": size - 1}, False)):
-        found = decode_entry(entry_of(SEED), 2, block_of(SEED), SEED_SCHEMA, limits=ipc.Limits(**limits))
-        assert (found is not None) is believed
-
-
 def test_an_entry_says_no_more_than_a_file_has():
     """Of one batch there is one entry, of a bounded length, in each list."""
     from hostile.bombs import BOMBS
 
     forms = BOMBS["statistics in a footer"]()
     assert [told(data) for data in forms.values()] == [[{}], *[[None]] * (len(forms) - 1)]
-
-
-def test_no_writer_writes_more_than_readers_take(monkeypatch):
-    words = "".join(random.Random(1).choices("abcdefgh", k=64))
-    batches = [{"t": [f"{words}{i}"]} for i in range(50)]
-    data = file_of(*batches)
-    size = len(zlib.decompress(base64.b64decode(entry_of(data))))
-    monkeypatch.setattr(written, "MOST_BYTES", size // 2 - 1)
-    assert entry_of(file_of(*batches)) is None
 
 
 @pytest.mark.parametrize(

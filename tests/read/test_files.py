@@ -13,9 +13,9 @@ import pytest
 from helpers.arrow_columns import file
 
 from arrowipc.errors import UsageError
-from arrowipc.sources.files import find_files, is_hidden, passes
+from arrowipc.sources.files import find_files, passes
 
-NAMES = ("dt=1/a.arrow", "dt=2/x=3/b.arrow", "_k=1/c.arrow", "_s/d.arrow", ".h/e.arrow", "dt=1/f._COPYING_")
+NAMES = ("dt=1/a.arrow", "dt=2/x=3/b.arrow", "_k=1/c.arrow", "_s/d.arrow", ".h=1/e.arrow", "dt=1/f._COPYING_")
 
 
 @pytest.fixture
@@ -65,22 +65,6 @@ def test_a_folder_that_looks_like_a_pattern_is_one(tmp_path: Path) -> None:
     (tmp_path / "a[1]" / "k=1").mkdir(parents=True)
     (tmp_path / "a[1]" / "k=1" / "x.arrow").write_bytes(b"x")
     assert [file.below for file in find_files([str(tmp_path / "a[1]")], behind_matches=True)] == ["k=1/x.arrow"]
-
-
-@pytest.mark.parametrize(
-    ("name", "hidden"),
-    [
-        ("a", False),
-        ("_a", True),
-        (".a", True),
-        ("_a=1", False),
-        (".a=1", True),
-        ("x/_b/c", True),
-        ("a._COPYING_", True),
-    ],
-)
-def test_hidden_names(name: str, hidden: bool) -> None:
-    assert is_hidden(name) is hidden
 
 
 def test_patterns_for_names(tree: Path) -> None:

@@ -45,16 +45,10 @@ def mutated(values: Sequence[int], changes: Sequence[tuple[int, int]]) -> list[i
     return out
 
 
-def extremes(bits_: int) -> st.SearchStrategy[int]:
-    top = 1 << (bits_ - 1)
-    return st.one_of(st.integers(-3, 80), st.sampled_from([-top, top - 1, 1 - top, top // 2, -top // 2]))
-
-
 def changes(bits_: int) -> st.SearchStrategy[list[tuple[int, int]]]:
-    return st.lists(st.tuples(st.integers(0, 80), extremes(bits_)), max_size=2)
-
-
-# Offsets.
+    top = 1 << (bits_ - 1)
+    extremes = st.one_of(st.integers(-3, 80), st.sampled_from([-top, top - 1, 1 - top, top // 2, -top // 2]))
+    return st.lists(st.tuples(st.integers(0, 80), extremes), max_size=2)
 
 
 def first_bad_offset(offsets: Sequence[int], limit: int) -> int | None:
@@ -64,9 +58,6 @@ def first_bad_offset(offsets: Sequence[int], limit: int) -> int | None:
             return i
         previous = offset
     return None
-
-
-OFFSETS: dict[str, tuple[Callable[..., bytes], int, Callable[[bytes, int, int], bytes]]] = {}
 
 
 def _variable(kind: Table) -> Callable[[bytes, int, int], bytes]:
@@ -80,7 +71,7 @@ def _list(kind: Table) -> Callable[[bytes, int, int], bytes]:
     )
 
 
-OFFSETS = {
+OFFSETS: dict[str, tuple[Callable[..., bytes], int, Callable[[bytes, int, int], bytes]]] = {
     "binary": (i32, 32, _variable(forge.BINARY)),
     "utf8": (i32, 32, _variable(forge.UTF8)),
     "large binary": (i64, 64, _variable(LARGE_BINARY)),
@@ -262,9 +253,6 @@ def test_080_many_views_of_one_buffer_stay_linear():
     holds(True, view_column(short, 200_000, text[:64] + b"\xff"))
 
 
-# Lists by offset and size.
-
-
 @pytest.mark.parametrize("wide", [False, True], ids=["list view", "large list view"])
 @given(n=LENGTHS, length=st.integers(0, 80), data=st.data())
 def test_082_list_views_lie_in_the_child(wide, n, length, data):
@@ -324,9 +312,6 @@ def test_083_dense_offsets_lie_in_their_child(rows, change, codes_too):
         codes[-1] = 7
     bad = [i for i, (c, at) in enumerate(zip(codes, offsets, strict=True)) if not 0 <= at < lengths.get(c, 0)]
     holds(not bad, union(1, codes, offsets, list(lengths.values())), f"value {bad[0]} " if bad else "")
-
-
-# Run ends.
 
 
 @pytest.mark.parametrize("width", [16, 32, 64])
@@ -454,9 +439,6 @@ def test_strict_nulls_of_required_fields():
     for above, good in ((bits(1, 0), True), (bits(0, 1), False)):
         rows = batch(2, [(2, 1), (4, 2)], [above, bits(1, 1, 0, 0), i32(1, 2, 3, 4)])
         holds(good, stream(schema(field("s", pairs, required)), rows), "not nullable", validate="strict")
-
-
-# Levels and byte order.
 
 
 def test_none_proves_structure_only():

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HERE = Path(__file__).parent
+#: Without PySpark no file here can be imported.
+collect_ignore_glob = [] if find_spec("pyspark") else ["test_*.py"]
 FLIGHTS = HERE.parents[1] / "examples" / "flights"
 LACKING = re.compile(r".* needs PySpark .*|.*Literals of the type .TIME.*|.*`st_\w+`")
 # Where the modules of the job are; last, so that they hide nothing.

@@ -1,49 +1,58 @@
-"""Executors that are processes of their own: the package travels to them, and they may die."""
+"""Executors, servers and clients that are processes of their own: the package travels to them, and they may die."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+import pyspark
 import pytest
 from helpers.arrow_columns import file, stream
+from helpers.processes import environment, run_python, start
 from helpers.spark import packed_environment, wheel_archive
 
 from arrowipc.spark.java import NO_JAVA, find_java
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-SESSION = """
+IMPORTS = """
 import json, os, sys, time
-from pyspark import TaskContext
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
-from arrowipc.spark import configure, count_rows, decode_payloads, describe, encode_payloads
-from arrowipc.spark import from_arrow, register, to_arrow
-from arrowipc.spark.sessions import reader_of
 import pyarrow as pa
-
-data, settings, jar = sys.argv[1], json.loads(sys.argv[2]), "jar" in sys.argv
-builder = (
-    SparkSession.builder.master("local-cluster[2,1,1024]")
-    .config("spark.ui.enabled", "false")
-    .config("spark.driver.bindAddress", "127.0.0.1")
-    .config("spark.driver.host", "127.0.0.1")
-    .config("spark.sql.shuffle.partitions", "2")
+from pyspark import TaskContext
+from pyspark.sql import SparkSession, functions as F
+from arrowipc.spark import (
+    configure, count_rows, decode_payloads, describe, encode_payloads, from_arrow, from_arrow_udf,
+    register, session, share, to_arrow, to_arrow_udf
 )
-for name, value in settings.items():
-    builder = builder.config(name, value)
-spark = (configure(builder) if jar else builder).getOrCreate()
-register(spark)
+from arrowipc.spark.sessions import reader_of
+
+def builder(**settings):
+    made = SparkSession.builder
+    for name, value in {
+        "spark.ui.enabled": "false",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "2",
+        **settings,
+    }.items():
+        made = made.config(name, value)
+    return made
 """
 
-FILES = """
+CLUSTER = """
+data, settings, jar = sys.argv[1], json.loads(sys.argv[2]), "jar" in sys.argv
+made = builder(**settings).master("local-cluster[2,1,1024]")
+spark = (configure(made) if jar else made).getOrCreate()
+register(spark)
+
 def where(batches):
     import arrowipc._core
     for batch in batches:
@@ -51,24 +60,35 @@ def where(batches):
 
 for row in spark.range(0, 2, 1, 2).mapInArrow(where, "path string").collect():
     print("path", row[0])
-frame = spark.read.format("arrowipc").load(data + "/x.arrow")
-print("files", reader_of(spark), frame.agg({"id": "sum"}).collect()[0][0])
-frame.write.format("arrowipc").mode("append").save(data + "/out")
-files = describe(spark, data + "/out")
-print("counted", count_rows(spark, data + "/out"), files.agg({"rows": "sum"}).first()[0])
+"""
+
+FILES = """
+def files(out):
+    frame = spark.read.format("arrowipc").load(data + "/x.arrow")
+    frame.write.format("arrowipc").mode("append").save(out)
+    print("files", reader_of(spark), spark.read.format("arrowipc").load(out).agg({"id": "sum"}).first()[0])
+    print("counted", count_rows(spark, out), describe(spark, out).agg({"rows": "sum"}).first()[0])
+    return frame
+
+frame = files(data + "/out")
 """
 
 PAYLOADS = """
 messages = spark.read.parquet(data + "/messages.parquet").repartition(2)
-print("payloads", decode_payloads(messages, "payload").agg({"id": "sum"}).collect()[0][0])
+print("payloads", decode_payloads(messages, "payload").agg({"id": "sum"}).first()[0])
 again = decode_payloads(encode_payloads(frame, rows_per_payload=7), "payload", "id bigint")
-print("encoded", again.agg({"id": "sum"}).collect()[0][0])
+print("encoded", again.agg({"id": "sum"}).first()[0])
 cells = messages.select(F.inline(from_arrow("payload", "id bigint"))).agg(F.collect_list(F.struct("id")).alias("rows"))
 again = cells.select(to_arrow("rows").alias("payload")).select(F.inline(from_arrow("payload", "id bigint")))
 print("columns", again.agg({"id": "sum"}).first()[0])
+messages.createOrReplaceTempView("messages")
+spark.udf.register("rows_of", from_arrow_udf("id bigint"))
+spark.udf.register("to_arrow", to_arrow_udf())
+again = "SELECT inline(rows_of(to_arrow(rows_of(payload)))) FROM messages"
+print("sql", spark.sql(f"SELECT sum(id) FROM ({again})").first()[0])
 """
 
-READ = ("files jvm 1225", "counted 50 50", "payloads 1225", "encoded 1225", "columns 1225")
+READ = ["files jvm 1225", "counted 50 50", *(f"{name} 1225" for name in ("payloads", "encoded", "columns", "sql"))]
 
 # In its first attempt, the task of partition 1 waits until rows of it lie on the disk and kills its executor.
 KILL = """
@@ -114,9 +134,6 @@ print("once", found == list(range(ROWS)), len(found))
 @pytest.fixture
 def data(tmp_path: Path) -> Iterator[Path]:
     """A directory with a file and a table of payloads; what Spark leaves in its own directory is removed."""
-    import pyarrow.parquet as pq
-    import pyspark
-
     batches = [pa.record_batch({"id": range(start, start + 10)}) for start in range(0, 50, 10)]
     (tmp_path / "x.arrow").write_bytes(file(*batches))
     pq.write_table(pa.table({"payload": [stream(batch) for batch in batches]}), tmp_path / "messages.parquet")
@@ -138,15 +155,9 @@ def submit(command: list[object], data: Path, environment: dict[str, str]) -> st
     return done.stdout
 
 
-def others(directory: Path) -> list[str]:
-    """What lies in a directory, to any depth, and is no file of rows (nor Hadoop's checksum of a file)."""
-    found = [path for path in directory.rglob("*") if path.suffix != ".crc"]
-    return sorted(path.name for path in found if not path.match("part-*.arrow"))
-
-
 def test_wheel_and_jar_travel_and_a_killed_executor_loses_no_row(data: Path) -> None:
     archive = {"spark.archives": f"{wheel_archive(data)}#arrowipc", "spark.executorEnv.PYTHONPATH": "./arrowipc"}
-    script = SESSION + FILES + PAYLOADS + KILL
+    script = IMPORTS + CLUSTER + FILES + PAYLOADS + KILL
     command = [sys.executable, "-c", script, data, json.dumps(archive), "jar"]
     pythons = {"PYSPARK_DRIVER_PYTHON": sys.executable, "PYSPARK_PYTHON": sys.executable}
     printed = submit(command, data, {**os.environ, **pythons})
@@ -157,7 +168,9 @@ def test_wheel_and_jar_travel_and_a_killed_executor_loses_no_row(data: Path) -> 
         assert line in printed
     assert (data / "killed-True").exists(), "no row had reached the disk when the executor was killed"
     assert (data / "attempt-1-1").exists(), "the task was not tried again"
-    assert others(data / "written.arrow") == ["_SUCCESS"]
+    # Nor is anything else left (but Hadoop's checksums of files).
+    left = [path for path in (data / "written.arrow").rglob("*") if path.suffix != ".crc"]
+    assert [path.name for path in left if not path.match("part-*.arrow")] == ["_SUCCESS"]
 
 
 def test_an_environment_travels_packed(data: Path) -> None:
@@ -165,9 +178,7 @@ def test_an_environment_travels_packed(data: Path) -> None:
 
     The Python that the tests run with, its path and its PYTHONPATH have no part in it.
     """
-    import pyspark
-
-    (data / "job.py").write_text(SESSION + "print('driver', sys.executable)\n" + FILES)
+    (data / "job.py").write_text(IMPORTS + CLUSTER + "print('driver', sys.executable)\n" + FILES)
     spark = Path(pyspark.__file__).parent
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "PYTHON"))}
     archives = ["--archives", f"{packed_environment(data)}#environment"]
@@ -182,3 +193,51 @@ def test_an_environment_travels_packed(data: Path) -> None:
     assert all("work/app-" in path and "/environment/lib/" in path for path in paths)
     for line in ("files python 1225", "counted 50 50"):
         assert line in printed
+
+
+# Spark Connect: a client without a JVM has all of it, sharing between workers too.
+
+SERVER = """
+port = sys.argv[1]
+plugin = "org.apache.spark.sql.connect.SparkConnectPlugin"
+isolated = {"spark.connect.grpc.binding.port": port, "spark.sql.artifact.isolation.enabled": "true"}
+builder(**{"spark.plugins": plugin, **isolated}).master("local[2]").getOrCreate()
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+CLIENT = """
+data, port = sys.argv[1:]
+spark = SparkSession.builder.remote("sc://localhost:" + port).getOrCreate()
+"""
+
+SHARED = """
+shared = share(spark.createDataFrame([(i, f"name {i}") for i in range(50)], "id long, name string"))
+
+def names(batches):
+    lookup = pa.table(shared.value)["name"].combine_chunks()
+    for batch in batches:
+        yield pa.record_batch({"name": lookup.take(batch["id"])})
+
+print("shared", frame.mapInArrow(names, "name string").orderBy(F.desc("name")).first()[0], len(shared.value))
+"""
+
+
+def test_everything_works_from_a_client_of_spark_connect(data: Path) -> None:
+    pytest.importorskip("grpc_status", reason="pip install 'pyspark[connect]'")
+    java = find_java()
+    if java is None:
+        pytest.skip(NO_JAVA)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    switch = "assert session('sc://localhost:' + port) is spark\nframe = files(data + '/jvm')\n"
+    settings = {"JAVA_HOME": java, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    with start("-c", IMPORTS + SERVER, port, env=environment() | settings, stderr=subprocess.DEVNULL) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        assert server.stdout.readline() == "ready\n"
+        done = run_python(IMPORTS + CLIENT + FILES + switch + PAYLOADS + SHARED, data, port, timeout=300)
+        server.stdin.close()
+        server.wait(60)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines() == ["files python 1225", "counted 50 50", *READ, "shared name 9 50"]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from decimal import Decimal
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,14 +19,11 @@ import pyarrow.parquet as pq
 import pytest
 from helpers.processes import rounds
 from helpers.spark import FORMAT
-from pyspark.sql import functions as F
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from arrowipc.spark.source import ArrowIpcDataSource
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -306,19 +303,14 @@ def cases(spark: SparkSession, folder: Path, numbers: Iterable[int]) -> list[str
     return wrong
 
 
-@pytest.fixture
-def as_it_was(spark: SparkSession) -> Iterable[None]:
-    yield
-    for name in (*SETTINGS, NO_FILTER):
-        spark.conf.unset(name)
-
-
 @pytest.mark.campaign
-@pytest.mark.usefixtures("as_it_was", "python_format")
+@pytest.mark.usefixtures("python_format")
 @pytest.mark.parametrize("share", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in range(1, 4))])
-def test_readers_agree(spark: SparkSession, tmp_path: Path, share: int) -> None:
+def test_readers_agree(spark: SparkSession, conf: Any, tmp_path: Path, share: int) -> None:
     """In shares; the first one has every kind of case: files that Spark wrote, every mode, Spark's own workers."""
-    count = rounds(50, 500)
+    for name in (*SETTINGS, NO_FILTER):
+        conf(name, spark.conf.get(name))  # when the test ends, it is so again
+    count = rounds(30, 500)
     numbers = range(share * count, (share + 1) * count)
     wrong = cases(spark, tmp_path, numbers)
     assert not wrong, f"{len(wrong)} differences\n" + "\n\n".join(wrong[:8])

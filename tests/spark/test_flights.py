@@ -7,7 +7,6 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from helpers.arrow_columns import file, stream
 from helpers.pages import ROOT
+from pyspark.sql import SparkSession
 
 import pipeline
 from arrowipc.errors import UsageError
@@ -23,29 +23,16 @@ from compare import Comparison, compare_rows
 from flights import load_flights, write_inputs
 from report import Step, Stopwatch, write_report
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 ROWS = 4000
-
-
-@pytest.fixture(scope="module")
-def table() -> pa.Table:
-    return load_flights(ROWS)
-
-
-@pytest.fixture(scope="module")
-def inputs(table: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("flights")
-    write_inputs(table, directory)
-    return directory
 
 
 # The steps.
 
 
-def test_the_flights(spark: SparkSession, table: pa.Table, inputs: Path, tmp_path: Path) -> None:
+def test_the_flights(spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    table, inputs = load_flights(ROWS), tmp_path_factory.mktemp("flights")
+    write_inputs(table, inputs)
     job = pipeline.Job(pipeline.flights_sources(inputs), tmp_path, ("hour",), "arr_delay", True)
     watch = Stopwatch()
     pipeline.run(spark, job, watch)
@@ -162,9 +149,6 @@ def test_the_command_tells_disagreement_from_failure(tmp_path: Path, capsys: pyt
 def test_command_lines_that_are_wrong(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 1
     assert message in capsys.readouterr().err
-
-
-# The page.
 
 
 def test_the_page_loads_nothing_and_text_from_data_is_no_markup(tmp_path: Path) -> None:

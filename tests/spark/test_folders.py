@@ -6,19 +6,16 @@ from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from helpers.arrow_columns import file, stream
 from helpers.spark import given, put, read_here
-from pyspark.sql import types as st
+from pyspark.sql import SparkSession, types as st
 
 from arrowipc.errors import UsageError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 

@@ -7,17 +7,15 @@ import json
 import os
 import pickle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from helpers.twins import TYPES
+from pyspark.sql import DataFrame, SparkSession
 
 import arrowipc as ipc
 from arrowipc.sources.files import find_files
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -40,12 +38,6 @@ def one_file(folder: Path) -> Path:
     """The only data file of a folder."""
     (found,) = [path for path in folder.iterdir() if path.name.startswith("part-")]
     return found
-
-
-def without_checksums(folder: Path) -> None:
-    """Let files be changed behind Hadoop's local file system, which checks sums that lie beside them."""
-    for path in folder.glob(".*.crc"):
-        path.unlink()
 
 
 # -- what is written and read ------------------------------------------------------------------------------------
@@ -147,7 +139,8 @@ def test_torn_files_and_streams(spark: SparkSession, tmp_path: Path) -> None:
         spark.range(0, 10_000, 1, 1).write.format("arrowipc").options(format=form, batchRows="1000").save(str(out))
         path = one_file(out)
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-        without_checksums(out)
+        for checksum in out.glob(".*.crc"):  # Hadoop's local file system would notice
+            checksum.unlink()
         given = spark.read.schema("id long").format("arrowipc")
         with pytest.raises(Exception, match=rf"(?s){path.name}.*(cut short|no footer)"):
             given.load(str(out)).count()
@@ -282,15 +275,11 @@ def test_statistics_that_a_tool_copied_are_not_believed(spark: SparkSession, tmp
     assert load(spark, tmp_path).where("x = 200").count() == 1
 
 
-@pytest.fixture(scope="module")
-def far(spark: SparkSession, counted: Path) -> str:
-    """The same folders, by one of Hadoop's file systems that is not the local one."""
-    spark.conf.set("fs.viewfs.mounttable.far.link./tables", counted.parent.as_uri())
-    return f"viewfs://far/tables/{counted.name}"
-
-
 @pytest.mark.parametrize("below", ["", "/part=1", "/*/*.arrow", "/part={0,1}"])
-def test_far_files_are_read_as_near_ones(spark: SparkSession, counted: Path, far: str, below: str) -> None:
+def test_far_files_are_read_as_near_ones(spark: SparkSession, counted: Path, below: str) -> None:
+    """By one of Hadoop's file systems that is not the local one."""
+    spark.conf.set("fs.viewfs.mounttable.far.link./tables", counted.parent.as_uri())
+    far = f"viewfs://far/tables/{counted.name}"
     near = load(spark, f"{counted}{below}").selectExpr("*", "_metadata.file_size")
     assert rows(load(spark, far + below).selectExpr("*", "_metadata.file_size")) == rows(near)
     assert read_rows(load(spark, far + below).where("id = 105")) == 10

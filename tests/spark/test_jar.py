@@ -10,15 +10,13 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from helpers.processes import run_python, start
+from pyspark.sql import SparkSession
 
 from arrowipc.spark import configure, find_jar, jar, java as finder, register, sessions
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 if os.name != "posix":
@@ -216,25 +214,21 @@ def test_a_jar_that_others_might_have_written_is_not_used(
 # Sessions.
 
 
-class Builder:
-    """A builder of sessions, as far as `configure` uses it."""
-
-    def __init__(self, options: dict[str, str]) -> None:
-        self._options = options
-
-    def config(self, name: str, value: str) -> Builder:
-        self._options[name] = value
-        return self
+def options_after(configure_again: int = 1, **before: str) -> dict[str, str]:
+    """The options of a builder of sessions after `configure`."""
+    builder = SparkSession.builder
+    builder._options = {name.replace("_", "."): value for name, value in before.items()}
+    for _ in range(configure_again):
+        configure(builder)
+    return builder._options
 
 
 def test_the_jar_joins_others(unbuilt: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    for before, after in (({}, "{}"), ({"spark.jars": "a.jar,b.jar"}, "a.jar,b.jar,{}")):
-        builder = configure(configure(Builder(before)))
-        assert builder._options == {"spark.jars": after.format(find_jar())}
-    remote = {"spark.remote": "sc://host"}
-    assert configure(Builder(dict(remote)))._options == remote
+    assert options_after(2) == {"spark.jars": find_jar()}
+    assert options_after(2, spark_jars="a.jar,b.jar") == {"spark.jars": f"a.jar,b.jar,{find_jar()}"}
+    assert options_after(spark_remote="sc://host") == {"spark.remote": "sc://host"}
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")  # spark-submit has started Java
-    assert configure(Builder({}))._options == {}
+    assert options_after() == {}
 
 
 def test_a_session_with_the_jar_reads_in_the_jvm(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:

@@ -6,17 +6,14 @@ import datetime as dt
 import random
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from helpers.arrow_columns import COLUMNS, file, held
+from pyspark.sql import DataFrame, SparkSession
 
 import arrowipc as ipc
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -30,7 +27,7 @@ def evaluate(conf: Any, way: str) -> None:
 
 
 def load(spark: SparkSession, path: Path) -> DataFrame:
-    return spark.read.format("parquet" if path.suffix == ".parquet" else "arrowipc").load(str(path))
+    return spark.read.format("arrowipc").load(str(path))
 
 
 @pytest.mark.parametrize("how", ["column", "list", "fixed_list", "struct", "map", "dictionary", "runs"])
@@ -67,24 +64,20 @@ def test_arrays_of_null_rows_are_copied(spark: SparkSession, conf: Any, tmp_path
 # -- pruning -------------------------------------------------------------------------------------------------
 
 
-class Pruned:
-    """A table in batches with statistics, the same without, and in Parquet."""
-
-    def __init__(self, spark: SparkSession, folder: Path, table: pa.Table, rows: int) -> None:
-        self.spark = spark
-        for name, statistics in (("pruned", True), ("whole", False)):
-            with ipc.new_file(folder / f"{name}.arrow", statistics=statistics) as writer:
-                for batch in table.to_batches(max_chunksize=rows):
-                    writer.write(batch)
-            load(spark, folder / f"{name}.arrow").createOrReplaceTempView(name)
-        pq.write_table(table, folder / "x.parquet", row_group_size=rows)
-        load(spark, folder / "x.parquet").createOrReplaceTempView("parquet_twin")
-
-    def rows(self, view: str, conditions: list[str]) -> dict[str, list[int]]:
-        """The numbers of the rows that pass each condition."""
-        asked = [f"select {at} at, collect_list(id) ids from {view} where {each}" for at, each in enumerate(conditions)]
-        found = {row["at"]: sorted(row["ids"]) for row in self.spark.sql(" union all ".join(asked)).collect()}
-        return {each: found[at] for at, each in enumerate(conditions)}
+def same_with_and_without_pruning(
+    spark: SparkSession, path: Path, table: pa.Table, rows: int, conditions: list[str]
+) -> Any:
+    """The numbers of the rows that pass each condition, by batches with statistics, and as Spark alone finds them."""
+    with ipc.new_file(path, statistics=True) as writer:
+        for batch in table.to_batches(max_chunksize=rows):
+            writer.write(batch)
+    frame = load(spark, path)
+    frame.createOrReplaceTempView("pruned")
+    asked = [f"select {at} at, collect_list(id) ids from pruned where {each}" for at, each in enumerate(conditions)]
+    found = {row["at"]: sorted(row["ids"]) for row in spark.sql(" union all ".join(asked)).collect()}
+    alone = frame.selectExpr("id", *conditions).collect()
+    assert found == {at: sorted(row[0] for row in alone if row[at + 1]) for at in range(len(conditions))}
+    return {each: found[at] for at, each in enumerate(conditions)}
 
 
 OPERATORS = ("=", "<=>", "<", "<=", ">", ">=", "<>")
@@ -104,7 +97,6 @@ def test_pruning_by_days_of_either_calendar(spark: SparkSession, conf: Any, tmp_
         "at": pa.array(moments, pa.timestamp("us", "UTC")),
         "local": moments,
     }
-    pruned = Pruned(spark, tmp_path, pa.table({name: pa.array(values) for name, values in columns.items()}), 1)
     literals = {"day": "date'{}'", "at": "timestamp'{} 12:00:00Z'", "local": "timestamp_ntz'{} 12:00:00'"}
     conditions = [
         f"{name} {operator} {literal.format(day)}"
@@ -113,8 +105,8 @@ def test_pruning_by_days_of_either_calendar(spark: SparkSession, conf: Any, tmp_
         for day in DAYS
     ]
     conditions += [f"{name} in ({', '.join(map(literal.format, DAYS[5:8]))})" for name, literal in literals.items()]
-    found = pruned.rows("pruned", conditions)
-    assert found == pruned.rows("whole", conditions)
+    table = pa.table({name: pa.array(values) for name, values in columns.items()})
+    found = same_with_and_without_pruning(spark, tmp_path / "x.arrow", table, 1, conditions)
     for operator, passes in (("<", dt.date.__lt__), (">=", dt.date.__ge__)):
         for day in DAYS:
             expected = [at for at, each in enumerate(days) if passes(each, dt.date.fromisoformat(day))]
@@ -177,11 +169,7 @@ def condition(chance: random.Random, depth: int = 2) -> str:
 def test_pruning_leaves_out_no_row_that_passes(spark: SparkSession, conf: Any, tmp_path: Path, seed: int) -> None:
     evaluate(conf, "interpreted")
     chance = random.Random(seed)
-    pruned = Pruned(spark, tmp_path, values(chance, 80), 4)
+    table = values(chance, 80)
     plain = [f"{name} {operator} {one}" for name in LITERALS for operator in OPERATORS for one in LITERALS[name]]
     conditions = [*dict.fromkeys([*chance.sample(plain, 60), *(condition(chance) for _ in range(60))])]
-    found = pruned.rows("pruned", conditions)
-    assert found == pruned.rows("whole", conditions)
-    # By its own bounds Parquet leaves out rows with NaN and zeros of the other sign.
-    conf("spark.sql.parquet.filterPushdown", "false")
-    assert found == pruned.rows("parquet_twin", conditions)
+    same_with_and_without_pruning(spark, tmp_path / "x.arrow", table, 4, conditions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -12,18 +13,16 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from helpers import processes
 from helpers.arrow_columns import file
 from helpers.processes import rounds
+from pyspark.sql import SparkSession
 
 from arrowipc.spark import find_jar
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.campaign]
 
@@ -57,33 +56,8 @@ def start(code: str, out: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(SESSION) + code, str(out), str(find_jar())],
             env={**processes.environment(), "PYSPARK_PYTHON": sys.executable},
-            **{"cwd": out.parent, "stdout": subprocess.DEVNULL, "stderr": log},
+            **{"cwd": out.parent, "stdout": subprocess.DEVNULL, "stderr": log, "start_new_session": True},
         )
-
-
-def descendants(process: int) -> list[int]:
-    """A process and all that it began, and these began."""
-    found: dict[int, list[int]] = {}
-    for each in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = each.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        found.setdefault(int(fields[1]), []).append(int(each.parent.name))
-    family = [process]
-    for member in family:
-        family += found.get(member, [])
-    return family
-
-
-def kill_all(process: subprocess.Popen[bytes]) -> None:
-    for number in (signal.SIGSTOP, signal.SIGKILL):
-        for each in descendants(process.pid):
-            try:
-                os.kill(each, number)
-            except ProcessLookupError:
-                continue
-    process.wait()
 
 
 def killed(process: subprocess.Popen[bytes], begun: Callable[[], Any], after: float = 0) -> bool:
@@ -96,7 +70,9 @@ def killed(process: subprocess.Popen[bytes], begun: Callable[[], Any], after: fl
         time.sleep(after)
         return process.poll() == 0
     finally:
-        kill_all(process)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # Java is in the session of the driver that began it
+        process.wait()
 
 
 def ids(spark: SparkSession, path: Path) -> list[int]:

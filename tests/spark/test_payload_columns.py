@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from helpers.arrow_columns import everything, expected, stream
 from hypothesis import given, settings, strategies as st_
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 import arrowipc
 from arrowipc.errors import UsageError
@@ -23,9 +25,6 @@ from arrowipc.spark import (
 )
 from arrowipc.spark.payloads.cells import PayloadDecoder, Wanted
 from arrowipc.spark.payloads.options import DecodeOptions
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -69,8 +68,6 @@ def frame(spark: SparkSession, *payloads: bytes | None) -> DataFrame:
 
 
 def test_every_type_in_select_and_with_column(spark: SparkSession) -> None:
-    from pyspark.sql import functions as F
-
     batch = everything()
     messages = frame(spark, stream(batch), None, stream(batch.slice(1)))
     column = from_arrow("payload", batch.schema)
@@ -87,8 +84,6 @@ def test_every_type_in_select_and_with_column(spark: SparkSession) -> None:
 
 
 def test_broken_payloads(spark: SparkSession) -> None:
-    from pyspark.errors import PySparkException
-
     messages = frame(spark, stream(SMALL), b"garbage", None)
     with pytest.raises(PySparkException, match=r"column 'payload', row 1 of partition 0: .*on_error=\"null\" gives"):
         messages.select(from_arrow(messages.payload, DDL)).collect()
@@ -124,8 +119,6 @@ def test_in_sql(spark: SparkSession) -> None:
 
 
 def test_rows_become_payloads(spark: SparkSession) -> None:
-    from pyspark.sql import functions as F
-
     prices = spark.createDataFrame([("a", 1, 1.5), ("b", 2, None)], "topic string, id long, price double")
     one = prices.select(to_arrow("id", F.col("price").alias("cost"))).collect()
     read = [arrowipc.open_stream(row[0]).read_all().to_pylist() for row in one]
@@ -150,8 +143,6 @@ def test_payloads_are_in_utc_whatever_the_session_says(spark: SparkSession, conf
 
 
 def test_what_payloads_cannot_hold_is_refused(spark: SparkSession) -> None:
-    from pyspark.errors import PySparkException
-
     with pytest.raises(PySparkException, match="column 'v' is a variant, which payloads cannot hold"):
         spark.sql("SELECT parse_json('1') AS v, 1 AS x").select(to_arrow("x", "v")).collect()
     spark.udf.register("to_arrow", to_arrow_udf())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from helpers.twins import TYPES
+from pyspark.sql import DataFrame, SparkSession
 
 import arrowipc
 from arrowipc.errors import LimitError, UsageError
@@ -17,11 +19,6 @@ from arrowipc.spark import (
     encode_payloads,
     payload_schema,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 

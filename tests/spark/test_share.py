@@ -8,12 +8,13 @@ import os
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from helpers.processes import run_python, start
+from pyspark.sql import SparkSession
 
 from arrowipc import MessageReader, dissociated
 from arrowipc.dissociated.served import ReadyMessages
@@ -22,9 +23,6 @@ from arrowipc.errors import FormatError
 from arrowipc.spark import share
 from arrowipc.spark.java import NO_JAVA, find_java
 from arrowipc.spark.share import Shared
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 

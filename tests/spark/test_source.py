@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+import pyspark
 import pytest
 from columns.variants import VARIANT, extension_streams
 from helpers.arrow_columns import file, stream
 from helpers.spark import FORMAT, failure, given, names_below, numbers, put, read_here
-from pyspark.sql import types as st
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, SparkSession, types as st
 
 import arrowipc
 from arrowipc.columns.extensions import Names, variant_value
 from arrowipc.errors import FormatError, UsageError
-from arrowipc.spark import ArrowIpcDataSource, count_rows, describe
+from arrowipc.spark import ArrowIpcDataSource, Shared, count_rows, decode_payload_batches, describe
 from arrowipc.spark.options import REFUSED, TABLE, USE_THE_JAR, explained, options_resource
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from arrowipc.spark.shipping import shipped
 
 pytestmark = pytest.mark.spark
 
@@ -152,9 +155,6 @@ def test_files_that_vanish_after_they_were_planned(tmp_path: Path) -> None:
         list(strict.read(parts[0]))
 
 
-# Tasks.
-
-
 def test_tasks_read_whole_files_and_batches_are_cut_at_rows(tmp_path: Path) -> None:
     put(tmp_path / "x.arrow", *(numbers(*range(start, start + 100)) for start in range(0, 1000, 100)))
     (tmp_path / "y.arrows").write_bytes(stream(numbers(*range(1000, 1100)), numbers(*range(1100, 1200))))
@@ -261,3 +261,44 @@ def test_the_docstring_the_jar_and_the_guide_have_the_table() -> None:
         default = f"; default `{option.default}`" if option.default else ""
         table.append(f"| `{option.name}` | {option.use} | {kinds}{default} | {sides[option.side]} | {option.meaning} |")
     assert "\n".join(table) in (Path(__file__).parents[2] / "docs/guides/spark-files.md").read_text()
+
+
+# What tasks need travels to executors.
+
+LOAD = """
+import pickle, sys
+value = pickle.loads(sys.stdin.buffer.read())
+value([])
+"""
+
+
+def load_without_the_package(data: bytes, folder: Path) -> str:
+    """What a Python says that has PySpark and nothing else, while it loads a pickle."""
+    for name in ("pyspark", "py4j"):
+        (folder / name).symlink_to(Path(pyspark.__file__).parents[1] / name)
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", LOAD],
+        input=data,
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        cwd=folder,
+        capture_output=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    return done.stderr.decode()
+
+
+@pytest.mark.parametrize("what", ["function", "reader", "writer", "shared"])
+def test_an_executor_without_the_package_names_the_page_that_helps(what: str, tmp_path: Path) -> None:
+    (tmp_path / "x.arrow").touch()
+    values: dict[str, Any] = {
+        "function": lambda: shipped(decode_payload_batches),  # type: ignore[arg-type]
+        "reader": lambda: ArrowIpcDataSource({"path": str(tmp_path)}).reader(IDS),
+        "writer": lambda: ArrowIpcDataSource({"path": str(tmp_path / "out")}).writer(IDS, False),
+        "shared": lambda: Shared("token", 1, 2),
+    }
+    said = load_without_the_package(cloudpickle.dumps(values[what]()), tmp_path)
+    last = said.strip().splitlines()[-1]
+    assert last.startswith(f"ModuleNotFoundError: {sys.executable} on ")
+    assert "cannot import arrowipc" in last
+    assert "docs/spark-deployment.md" in last

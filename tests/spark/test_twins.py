@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import json
 import os
 import subprocess
 import sys
 import venv
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -49,66 +51,56 @@ def marks(where: str) -> list[pytest.MarkDecorator]:
 Found = dict[str, dict[str, dict[str, str]]]
 
 
-class Runs:
-    """Runs of all twins, each of them once, when first asked for."""
+def run(folder: Path, where: str) -> Found:
+    """What all twins of a place found."""
+    java, jar = find_java(), find_jar()
+    if java is None or jar is None:
+        pytest.skip(NO_JAVA if java is None else "there is no jar, and none can be built")
+    folder = folder / where  # whose name is no pattern: Spark takes paths for globs
+    folder.mkdir(exist_ok=True)
+    master, names = WHERE[where]
+    if where == "connect":
+        pytest.importorskip("grpc_status", reason="pip install 'pyspark[connect]'")
+    python = old_python(folder) if where == "old" else sys.executable
+    # PySpark alone: what is on the path of this process is not for another interpreter.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    environment |= {"JAVA_HOME": java, "PYSPARK_PYTHON": python, "SPARK_WORKER_DIR": str(folder / "work")}
+    command = [python, str(SCRIPT), master, jar, str(folder), *names]
+    with open(folder / "log", "w") as log:
+        done = subprocess.run(command, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=log, text=True)
+    assert done.returncode == 0, (folder / "log").read_text()[-3000:]
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return {line["twin"]: line for line in lines}
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._runs: dict[str, Found] = {}
 
-    def of(self, where: str) -> Found:
-        if where not in self._runs:
-            self._runs[where] = self._run(where)
-        return self._runs[where]
-
-    def _run(self, where: str) -> Found:
-        java, jar = find_java(), find_jar()
-        if java is None or jar is None:
-            pytest.skip(NO_JAVA if java is None else "there is no jar, and none can be built")
-        folder = self._folder / where  # whose name is no pattern: Spark takes paths for globs
-        folder.mkdir(exist_ok=True)
-        python, (master, names) = sys.executable, WHERE[where]
-        if where == "old":
-            python = self._old()
-        elif where == "connect":
-            pytest.importorskip("grpc_status", reason="pip install 'pyspark[connect]'")
-        # PySpark alone: what is on the path of this process is not for another interpreter.
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-        environment |= {"JAVA_HOME": java, "PYSPARK_PYTHON": python, "SPARK_WORKER_DIR": str(folder / "work")}
-        command = [python, str(SCRIPT), master, jar, str(folder), *names]
-        with open(folder / "log", "w") as log:
-            done = subprocess.run(command, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=log, text=True)
-        assert done.returncode == 0, (folder / "log").read_text()[-3000:]
-        lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-        return {line["twin"]: line for line in lines}
-
-    def _old(self) -> str:
-        """An interpreter with an older PySpark: that of ARROWIPC_SPARK40, or one that `make campaign` makes."""
-        named = os.environ.get("ARROWIPC_SPARK40")
-        if named:
-            return named
-        if not rounds(0, 1):
-            pytest.skip(f"ARROWIPC_SPARK40 names no interpreter with {OLD}; make campaign installs one")
-        venv.create(self._folder / "venv", with_pip=True)
-        python = str(self._folder / "venv" / "bin" / "python")
-        command = [python, "-m", "pip", "install", "-q", OLD, "numpy", "pandas<3", "pyarrow"]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode != 0:
-            pytest.skip(f"{OLD} cannot be installed, and ARROWIPC_SPARK40 names no interpreter: {done.stderr[-300:]}")
-        return python
+def old_python(folder: Path) -> str:
+    """An interpreter with an older PySpark: that of ARROWIPC_SPARK40, or one that `make campaign` makes."""
+    named = os.environ.get("ARROWIPC_SPARK40")
+    if named:
+        return named
+    if not rounds(0, 1):
+        pytest.skip(f"ARROWIPC_SPARK40 names no interpreter with {OLD}; make campaign installs one")
+    venv.create(folder / "venv", with_pip=True)
+    python = str(folder / "venv" / "bin" / "python")
+    command = [python, "-m", "pip", "install", "-q", OLD, "numpy", "pandas<3", "pyarrow"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip(f"{OLD} cannot be installed, and ARROWIPC_SPARK40 names no interpreter: {done.stderr[-300:]}")
+    return python
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    return Runs(tmp_path_factory.mktemp("twins"))
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Found]:
+    """Each place is run once, when it is first asked for."""
+    return functools.cache(functools.partial(run, tmp_path_factory.mktemp("twins")))
 
 
 @pytest.mark.parametrize(
     ("where", "name"),
     [pytest.param(where, name, marks=marks(where)) for where, (_, names) in WHERE.items() for name in names],
 )
-def test_twins(runs: Runs, where: str, name: str) -> None:
-    found = runs.of(where)[name]
+def test_twins(runs: Callable[[str], Found], where: str, name: str) -> None:
+    found = runs(where)[name]
     failed = {format: found[format]["failed"] for format in FORMATS if "failed" in found[format]}
     assert not failed, "\n".join(f"{format}: {text}" for format, text in failed.items())
     parquet, ours = (found[format]["found"] for format in FORMATS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import fsspec
 import polars as pl
@@ -14,7 +14,7 @@ import pytest
 from helpers.arrow_columns import everything
 from helpers.spark import FORMAT, failure, given, names_below, numbers, put, read_here, written
 from helpers.twins import TYPES
-from pyspark.sql import types as st
+from pyspark.sql import DataFrame, SparkSession, types as st
 
 import arrowipc
 from arrowipc.errors import UsageError
@@ -23,9 +23,6 @@ from arrowipc.spark import to_spark_batch, to_spark_schema
 from arrowipc.spark.options import USE_THE_JAR, Options
 from arrowipc.spark.write.folder import open_folder
 from arrowipc.spark.write.job import ArrowIpcWriter, Written
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 

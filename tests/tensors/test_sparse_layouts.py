@@ -31,24 +31,6 @@ def parts(tensor: SparseTensor) -> list[np.ndarray]:
 # -- parts ---------------------------------------------------------------------------------------------------
 
 
-def test_the_four_layouts_of_one_matrix():
-    rows = ipc.SparseCOOTensor.from_dense(DENSE)
-    assert rows.indices.tolist() == [[0, 1], [1, 0], [1, 3]]
-    assert rows.data.tolist() == [1.5, 2.5, -1]
-    csr = ipc.SparseCSRMatrix.from_dense(DENSE)
-    assert (csr.indptr.tolist(), csr.indices.tolist()) == ([0, 1, 3, 3], [1, 0, 3])
-    csc = ipc.SparseCSCMatrix.from_dense(DENSE)
-    assert (csc.indptr.tolist(), csc.indices.tolist()) == ([0, 1, 2, 2, 3], [1, 0, 1])
-    assert csc.data.tolist() == [2.5, 1.5, -1]
-    csf = ipc.SparseCSFTensor.from_dense(DENSE, axis_order=(0, 1))
-    assert [level.tolist() for level in csf.indptr] == [[0, 1, 3]]
-    assert [level.tolist() for level in csf.indices] == [[0, 1], [1, 0, 3]]
-    for tensor in (rows, csr, csc, csf):
-        assert (tensor.shape, tensor.ndim, tensor.non_zero_length) == ((3, 4), 2, 3)
-        assert (tensor.type, tensor.dtype, tensor.is_canonical) == (t.float64(), np.float64, True)
-        assert np.array_equal(tensor.to_dense(), DENSE)
-
-
 def test_fibres_go_by_rising_size_unless_told_otherwise():
     dense = np.ones((5, 2, 3))
     assert ipc.SparseCSFTensor.from_dense(dense).axis_order == (1, 2, 0)
@@ -368,9 +350,6 @@ def test_what_scipy_does_not_take():
             ipc.SparseCOOTensor.from_scipy(wrong)
         with pytest.raises(UsageError, match="expected a sparse tensor"):
             from_any(wrong)
-
-
-# -- PyData Sparse -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow  # it compiles its loops when it is first used

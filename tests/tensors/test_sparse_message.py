@@ -57,17 +57,21 @@ def numbers(count: int) -> list[float]:
     return [float(i + 1) for i in range(count)]
 
 
+def made_of(
+    body: Body, make: Callable[..., Any], parts: dict[str, Any], count: int, padded: int, /, **changes: Any
+) -> bytes:
+    """A message of values 1.0, 2.0 ..., whose index and whole are changed as asked for."""
+    data = body.add(pack("d", numbers(count)), padded)
+    parts |= changes.pop("index", {})
+    return message(body, **{"index": make(**parts), "shape": TEXT_SHAPE, "count": count, "data": data, **changes})
+
+
 def coo_message(kind: tuple[Any, ...] = INT64, by_columns: bool = False, padded: int = 0, **changes: Any) -> bytes:
-    body = Body()
-    count, width = len(TEXT_COO), kind[1] // 8
-    rows = np.array(TEXT_COO)
+    body, rows, width = Body(), np.array(TEXT_COO), kind[1] // 8
     flat = rows.T.reshape(-1) if by_columns else rows.reshape(-1)
     indices = body.add(pack(INTEGERS[kind], flat.tolist()), padded)
-    data = body.add(pack("d", numbers(count)), padded)
-    strides = (width, count * width) if by_columns else None
-    arguments = {"indices": indices, "kind": kind, "strides": strides} | changes.pop("index", {})
-    whole = {"index": coo(**arguments), "shape": TEXT_SHAPE, "count": count, "data": data} | changes
-    return message(body, **whole)
+    strides = (width, len(rows) * width) if by_columns else None
+    return made_of(body, coo, {"indices": indices, "kind": kind, "strides": strides}, len(rows), padded, **changes)
 
 
 def csx_message(
@@ -79,19 +83,10 @@ def csx_message(
     **changes: Any,
 ) -> bytes:
     body = Body()
-    pointers = body.add(pack(INTEGERS[kinds[0]], indptr), padded)
-    indices = body.add(pack(INTEGERS[kinds[1]], columns), padded)
-    data = body.add(pack("d", numbers(9)), padded)
-    arguments: dict[str, Any] = {
-        "axis": axis,
-        "indptr": pointers,
-        "indices": indices,
-        "indptr_kind": kinds[0],
-        "indices_kind": kinds[1],
-    } | changes.pop("index", {})
-    shape = (6, 5) if axis == 0 else (5, 6)
-    whole = {"index": csx(**arguments), "shape": shape, "count": 9, "data": data} | changes
-    return message(body, **whole)
+    places = [body.add(pack(INTEGERS[kind], each), padded) for kind, each in zip(kinds, (indptr, columns), strict=True)]
+    index = {"axis": axis, "indptr": places[0], "indices": places[1]}
+    index |= {"indptr_kind": kinds[0], "indices_kind": kinds[1]}
+    return made_of(body, csx, index, 9, padded, **{"shape": (5, 6) if axis else (6, 5), **changes})
 
 
 def csf_message(
@@ -103,23 +98,14 @@ def csf_message(
     **changes: Any,
 ) -> bytes:
     body = Body()
-    codes = [INTEGERS[kind] for kind in kinds]
-    pointers = [body.add(pack(codes[0], level), padded) for level in indptr]
-    indices = [body.add(pack(codes[1], level), padded) for level in nodes]
-    data = body.add(pack("d", numbers(len(nodes[-1]))), padded)
-    if counted:
-        pointers = [(at, len(level)) for (at, _), level in zip(pointers, indptr, strict=True)]
-        indices = [(at, len(level)) for (at, _), level in zip(indices, nodes, strict=True)]
-    arguments: dict[str, Any] = {
-        "indptr": pointers,
-        "indices": indices,
-        "order": (0, 1, 2, 3),
-        "indptr_kind": kinds[0],
-        "indices_kind": kinds[1],
-    } | changes.pop("index", {})
-    count = len(nodes[-1])
-    whole = {"index": csf(**arguments), "shape": TEXT_SHAPE, "count": count, "data": data} | changes
-    return message(body, **whole)
+
+    def placed(kind: tuple[Any, ...], levels: list[list[int]]) -> list[tuple[int, int]]:
+        found = [body.add(pack(INTEGERS[kind], level), padded) for level in levels]
+        return [(at, len(level)) for (at, _), level in zip(found, levels, strict=True)] if counted else found
+
+    index = {"indptr": placed(kinds[0], indptr), "indices": placed(kinds[1], nodes), "order": (0, 1, 2, 3)}
+    index |= {"indptr_kind": kinds[0], "indices_kind": kinds[1]}
+    return made_of(body, csf, index, len(nodes[-1]), padded, **changes)
 
 
 # -- right ones ----------------------------------------------------------------------------------------------

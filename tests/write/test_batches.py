@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import optional
 from helpers.arrays import ipc_bytes
 
 import arrowipc as ipc
-from arrowipc.types import field, int64, list_, utf8
 
 duckdb = optional("duckdb")
 na = optional("nanoarrow")
@@ -17,12 +15,6 @@ pd = optional("pandas")
 pl = optional("polars")
 
 TABLE = pa.table({"id": [1, 2, None, 4], "word": ["one", "two", "three", None], "list": [[1], [], None, [2, 3]]})
-
-
-def stream(data, schema=None, **options):
-    """What is written for `data`, read by pyarrow."""
-    sink = ipc_bytes([data], schema=schema, **options)
-    return pa.ipc.open_stream(bytes(sink)).read_all()
 
 
 OBJECTS = {
@@ -45,7 +37,7 @@ OBJECTS = {
 
 @pytest.mark.parametrize("name", OBJECTS)
 def test_objects_of_every_library_are_written(name):
-    written = stream(OBJECTS[name]())
+    written = pa.ipc.open_stream(bytes(ipc_bytes([OBJECTS[name]()]))).read_all()
     assert written.to_pylist() == TABLE.to_pylist()
     written.validate(full=True)
 
@@ -55,13 +47,3 @@ def test_copy_takes_readers_of_other_libraries():
     with ipc.new_stream(sink) as writer:
         assert ipc.copy(TABLE.to_reader(), writer) == 0
     assert pa.ipc.open_stream(bytes(sink)).read_all().equals(TABLE)
-
-
-def test_columns_in_a_dict():
-    schema = ipc.Schema([field("id", int64()), field("word", utf8()), field("list", list_(int64()))])
-    columns = {"id": np.array([1, 2]), "word": ["a", None], "list": pa.array([[1], None])}
-    assert stream(columns, schema).to_pylist() == [
-        {"id": 1, "word": "a", "list": [1]},
-        {"id": 2, "word": None, "list": None},
-    ]
-    assert stream(columns) == stream(columns, schema)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from arrowipc.events import BatchRead, DictionaryRead
 
 WORDS = pa.dictionary(pa.int8(), pa.string())
 STREAMS = [{}, {"deltas": True}, {"unify": True}, {"deltas": True, "unify": True}]
+INDICES = [getattr(pa, f"{sign}int{bits}")() for sign in ("", "u") for bits in (8, 16, 32, 64)]
 FILES = [{"file": True, **options} for options in STREAMS]
 
 
@@ -164,40 +165,40 @@ def check(batches: Sequence[ipc.RecordBatch], root: ipc.Schema | None = None, **
 # -- the law -------------------------------------------------------------------------------------------------
 
 
+def evolved(values: list[Any], fresh: Callable[[], Any], chance: random.Random) -> list[Any]:
+    """The next version of a dictionary: the same, longer, shorter, other or empty."""
+    turn = chance.choice(["same", "longer", "longer", "shorter", "other", "empty"])
+    if turn == "longer":
+        return values + [fresh() for _ in range(chance.randint(0, 3))]
+    if turn == "shorter":
+        return values[: chance.randint(0, len(values))]
+    return values if turn == "same" else [fresh() for _ in range(chance.randint(0, 4) if turn == "other" else 0)]
+
+
 def some_batches(kind: pa.DataType, pool: list[Any], chance: random.Random) -> list[Any]:
-    """Batches whose dictionaries are the same, longer, shorter, other, empty or absent, all in one stream."""
+    """Batches with versions of a dictionary."""
     parts, values = [], chance.choices(pool, k=chance.randint(0, 4))
+    coded, most = pa.dictionary(chance.choice(INDICES), kind), chance.choice([5, 5, 5, 200])
     for _ in range(chance.randint(1, 6)):
-        turn = chance.choice(["same", "longer", "longer", "shorter", "other", "empty"])
-        if turn == "longer":
-            values = values + chance.choices(pool, k=chance.randint(0, 3))
-        elif turn == "shorter":
-            values = values[: chance.randint(0, len(values))]
-        elif turn in ("other", "empty"):
-            values = chance.choices(pool, k=chance.randint(0, 4) if turn == "other" else 0)
+        values = evolved(values, lambda: chance.choice(pool), chance)
         rows = [
             chance.choice([None, chance.randrange(len(values))]) if values else None
-            for _ in range(chance.randint(0, 5))
+            for _ in range(chance.randint(0, most))
         ]
-        parts.append(column(rows, values, pa.dictionary(pa.int16(), kind)))
+        parts.append(column(rows, values, coded))
     return parts
 
 
 @pytest.mark.parametrize("options", [*STREAMS, *FILES], ids=str)
 @given(plans)
 def test_the_reader_finds_the_values_of_every_batch(options: dict[str, bool], plan: Any) -> None:
-    (kind, pool), seed = plan
-    parts = some_batches(kind, pool, random.Random(seed))
-    check([batch_of_columns(one) for one in parts], **options)
-
-
-@pytest.mark.parametrize("options", [*STREAMS, *FILES], ids=str)
-@given(plans)
-def test_the_law_holds_for_what_one_reader_reads(options: dict[str, bool], plan: Any) -> None:
+    """Each batch comes from a reader of its own, and then all from one reader."""
     (kind, pool), seed = plan
     chance = random.Random(seed)
-    parts = [pa.record_batch([one], names=["c"]) for one in some_batches(kind, pool, chance)]
-    found = list(ipc.open_stream(pyarrow_bytes(parts, emit_dictionary_deltas=chance.random() < 0.5)))
+    parts = some_batches(kind, pool, chance)
+    check([batch_of_columns(one) for one in parts], **options)
+    batches = [pa.record_batch([one], names=["c"]) for one in parts]
+    found = list(ipc.open_stream(pyarrow_bytes(batches, emit_dictionary_deltas=chance.random() < 0.5)))
     check([one.slice(chance.randint(0, 2)) for one in found], **options)
 
 
@@ -215,16 +216,6 @@ def pairs(rows: Sequence[int | None], outer: Sequence[tuple[int, int]], a: Seque
     left, right = column([one[0] for one in outer], a), column([one[1] for one in outer], b)
     values = pa.StructArray.from_arrays([left, right], names=["a", "b"])
     return pa.DictionaryArray.from_arrays(pa.array(rows, pa.int16()), values)
-
-
-def evolved(values: list[Any], fresh: Any, chance: random.Random) -> list[Any]:
-    """The next version of a dictionary."""
-    turn = chance.choice(["same", "longer", "longer", "shorter", "other"])
-    if turn == "longer":
-        return values + [fresh() for _ in range(chance.randint(0, 3))]
-    if turn == "shorter":
-        return values[: chance.randint(0, len(values))]
-    return values if turn == "same" else [fresh() for _ in range(chance.randint(0, 4))]
 
 
 @pytest.mark.parametrize("options", [*STREAMS, *FILES], ids=str)
@@ -367,9 +358,6 @@ def test_098_a_file_holds_an_empty_dictionary_back(options, empty):
     assert sent(out, empty()) == [[]]
     assert out.close() == [whole([])]
     assert out.close() == []
-
-
-# -- readers with deltas -------------------------------------------------------------------------------------
 
 
 def growing_stream(count: int, each: int) -> bytes:
@@ -564,18 +552,6 @@ def test_slices_are_renumbered_where_they_lie(cut):
     for i in range(8):
         assert found.column(i).to_pylist() == piece.column(i).to_pylist()
         pa.array(found.column(i)).validate(full=True)
-
-
-@pytest.mark.parametrize("bits", [8, 16, 32, 64])
-@pytest.mark.parametrize("signed", [True, False])
-def test_indices_of_every_width_are_renumbered(bits, signed):
-    coded = pa.dictionary(getattr(pa, f"{'' if signed else 'u'}int{bits}")(), pa.string())
-    steps = [
-        batch_of_columns(column([0, 1], ["x", "y"], coded)),
-        batch_of_columns(column([i % 60 for i in range(200)] + [None], [f"w{i}" for i in range(60)], coded)),
-    ]
-    for options in (STREAMS[3], FILES[2]):
-        check(steps, **options)
 
 
 @pytest.mark.parametrize(("kind", "most"), [("int8", 128), ("uint8", 256)])
