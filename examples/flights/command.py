@@ -22,7 +22,6 @@ them as a table of payloads, as files and as streams.
 EXAMPLES = """\
 examples:
   python examples/flights                              all flights, into build/flights
-  python examples/flights --rows 20000                 a quick look
   python examples/flights --input captures/ --by host --value latency --output out
   python examples/flights --input messages.parquet --column payload --input archive/*.arrow
 """
