@@ -120,6 +120,13 @@ def test_the_reference_has_every_public_name():
     assert public <= listed, sorted(public - listed)
 
 
+def test_the_reasons_of_dissociated_ipc_are_those_of_the_page():
+    from arrowipc.dissociated.protocol import Reason
+
+    stated = ", ".join(f"{each.value} {each.name}" for each in Reason)
+    assert stated in (pages.ROOT / "docs/guides/dissociated-peers.md").read_text()
+
+
 def test_links_between_pages_lead_somewhere():
     for page in pages.PAGES:
         for target in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", page.read_text()):
