@@ -137,7 +137,7 @@ def run(text: str, folder: Path, ours: bool, writes: str = "") -> Any:
 
 
 @pytest.mark.parametrize(
-    ("there", "here"), [*((each, each) for each in ALIKE), *(map(code, row[:2]) for row in rows("The same"))]
+    ("there", "here"), [*((each, each) for each in ALIKE), *((code(row[0]), code(row[1])) for row in rows("The same"))]
 )
 def test_a_row_does_the_same_in_both(there, here, tmp_path):
     writes = "coded" if "coded" in there else ""
