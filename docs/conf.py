@@ -26,6 +26,7 @@ myst_heading_anchors = 3
 # Included files link to other files of the project; `type` in a docstring is a property of several classes.
 suppress_warnings = ["myst.xref_missing", "ref.python"]
 
+autodoc_default_options = {"members": True}
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the docstrings name types in words
 napoleon_numpy_docstring = True

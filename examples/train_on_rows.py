@@ -1,9 +1,8 @@
 """Train a small model on random rows of an Arrow file with torch's DataLoader and two workers.
 
-python train_on_rows.py [file]        # without a file it makes one first; columns: features (lists), target
+python train_on_rows.py
 """
 
-import sys
 import tempfile
 from pathlib import Path
 
@@ -33,11 +32,8 @@ def make_file(path: Path) -> None:
 
 def main() -> None:
     """Fit a line in two epochs, each with another order of rows."""
-    if len(sys.argv) > 1:
-        path = Path(sys.argv[1])
-    else:
-        path = Path(tempfile.mkdtemp()) / "rows.arrow"
-        make_file(path)
+    path = Path(tempfile.mkdtemp()) / "rows.arrow"
+    make_file(path)
     rows = ipc.RowDataset(path, columns=["features", "target"], format="numpy")
     print(len(rows), "rows, one of them:", rows[7]["features"].shape, rows[7]["target"].dtype)
 

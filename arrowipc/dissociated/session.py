@@ -74,7 +74,7 @@ class Books:
 class Session:
     """One client's connection: takes its requests one after the other, and its memory back at any time.
 
-    Without a driver: `step` does what goes without waiting; who calls it waits for the connection in between.
+    Without a driver: `step` does the work that needs no waiting; its caller waits for the connection in between.
     """
 
     def __init__(

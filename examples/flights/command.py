@@ -22,7 +22,6 @@ them as a table of payloads, as files and as streams.
 EXAMPLES = """\
 examples:
   python examples/flights                              all flights, into build/flights
-  python examples/flights --rows 20000                 a quick look
   python examples/flights --input captures/ --by host --value latency --output out
   python examples/flights --input messages.parquet --column payload --input archive/*.arrow
 """
@@ -63,18 +62,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the job.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        The command line, by default ``sys.argv[1:]``.
-
-    Returns
-    -------
-    int
-        0; 1 if something went wrong, which is printed; 3 if the inputs disagree.
-    """
+    """Run the job: 0; 1 if something went wrong, which is printed; 3 if the inputs disagree."""
     options = parser().parse_args(arguments)
     try:
         _check(options)

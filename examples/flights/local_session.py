@@ -59,10 +59,8 @@ def _settings(master: str) -> dict[str, str]:
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     }
     if master.startswith("local"):
-        # One machine: shuffles into a partition per core, and memory shared with the Python workers.
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
         settings |= {
-            "spark.driver.memory": f"{max(1024, min(8192, memory // 3))}m",
+            "spark.driver.memory": "2g",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
             "spark.sql.shuffle.partitions": str(max(2, min(os.cpu_count() or 2, 16))),

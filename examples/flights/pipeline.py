@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.errors import UsageError
-from arrowipc.sources.files import find_files, is_url
-from arrowipc.sources.remote import RemoteSource
+from arrowipc.sources.files import find_files
 from arrowipc.spark import from_arrow
 from arrowipc.spark.payloads.decode import decode_payloads
 from arrowipc.spark.sessions import reader_of, register
@@ -75,7 +74,7 @@ def find_sources(spark: "SparkSession", paths: Sequence[str], column: str | None
     """Find the sources in a user's inputs: Parquet with a payload column, or Arrow files."""
     sources = []
     for path in paths:
-        if not any(_is_parquet(file.path) for file in find_files([path])):
+        if not any(file.path.endswith(".parquet") for file in find_files([path])):
             sources.append(Source(path, path))
             continue
         schema = spark.read.parquet(path).schema
@@ -88,13 +87,6 @@ def find_sources(spark: "SparkSession", paths: Sequence[str], column: str | None
             )
         sources.append(Source(path, path, name))
     return sources
-
-
-def _is_parquet(path: str) -> bool:
-    if is_url(path):
-        return RemoteSource(path).head()[:4] == b"PAR1"
-    with open(path, "rb") as file:
-        return file.read(4) == b"PAR1"
 
 
 def run(spark: "SparkSession", job: Job, watch: Stopwatch) -> None:
@@ -116,7 +108,7 @@ def run(spark: "SparkSession", job: Job, watch: Stopwatch) -> None:
     name, first = next(iter(frames.items()))
     if len(frames) > 1 and not _compare(job, frames, "compare row for row", watch):
         return
-    again = (_write_folders if job.flights else _write_files)(spark, job, first, watch)
+    again = _write_files(spark, job, first, watch)
     if not _compare(job, {name: first, "the files written": again}, "compare what was written", watch):
         return
     if job.flights:
@@ -162,35 +154,26 @@ def _compare(job: Job, frames: "dict[str, DataFrame]", name: str, watch: Stopwat
 
 
 def _write_files(spark: "SparkSession", job: Job, frame: "DataFrame", watch: Stopwatch) -> "DataFrame":
-    """Write Arrow files, and read them."""
-    path = job.output / "rows.arrow"
-    with watch.step("write .arrow files") as step:
-        frame.write.format("arrowipc").mode("overwrite").save(str(path))
-        step.rows = job.rows
-    job.written.append(path)
-    again = spark.read.format("arrowipc").load(str(path))
-    with watch.step("read the files written") as step:
-        step.rows = _drain(again)
-    return again
-
-
-def _write_folders(spark: "SparkSession", job: Job, frame: "DataFrame", watch: Stopwatch) -> "DataFrame":
-    """Write one folder per airport, in two jobs; files of the second have one extra column. Read all, then one."""
+    """Write Arrow files, and read them. Flights: a folder per airport; files from July on have one extra column."""
     from pyspark.sql import functions as F
 
-    path = job.output / "flights.arrow"
-    later = frame.where("month > 6").withColumn("made_up", F.col("dep_delay") - F.col("arr_delay"))
+    path = job.output / ("flights.arrow" if job.flights else "rows.arrow")
+    parts, keys = [frame], list[str]()
+    if job.flights:
+        later = frame.where("month > 6").withColumn("made_up", F.col("dep_delay") - F.col("arr_delay"))
+        parts, keys = [frame.where("month <= 6"), later], ["origin"]
     with watch.step("write .arrow files") as step:
-        for mode, part in (("overwrite", frame.where("month <= 6")), ("append", later)):
-            part.write.partitionBy("origin").format("arrowipc").mode(mode).save(str(path))
+        for part, mode in zip(parts, ("overwrite", "append"), strict=False):
+            part.write.partitionBy(*keys).format("arrowipc").mode(mode).save(str(path))
         step.rows = job.rows
     job.written.append(path)
     again = spark.read.format("arrowipc").option("mergeSchema", "true").load(str(path))
     with watch.step("read the files written") as step:
         step.rows = _drain(again)
-    with watch.step("read one airport") as step:
-        step.rows = _drain(again.where("origin = 'JFK'"))
-    return again.select(frame.columns)
+    if job.flights:
+        with watch.step("read one airport") as step:
+            step.rows = _drain(again.where("origin = 'JFK'"))
+    return again.select(*map(quote, frame.columns))
 
 
 def _count_payloads(spark: "SparkSession", job: Job, decoded: "DataFrame", watch: Stopwatch) -> None:

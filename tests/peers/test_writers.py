@@ -27,7 +27,7 @@ NOT = {
     "polars-1.0.0.arrow": "counts the data buffers of a dictionary's views among those of the batch: it cannot be told "
     "which count is whose",
 }
-#: Remarks that validate makes, by the beginning of the name: see docs/decisions.md.
+#: Remarks that validate makes, by the beginning of the name: case 43 of docs/format-checklist.md.
 REMARKS = {
     "polars-2": ["bare-schema"],
     "javascript": ["no-schema"],

@@ -77,7 +77,7 @@ private[spark] object Numbers {
             "nanoseconds=\"truncate\" to drop the rest or nanoseconds=\"long\" to get a bigint"
         else if (clock)
           String.format("%.6f", count.toDouble / per * times / 1e9) +
-            " s, which is no time of day: Spark's TIME goes from 0 to less than 86,400 s; mend it where it is " +
+            " s, which is no time of day: Spark's TIME goes from 0 to less than 86,400 s; correct it where it is " +
             "written, or give a schema with BIGINT for it, which holds any number of nanoseconds"
         else s"a value that ${target.simpleString} cannot: $count"
       new ArrowIpcException.Unsupported(s"column '${column.plan.path}' (${column.plan.`type`}) holds $what")
