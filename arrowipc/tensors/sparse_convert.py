@@ -15,7 +15,12 @@ import numpy as np
 from arrowipc.arguments import described
 from arrowipc.datatypes import DataType, Duration, FloatingPoint, Int
 from arrowipc.errors import FormatError, LimitError, UsageError
-from arrowipc.tensors.sparse_index import check_coordinates, check_level, sort_keys
+from arrowipc.tensors.sparse_index import (
+    check_coordinates,
+    check_level,
+    sort_keys,
+    transpose_level,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -390,18 +395,15 @@ def index_of(rules: Layout, indices: Indices, shape: Sequence[int], dtype: np.dt
 
 def transposed(index: Index, data: Values, shape: Sequence[int], dtype: np.dtype[Any]) -> tuple[Index, Values]:
     """Return the index and the values of a canonical matrix with its other axis compressed."""
-    axes, indices = index.axes[::-1], index.nodes[1].astype(np.int64)
-    starts = _pointers(shape[axes[0]], len(indices), pointer_dtype(dtype, len(data)))
-    if len(indices) and indices.max() >= len(starts) - 1:
-        raise _changed(ValueError(f"an index is {indices.max()}"))
-    sort_keys(indices, order := np.empty(len(indices), np.int64))
-    try:
-        np.cumsum(np.bincount(indices, minlength=len(starts) - 1), out=starts[1:])
-        counts = np.diff(index.pointers[0].astype(np.int64, copy=False))
-        parents = np.repeat(np.arange(len(counts), dtype=dtype), counts)[order]
-    except (IndexError, ValueError) as error:
-        raise _changed(error) from None
-    return Index((starts,), (None, parents), axes), data[order]
+    pointers, indices, axes = index.pointers[0], index.nodes[1], index.axes[::-1]
+    starts = _pointers(shape[axes[0]], len(indices), np.dtype(np.int64))
+    starts.fill(0)
+    parents, order = np.empty(len(indices), np.int64), np.empty(len(indices), np.int64)
+    wide = np.ascontiguousarray(pointers, np.int64)
+    if not transpose_level(wide, indices, shape[axes[0]], starts, parents, order):
+        raise _changed(ValueError("pointers or indices are wrong"))
+    stored = starts.astype(pointer_dtype(dtype, len(data)), copy=False)
+    return Index((stored,), (None, parents.astype(dtype, copy=False)), axes), data[order]
 
 
 def _pointers(parents: int, entries: int, dtype: np.dtype[Any]) -> Indices:

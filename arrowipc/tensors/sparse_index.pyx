@@ -1,14 +1,12 @@
-"""The loops over the index of a sparse tensor for which NumPy has none, or none as fast: check and sort.
+"""The loops over the index of a sparse tensor for which NumPy has none, or none as fast: check, sort, transpose.
 
 Indices are loaded as unsigned words: a negative index is then above every size that its type can hold, so one
 comparison finds all indices that are outside. The loops that only check collect violations in the sign bit of an
 accumulator, which compilers turn into vector code. They only say whether something is wrong: `sparse_convert` finds
-what it is.
+what it is. The loops that write check what they follow again, because indices may be in memory that somebody changes.
 """
 
-from cpython.buffer cimport (
-    PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_STRIDED_RO, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer,
-)
+from cpython.buffer cimport PyBUF_CONTIG, PyBUF_FORMAT, PyBUF_STRIDED_RO, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
@@ -44,29 +42,35 @@ cdef struct Words:
     uint64_t top                # largest value that is not the pattern of a negative number
 
 
+cdef inline int64_t last_index(const Words* w, int64_t size) noexcept nogil:
+    """The largest index below `size` that the integers can hold; -1: none is right."""
+    return <int64_t> w.top if <uint64_t> (size - 1) > w.top and size > 0 else size - 1
+
+
 cdef inline uint64_t outside_bit(uint64_t word, int64_t last) noexcept nogil:
     """A number whose sign bit is set if `word` is not in 0..last; with last -1 it always is."""
     return word | (<uint64_t> last - word)
 
 
+cdef inline bint is_outside(uint64_t word, int64_t last) noexcept nogil:
+    return outside_bit(word, last) >> 63
+
+
 cdef class Integers:
-    """An array of integers, held through the buffer protocol; `written`: how many int64 are to be written to it."""
+    """An array of integers, held through the buffer protocol."""
 
     cdef Py_buffer view
     cdef bint held
     cdef Words w
 
-    def __cinit__(self, array, int64_t written=-1):
-        PyObject_GetBuffer(array, &self.view, PyBUF_FORMAT | (
-            PyBUF_STRIDED_RO if written < 0 else PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE))
+    def __cinit__(self, array):
+        PyObject_GetBuffer(array, &self.view, PyBUF_STRIDED_RO | PyBUF_FORMAT)
         self.held = True
         cdef bytes code = self.view.format if self.view.format != NULL else b"B"
         if code.lstrip(b"<=@") not in (b"b", b"B", b"h", b"H", b"i", b"I", b"l", b"L", b"q", b"Q"):
             raise UsageError(f"indices must be integers in native byte order, found the format {code.decode()!r}")
         if self.view.ndim not in (1, 2) or self.view.itemsize not in (1, 2, 4, 8):
             raise UsageError(f"indices must be vectors or matrices of integers, found {self.view.ndim} dimensions")
-        if written >= 0 and (self.view.itemsize != 8 or self.view.len != 8 * written):
-            raise UsageError(f"an output needs {written} integers of 8 bytes, found {self.view.len} bytes")
         self.w.data = <const uint8_t*> self.view.buf
         self.w.rows = self.view.shape[0]
         self.w.row_step = self.view.strides[0]
@@ -76,6 +80,25 @@ cdef class Integers:
         self.w.top = (<uint64_t> 1 << (8 * self.w.width - 1)) - 1
         if not code[len(code) - 1:].islower():
             self.w.top = 2 * self.w.top + 1
+
+    def __dealloc__(self):
+        if self.held:
+            PyBuffer_Release(&self.view)
+
+
+cdef class Output:
+    """A vector of 64-bit integers to be written."""
+
+    cdef Py_buffer view
+    cdef bint held
+    cdef int64_t* data
+
+    def __cinit__(self, array, int64_t count):
+        PyObject_GetBuffer(array, &self.view, PyBUF_CONTIG)
+        self.held = True
+        if self.view.itemsize != 8 or self.view.len != 8 * count:
+            raise UsageError(f"an output needs {count} integers of 8 bytes, found {self.view.len} bytes")
+        self.data = <int64_t*> self.view.buf
 
     def __dealloc__(self):
         if self.held:
@@ -129,10 +152,8 @@ def check_level(indices, int64_t size, pointers):
     cdef Integers ranges = None if pointers is None else Integers(pointers)
     cdef Words* w = &held.w
     cdef Scan found
-    cdef int64_t allowed = 0, last = size - 1
+    cdef int64_t allowed = 0, last = last_index(w, size)
     expect_packed(w, w.width)
-    if size > 0 and <uint64_t> last > w.top:
-        last = <int64_t> w.top      # the largest index that the integers can hold
     with nogil:
         if w.width == 8:
             scan_words(<const loose_u64*> w.data, w.rows, last, &found)
@@ -148,6 +169,59 @@ def check_level(indices, int64_t size, pointers):
         with nogil:
             allowed = not_rising_at_starts(ranges.w, held.w)
     return 2 if found.not_rising == allowed else 1
+
+
+def transpose_level(pointers, indices, int64_t size, starts, parents, order):
+    """Turn compressed rows into compressed columns by counting: no faster sort exists.
+
+    `starts`, `size` + 1 zeros, get the new pointers; `parents` and `order` the row of each value in its new place, and
+    the place that it had. All but the indices are contiguous int64. False: pointers or indices are wrong.
+    """
+    cdef Integers held = Integers(indices), ranges = Integers(pointers)
+    cdef Output ends = Output(starts, size + 1), rows = Output(parents, held.w.rows), out = Output(order, held.w.rows)
+    cdef bint right
+    expect_packed(&ranges.w, 8)
+    with nogil:
+        right = transpose(ranges.w, held.w, size, ends.data, rows.data, out.data)
+    return right
+
+
+cdef bint transpose(Words pointers, Words w, int64_t size, int64_t* ends, int64_t* rows,
+                    int64_t* order) noexcept nogil:
+    """Count the entries of each index, then hand them out."""
+    cdef const loose_u64* pointer = <const loose_u64*> pointers.data
+    cdef int width = w.width
+    cdef int64_t i, j, at = 0, end, place, last = last_index(&w, size)
+    cdef uint64_t word
+    for i in range(w.rows):
+        word = load_unsigned(w.data + i * w.row_step, width)
+        if is_outside(word, last):
+            return False
+        ends[word] += 1
+    for j in range(size + 1):
+        place = ends[j]
+        ends[j] = at
+        at += place
+    at = 0
+    for j in range(1, pointers.rows):
+        end = <int64_t> pointer[j]
+        if end < at or end > w.rows:
+            return False
+        for i in range(at, end):
+            word = load_unsigned(w.data + i * w.row_step, width)
+            if is_outside(word, last) or ends[word] >= w.rows:
+                return False            # it is not what it was when it was counted
+            place = ends[word]
+            ends[word] = place + 1
+            rows[place] = j - 1
+            order[place] = i
+        at = end
+    if at != w.rows:
+        return False
+    for j in range(size, 0, -1):
+        ends[j] = ends[j - 1]
+    ends[0] = 0
+    return True
 
 
 # -- coordinates: bounds and order ---------------------------------------------------------------------------
@@ -189,8 +263,8 @@ def check_coordinates(indices, axes, keys=None):
     the values in a dense tensor whose axes are in that order.
     """
     cdef Integers held = Integers(indices), order = Integers(axes)
-    cdef Integers out = None if keys is None else Integers(keys, held.w.rows)
-    cdef uint64_t* places = NULL if out is None else <uint64_t*> out.view.buf
+    cdef Output out = None if keys is None else Output(keys, held.w.rows)
+    cdef uint64_t* places = NULL if out is None else <uint64_t*> out.data
     cdef const Axis* axis = <const Axis*> order.w.data
     cdef int64_t k
     cdef int found
@@ -243,8 +317,7 @@ def sort_keys(keys, order):
     """
     cdef Integers held = Integers(keys)
     cdef int64_t count = held.w.rows, i
-    cdef Integers out = Integers(order, count)
-    cdef int64_t* rows = <int64_t*> out.view.buf
+    cdef Output rows = Output(order, count)
     cdef const loose_u64* key = <const loose_u64*> held.w.data
     cdef uint64_t greatest = 0
     cdef Entry* entries
@@ -261,7 +334,7 @@ def sort_keys(keys, order):
             greatest |= key[i]
         found = sort_entries(entries, entries + count, count, greatest)
         for i in range(count):
-            rows[i] = found[i].row
+            rows.data[i] = found[i].row
         for i in range(1, count):
             tied |= found[i].key == found[i - 1].key
         free(entries)

@@ -11,9 +11,10 @@ from arrowipc.metadata.schema_tables import write_sparse_tensor_message
 from arrowipc.tensors.message import head_of, stored_length
 from arrowipc.tensors.message_io import read_framed, write_framed
 from arrowipc.tensors.sparse_convert import Index
-from arrowipc.tensors.sparse_message import open_sparse
+from arrowipc.tensors.sparse_message import Opened, open_sparse
 from arrowipc.tensors.sparse_tensor import LAYOUTS, SparseTensor, from_any
 from arrowipc.types import Int
+from arrowipc.values.dtypes import dtype_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,22 +71,36 @@ def read_sparse_tensor(source: Any, *, validate: Validate = "full", limits: Limi
 def tensor_of(message: Message, limits: Limits | None = None, validate: Validate = "full") -> SparseTensor:
     """Return the tensor of a "SparseTensor" message; parameters are those of `read_sparse_tensor`."""
     check_choice("validate", validate, ("none", "full", "strict"))
-    layout, claimed, pointers, nodes, axes, data, shape, names, kind = open_sparse(message, limits)
-    fibres = layout == "CSF"
-    index = _without_padding(pointers, nodes, len(data), axes) if fibres else Index(pointers, nodes, axes)
-    tensor = LAYOUTS[layout]._of(index, data, shape, names, kind, None)
+    opened = open_sparse(message, limits)
+    data = np.frombuffer(opened.data, dtype_of(opened.type))
+    tensor = LAYOUTS[opened.layout]._of(_index_of(opened), data, opened.shape, opened.dim_names, opened.type, None)
     if validate == "none":
         return tensor
     try:
         canonical = tensor._prove()
     except FormatError as error:
         raise FormatError(f"SparseTensor.sparseIndex: {error}") from None
-    if validate == "strict" and not canonical and (layout != "COO" or claimed):
+    if validate == "strict" and not canonical and (opened.layout != "COO" or opened.is_canonical):
         raise FormatError(
             "SparseTensor.sparseIndex: the coordinates are not sorted, or some occur twice"
-            + (", though isCanonical says otherwise" if layout == "COO" else "")
+            + (", though isCanonical says otherwise" if opened.layout == "COO" else "")
         )
     return tensor
+
+
+def _index_of(opened: Opened) -> Index:
+    axes = opened.axis_order
+    if opened.layout == "COO":
+        rows = opened.non_zero_length, len(axes)
+        if 0 in rows:
+            return Index((), (np.empty(rows, opened.indices_type),), axes)
+        return Index((), (np.ndarray(rows, opened.indices_type, opened.indices[0], strides=opened.strides),), axes)
+    if opened.layout != "CSF":
+        indptr = np.frombuffer(opened.indptr[0], opened.indptr_type)
+        return Index((indptr,), (None, np.frombuffer(opened.indices[0], opened.indices_type)), axes)
+    pointers = tuple([np.frombuffer(level, opened.indptr_type) for level in opened.indptr])
+    nodes = tuple([np.frombuffer(level, opened.indices_type) for level in opened.indices])
+    return _without_padding(pointers, nodes, opened.non_zero_length, axes)
 
 
 def _without_padding(

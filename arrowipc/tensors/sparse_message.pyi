@@ -1,22 +1,37 @@
 """SparseTensor messages opened; see ``tensors/sparse_message.pyx``."""
 
-from typing import Any, Literal
+from typing import Literal
 
 from arrowipc.datatypes import DataType
 from arrowipc.limits import Limits
 from arrowipc.read.framing import Message
-from arrowipc.tensors.sparse_convert import Indices, Values
 
-def open_sparse(
-    message: Message, limits: Limits | None = None
-) -> tuple[
-    Literal["COO", "CSR", "CSC", "CSF"],
-    bool,
-    tuple[Indices, ...],
-    tuple[Any, ...],
-    tuple[int, ...],
-    Values,
-    tuple[int, ...],
-    tuple[str, ...] | None,
-    DataType,
-]: ...
+class Opened:
+    @property
+    def type(self) -> DataType: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dim_names(self) -> tuple[str, ...] | None: ...
+    @property
+    def non_zero_length(self) -> int: ...
+    @property
+    def data(self) -> memoryview: ...
+    @property
+    def layout(self) -> Literal["COO", "CSR", "CSC", "CSF"]: ...
+    @property
+    def is_canonical(self) -> bool: ...
+    @property
+    def strides(self) -> tuple[int, int]: ...
+    @property
+    def indptr_type(self) -> str: ...
+    @property
+    def indices_type(self) -> str: ...
+    @property
+    def indptr(self) -> list[memoryview]: ...
+    @property
+    def indices(self) -> list[memoryview]: ...
+    @property
+    def axis_order(self) -> tuple[int, ...]: ...
+
+def open_sparse(message: Message, limits: Limits | None = None) -> Opened: ...

@@ -22,42 +22,46 @@ cdef enum:
 
 
 cdef class Opened:
-    """A SparseTensor table while it is read: its parts, and how much its buffers may share."""
+    """A SparseTensor table: what all layouts have, and the arrays of the index as (dtype, bytes)."""
 
-    cdef int64_t non_zero_length
+    cdef readonly object type           # DataType
+    cdef readonly tuple shape
+    cdef readonly tuple dim_names       # None: none has a name
+    cdef readonly int64_t non_zero_length
+    cdef readonly object data           # memoryview, exactly the values
+    cdef readonly str layout            # "COO", "CSR", "CSC" or "CSF"
+    cdef readonly bint is_canonical     # COO: what the message claims
+    cdef readonly tuple strides         # COO: bytes from row to row, and from column to column
+    cdef readonly str indptr_type       # as NumPy says it
+    cdef readonly str indices_type
+    cdef readonly list indptr           # memoryviews; may be longer than they have to be
+    cdef readonly list indices
+    cdef readonly tuple axis_order      # the dimension of each level; of COO as they are
     cdef Shape size
-    cdef str layout                     # "COO", "CSR", "CSC" or "CSF"
-    cdef bint is_canonical              # COO: what the message claims
-    cdef tuple pointers                 # arrays of the index, as `sparse_convert.Index` has them; those of CSF may be
-    cdef tuple nodes                    # longer than they have to be
-    cdef tuple axes
     cdef Message message
     cdef int64_t used                   # bytes of all buffers, shared ones as often as they are used
     cdef int64_t allowed
 
-    cdef object buffer(self, const Location* part, int64_t length, int64_t width, object dtype):
-        """The first bytes of a buffer as an array, at an address that suits their width: copied if they lie elsewhere.
-        """
+    cdef object buffer(self, const Location* part, int64_t length, int64_t width):
+        """The first bytes of a buffer, at an address that suits their width: copied if they lie elsewhere."""
         cdef const uint8_t* data = self.message.body_bytes + part.offset
         cdef Memory memory
-        from numpy import frombuffer
-
         self.used += part.length
         if self.used > self.allowed:
             raise LimitError(f"the buffers of the SparseTensor add up to more than its body of "
                              f"{self.message.envelope.body_length:,} bytes and Limits.overlap_bytes: they share bytes")
         if length == 0:
-            return frombuffer(b"", dtype)
+            return memoryview(b"")
         if <uintptr_t> data & (min(width, <int64_t> ADDRESS) - 1) == 0 or width & (width - 1):
-            return frombuffer(window(data, length, self.message.body_owner), dtype)
+            return window(data, length, self.message.body_owner)
         memory = Memory(length)
         memcpy(memory.data, data, length)
         memory.size = length
-        return frombuffer(memory, dtype)
+        return memoryview(memory)
 
 
-cdef object integers(Opened out, const Location* part, int64_t length, const FieldPlan* plan):
-    return out.buffer(part, length, plan.width, f"<{'i' if plan.flags & FIELD_SIGNED else 'u'}{plan.width}")
+cdef str type_of_index(const FieldPlan* plan):
+    return f"<{'i' if plan.flags & FIELD_SIGNED else 'u'}{plan.width}"
 
 
 cdef int open_coo(Opened out, const Table* index, int64_t body_length) except -1:
@@ -70,8 +74,6 @@ cdef int open_coo(Opened out, const Table* index, int64_t body_length) except -1
     cdef int64_t needed = 0, total
     cdef int canonical
     cdef str table = "SparseTensorIndexCOO"
-    from numpy import ndarray
-
     read_index_type(index, SparseTensorIndexCOO_indicesType, table, "indicesType", &plan)
     read_buffer(index, SparseTensorIndexCOO_indicesBuffer, table, "indicesBuffer", body_length, &part)
     if fb_vector(index, SparseTensorIndexCOO_indicesStrides, 8, &stored) < 0:
@@ -98,13 +100,11 @@ cdef int open_coo(Opened out, const Table* index, int64_t body_length) except -1
     if fb_u8(index, SparseTensorIndexCOO_isCanonical, 0, &canonical) < 0:
         broken(table, "isCanonical")
     out.layout = "COO"
+    out.axis_order = tuple(range(shape[1]))
     out.is_canonical = canonical != 0
-    found = integers(out, &part, needed, &plan)
-    if needed:
-        rows = ndarray((shape[0], shape[1]), found.dtype, found, 0, (strides[0], strides[1]))
-    else:
-        rows = ndarray((shape[0], shape[1]), found.dtype)
-    out.pointers, out.nodes, out.axes = (), (rows,), tuple(range(shape[1]))
+    out.strides = (strides[0], strides[1])
+    out.indices_type = type_of_index(&plan)
+    out.indices = [out.buffer(&part, needed, plan.width)]
     return 0
 
 
@@ -133,9 +133,11 @@ cdef int open_csx(Opened out, const Table* index, int64_t body_length) except -1
         raise FormatError(f"{table}.indicesBuffer holds {part.length // plan.width:,} entries: "
                           f"{out.non_zero_length:,} values need as many")
     out.layout = "CSC" if axis else "CSR"
-    out.axes = (axis, 1 - axis)
-    out.pointers = (integers(out, &pointers, (parents + 1) * pointer.width, &pointer),)
-    out.nodes = (None, integers(out, &part, out.non_zero_length * plan.width, &plan))
+    out.axis_order = (axis, 1 - axis)
+    out.indptr_type = type_of_index(&pointer)
+    out.indices_type = type_of_index(&plan)
+    out.indptr = [out.buffer(&pointers, (parents + 1) * pointer.width, pointer.width)]
+    out.indices = [out.buffer(&part, out.non_zero_length * plan.width, plan.width)]
     return 0
 
 
@@ -165,8 +167,7 @@ cdef bint counts_entries(const Vector* pointers, const Vector* nodes, int64_t le
     return True
 
 
-cdef tuple open_levels(Opened out, const Vector* entries, str part, const FieldPlan* plan, bint counted,
-                       int64_t body_length):
+cdef list open_levels(Opened out, const Vector* entries, str part, int64_t width, bint counted, int64_t body_length):
     """Each buffer as many whole integers as it holds: who counts the nodes knows how many are meant."""
     cdef Location level
     cdef uint8_t[16] entry
@@ -177,12 +178,12 @@ cdef tuple open_levels(Opened out, const Vector* entries, str part, const FieldP
         memcpy(entry, entries.data + Buffer_SIZE * k, sizeof(entry))
         if counted:
             length = length_of(entries, k)
-            if mul_overflows(length, plan.width, &length):
+            if mul_overflows(length, width, &length):
                 raise FormatError(f"{table}.{part}[{k}] holds more than 2**63 - 1 bytes")
             memcpy(entry + Buffer_length, &length, sizeof(length))
         check_buffer(entry, table, f"{part}[{k}]", body_length, &level)
-        levels.append(integers(out, &level, level.length // plan.width * plan.width, plan))
-    return tuple(levels)
+        levels.append(out.buffer(&level, level.length // width * width, width))
+    return levels
 
 
 cdef int open_csf(Opened out, const Table* index, int64_t body_length) except -1:
@@ -203,27 +204,29 @@ cdef int open_csf(Opened out, const Table* index, int64_t body_length) except -1
         raise FormatError(f"{table}.axisOrder must name each of 0..{ndim - 1} once, found {axes.count} entries that "
                           f"begin with {order}")
     out.layout = "CSF"
-    out.axes = tuple(order)
+    out.axis_order = tuple(order)
+    out.indptr_type = type_of_index(&pointer)
+    out.indices_type = type_of_index(&plan)
     find_levels(index, SparseTensorIndexCSF_indptrBuffers, "indptrBuffers", ndim - 1, &pointers)
     find_levels(index, SparseTensorIndexCSF_indicesBuffers, "indicesBuffers", ndim, &nodes)
     counted = counts_entries(&pointers, &nodes, out.non_zero_length)
-    out.pointers = open_levels(out, &pointers, "indptrBuffers", &pointer, counted, body_length)
-    out.nodes = open_levels(out, &nodes, "indicesBuffers", &plan, counted, body_length)
+    out.indptr = open_levels(out, &pointers, "indptrBuffers", pointer.width, counted, body_length)
+    out.indices = open_levels(out, &nodes, "indicesBuffers", plan.width, counted, body_length)
     return 0
 
 
-cdef tuple open_values(Opened out, const Table* header, int64_t body_length):
-    """What all layouts have: values, shape, names and type."""
+cdef int open_values(Opened out, const Table* header, int64_t body_length) except -1:
+    """What all layouts have: type, shape, names, and as many values as there are."""
     cdef FieldPlan element
     cdef Table type
     cdef Location data
-    from arrowipc.values.dtypes import dtype_of
-
     read_element(header, SparseTensor_type_type, SparseTensor_type, "SparseTensor", &element, &type)
     if element.width == 0:
         raise UnsupportedError("SparseTensor.type: values of 0 bytes, whose number nothing can confirm")
     read_shape(header, SparseTensor_shape, "SparseTensor", &out.size)
-    kind, names = element_type(&element, &type), read_names(header, SparseTensor_shape, "SparseTensor")
+    out.type = element_type(&element, &type)
+    out.shape = tuple([out.size.size[k] for k in range(out.size.ndim)])
+    out.dim_names = read_names(header, SparseTensor_shape, "SparseTensor")
     if fb_i64(header, SparseTensor_non_zero_length, 0, &out.non_zero_length) < 0:
         broken("SparseTensor", "non_zero_length")
     if out.non_zero_length < 0:
@@ -232,15 +235,12 @@ cdef tuple open_values(Opened out, const Table* header, int64_t body_length):
     if data.length // element.width < out.non_zero_length:
         raise FormatError(f"SparseTensor.data holds {data.length:,} bytes: {out.non_zero_length:,} values of "
                           f"{element.width} bytes need more")
-    values = out.buffer(&data, out.non_zero_length * element.width, element.width, dtype_of(kind))
-    return values, tuple([out.size.size[k] for k in range(out.size.ndim)]), names, kind
+    out.data = out.buffer(&data, out.non_zero_length * element.width, element.width)
+    return 0
 
 
 def open_sparse(Message message not None, limits=None):
     """Return the parts of a SparseTensor message; what the index says is not looked at.
-
-    They are the layout, whether the message claims that its coordinates are canonical, pointers, nodes and axes (as in
-    `sparse_convert.Index`), and values, shape, names of dimensions and type.
 
     Raises
     ------
@@ -259,7 +259,7 @@ def open_sparse(Message message not None, limits=None):
     message.join()
     out.message = message
     out.allowed = body_length + min(bounds.overlap_bytes, (<int64_t> 1 << 62) - body_length)
-    parts = open_values(out, header, body_length)
+    open_values(out, header, body_length)
     if fb_u8(header, SparseTensor_sparseIndex_type, 0, &kind) < 0:
         broken("SparseTensor", "sparseIndex")
     require(fb_table(header, SparseTensor_sparseIndex, &index), "SparseTensor", "sparseIndex")
@@ -272,4 +272,4 @@ def open_sparse(Message message not None, limits=None):
         open_csf(out, &index, body_length)
     else:
         raise FormatError(f"SparseTensor.sparseIndex has the unknown type {kind}")
-    return out.layout, out.is_canonical, out.pointers, out.nodes, out.axes, *parts
+    return out
