@@ -7,11 +7,9 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from helpers import pages
-from helpers.processes import start
 
 import arrowipc
 import arrowipc.dissociated
