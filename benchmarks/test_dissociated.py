@@ -179,12 +179,12 @@ def small(transport: str, count: int, body: int = 1 << 10, columns: int = 1, tab
 
 
 SMALL = "pyarrow, arrowipc, connecting, plain socket"
-TRANSPORTS = ("unix", "tcp", "shm")[: size(3, 1)]
+TRANSPORTS = ("unix", "tcp", "shm", "file")[: size(4, 1)]
 
 
 @question("Dissociated IPC: bodies of 1 KiB, beside DoGet", SMALL, unit="batch", per="count")
 @pytest.mark.parametrize("count", [1, size(2000, 20)])
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", TRANSPORTS[:3])
 def test_small_bodies(transport: str, count: int) -> Runs:
     require(transport)
     return small(transport, count)

@@ -100,15 +100,18 @@ def test_take(shape: str, count: int, chunks: int) -> Runs:
 
 #: What is done with a column, and with which.
 WHOLE = (
-    *[("equals", kind) for kind in ("ints", "text", "structs")],
+    *[("equals", kind) for kind in ("ints", "text", "structs", *data.SHAPES)],
     *[("to_numpy", kind) for kind in ("ints with nulls", "floats with nulls", "bools with nulls", "times with nulls")],
-    *[("a mask keeps 90 %", kind) for kind in ("ints", "text")],
-    *[("combine pieces of 1,000", kind) for kind in ("ints", "bools", "text", "lists")],
+    *[("a mask keeps 90 %", kind) for kind in ("ints", "text", *data.SHAPES)],
+    *[("combine pieces of 1,000", kind) for kind in ("ints", "bools", "text", "lists", *data.SHAPES)],
+    *[("concat_batches of 1,000 rows", kind) for kind in ("ints", "bools", "text", "lists", *data.SHAPES)],
 )
 
 
-def whole_column(kind: str, rows: int) -> pa.Array:
-    """Return a column of `rows` values; the same ones each time, in other memory."""
+def whole(kind: str, rows: int) -> pa.RecordBatch:
+    """Return a column of `rows` values, or ten of a shape; the same ones each time, in other memory."""
+    if kind in data.SHAPES:
+        return data.shaped(kind, rows)
     random = np.random.default_rng(7)
     numbers, nulls = random.integers(0, 1 << 40, rows), random.random(rows) < 0.1
     made = {
@@ -122,25 +125,30 @@ def whole_column(kind: str, rows: int) -> pa.Array:
         "bools with nulls": lambda: pa.array(numbers % 2 == 0, mask=nulls),
         "times with nulls": lambda: pa.array(numbers.view("datetime64[us]"), mask=nulls),
     }
-    return made[kind]()
+    return pa.record_batch([made[kind]()], ["x"])
 
 
 @question("{what}: a column", "pyarrow, arrowipc", unit="value")
 @pytest.mark.parametrize(("what", "kind"), WHOLE)
 def test_whole_columns(what: str, kind: str) -> Runs:
-    rows = size(1_000_000, 2_000)
-    theirs, other = whole_column(kind, rows), whole_column(kind, rows)
-    ours, ours_other = arrowipc.Array.from_arrow(theirs), arrowipc.Array.from_arrow(other)
+    rows = size(100_000 if kind in data.SHAPES else 1_000_000, 2_000)
+    theirs, other = whole(kind, rows), whole(kind, rows)
+    ours, our_other = map(arrowipc.RecordBatch.from_arrow, (theirs, other))
     mask = pa.array(np.random.default_rng(1).random(rows) < 0.9)
-    our_mask, table = arrowipc.Array.from_arrow(mask), in_chunks(pa.table([theirs], ["x"]), rows // 1_000)
+    our_mask, table = arrowipc.Array.from_arrow(mask), in_chunks(pa.Table.from_batches([theirs]), rows // 1_000)
     our_table = arrowipc.Table.from_arrow(table)
+    pieces, our_pieces = table.to_batches(), list(our_table.batches)
     runs: dict[str, tuple[Any, Any]] = {
-        "equals": (lambda: theirs.equals(other), lambda: ours.equals(ours_other)),
-        "to_numpy": (lambda: len(theirs.to_numpy(zero_copy_only=False)), lambda: len(ours.to_numpy(copy=True))),
-        "a mask keeps 90 %": (lambda: len(theirs.filter(mask)), lambda: len(ours.filter(our_mask))),
+        "equals": (lambda: theirs.equals(other), lambda: ours.equals(our_other)),
+        "to_numpy": (lambda: len(theirs[0].to_numpy(False)), lambda: len(ours[0].to_numpy(copy=True))),
+        "a mask keeps 90 %": (lambda: theirs.filter(mask).num_rows, lambda: ours.filter(our_mask).num_rows),
         "combine pieces of 1,000": (lambda: table.combine_chunks().num_rows, lambda: our_table.combine().num_rows),
+        "concat_batches of 1,000 rows": (
+            lambda: pa.concat_batches(pieces).num_rows,
+            lambda: arrowipc.concat_batches(our_pieces).num_rows,
+        ),
     }
-    return dict(zip(("pyarrow", "arrowipc"), runs[what], strict=True)), rows
+    return dict(zip(("pyarrow", "arrowipc"), runs[what], strict=True)), rows * ours.num_columns
 
 
 TYPES = (

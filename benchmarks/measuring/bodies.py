@@ -34,13 +34,17 @@ def dissociated(transport: str, size: int, folder: str, options: dict[str, Any])
     from arrowipc.dissociated import Server
     from arrowipc.types import field, int64
 
-    where = os.path.join(folder, transport) if transport in ("unix", "shm") else None
+    where = os.path.join(folder, transport) if transport in ("unix", "shm", "file") else None
     count = options.pop("count", 0)
     data = columns(size, options)
     if count:
         import pyarrow as pa
 
-        table = pa.Table.from_batches([pa.record_batch(data)] * count)
+        table: Any = pa.Table.from_batches([pa.record_batch(data)] * count)
+        if transport == "file":
+            with arrowipc.new_file(path := os.path.join(folder, "table.arrow"), durable=False) as writer:
+                writer.write(table)
+            table = path
         with Server({str(count): table}, transport, where, transport_options=options) as server:
             yield str(server.uri)
         return
