@@ -11,12 +11,12 @@ import itertools
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from helpers import processes
 from measuring import children, data, peers
 from measuring.race import Runs, question, size
 
@@ -29,8 +29,6 @@ ASKED: dict[str, Callable[[Any], Any]] = {
     "ten rows of the middle": lambda frame: frame.slice(size(500_000, 20), 10),
     "the number of rows": lambda frame: frame.select(polars.len()),
 }
-
-
 #: Rows of a batch.
 ROWS = size(100_000, 10)
 SHAPES = ("number, float, text", *data.SHAPES)
@@ -142,11 +140,7 @@ def test_shared_reader(folder: Path, shape: str, how: str) -> Runs:
 
     def by(threads: int) -> int:
         count = reader.num_record_batches
-        started = [Thread(target=read, args=[range(k, count, threads)]) for k in range(threads)]
-        for thread in started:
-            thread.start()
-        for thread in started:
-            thread.join()
+        processes.in_threads(read, [range(k, count, threads) for k in range(threads)])
         return count
 
     return {"one thread": partial(by, 1), "arrowipc": partial(by, 2)}
@@ -154,10 +148,10 @@ def test_shared_reader(folder: Path, shape: str, how: str) -> Runs:
 
 @question("sum a column of a file in DuckDB", "pyarrow, arrowipc, arrowipc data set, duckdb", unit="call")
 def test_duckdb(folder: Path) -> Runs:
-    path, query = file_of(folder, table_of(size(1_000_000, 30))), "select sum(id) from reader"
+    path = file_of(folder, table_of(size(1_000_000, 30)))
 
-    def by(make: Callable[[], Any]) -> Any:
-        return duckdb.from_arrow(make()).query("reader", query).fetchall()
+    def by(reader: Any) -> Any:
+        return duckdb.from_arrow(reader).query("reader", "select sum(id) from reader").fetchall()
 
     def own() -> Any:
         with duckdb.connect() as connection:
@@ -168,11 +162,9 @@ def test_duckdb(folder: Path) -> Runs:
         file = pa.ipc.open_file(pa.memory_map(path))
         return pa.RecordBatchReader.from_batches(file.schema, map(file.get_batch, range(file.num_record_batches)))
 
-    def ours() -> Any:
-        return pa.RecordBatchReader.from_stream(arrowipc.open(path, columns=["id"]))
-
-    def whole() -> Any:
-        return pa.RecordBatchReader.from_stream(arrowipc.open_dataset(path, columns="id"))
-
-    found = {"pyarrow": theirs, "arrowipc": ours, "arrowipc data set": whole}
-    return {**{name: partial(by, make) for name, make in found.items()}, "duckdb": own}
+    return {
+        "pyarrow": lambda: by(theirs()),
+        "arrowipc": lambda: by(pa.RecordBatchReader.from_stream(arrowipc.open(path, columns=["id"]))),
+        "arrowipc data set": lambda: by(pa.RecordBatchReader.from_stream(arrowipc.open_dataset(path, columns="id"))),
+        "duckdb": own,
+    }

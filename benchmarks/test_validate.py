@@ -21,18 +21,15 @@ import arrowipc
 READERS = "pyarrow, arrowipc, polars, arro3"
 
 
-def rows_by_pyarrow(source: bytes) -> int:
-    rows = 0
-    for batch in pa.ipc.open_stream(source):
-        batch.validate(full=True)
-        rows += batch.num_rows
-    return rows
+def validated(batch: Any) -> Any:
+    batch.validate(full=True)
+    return batch
 
 
 def readers(shape: str, rows: int, count: int) -> Runs:
     source = data.stream([data.shaped(shape, rows)] * count)
     return {
-        "pyarrow": lambda: rows_by_pyarrow(source),
+        "pyarrow": lambda: peers.rows_of(map(validated, pa.ipc.open_stream(source))),
         "arrowipc": lambda: peers.rows_by_arrowipc(source),
         **peers.others(source, without=("nanoarrow",)),
     }
@@ -56,9 +53,7 @@ def by_pyarrow(path: Path, validate: bool = False) -> int:
     """Map, read all, close."""
     with pa.memory_map(str(path)) as file:
         table = pa.ipc.open_file(file).read_all()
-        if validate:
-            table.validate(full=True)
-        return int(table.num_rows)
+        return int((validated(table) if validate else table).num_rows)
 
 
 def by_arrowipc(path: Path, **options: Any) -> int:
