@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from measuring import data
+from measuring import data, peers
 from measuring.race import Runs, question, size
 
 import arrowipc
@@ -25,12 +25,12 @@ def by_pyarrow(path: Path, check: bool = False) -> int:
     content = path.read_bytes()
     if check:
         zlib.crc32(content)
-    return sum(batch.num_rows for batch in map(pa.ipc.open_file(content).get_batch, range(4)))
+    return peers.rows_of(map(pa.ipc.open_file(content).get_batch, range(4)))
 
 
 def by_arrowipc(path: Path, **options: Any) -> int:
     with arrowipc.open_file(path, memory_map=False, **options) as reader:
-        return sum(batch.num_rows for batch in reader)
+        return peers.rows_of(reader)
 
 
 @question("read a file of 4 batches", "pyarrow, arrowipc, arrowipc verified, pyarrow and zlib.crc32", unit="file")
@@ -52,23 +52,14 @@ def test_verify(folder: Path, shape: str, rows: int) -> Runs:
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_write(folder: Path, shape: str, rows: int) -> Runs:
-    batch = data.shaped(shape, rows)
-    path = folder / "file.arrow"
+    batches, path = [data.shaped(shape, rows)] * 4, folder / "file.arrow"
 
-    def theirs() -> int:
-        with pa.ipc.new_file(str(path), batch.schema) as writer:
-            for _ in range(4):
-                writer.write_batch(batch)
-        return batch.num_rows
-
-    def ours(checksum: bool) -> int:
+    def ours(checksum: bool) -> None:
         with arrowipc.new_file(path, durable=False, checksum=checksum) as writer:
-            for _ in range(4):
-                writer.write_batch(batch)
-        return batch.num_rows
+            writer.write(batches)
 
     return {
-        "pyarrow": theirs,
+        "pyarrow": lambda: data.write(str(path), batches, pa.ipc.new_file),
         "arrowipc": lambda: ours(False),
         "arrowipc with checksums": lambda: ours(True),
     }

@@ -16,11 +16,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from measuring import data, peers
+from measuring import data, peers, writes
 from measuring.race import Run, Runs, question, size
-from measuring.writes import Input, bound, by_arro3, by_arrowipc, by_pyarrow, presized, proven, to_buffer
-
-from measuring.writes import to_bytearray, to_bytes_io, warm  # isort: skip
+from measuring.writes import Input
 
 import arrowipc
 
@@ -88,9 +86,6 @@ def readers(batch: pa.RecordBatch, count: int, codec: str, threads: int, touch: 
     pa.set_cpu_count(2)
     answer, rows = sum(map(touch, pa.ipc.open_stream(source))), count * batch.num_rows
 
-    def reads(run: Callable[[bytes], int]) -> Run:
-        return lambda: answer if run(source) == rows else None
-
     def ours(validate: Any) -> Run:
         return lambda: sum(map(touch, arrowipc.open_stream(source, validate=validate, use_threads=threads > 1)))
 
@@ -103,10 +98,8 @@ def readers(batch: pa.RecordBatch, count: int, codec: str, threads: int, touch: 
             [batch] * count, threads, answer, lambda b: (one.compress(b), b.size), lambda p: one.decompress(*p)
         ),
     }
-    able = {"nanoarrow": (1, peers.rows_by_nanoarrow), "arro3": (1, peers.rows_by_arro3)}
-    able["polars"] = (2, peers.rows_by_polars)
-    others = {name: reads(run) for name, (number, run) in able.items() if number == threads}
-    return found | others
+    others = peers.others(source, without=("polars",) if threads == 1 else ("nanoarrow", "arro3"))
+    return found | {name: lambda run=run: answer if run() == rows else None for name, run in others.items()}
 
 
 READERS = "pyarrow, arrowipc, arrowipc full, codec alone, nanoarrow, arro3, polars"
@@ -131,18 +124,14 @@ def writers(given: Input, codec: str, threads: int) -> Runs:
     one, parallel = pa.Codec(codec, LEVEL), threads > 1
     theirs = pa.ipc.IpcWriteOptions(compression=one, use_threads=parallel)
     ours = {"compression": codec, "compression_level": LEVEL, "use_threads": parallel}
-    found = presized(given, warm(bound(given)), options=theirs, **ours)
-    rows = given.table.num_rows
-    found["codec alone"] = alone(given.pyarrow, threads, rows, lambda buffer: buffer, one.compress)
-    if threads == 1 and given.arro3:
-        found["arro3"] = proven(lambda: to_bytes_io(by_arro3, given.arro3, codec), given.table)
+    found = writes.presized(given, writes.warm(writes.bound(given)), options=theirs, **ours)
+    found["codec alone"] = alone(given.pyarrow, threads, None, lambda buffer: buffer, one.compress)
+    if threads == 1:
+        found["arro3"] = writes.proven(lambda: writes.to_bytes_io(writes.by_arro3, given.arro3, codec), given.table)
     if parallel and len(given.pyarrow) == 1:
-
-        def by_polars() -> Any:
-            return to_bytes_io(frame.write_ipc_stream, compression=codec)
-
         frame = peers.polars.from_arrow(given.table)
-        found["polars"] = proven(by_polars, frame.to_arrow(compat_level=peers.polars.CompatLevel.oldest()))
+        expected = frame.to_arrow(compat_level=peers.polars.CompatLevel.oldest())
+        found["polars"] = writes.proven(lambda: writes.to_bytes_io(frame.write_ipc_stream, compression=codec), expected)
     return found
 
 
@@ -170,6 +159,6 @@ def test_bytes(codec: str, shape: str) -> Runs:
     given, ours = Input([large(shape)]), {"compression": codec, "compression_level": LEVEL}
     options = pa.ipc.IpcWriteOptions(compression=pa.Codec(codec, LEVEL))
     return {
-        "pyarrow": lambda: to_buffer(by_pyarrow, given.pyarrow, options).size,
-        "arrowipc": lambda: len(to_bytearray(by_arrowipc, given.arrowipc, **ours)),
+        "pyarrow": lambda: writes.to_buffer(writes.by_pyarrow, given.pyarrow, options).size,
+        "arrowipc": lambda: len(writes.to_bytearray(writes.by_arrowipc, given.arrowipc, **ours)),
     }

@@ -23,15 +23,10 @@ import arrowipc
 WORDS = size(100, 3)
 COUNTS = sizes(2, 200, 400, 800, 1_600, 3_200)
 DELTAS = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
+READERS = "pyarrow, arrowipc, arrowipc full, arro3, nanoarrow, polars"
 
 
-@question(
-    "read dictionary deltas of 100 words",
-    "pyarrow, arrowipc, arrowipc full, arro3, nanoarrow, polars",
-    unit="delta",
-    per="count",
-    curve=True,
-)
+@question("read dictionary deltas of 100 words", READERS, unit="delta", per="count", curve=True)
 @pytest.mark.parametrize("count", COUNTS)
 def test_read_deltas(count: int) -> Runs:
     source = data.delta_stream(count, WORDS)
@@ -45,9 +40,9 @@ def test_read_deltas(count: int) -> Runs:
     return {**kept, **peers.others(source, without=("arro3",))}
 
 
-def encoded(rows: int, words: int, name: str, first: int = 0) -> pa.RecordBatch:
+def encoded(rows: int, words: int, name: str) -> pa.RecordBatch:
     """Return a batch of one dictionary-encoded column that uses all of the words, if it has the rows."""
-    indices, values = pa.array(np.arange(rows, dtype=np.int32) % words), [f"{name} {first + i}" for i in range(words)]
+    indices, values = pa.array(np.arange(rows, dtype=np.int32) % words), [f"{name} {i}" for i in range(words)]
     return pa.record_batch([pa.DictionaryArray.from_arrays(indices, values)], ["word"])
 
 
@@ -76,14 +71,7 @@ def test_write(how: str, words: int) -> Runs:
     return writers(data.stream([first, second] * (count // 2))), count
 
 
-@question(
-    "write dictionary deltas of 100 words",
-    "pyarrow, arrowipc",
-    unit="batch",
-    per="count",
-    curve=True,
-)
+@question("write dictionary deltas of 100 words", "pyarrow, arrowipc", unit="batch", per="count", curve=True)
 @pytest.mark.parametrize("count", COUNTS)
 def test_write_deltas(count: int) -> Runs:
-    source = data.delta_stream(count, WORDS)
-    return writers(source, DELTAS, True)
+    return writers(data.delta_stream(count, WORDS), DELTAS, True)

@@ -10,21 +10,18 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import socket
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.flight as fl
 import pytest
+from helpers import processes
 from measuring.bodies import REQUEST
-from measuring.race import Run, Runs, question, size
+from measuring.race import Runs, question, size
 from measuring.writes import warm
 
 import arrowipc
@@ -45,7 +42,9 @@ WAYS: dict[str, tuple[str, str, dict[str, Any]]] = {
 
 
 def require(transport: str) -> None:
-    """Skip where this machine lacks a transport."""
+    """Skip where this machine lacks a transport; files are read everywhere."""
+    if transport == "file":
+        return
     try:
         dissociated.Server({}, transport, None if transport != "unix" else f"{tempfile.mkdtemp()}/unix").close()
     except (arrowipc.ArrowIpcError, OSError) as error:
@@ -55,17 +54,13 @@ def require(transport: str) -> None:
 @contextlib.contextmanager
 def started(kind: str, transport: str, size: int, lanes: str = "", **options: Any) -> Iterator[Any]:
     """Start a server in a process of its own; yields where it is."""
-    script = str(Path(__file__).with_name("measuring") / "bodies.py")
-    run = "import runpy, sys; sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name='__main__')"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    environment |= {"UCX_TLS": lanes} if lanes else {}
+    environment = processes.environment() | ({"UCX_TLS": lanes} if lanes else {})
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-c", run, script, kind, transport, str(size), folder, json.dumps(options)]
-        pipe = subprocess.PIPE
-        with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment, cwd=folder) as process:
+        given = ("-m", "measuring.bodies", kind, transport, size, folder, json.dumps(options))
+        with processes.start(*given, env=environment, cwd=folder) as process:
             try:
                 yield json.loads(process.stdout.readline())
-            finally:
+            finally:  # the server ends when its input does
                 process.stdin.close()
                 try:
                     process.wait(PATIENCE)
@@ -90,12 +85,11 @@ def by_flight(client: Any, count: int) -> int:
 
 
 def connected(where: Any) -> socket.socket:
-    if isinstance(where, str):
-        sock = socket.socket(socket.AF_UNIX)
-        sock.connect(where)
-        return sock
-    sock = socket.create_connection(tuple(where))
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    unix = isinstance(where, str)
+    sock = socket.socket(socket.AF_UNIX if unix else socket.AF_INET)
+    sock.connect(where if unix else tuple(where))
+    if not unix:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
 
 
@@ -109,24 +103,17 @@ def by_socket(sock: socket.socket, size: int, count: int, room: Callable[[], Any
     return size // 8 * count
 
 
-def copying(size: int, count: int) -> Run:
-    """Return what copies as much in one process."""
-    source, target = (np.frombuffer(warm(size), np.uint8) for _ in range(2))
-
-    def run() -> int:
-        for _ in range(count):
-            np.copyto(target, source)
-        return size // 8 * count
-
-    return run
+LARGE = "pyarrow, arrowipc, not validated, plain socket, plain socket fresh, memcpy"
 
 
-@contextlib.contextmanager
-def large(way: str) -> Iterator[Runs]:
-    peer, lanes, options = WAYS[way]
+@question("Dissociated IPC: bodies of 64 MiB, beside DoGet", LARGE, unit="batch", per=MANY)
+@pytest.mark.parametrize("way", list(WAYS)[: size(6, 3)])
+def test_large_bodies(way: str) -> Iterator[Runs]:
+    (peer, lanes, options), transport = WAYS[way], way.partition(" ")[0]
+    require(transport)
     with (
         pytest.MonkeyPatch.context() as patch,
-        started("arrowipc", way.partition(" ")[0], BODY, lanes, **options) as ours,
+        started("arrowipc", transport, BODY, lanes, **options) as ours,
         started("plain", peer, BODY) as plain,
         started("flight", peer, BODY) as theirs,
         connected(plain) as sock,
@@ -134,35 +121,24 @@ def large(way: str) -> Iterator[Runs]:
     ):
         if lanes:
             patch.setenv("UCX_TLS", lanes)
-        used = warm(BODY)
+        source, used = (np.frombuffer(warm(BODY), np.uint8) for _ in range(2))
         yield {
             "pyarrow": partial(by_flight, client, MANY),
             "arrowipc": partial(by_arrowipc, ours, MANY),
             "not validated": partial(by_arrowipc, ours, MANY, "none"),
             "plain socket": partial(by_socket, sock, BODY, MANY, lambda: used),
             "plain socket fresh": partial(by_socket, sock, BODY, MANY, lambda: np.empty(BODY, np.uint8)),
-            "memcpy": copying(BODY, MANY),
+            "memcpy": lambda: [np.copyto(used, source) for _ in range(MANY)] and BODY // 8 * MANY,
         }
 
 
-@question(
-    "Dissociated IPC: bodies of 64 MiB, beside DoGet",
-    "pyarrow, arrowipc, not validated, plain socket, plain socket fresh, memcpy",
-    unit="batch",
-    per=MANY,
-)
-@pytest.mark.parametrize("way", list(WAYS)[: size(6, 3)])
-def test_large_bodies(way: str) -> Runs:
-    require(way.partition(" ")[0])
-    return large(way)
-
-
 @contextlib.contextmanager
-def small(transport: str, count: int, body: int = 1 << 10, columns: int = 1, table: Any = ()) -> Iterator[Runs]:
-    """Bodies of our batches, or of a table of pyarrow: `table` has its `count`."""
+def small(transport: str, count: int, body: int = 1 << 10, columns: int = 1, table: bool = False) -> Iterator[Runs]:
+    """Bodies of our batches, or of a table of pyarrow that has as many."""
+    require(transport)
     peer = "tcp" if transport == "tcp" else "unix"
     with (
-        started("arrowipc", transport, body // columns, columns=columns, **dict(table)) as ours,
+        started("arrowipc", transport, body // columns, columns=columns, count=count if table else 0) as ours,
         started("plain", peer, body) as plain,
         started("flight", peer, body // columns, columns=columns) as theirs,
         connected(plain) as sock,
@@ -179,14 +155,12 @@ def small(transport: str, count: int, body: int = 1 << 10, columns: int = 1, tab
 
 
 SMALL = "pyarrow, arrowipc, connecting, plain socket"
-TRANSPORTS = ("unix", "tcp", "shm")[: size(3, 1)]
 
 
 @question("Dissociated IPC: bodies of 1 KiB, beside DoGet", SMALL, unit="batch", per="count")
 @pytest.mark.parametrize("count", [1, size(2000, 20)])
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", ["unix", "tcp", "shm"][: size(3, 1)])
 def test_small_bodies(transport: str, count: int) -> Runs:
-    require(transport)
     return small(transport, count)
 
 
@@ -200,13 +174,10 @@ SHAPES = {
 }
 
 
-@question(
-    "Dissociated IPC: a pyarrow table, beside DoGet", "pyarrow, arrowipc, plain socket", unit="batch", per="count"
-)
-@pytest.mark.parametrize(
-    ("body", "columns", "count"), list(SHAPES.values())[: size(5, 1)], ids=list(SHAPES)[: size(5, 1)]
-)
-@pytest.mark.parametrize("transport", TRANSPORTS)
-def test_tables_of_pyarrow(transport: str, body: int, columns: int, count: int) -> Runs:
-    require(transport)
-    return small(transport, count, body, columns, {"count": count})
+@question("Dissociated IPC: a pyarrow table, beside DoGet", SMALL, unit="batch")
+@pytest.mark.parametrize("shape", list(SHAPES)[: size(5, 1)])
+@pytest.mark.parametrize("transport", ["unix", "file", "tcp", "shm"][: size(4, 2)])
+def test_tables_of_pyarrow(transport: str, shape: str) -> Iterator[Any]:
+    body, columns, count = SHAPES[shape]
+    with small(transport, count, body, columns, table=True) as runs:
+        yield runs, count

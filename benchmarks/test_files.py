@@ -6,10 +6,8 @@ written to memory that has been written to before; closing writes a footer with 
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -27,12 +25,10 @@ ROWS = 10
 MAPS = {"mapped": pa.memory_map, "not mapped": pa.OSFile}
 
 
-@contextlib.contextmanager
-def file_of(batch: pa.RecordBatch, count: int) -> Iterator[str]:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "batches.arrow")
-        path.write_bytes(data.file([batch] * count))
-        yield str(path)
+def file_of(folder: Path, count: int) -> str:
+    path = folder / "batches.arrow"
+    path.write_bytes(data.file([data.plain_batch(2, ROWS)] * count))
+    return str(path)
 
 
 def theirs(path: str, use: Callable[[Any], Any], how: str = "mapped") -> int:
@@ -51,48 +47,37 @@ READERS = "pyarrow, arrowipc, arrowipc full, polars"
 @question("open a file of many batches and read one", READERS, unit="call")
 @pytest.mark.parametrize("how", MAPS)
 @pytest.mark.parametrize("count", [size(100, 3), size(100_000, 5)])
-def test_one_batch(count: int, how: str) -> Iterator[Runs]:
-    with file_of(data.plain_batch(2, ROWS), count) as path:
+def test_one_batch(folder: Path, count: int, how: str) -> Runs:
+    path, turn = file_of(folder, count), itertools.count()
 
-        def each(read: Callable[..., int], **options: Any) -> Run:
-            following = itertools.cycle(np.random.default_rng(5).integers(0, count, 1000).tolist()).__next__
-            return lambda: read(path, lambda reader: reader.get_batch(following()).num_rows, how, **options)
+    def each(read: Callable[..., int], **options: Any) -> Run:
+        following = itertools.cycle(np.random.default_rng(5).integers(0, count, 1000).tolist()).__next__
+        return lambda: read(path, lambda reader: reader.get_batch(following()).num_rows, how, **options)
 
-        def by_polars(path: str, use: Any, how: str) -> int:
-            return peers.polars.scan_ipc(path).slice(next(turn) % count * ROWS, ROWS).collect().height
+    def by_polars() -> int:
+        return peers.polars.scan_ipc(path).slice(next(turn) % count * ROWS, ROWS).collect().height
 
-        turn = itertools.count()
-        found = {"pyarrow": each(theirs), "arrowipc": each(ours), "arrowipc full": each(ours, validate="full")}
-        yield found | ({"polars": each(by_polars)} if how == "mapped" else {})
+    found = {"pyarrow": each(theirs), "arrowipc": each(ours), "arrowipc full": each(ours, validate="full")}
+    return found | ({"polars": by_polars} if how == "mapped" else {})
 
 
 @question("read all of a file of many batches", READERS, unit="batch", per="count", curve=True)
 @pytest.mark.parametrize("count", sizes(2, 100, 1_000, 10_000, 100_000))
-def test_all(count: int) -> Iterator[Runs]:
-    with file_of(data.plain_batch(2, ROWS), count) as path:
+def test_all(folder: Path, count: int) -> Runs:
+    path = file_of(folder, count)
 
-        def rows(reader: Any) -> int:
-            return sum(batch.num_rows for batch in reader)
+    def of_theirs(reader: Any) -> int:
+        return peers.rows_of(map(reader.get_batch, range(reader.num_record_batches)))
 
-        def of_theirs(reader: Any) -> int:
-            return sum(reader.get_batch(i).num_rows for i in range(reader.num_record_batches))
-
-        yield {
-            "pyarrow": lambda: theirs(path, of_theirs),
-            "arrowipc": lambda: ours(path, rows),
-            "arrowipc full": lambda: ours(path, rows, validate="full"),
-            "polars": lambda: peers.polars.read_ipc(path).height,
-        }
+    return {
+        "pyarrow": lambda: theirs(path, of_theirs),
+        "arrowipc": lambda: ours(path, peers.rows_of),
+        "arrowipc full": lambda: ours(path, peers.rows_of, validate="full"),
+        "polars": lambda: peers.polars.read_ipc(path).height,
+    }
 
 
-@question(
-    "write files of many batches: {part}",
-    "pyarrow, arrowipc",
-    unit="batch",
-    per="count",
-    timed=True,
-    curve=True,
-)
+@question("write files of many batches: {part}", "pyarrow, arrowipc", unit="batch", per="count", timed=True, curve=True)
 @pytest.mark.parametrize("count", sizes(2, 1_000, 10_000, 100_000))
 @pytest.mark.parametrize("part", ["the batches", "closing"])
 def test_write(part: str, count: int) -> Runs:

@@ -6,14 +6,12 @@ and with a new one each time. "pyarrow" and "copied" (the same bytes) show how m
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import count as numbers
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from measuring import data
+from measuring import data, peers
 from measuring.race import Runs, question, size
 from measuring.writes import warm
 
@@ -51,14 +49,10 @@ def input_of(what: str, n: int) -> tuple[pa.RecordBatch, int]:
 def test_read(what: str, n: int) -> Runs:
     batch, count = input_of(what, n)
     source = data.stream([batch] * count)
-
-    def read(batches: Any) -> int:
-        return sum(each.num_rows for each in batches)
-
     return {
-        "pyarrow": lambda: read(pa.ipc.open_stream(source)),
-        "arrowipc": lambda: read(arrowipc.open_stream(source, validate="none")),
-        "arrowipc full": lambda: read(arrowipc.open_stream(source)),
+        "pyarrow": lambda: peers.rows_of(pa.ipc.open_stream(source)),
+        "arrowipc": lambda: peers.rows_of(arrowipc.open_stream(source, validate="none")),
+        "arrowipc full": lambda: peers.rows_of(arrowipc.open_stream(source)),
     }
 
 
@@ -70,26 +64,20 @@ def test_write(schema: str, what: str, n: int) -> Runs:
     (ours,) = arrowipc.open_stream(data.stream([theirs]))
     message, turn = bytes(theirs.serialize()), numbers()
     target = warm((len(message) + len(data.stream([theirs]))) * (count + 1) + 4096)
-    buffer = pa.py_buffer(target)
     renewed = schema != "a known schema"
 
-    def write(open_writer: Callable[[], Any], batch: Any) -> int:
-        with open_writer() as writer:
-            for _ in range(count):
-                writer.write_batch(batch)
-        return count
-
-    def by_pyarrow() -> int:
+    def by_pyarrow() -> None:
         batch = theirs.replace_schema_metadata({"n": str(next(turn))}) if renewed else theirs
-        return write(lambda: pa.ipc.new_stream(pa.FixedSizeBufferWriter(buffer), batch.schema), batch)
+        data.write(pa.FixedSizeBufferWriter(pa.py_buffer(target)), [batch] * count)
 
-    def by_arrowipc() -> int:
+    def by_arrowipc() -> None:
         new = arrowipc.Schema(ours.schema.fields, {"n": str(next(turn))}) if renewed else ours.schema
-        return write(lambda: arrowipc.new_stream(target, new), ours)
+        with arrowipc.new_stream(target, new) as writer:
+            for _ in range(count):
+                writer.write_batch(ours)
 
-    def copied() -> int:
+    def copied() -> None:
         for at in range(0, count * len(message), len(message)):
             target[at : at + len(message)] = message
-        return count
 
     return {"pyarrow": by_pyarrow, "arrowipc": by_arrowipc, "copied": copied}

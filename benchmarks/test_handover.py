@@ -18,25 +18,13 @@ import arrowipc
 
 def drained(reader: Any) -> int:
     """Take all batches of a reader through the C stream interface."""
-    rows = 0
-    for batch in pa.RecordBatchReader.from_stream(reader):
-        rows += batch.num_rows
-    return rows
+    return peers.rows_of(pa.RecordBatchReader.from_stream(reader))
 
 
-def one_by_one(source: bytes) -> int:
-    """Take each batch through the C data interface."""
-    rows = 0
-    for batch in arrowipc.open_stream(source, validate="none"):
-        rows += pa.record_batch(batch).num_rows
-    return rows
+READERS = "pyarrow, arrowipc, arrowipc full, arrowipc one by one, pyarrow via C stream, batches that are there"
 
 
-@question(
-    "hand every batch over to pyarrow",
-    "pyarrow, arrowipc, arrowipc full, arrowipc one by one, pyarrow via C stream, batches that are there",
-    unit="batch",
-)
+@question("hand every batch over to pyarrow", READERS, unit="batch")
 @pytest.mark.parametrize("shape", data.SHAPES)
 def test_to_pyarrow(shape: str) -> Runs:
     count = size(2_000, 2)
@@ -46,7 +34,9 @@ def test_to_pyarrow(shape: str) -> Runs:
         "pyarrow": lambda: peers.rows_by_pyarrow(source),
         "arrowipc": lambda: drained(arrowipc.open_stream(source, validate="none")),
         "arrowipc full": lambda: drained(arrowipc.open_stream(source)),
-        "arrowipc one by one": lambda: one_by_one(source),
+        "arrowipc one by one": lambda: peers.rows_of(
+            map(pa.record_batch, arrowipc.open_stream(source, validate="none"))
+        ),
         "pyarrow via C stream": lambda: drained(pa.ipc.open_stream(source)),
         "batches that are there": lambda: drained(there),
     }, count

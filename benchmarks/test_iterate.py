@@ -9,7 +9,6 @@ schema, with two in turn, and with 64, which are more than are kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import cycle
 
 import numpy as np
@@ -90,7 +89,6 @@ def renamed(count: int) -> list[bytes]:
 
 
 def decoded(source: bytes) -> int:
-    """Return the rows of the first batch."""
     decoder = arrowipc.StreamDecoder(None, "none")
     decoder.feed(source)
     return decoder.next_batch().num_rows
@@ -107,15 +105,10 @@ SMALL = {
 }
 
 
-def each(read: Callable[[bytes], int], sources: list[bytes]) -> Run:
-    """Return a run that reads the next of `sources`."""
-    following = cycle(sources).__next__
-    return lambda: read(following())
-
-
 @question("one small stream per call, 10 rows", SMALL, unit="stream")
 @pytest.mark.parametrize("schemas", [*data.SHAPES, "2 in turn", "64 in turn"])
 def test_small_stream(schemas: str) -> Runs:
     number = schemas.partition(" in turn")[0]
     sources = renamed(int(number)) if number.isdigit() else [data.stream([data.shaped(schemas, 10)])]
-    return {name: each(read, sources) for name, read in SMALL.items()}
+    turns = {name: cycle(sources).__next__ for name in SMALL}
+    return {name: lambda read=read, following=turns[name]: read(following()) for name, read in SMALL.items()}

@@ -9,9 +9,6 @@ the text counts as input.
 
 from __future__ import annotations
 
-import contextlib
-import tempfile
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -134,55 +131,45 @@ frame.write_ipc(path, compression=codec or "uncompressed")
 }
 
 
-@contextlib.contextmanager
-def over_a_file(code: dict[str, str], batch: pa.RecordBatch, rows: int, kind: str, codec: Any) -> Iterator[Runs]:
-    """Yield children that read a file of 1 GB of equal batches, of so many rows in the end each."""
-    count = size(1_000_000_000 // batch.nbytes, 3)
-    new_writer = pa.ipc.new_stream if kind == "stream" else pa.ipc.new_file
-    with tempfile.TemporaryDirectory() as folder:
-        path = str(Path(folder, "batches.arrow"))
-        with (
-            pa.OSFile(path, "wb") as sink,
-            new_writer(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer,
-        ):
-            for _ in range(count):
-                writer.write_batch(batch)
-        given = {"path": path, "rows": count * rows}
-        yield {name: measured(name, each + "assert found == rows, found", **given) for name, each in code.items()}
+def over_a_file(folder: Path, code: dict[str, str], batch: pa.RecordBatch, rows: int, **written: Any) -> Runs:
+    """Return children that read a file of 1 GB of equal batches, of so many rows in the end each."""
+    path, count = str(folder / "batches.arrow"), size(1_000_000_000 // batch.nbytes, 3)
+    data.write(path, [batch] * count, **{"new_writer": pa.ipc.new_file, **written})
+    given = {"path": path, "rows": count * rows}
+    return {name: measured(name, each + "assert found == rows, found", **given) for name, each in code.items()}
 
 
 @question("peak memory of reading 1 GB", READ, unit="bytes")
 @pytest.mark.parametrize("codec", [None, "lz4", "zstd"])
-def test_read(codec: Any) -> Runs:
-    rows = size(100_000, 50)
-    return over_a_file(READ, data.mixed_batch(rows), rows, "stream", codec)
+def test_read(folder: Path, codec: Any) -> Runs:
+    batch = data.mixed_batch(size(100_000, 50))
+    return over_a_file(folder, READ, batch, batch.num_rows, new_writer=pa.ipc.new_stream, compression=codec)
 
 
 @question("peak memory of scanning 1 GB, mapped", SCAN, unit="bytes")
-def test_scan() -> Runs:
-    rows = size(100_000, 50)
-    return over_a_file(SCAN, data.plain_batch(10, rows), rows, "file", None)
+def test_scan(folder: Path) -> Runs:
+    batch = data.plain_batch(10, size(100_000, 50))
+    return over_a_file(folder, SCAN, batch, batch.num_rows)
 
 
 @question("peak memory of converting 1 GB to LZ4, not mapped", CONVERT, unit="bytes")
 @pytest.mark.parametrize("rows", [size(100_000, 50), size(1_000_000, 60)])
-def test_convert(rows: int) -> Runs:
-    return over_a_file(CONVERT, data.mixed_batch(rows), rows, "file", None)
+def test_convert(folder: Path, rows: int) -> Runs:
+    return over_a_file(folder, CONVERT, data.mixed_batch(rows), rows)
 
 
 @question("peak memory of decoding 1 GB of payloads, 4 MB at once", PAYLOADS, unit="bytes")
-def test_payloads() -> Runs:
+def test_payloads(folder: Path) -> Runs:
     rows, cells = size(1_000, 5), size(100, 3)
     payload = data.stream([data.mixed_batch(rows)])
     batch = pa.record_batch({"payload": pa.array([payload] * cells, pa.binary())})
-    return over_a_file(PAYLOADS, batch, rows * cells, "file", None)
+    return over_a_file(folder, PAYLOADS, batch, rows * cells)
 
 
 @question("peak memory of writing 1 GB, beyond the data", WRITE, unit="bytes")
 @pytest.mark.parametrize("piece", [None, 64 << 20], ids=["one piece", "pieces of 64 MiB"])
 @pytest.mark.parametrize("codec", [None, "lz4", "zstd"])
 def test_write(folder: Path, codec: Any, piece: int | None) -> Runs:
-    path = str(Path(folder, "table.arrow"))
-    given = {"rows": size(10_000_000, 1_000), "path": path, "codec": codec, "piece": piece}
+    given = {"rows": size(10_000_000, 1_000), "path": str(folder / "table.arrow"), "codec": codec, "piece": piece}
     able = [name for name in WRITE if name != "polars" or piece is None]
     return {name: measured(name, WRITE[name], data.TABLE, **given) for name in able}

@@ -8,6 +8,7 @@ All use one thread, polars as many as it likes. The cases differ in what payload
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -24,7 +25,6 @@ DECODERS = "pyarrow, arrowipc, arrowipc none, one payload, polars"
 
 
 def column_of(cells: list[bytes], count: int) -> pa.Array:
-    """Return an array of so many cells."""
     return pa.array((cells * -(-count // len(cells)))[:count], pa.binary())
 
 
@@ -43,16 +43,13 @@ def rows_by_pyarrow(column: pa.Array, alike: bool = True) -> int:
 
 
 def rows_by_known_schema(column: pa.Array, schema: pa.Schema) -> int:
-    """Read the message of each cell."""
     batches = [pa.ipc.read_record_batch(pa.ipc.read_message(cell.as_buffer()), schema) for cell in column]
     return int(pa.concat_batches(batches).num_rows)
 
 
 def rows_by_polars(column: pa.Array, alike: bool = True) -> int:
-    """Read each cell as a data frame."""
-    polars = peers.polars
-    frames = [polars.read_ipc_stream(cell.as_py()) for cell in column]
-    return int(polars.concat(frames, how="vertical" if alike else "diagonal", rechunk=True).height)
+    frames = [peers.polars.read_ipc_stream(cell.as_py()) for cell in column]
+    return int(peers.polars.concat(frames, how="vertical" if alike else "diagonal", rechunk=True).height)
 
 
 def decoders(cells: list[bytes], count: int, alike: bool = True, **ours: Any) -> Runs:
@@ -68,17 +65,10 @@ def decoders(cells: list[bytes], count: int, alike: bool = True, **ours: Any) ->
     }
 
 
-@question(
-    "decode a payload column: streams of 10 rows x 10 columns",
-    DECODERS,
-    unit="payload",
-    per="count",
-    curve=True,
-)
+@question("decode a payload column: streams of 10 rows x 10 columns", DECODERS, unit="payload", per="count", curve=True)
 @pytest.mark.parametrize("count", sizes(2, 20, 200, 2_000, 20_000))
 def test_more_payloads(count: int) -> Runs:
-    cells = [data.stream([data.mixed_batch(10)])]
-    return decoders(cells, count)
+    return decoders([data.stream([data.mixed_batch(10)])], count)
 
 
 @question("decode payloads of four shapes, 20 and 20,000 per call", DECODERS, unit="payload", per="count")
@@ -88,28 +78,23 @@ def test_shapes(shape: str, count: int) -> Runs:
     return decoders([data.stream([data.shaped(shape, 10)])], count)
 
 
-@question(
-    "decode bare messages, schema known",
-    "pyarrow known, arrowipc, arrowipc none",
-    unit="payload",
-    baseline="pyarrow known",
-)
+@question("decode bare messages, schema known", "pyarrow, arrowipc, arrowipc none", unit="payload")
 @pytest.mark.parametrize("shape", ["int64", "mixed", "text", "everyday"])
 def test_known_schema(shape: str) -> Runs:
     count = size(20_000, 4)
     batch = data.shaped(shape, 10)
     column = column_of([data.messages(data.stream([batch]))[1]], count)
     return {
-        "pyarrow known": lambda: rows_by_known_schema(column, batch.schema),
+        "pyarrow": lambda: rows_by_known_schema(column, batch.schema),
         "arrowipc": lambda: rows_by_arrowipc(column, schema=batch.schema),
         "arrowipc none": lambda: rows_by_arrowipc(column, schema=batch.schema, validate="none"),
     }, count
 
 
-def ranges(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+def ranged(batch: pa.RecordBatch, which: int) -> pa.RecordBatch:
     """Return the batch with metadata as pandas writes it: the range of an index."""
     text = '{"index_columns": [{"kind": "range", "name": null, "start": 0, "stop": %d, "step": 1}]}'
-    return [batch.replace_schema_metadata({"pandas": text % (i + 1_000_000)}) for i in range(FEW)]
+    return batch.replace_schema_metadata({"pandas": text % (which + 1_000_000)})
 
 
 def encoded(batch: pa.RecordBatch, which: int) -> pa.RecordBatch:
@@ -118,38 +103,32 @@ def encoded(batch: pa.RecordBatch, which: int) -> pa.RecordBatch:
     return batch.set_column(9, "city", words.dictionary_encode())
 
 
-def unlike(kind: str) -> tuple[list[pa.RecordBatch], dict[str, Any]]:
-    """Return batches of a kind, and options of `decoders`."""
-    mixed = data.mixed_batch(10)
-    if kind == "other metadata each time":
-        return ranges(mixed), {}
-    if kind == "two orders of the columns":
-        return [mixed, mixed.select(mixed.schema.names[::-1])], {"alike": False}
-    if kind == "the same dictionary":
-        return [encoded(mixed, 0)], {}
-    plain = {"dictionaries": "decode"} if kind == "other dictionaries, to plain values" else {}
-    return [encoded(mixed, i) for i in range(size(500, 4))], {"alike": False, **plain}
+#: What makes the batch of a number, how many there are, and options of `decoders`.
+UNLIKE: dict[str, tuple[Callable[[pa.RecordBatch, int], pa.RecordBatch], int, dict[str, Any]]] = {
+    "other metadata each time": (ranged, FEW, {}),
+    "two orders of the columns": (lambda b, i: b.select(b.schema.names[:: 1 - 2 * i]), 2, {"alike": False}),
+    "the same dictionary": (encoded, 1, {}),
+    "other dictionaries": (encoded, size(500, 4), {"alike": False}),
+    "other dictionaries, to plain values": (encoded, size(500, 4), {"alike": False, "dictionaries": "decode"}),
+}
 
 
 @question("decode payloads that are not alike", DECODERS, unit="payload", per=FEW)
-@pytest.mark.parametrize(
-    "kind",
-    [
-        *("other metadata each time", "two orders of the columns", "the same dictionary"),
-        *("other dictionaries", "other dictionaries, to plain values"),
-    ],
-)
+@pytest.mark.parametrize("kind", UNLIKE)
 def test_unlike(kind: str) -> Runs:
-    batches, options = unlike(kind)
-    return decoders([data.stream([batch]) for batch in batches], FEW, **options)
+    make, number, options = UNLIKE[kind]
+    mixed = data.mixed_batch(10)
+    return decoders([data.stream([make(mixed, i)]) for i in range(number)], FEW, **options)
 
 
 @question("decode compressed payloads, and payloads of 1,000 rows", DECODERS, unit="payload")
 @pytest.mark.parametrize("kind", ["lz4", "zstd", "1000 rows"])
 def test_dearer_payloads(kind: str) -> Runs:
-    rows, count = (size(1000, 3), size(200, 3)) if kind == "1000 rows" else (10, FEW)
-    options = {} if kind == "1000 rows" else {"compression": kind}
-    return decoders([data.stream([data.mixed_batch(rows)], **options)], count), count
+    if kind == "1000 rows":
+        count, payload = size(200, 3), data.stream([data.mixed_batch(size(1000, 3))])
+    else:
+        count, payload = FEW, data.stream([data.mixed_batch(10)], compression=kind)
+    return decoders([payload], count), count
 
 
 @question("a number and a text repeated beside 10 rows each", "pyarrow, arrowipc", unit="cell")

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 from measuring import data, peers
 from measuring.race import Run, Runs, question, size, sizes
-from measuring.writes import by_arro3, by_nanoarrow
+from measuring.writes import by_arro3, by_nanoarrow, checked
 
 import arrowipc
 
@@ -30,7 +30,6 @@ ENCODERS = "pyarrow, arrowipc, nanoarrow, arro3"
 
 
 def by_pyarrow(batch: pa.RecordBatch, offsets: list[int]) -> Any:
-    """Write a stream per slice."""
     options = pa.ipc.IpcWriteOptions(use_threads=False)
     sink = pa.BufferOutputStream()
     ends = [0]
@@ -42,11 +41,9 @@ def by_pyarrow(batch: pa.RecordBatch, offsets: list[int]) -> Any:
     return pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, places, sink.getvalue()])
 
 
-def each(write: Callable[[Any, Any], None], slices: list[Any]) -> int:
-    """Write a stream per slice."""
+def each(write: Callable[[Any, Any], None], slices: list[Any]) -> None:
     for rows in slices:
         write(io.BytesIO(), [rows])
-    return len(slices)
 
 
 def by_others(batch: pa.RecordBatch, offsets: list[int]) -> Runs:
@@ -60,22 +57,16 @@ def by_others(batch: pa.RecordBatch, offsets: list[int]) -> Runs:
 
 def proven(make: Callable[[], Any], batch: pa.RecordBatch, offsets: list[int]) -> Run:
     """Return a run that makes the column; a few cells of the first one are read back by pyarrow."""
-    seen = False
 
-    def run() -> int:
-        nonlocal seen
-        made = make()
-        if not seen:
-            column = pa.array(made)
-            for i in {0, len(column) // 2, len(column) - 1}:
-                rows = pa.ipc.open_stream(column[i].as_buffer()).read_all()
-                expected = batch.slice(offsets[i], offsets[i + 1] - offsets[i])
-                if rows.to_pylist() != expected.to_pylist():
-                    raise ValueError(f"payload {i} has other rows than those that were written")
-            seen = True
-        return len(made)
+    def check(made: Any) -> None:
+        column = pa.array(made)
+        assert len(column) == len(offsets) - 1
+        for i in {0, len(column) // 2, len(column) - 1}:
+            rows = pa.ipc.open_stream(column[i].as_buffer()).read_all()
+            if rows.to_pylist() != batch.slice(offsets[i], offsets[i + 1] - offsets[i]).to_pylist():
+                raise ValueError(f"payload {i} has other rows than those that were written")
 
-    return run
+    return checked(make, check)
 
 
 def encoders(batch: pa.RecordBatch, others: bool = False, **ours: Any) -> Runs:
@@ -94,8 +85,7 @@ def encoders(batch: pa.RecordBatch, others: bool = False, **ours: Any) -> Runs:
 @question("encode a payload column: 10 rows each", ENCODERS, unit="payload", per="count", curve=True)
 @pytest.mark.parametrize("count", sizes(2, 20, 200, 2_000, 20_000))
 def test_more_payloads(count: int) -> Runs:
-    mixed = data.mixed_batch(count * ROWS)
-    return encoders(mixed, others=True)
+    return encoders(data.mixed_batch(count * ROWS), others=True)
 
 
 @question("encode payloads of four shapes", "pyarrow, arrowipc", unit="payload", per=MOST)

@@ -8,17 +8,17 @@ two. Pruning: rows of 500 batches, of which a filter matches five that lie toget
 from __future__ import annotations
 
 import contextlib
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from helpers import processes
 from measuring import data
-from measuring.late_server import Server
-from measuring.race import Runs, question, size
+from measuring.race import Run, Runs, question, size
 
 import arrowipc
 from arrowipc.filters.pruning import Pruner
@@ -27,8 +27,35 @@ fsspec = pytest.importorskip("fsspec")
 pytest.importorskip("aiohttp")
 pl = pytest.importorskip("polars")
 
-#: Seconds before an answer.
-LATENCY = 0.02
+#: Serves a file, each answer after a while; prints its address, and the bytes sent so far for every line.
+SERVER = """
+import sys
+from pathlib import Path
+from helpers.web import Web
+
+with Web({"x.arrow": Path(sys.argv[1]).read_bytes()}) as web:
+    web.delay, web.versions = 0.02, False
+    print(web.url("x.arrow"), flush=True)
+    for _ in sys.stdin:
+        print(web.sent(), flush=True)
+"""
+
+
+@contextlib.contextmanager
+def served(path: Path) -> Iterator[tuple[str, Callable[[Run], int]]]:
+    """Serve a file from another process; yields its address, and what returns the bytes that are sent for a run."""
+    with processes.start("-c", SERVER, path) as server:
+
+        def sent() -> int:
+            print(file=server.stdin, flush=True)
+            return int(server.stdout.readline())
+
+        def sent_for(run: Run) -> int:
+            before = sent()
+            run()
+            return sent() - before
+
+        yield server.stdout.readline().strip(), sent_for
 
 
 def readers(url: str, columns: list[int], numbers: Any) -> Runs:
@@ -64,18 +91,19 @@ def readers(url: str, columns: list[int], numbers: Any) -> Runs:
 )
 @pytest.mark.parametrize("which", ["all batches", "2 of 20 batches"])
 @pytest.mark.parametrize("shape", data.SHAPES)
-def test_columns(shape: str, which: str) -> Iterator[Runs]:
-    columns, count = size(1000, 50), size(20, 5)
+def test_columns(folder: Path, shape: str, which: str) -> Iterator[Runs]:
+    columns, count, path = size(1000, 50), size(20, 5), folder / "x.arrow"
     rows = max(size(306_000_000, 10_000) // count // (data.shaped(shape, 100, columns).nbytes // 100), 1)
     numbers = range(count) if which == "all batches" else [count // 5, count // 2]
     wanted = [i * columns // 5 + (2 * i + 1) % 10 for i in range(5)]  # of each kind in a mix of ten
-    with tempfile.TemporaryDirectory() as folder, Server(folder, LATENCY) as server:
-        Path(folder, "x.arrow").write_bytes(data.file([data.shaped(shape, rows, columns)] * count))
-        yield readers(f"{server.url}/x.arrow", wanted, numbers)
+    path.write_bytes(data.file([data.shaped(shape, rows, columns)] * count))
+    with served(path) as (url, _):
+        yield readers(url, wanted, numbers)
 
 
-def write(path: str, count: int, rows: int, codec: Any) -> None:
-    """Write batches whose times and ids rise."""
+def write(path: Path, codec: Any) -> tuple[int, int]:
+    """Write batches whose times and ids rise; return the bounds of all ids but one of a hundredth of the batches."""
+    count, rows = size(500, 100), size(1 << 16, 16)
     random, words = np.random.default_rng(3), pa.array([f"word number {i}" for i in range(1000)])
     with arrowipc.new_file(path, statistics=True, compression=codec, durable=False) as writer:
         for number in range(count):
@@ -83,6 +111,7 @@ def write(path: str, count: int, rows: int, codec: Any) -> None:
             text = words.take(pa.array(random.integers(0, 1000, rows)))
             times = pa.array(ids * 1000, pa.timestamp("us"))
             writer.write(pa.record_batch({"t": times, "id": ids, "x": random.random(rows), "word": text}))
+    return count // 2 * rows + 1, count // 2 * rows + count // 100 * rows
 
 
 def queries(source: str, low: int, high: int, local: bool) -> Runs:
@@ -114,30 +143,23 @@ def queries(source: str, low: int, high: int, local: bool) -> Runs:
     return found
 
 
-@contextlib.contextmanager
-def pruning(where: str, sent: bool = False) -> Iterator[Runs]:
-    """Yield what reads all but one row of a hundredth of the batches; `sent`: what tells the bytes sent for it."""
-    count, rows = size(500, 100), size(1 << 16, 16)
-    low, high = count // 2 * rows + 1, count // 2 * rows + count // 100 * rows
-    with tempfile.TemporaryDirectory() as folder, Server(folder, LATENCY) as server:
-        path = str(Path(folder, "x.arrow"))
-        write(path, count, rows, None if where == "mapped" else "lz4")
-        remote = where == "over HTTP"
-        runs = queries(f"{server.url}/x.arrow" if remote else path, low, high, not remote)
-        yield {name: lambda run=run: server.sent(run) for name, run in runs.items()} if sent else runs
-
-
 PRUNERS = "full read, arrowipc, reader and Pruner, scan_polars, polars"
 
 
 @question("read 1 % of the batches, by statistics", PRUNERS, unit="query", baseline="full read")
 @pytest.mark.parametrize("where", ["mapped", "mapped, lz4", "over HTTP"])
-def test_pruning(where: str) -> Runs:
-    return pruning(where)
+def test_pruning(folder: Path, where: str) -> Iterator[Runs]:
+    path = folder / "x.arrow"
+    low, high = write(path, None if where == "mapped" else "lz4")
+    if where != "over HTTP":
+        yield queries(str(path), low, high, True)
+        return
+    with served(path) as (url, _):
+        yield queries(url, low, high, False)
 
 
-@question(
-    "bytes sent for 1 % of the batches", "full read, arrowipc, reader and Pruner", unit="bytes", baseline="full read"
-)
-def test_bytes_sent() -> Runs:
-    return pruning("over HTTP", sent=True)
+@question("bytes sent for 1 % of the batches", PRUNERS, unit="bytes", baseline="full read")
+def test_bytes_sent(folder: Path) -> Iterator[Runs]:
+    low, high = write(folder / "x.arrow", "lz4")
+    with served(folder / "x.arrow") as (url, sent_for):
+        yield {name: partial(sent_for, run) for name, run in queries(url, low, high, False).items()}

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import shutil
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,11 @@ import pyarrow.parquet as pq
 import pytest
 from measuring import data
 from measuring.race import Runs, question, size
-from measuring.sessions import spark_session
 
 import arrowipc
+from arrowipc.spark import find_jar
 
 pytestmark = pytest.mark.spark
-spark = spark_session(jar=True)
 
 BATCH = 65_536
 KINDS: dict[str, str | None] = {"arrowipc": None, "lz4": "lz4", "zstd": "zstd", "parquet": "none", "snappy": "snappy"}
@@ -40,15 +39,11 @@ def numbered(number: int, rows: int) -> pa.RecordBatch:
     return data.mixed_batch(rows).set_column(0, "id", pa.array(np.arange(number * rows, (number + 1) * rows)))
 
 
-def wide(number: int, columns: int) -> pa.RecordBatch:
-    return pa.record_batch({f"c{i}": np.arange(BATCH // 8, dtype=np.int64) for i in range(columns)})
-
-
 #: Tables: what makes a batch of a number, how many batches and how many files.
 TABLES: dict[str, tuple[Callable[[int], pa.RecordBatch], int, int]] = {
     "one large table": (lambda number: numbered(number, BATCH), size(76, 4), 4),
     "batches of 1,000 rows": (lambda number: numbered(number, 1_000), size(4_000, 8), 4),
-    "2,000 columns": (lambda number: wide(number, size(2_000, 20)), 2, 2),
+    "2,000 columns": (lambda number: data.plain_batch(size(2_000, 20), BATCH // 8), 2, 2),
     "files of 100 rows": (lambda number: data.mixed_batch(100), size(10_000, 4), size(10_000, 4)),
 }
 
@@ -59,42 +54,31 @@ def write(path: Path, kind: str, batches: list[pa.RecordBatch]) -> None:
         pq.write_table(pa.Table.from_batches(batches), path, compression=codec)
         return
     with arrowipc.new_file(path, compression=codec, statistics=[batches[0].schema.names[0]]) as writer:
-        for batch in batches:
-            writer.write(batch)
+        writer.write(batches)
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Path]]:
     """What gives the folder of a table, with a folder per kind in it."""
-    made: dict[str, Path] = {}
+    find_jar() or pytest.skip("there is no jar: python -m arrowipc.spark.jar says why")
+    base = tmp_path_factory.mktemp("tables")
 
+    @cache
     def folder(table: str) -> Path:
-        if table not in made:
-            make, number, files = TABLES[table]
-            made[table] = tmp_path_factory.mktemp("table")
-            for kind in KINDS:
-                (made[table] / kind).mkdir()
-                for i in range(files):
-                    part = range(i * number // files, (i + 1) * number // files)
-                    write(made[table] / kind / f"part-{i:05}.{kind}", kind, [make(each) for each in part])
-        return made[table]
+        make, number, files = TABLES[table]
+        for kind in KINDS:
+            (base / table / kind).mkdir(parents=True)
+            for i in range(files):
+                part = range(i * number // files, (i + 1) * number // files)
+                write(base / table / kind / f"part-{i:05}.{kind}", kind, [make(each) for each in part])
+        return base / table
 
     yield folder
-    for path in made.values():
-        shutil.rmtree(path)
+    shutil.rmtree(base)
 
 
 def format_of(kind: str) -> str:
     return "arrowipc" if kind in ARROW else "parquet"
-
-
-def dropped(frame: Any) -> None:
-    """Send all columns to a sink that drops them."""
-    frame.write.format("noop").mode("overwrite").save()
-
-
-def aggregated(frame: Any) -> Any:
-    return tuple(frame.selectExpr(*[f"max({column})" for column in frame.columns]).first())
 
 
 def filtered(frame: Any) -> Any:
@@ -103,23 +87,19 @@ def filtered(frame: Any) -> Any:
     return tuple(chosen.selectExpr("sum(price)", "max(name)").first())
 
 
-def grouped(frame: Any) -> Any:
-    return sorted(frame.groupBy("city").agg({"id": "sum"}).collect(), key=str)
-
-
-def five(frame: Any) -> Any:
-    names = frame.columns[:: len(frame.columns) // 5][:5]
-    return tuple(frame.selectExpr(*[f"sum({name})" for name in names]).first())
+def of_columns(what: str, count: int, frame: Any) -> Any:
+    names = frame.columns[:: len(frame.columns) // count][:count]
+    return tuple(frame.selectExpr(*[f"{what}({name})" for name in names]).first())
 
 
 QUERIES: dict[str, Callable[[Any], Any]] = {
-    "all columns to a sink": dropped,
+    "all columns to a sink": lambda frame: frame.write.format("noop").mode("overwrite").save(),
     "sum of one column": lambda frame: frame.agg({"id": "sum"}).first()[0],
-    "ten columns aggregated": aggregated,
+    "ten columns aggregated": partial(of_columns, "max", 10),
     "count": lambda frame: frame.count(),
     "a filter that a hundredth passes": filtered,
-    "sums of groups": grouped,
-    "sum of five columns": five,
+    "sums of groups": lambda frame: sorted(frame.groupBy("city").agg({"id": "sum"}).collect(), key=str),
+    "sum of five columns": partial(of_columns, "sum", 5),
 }
 CASES = [
     *[("one large table", query) for query in list(QUERIES)[:6]],

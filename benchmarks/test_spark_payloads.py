@@ -10,8 +10,8 @@ sends the same number of rows, made once, again and again: the ceiling for any d
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -19,13 +19,8 @@ import pyarrow as pa
 import pytest
 from measuring import data
 from measuring.race import Runs, question, size
-from measuring.sessions import spark_session
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.filterwarnings("default:PySpark does not yet fully support pandas"),
-]
-spark = spark_session()
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("default:PySpark does not yet fully support pandas")]
 
 OUTPUT_ROWS, DISTINCT, SOME = 10_000, 10_000, size(400_000, 50)
 PEERS = "no decode, arrowipc, pyarrow"
@@ -76,87 +71,71 @@ def without_decoding(rows: Any, each: int, batches: Batches) -> Iterator[Any]:
             yield some
 
 
-class Job:
-    """A column of `count` payloads of `each` rows in Spark's cache, and rows that are ready to be sent."""
+@lru_cache(1)
+def cached(spark: Any, count: int, each: int) -> tuple[Any, pa.RecordBatch]:
+    """Return a column of payloads in Spark's cache, which the one before leaves, and rows that are ready to be sent."""
+    from pyspark import cloudpickle
 
-    def __init__(self, spark: Any, count: int, each: int) -> None:
-        from pyspark import cloudpickle
+    # The workers cannot import the benchmarks: what they run is sent to them whole.
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    payloads = different_payloads(min(count, max(DISTINCT // each, 1)), each)
+    tables = [pa.ipc.open_stream(payload).read_all() for payload in payloads]
+    tables *= -(-OUTPUT_ROWS // (each * len(tables)))
+    column = pa.record_batch({"payload": pa.array(payloads, pa.binary())})
 
-        # The workers cannot import the benchmarks: what they run is sent to them whole.
-        cloudpickle.register_pickle_by_value(sys.modules[__name__])
-        payloads = different_payloads(min(count, max(DISTINCT // each, 1)), each)
-        self.count, self.each = count, each
-        tables = [pa.ipc.open_stream(payload).read_all() for payload in payloads]
-        tables *= -(-OUTPUT_ROWS // (each * len(tables)))
-        self.rows = pa.concat_tables(tables).combine_chunks().to_batches()[0].slice(0, OUTPUT_ROWS)
-        column = pa.record_batch({"payload": pa.array(payloads, pa.binary())})
+    def make(batches: Batches) -> Iterator[Any]:
+        for batch in batches:
+            yield column.take(pa.array(batch["id"].to_numpy() % column.num_rows))
 
-        def make(batches: Batches) -> Iterator[Any]:
-            for batch in batches:
-                yield column.take(pa.array(batch["id"].to_numpy() % column.num_rows))
-
-        self.cells = spark.range(0, count, 1, 2).mapInArrow(make, "payload binary").cache()
-        assert self.cells.count() == count
-
-    def by_data_frame(self, keep: list[str]) -> Runs:
-        """Return runs over the payloads and columns to keep: by our functions, by pyarrow, and without decoding."""
-        from pyspark.sql import functions as F
-        from pyspark.sql.types import StructType
-
-        from arrowipc.spark import decode_payloads, from_arrow
-
-        key = F.monotonically_increasing_id() % 100
-        kept = [(key if number % 2 else F.concat(F.lit("key "), key)).alias(name) for number, name in enumerate(keep)]
-        cells = self.cells.select(*kept, "payload")
-        output = ", ".join([*(f"{name} {kind}" for name, kind in cells.dtypes[:-1]), DDL])
-        ready, wanted = self.rows, StructType.fromDDL(DDL)
-        for number, name in enumerate(keep):
-            values = pa.array(np.arange(ready.num_rows) % 100)
-            column = values if number % 2 else pa.array([f"key {value}" for value in values.to_pylist()])
-            ready = ready.add_column(number, name, column)
-
-        frames = {
-            "no decode": lambda: cells.mapInArrow(partial(without_decoding, ready, self.each), output),
-            "pyarrow": lambda: cells.mapInArrow(by_pyarrow, output),
-            "mapInArrow": lambda: cells.mapInArrow(partial(by_arrowipc, wanted), output),
-            "decode_payloads": lambda: decode_payloads(cells, "payload", DDL, keep=keep),
-            "from_arrow": lambda: cells.select(*keep, F.inline(from_arrow("payload", DDL))),
-        }
-        checked: set[str] = set()
-
-        def run(name: str) -> int:
-            frame = frames[name]()
-            if name not in checked:
-                assert frame.count() == self.each * self.count
-                checked.add(name)
-            frame.write.format("noop").mode("overwrite").save()
-            return self.count
-
-        return {name: partial(run, name) for name in frames}
+    spark.catalog.clearCache()
+    cells = spark.range(0, count, 1, 2).mapInArrow(make, "payload binary").cache()
+    assert cells.count() == count
+    return cells, pa.concat_tables(tables).combine_chunks().to_batches()[0].slice(0, OUTPUT_ROWS)
 
 
-@pytest.fixture(scope="module")
-def jobs(spark: Any) -> Iterator[Callable[[int, int], Job]]:
-    """What gives the job of so many payloads of so many rows; the one before leaves Spark's cache."""
-    made: dict[tuple[int, int], Job] = {}
+def runs_of(spark: Any, count: int, each: int, kept: int = 0) -> Runs:
+    """Return runs over payloads of `each` rows and columns to keep: by our functions, by pyarrow, without decoding."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
 
-    def job(count: int, each: int) -> Job:
-        if (count, each) not in made:
-            for other in made.values():
-                other.cells.unpersist()
-            made.clear()
-            made[count, each] = Job(spark, count, each)
-        return made[count, each]
+    from arrowipc.spark import decode_payloads, from_arrow
 
-    return job
+    cells, ready = cached(spark, count, each)
+    keep = [f"kept{number}" for number in range(kept)]
+    key = F.monotonically_increasing_id() % 100
+    columns = [(key if number % 2 else F.concat(F.lit("key "), key)).alias(name) for number, name in enumerate(keep)]
+    cells = cells.select(*columns, "payload")
+    output = ", ".join([*(f"{name} {kind}" for name, kind in cells.dtypes[:-1]), DDL])
+    for number, name in enumerate(keep):
+        values = pa.array(np.arange(ready.num_rows) % 100)
+        column = values if number % 2 else pa.array([f"key {value}" for value in values.to_pylist()])
+        ready = ready.add_column(number, name, column)
+    frames = {
+        "no decode": lambda: cells.mapInArrow(partial(without_decoding, ready, each), output),
+        "pyarrow": lambda: cells.mapInArrow(by_pyarrow, output),
+        "mapInArrow": lambda: cells.mapInArrow(partial(by_arrowipc, StructType.fromDDL(DDL)), output),
+        "decode_payloads": lambda: decode_payloads(cells, "payload", DDL, keep=keep),
+        "from_arrow": lambda: cells.select(*keep, F.inline(from_arrow("payload", DDL))),
+    }
+    checked: set[str] = set()
+
+    def run(name: str) -> int:
+        frame = frames[name]()
+        if name not in checked:
+            assert frame.count() == each * count
+            checked.add(name)
+        frame.write.format("noop").mode("overwrite").save()
+        return count
+
+    return {name: partial(run, name) for name in frames}
 
 
 @question(
     "Spark: decode payloads in `mapInArrow`, beside {beside}", PEERS, unit="payload", baseline="{beside}", per=SOME
 )
 @pytest.mark.parametrize("beside", ["pyarrow", "no decode"])
-def test_map(jobs: Any, beside: str) -> Runs:
-    runs = jobs(SOME, 10).by_data_frame([])
+def test_map(spark: Any, beside: str) -> Runs:
+    runs = runs_of(spark, SOME, 10)
     return {beside: runs[beside], "arrowipc": runs["mapInArrow"]}
 
 
@@ -164,7 +143,7 @@ def test_map(jobs: Any, beside: str) -> Runs:
 @pytest.mark.parametrize("rows", [1, 10, 100, 1000])
 @pytest.mark.parametrize("kept", [0, 1, 10])
 @pytest.mark.parametrize("function", ["decode_payloads", "from_arrow"])
-def test_functions(jobs: Any, function: str, kept: int, rows: int) -> tuple[Runs, int]:
+def test_functions(spark: Any, function: str, kept: int, rows: int) -> tuple[Runs, int]:
     count = min(size(1_000_000, 1_000) // rows, size(40_000, 50))
-    runs = jobs(count, rows).by_data_frame([f"kept{number}" for number in range(kept)])
+    runs = runs_of(spark, count, rows, kept)
     return {"no decode": runs["no decode"], "arrowipc": runs[function], "pyarrow": runs["pyarrow"]}, count

@@ -12,7 +12,10 @@ from __future__ import annotations
 
 import importlib.util
 import marshal
-from functools import partial
+import os
+import subprocess
+import sys
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -51,6 +54,27 @@ def test_first_file(folder: Path, shape: str) -> Runs:
 @question("installed size, with the `.pyc` files that pip makes", PACKAGES, unit="bytes")
 def test_installed() -> Runs:
     return {name: partial(installed, name) for name in INSTALLED}
+
+
+@question("processor time of `pip install .`", "arrowipc", unit="install", baseline="arrowipc", timed=True)
+@pytest.mark.skipif("ARROWIPC_INSTALL" not in os.environ, reason="takes minutes: set ARROWIPC_INSTALL")
+def test_pip_install(folder: Path) -> Runs:
+    """Built in a copy of what is committed, by what is installed here, without a cache of compiled files."""
+    archive = ["git", "-C", str(Path(__file__).parent), "archive", "--format=tar", "HEAD:"]
+    subprocess.run(["tar", "-x", "-C", folder], input=subprocess.check_output(archive), check=True)
+    command = [sys.executable, "-m", "pip", "install", ".", "-q", "--no-deps"]
+    command += ["--no-build-isolation", "--target", "installed"]
+    variables = {**os.environ, "CCACHE_DISABLE": "1"}
+    variables.pop("CYTHON_CACHE_DIR", None)
+
+    @cache
+    def install() -> float:
+        before = os.times()
+        subprocess.run(command, cwd=folder, env=variables, check=True)
+        after = os.times()
+        return after.children_user + after.children_system - before.children_user - before.children_system
+
+    return {"arrowipc": install}
 
 
 def installed(name: str) -> int:

@@ -9,13 +9,14 @@ Baseline: pyarrow in as many threads; for payloads, which it reads one by one, a
 from __future__ import annotations
 
 import io
-import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from helpers import processes
 from measuring import data
 from measuring.race import Runs, question, size
 
@@ -29,7 +30,7 @@ def batch(rows: int) -> pa.RecordBatch:
     return pa.record_batch({"x": numbers, "y": numbers * 0.5, "t": [f"text {i % 1009}" for i in range(rows)]})
 
 
-def reads(stream: bytes, **options: Any) -> dict[str, Callable[[], Any]]:
+def reads(stream: bytes, **options: Any) -> Runs:
     theirs = pa.ipc.IpcReadOptions(use_threads=False)
     return {
         "pyarrow": lambda: [each.num_rows for each in pa.ipc.open_stream(stream, options=theirs)],
@@ -37,23 +38,17 @@ def reads(stream: bytes, **options: Any) -> dict[str, Callable[[], Any]]:
     }
 
 
-def writes(given: pa.RecordBatch, **options: Any) -> dict[str, Callable[[], Any]]:
+def writes(given: pa.RecordBatch, **options: Any) -> Runs:
     ours = arrowipc.RecordBatch.from_arrow(given)
-
-    def write_theirs() -> None:
-        with pa.ipc.new_stream(io.BytesIO(), given.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
-            for _ in range(8):
-                writer.write_batch(given)
 
     def write_ours() -> None:
         with arrowipc.new_stream(bytearray(), ours.schema, use_threads=False, **options) as writer:
-            for _ in range(8):
-                writer.write_batch(ours)
+            writer.write([ours] * 8)
 
-    return {"pyarrow": write_theirs, "arrowipc": write_ours}
+    return {"pyarrow": lambda: data.write(io.BytesIO(), [given] * 8, **options), "arrowipc": write_ours}
 
 
-def decodes(given: pa.RecordBatch) -> dict[str, Callable[[], Any]]:
+def decodes(given: pa.RecordBatch) -> Runs:
     cells = [data.stream([given.slice(i, 10)]) for i in range(0, given.num_rows, 10)]
     return {
         "pyarrow": lambda: pa.Table.from_batches([each for cell in cells for each in pa.ipc.open_stream(cell)]),
@@ -61,11 +56,11 @@ def decodes(given: pa.RecordBatch) -> dict[str, Callable[[], Any]]:
     }
 
 
-def converts(given: pa.RecordBatch) -> dict[str, Callable[[], Any]]:
+def converts(given: pa.RecordBatch) -> Runs:
     return {"pyarrow": given.to_pylist, "arrowipc": arrowipc.RecordBatch.from_arrow(given).to_pylist}
 
 
-WORK: dict[str, Callable[[], dict[str, Callable[[], Any]]]] = {
+WORK: dict[str, Callable[[], Runs]] = {
     "read small batches": lambda: reads(data.stream([batch(100)] * size(3000, 3))),
     "validate large batches": lambda: reads(data.stream([batch(ROWS)] * 8)),
     "decode payloads": lambda: decodes(batch(ROWS // 10)),
@@ -75,20 +70,11 @@ WORK: dict[str, Callable[[], dict[str, Callable[[], Any]]]] = {
 }
 
 
-def in_threads(work: Callable[[], Any], count: int) -> Callable[[], int]:
-    def run() -> int:
-        threads = [threading.Thread(target=work) for _ in range(count)]
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join()
-        return count
-
-    return run
-
-
 @question("in {threads} threads at once: {what}", "pyarrow, arrowipc", unit="piece of work", per="threads")
 @pytest.mark.parametrize("what", WORK)
 @pytest.mark.parametrize("threads", [1, 2])
 def test_threads(threads: int, what: str) -> Runs:
-    return {peer: in_threads(work, threads) for peer, work in WORK[what]().items()}
+    def run(work: Callable[[], Any]) -> int:
+        return len(processes.in_threads(lambda _: work(), range(threads)))
+
+    return {peer: partial(run, work) for peer, work in WORK[what]().items()}

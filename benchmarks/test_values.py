@@ -9,7 +9,6 @@ Per value: minimum, maximum and nulls: ``pyarrow.compute.min_max`` with ``null_c
 
 from __future__ import annotations
 
-import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -22,42 +21,47 @@ from measuring.race import Runs, question, size
 
 import arrowipc
 
-COUNT = size(200_000, 20)
+COUNT, MILLION = size(200_000, 20), size(1_000_000, 2_000)
 KINDS = (
-    *("int64", "int64 with nulls", "small ints", "float64", "bool", "short text", "long text", "binary", "date"),
+    *("int64", "int64 with nulls", "small ints", "float64", "bool", "short text", "long text", "binary", "date32"),
     *("decimal(22, 2)", "list of ints", "struct of two"),
 )
 
 
-def values_of(kind: str) -> list[Any]:
-    """Return values of one type."""
+def column(kind: str, rows: int) -> pa.Array:
+    """Return values of a kind; "with nulls": a tenth is null. The same ones each time, in other memory."""
+    kind, _, nulls = kind.partition(" with ")
     random = np.random.default_rng(7)
-    large = random.integers(-(2**62), 2**62, COUNT).tolist()
-    nulls = random.random(COUNT) < 0.1
-    numbers = random.integers(0, COUNT, COUNT).tolist()
-    day = datetime.date(1970, 1, 1)
+    large, small = random.integers(-(2**62), 2**62, rows), random.integers(0, 100, rows)
+    numbers, ends = random.integers(0, rows, rows).tolist(), np.cumsum(np.arange(-1, rows).clip(0) % 5, dtype=np.int32)
     made = {
-        "int64": lambda: large,
-        "int64 with nulls": lambda: [None if null else value for null, value in zip(nulls, large, strict=True)],
-        "small ints": lambda: random.integers(0, 100, COUNT).tolist(),
-        "float64": lambda: random.random(COUNT).tolist(),
-        "bool": lambda: (random.random(COUNT) < 0.5).tolist(),
-        "short text": lambda: [f"name {i}" for i in numbers],
-        "long text": lambda: [f"{i} " * 20 for i in numbers],
-        "binary": lambda: [b"name %d" % i for i in numbers],
-        "date": lambda: [day + datetime.timedelta(days=i % 20_000) for i in numbers],
-        "decimal(22, 2)": lambda: [Decimal(i).scaleb(-2) for i in [10**22 - 1, *map(abs, large[1:])]],
-        "list of ints": lambda: [list(range(i % 5)) for i in range(COUNT)],
-        "struct of two": lambda: [{"a": i, "b": f"name {i}"} for i in range(COUNT)],
+        "int64": lambda: pa.array(large),
+        "small ints": lambda: pa.array(small),
+        "float64": lambda: pa.array(random.random(rows)),
+        "bool": lambda: pa.array(random.random(rows) < 0.5),
+        "short text": lambda: pa.array([f"name {i}" for i in numbers]),
+        "long text": lambda: pa.array([f"{i} " * 20 for i in numbers]),
+        "binary": lambda: pa.array([b"name %d" % i for i in numbers]),
+        "binary(8)": lambda: pa.array(small).view(pa.binary(8)),
+        "date32": lambda: pa.array(np.arange(rows, dtype=np.int32) % 20_000).cast(pa.date32()),
+        "timestamp": lambda: pa.array(small).cast(pa.timestamp("us")),
+        "decimal(22, 2)": lambda: pa.array([Decimal(i).scaleb(-2) for i in [10**22 - 1, *abs(large[1:]).tolist()]]),
+        "decimal128": lambda: pa.array(small).cast(pa.decimal128(21, 2)),
+        "list of ints": lambda: pa.ListArray.from_arrays(ends, small.repeat(5)[: ends[-1]]),
+        "struct of two": lambda: pa.array([{"a": i, "b": f"name {i}"} for i in range(rows)]),
+        "struct of numbers": lambda: pa.StructArray.from_arrays([pa.array(large), pa.array(large / 3)], ["a", "b"]),
     }
-    return made[kind]()
+    found = made[kind]() if kind in made else pa.array(small.astype(kind))
+    if not nulls:
+        return found
+    return pa.array(found.to_numpy(zero_copy_only=False), found.type, mask=random.random(rows) < 0.1)
 
 
 @question("Python values to columns, the type {given}", "pyarrow, arrowipc", unit="value", per=COUNT)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("given", ["given", "not given"])
 def test_from_values(given: str, kind: str) -> Runs:
-    values = values_of(kind)
+    values = column(kind, COUNT).to_pylist()
     theirs = pa.array(values).type if given == "given" else None
     ours = arrowipc.Array.from_arrow(pa.array(values)).type if given == "given" else None
     return {
@@ -69,7 +73,7 @@ def test_from_values(given: str, kind: str) -> Runs:
 @question("columns to Python values", "pyarrow, arrowipc, ndarray.tolist", unit="value", per=COUNT)
 @pytest.mark.parametrize("kind", KINDS)
 def test_to_values(kind: str) -> Runs:
-    theirs = pa.array(values_of(kind))
+    theirs = column(kind, COUNT)
     found = {"pyarrow": theirs.to_pylist, "arrowipc": arrowipc.Array.from_arrow(theirs).to_pylist}
     plain = theirs.type in (pa.int64(), pa.float64()) and theirs.null_count == 0
     return found | ({"ndarray.tolist": theirs.to_numpy().tolist} if plain else {})
@@ -83,7 +87,7 @@ def in_chunks(table: pa.Table, chunks: int) -> pa.Table:
 
 @question("take random rows of a table", "pyarrow, arrowipc", unit="row", per="count")
 @pytest.mark.parametrize("chunks", [1, size(500, 5)])
-@pytest.mark.parametrize("count", [32, 1_024, size(1_000_000, 2_000)])
+@pytest.mark.parametrize("count", [32, 1_024, MILLION])
 @pytest.mark.parametrize("shape", [*data.SHAPES, "number, text, list"])
 def test_take(shape: str, count: int, chunks: int) -> Runs:
     rows = size(500_000, 500)
@@ -98,94 +102,58 @@ def test_take(shape: str, count: int, chunks: int) -> Runs:
     return {"pyarrow": lambda: theirs.take(indices).num_rows, "arrowipc": lambda: ours.take(indices).num_rows}
 
 
-#: What is done with a column, and with which.
-WHOLE = (
-    *[("equals", kind) for kind in ("ints", "text", "structs")],
-    *[("to_numpy", kind) for kind in ("ints with nulls", "floats with nulls", "bools with nulls", "times with nulls")],
-    *[("a mask keeps 90 %", kind) for kind in ("ints", "text")],
-    *[("combine pieces of 1,000", kind) for kind in ("ints", "bools", "text", "lists")],
-)
-
-
-def whole_column(kind: str, rows: int) -> pa.Array:
-    """Return a column of `rows` values; the same ones each time, in other memory."""
-    random = np.random.default_rng(7)
-    numbers, nulls = random.integers(0, 1 << 40, rows), random.random(rows) < 0.1
-    made = {
-        "ints": lambda: pa.array(numbers),
-        "text": lambda: pa.array([f"text {number % 100_000}" for number in numbers.tolist()]),
-        "bools": lambda: pa.array(numbers % 2 == 0),
-        "structs": lambda: pa.StructArray.from_arrays([pa.array(numbers), pa.array(numbers / 3)], ["a", "b"]),
-        "lists": lambda: pa.ListArray.from_arrays(np.arange(0, rows + 1, 4, dtype=np.int32), pa.array(numbers)),
-        "ints with nulls": lambda: pa.array(numbers, mask=nulls),
-        "floats with nulls": lambda: pa.array(numbers / 3, mask=nulls),
-        "bools with nulls": lambda: pa.array(numbers % 2 == 0, mask=nulls),
-        "times with nulls": lambda: pa.array(numbers.view("datetime64[us]"), mask=nulls),
-    }
-    return made[kind]()
+#: What is done with a column, or ten of a shape, and with which.
+PIECES = ("int64", "bool", "short text", "list of ints", *data.SHAPES)
+WHOLE = {
+    "equals": ("int64", "short text", "struct of numbers", *data.SHAPES),
+    "to_numpy": ("int64 with nulls", "float64 with nulls", "bool with nulls", "timestamp with nulls"),
+    "a mask keeps 90 %": ("int64", "short text", *data.SHAPES),
+    "combine pieces of 1,000": PIECES,
+    "concat_batches of 1,000 rows": PIECES,
+}
 
 
 @question("{what}: a column", "pyarrow, arrowipc", unit="value")
-@pytest.mark.parametrize(("what", "kind"), WHOLE)
+@pytest.mark.parametrize(("what", "kind"), [(what, kind) for what, kinds in WHOLE.items() for kind in kinds])
 def test_whole_columns(what: str, kind: str) -> Runs:
-    rows = size(1_000_000, 2_000)
-    theirs, other = whole_column(kind, rows), whole_column(kind, rows)
-    ours, ours_other = arrowipc.Array.from_arrow(theirs), arrowipc.Array.from_arrow(other)
-    mask = pa.array(np.random.default_rng(1).random(rows) < 0.9)
-    our_mask, table = arrowipc.Array.from_arrow(mask), in_chunks(pa.table([theirs], ["x"]), rows // 1_000)
+    if kind in data.SHAPES:
+        theirs, other = (data.shaped(kind, MILLION // 10) for _ in range(2))
+    else:
+        theirs, other = (pa.record_batch([column(kind, MILLION)], ["x"]) for _ in range(2))
+    ours, our_other = map(arrowipc.RecordBatch.from_arrow, (theirs, other))
+    mask = pa.array(np.random.default_rng(1).random(theirs.num_rows) < 0.9)
+    our_mask = arrowipc.Array.from_arrow(mask)
+    table = in_chunks(pa.Table.from_batches([theirs]), max(theirs.num_rows // 1_000, 1))
     our_table = arrowipc.Table.from_arrow(table)
+    pieces, our_pieces = table.to_batches(), list(our_table.batches)
     runs: dict[str, tuple[Any, Any]] = {
-        "equals": (lambda: theirs.equals(other), lambda: ours.equals(ours_other)),
-        "to_numpy": (lambda: len(theirs.to_numpy(zero_copy_only=False)), lambda: len(ours.to_numpy(copy=True))),
-        "a mask keeps 90 %": (lambda: len(theirs.filter(mask)), lambda: len(ours.filter(our_mask))),
+        "equals": (lambda: theirs.equals(other), lambda: ours.equals(our_other)),
+        "to_numpy": (lambda: len(theirs[0].to_numpy(False)), lambda: len(ours[0].to_numpy(copy=True))),
+        "a mask keeps 90 %": (lambda: theirs.filter(mask).num_rows, lambda: ours.filter(our_mask).num_rows),
         "combine pieces of 1,000": (lambda: table.combine_chunks().num_rows, lambda: our_table.combine().num_rows),
+        "concat_batches of 1,000 rows": (
+            lambda: pa.concat_batches(pieces).num_rows,
+            lambda: arrowipc.concat_batches(our_pieces).num_rows,
+        ),
     }
-    return dict(zip(("pyarrow", "arrowipc"), runs[what], strict=True)), rows
+    return dict(zip(("pyarrow", "arrowipc"), runs[what], strict=True)), theirs.num_rows * theirs.num_columns
 
 
 TYPES = (
-    "int8",
-    "uint16",
-    "int32",
-    "int64",
-    "float32",
-    "float64",
-    "bool",
-    "decimal128",
-    "timestamp",
-    "text",
-    "binary(8)",
+    *("int8", "uint16", "int32", "int64", "float32", "float64", "bool", "decimal128", "timestamp", "short text"),
+    *("binary(8)", "int64 with nulls", "float64 with nulls", "short text with nulls"),
 )
 
 
-def column_of(kind: str, rows: int, nulls: bool) -> pa.Array:
-    random = np.random.default_rng(7)
-    numbers = pa.array(random.integers(0, 100, rows))
-    made = {
-        "bool": lambda: pa.array(random.random(rows) < 0.5),
-        "decimal128": lambda: pa.array(random.integers(0, 10**6, rows)).cast(pa.decimal128(21, 2)),
-        "timestamp": lambda: numbers.cast(pa.timestamp("us")),
-        "text": lambda: pa.array([f"name {i}" for i in random.integers(0, rows, rows)], pa.string()),
-        "binary(8)": lambda: numbers.view(pa.binary(8)),
-    }
-    column = made[kind]() if kind in made else pa.array(numbers.to_numpy().astype(kind))
-    if not nulls:
-        return column
-    return pa.array(column.to_numpy(zero_copy_only=False), column.type, mask=random.random(rows) < 0.1)
-
-
-@question("minimum, maximum and nulls of a column", "pyarrow, arrowipc", unit="value")
-@pytest.mark.parametrize(
-    ("kind", "nulls"), [*[(kind, False) for kind in TYPES], *[(kind, True) for kind in ("int64", "float64", "text")]]
-)
-def test_statistics(kind: str, nulls: bool) -> Runs:
+@question("minimum, maximum and nulls of a column", "pyarrow, arrowipc", unit="value", per=MILLION)
+@pytest.mark.parametrize("kind", TYPES)
+def test_statistics(kind: str) -> Runs:
     """The bounds are not of the same kind for every type; tests/columns/test_statistics.py compares them."""
-    rows = size(1_000_000, 20)
-    column = column_of(kind, rows, nulls)
-    batch = arrowipc.RecordBatch.from_arrow(pa.record_batch([column], ["x"]))
+    values = column(kind, MILLION)
+    batch = arrowipc.RecordBatch.from_arrow(pa.record_batch([values], ["x"]))
 
     def ours() -> tuple[bool, Any]:
         found = arrowipc.compute_statistics(batch)["x"]
         return found.min is not None and found.max is not None, found.null_count
 
-    return {"pyarrow": lambda: (pc.min_max(column) is not None, column.null_count), "arrowipc": ours}, rows
+    return {"pyarrow": lambda: (pc.min_max(values) is not None, values.null_count), "arrowipc": ours}

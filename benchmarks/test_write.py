@@ -12,31 +12,16 @@ messages that are there already are copied: what is left where writing costs not
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from measuring import data, peers
-from measuring.race import Run, Runs, question, size
-from measuring.writes import (
-    Input,
-    appending,
-    bound,
-    by_arro3,
-    by_arrowipc,
-    by_nanoarrow,
-    by_pyarrow,
-    growing,
-    presized,
-    proven,
-    to_buffer,
-    to_bytearray,
-    to_bytes_io,
-    warm,
-)
+from measuring import data, peers, writes
+from measuring.race import Runs, question, size
+from measuring.writes import Input, proven, to_buffer, to_bytearray, to_bytes_io, warm
 
 import arrowipc
 from arrowipc.cdata.import_table import batches_from
@@ -47,12 +32,26 @@ WRITERS = "pyarrow, arrowipc, nanoarrow, arro3"
 WHOLE = 128_000_000
 
 
+def appended(messages: Iterable[bytes], sink: bytearray) -> None:
+    for message in messages:
+        sink += message
+    sink += data.END_OF_STREAM
+
+
 @question("write our own batches of 10 columns x 100 rows", WRITERS + ", memcpy", unit="batch", per="count")
 @pytest.mark.parametrize("count", [size(2_000, 2), size(200, 3), size(20, 4)])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_growing(shape: str, count: int) -> Runs:
     given = Input([data.shaped(shape, size(100, 3))] * count)
-    return growing(given) | {"memcpy": appending(given, to_bytearray, "extend")}
+    messages = data.messages(bytes(to_bytearray(writes.by_arrowipc, given.arrowipc)))
+    found: dict[str, Callable[[], Any]] = {
+        "pyarrow": lambda: to_buffer(writes.by_pyarrow, given.pyarrow),
+        "arrowipc": lambda: to_bytearray(writes.by_arrowipc, given.arrowipc),
+        "nanoarrow": lambda: to_bytes_io(writes.by_nanoarrow, given.nanoarrow),
+        "arro3": lambda: to_bytes_io(writes.by_arro3, given.arro3),
+        "memcpy": lambda: to_bytearray(partial(appended, messages)),
+    }
+    return {name: proven(write, given.table) for name, write in found.items()}
 
 
 @question("write our own batches to `io.BytesIO`", WRITERS, unit="batch")
@@ -60,7 +59,7 @@ def test_growing(shape: str, count: int) -> Runs:
 def test_bytes_io(shape: str) -> Runs:
     count = size(1_000, 3)
     given = Input([data.shaped(shape, size(100, 3))] * count)
-    ways = {"pyarrow": by_pyarrow, "arrowipc": by_arrowipc, "nanoarrow": by_nanoarrow, "arro3": by_arro3}
+    ways = {name: getattr(writes, f"by_{name}") for name in WRITERS.split(", ")}
     return {
         name: proven(partial(to_bytes_io, way, getattr(given, name)), given.table) for name, way in ways.items()
     }, count
@@ -76,8 +75,8 @@ def test_warm(shape: str, how: str) -> Runs:
     else:  # of a large batch, at odd rows, in an order without pattern
         rows, length = size(100_000, 40), size(100, 5)
         starts = np.random.default_rng(3).integers(0, (rows - length) // 2, count) * 2 + 1
-        given = Input([data.shaped(shape, rows)]).sliced((int(start), length) for start in starts)
-    return presized(given, warm(bound(given))), count
+        given = Input([data.shaped(shape, rows)]).sliced([(int(start), length) for start in starts])
+    return writes.presized(given, warm(writes.bound(given))), count
 
 
 @question("write 128 MB to memory", "memcpy, pyarrow, arrowipc", unit="run", baseline="memcpy")
@@ -87,18 +86,16 @@ def test_large(shape: str, batches: str) -> Runs:
     batch = data.shaped(shape, size(100_000, 40))
     many = [batch] * size(WHOLE // batch.nbytes, 2)
     given = Input(pa.Table.from_batches(many).combine_chunks().to_batches() if batches == "one batch" else many)
-    source = np.frombuffer(to_buffer(by_pyarrow, given.pyarrow), np.uint8)
-    target = warm(bound(given))
+    source = np.frombuffer(to_buffer(writes.by_pyarrow, given.pyarrow), np.uint8)
+    target = warm(writes.bound(given))
     room = np.frombuffer(target, np.uint8)[: source.size]
-
-    def copy() -> memoryview:
-        np.copyto(room, source)
-        return target
-
-    return {"memcpy": proven(copy, given.table), **presized(given, target)}
+    return {
+        "memcpy": proven(lambda: np.copyto(room, source) or target, given.table),
+        **writes.presized(given, target),
+    }
 
 
-def table_by_pyarrow(sink: Any, table: pa.Table) -> None:
+def by_pyarrow(sink: Any, table: pa.Table) -> None:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
 
@@ -109,50 +106,14 @@ def through_c(sink: Any, table: Any) -> None:
             writer.write_batch(batch)
 
 
-def table_by_arrowipc(sink: Any, table: Any) -> None:
+def by_arrowipc(sink: Any, table: Any) -> None:
     with arrowipc.new_stream(sink) as writer:
         writer.write(table)
 
 
-def table_by_nanoarrow(sink: Any, table: Any) -> None:
+def by_nanoarrow(sink: Any, table: Any) -> None:
     with peers.nanoarrow_ipc.StreamWriter.from_writable(sink) as writer:
         writer.write_stream(table)
-
-
-def growing_table(table: pa.Table) -> Runs:
-    """Return those who write pyarrow's table into growing memory."""
-    messages = [*data.messages(to_buffer(table_by_pyarrow, table)), data.END_OF_STREAM]
-
-    def taken_and_copied(sink: bytearray) -> None:
-        for _ in batches_from(table):
-            pass
-        for message in messages:
-            sink += message
-
-    found: dict[str, Callable[[], Any]] = {
-        "pyarrow": lambda: to_buffer(table_by_pyarrow, table),
-        "arrowipc": lambda: to_bytearray(table_by_arrowipc, table),
-        "pyarrow through C": lambda: to_buffer(through_c, table),
-        "taken and copied": lambda: to_bytearray(taken_and_copied),
-        "nanoarrow": lambda: to_bytes_io(table_by_nanoarrow, table),
-        "arro3": lambda: to_bytes_io(lambda sink: peers.arro3_io.write_ipc_stream(table, sink, compression=None)),
-    }
-    return {name: proven(write, table) for name, write in found.items()}
-
-
-def presized_table(table: pa.Table) -> Runs:
-    """Return those who write pyarrow's table into memory that is there."""
-    target = warm(to_buffer(table_by_pyarrow, table).size * 5 // 4)
-    buffer = pa.py_buffer(target)
-
-    def writing(write: Callable[[Any, Any], None], sink: Callable[[], Any]) -> Run:
-        return proven(lambda: write(sink(), table) or buffer, table)
-
-    return {
-        "pyarrow": writing(table_by_pyarrow, lambda: pa.FixedSizeBufferWriter(buffer)),
-        "arrowipc": writing(table_by_arrowipc, lambda: target),
-        "pyarrow through C": writing(through_c, lambda: pa.FixedSizeBufferWriter(buffer)),
-    }
 
 
 TABLE_WRITERS = "pyarrow, arrowipc, pyarrow through C, taken and copied, nanoarrow, arro3"
@@ -166,4 +127,27 @@ def test_table(shape: str, memory: str) -> Runs:
     batch = data.shaped(shape, size(100, 3))
     # Batches in memory of their own, as when they come from somewhere.
     table = pa.ipc.open_stream(data.stream([batch] * count)).read_all()
-    return (growing_table if memory == "growing" else presized_table)(table), count
+    whole = to_buffer(by_pyarrow, table)
+    messages, target = data.messages(whole), warm(whole.size * 5 // 4)
+    buffer = pa.py_buffer(target)
+
+    def taken_and_copied(sink: bytearray) -> None:
+        for _ in batches_from(table):
+            pass
+        appended(messages, sink)
+
+    growing: dict[str, Callable[[], Any]] = {
+        "pyarrow": lambda: to_buffer(by_pyarrow, table),
+        "arrowipc": lambda: to_bytearray(by_arrowipc, table),
+        "pyarrow through C": lambda: to_buffer(through_c, table),
+        "taken and copied": lambda: to_bytearray(taken_and_copied),
+        "nanoarrow": lambda: to_bytes_io(by_nanoarrow, table),
+        "arro3": lambda: to_bytes_io(lambda sink: peers.arro3_io.write_ipc_stream(table, sink, compression=None)),
+    }
+    presized: dict[str, Callable[[], Any]] = {
+        "pyarrow": lambda: by_pyarrow(pa.FixedSizeBufferWriter(buffer), table) or buffer,
+        "arrowipc": lambda: by_arrowipc(target, table) or buffer,
+        "pyarrow through C": lambda: through_c(pa.FixedSizeBufferWriter(buffer), table) or buffer,
+    }
+    found = growing if memory == "growing" else presized
+    return {name: proven(write, table) for name, write in found.items()}, count

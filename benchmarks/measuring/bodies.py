@@ -1,7 +1,7 @@
 """The processes that serve bodies to `test_dissociated.py`, one per way of sending.
 
-Run as a script with the way, the transport, the bytes of a body, a folder for sockets and the options of the
-transport: prints where it listens, as JSON, and ends when its input does. A request names how many bodies are wanted.
+Run with the way, the transport, the bytes of a body, a folder for sockets and the options of the transport: prints
+where it listens, as JSON, and ends when its input does. A request names how many bodies are wanted.
 """
 
 from __future__ import annotations
@@ -30,27 +30,25 @@ def columns(size: int, options: dict[str, Any]) -> dict[str, Any]:
 @contextmanager
 def dissociated(transport: str, size: int, folder: str, options: dict[str, Any]) -> Iterator[Any]:
     """Serve with arrowipc: as many of our batches as are asked for, or one table of pyarrow (`count` batches)."""
+    import pyarrow as pa
+
     import arrowipc
     from arrowipc.dissociated import Server
     from arrowipc.types import field, int64
 
-    where = os.path.join(folder, transport) if transport in ("unix", "shm") else None
-    count = options.pop("count", 0)
-    data = columns(size, options)
-    if count:
-        import pyarrow as pa
-
-        table = pa.Table.from_batches([pa.record_batch(data)] * count)
-        with Server({str(count): table}, transport, where, transport_options=options) as server:
-            yield str(server.uri)
-        return
+    where = os.path.join(folder, transport) if transport in ("unix", "shm", "file") else None
+    count, data = options.pop("count", 0), columns(size, options)
     schema = arrowipc.Schema([field(name, int64()) for name in data])
     batch = arrowipc.RecordBatch.from_pydict(data, schema)
-
-    def find(ident: bytes) -> Any:
-        return [batch] * int(ident)
-
-    with Server(find, transport, where, schema=schema, transport_options=options) as server:
+    streams: Any = lambda ident: [batch] * int(ident)  # noqa: E731
+    if count:
+        table: Any = pa.Table.from_batches([pa.record_batch(data)] * count)
+        if transport == "file":
+            with arrowipc.new_file(path := os.path.join(folder, "table.arrow"), durable=False) as writer:
+                writer.write(table)
+            table = path
+        streams, schema = {str(count): table}, None
+    with Server(streams, transport, where, schema=schema, transport_options=options) as server:
         yield str(server.uri)
 
 
@@ -75,19 +73,13 @@ def flight(transport: str, size: int, folder: str, options: dict[str, Any]) -> I
 @contextmanager
 def plain(transport: str, size: int, folder: str, options: dict[str, Any]) -> Iterator[Any]:
     """Serve the bytes alone over a socket."""
-    body = memoryview(columns(size, options)["x0"]).cast("B")
-    where: Any = os.path.join(folder, "plain")
-    if transport == "unix":
-        listener = socket.socket(socket.AF_UNIX)
-        listener.bind(where)
-        listener.listen()
-    else:
-        listener = socket.create_server(("127.0.0.1", 0))
-        where = listener.getsockname()
+    body, unix = memoryview(columns(size, options)["x0"]).cast("B"), transport == "unix"
+    family = socket.AF_UNIX if unix else socket.AF_INET
+    listener = socket.create_server(os.path.join(folder, "plain") if unix else ("127.0.0.1", 0), family=family)
 
     def serve(client: socket.socket) -> None:
         with client:
-            if transport == "tcp":
+            if not unix:
                 client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             while len(request := client.recv(REQUEST.size, socket.MSG_WAITALL)) == REQUEST.size:
                 for _ in range(REQUEST.unpack(request)[0]):
@@ -98,16 +90,11 @@ def plain(transport: str, size: int, folder: str, options: dict[str, Any]) -> It
             threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 
     threading.Thread(target=accept, daemon=True).start()
-    yield where
-
-
-def main(kind: str, transport: str, size: int, folder: str, options: str) -> None:
-    """Serve until the input ends."""
-    way = {"arrowipc": dissociated, "flight": flight, "plain": plain}[kind]
-    with way(transport, size, folder, json.loads(options)) as where:
-        print(json.dumps(where), flush=True)
-        sys.stdin.read()
+    yield listener.getsockname()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), *sys.argv[4:])
+    way = {"arrowipc": dissociated, "flight": flight, "plain": plain}[sys.argv[1]]
+    with way(sys.argv[2], int(sys.argv[3]), sys.argv[4], json.loads(sys.argv[5])) as where:
+        print(json.dumps(where), flush=True)
+        sys.stdin.read()

@@ -27,17 +27,12 @@ def peak():
 """
 
 
-def search_path() -> list[str]:
-    """Return what has to be on the path besides what every interpreter has: where arrowipc is, at the end."""
-    before = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    home = str(Path(arrowipc.__file__).resolve().parent.parent)
-    return before if home in before or "site-packages" in home else [*before, home]
-
-
 def printed(code: str) -> float:
     """Return the number that a fresh interpreter prints when it runs `code`."""
-    # The child finds packages where we found them: an environment variable may have brought us ours.
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in search_path() if path)}
+    # The child finds packages where we found them, and arrowipc last: the variable may have brought us ours.
+    home, before = str(Path(arrowipc.__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")
+    path = filter(None, [before, *([] if "site-packages" in home or home in before.split(os.pathsep) else [home])])
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
     variables.pop("PYTHONDONTWRITEBYTECODE", None)  # installed packages come compiled
     command = [sys.executable, "-c", code]
     return float(subprocess.run(command, check=True, capture_output=True, text=True, env=variables).stdout)

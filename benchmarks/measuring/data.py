@@ -97,12 +97,16 @@ def shaped(shape: str, rows: int, columns: int = 10) -> pa.RecordBatch:
     return pa.record_batch((ten * -(-columns // 10))[:columns], [f"c{i}" for i in range(columns)])
 
 
-def stream(batches: Iterable[pa.RecordBatch], new_writer: Any = pa.ipc.new_stream, **options: Any) -> bytes:
-    """Return batches of one schema as an Arrow IPC stream."""
-    batches, sink = list(batches), pa.BufferOutputStream()
+def write(sink: Any, batches: list[pa.RecordBatch], new_writer: Any = pa.ipc.new_stream, **options: Any) -> None:
     with new_writer(sink, batches[0].schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
         for batch in batches:
             writer.write_batch(batch)
+
+
+def stream(batches: Iterable[pa.RecordBatch], new_writer: Any = pa.ipc.new_stream, **options: Any) -> bytes:
+    """Return batches of one schema as an Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    write(sink, list(batches), new_writer, **options)
     return bytes(sink.getvalue())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -20,18 +20,19 @@ arro3_io = pytest.importorskip("arro3.io")
 SERIAL = pa.ipc.IpcReadOptions(use_threads=False)
 
 
-def rows_by_arrowipc(data: bytes, **options: Any) -> int:
+def rows_of(batches: Iterable[Any]) -> int:
     rows = 0
-    for batch in arrowipc.open_stream(data, **options):
+    for batch in batches:
         rows += batch.num_rows
     return rows
+
+
+def rows_by_arrowipc(data: bytes, **options: Any) -> int:
+    return rows_of(arrowipc.open_stream(data, **options))
 
 
 def rows_by_pyarrow(data: bytes, options: Any = None) -> int:
-    rows = 0
-    for batch in pa.ipc.open_stream(data, options=options):
-        rows += batch.num_rows
-    return rows
+    return rows_of(pa.ipc.open_stream(data, options=options))
 
 
 def rows_by_nanoarrow(data: bytes) -> int:
@@ -43,10 +44,7 @@ def rows_by_nanoarrow(data: bytes) -> int:
 
 
 def rows_by_arro3(data: bytes) -> int:
-    rows = 0
-    for batch in arro3_io.read_ipc_stream(io.BytesIO(data)):
-        rows += batch.num_rows
-    return rows
+    return rows_of(arro3_io.read_ipc_stream(io.BytesIO(data)))
 
 
 def rows_by_polars(data: bytes, **options: Any) -> int:

@@ -31,6 +31,8 @@ Runs = dict[str, Run]
 ROUNDS, FEWEST, SAMPLE, SETTLING = 31, 5, 0.008, 3
 #: conftest.py sets it for ``--benchmark-disable``.
 QUICK = False
+#: What was measured of the case whose tests run, and the time that the replay tells.
+_heat: dict[str, Any] = {}
 _clock = [0.0]
 
 
@@ -42,11 +44,6 @@ def size(normal: int, quick: int) -> int:
 def sizes(quick: int, *normal: int) -> tuple[int, ...]:
     """Return sizes of data; a quick run has two, as small as `quick` and one more."""
     return (quick, quick + 1) if QUICK else normal
-
-
-def replayed() -> float:
-    """Tell the time of the replay."""
-    return _clock[0]
 
 
 def question(
@@ -61,102 +58,85 @@ def question(
     of ``unit="bytes"`` return bytes); ``curve``: the cases are points of a growth curve, ``x`` is `per`
     or what else; there each runs untimed before its sample, without which a curve shows the caches.
     """
-
     names = peers.split(", ") if isinstance(peers, str) else [*peers]
     if "arrowipc" not in names or baseline not in [*names, "{beside}"]:
         raise ValueError(f"{words}: arrowipc or {baseline} takes no part")
+    told = {"question": words, "unit": unit, "baseline": baseline, "per": 1, "timed": unit == "bytes", **more}
+    told.setdefault("x", told["per"])
 
     def decorate(contenders: Callable[..., Any]) -> Any:
         @wraps(contenders)
-        def test(race: Race, **given: Any) -> None:
-            race(contenders, given)
+        def test(request: Any, peer: str, benchmark: Any, **given: Any) -> None:
+            params, case = request.node.callspec.params, request.node.nodeid.removesuffix(f"{peer}]")
+            about = {key: params.get(value, value) for key, value in told.items()} | {"words": words, "peer": peer}
+            about |= {key: about[key].format(**params) for key in ("question", "baseline")}
+            if "curve" in about:
+                about["curve"] = [str(value) for name, value in params.items() if name not in ("peer", told["x"])]
+            if _heat.get("case") != case:
+                _heat.clear()
+                lasting = inspect.isgeneratorfunction(contenders)
+                made = contextmanager(contenders)(**given) if lasting else contenders(**given)
+                with made if hasattr(made, "__enter__") else nullcontext(made) as found:
+                    runs, _heat["per"] = found if isinstance(found, tuple) else (found, about["per"])
+                    budget = None if benchmark.disabled else float(request.config.option.benchmark_max_time)
+                    measure(runs, about, budget)
+                _heat["case"] = case
+            about["case"] = request.node.callspec.id.removesuffix(peer).removesuffix("-")
+            replay(benchmark, about)
 
         own = inspect.signature(contenders).parameters.values()
-        race = inspect.Parameter("race", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        test.__signature__ = inspect.Signature([race, *own])
+        kind, ours = inspect.Parameter.POSITIONAL_OR_KEYWORD, ("request", "peer", "benchmark")
+        test.__signature__ = inspect.Signature([*(inspect.Parameter(name, kind) for name in ours), *own])
         del test.__wrapped__
-        about = {"question": words, "unit": unit, "baseline": baseline, **more}
-        marked = pytest.mark.benchmark(timer=replayed)(pytest.mark.question(**about)(test))
-        return pytest.mark.parametrize("peer", names)(marked)
+        return pytest.mark.parametrize("peer", names)(pytest.mark.benchmark(timer=lambda: _clock[-1])(test))
 
     return decorate
 
 
-class Race:
-    """Measures the case that a test belongs to, and replays the rounds of the test's own peer."""
-
-    def __init__(self, request: Any, peer: str, benchmark: Any, heat: dict[str, Any]) -> None:
-        self.node, self.peer, self.benchmark, self.heat = request.node, peer, benchmark, heat
-        self.budget = float(request.config.getoption("benchmark_max_time"))
-        params = request.node.callspec.params
-        about = request.node.get_closest_marker("question").kwargs
-        told = {"per": 1, "timed": about["unit"] == "bytes", "x": about.get("per"), **about}
-        self.about: dict[str, Any] = {key: params.get(value, value) for key, value in told.items()}
-        self.about["words"] = about["question"]
-        for key in ("question", "baseline"):
-            self.about[key] = self.about[key].format(**params)
-        if "curve" in about:
-            self.about["curve"] = [str(value) for name, value in params.items() if name not in ("peer", told["x"])]
-
-    def __call__(self, contenders: Callable[..., Any], given: dict[str, Any]) -> None:
-        """Measure, unless another peer's test has, and replay."""
-        about, heat, case = self.about, self.heat, self.node.nodeid.removesuffix(f"{self.peer}]")
-        if heat.get("case") != case:
-            heat.clear()
-            lasting = inspect.isgeneratorfunction(contenders)
-            made = contextmanager(contenders)(**given) if lasting else contenders(**given)
-            with made if hasattr(made, "__enter__") else nullcontext(made) as found:
-                runs, heat["per"] = found if isinstance(found, tuple) else (found, about["per"])
-                self.measure(runs)
-            heat["case"] = case
-        problem, samples = heat["problems"].get(self.peer), heat["samples"].get(self.peer)
-        if problem and self.peer in ("arrowipc", about["baseline"]):
-            pytest.fail(f"{self.peer}: {problem}")
-        if samples is None:
-            pytest.skip(f"{self.peer}: {problem or 'takes no part, or is not installed'}")
-        ratios = [a / b for a, b in zip(heat["samples"][about["baseline"]], samples, strict=True) if b]
-        about["case"] = self.node.callspec.id.removesuffix(self.peer).removesuffix("-")
-        self.benchmark.group = f"{about['question']}: {about['case']}, per {about['unit']}"
-        ratio = statistics.median(ratios or [math.nan])
-        self.benchmark.extra_info.update(about, peer=self.peer, ratio=ratio, load=heat["load"])
-        per = 1 if about["unit"] == "bytes" else heat["per"]
-        rounds, _clock[0] = iter([sample / per for sample in samples]), 0.0
-        self.benchmark.pedantic(lambda: advance(next(rounds, 0.0)), rounds=max(len(samples), 1))
-
-    def measure(self, runs: Runs) -> None:
-        """Check that all give the answer of the baseline, then let them take turns."""
-        timed = self.about["timed"]
-        answers, problems = able(runs, self.about["baseline"], timed)
-        self.heat.update(problems=problems, samples={name: [] for name in answers}, load=round(os.getloadavg()[0], 1))
-        if self.benchmark.disabled:
-            return
-        if self.about["unit"] == "bytes":  # they hardly vary, and each takes a process
-            self.heat["samples"] = {name: [float(found)] for name, found in answers.items()}
-            return
-        loops, rounds = calibrated({name: runs[name] for name in answers}, timed, self.budget)
-        gc.collect()
-        gc.freeze()  # the collector runs as it would for a user, without walking our own data each time
-        try:
-            for turn in range(rounds):
-                # Never in the same order: what one leaves behind would always hit the same other one.
-                for name in random.Random(turn).sample(list(answers), len(answers)):
-                    end = time.perf_counter() + SETTLING * SAMPLE
-                    while "curve" in self.about and time.perf_counter() < end:
-                        runs[name]()
-                    self.heat["samples"][name].append(sampled(runs[name], loops[name], timed))
-        finally:
-            gc.unfreeze()
+def replay(benchmark: Any, about: dict[str, Any]) -> None:
+    """Give pytest-benchmark what was measured of a peer."""
+    problem, samples = _heat["problems"].get(about["peer"]), _heat["samples"].get(about["peer"])
+    if problem and about["peer"] in ("arrowipc", about["baseline"]):
+        pytest.fail(f"{about['peer']}: {problem}")
+    if samples is None:
+        pytest.skip(f"{about['peer']}: {problem or 'takes no part, or is not installed'}")
+    ratios = [a / b for a, b in zip(_heat["samples"][about["baseline"]], samples, strict=True) if b]
+    benchmark.group = f"{about['question']}: {about['case']}, per {about['unit']}"
+    benchmark.extra_info.update(about, ratio=statistics.median(ratios or [math.nan]), load=_heat["load"])
+    per = 1 if about["unit"] == "bytes" else _heat["per"]
+    rounds, _clock[:] = iter([sample / per for sample in samples]), [0.0]
+    benchmark.pedantic(lambda: _clock.append(_clock[-1] + next(rounds, 0.0)), rounds=max(len(samples), 1))
 
 
-def advance(seconds: float) -> None:
-    """Let the clock of the replay go on."""
-    _clock[0] += seconds
+def measure(runs: Runs, about: dict[str, Any], budget: float | None) -> None:
+    """Check that all give the answer of the baseline, then let them take turns, if there is a budget of seconds."""
+    answers, problems = able(runs, about["baseline"], about["timed"])
+    samples: dict[str, list[float]] = {name: [] for name in answers}
+    _heat.update(problems=problems, samples=samples, load=round(os.getloadavg()[0], 1))
+    if budget is None:
+        return
+    if about["unit"] == "bytes":  # they hardly vary, and each takes a process
+        _heat["samples"] = {name: [float(found)] for name, found in answers.items()}
+        return
+    loops, rounds = calibrated({name: runs[name] for name in answers}, about["timed"], budget)
+    gc.collect()
+    gc.freeze()  # the collector runs as it would for a user, without walking our own data each time
+    try:
+        for turn in range(rounds):
+            # Never in the same order: what one leaves behind would always hit the same other one.
+            for name in random.Random(turn).sample(list(answers), len(answers)):
+                end = time.perf_counter() + SETTLING * SAMPLE
+                while "curve" in about and time.perf_counter() < end:
+                    runs[name]()
+                samples[name].append(sampled(runs[name], loops[name], about["timed"]))
+    finally:
+        gc.unfreeze()
 
 
 def able(runs: Runs, baseline: str, timed: bool) -> tuple[dict[str, Any], dict[str, str]]:
     """Run each contender once; return the answers of those who say what the baseline says, and what others raise."""
     answers, problems = {baseline: runs[baseline]()}, {}
-    for name in (name for name in runs if name != baseline):
+    for name in [name for name in runs if name != baseline]:
         try:
             found = runs[name]()
         except Exception as error:  # whatever a peer raises is an answer: it cannot do this

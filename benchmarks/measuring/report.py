@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import statistics
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import linear_regression
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,25 +21,27 @@ BEGIN, END = "<!-- speed:begin -->", "<!-- speed:end -->"
 PICTURE = "benchmarks/charts/reading.svg"
 ADDRESS = f"https://raw.githubusercontent.com/arrowipc/arrowipc/main/{PICTURE}"
 COLOURS = {"arrowipc": "#1f6feb", "pyarrow": "#d9822b", "nanoarrow": "#8957c9", "polars": "#2f9e6e", "arro3": "#c2486b"}
+HEADER = ("question", "worst case", "pyarrow", "arrowipc", "times as fast")
 INTRODUCTION = """# Results of the benchmarks
 
 `make bench` renews this page. Each question shows its worst case: the shape in which arrowipc does worst beside the
 baseline, which is pyarrow where no other is named. Times are medians per unit; "times as fast" is the median ratio of
-interleaved rounds in one process; the goal is 1x where no other is named; k is the exponent by which the cost per unit
-grows with the size. `pytest benchmarks/test_x.py` shows all cases and peers of a question, its file what they do.
+interleaved rounds in one process; the goal is 1x where no other is named, and behind it stands what the least that has
+to be done reaches; k is the exponent by which the cost per unit grows with the size.
+`pytest benchmarks/test_x.py` shows all cases and peers of a question, its file what they do.
 """
 
 
 @dataclass
 class Question:
-    """A row: what was asked, and case -> peer -> (figure, times as fast as the baseline, x of a curve)."""
+    """A row: what was asked, and case -> peer -> (figure, times as fast as the baseline)."""
 
     words: str
     unit: str
     baseline: str
-    cases: dict[str, dict[str, tuple[float, float, Any]]] = field(default_factory=dict)
+    told: dict[str, str]
+    cases: dict[str, dict[str, tuple[float, float]]] = field(default_factory=dict)
     curves: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
-    raw: str = ""
 
     def worst(self) -> str:
         """Return the case in which ours is worst."""
@@ -50,25 +52,17 @@ class Question:
         """Return the cells of the worst case below `HEADER`."""
         peers, case = self.cases[self.worst()], self.worst()
         base = amount(peers[self.baseline][0], self.unit) if self.baseline in peers else ""
-        ours, ratio, _ = peers["arrowipc"]
+        ours, ratio = peers["arrowipc"]
         per = "" if self.unit == "bytes" else f", per {self.unit}"
         name = "" if self.baseline == "pyarrow" else f" ({self.baseline})"
-        exponents = [exponent(points) for points in self.curves.values() if len(points) > 1]
-        growth = f", k {max(exponents):.2f}" if exponents and "k" in goal(self.raw) else ""
+        exponents = [linear_regression(*zip(*xy, strict=True)).slope for xy in self.curves.values() if len(xy) > 1]
+        growth = f", k {max(exponents):.2f}" if exponents and "k" in self.told.get("goal", "") else ""
         return (self.words + per, case, base + name, amount(ours, self.unit), f"{digits(ratio)}x{growth}")
 
-
-HEADER = ("question", "worst case", "pyarrow", "arrowipc", "times as fast")
-
-
-def goal(words: str) -> str:
-    """Return what a question should reach, if it is more than being as fast as the baseline."""
-    return GOALS.get(words, {}).get("goal", "")
-
-
-def exponent(points: list[tuple[float, float]]) -> float:
-    """Return the slope of a line through the logarithms."""
-    return statistics.linear_regression([math.log(x) for x, _ in points], [math.log(y) for _, y in points]).slope
+    def goal(self) -> str:
+        """Return what should be reached, if it is more than being as fast as the baseline, and what can be."""
+        floor = self.cases[self.worst()].get(self.told.get("floor", ""))
+        return self.told.get("goal", "") + (f" ({self.told['floor']}: {digits(floor[1])}x)" if floor else "")
 
 
 def digits(value: float) -> str:
@@ -80,10 +74,9 @@ def amount(value: float, unit: str) -> str:
     """Return what was measured, in its unit."""
     if unit == "bytes":
         return f"{digits(value / 2**20)} MiB"
-    for name, seconds in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9)):
-        if value >= seconds or name == "ns":
-            return f"{digits(value / seconds)} {name}"
-    raise AssertionError
+    scales = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6))
+    name, seconds = next((scale for scale in scales if value >= scale[1]), ("ns", 1e-9))
+    return f"{digits(value / seconds)} {name}"
 
 
 def questions(runs: Iterable[dict[str, Any]]) -> list[Question]:
@@ -91,61 +84,49 @@ def questions(runs: Iterable[dict[str, Any]]) -> list[Question]:
     found: dict[str, Question] = {}
     for each in (each for run in runs for each in run["benchmarks"]):
         about, median = each["extra_info"], each["stats"]["median"]
-        if "question" not in about:
-            continue
         words = about["question"]
-        row = found.setdefault(words, Question(words, about["unit"], about["baseline"], raw=about["words"]))
-        row.cases.setdefault(about["case"], {})[about["peer"]] = (median, about["ratio"], about.get("x"))
+        told = GOALS.get(words) or GOALS.get(about["words"], {})
+        row = found.setdefault(words, Question(words, about["unit"], about["baseline"], told))
+        row.cases.setdefault(about["case"], {})[about["peer"]] = (median, about["ratio"])
         if "curve" in about and about["peer"] == "arrowipc":
-            row.curves.setdefault(str(about["curve"]), []).append((about["x"], median))
+            row.curves.setdefault(str(about["curve"]), []).append((math.log(about["x"]), math.log(median)))
     return [row for row in found.values() if any("arrowipc" in peers for peers in row.cases.values())]
 
 
-def grid(header: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
-    """Yield the lines of a table."""
-    for number, cells in enumerate([list(header), *map(list, rows)]):
-        yield f"| {' | '.join(cell.replace('|', ' ') for cell in cells)} |"
-        if number == 0:
-            yield "|---" * len(cells) + "|"
+def grid(header: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
+    """Return the lines of a table."""
+    lines = [f"| {' | '.join(cell.replace('|', ' ') for cell in cells)} |" for cells in (header, *rows)]
+    return [lines[0], "|---" * (lines[0].count("|") - 1) + "|", *lines[1:]]
 
 
-def machine(run: dict[str, Any]) -> str:
-    """Return what the figures depend on besides the code."""
+def where(run: dict[str, Any]) -> str:
+    """Return the machine."""
     info = run["machine_info"]
-    versions = ", ".join(f"{name} {version}" for name, version in info["versions"].items())
-    where = f"{info['cpu'].get('brand_raw', 'unknown processor')}, {info['cores']} cores, {info['system']}"
-    return f"Measured on {run['datetime'][:10]}: {where}; Python {info['python_version']}, {versions}."
+    return f"{info['cpu'].get('brand_raw', 'unknown processor')}, {info['cores']} cores"
 
 
-def page(runs: list[dict[str, Any]], note: str = "") -> str:
+def page(runs: list[dict[str, Any]]) -> str:
     """Return the text of benchmarks/RESULTS.md."""
-    rows = questions(runs)
-    table = grid((*HEADER, "goal"), ((*row.cells(), goal(row.raw)) for row in rows))
-    why = [
-        f"* {words.replace('{codec}', 'lz4 and zstd')}: {told['why']}."
-        for words, told in GOALS.items()
-        if "why" in told
-    ]
+    info = runs[0]["machine_info"]
+    versions = ", ".join(f"{name} {version}" for name, version in info["versions"].items())
+    why = [(words.replace("{codec}", "lz4 and zstd"), told["why"]) for words, told in GOALS.items() if "why" in told]
     parts = [
         INTRODUCTION,
-        *([note, ""] if note else []),
-        *table,
-        "",
-        "What stops the questions that miss their goal:",
-        "",
+        *grid((*HEADER, "goal"), ((*row.cells(), row.goal()) for row in questions(runs))),
+        "\nWhat stops the questions that miss their goal:\n",
+        *(f"* {words}: {reason}." for words, reason in why),
+        f"\nMeasured on {runs[0]['datetime'][:10]}: {where(runs[0])}, {info['system']}; "
+        f"Python {info['python_version']}, {versions}.\n",
     ]
-    return "\n".join([*parts, *why, "", machine(runs[0]), ""])
+    return "\n".join(parts)
 
 
 def front(runs: list[dict[str, Any]]) -> str:
     """Return README's part."""
     rows = {row.words: row for row in questions(runs) if row.words in FRONT}
-    info = runs[0]["machine_info"]
-    where = f"{info['cpu'].get('brand_raw', 'unknown processor')}, {info['cores']} cores"
-    said = f"Measured with pyarrow {info['versions']['pyarrow']} on {where}."
-    picture = f"![time per unit, by library]({ADDRESS})"
+    said = f"Measured with pyarrow {runs[0]['machine_info']['versions']['pyarrow']} on {where(runs[0])}."
     table = grid(HEADER, (rows[words].cells() for words in FRONT if words in rows))
-    return "\n".join([BEGIN, *table, "", said, "", picture, END])
+    return "\n".join([BEGIN, *table, "", said, "", f"![time per unit, by library]({ADDRESS})", END])
 
 
 def chart(runs: list[dict[str, Any]]) -> str:

@@ -25,6 +25,7 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     web: Web
 
     def log_message(self, *_: Any) -> None:
