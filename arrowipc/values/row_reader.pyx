@@ -24,7 +24,8 @@ from arrowipc.metadata.schema_reader cimport same_shape
 
 from arrowipc.columns.array import clip
 from arrowipc.columns.record_batch import concat_batches
-from arrowipc.errors import FormatError, LimitError, NotFoundError, UsageError
+from arrowipc.columns.take import take_indices
+from arrowipc.errors import FormatError, LimitError, NotFoundError, UnsupportedError, UsageError
 
 cdef extern from "Python.h":
     PyObject** PySequence_Fast_ITEMS(object)
@@ -405,12 +406,22 @@ def take_across(list batches, indices):
     """Rows of batches of one schema that are counted through; a list of one batch, or of none."""
     cdef Source index
     cdef Memory numbers, positions
+    if len(batches) == 1:
+        return [take_indices(batches[0], indices)]
     indices, positions = without_nulls(indices)
+    index = integers(indices, "take")
     if not batches:
-        index = integers(indices, "take")
         numbers = Memory(index.size)
         number_rows(<int64_t*> numbers.data, index, 0, True, IndexError, "take")
         return []
-    reader = RowReader([len(batch) for batch in batches], batches.__getitem__, cache_bytes=INT64_MAX)
-    taken = reader.take(indices)
+    taken = None
+    if index.size // 8 >= sum(map(len, batches)) // 4:
+        # To look up each row's batch takes longer than to copy all of them.
+        try:
+            taken = take_indices(concat_batches(batches), indices)
+        except UnsupportedError:
+            pass    # more than one batch can hold
+    if taken is None:
+        reader = RowReader([len(batch) for batch in batches], batches.__getitem__, cache_bytes=INT64_MAX)
+        taken = reader.take(indices)
     return [taken if positions is None else with_nulls(taken, positions)]
