@@ -25,7 +25,7 @@ from arrowipc.metadata.schema_reader cimport same_shape
 from arrowipc.columns.array import clip
 from arrowipc.columns.record_batch import concat_batches
 from arrowipc.columns.take import take_indices
-from arrowipc.errors import FormatError, LimitError, NotFoundError, UnsupportedError, UsageError
+from arrowipc.errors import ArrowIpcError, FormatError, LimitError, NotFoundError, UsageError
 
 cdef extern from "Python.h":
     PyObject** PySequence_Fast_ITEMS(object)
@@ -419,8 +419,8 @@ def take_across(list batches, indices):
         # To look up each row's batch takes longer than to copy all of them.
         try:
             taken = take_indices(concat_batches(batches), indices)
-        except UnsupportedError:
-            pass    # more than one batch can hold
+        except ArrowIpcError:
+            pass    # more than one batch can hold, or broken in rows that are not asked for
     if taken is None:
         reader = RowReader([len(batch) for batch in batches], batches.__getitem__, cache_bytes=INT64_MAX)
         taken = reader.take(indices)
