@@ -60,7 +60,7 @@ def test_installed() -> Runs:
 @pytest.mark.skipif("ARROWIPC_INSTALL" not in os.environ, reason="takes minutes: set ARROWIPC_INSTALL")
 def test_pip_install(folder: Path) -> Runs:
     """Built in a copy of what is committed, by what is installed here, without a cache of compiled files."""
-    archive = ["git", "-C", str(Path(__file__).parent), "archive", "--format=tar", "HEAD:"]
+    archive = ["git", "-C", str(Path(__file__).parents[1]), "archive", "--format=tar", "HEAD"]
     subprocess.run(["tar", "-x", "-C", folder], input=subprocess.check_output(archive), check=True)
     command = [sys.executable, "-m", "pip", "install", ".", "-q", "--no-deps"]
     command += ["--no-build-isolation", "--target", "installed"]
