@@ -59,6 +59,23 @@ class Limits(Immutable):
     8
     """
 
+    __match_args__ = (
+        "metadata_bytes",
+        "depth",
+        "rows_per_batch",
+        "decompressed_bytes",
+        "decompressed_ratio",
+        "decompressed_slack",
+        "payload_slack",
+        "dictionary_bytes",
+        "read_ahead",
+        "spool_bytes",
+        "row_cache_bytes",
+        "overlap_bytes",
+        "dataset_columns",
+    )
+    __slots__ = __match_args__
+
     metadata_bytes: int
     depth: int
     rows_per_batch: int
@@ -72,7 +89,6 @@ class Limits(Immutable):
     row_cache_bytes: int
     overlap_bytes: int
     dataset_columns: int
-    __match_args__ = __slots__ = tuple(__annotations__)  # those above
     frame_sizes = False
 
     def __new__(

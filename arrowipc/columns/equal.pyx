@@ -25,7 +25,6 @@ from arrowipc.inline.plan cimport (
 )
 from arrowipc.inline.room cimport new_zeros
 from arrowipc.metadata.schema_reader cimport same_shape
-from arrowipc.read.validate cimport offsets_rise
 
 from arrowipc.errors import ArrowIpcError, LimitError
 
@@ -290,14 +289,18 @@ cdef bint same_offsets(const ColumnsData* a, int32_t f, int64_t i, const Columns
     cdef int layout = a.plan.fields[f].layout
     cdef int32_t width = LAYOUTS[layout].buffers[1].width
     cdef const uint8_t* p
+    cdef int64_t k
+    cdef bint falls = False
     if count == 0 or not has_offsets(layout):
         return False
     p = x.data + i * width
     if memcmp(p, y.data + j * width, (count + 1) * width) != 0:
         return False
+    for k in range(count):
+        falls |= load_int(p, k + 1, width) < load_int(p, k, width)
     start[0] = load_int(p, 0, width)
     size[0] = load_int(p, count, width) - start[0]
-    return load_int(p, count, width) <= limit and offsets_rise(p, count, width == 8)
+    return not falls and start[0] >= 0 and load_int(p, count, width) <= limit
 
 
 cdef int same_words(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,

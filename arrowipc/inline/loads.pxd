@@ -25,9 +25,10 @@ cdef extern from * nogil:
         to[0] = a; to[1] = b; to[2] = c; to[3] = d;
     }
     /* A memcpy that is as fast whatever the addresses: from some KiB on that of glibc is one instruction, for which
-       some processors take half as long again where source and target differ modulo 64. */
+       some processors take half as long again where source and target differ modulo 64. From far beyond the caches
+       on, glibc's stores go around them. */
     static inline void copy_bytes(void* target, const void* source, int64_t size) {
-        if (size < 64) {
+        if (size < 64 || size > 1 << 24) {
             memcpy(target, source, (size_t) size);
             return;
         }

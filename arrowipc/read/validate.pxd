@@ -1,5 +1,5 @@
 # Proof that the values of a batch are safe to follow ("full") and within their domains ("strict").
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t
 
 from arrowipc._core cimport Columns, Plan
 from arrowipc.inline.fault cimport Fault
@@ -19,9 +19,6 @@ cdef int check_columns(const ColumnsData* d, const int64_t* lengths, int level, 
 # Indices of uint64 clamp to INT64_MAX.
 cdef int index_range(const ColumnsData* d, int32_t field, int64_t start, int64_t length,
                      int64_t* low, int64_t* high) noexcept nogil
-
-# Whether offsets[0..n], of 8 bytes where `wide`, else of 4, never are negative and never fall.
-cdef bint offsets_rise(const uint8_t* offsets, int64_t n, bint wide) noexcept nogil
 
 # Strict: each Buffer of a message starts at a multiple of 8 inside the body, and no two share bytes. -1: `fault.at` is
 # the Buffer's place in the message; `place_of` says whose it is.

@@ -325,10 +325,6 @@ cdef inline bint rising64(const loose_i64* offsets, int64_t n) noexcept nogil:
     return (bad | <uint64_t> offsets[n]) >> 63 == 0
 
 
-cdef bint offsets_rise(const uint8_t* offsets, int64_t n, bint wide) noexcept nogil:
-    return rising64(<const loose_i64*> offsets, n) if wide else rising32(offsets, n)
-
-
 cdef inline int64_t load_word(const uint8_t* p, int64_t i, bint wide) noexcept nogil:
     return load_i64(p + 8 * i) if wide else load_i32(p + 4 * i)
 
@@ -348,7 +344,7 @@ cdef int check_offsets(const ColumnsData* d, int32_t f, int64_t limit, OffsetRan
         return 0    # an empty array may leave out its one offset (check_sizes)
     base = extent.data + (8 if wide else 4) * node.offset
     last = load_word(base, node.length, wide)
-    if not offsets_rise(base, node.length, wide) or last > limit:
+    if last > limit or not (rising64(<const loose_i64*> base, node.length) if wide else rising32(base, node.length)):
         return fail_offsets(base, f, node.length, limit, wide, fault)
     if span != NULL:
         span.first = load_word(base, 0, wide)
