@@ -289,7 +289,7 @@ cdef bint same_offsets(const ColumnsData* a, int32_t f, int64_t i, const Columns
     cdef int layout = a.plan.fields[f].layout
     cdef int32_t width = LAYOUTS[layout].buffers[1].width
     cdef const uint8_t* p
-    cdef int64_t k
+    cdef int64_t stop, k
     cdef bint falls = False
     if count == 0 or not has_offsets(layout):
         return False
@@ -298,9 +298,11 @@ cdef bint same_offsets(const ColumnsData* a, int32_t f, int64_t i, const Columns
         return False
     for k in range(count):
         falls |= load_int(p, k + 1, width) < load_int(p, k, width)
-    start[0] = load_int(p, 0, width)
-    size[0] = load_int(p, count, width) - start[0]
-    return not falls and start[0] >= 0 and load_int(p, count, width) <= limit
+    start[0], stop = load_int(p, 0, width), load_int(p, count, width)
+    if falls or start[0] < 0 or stop > limit:
+        return False
+    size[0] = stop - start[0]
+    return True
 
 
 cdef int same_words(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
