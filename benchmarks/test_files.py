@@ -46,16 +46,16 @@ READERS = "pyarrow, arrowipc, arrowipc full, polars"
 
 @question("open a file of many batches and read one", READERS, unit="call")
 @pytest.mark.parametrize("how", MAPS)
-@pytest.mark.parametrize("count", [size(100, 3), size(100_000, 5)])
-def test_one_batch(folder: Path, count: int, how: str) -> Runs:
-    path, turn = file_of(folder, count), itertools.count()
+@pytest.mark.parametrize("number", [size(100, 3), size(100_000, 5)])
+def test_one_batch(folder: Path, number: int, how: str) -> Runs:
+    path, turn = file_of(folder, number), itertools.number()
 
     def each(read: Callable[..., int], **options: Any) -> Run:
-        following = itertools.cycle(np.random.default_rng(5).integers(0, count, 1000).tolist()).__next__
+        following = itertools.cycle(np.random.default_rng(5).integers(0, number, 1000).tolist()).__next__
         return lambda: read(path, lambda reader: reader.get_batch(following()).num_rows, how, **options)
 
     def by_polars() -> int:
-        return peers.polars.scan_ipc(path).slice(next(turn) % count * ROWS, ROWS).collect().height
+        return peers.polars.scan_ipc(path).slice(next(turn) % number * ROWS, ROWS).collect().height
 
     found = {"pyarrow": each(theirs), "arrowipc": each(ours), "arrowipc full": each(ours, validate="full")}
     return found | ({"polars": by_polars} if how == "mapped" else {})

@@ -1,7 +1,7 @@
 """How much more do two threads do than one? Each reads, converts and writes for itself.
 
-What one thread does takes as long whoever else is there if nothing is shared: then "in 2 threads" is half of "in 1
-threads" per piece of work. That is so on a free-threaded CPython (docs/threads.md; ``make free-threaded`` makes one an
+What one thread does takes as long whoever else is there if nothing is shared: then two threads need half of the time
+of one per piece of work. That is so on a free-threaded CPython (docs/threads.md; ``make free-threaded`` makes one an
 environment, in which ``pytest benchmarks/test_threads.py`` runs); with a GIL only where neither needs it for long.
 Baseline: pyarrow in as many threads; for payloads, which it reads one by one, as its users do.
 """
@@ -70,7 +70,7 @@ WORK: dict[str, Callable[[], Runs]] = {
 }
 
 
-@question("in {threads} threads at once: {what}", "pyarrow, arrowipc", unit="piece of work", per="threads")
+@question("in threads at once: {what}", "pyarrow, arrowipc", unit="piece of work", per="threads")
 @pytest.mark.parametrize("what", WORK)
 @pytest.mark.parametrize("threads", [1, 2])
 def test_threads(threads: int, what: str) -> Runs:

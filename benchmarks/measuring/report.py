@@ -20,6 +20,9 @@ CHART = FRONT[:5]
 BEGIN, END = "<!-- speed:begin -->", "<!-- speed:end -->"
 PICTURE = "benchmarks/charts/reading.svg"
 ADDRESS = f"https://raw.githubusercontent.com/arrowipc/arrowipc/main/{PICTURE}"
+#: What numbers among the parameters of a test count.
+COUNTED = {"bytes_": "byte", "body": "byte", "piece": "byte", "rows": "row", "threads": "thread", "words": "word"}
+COUNTED |= {"columns": "column", "n": "unit", "number": "batch", "workers": "worker", "chunks": "chunk"}
 COLOURS = {"arrowipc": "#1f6feb", "pyarrow": "#d9822b", "nanoarrow": "#8957c9", "polars": "#2f9e6e", "arro3": "#c2486b"}
 HEADER = ("question", "worst case", "pyarrow", "arrowipc", "times as fast")
 INTRODUCTION = """# Results of the benchmarks
@@ -79,6 +82,18 @@ def amount(value: float, unit: str) -> str:
     return f"{digits(value / seconds)} {name}"
 
 
+def case(params: dict[str, Any], question: str, unit: str) -> str:
+    """Return in words which case of a question was measured; what the question says already is left out."""
+    said = []
+    for name, value in params.items():
+        if type(value) is int:
+            noun = COUNTED.get(name, unit)
+            said.append(f"{value:,} {noun}" + ("" if value == 1 else "es" if noun.endswith("ch") else "s"))
+        elif name != "peer" and value is not None and str(value).strip() not in question:
+            said.append(f"{name} {value}" if isinstance(value, bool) else str(value))
+    return ", ".join(said)
+
+
 def questions(runs: Iterable[dict[str, Any]]) -> list[Question]:
     """Return the rows of what pytest-benchmark wrote."""
     found: dict[str, Question] = {}
@@ -87,7 +102,8 @@ def questions(runs: Iterable[dict[str, Any]]) -> list[Question]:
         words = about["question"]
         told = GOALS.get(words) or GOALS.get(about["words"], {})
         row = found.setdefault(words, Question(words, about["unit"], about["baseline"], told))
-        row.cases.setdefault(about["case"], {})[about["peer"]] = (median, about["ratio"])
+        which = case(each["params"], words, about["unit"])
+        row.cases.setdefault(which, {})[about["peer"]] = (median, about["ratio"])
         if "curve" in about and about["peer"] == "arrowipc":
             row.curves.setdefault(str(about["curve"]), []).append((math.log(about["x"]), math.log(median)))
     return [row for row in found.values() if any("arrowipc" in peers for peers in row.cases.values())]
