@@ -224,6 +224,7 @@ class MessageOptions(Options):
     legacy: bool | None = False
     metadata_version: Literal["V5", "V4"] | None = "V5"
     use_threads: bool = True
+    checksum = False  # for streams and files: no keyword here
 
 
 class WriteOptions(MessageOptions):

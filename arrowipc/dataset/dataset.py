@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     #: What to do, and whether a thread that does it ahead is worth its price.
     Task: TypeAlias = tuple[Callable[[], T], bool]
 
-__all__ = ["Dataset", "open_dataset"]
-
 NO_ROWS: Lengths = np.zeros(0, np.int64)
 #: Batches that are decoded ahead of whoever takes them.
 WORKERS = 4
