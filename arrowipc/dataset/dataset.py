@@ -86,16 +86,8 @@ class Dataset(Hints):
     """
 
     __slots__ = {
-        "__weakref__": None,
-        "_by_keys": None,
-        "_columns": None,
-        "_exact": None,
-        "_filter": None,
-        "_numbers": None,
-        "_options": None,
-        "_plans": None,
-        "_rows": None,
-        "_unfiltered": None,
+        **dict.fromkeys(("__weakref__", "_by_keys", "_columns", "_exact", "_filter", "_numbers", "_options")),
+        **dict.fromkeys(("_plans", "_rows", "_unfiltered")),
         "fragments": "list of Fragment: the files, in order.",
         "schema": "Schema: of all batches.",
     }

@@ -575,11 +575,7 @@ cdef class PayloadDecoder:
     cdef int append(self, const ColumnsData* d) except -1:
         cdef Fault fault
         cdef int found
-        cdef int64_t size = d.length
-        cdef int32_t i
-        for i in range(d.n_extents):
-            size += d.extents[i].size
-        if size < WORTH_RELEASING:
+        if d.length + piece_bytes(d) < WORTH_RELEASING:
             found = self.builder.append_data(d, NULL, NULL, &fault)
         else:
             with nogil:
