@@ -59,7 +59,6 @@ EXCEPTIONS = {
     "arrowipc.payloads.cells": "-Os",
     "arrowipc.payloads.schema_mapping": "-Os",
     "arrowipc.read.decoders": "-O2",
-    "arrowipc.read.decoding": "-O2",
     "arrowipc.read.decompress": "-O2",
     "arrowipc.read.file_decoder": "-O2",
     "arrowipc.read.message_index": "-O2",

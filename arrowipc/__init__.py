@@ -35,7 +35,7 @@ _COMPILED = """
     distinct.memo_table distinct.unifier filters.column_statistics filters.ranges maps.file_maps metadata.checksums
     metadata.schema_reader metadata.schema_tables payloads.cells payloads.dictionaries payloads.dictionary_gc
     payloads.group_runs payloads.payload_decoder payloads.payload_encoder payloads.schema_mapping read.decoders
-    read.decoding read.decompress read.file_decoder read.framing read.message_index read.stream_decoder read.validate
+    read.decompress read.file_decoder read.framing read.message_index read.stream_decoder read.validate
     tensors.dense tensors.message tensors.sparse_index tensors.sparse_message tensors.strided_copy values.converters
     values.from_python values.row_reader write.batch_encoder write.batch_writer write.dictionary_writer
 """
@@ -64,8 +64,7 @@ _PUBLIC = """
     arguments: KeyValueMetadata
     limits: Limits
     reader: RecordBatchFileReader RecordBatchStreamReader open_stream
-    opening: open open_file read_schema
-    messages: MessageReader read_message read_record_batch
+    opening: MessageReader open open_file read_message read_record_batch read_schema
     writer: RecordBatchFileWriter RecordBatchStreamWriter copy get_record_batch_size new_file new_stream
     inspection.damage: Damage Recovery
     inspection.recover: recover
@@ -88,12 +87,10 @@ _PUBLIC = """
     read.stream_decoder: StreamDecoder
     columns.array: Array
     columns.record_batch: RecordBatch concat_batches
-    chunked_arrays: ChunkedArray
-    factories: array chunked_array concat_tables field record_batch schema table
-    tables: Table
+    tables: ChunkedArray Table array chunked_array concat_tables record_batch table
     payloads.payload_decoder: DecodedPayloads decode_payloads repeat
     schemas: Schema
-    types: DataType Field
+    types: DataType Field field schema
 """
 
 # Public name -> the module that holds it.

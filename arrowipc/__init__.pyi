@@ -10,7 +10,6 @@ from arrowipc import (
 )
 from arrowipc._core import release_unused as release_unused
 from arrowipc.arguments import KeyValueMetadata as KeyValueMetadata
-from arrowipc.chunked_arrays import ChunkedArray as ChunkedArray
 from arrowipc.columns.array import Array as Array
 from arrowipc.columns.record_batch import RecordBatch as RecordBatch, concat_batches as concat_batches
 from arrowipc.dataset.dataset import Dataset as Dataset, open_dataset as open_dataset
@@ -25,15 +24,6 @@ from arrowipc.errors import (
     UnsupportedError as UnsupportedError,
     UsageError as UsageError,
 )
-from arrowipc.factories import (
-    array as array,
-    chunked_array as chunked_array,
-    concat_tables as concat_tables,
-    field as field,
-    record_batch as record_batch,
-    schema as schema,
-    table as table,
-)
 from arrowipc.filters.statistics import (
     ColumnStatistics as ColumnStatistics,
     compute_statistics as compute_statistics,
@@ -42,12 +32,14 @@ from arrowipc.inspection.damage import Damage as Damage, Recovery as Recovery
 from arrowipc.inspection.recover import recover as recover
 from arrowipc.inspection.validate_source import Validation as Validation, validate as validate
 from arrowipc.limits import Limits as Limits
-from arrowipc.messages import (
+from arrowipc.opening import (
     MessageReader as MessageReader,
+    open as open,
+    open_file as open_file,
     read_message as read_message,
     read_record_batch as read_record_batch,
+    read_schema as read_schema,
 )
-from arrowipc.opening import open as open, open_file as open_file, read_schema as read_schema
 from arrowipc.payloads.payload_decoder import (
     DecodedPayloads as DecodedPayloads,
     decode_payloads as decode_payloads,
@@ -65,7 +57,15 @@ from arrowipc.schemas import Schema as Schema
 from arrowipc.sources.file_statistics import file_statistics as file_statistics
 from arrowipc.sources.remote import RemoteSource as RemoteSource
 from arrowipc.stream_readers import IndexedStreamReader as IndexedStreamReader
-from arrowipc.tables import Table as Table
+from arrowipc.tables import (
+    ChunkedArray as ChunkedArray,
+    Table as Table,
+    array as array,
+    chunked_array as chunked_array,
+    concat_tables as concat_tables,
+    record_batch as record_batch,
+    table as table,
+)
 from arrowipc.tensors.dense import Tensor as Tensor
 from arrowipc.tensors.dense_io import (
     get_tensor_size as get_tensor_size,
@@ -89,7 +89,7 @@ from arrowipc.tensors.sparse_tensor import (
     SparseCSFTensor as SparseCSFTensor,
     SparseCSRMatrix as SparseCSRMatrix,
 )
-from arrowipc.types import DataType as DataType, Field as Field
+from arrowipc.types import DataType as DataType, Field as Field, field as field, schema as schema
 from arrowipc.writer import (
     RecordBatchFileWriter as RecordBatchFileWriter,
     RecordBatchStreamWriter as RecordBatchStreamWriter,

@@ -204,11 +204,15 @@ def check_names(what: str, found: Iterable[str], known: Iterable[str]) -> None:
     """Check that all names of options are known; else raise a `UsageError` that names a similar one, or lists all."""
     for name in found:
         if name not in known:
-            from difflib import get_close_matches
+            raise UsageError(f"{what} has no option {name!r}: {like(name, sorted(known))}")
 
-            near = get_close_matches(str(name), known, 1)
-            there = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known)) or 'none'}"
-            raise UsageError(f"{what} has no option {name!r}: {there}")
+
+def like(name: str, known: Iterable[str]) -> str:
+    """What may have been meant by a name that is not known: a similar one, or one of all."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(str(name), known, 1)
+    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known) or 'none'}"
 
 
 def check_text(what: str, value: str) -> str:

@@ -15,14 +15,6 @@ from typing import Any
 from arrowipc.arguments import check_integer, described
 from arrowipc.errors import UnsupportedError, UsageError
 
-__all__ = [
-    "check_codec",
-    "check_level",
-    "check_savings",
-    "functions",
-    "run_shared",
-]
-
 LZ4_FRAME = 0
 ZSTD = 1
 NAMES = {LZ4_FRAME: "LZ4_FRAME", ZSTD: "ZSTD"}
@@ -178,6 +170,7 @@ class Turn:
         self.value: Any = None
 
     def __call__(self) -> None:
+        """Make the call, unless it was taken back."""
         if self._run is None or not self._claim.acquire(False):
             return
         try:

@@ -177,8 +177,7 @@ class Field(Described, Hints):
     False
     """
 
-    __slots__ = ("metadata", "name", "nullable", "type")
-    __match_args__ = ("name", "type", "nullable", "metadata")
+    __slots__ = __match_args__ = ("name", "type", "nullable", "metadata")
 
     name: str
     type: DataType
@@ -324,8 +323,7 @@ class BinaryView(DataType):
 class Int(DataType):
     """An integer of `bit_width` bits (8, 16, 32 or 64), `signed` or not."""
 
-    __slots__ = ("bit_width", "signed")
-    __match_args__ = ("bit_width", "signed")
+    __slots__ = __match_args__ = ("bit_width", "signed")
 
     bit_width: int
     signed: bool
@@ -340,8 +338,7 @@ class Int(DataType):
 class FloatingPoint(DataType):
     """An IEEE 754 number of `precision` ``"half"``, ``"single"`` or ``"double"``."""
 
-    __slots__ = ("precision",)
-    __match_args__ = ("precision",)
+    __slots__ = __match_args__ = ("precision",)
 
     precision: Literal["half", "single", "double"]
 
@@ -366,8 +363,7 @@ class Decimal(DataType):
         32, 64, 128 or 256.
     """
 
-    __slots__ = ("bit_width", "precision", "scale")
-    __match_args__ = ("precision", "scale", "bit_width")
+    __slots__ = __match_args__ = ("precision", "scale", "bit_width")
 
     precision: int
     scale: int
@@ -386,8 +382,7 @@ class Decimal(DataType):
 class Date(DataType):
     """Days since 1970-01-01 (`unit` ``"day"``, 32 bits), or in milliseconds (``"ms"``, 64 bits)."""
 
-    __slots__ = ("unit",)
-    __match_args__ = ("unit",)
+    __slots__ = __match_args__ = ("unit",)
 
     unit: Literal["day", "ms"]
 
@@ -401,8 +396,7 @@ class Date(DataType):
 class Time(DataType):
     """Time of day since midnight: `unit` ``"s"`` or ``"ms"`` in 32 bits, ``"us"`` or ``"ns"`` in 64."""
 
-    __slots__ = ("bit_width", "unit")
-    __match_args__ = ("unit", "bit_width")
+    __slots__ = __match_args__ = ("unit", "bit_width")
 
     unit: TimeUnit
     bit_width: int
@@ -426,8 +420,7 @@ class Timestamp(DataType):
         or an empty string, which means the same: wall-clock time of no particular place.
     """
 
-    __slots__ = ("timezone", "unit")
-    __match_args__ = ("unit", "timezone")
+    __slots__ = __match_args__ = ("unit", "timezone")
 
     unit: TimeUnit
     timezone: str | None
@@ -444,8 +437,7 @@ class Timestamp(DataType):
 class Duration(DataType):
     """64-bit count of `unit` (``"s"``, ``"ms"``, ``"us"`` or ``"ns"``) between two moments."""
 
-    __slots__ = ("unit",)
-    __match_args__ = ("unit",)
+    __slots__ = __match_args__ = ("unit",)
 
     unit: TimeUnit
 
@@ -465,8 +457,7 @@ class Interval(DataType):
         int32 months; int32 days and int32 milliseconds; int32 months, int32 days and int64 nanoseconds.
     """
 
-    __slots__ = ("unit",)
-    __match_args__ = ("unit",)
+    __slots__ = __match_args__ = ("unit",)
 
     unit: Literal["year_month", "day_time", "month_day_nano"]
 
@@ -480,8 +471,7 @@ class Interval(DataType):
 class FixedSizeBinary(DataType):
     """Values of exactly `byte_width` bytes; 0 is legal."""
 
-    __slots__ = ("byte_width",)
-    __match_args__ = ("byte_width",)
+    __slots__ = __match_args__ = ("byte_width",)
 
     byte_width: int
 

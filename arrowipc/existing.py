@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.schemas import Schema
 
-__all__ = ["ExistingFile", "ExistingStream"]
-
 #: Seconds to wait for followers, who look for a moment whether a stream has a writer.
 LONGEST_LOOK = 0.1
 #: Zeros that may be behind the end of a stream: a power failure can leave them.

@@ -9,8 +9,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Self
 
-__all__ = ["Limits"]
-
 MIB = 1 << 20
 GIB = 1 << 30
 
@@ -59,23 +57,6 @@ class Limits(Immutable):
     8
     """
 
-    __match_args__ = (
-        "metadata_bytes",
-        "depth",
-        "rows_per_batch",
-        "decompressed_bytes",
-        "decompressed_ratio",
-        "decompressed_slack",
-        "payload_slack",
-        "dictionary_bytes",
-        "read_ahead",
-        "spool_bytes",
-        "row_cache_bytes",
-        "overlap_bytes",
-        "dataset_columns",
-    )
-    __slots__ = __match_args__
-
     metadata_bytes: int
     depth: int
     rows_per_batch: int
@@ -89,6 +70,7 @@ class Limits(Immutable):
     row_cache_bytes: int
     overlap_bytes: int
     dataset_columns: int
+    __slots__ = __match_args__ = tuple(__annotations__)
     frame_sizes = False
 
     def __new__(
@@ -128,7 +110,9 @@ class Limits(Immutable):
         return hash(tuple(self._parameters().values()))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (self._parameters(),)
+        from functools import partial
+
+        return partial(Limits, **self._parameters()), ()
 
 
 class RecoveryLimits(Limits):
@@ -138,7 +122,3 @@ class RecoveryLimits(Limits):
 
     def __new__(cls, limits: Limits | None) -> Self:
         return filled(cls, *instance_of("limits", limits or Limits(), Limits)._parameters().values())
-
-
-def _restore(values: dict[str, int]) -> Limits:
-    return Limits(**values)

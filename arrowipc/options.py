@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arrowipc.arguments import MARGIN, entries_of, read_keywords, write_keywords
+from arrowipc.arguments import MARGIN, entries_of, like, read_keywords, write_keywords
 from arrowipc.errors import UsageError
 
 TYPE_CHECKING = False
@@ -81,12 +81,8 @@ class Options:
         self.__dict__.update(self.defaults)
         self.__dict__.update(keywords)
         if len(self.__dict__) > len(self.defaults):
-            from difflib import get_close_matches
-
             name = next(name for name in keywords if name not in self.defaults)
-            near = get_close_matches(name, self.defaults, 1)
-            advice = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(self.defaults)}"
-            raise TypeError(f"got an unexpected keyword argument {name!r}: {advice}")
+            raise TypeError(f"got an unexpected keyword argument {name!r}: {like(name, self.defaults)}")
 
     @classmethod
     def documentation(cls) -> dict[str, str]:
@@ -224,6 +220,7 @@ class MessageOptions(Options):
     legacy: bool | None = False
     metadata_version: Literal["V5", "V4"] | None = "V5"
     use_threads: bool = True
+    checksum = False  # for streams and files: no keyword here
 
 
 class WriteOptions(MessageOptions):

@@ -39,13 +39,12 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-__all__ = ["BatchReader", "RecordBatchFileReader", "RecordBatchStreamReader", "open_stream"]
-
 #: Selections of columns whose readers, with the batches of their last rows, are kept beside a reader of rows.
 MOST_PARTS = 4
 
 
 def with_metadata(batch: RecordBatch) -> RecordBatchWithMetadata:
+    """A batch and the custom metadata of its message."""
     from arrowipc.events import RecordBatchWithMetadata
 
     return RecordBatchWithMetadata(batch, batch.custom_metadata)
@@ -363,6 +362,7 @@ def open_stream(
         reader._limits = limits
         reader.decoder = stream_of(source, columns, validate, limits, use_threads, ensure_native_endian, verify)
         return reader
+    keywords = {name: value for name, value in locals().items() if name in ReadOptions.defaults}
     kind: Callable[..., RecordBatchStreamReader] = RecordBatchStreamReader
     if follow or timeout is not None:
         from functools import partial
@@ -370,17 +370,7 @@ def open_stream(
         from arrowipc.stream_readers import FollowingStreamReader
 
         kind = partial(FollowingStreamReader, follow=follow, timeout=timeout)
-    return kind(
-        source,
-        columns=columns,
-        validate=validate,
-        limits=limits,
-        use_threads=use_threads,
-        ensure_native_endian=ensure_native_endian,
-        verify=verify,
-        memory_map=memory_map,
-        options=options,
-    )
+    return kind(source, **keywords)
 
 
 class RecordBatchFileReader(BatchReader):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from _collections_abc import Mapping  # see arguments.py
+from itertools import count, filterfalse
+from operator import is_
 
 from arrowipc.arguments import (
     NO_METADATA,
@@ -17,12 +19,12 @@ from arrowipc.arguments import (
     metadata_of,
     note,
 )
-from arrowipc.datatypes import Described, Field, own
+from arrowipc.datatypes import Described, Dictionary, Field, own, with_children
 from arrowipc.errors import NotFoundError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any, Literal, Self, SupportsIndex
 
     from arrowipc.arguments import KeyValueMetadata, MetadataLike
@@ -239,9 +241,7 @@ class Schema(Described, Hints):
         """
         message = self._message
         if message is None:
-            from arrowipc.metadata.schema_writer import encapsulate, schema_metadata
-
-            message = encapsulate(schema_metadata(self))
+            message = schema_message(self)
             note(self, "_message", message)
         return message
 
@@ -293,3 +293,82 @@ def _listed(items: list[Any]) -> str:
         return "no fields"
     shown = ", ".join(map(repr, items[:10]))
     return shown if len(items) <= 10 else f"{shown} and {len(items) - 10} more"
+
+
+# -- its message, and the numbers of its dictionaries --------------------------------------------------------
+
+
+def schema_message(
+    schema: Schema,
+    version: Literal["V4", "V5"] = "V5",
+    custom_metadata: tuple[tuple[bytes, bytes], ...] = (),
+    legacy: bool = False,
+) -> bytes:
+    """Write the encapsulated Schema message; `custom_metadata` is that of the message, not of the schema."""
+    from arrowipc.metadata.schema_tables import encapsulate, write_schema_message
+
+    return encapsulate(write_schema_message(number_dictionaries(schema), version, custom_metadata), legacy)
+
+
+def number_dictionaries(schema: Schema) -> Schema:
+    """Give every dictionary of `schema` an id; returns `schema` itself if they all have one.
+
+    Ids that are there stay. The others are counted from 0 in the order of the fields, outer before inner, leaving out
+    the ones that are taken. A `UsageError` if two dictionaries of different types share an id.
+    """
+    from arrowipc.metadata.schema_tables import dictionaries_of
+
+    taken: dict[int, DataType] = {}
+    missing = False
+    for encoding in dictionaries_of(schema.fields):
+        if encoding.id is None:
+            missing = True
+            continue
+        first, second = taken.setdefault(encoding.id, encoding.value_type), encoding.value_type
+        if first is not second and first != second:
+            raise UsageError(f"dictionary id {encoding.id} stands for two types, {first} and {second}")
+    free = filterfalse(taken.__contains__, count())
+    return renumbered(schema, lambda found: next(free) if found.id is None else found.id) if missing else schema
+
+
+def number_from_zero(schema: Schema) -> Schema:
+    """Give the dictionaries of `schema` the ids 0, 1, 2, ... in the order of the fields, outer before inner.
+
+    Fields that shared an id share the new one. Some readers keep dictionaries in a list.
+    """
+    from arrowipc.metadata.schema_tables import dictionaries_of
+
+    encodings = dictionaries_of(schema.fields)
+    if [encoding.id for encoding in encodings] == list(range(len(encodings))):
+        return schema
+    ids: dict[int | None, int] = {}
+    return renumbered(number_dictionaries(schema), lambda found: ids.setdefault(found.id, len(ids)))
+
+
+def separate_dictionaries(schema: Schema) -> Schema:
+    """Give every dictionary of `schema` a separate id: arrays keep the dictionaries that they have."""
+    fresh = count()
+    return renumbered(schema, lambda found: next(fresh))
+
+
+def renumbered(schema: Schema, number: Callable[[Dictionary], int | None]) -> Schema:
+    """The schema with the ids that `number` gives its dictionaries."""
+    return schema.__replace__(fields=[numbered_field(field, number) for field in schema.fields])
+
+
+def numbered_field(field: Field, number: Callable[[Dictionary], int | None]) -> Field:
+    """The field with the ids that `number` gives its dictionaries."""
+    type_ = numbered_type(field.type, number)
+    return field if type_ is field.type else field.__replace__(type=type_)
+
+
+def numbered_type(type_: DataType, number: Callable[[Dictionary], int | None]) -> DataType:
+    """The same for a type."""
+    if isinstance(type_, Dictionary):
+        id = number(type_)
+        values = numbered_type(type_.value_type, number)
+        if id == type_.id and values is type_.value_type:
+            return type_
+        return type_.__replace__(id=id, value_type=values)
+    numbered = [numbered_field(child, number) for child in type_.children]
+    return type_ if all(map(is_, numbered, type_.children)) else with_children(type_, numbered)

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from arrowipc.sources.followed import FollowedPath
     from arrowipc.sources.source import Readable
 
-__all__ = ["FollowingStreamReader", "IndexedStreamReader"]
-
 #: Seconds between two looks at the clock.
 LONGEST_WAIT = 1.0
 

@@ -10,7 +10,7 @@ from arrowipc.options import MessageOptions, WriteOptions, with_keywords, write_
 from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader
 from arrowipc.schemas import Schema
 from arrowipc.types import as_schema
-from arrowipc.write.batch_writer import BatchWriter, EncodeOptions, Sink, batch_size, check_schema
+from arrowipc.write.batch_writer import BatchWriter, Sink, batch_size, check_schema
 from arrowipc.write.batches import batches_of
 from arrowipc.write.targets import open_sink
 
@@ -26,15 +26,6 @@ if TYPE_CHECKING:
     from arrowipc.options import MessageKeywords, WriteKeywords
     from arrowipc.read.framing import Message
     from arrowipc.write.batches import Writable
-
-__all__ = [
-    "RecordBatchFileWriter",
-    "RecordBatchStreamWriter",
-    "copy",
-    "get_record_batch_size",
-    "new_file",
-    "new_stream",
-]
 
 
 #: What writers have for the rest of the package, and completion does not show.
@@ -64,29 +55,10 @@ class _Writer(BatchWriter):
         try:
             annotator = _annotator(options.statistics)
             if is_file and annotator is not None:
-                from arrowipc.write.file_statistics import FileStatistics
+                from arrowipc.sources.file_statistics import FileStatistics
 
                 annotator.file = FileStatistics()
-            super().__init__(
-                sink,
-                EncodeOptions(
-                    options.compression,
-                    options.compression_level,
-                    options.min_space_savings,
-                    options.alignment,
-                    options.legacy,
-                    options.metadata_version,
-                    options.use_threads,
-                    options.checksum,
-                ),
-                is_file,
-                options.dictionary_deltas,
-                options.unify_dictionaries,
-                options.coalesce_rows,
-                options.allow_64bit,
-                annotator,
-                metadata,
-            )
+            super().__init__(sink, options, is_file, annotator, metadata)
             if existing is not None:
                 self.resume(existing)
             elif schema is not None:
@@ -422,7 +394,7 @@ def get_record_batch_size(batch: Any, **keywords: Unpack[MessageKeywords]) -> in
     >>> ipc.get_record_batch_size(batch) == len(batch.serialize())
     True
     """
-    return batch_size(batch, **vars(MessageOptions(keywords)))
+    return batch_size(batch, MessageOptions(keywords))
 
 
 def copy(reader: Any, writer: RecordBatchStreamWriter | RecordBatchFileWriter) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -23,20 +23,8 @@ MOST_AT_ONCE = 64  # tasks
 
 def start(function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
     """Begin a call in another thread; its result and its errors may be ignored."""
-    loop = asyncio.get_running_loop()
-    job: asyncio.Future[Any] = loop.create_future()
+    job = asyncio.get_running_loop().run_in_executor(turns().workers, function, *arguments)
     job.add_done_callback(look)
-
-    def end(work: Future[Any]) -> None:
-        if not job.done():
-            error = work.exception()
-            job.set_result(work.result()) if error is None else job.set_exception(error)
-
-    def tell(work: Future[Any]) -> None:
-        with suppress(RuntimeError):  # the loop was closed meanwhile
-            loop.call_soon_threadsafe(end, work)
-
-    turns().workers.submit(function, *arguments).add_done_callback(tell)
     return job
 
 

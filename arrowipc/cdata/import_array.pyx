@@ -145,8 +145,7 @@ cdef Plan learn(const ArrowSchema* schema, bint whole):
     cdef list nodes = []
     cdef LimitsData limits
     from arrowipc.cdata.format_strings import field_of, schema_of
-    from arrowipc.schemas import Schema
-    from arrowipc.metadata.schema_writer import number_dictionaries
+    from arrowipc.schemas import Schema, number_dictionaries
 
     # The struct that stands for a batch is not a level of its types.
     describe(schema, 0 if whole else 1, nodes, [] if whole else [name_of(schema)])

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     #: What to do, and whether a thread that does it ahead is worth its price.
     Task: TypeAlias = tuple[Callable[[], T], bool]
 
-__all__ = ["Dataset", "open_dataset"]
-
 NO_ROWS: Lengths = np.zeros(0, np.int64)
 #: Batches that are decoded ahead of whoever takes them.
 WORKERS = 4
@@ -88,16 +86,8 @@ class Dataset(Hints):
     """
 
     __slots__ = {
-        "__weakref__": None,
-        "_by_keys": None,
-        "_columns": None,
-        "_exact": None,
-        "_filter": None,
-        "_numbers": None,
-        "_options": None,
-        "_plans": None,
-        "_rows": None,
-        "_unfiltered": None,
+        **dict.fromkeys(("__weakref__", "_by_keys", "_columns", "_exact", "_filter", "_numbers", "_options")),
+        **dict.fromkeys(("_plans", "_rows", "_unfiltered")),
         "fragments": "list of Fragment: the files, in order.",
         "schema": "Schema: of all batches.",
     }

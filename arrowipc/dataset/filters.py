@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     #: A column (a name or a dotted path), an operator, and the value where it has one.
     Condition = tuple[Any, ...]
 
-__all__ = ["columns_tested", "from_polars", "from_text", "rows_passing"]
-
 # -- polars --------------------------------------------------------------------------------------------------
 
 OPERATORS = {"Eq": "==", "NotEq": "!=", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">="}

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     #: Rows of each batch of a file.
     Lengths: TypeAlias = npt.NDArray[np.int64]
 
-__all__ = ["SMALL", "Fragment", "Opener", "Unreadable"]
-
 log: logging.Logger = logging.getLogger("arrowipc")
 
 #: Files of up to so many bytes are read at once, which is quicker than mapping them.

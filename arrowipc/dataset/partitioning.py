@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-__all__ = ["MOST_KEYS", "NULL", "key_type", "key_value", "keys_of"]
-
 #: The name of a folder for a null.
 NULL = "__HIVE_DEFAULT_PARTITION__"
 #: Folders with a key in one path.

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from arrowipc.limits import Limits
     from arrowipc.schemas import Schema
 
-__all__ = ["RowDataset"]
-
 
 class ArrayBatch(dict[str, "Any"]):
     """A batch of arrays by column; row 0 is ``batch[0]``, by which torch's default ``collate_fn`` knows the batch.

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from arrowipc.schemas import Schema
 
-__all__ = ["scan_polars"]
-
 
 def scan_polars(dataset: Any, **options: Any) -> pl.LazyFrame:
     """Make a lazy frame of a data set: polars reads the columns, files and batches that a query needs.

@@ -16,20 +16,19 @@ from arrowipc.arguments import repeated
 from arrowipc.columns.array import Array
 from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UsageError
-from arrowipc.schemas import Schema
+from arrowipc.metadata.schema_tables import dictionaries_of
+from arrowipc.schemas import Schema, numbered_field, numbered_type, renumbered
 from arrowipc.values.to_numpy import stored_dtype
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from typing import TypeVar
 
     import numpy.typing as npt
 
     Integers = npt.NDArray[np.integer[Any]]
     T = TypeVar("T", bound=ArrowIpcError)
-
-__all__ = ["FileMapping", "SchemaUnion", "without_ids"]
 
 #: Bytes of one value, by the precision of a floating-point type.
 FLOATS = {"half": 2, "single": 4, "double": 8}
@@ -123,34 +122,18 @@ def _spelt(field: at.Field) -> str:
 
 def without_ids(schema: Schema) -> Schema:
     """The schema without numbers of dictionaries: columns that share one in some file need not in others."""
-    return schema.__replace__(fields=[_without_ids(field) for field in schema])
+    return renumbered(schema, lambda _: None)
 
 
 def _exact(schema: Schema) -> tuple[Any, ...]:
     """What schemas that are equal differ in: extension types, and which columns share a dictionary."""
-    ids = [*_ids(schema)]
+    ids = [each.id for each in dictionaries_of(schema.fields)]
     return _tags(schema), [i if each is None else ids.index(each) for i, each in enumerate(ids)]
-
-
-def _ids(fields: Iterable[at.Field]) -> Iterator[int | None]:
-    """The numbers of all dictionaries, None where the writer chooses."""
-    for field in fields:
-        kind = field.type
-        if isinstance(kind, at.Dictionary):
-            yield kind.id
-            kind = kind.value_type
-        yield from _ids(kind.children)
 
 
 def _without_ids(field: at.Field) -> at.Field:
     """The field without numbers of dictionaries, which mean something within one file only."""
-    return field.__replace__(type=_without_id(field.type))
-
-
-def _without_id(kind: at.DataType) -> at.DataType:
-    if isinstance(kind, at.Dictionary):
-        return kind.__replace__(id=None, value_type=_without_id(kind.value_type))
-    return at.with_children(kind, [_without_ids(child) for child in kind.children])
+    return numbered_field(field, lambda _: None)
 
 
 def _common_field(one: at.Field, other: at.Field) -> at.Field | None:
@@ -171,7 +154,7 @@ def _common(one: at.DataType, other: at.DataType) -> at.DataType | None:
         return one if _tags(one.children) == _tags(other.children) else None
     if isinstance(one, at.Dictionary) or isinstance(other, at.Dictionary):
         plain = [kind.value_type if isinstance(kind, at.Dictionary) else kind for kind in (one, other)]
-        both = _common(*map(_without_id, plain))
+        both = _common(*[numbered_type(kind, lambda _: None) for kind in plain])
         return None if isinstance(both, (at.Union, at.RunEndEncoded)) else both  # which have no nulls of their own
     if isinstance(one, at.Int) and isinstance(other, at.Int):
         return _common_integer(one, other)

@@ -13,8 +13,9 @@ from arrowipc.arguments import check_names
 from arrowipc.dissociated.memory.receiving import ALIGNMENT
 from arrowipc.errors import UsageError
 from arrowipc.opening import open as open_reader
+from arrowipc.options import WriteOptions
 from arrowipc.types import as_schema
-from arrowipc.write.batch_writer import BatchWriter, EncodeOptions, MessageSink
+from arrowipc.write.batch_writer import BatchWriter, MessageSink
 from arrowipc.write.batches import batches_of
 
 if TYPE_CHECKING:
@@ -35,8 +36,10 @@ __all__ = [
 ]
 
 #: How messages are made: options of a writer, and of its encoder.
-RULES = ("allow_64bit", "dictionary_deltas", "unify_dictionaries")
-MAKING = ("compression", "compression_level", "metadata_version", "min_space_savings", "schema", "use_threads", *RULES)
+MAKING = (
+    *("allow_64bit", "compression", "compression_level", "dictionary_deltas", "metadata_version"),
+    *("min_space_savings", "schema", "unify_dictionaries", "use_threads"),
+)
 
 
 class ReadyMessages:
@@ -162,10 +165,10 @@ def messages_of(source: Any, schema: Any = None, **options: Any) -> Generator[Me
     UsageError
         The source is nothing that can be served, or the options do not fit.
     """
-    rules = {name: options.pop(name) for name in RULES if name in options}
     schema = None if schema is None else as_schema(schema)
     sink = MessageSink()
-    writer = BatchWriter(sink, EncodeOptions(alignment=ALIGNMENT, **options), **rules)
+    rules = {"alignment": ALIGNMENT, "legacy": False, "metadata_version": "V5", **options}
+    writer = BatchWriter(sink, WriteOptions(rules))
     data = source() if callable(source) else source
     try:
         if isinstance(data, ReadyMessages):

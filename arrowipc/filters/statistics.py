@@ -161,7 +161,7 @@ class Annotator:
 
     __slots__ = ("_collector", "_last", "_mark", "_names", "file")
 
-    #: The `write.file_statistics.FileStatistics` that collects them for a footer too; None: nothing does.
+    #: The `sources.file_statistics.FileStatistics` that collects them for a footer too; None: nothing does.
     file: Any
 
     def __init__(self, columns: bool | Iterable[str]) -> None:

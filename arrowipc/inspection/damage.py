@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, NamedTuple
 
 from arrowipc.arguments import with_field_docs
@@ -10,8 +11,6 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from arrowipc.errors import FormatError
-
-__all__ = ["Damage", "Ledger", "Recovery", "bare", "counted"]
 
 #: Ranges that a report lists one by one; hostile bytes may hold as many as messages.
 MOST = 1000
@@ -105,20 +104,11 @@ class Recovery(NamedTuple):
         return f"<Recovery of a {self.format}: {self}>"
 
 
-class Ledger:
+class Ledger(SimpleNamespace):
     """Counts what is kept and lost while a source is read: a `Recovery` that can still change."""
 
     def __init__(self, format: Literal["file", "stream"]) -> None:
-        self.format = format
-        self.num_batches: int = 0
-        self.num_rows: int = 0
-        self.num_bytes: int = 0
-        self.lost_batches: int | None = 0
-        self.lost_rows: int | None = 0
-        self.lost_bytes: int | None = 0
-        self.error: FormatError | None = None
-        self.offset: int | None = None
-        self.skipped: list[Damage] = []
+        super().__init__(**{**Recovery(format)._asdict(), "skipped": []})
 
     def keep(self, rows: int, size: int = 0) -> None:
         """Count a batch."""

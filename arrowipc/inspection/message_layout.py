@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from arrowipc import types
 from arrowipc._core import Source
 from arrowipc.errors import FormatError
-from arrowipc.messages import MessageReader
+from arrowipc.opening import MessageReader
 from arrowipc.read.file_decoder import MAGIC
 from arrowipc.read.framing import Message, outline
 from arrowipc.read.message_index import find_message, find_schema
@@ -22,19 +22,6 @@ from arrowipc.sources.source import first_bytes, locate_source, whole
 if TYPE_CHECKING:
     from arrowipc.limits import Limits
     from arrowipc.schemas import Schema
-
-__all__ = [
-    "CODECS",
-    "BatchOutline",
-    "BufferPlace",
-    "Located",
-    "Node",
-    "dictionary_fields",
-    "locate_messages",
-    "nodes_of",
-    "outline_of",
-    "roles_of",
-]
 
 #: By what the metadata of a message says.
 CODECS: dict[int, Any] = {-1: None, 0: "lz4", 1: "zstd"}
@@ -112,7 +99,7 @@ def locate_messages(source: Any, *, limits: Limits | None = None, memory_map: bo
     """
     source = locate_source(source)
     if first_bytes(source) == MAGIC:
-        yield from messages_in_file(whole(source, memory_map), limits)
+        yield from _messages_in_file(whole(source, memory_map), limits)
         return
     with MessageReader(source, limits=limits, memory_map=memory_map) as reader:
         start = 0
@@ -122,7 +109,7 @@ def locate_messages(source: Any, *, limits: Limits | None = None, memory_map: bo
             start = end
 
 
-def messages_in_file(buffer: Any, limits: Limits | None) -> Iterator[Located]:
+def _messages_in_file(buffer: Any, limits: Limits | None) -> Iterator[Located]:
     view = memoryview(buffer).cast("B")
     source = Source(view)
     decoder = RecordBatchFileReader(buffer, limits=limits).decoder
@@ -179,46 +166,34 @@ def nodes_of(message: Message, fields: Iterable[types.Field]) -> list[Node]:
     found = outline_of(message)
     if found is None:
         return []
-    return _Walk(message, found).nodes(fields)
+    body = message.body if found.codec else memoryview(b"")
+    nodes, buffers, counts = iter(found.nodes), iter(found.buffers), iter(found.variadic_counts)
+    out: list[Node] = []
 
-
-class _Walk:
-    """Deals out the nodes, buffers and counts of a message, in pre-order."""
-
-    def __init__(self, message: Message, found: BatchOutline) -> None:
-        self._old = message.version == "V4"
-        self._codec = found.codec
-        self._body = message.body if found.codec else memoryview(b"")
-        self._nodes, self._buffers = iter(found.nodes), iter(found.buffers)
-        self._counts = iter(found.variadic_counts)
-        self._found: list[Node] = []
-
-    def nodes(self, fields: Iterable[types.Field]) -> list[Node]:
-        try:
-            for field in fields:
-                self._add(field, field.name, 0)
-        except StopIteration:
-            raise FormatError("the message has fewer nodes or buffers than its schema asks for") from None
-        return self._found
-
-    def _add(self, field: types.Field, path: str, depth: int) -> None:
-        length, nulls = next(self._nodes)
-        node = Node(path, depth, field.type, length, nulls, [])
-        self._found.append(node)
-        roles = roles_of(field.type)
-        if self._old and isinstance(field.type, (types.Union, types.RunEndEncoded)):
-            roles = ("validity", *roles)
-        if isinstance(field.type, (types.Utf8View, types.BinaryView)):
-            roles += tuple([f"data {i}" for i in range(min(next(self._counts), 1 << 20))])
-        node.buffers.extend([self._place(role) for role in roles])
-        for child in field.type.children:
-            self._add(child, f"{path}.{child.name}", depth + 1)
-
-    def _place(self, role: str) -> BufferPlace:
-        offset, length = next(self._buffers)
+    def place(role: str) -> BufferPlace:
+        offset, length = next(buffers)
         raw: int | None = length
-        if self._codec and length:
-            head = self._body[offset : offset + 8] if offset >= 0 else b""
+        if found.codec and length:
+            head = body[offset : offset + 8] if offset >= 0 else b""
             size = int.from_bytes(head, "little", signed=True) if len(head) == 8 else -2
             raw = length - 8 if size == -1 else size if size >= 0 else None
         return BufferPlace(role, offset, length, raw)
+
+    def add(field: types.Field, path: str, depth: int) -> None:
+        node = Node(path, depth, field.type, *next(nodes), [])
+        out.append(node)
+        roles = roles_of(field.type)
+        if message.version == "V4" and isinstance(field.type, (types.Union, types.RunEndEncoded)):
+            roles = ("validity", *roles)
+        if isinstance(field.type, (types.Utf8View, types.BinaryView)):
+            roles += tuple([f"data {i}" for i in range(min(next(counts), 1 << 20))])
+        node.buffers.extend([place(role) for role in roles])
+        for child in field.type.children:
+            add(child, f"{path}.{child.name}", depth + 1)
+
+    try:
+        for field in fields:
+            add(field, field.name, 0)
+    except StopIteration:
+        raise FormatError("the message has fewer nodes or buffers than its schema asks for") from None
+    return out

@@ -14,13 +14,13 @@ from arrowipc.errors import FormatError, TruncatedError, UsageError
 from arrowipc.events import BatchRead
 from arrowipc.inspection.damage import Damage, Ledger, Recovery, bare
 from arrowipc.inspection.message_layout import CODECS
-from arrowipc.inspection.resync import Outline, Search, find_at, name_column, take_dictionaries
+from arrowipc.inspection.resync import Outline, Search, name_column, take_dictionaries
 from arrowipc.limits import RecoveryLimits
 from arrowipc.metadata.checksums import UNCLOSED
 from arrowipc.options import ReadOptions, read_options, with_keywords
 from arrowipc.read.file_decoder import MAGIC
 from arrowipc.read.framing import Framer, Message, survey
-from arrowipc.read.message_index import find_schema
+from arrowipc.read.message_index import find_message, find_schema
 from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.reader import BatchReader, RecordBatchFileReader
 from arrowipc.sources.file_objects import seek_to
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     Format = Literal["file", "stream"] | None
     Codec = Literal["lz4", "zstd", "keep"] | None
     Found = Iterator[tuple[Message, RecordBatch]]
-
-__all__ = ["Recovery", "RecoveryReader", "recover"]
 
 #: Bytes of the magic that a file begins with, padded.
 HEAD = 8
@@ -347,13 +345,24 @@ def _place(what: Any) -> object:
 # -- where batches come from ---------------------------------------------------------------------------------
 
 
-class ByBlocks:
+class _Kept:
+    """What counts what it keeps."""
+
+    ledger: Ledger
+
+    @property
+    def report(self) -> Recovery:
+        """As things stand."""
+        return self.ledger.report
+
+
+class ByBlocks(_Kept):
     """The batches that a whole footer lists, each for itself."""
 
     def __init__(self, reader: RecordBatchFileReader) -> None:
         reader.decoder.add_up()
         self._reader = reader
-        self.ledger: Ledger = Ledger("file")
+        self.ledger = Ledger("file")
         self.schema: Schema = reader.schema
         self.metadata: KeyValueMetadata = reader.metadata
         if reader.decoder.damage is not None:
@@ -361,10 +370,6 @@ class ByBlocks:
         numbers = range(reader.num_record_batches)
         reader.expect(numbers)
         self._numbers = iter(numbers)
-
-    @property
-    def report(self) -> Recovery:
-        return self.ledger.report
 
     def __iter__(self) -> Found:
         reader, decoder = self._reader, self._reader.decoder
@@ -384,17 +389,21 @@ class ByBlocks:
         try:
             offset, head, body = self._reader.decoder.block(i)
             size = head + body
-            name_column(error, find_at(*self._reader.batch_bytes(i)), self._reader.decoder.stored_schema)
+            held, at = self._reader.batch_bytes(i)
+            found = find_message(held if isinstance(held, Source) else Source(held), at, there=True)
+            if found is not None:
+                name_column(error, found[2], self._reader.decoder.stored_schema)
             _, rows = self._reader.described(i)
         except FormatError:
             pass  # the damage may lie in the block's own numbers, or in the metadata
         self.ledger.skip(Damage(str(error), offset, size, i, error.column, rows), error, 1)
 
     def close(self) -> None:
+        """Let go of the source."""
         self._reader.close()
 
 
-class _InOrder:
+class _InOrder(_Kept):
     """The batches of a stream, or of a file after its magic, up to the first damage."""
 
     def __init__(
@@ -416,7 +425,7 @@ class _InOrder:
                 start, bare_schema = stop, found
             self._skipped = start
         self._framer.feed(buffer[self._skipped :], True)
-        self.ledger: Ledger = Ledger("stream" if source is None else "file")
+        self.ledger = Ledger("stream" if source is None else "file")
         message = bare_schema or self._framer.next_message()
         if message is None:
             begun = self._framer.bytes_consumed
@@ -428,10 +437,6 @@ class _InOrder:
         self.schema: Schema = schema
         self._keep()
         self._ahead = source is not None and take_dictionaries(self._decoder, source, self.ledger.num_bytes, limits)
-
-    @property
-    def report(self) -> Recovery:
-        return self.ledger.report
 
     def _keep(self) -> None:
         """Count what was read so far as kept."""

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from arrowipc.read.framing import Message
     from arrowipc.schemas import Schema
 
-__all__ = ["Outline", "Search"]
-
 #: The end-of-stream marker: a continuation marker and no length.
 END = b"\xff\xff\xff\xff\0\0\0\0"
 _MAGIC, _NOT_ZERO = re.compile(re.escape(MAGIC)), re.compile(b"[^\\0]")
@@ -80,15 +78,9 @@ def take_dictionaries(decoder: StreamDecoder, source: Source, at: int, limits: L
     return bool(ahead)
 
 
-def find_at(held: Any, at: int) -> Message | None:
-    """The message at a place of bytes, if there is one."""
-    found = find_message(held if isinstance(held, Source) else Source(held), at, there=True)
-    return found[2] if found else None
-
-
-def name_column(error: FormatError | UnsupportedError, message: Message | None, schema: Schema) -> None:
+def name_column(error: FormatError | UnsupportedError, message: Message, schema: Schema) -> None:
     """Name the column in which one changed bit explains a wrong checksum."""
-    if error.column is None and message is not None and message.kind == "RecordBatch" and checksum_of(message):
+    if error.column is None and message.kind == "RecordBatch" and checksum_of(message):
         at = changed_in_body(message)
         for node in nodes_of(message, schema.fields) if at is not None else ():
             for buffer in node.buffers:

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     Options = dict[str, Any]
 
-__all__ = ["Remark", "Validation", "validate"]
-
 
 class Remark(NamedTuple):
     """Something that is valid, and that some readers do not take."""

@@ -12,8 +12,6 @@ from arrowipc.inline.plan cimport Envelope
 from arrowipc.arguments import check_choice
 from arrowipc.errors import FormatError
 
-__all__ = ["CLOSING_PAIR", "PAIR", "UNCLOSED", "crc32c"]
-
 crc_init()
 
 cdef enum:

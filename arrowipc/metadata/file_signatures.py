@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["HEAD", "foreign"]
-
 #: Bytes that are enough for all of this; four recognise most.
 HEAD = 262
 

@@ -9,11 +9,11 @@ from arrowipc.schemas import Schema
 def write_schema_message(
     schema: Schema, version: Literal["V4", "V5"], custom_metadata: tuple[tuple[bytes, bytes], ...]
 ) -> bytes: ...
-def encapsulate(metadata: bytes, alignment: int = 8, legacy: bool = False) -> bytes: ...
+def encapsulate(metadata: bytes, legacy: bool = False) -> bytes: ...
 def write_footer(
     schema: Schema,
     version: Literal["V4", "V5"],
-    dictionaries: bytes | bytearray,
+    dictionaries: bytearray,
     n_batches: int,
     metadata: tuple[tuple[bytes, bytes], ...],
 ) -> bytes: ...

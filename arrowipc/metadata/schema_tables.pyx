@@ -15,7 +15,6 @@ from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.loads cimport load_u16, put16, put32, put64, round_up
 from arrowipc.inline.room cimport reserve_items
 from arrowipc.inline.slots cimport slot, slot_place
-from arrowipc.inline.threads cimport FREE_THREADED
 
 from arrowipc import datatypes as types
 from arrowipc.arguments import KeyValueMetadata
@@ -107,12 +106,6 @@ cdef class TableWriter:
         return self.data + self.room - self.used
 
     def __cinit__(self):
-        self.restart()
-
-    cdef void restart(self) noexcept:
-        """Forget what was written; the memory stays."""
-        self.room -= self.outside
-        self.used = self.outside = self.n_vtables = self.n_waiting = 0
         self.alignment = 4
 
     def __dealloc__(self):
@@ -283,18 +276,18 @@ cdef Py_ssize_t INT_WIDTH = slot_place(types.Int, "bit_width"), INT_SIGNED = slo
 
 
 def write_schema_message(schema, version, tuple custom_metadata):
-    """The ``Message`` table around a schema whose dictionaries have ids; see `serialize.schema_metadata`."""
-    cdef TableWriter w = new_writer()
+    """The ``Message`` table around a schema whose dictionaries have ids; see `schemas.schema_message`."""
+    cdef TableWriter w = TableWriter()
     cdef int64_t pairs = add_pairs(w, custom_metadata)
     return add_message(w, VERSIONS[version], MessageHeader_Schema, add_schema(w, schema), 0, pairs)
 
 
-def encapsulate(bytes metadata not None, int64_t alignment=8, bint legacy=False):
-    """Put the prefix in front of a finished ``Message`` table and zeros behind it, up to a multiple of `alignment`.
+def encapsulate(bytes metadata not None, bint legacy=False):
+    """Put the prefix in front of a finished ``Message`` table and zeros behind it, up to a multiple of 8.
 
     `legacy`: the prefix from before version 0.15 of the format: 4 bytes of size, without a continuation marker.
     """
-    cdef int64_t start = 4 if legacy else 8, size = len(metadata), whole = round_up(start + size, alignment)
+    cdef int64_t start = 4 if legacy else 8, size = len(metadata), whole = round_up(start + size, 8)
     cdef bytes message = PyBytes_FromStringAndSize(NULL, whole)
     cdef unsigned char* at = <unsigned char*> PyBytes_AS_STRING(message)
     put32(at, -1)
@@ -304,9 +297,9 @@ def encapsulate(bytes metadata not None, int64_t alignment=8, bint legacy=False)
     return message
 
 
-def write_footer(schema, version, dictionaries, int64_t n_batches, tuple metadata):
-    """The ``Footer`` table of a file without the blocks of its batches; see `schema_writer.footer_table`."""
-    cdef TableWriter w = new_writer()
+def write_footer(schema, version, bytearray dictionaries not None, int64_t n_batches, tuple metadata):
+    """The ``Footer`` table of a file but for the blocks of its batches; `dictionaries` are ``Block`` structs."""
+    cdef TableWriter w = TableWriter()
     cdef int64_t pairs, fields, dictionary_blocks, batch_blocks
     if n_batches > INT32_MAX // Block_SIZE:
         raise UsageError(f"the footer of {n_batches:,} batches is larger than an int32 can say")
@@ -315,7 +308,7 @@ def write_footer(schema, version, dictionaries, int64_t n_batches, tuple metadat
     put32(w.push(4), n_batches)
     batch_blocks = w.used
     pairs = add_pairs(w, metadata)
-    dictionary_blocks = add_structs(w, dictionaries, Block_SIZE)
+    dictionary_blocks = w.vector(PyByteArray_AS_STRING(dictionaries), len(dictionaries) // Block_SIZE, Block_SIZE, 8)
     fields = add_schema(w, schema)
     w.begin()
     w.target(Footer_schema, fields)
@@ -323,7 +316,7 @@ def write_footer(schema, version, dictionaries, int64_t n_batches, tuple metadat
     w.target(Footer_recordBatches, batch_blocks)
     w.target(Footer_custom_metadata, pairs)
     w.field16(Footer_version, VERSIONS[version])
-    return finish(w, w.end())
+    return w.finish(w.end())
 
 
 cdef bytes add_message(TableWriter w, int version, int kind, int64_t header, int64_t body_length,
@@ -334,32 +327,7 @@ cdef bytes add_message(TableWriter w, int version, int kind, int64_t header, int
     w.target(Message_custom_metadata, pairs)
     w.field16(Message_version, version)
     w.field8(Message_header_type, kind)
-    return finish(w, w.end())
-
-
-cdef TableWriter spare = None       # the last that has finished
-
-cdef enum:
-    WORTH_KEEPING = 1 << 21     # bytes: the kernel's work for fresh memory takes longer than ours
-
-
-cdef TableWriter new_writer():
-    """A writer, with the memory of one that has finished."""
-    global spare
-    cdef TableWriter w
-    with cython.critical_section(KINDS):    # any object of this module
-        w, spare = spare, None
-    return TableWriter() if w is None else w
-
-
-cdef bytes finish(TableWriter w, int64_t root):
-    global spare
-    cdef bytes made = w.finish(root)
-    if w.room <= WORTH_KEEPING:
-        w.restart()
-        with cython.critical_section(KINDS):
-            spare = w
-    return made
+    return w.finish(w.end())
 
 
 # -- dictionaries --------------------------------------------------------------------------------------------
@@ -446,22 +414,11 @@ cdef inline object type_of(object field):
     return slot(field, FIELD_TYPE)
 
 
-cdef object last_class = None
-cdef int last_kind = Type_NONE
-
-
-cdef inline int kind_of(object type_) except -1:
-    """The tag of a type in the Type union; often that of the column before (under a GIL: it is a pair of globals)."""
-    return last_kind if not FREE_THREADED and type(type_) is last_class else look_up_kind(type_)
-
-
-cdef int look_up_kind(object type_) except -1:
-    global last_class, last_kind
+cdef int kind_of(object type_) except -1:
+    """The tag of a type in the Type union."""
     kind = KINDS.get(type(type_))
     if kind is None:
         raise UsageError(f"expected a type that has a table of its own, found {type_}")
-    if not FREE_THREADED:
-        last_class, last_kind = type(type_), kind
     return kind
 
 
@@ -522,7 +479,7 @@ def write_tensor_message(type_, shape, names, strides, int64_t length, int64_t b
 
     `strides` are in bytes; None: the elements lie row-major.
     """
-    cdef TableWriter w = new_writer()
+    cdef TableWriter w = TableWriter()
     cdef int64_t dims = add_dims(w, shape, names)
     cdef int64_t steps = 0 if strides is None else add_integers(w, tuple(strides), 8)
     cdef int kind = kind_of(type_)
@@ -544,7 +501,7 @@ def write_sparse_tensor_message(type_, shape, names, int64_t non_zero_length, tu
     canonical)``, ``("CSR" or "CSC", type of indptr, buffer, type of indices, buffer)`` or ``("CSF", type of indptr,
     buffers, type of indices, buffers, axis order)``. A buffer, as `data` is one, is a pair of offset and length.
     """
-    cdef TableWriter w = new_writer()
+    cdef TableWriter w = TableWriter()
     cdef int64_t dims = add_dims(w, shape, names), where
     cdef int kind = kind_of(type_), layout
     cdef int64_t stored = add_type(w, kind, type_)
@@ -655,10 +612,3 @@ cdef int64_t add_pairs_of_integers(TableWriter w, object pairs) except 0:
         put64(at + 8, second)
         at += 16
     return w.vector(PyByteArray_AS_STRING(stored), len(pairs), 16, 8)
-
-
-cdef inline int64_t add_structs(TableWriter w, object structs, int64_t size) except 0:
-    """A vector of 8-byte aligned structs that are laid out already, in bytes or a bytearray."""
-    if isinstance(structs, bytearray):
-        return w.vector(PyByteArray_AS_STRING(structs), len(structs) // size, size, 8)
-    return w.vector(PyBytes_AS_STRING(structs), len(structs) // size, size, 8)

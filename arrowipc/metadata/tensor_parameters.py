@@ -13,8 +13,6 @@ from arrowipc.arguments import described, instance_of
 from arrowipc.datatypes import DataType, Field, FixedSizeList, Int, LargeList, List, Struct
 from arrowipc.errors import FormatError
 
-__all__ = ["FIXED_SHAPE", "VARIABLE_SHAPE", "TensorColumn", "tensor_parameters"]
-
 FIXED_SHAPE = "arrow.fixed_shape_tensor"
 VARIABLE_SHAPE = "arrow.variable_shape_tensor"
 

@@ -9,7 +9,7 @@ from arrowipc.distinct.unifier cimport TransposeMap
 from arrowipc.inline.plan cimport ColumnsData, Envelope, LimitsData
 from arrowipc.inline.room cimport Room
 from arrowipc.payloads.schema_mapping cimport EncodedField, SchemaMapping
-from arrowipc.read.decoding cimport BatchTarget
+from arrowipc.read.decoders cimport BatchTarget
 from arrowipc.read.decompress cimport Inflater, Scratch
 from arrowipc.read.framing cimport CutMessage
 

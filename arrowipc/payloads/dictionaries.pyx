@@ -34,8 +34,7 @@ from arrowipc.payloads.schema_mapping cimport (
     HOW_DECODED, HOW_ENCODED, HOW_TRANSPOSED, EncodedField, SchemaMapping, find_mapping, piece_bytes, plain_schema,
     raise_mapping_fault, set_values,
 )
-from arrowipc.read.decoders cimport dictionaries_of
-from arrowipc.read.decoding cimport DECODE_BY_DECODER, DECODE_ROOM, DECODED, decode_batch_into
+from arrowipc.read.decoders cimport DECODE_BY_DECODER, DECODE_ROOM, DECODED, decode_batch_into, dictionaries_of
 from arrowipc.read.decompress cimport Inflater
 from arrowipc.read.framing cimport CutMessage
 

@@ -9,8 +9,6 @@ from arrowipc.errors import ArrowIpcError
 from arrowipc.limits import Limits
 from arrowipc.schemas import Schema
 
-__all__ = ["DecodedPayloads", "decode_payloads", "repeat"]
-
 @final
 class DecodedPayloads:
     @property

@@ -31,8 +31,9 @@ from arrowipc.payloads.schema_mapping cimport (
     Made, SchemaMapping, body_allowance, find_mapping, may_make, new_made, piece_bytes, plain_schema,
     raise_mapping_fault,
 )
-from arrowipc.read.decoders cimport Dictionary, TakenDictionary
-from arrowipc.read.decoding cimport DECODE_BY_DECODER, DECODE_CODEC, DECODE_ROOM, DECODED, decode_batch_into
+from arrowipc.read.decoders cimport (
+    DECODE_BY_DECODER, DECODE_CODEC, DECODE_ROOM, DECODED, Dictionary, TakenDictionary, decode_batch_into,
+)
 from arrowipc.read.decompress cimport Inflater, Scratch, new_inflater
 from arrowipc.read.file_decoder cimport FileDecoder
 from arrowipc.metadata.checksums cimport verify_of
@@ -46,8 +47,6 @@ from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedE
 from arrowipc.read.file_decoder import TAIL_SIZE, footer_range
 from arrowipc.schemas import Schema
 from arrowipc.values.from_python import insert_column
-
-__all__ = ["DecodedPayloads", "decode_payloads", "repeat"]
 
 
 # -- the number of the cell that each row comes from ---------------------------------------------------------
@@ -576,11 +575,7 @@ cdef class PayloadDecoder:
     cdef int append(self, const ColumnsData* d) except -1:
         cdef Fault fault
         cdef int found
-        cdef int64_t size = d.length
-        cdef int32_t i
-        for i in range(d.n_extents):
-            size += d.extents[i].size
-        if size < WORTH_RELEASING:
+        if d.length + piece_bytes(d) < WORTH_RELEASING:
             found = self.builder.append_data(d, NULL, NULL, &fault)
         else:
             with nogil:

@@ -37,12 +37,11 @@ from arrowipc.arguments import check_integer, described, items_of
 from arrowipc.columns.record_batch import concat_batches
 from arrowipc.datatypes import Binary, LargeBinary
 from arrowipc.errors import UsageError
+from arrowipc.options import WriteOptions
 from arrowipc.schemas import Schema
 from arrowipc.write.batch_writer import BytearraySink, check_schema
 from arrowipc.types import as_schema
 from arrowipc.write.batches import batches_of
-
-__all__ = ["GroupedPayloads", "encode_payloads"]
 
 cdef enum:
     FIRST_BLOCK = 1 << 16   # of the cells; how the rest grows is found out on the way
@@ -134,16 +133,16 @@ cdef class PayloadEncoder:
     cdef int32_t blamed
     cdef object error
 
-    def __cinit__(self, RecordBatch batch, Memory offsets, schema, EncodeOptions encode_options, bint with_schema,
-                  bint with_end, bint trim_dictionaries, bint large):
+    def __cinit__(self, RecordBatch batch, Memory offsets, schema, options, bint with_schema, bint with_end,
+                  bint trim_dictionaries, bint large):
         cdef int32_t f
         self.batch = batch
         self.offsets = offsets
         self.n = offsets.size // 8 - 1
         self.pairs = batch.metadata_pairs
         self.large = large
-        self.writer = BatchWriter(BytearraySink(bytearray()), encode_options)
-        self.encoder = encode_options.encoder
+        self.writer = BatchWriter(BytearraySink(bytearray()), options)
+        self.encoder = self.writer.encoder
         self.begin(schema, with_schema, trim_dictionaries)
         self.truncator = self.writer.truncator
         end = b"" if not with_end else bytes(4) if self.encoder.legacy else b"\xff\xff\xff\xff" + bytes(4)
@@ -358,11 +357,11 @@ cdef int encode_with_gil(PayloadEncoder k, const ColumnsData* d, int64_t positio
     cdef const uint8_t* chosen = NULL
     try:
         if dictionary:
-            k.encoder.dictionary_batch(d, id, False, position)
+            k.encoder.encode(d, NULL, (), position, True, id)
         else:
             if encode_options.chosen is not None:
                 chosen = <const uint8_t*> PyBytes_AS_STRING(encode_options.chosen)
-            k.encoder.record_batch(d, chosen, k.pairs, position)
+            k.encoder.encode(d, chosen, k.pairs, position)
         if k.encoder.checksum:
             k.encoder.sign(number)
     except BaseException as error:
@@ -640,8 +639,6 @@ def encode_payloads(batch, offsets=None, *, rows_per_payload=None, group_by=None
     >>> [ipc.open_stream(cell).read_all().to_pydict() for cell in payloads]
     [{'word': ['a', 'b']}, {'word': [None]}]
     """
-    cdef EncodeOptions encode_options = EncodeOptions(compression, compression_level, min_space_savings, alignment,
-                                                      legacy, metadata_version, use_threads, checksum)
     cdef RecordBatch rows, keys = None
     cdef Memory starts
     cdef PayloadEncoder encoder
@@ -674,7 +671,12 @@ def encode_payloads(batch, offsets=None, *, rows_per_payload=None, group_by=None
             rows = select_columns(rows, rest)
             declared = (plan_schema(rows.plan) if schema is None
                         else Schema([declared.fields[i] for i in rest], declared.metadata))
-    encoder = PayloadEncoder(rows, starts, declared, encode_options, with_schema, with_end, trim_dictionaries, large)
+    options = WriteOptions({
+        "compression": compression, "compression_level": compression_level, "min_space_savings": min_space_savings,
+        "alignment": alignment, "legacy": legacy, "metadata_version": metadata_version, "use_threads": use_threads,
+        "checksum": checksum,
+    })
+    encoder = PayloadEncoder(rows, starts, declared, options, with_schema, with_end, trim_dictionaries, large)
     encoder.run()
     if keys is None:
         return encoder.column()

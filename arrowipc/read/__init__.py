@@ -1,8 +1,8 @@
 """From bytes to record batches.
 
-``framing`` cuts messages out of chunks, ``message_index`` finds them in a whole. ``decoders`` makes batches and keeps
-the dictionaries of one schema, for ``stream_decoder`` and ``file_decoder``; ``decoding`` decodes every batch,
-with ``decompress`` for compressed bodies and ``validate`` for the contents of buffers.
+``framing`` cuts messages out of chunks, ``message_index`` finds them in a whole. ``decoders`` decodes every batch, with
+``decompress`` for compressed bodies and ``validate`` for the contents of buffers, and keeps the dictionaries of one
+schema, for ``stream_decoder`` and ``file_decoder``.
 
 Imports ``inline``, the base, ``metadata``, ``columns``.
 """

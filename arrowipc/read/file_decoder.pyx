@@ -21,8 +21,7 @@ from arrowipc.inline.loads cimport inside, load_i32, load_i64, prefetch
 from arrowipc.inline.plan cimport BatchHeader, Envelope, LimitsData
 from arrowipc.inline.threads cimport count_up
 from arrowipc.metadata.schema_reader cimport plan_schema, read_plan
-from arrowipc.read.decoders cimport Decoder, Dictionary, TakenDictionary, new_decoder
-from arrowipc.read.decoding cimport locate_batch
+from arrowipc.read.decoders cimport Decoder, Dictionary, TakenDictionary, locate_batch, new_decoder
 from arrowipc.read.framing cimport FRAME_MESSAGE, CutMessage, Message, cut_message, kind_name
 from arrowipc.read.message_index cimport StreamIndex
 from arrowipc.read.stream_decoder cimport StreamDecoder

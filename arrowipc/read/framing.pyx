@@ -829,14 +829,12 @@ cdef int find_batch(Message message, BatchHeader* header) except -1:
 
 cdef list stored_buffers(Message message):
     """The buffers of a body in one stretch."""
-    cdef BatchHeader header
-    cdef int64_t i, offset, size, length = message.envelope.body_length
-    if not find_batch(message, &header):
+    cdef int64_t offset, size, length = message.envelope.body_length
+    found = outline(message)
+    if found is None:
         return [message.body] if length else []
     out = []
-    for i in range(header.buffers.count):
-        offset = load_i64(header.buffers.data + Buffer_SIZE * i + Buffer_offset)
-        size = load_i64(header.buffers.data + Buffer_SIZE * i + Buffer_length)
+    for i, (offset, size) in enumerate(found[5]):
         if not inside(offset, size, length):
             raise FormatError(f"buffer {i}: bytes {offset}..+{size} lie outside the {length}-byte body")
         out.append(window(message.body_bytes + offset, size, message.body_owner))

@@ -13,8 +13,7 @@ from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.loads cimport inside
 from arrowipc.inline.plan cimport LEVEL_NONE, BatchHeader, LimitsData
 from arrowipc.metadata.schema_reader cimport plan_schema, read_plan
-from arrowipc.read.decoders cimport TakenDictionary, new_decoder
-from arrowipc.read.decoding cimport locate
+from arrowipc.read.decoders cimport TakenDictionary, locate, new_decoder
 from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, FRAME_MORE, Framer, Message, take_message
 
 from arrowipc.errors import FormatError, UsageError
@@ -38,6 +37,13 @@ cdef dict LATER = {
     MessageHeader_Tensor: "a Tensor message inside a stream of record batches",
     MessageHeader_SparseTensor: "a SparseTensor message inside a stream of record batches",
 }
+
+
+cdef enum Next:
+    NEXT_BATCH      # or None: more input is needed, or the end
+    NEXT_STORED     # the same as a message, and what a writer must know of it
+    NEXT_EVENT
+    NEXT_SCHEMA     # whether it is known
 
 
 cdef object events = None       # their module, once one is needed
@@ -121,13 +127,21 @@ verify=False)\n--\n\n
             else:
                 self.decoder.dictionary(&self.envelope, self.body, self.body_owner, True, &taken)
 
-    cdef RecordBatch read_batch(self):
-        """The next batch; None: more input is needed, or the end."""
+    cdef object take_next(self, int what):
+        """What comes next of a kind (Next), in one call at a time; an error ends this decoder."""
+        cdef Message message
         self.occupy()
         try:
-            if self.reach_batch():
+            if what == NEXT_EVENT:
+                return self.take_event()
+            if what == NEXT_SCHEMA:
+                return self.reach_schema()
+            if not self.reach_batch():
+                return None
+            if what == NEXT_BATCH:
                 return self.decoder.batch(&self.envelope, self.body, self.body_owner)
-            return None
+            message = take_message(self)
+            return message, self.decoder.stored(message)
         except BaseException as error:
             self.poison(error)
             raise
@@ -136,18 +150,7 @@ verify=False)\n--\n\n
 
     def next_stored(self):
         """Return the next RecordBatch message and what a writer must know of it, or None; see `arrowipc.copy`."""
-        cdef Message message
-        self.occupy()
-        try:
-            if not self.reach_batch():
-                return None
-            message = take_message(self)
-            return message, self.decoder.stored(message)
-        except BaseException as error:
-            self.poison(error)
-            raise
-        finally:
-            self.vacate()
+        return self.take_next(NEXT_STORED)
 
     def decode(self, Message message not None):
         """Decode a message that `next_stored` returned last."""
@@ -265,18 +268,11 @@ verify=False)\n--\n\n
         FormatError
             The bytes break the format; every later call raises UsageError.
         """
-        self.occupy()
-        try:
-            return self.take_event()
-        except BaseException as error:
-            self.poison(error)
-            raise
-        finally:
-            self.vacate()
+        return self.take_next(NEXT_EVENT)
 
     def next_batch(self):
         """Return the next record batch without reporting what comes before it; None as in `next_event`."""
-        return self.read_batch()
+        return self.take_next(NEXT_BATCH)
 
     def batches(self):
         """Return an iterator over the batches of a decoder that was fed all its input."""
@@ -301,23 +297,17 @@ verify=False)\n--\n\n
 
     def read_schema(self):
         """Take in the stream's first message if it is there; returns whether the schema is known."""
-        return self.reach_schema()
+        return self.take_next(NEXT_SCHEMA)
 
     cdef bint reach_schema(self) except -1:
-        self.occupy()
-        try:
-            if not self.opened:
-                found = self.advance()
-                self.check_end(found)
-                if found == FRAME_MESSAGE:
-                    self.check_order(self.envelope.kind)
-                    self.begin()
-            return self.opened
-        except BaseException as error:
-            self.poison(error)
-            raise
-        finally:
-            self.vacate()
+        cdef int found
+        if not self.opened:
+            found = self.advance()
+            self.check_end(found)
+            if found == FRAME_MESSAGE:
+                self.check_order(self.envelope.kind)
+                self.begin()
+        return self.opened
 
     @property
     def schema(self):
@@ -353,7 +343,7 @@ def stream_of(data, columns, validate, limits, use_threads, ensure_native_endian
     stream.failure = None
     stream.chunk = Source.__new__(Source, data)     # a call would go through the type, in three times as long
     stream.last = True
-    stream.reach_schema()
+    stream.take_next(NEXT_SCHEMA)
     return stream
 
 
@@ -366,7 +356,7 @@ cdef class DecodedBatches(BatchProducer):
         self.decoder = decoder
 
     cdef Columns next(self):
-        return self.decoder.read_batch()
+        return <Columns> self.decoder.take_next(NEXT_BATCH)
 
     def __iter__(self):
         return self

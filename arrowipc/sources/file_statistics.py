@@ -1,4 +1,4 @@
-"""Statistics of all batches of a file: from its footer, where one read tells all, else from each batch's metadata.
+"""Statistics of all batches of a file: in its footer, where one read tells all, else in each batch's metadata.
 
 Nothing proves what statistics say: readers that believe false ones skip batches. Of the entry of a footer no more bytes
 are unpacked than the columns and batches of the file may need, and ``Limits.metadata_bytes``.
@@ -6,6 +6,7 @@ are unpacked than the columns and batches of the file may need, and ``Limits.met
 
 from __future__ import annotations
 
+import json
 import operator
 import struct
 from collections.abc import Iterable
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from arrowipc.errors import FormatError, UnsupportedError, UsageError
 from arrowipc.filters.statistics import (
     STATISTICS_KEY,
+    VERSION,
     ColumnStatistics,
     document_of,
     listed,
@@ -28,11 +30,15 @@ if TYPE_CHECKING:
     from arrowipc.arguments import KeyValueMetadata
     from arrowipc.schemas import Schema
 
-__all__ = ["decode_entry", "file_statistics", "stated_lengths"]
-
 #: Bytes that an entry says of one batch and column at most, in JSON; and of the file.
 MOST_OF_ONE = 1 << 10
 HEAD = 1 << 10
+#: Where polars, which writes it on request, finds the rows up to the end of each batch: slices and counts read less.
+POLARS_KEY, POLARS_ENDS = b"__POLARS_IPC_METADATA", "record_batch_cum_len"
+#: Values in a footer; more are left to the batches' own metadata.
+MOST_VALUES = 1 << 20
+#: More text than this would crowd the footer; readers refuse an entry of more than twice as many bytes, unpacked.
+MOST_BYTES = 8 << 20
 
 
 def file_statistics(
@@ -153,13 +159,81 @@ def decode_entry(
 
 def stated_lengths(metadata: KeyValueMetadata, count: int) -> list[int] | None:
     """The rows of each of `count` batches, as polars states them in a footer; None if they are missing or invalid."""
-    import json
-
     try:
-        ends = json.loads(metadata.get("__POLARS_IPC_METADATA", b""))["record_batch_cum_len"]
+        ends = json.loads(metadata.get(POLARS_KEY, b""))[POLARS_ENDS]
         lengths = [end - start for start, end in zip([0, *ends], ends, strict=False)]
         if len(lengths) == count and all(type(rows) is int and 0 <= rows < 1 << 63 for rows in lengths):
             return lengths
     except (ValueError, TypeError, LookupError, RecursionError):
         pass
     return None
+
+
+# -- writing -------------------------------------------------------------------------------------------------
+
+
+class FileStatistics:
+    """Collects the statistics of the batches of one file."""
+
+    def __init__(self) -> None:
+        self._mark = self._values = 0
+        self._rows: list[int | None] = []
+        self._columns: dict[str, dict[str, Any]] = {}
+        self._lost = False
+        #: Rows up to the end of each batch; None: one is missing.
+        self._ends: list[int] | None = []
+
+    def begin(self, schema: Schema) -> None:
+        """Say which columns there are."""
+        self._mark = mark_of(schema)
+
+    def add(self, rows: int | None, entries: dict[str, dict[str, Any]], length: int | None = None) -> None:
+        """Note one batch; `rows` is None where nothing is known of it but its `length`."""
+        try:
+            if self._ends is not None:
+                self._ends.append((self._ends or [0])[-1] + ((rows or 0) if length is None else length))
+            if not self._lost:
+                self._add(rows, entries)
+            self._lost |= self._values > MOST_VALUES
+        except MemoryError:
+            self._ends, self._lost = None, True  # the batch is written all the same
+
+    def _add(self, rows: int | None, entries: dict[str, dict[str, Any]]) -> None:
+        for path, entry in entries.items():
+            column = self._columns.setdefault(path, {})
+            for name, value in entry.items():
+                if name == "kind":
+                    column[name] = value
+                else:
+                    self._filled(column.setdefault(name, [])).append(value)
+            self._values += len(entry)
+        self._rows.append(rows)
+
+    def _filled(self, values: list[Any]) -> list[Any]:
+        """Let a list have an entry for each batch so far."""
+        values += [None] * (len(self._rows) - len(values))
+        return values
+
+    def entry(self, last_block: bytes) -> tuple[tuple[bytes, bytes], ...]:
+        """The entries for the metadata of the footer, ours and that of polars; none that would be very large."""
+        return *self._own_entry(last_block), *self._entry_of_polars()
+
+    def _entry_of_polars(self) -> tuple[tuple[bytes, bytes], ...]:
+        """The rows of all batches as polars states them, so that it need not look at each batch."""
+        text = b"" if self._ends is None else json.dumps({POLARS_ENDS: self._ends}, separators=(",", ":")).encode()
+        return ((POLARS_KEY, text),) if 0 < len(text) <= MOST_BYTES else ()
+
+    def _own_entry(self, last_block: bytes) -> tuple[tuple[bytes, bytes], ...]:
+        if self._lost:
+            return ()
+        from binascii import b2a_base64
+        from zlib import compress
+
+        for column in self._columns.values():
+            for name, values in column.items():
+                if name != "kind":
+                    self._filled(values)
+        document = {"v": VERSION, "last_block": last_block.hex(), "names": self._mark, "rows": self._rows}
+        data = json.dumps({**document, "columns": self._columns}, ensure_ascii=False, separators=(",", ":")).encode()
+        text = b2a_base64(compress(data, 1), newline=False)
+        return ((STATISTICS_KEY, text),) if len(text) <= MOST_BYTES and len(data) <= 2 * MOST_BYTES else ()

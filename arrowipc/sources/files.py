@@ -20,8 +20,6 @@ from arrowipc.sources.remote import RemoteSource, find_system, io_error
 from arrowipc.sources.source import existing_part
 from arrowipc.sources.spark_log import LOG, above, local_log, remote_log, with_logs
 
-__all__ = ["FoundFile", "check_link", "find_files", "is_hidden", "is_local", "is_url", "naming", "passes", "root_of"]
-
 log: logging.Logger = logging.getLogger("arrowipc")
 
 _MARKS = re.compile(r"[*?\[{]")

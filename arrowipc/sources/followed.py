@@ -15,8 +15,6 @@ from arrowipc.read.framing import checksum_of, message_kind, message_of
 from arrowipc.sources.file_objects import read_at
 from arrowipc.sources.source import CONTINUATION
 
-__all__ = ["FollowedPath"]
-
 #: Seconds between two looks at a file: where nothing tells of changes, and where inotify does (not of all, on NFS).
 LOOK, LOOK_BESIDE_INOTIFY = 0.05, 1.0
 #: IN_MODIFY | IN_CREATE | IN_MOVED_TO of Linux.

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     Result = TypeVar("Result")
 
-__all__ = ["HttpFile", "HttpStream", "Refused", "fetch_all"]
-
 #: Bytes that one read takes from a connection.
 CHUNK = 1 << 18
 #: An exchange that brings fewer bytes of a range than this within the deadline has stalled ...

@@ -12,6 +12,7 @@ import sys
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping
+from functools import partial
 from itertools import islice
 
 from arrowipc._core import copy_into
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     Result = TypeVar("Result")
     #: Yields calls: a method's name (of `RemoteSource.system`) or a function, and what to call it with.
     Steps: TypeAlias = Generator[tuple[Any, ...], Any, Result]
-
-__all__ = ["RemoteBlocks", "RemoteSource", "find_system", "io_error", "merge"]
 
 #: A request costs some 20 to 50 ms wherever it goes, in which 20 to 50 MB/s bring about this many bytes:
 #: ranges that are closer are fetched as one.
@@ -214,7 +213,9 @@ class RemoteSource(Remote):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Another source of the same file, which reads no other version of it than this one."""
-        return _again, (self.url, *self._given, self.gap, self.tail, self._size, self.version)
+        options, timeout, filesystem = self._given
+        how = {"size": self._size, "gap": self.gap, "tail": self.tail, "timeout": timeout, "version": self.version}
+        return partial(RemoteSource, self.url, options, filesystem=filesystem, **how), ()
 
     @property
     def local_path(self) -> str | None:
@@ -439,14 +440,6 @@ class RemoteSource(Remote):
 
     def __repr__(self) -> str:
         return f"RemoteSource({showable(self.url)!r})"
-
-
-def _again(
-    url: str, options: Any, timeout: Any, filesystem: Any, gap: int, tail: int, size: Any, version: Any
-) -> RemoteSource:
-    return RemoteSource(
-        url, options, size=size, gap=gap, tail=tail, timeout=timeout, version=version, filesystem=filesystem
-    )
 
 
 class _Sequential(io.RawIOBase):

@@ -19,8 +19,6 @@ from urllib.parse import unquote
 from arrowipc._core import Descriptor
 from arrowipc.errors import FormatError, LimitError, UnsupportedError
 
-__all__ = ["LARGEST", "LOG", "VERSION", "above", "listed", "local_log", "log_files", "remote_log", "with_logs"]
-
 #: The folder of the log, beside the files that it lists.
 LOG = "_spark_metadata"
 VERSION = "v1"

@@ -11,8 +11,7 @@ from arrowipc.columns.record_batch import RecordBatch, concat_batches
 from arrowipc.columns.take import take_rows
 from arrowipc.distinct.memo_table import MemoTable
 from arrowipc.errors import UsageError
-from arrowipc.metadata.schema_writer import separate_dictionaries
-from arrowipc.schemas import Schema
+from arrowipc.schemas import Schema, separate_dictionaries
 from arrowipc.types import Dictionary, Field, dictionary, int32
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 ``batches`` finds schema and batches in an argument, ``targets`` opens a target (``atomic_file`` makes a file visible
 when it is complete). ``batch_writer`` decides the order of messages and has the sinks that take them.
 ``dictionary_writer`` decides which dictionaries a batch needs, ``batch_encoder`` encodes a RecordBatch message and
-compresses its body. ``file_statistics`` is the footer entry with the statistics of all batches.
+compresses its body.
 
 Imports ``inline``, the base, ``metadata``, ``columns``, ``read``, ``cdata``, ``values``.
 """

@@ -20,18 +20,6 @@ from arrowipc._core import Descriptor
 from arrowipc.errors import ArrowIpcError
 from arrowipc.sources.source import file_path
 
-__all__ = [
-    "KnownPath",
-    "NewFile",
-    "OpenFile",
-    "RemoteFile",
-    "lock",
-    "named",
-    "open_path",
-    "open_url",
-    "sync_directory",
-]
-
 #: File names have 255 bytes on the file systems that people use; the temporary name needs some of them.
 LONGEST_NAME = 200
 #: Seconds to wait for others who look at a file of the same folder and replace it: each takes less than a millisecond.

@@ -79,14 +79,12 @@ cdef class Encoder:
     cdef int64_t body_length
     cdef int64_t raw_length             # what the body would be without compression and padding
 
-    # Each encodes a message that will begin at byte `position` of its sink. `chosen`: as for Compressor.
-    cdef int record_batch(self, const ColumnsData* d, const uint8_t* chosen, tuple pairs,
-                          int64_t position) except -1
-    cdef int dictionary_batch(self, const ColumnsData* d, int64_t id, bint is_delta, int64_t position) except -1
+    # Encodes a message that will begin at byte `position` of its sink: a RecordBatch, or a DictionaryBatch of this id.
+    # `chosen`: as for Compressor.
     cdef int encode(self, const ColumnsData* d, const uint8_t* chosen, tuple pairs, int64_t position,
-                    bint dictionary, int64_t id, bint is_delta) except -1
+                    bint dictionary=*, int64_t id=*, bint is_delta=*) except -1
     # The same without the GIL, for bodies that stay raw and without pairs, when there is room for it already;
-    # False: there is not, nothing was done, and `record_batch` or `dictionary_batch` makes room.
+    # False: there is not, nothing was done, and `encode` makes room.
     cdef bint encode_raw(self, const ColumnsData* d, int64_t position, bint dictionary, int64_t id) noexcept nogil
     cdef int64_t count_buffers(self, const ColumnsData* d) noexcept nogil
     cdef int64_t put_tables(self, const ColumnsData* d, int64_t n_buffers, int codec, bint pairs, bint dictionary,

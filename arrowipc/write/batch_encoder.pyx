@@ -308,15 +308,8 @@ cdef class Encoder:
         free(self.stored)
         free(self.parts)
 
-    cdef int record_batch(self, const ColumnsData* d, const uint8_t* chosen, tuple pairs,
-                          int64_t position) except -1:
-        return self.encode(d, chosen, pairs, position, False, 0, False)
-
-    cdef int dictionary_batch(self, const ColumnsData* d, int64_t id, bint is_delta, int64_t position) except -1:
-        return self.encode(d, NULL, (), position, True, id, is_delta)
-
     cdef int encode(self, const ColumnsData* d, const uint8_t* chosen, tuple pairs, int64_t position,
-                    bint dictionary, int64_t id, bint is_delta) except -1:
+                    bint dictionary=False, int64_t id=0, bint is_delta=False) except -1:
         cdef int64_t n_buffers = self.count_buffers(d), at
         cdef int codec = -1
         if self.checksum:

@@ -1,27 +1,15 @@
 """The rules of order of writing: a schema, the dictionaries that a batch needs, the batch, the end."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any
 
 from arrowipc._core import Columns
 from arrowipc.arguments import MetadataLike
 from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.filters.statistics import Annotator
+from arrowipc.options import MessageOptions, WriteOptions
 from arrowipc.read.framing import Message
 from arrowipc.schemas import Schema
-
-__all__ = [
-    "BatchWriter",
-    "BytearraySink",
-    "DescriptorSink",
-    "EncodeOptions",
-    "FixedSink",
-    "MessageSink",
-    "ObjectSink",
-    "batch_message",
-    "batch_size",
-    "check_schema",
-]
 
 class Sink:
     position: int
@@ -56,28 +44,14 @@ class ObjectSink(Sink):
 MAGIC: bytes
 
 class EncodeOptions:
-    def __new__(
-        cls,
-        compression: str | Mapping[str, str | None] | None = None,
-        compression_level: int | None = None,
-        min_space_savings: float | None = None,
-        alignment: int = 8,
-        legacy: bool | None = False,
-        metadata_version: Literal["V4", "V5"] | None = "V5",
-        use_threads: bool = True,
-        checksum: bool = False,
-    ) -> EncodeOptions: ...
+    def __new__(cls, options: MessageOptions) -> EncodeOptions: ...
 
 class BatchWriter:
     def __init__(
         self,
         sink: Sink,
-        encode_options: EncodeOptions,
+        options: WriteOptions,
         is_file: bool = False,
-        dictionary_deltas: bool | None = None,
-        unify_dictionaries: bool = False,
-        coalesce_rows: int = 0,
-        allow_64bit: bool = False,
         annotate: Annotator | None = None,
         metadata: tuple[tuple[bytes, bytes], ...] = (),
     ) -> None: ...
@@ -103,5 +77,5 @@ class BatchWriter:
     def abandon(self, reason: object) -> None: ...
 
 def batch_message(batch: RecordBatch, **options: Any) -> Message: ...
-def batch_size(data: Any, **options: Any) -> int: ...
+def batch_size(data: Any, options: MessageOptions) -> int: ...
 def check_schema(expected: Schema, found: Schema) -> None: ...

@@ -39,21 +39,10 @@ from arrowipc.write.dictionary_writer cimport Emission, WrittenDictionaries
 from arrowipc.arguments import bytes_taken, check_integer, instance_of, metadata_of, without_descriptions
 from arrowipc.metadata.checksums import PAIR
 from arrowipc.errors import NotFoundError, UnsupportedError, UsageError
-from arrowipc.metadata.schema_writer import encapsulate, footer_table, number_from_zero, schema_metadata
+from arrowipc.metadata.schema_tables import write_footer
+from arrowipc.options import MessageOptions
 from arrowipc.read.framing import checksum_of
-
-__all__ = [
-    "BatchWriter",
-    "BytearraySink",
-    "DescriptorSink",
-    "EncodeOptions",
-    "FixedSink",
-    "MessageSink",
-    "ObjectSink",
-    "batch_message",
-    "batch_size",
-    "check_schema",
-]
+from arrowipc.schemas import Schema, number_from_zero, schema_message
 
 
 # -- sinks -----------------------------------------------------------------------------------------------------------
@@ -442,11 +431,13 @@ cdef bint is_set(const char* name) noexcept:
 
 
 cdef class EncodeOptions:
-    """How bodies are stored, from the keywords that all writers share, see `arrowipc.options.WriteOptions`."""
+    """How bodies are stored, from `arrowipc.options.MessageOptions` or `WriteOptions`."""
 
-    def __cinit__(self, compression=None, compression_level=None, min_space_savings=None, alignment=8, legacy=False,
-                 metadata_version="V5", use_threads=True, checksum=False):
+    def __cinit__(self, options):
         cdef Compressor compressor = None
+        compression, compression_level = options.compression, options.compression_level
+        min_space_savings, legacy, checksum = options.min_space_savings, options.legacy, options.checksum
+        metadata_version = options.metadata_version
         if legacy is None:
             legacy = is_set("ARROW_PRE_0_15_IPC_FORMAT")
         if metadata_version is None:
@@ -473,10 +464,10 @@ cdef class EncodeOptions:
             # pyarrow takes any custom metadata of such messages for the name of a codec.
             raise UsageError('checksum=True needs metadata_version="V5": readers of "V4" stumble over its entries')
         if codec is not None:
-            compressor = Compressor(codec, compression_level, min_space_savings, use_threads)
+            compressor = Compressor(codec, compression_level, min_space_savings, options.use_threads)
         elif compression_level is not None or min_space_savings is not None:
             raise UsageError("compression_level and min_space_savings need a codec: compression=\"lz4\" or \"zstd\"")
-        self.encoder = Encoder(compressor, alignment, legacy, metadata_version, checksum)
+        self.encoder = Encoder(compressor, options.alignment, legacy, metadata_version, checksum)
         self.untouched = self.choice is None and compression_level is None and min_space_savings is None
 
     cdef int choose(self, Plan plan) except -1:
@@ -512,7 +503,7 @@ cdef int encode_alone(EncodeOptions encode_options, Truncator truncator, RecordB
     check_order(batch.plan)
     if truncator.truncate(&batch.d, 0, batch.d.length, &fault) < 0:
         raise_fault(&fault, batch.plan)
-    encode_options.encoder.record_batch(&truncator.d, chosen_fields(encode_options), batch.metadata_pairs, 0)
+    encode_options.encoder.encode(&truncator.d, chosen_fields(encode_options), batch.metadata_pairs, 0)
     return 0
 
 
@@ -523,7 +514,7 @@ cdef tuple owners_of(Columns columns, Truncator truncator, Encoder encoder):
 
 def batch_message(RecordBatch batch not None, **options):
     """The RecordBatch message of a batch; see `arrowipc.RecordBatch.to_message`."""
-    cdef EncodeOptions encode_options = EncodeOptions(**options)
+    cdef EncodeOptions encode_options = EncodeOptions(MessageOptions(options))
     cdef Encoder encoder = encode_options.encoder
     cdef Truncator truncator = Truncator(batch.plan)
     if encoder.legacy:
@@ -533,10 +524,10 @@ def batch_message(RecordBatch batch not None, **options):
                        encoder.n_parts, encoder.alignment, owners_of(batch, truncator, encoder))
 
 
-def batch_size(data, **options):
+def batch_size(data, options):
     """Bytes of the encapsulated RecordBatch message of a batch; see `arrowipc.get_record_batch_size`."""
     cdef RecordBatch batch = as_batch(data)
-    cdef EncodeOptions encode_options = EncodeOptions(**options)
+    cdef EncodeOptions encode_options = EncodeOptions(options)
     encode_alone(encode_options, Truncator(batch.plan), batch)
     return encode_options.encoder.head_size + encode_options.encoder.body_length
 
@@ -557,8 +548,6 @@ cdef object written_schema(object schema):
     The same object for the same object: a schema keeps its message and its plan once they are made, and services
     write thousands of small streams with few schemas.
     """
-    from arrowipc.schemas import Schema
-
     found = recent.find(identity(instance_of("schema", schema, Schema)))
     if found is not None:
         return found[1]
@@ -584,20 +573,17 @@ cdef class BatchWriter:
         self.failure = "its __init__ was not called"
         self.ended = True
 
-    def __init__(self, Sink sink not None, EncodeOptions encode_options not None, bint is_file=False,
-                 dictionary_deltas=None, bint unify_dictionaries=False, coalesce_rows=0,
-                 bint allow_64bit=False, annotate=None, tuple metadata=()):
+    def __init__(self, Sink sink not None, options, bint is_file=False, annotate=None, tuple metadata=()):
         if self.sink is not None:
             raise UsageError("a writer begins once: make another one")
-        check_integer("coalesce_rows", coalesce_rows, 0, INT64_MAX)
+        self.coalesce_rows = check_integer("coalesce_rows", options.coalesce_rows, 0, INT64_MAX)
         self.sink = sink
-        self.encode_options = encode_options
-        self.encoder = encode_options.encoder
+        self.encode_options = EncodeOptions(options)
+        self.encoder = self.encode_options.encoder
         self.is_file = is_file
-        self.deltas = dictionary_deltas
-        self.unify = unify_dictionaries
-        self.coalesce_rows = coalesce_rows
-        self.allow_64bit = allow_64bit
+        self.deltas = options.dictionary_deltas
+        self.unify = options.unify_dictionaries
+        self.allow_64bit = options.allow_64bit
         self.annotate = annotate
         self.file_metadata = metadata
         self.pending = []
@@ -691,7 +677,7 @@ cdef class BatchWriter:
                 or self.encoder.checksum):
             # Files repeat their metadata in the Schema message, where it survives the loss of the footer.
             metadata = without_descriptions(self.file_metadata) + ((PAIR,) if self.encoder.checksum else ())
-            message = encapsulate(schema_metadata(schema, version_name(self.encoder), metadata), 8, self.encoder.legacy)
+            message = schema_message(schema, version_name(self.encoder), metadata, self.encoder.legacy)
             if self.encoder.checksum:
                 # Nobody else has these bytes yet.
                 sign_alone(<uint8_t*> PyBytes_AS_STRING(message) + self.encoder.metadata_at,
@@ -909,8 +895,7 @@ cdef class BatchWriter:
             if stored is not None:
                 self.encoder.wrap(stored, self.sink.position)
             else:
-                self.encoder.record_batch(&self.truncator.d, chosen_fields(self.encode_options), pairs,
-                                          self.sink.position)
+                self.encoder.encode(&self.truncator.d, chosen_fields(self.encode_options), pairs, self.sink.position)
             if self.sink.keeps:
                 self.sink.owners = owners_of(written, self.truncator, self.encoder) if stored is None else stored
             self.hand_over(self.batch_blocks)
@@ -942,7 +927,7 @@ cdef class BatchWriter:
         if truncator.truncate(&emission.values.d, emission.start, emission.values.d.length - emission.start,
                               &fault) < 0:
             raise_fault(&fault, emission.values.plan, f"dictionary {emission.id}")
-        self.encoder.dictionary_batch(&truncator.d, emission.id, emission.is_delta, self.sink.position)
+        self.encoder.encode(&truncator.d, NULL, (), self.sink.position, True, emission.id, emission.is_delta)
         if self.sink.keeps:
             self.sink.owners = owners_of(emission.values, truncator, self.encoder)
         self.hand_over(self.dictionary_blocks)
@@ -1038,7 +1023,7 @@ cdef class BatchWriter:
         if self.truncator.truncate(&empty.d, 0, 0, &fault) < 0:
             raise_fault(&fault, self.plan)
         self.encoder.closing = True
-        self.encoder.record_batch(&self.truncator.d, NULL, (), self.sink.position)
+        self.encoder.encode(&self.truncator.d, NULL, (), self.sink.position)
         if self.sink.keeps:
             self.sink.owners = owners_of(empty, self.truncator, self.encoder)
         self.hand_over(self.batch_blocks)
@@ -1048,7 +1033,7 @@ cdef class BatchWriter:
         """Write the end marker and the footer, whose blocks go out from where they are: there may be millions."""
         cdef BodyPart[2] parts
         cdef int64_t size = PyByteArray_GET_SIZE(self.batch_blocks)
-        cdef bytes head = footer_table(plan_schema(self.plan), version_name(self.encoder), self.dictionary_blocks,
+        cdef bytes head = write_footer(plan_schema(self.plan), version_name(self.encoder), self.dictionary_blocks,
                                        size // Block_SIZE, metadata + ((PAIR,) if self.encoder.checksum else ()))
         cdef bytes tail = (len(head) + size).to_bytes(4, "little") + MAGIC
         # The end marker of old streams has 4 bytes only; what follows in a file begins at a multiple of 8.

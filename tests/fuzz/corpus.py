@@ -25,8 +25,8 @@ from arrowipc import types
 from arrowipc.dissociated.memory.address_pairs import write_pairs
 from arrowipc.filters.statistics import STATISTICS_KEY, compute_statistics, entries_of
 from arrowipc.read.framing import message_of
+from arrowipc.sources.file_statistics import FileStatistics
 from arrowipc.tensors.extension_columns import tensor_column
-from arrowipc.write.file_statistics import FileStatistics
 
 #: What is larger takes longer than it finds.
 LARGEST = 6000

@@ -16,7 +16,7 @@ from hypothesis import given
 import arrowipc as ipc
 from arrowipc import types as T
 from arrowipc.errors import UsageError
-from arrowipc.metadata.schema_writer import schema_metadata
+from arrowipc.schemas import schema_message
 
 
 def read_tables(metadata: bytes, root: str = "Message") -> dict[str, Any]:
@@ -80,7 +80,7 @@ def test_ids_of_dictionaries_lie_at_multiples_of_8(id: int, ordered: bool, befor
 def test_features_and_byte_order() -> None:
     check(ipc.Schema([T.Field("a", T.int8())], features=(2, 1)))
     big = ipc.Schema([T.Field("a", T.int16())], endianness="big")
-    assert read_tables(schema_metadata(big))["header"]["endianness"] == "Big"
+    assert read_tables(metadata_of(schema_message(big)))["header"]["endianness"] == "Big"
     for bad in (2**63, -(2**63) - 1, 1.0, "1", True):
         with pytest.raises(UsageError, match="Schema: feature must be an integer"):
             ipc.Schema([], features=(bad,))
@@ -88,7 +88,7 @@ def test_features_and_byte_order() -> None:
 
 def test_the_message_has_metadata_and_a_version_of_its_own() -> None:
     schema = ipc.Schema([T.Field("a", T.int8())])
-    tables = read_tables(schema_metadata(schema, "V4", ((b"k", b"\xff"),)))
+    tables = read_tables(metadata_of(schema_message(schema, "V4", ((b"k", b"\xff"),))))
     assert tables["version"] == "V4"
     assert tables["custom_metadata"] == [{"key": "k", "value": "\udcff"}]
     assert [field["name"] for field in tables["header"]["fields"]] == ["a"]

@@ -27,10 +27,9 @@ from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.errors import UnsupportedError
 from arrowipc.inspection.message_layout import dictionary_fields, roles_of
 from arrowipc.limits import Limits
-from arrowipc.metadata.schema_writer import schema_metadata
 from arrowipc.read.decoders import schema_of
 from arrowipc.read.framing import message_of
-from arrowipc.schemas import Schema
+from arrowipc.schemas import Schema, schema_message
 from arrowipc.types import DataType, Field
 from arrowipc.values.dtypes import dtype_of
 
@@ -211,7 +210,7 @@ def read_json(source: Any) -> tuple[Schema, list[RecordBatch]]:
     document = source if isinstance(source, dict) else json.loads(_read(source))
     described = document["schema"]
     schema = Schema([field_of(entry) for entry in described["fields"]], metadata=pairs_of(described))
-    return schema, list(_batches(schema_of(message_of(schema_metadata(schema)), Limits()), document))
+    return schema, list(_batches(schema_of(message_of(schema_message(schema)), Limits()), document))
 
 
 def _read(path: str) -> bytes:

@@ -70,7 +70,7 @@ UPWARD = {
     },
     # Types and schemas: the PyCapsule method, comparison with those of others, text, serialize(), empty_table().
     "datatypes": {"cdata.export", "cdata.import_array"},
-    "schemas": {"cdata.import_array", "metadata.schema_writer", "tables", "values.repr"},
+    "schemas": {"cdata.import_array", "metadata.schema_tables", "tables", "values.repr"},
     # Messages: pickles and text.
     "read.framing": {"values.pickling", "values.repr"},
     # Tensors: text, pickles and messages.

@@ -19,9 +19,9 @@ import arrowipc as ipc
 from arrowipc import UsageError
 from arrowipc.filters import statistics
 from arrowipc.filters.statistics import STATISTICS_KEY
+from arrowipc.sources import file_statistics as written
 from arrowipc.sources.file_statistics import decode_entry
 from arrowipc.types import field, int64
-from arrowipc.write import file_statistics as written
 
 
 def file_of(*batches: Any, **options: Any) -> bytearray:
