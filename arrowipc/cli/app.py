@@ -14,8 +14,6 @@ from arrowipc.arguments import printable
 from arrowipc.cli.sources import Failure, for_shell, looks_arrow
 from arrowipc.errors import ArrowIpcError, UnsupportedError, UsageError, showable
 
-__all__ = ["run"]
-
 #: Command -> the module that holds it, and what the list of commands says of it.
 COMMANDS = {
     "schema": ("look", "show columns, types, nullability, dictionaries and metadata"),

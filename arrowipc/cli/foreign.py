@@ -15,8 +15,6 @@ from arrowipc.cli.terminal import FINE_JSON, as_json, json_text
 from arrowipc.errors import FormatError, UnsupportedError
 from arrowipc.values.preview import type_text
 
-__all__ = ["FORMATS", "foreign_reader", "foreign_writer", "format_of"]
-
 FORMATS = ["arrow", "parquet", "csv", "ndjson"]
 ENDINGS = {
     ".arrow": "file",

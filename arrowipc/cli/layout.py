@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from arrowipc.inspection.message_layout import Located
     from arrowipc.limits import Limits
 
-__all__ = ["Part", "layout_of"]
-
 #: Messages of each end that are listed, those of them whose parts are, and parts of a message.
 MESSAGES, OPENED, PARTS = 100, 4, 100
 

@@ -16,21 +16,6 @@ from arrowipc.cli.sources import about, sink
 from arrowipc.cli.terminal import Progress
 from arrowipc.sources.source import file_path
 
-__all__ = [
-    "ARROW",
-    "ARROW_READERS",
-    "KINDS",
-    "Batches",
-    "checked_output",
-    "codec_option",
-    "compression_options",
-    "named_batches",
-    "output_options",
-    "refuse_overwriting",
-    "stored_batches",
-    "write_batches",
-]
-
 ARROW = ("file", "stream", "legacy")
 ARROW_READERS = (ipc.RecordBatchFileReader, ipc.RecordBatchStreamReader)
 KINDS = (*ARROW, *FORMATS[1:])

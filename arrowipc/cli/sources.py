@@ -19,23 +19,6 @@ from arrowipc.arguments import printable
 from arrowipc.errors import ArrowIpcError, LimitError
 from arrowipc.write.atomic_file import KnownPath, open_path
 
-__all__ = [
-    "TERMINAL",
-    "Failure",
-    "about",
-    "again",
-    "for_shell",
-    "is_gzip",
-    "looks_arrow",
-    "opened",
-    "require",
-    "sink",
-    "size_of",
-    "source",
-    "standard_input",
-    "target",
-]
-
 TERMINAL = "standard input is a terminal; give a file, or pipe data in"
 MAGIC = b"ARROW1"
 GZIP = b"\x1f\x8b"

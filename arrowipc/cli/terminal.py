@@ -30,29 +30,6 @@ if TYPE_CHECKING:
 
     _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-__all__ = [
-    "FILE",
-    "FINE_JSON",
-    "Progress",
-    "as_json",
-    "coloured",
-    "column_option",
-    "columns_of",
-    "console",
-    "counted",
-    "fit",
-    "json_option",
-    "json_text",
-    "metadata_json",
-    "plain_table",
-    "say_json",
-    "say_line",
-    "say_note",
-    "say_written",
-    "where_option",
-    "width",
-]
-
 #: Characters of a line where the output is no terminal and COLUMNS does not say.
 PIPE_WIDTH = 120
 

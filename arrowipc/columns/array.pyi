@@ -14,8 +14,6 @@ from arrowipc.columns.column import Nested
 from arrowipc.datatypes import DataType, Field
 from arrowipc.types import TypeLike
 
-__all__ = ["Array"]
-
 @final
 class Array(Nested):
     def __new__(cls, columns: Columns) -> Array: ...

@@ -26,8 +26,6 @@ from arrowipc.arguments import integer_of
 from arrowipc.columns.column import LISTS, Nested
 from arrowipc.errors import UsageError
 
-__all__ = ["Array"]
-
 
 cdef class Compiled:
     """A class has a compiled base before one of Python."""

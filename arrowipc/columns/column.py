@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 else:
     _Elements = Hints
 
-__all__ = ["LISTS", "Column", "Nested"]
-
 # Classes of types by name: their module is imported when somebody asks for types.
 _OFFSETS = "List", "LargeList", "Map"
 _VIEWS = "ListView", "LargeListView"

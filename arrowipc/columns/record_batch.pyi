@@ -15,8 +15,6 @@ from arrowipc.limits import Limits
 from arrowipc.read.framing import Message
 from arrowipc.schemas import Schema
 
-__all__ = ["RecordBatch", "concat_batches"]
-
 class BatchProducer: ...
 
 @final

@@ -31,8 +31,6 @@ from arrowipc.columns.tabular import Tabular
 from arrowipc.arguments import columns_of, integer_of, items_of, metadata_of
 from arrowipc.errors import NotFoundError, UsageError
 
-__all__ = ["RecordBatch", "concat_batches"]
-
 # What a batch that nobody filled stands on: no fields, so nothing in it can be reached.
 cdef Plan NO_COLUMNS = Plan.__new__(Plan)
 NO_COLUMNS.allocate(0, 0, 0)

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 else:
     _Rows = Hints
 
-__all__ = ["Tabular"]
-
 
 class Tabular(_Rows):
     """Base of :class:`RecordBatch` and :class:`Table`: rows of several columns."""

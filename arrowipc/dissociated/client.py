@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from arrowipc.read.framing import Message
     from arrowipc.schemas import Schema
 
-__all__ = ["Channel", "Client", "connect"]
-
 
 class Client(BatchReader):
     """Reads the batches of a dissociated stream; made by `connect`.

@@ -28,22 +28,6 @@ if TYPE_CHECKING:
     from arrowipc.limits import Limits
     from arrowipc.read.framing import Message
 
-__all__ = [
-    "Alarm",
-    "Connection",
-    "Deadline",
-    "Endpoint",
-    "Frame",
-    "Listener",
-    "OfferedMemory",
-    "PeerMemory",
-    "Placed",
-    "Reads",
-    "registered",
-    "seconds",
-    "wait",
-]
-
 #: Takes a message and the memory of its body; returns the (start, end) of what will be read of it; None: all.
 Reads = Callable[["Message", Any], Sequence[tuple[int, int]] | None]
 

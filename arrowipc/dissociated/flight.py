@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.schemas import Schema
 
-__all__ = ["REUSE_CONNECTION", "FlightReader", "from_flight", "locations"]
-
 #: Flight's way to say: ask me, by DoGet, over the connection that you have.
 REUSE_CONNECTION = "arrow-flight-reuse-connection://?"
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from arrowipc.dissociated.uri import DissociatedUri
     from arrowipc.limits import Limits
 
-__all__ = ["Link", "Returns"]
-
 #: So many addresses go out at once, in one message; fewer wait for others, for so many seconds.
 MANY = 512
 GATHERING_TIME = 0.001

@@ -17,27 +17,6 @@ from arrowipc.errors import ArrowIpcError, FormatError, LimitError, TruncatedErr
 from arrowipc.limits import Limits
 from arrowipc.read.framing import message_kind
 
-__all__ = [
-    "Arrival",
-    "BodyType",
-    "Incoming",
-    "Leases",
-    "Outgoing",
-    "Reason",
-    "body_tag",
-    "check_offered_tag",
-    "check_tags",
-    "end_of_stream",
-    "free_data_body",
-    "ident_of",
-    "metadata_prefix",
-    "parse_free_data",
-    "parse_metadata",
-    "refusal",
-    "split_tag",
-    "words_of",
-]
-
 #: Clients find the body of a message by these bits of its tag.
 SEQUENCE_MASK = 0x0000_0000_FFFF_FFFF
 RESERVED_MASK = 0x00FF_FFFF_0000_0000

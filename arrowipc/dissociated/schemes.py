@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from arrowipc.dissociated.uri import DissociatedUri
     from arrowipc.limits import Limits
 
-__all__ = ["SCHEMES", "TRANSPORTS", "check_scheme", "connect", "listen"]
-
 
 #: Of URIs.
 SCHEMES = ("arrowipc+tcp", "arrowipc+unix", "ucx")

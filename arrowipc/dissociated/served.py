@@ -24,17 +24,6 @@ if TYPE_CHECKING:
     from arrowipc.read.framing import Message
     from arrowipc.schemas import Schema
 
-__all__ = [
-    "Prepared",
-    "ReadyMessages",
-    "StoredFile",
-    "check_made",
-    "is_table",
-    "messages_of",
-    "schema_and_batches",
-    "source_of",
-]
-
 #: How messages are made: options of a writer, and of its encoder.
 MAKING = (
     *("allow_64bit", "compression", "compression_level", "dictionary_deltas", "metadata_version"),

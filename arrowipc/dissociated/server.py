@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from arrowipc.dissociated.connection import OfferedMemory
 
-__all__ = ["Server"]
-
 #: Seconds that a client has to take what was sent before it is told why its connection ends.
 LINGER = 0.5
 #: Seconds after an error of `accept`: out of file descriptors, for one, is not over at once.

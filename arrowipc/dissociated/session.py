@@ -27,8 +27,6 @@ from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UsageError
 if TYPE_CHECKING:
     from arrowipc.read.framing import Message
 
-__all__ = ["Books", "Roles", "Session"]
-
 #: Streams that a client may ask for before the first one has ended, and bytes of their names together.
 MOST_REQUESTS = 64
 MOST_ASKED = 1 << 20

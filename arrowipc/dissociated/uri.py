@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     Streams = Literal["both", "meta", "data"]
 
-__all__ = ["DissociatedUri", "new_tag"]
-
 #: The parameters that mean something to us; others are for others.
 KNOWN = ("want_data", "free_data", "remote_handle", "streams")
 

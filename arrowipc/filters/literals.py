@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     Range: TypeAlias = tuple[Any, Any]
     Ends: TypeAlias = tuple[Keys, Keys]
 
-__all__ = ["NAN", "WORDS", "bounds_of", "keys_of", "ranges_of", "rounded_keys", "stored_type"]
-
 WORDS = (*at.TEXT, *at.BYTES)
 TIMES = (at.Date, at.Timestamp, at.Time, at.Duration)
 #: Beyond all integers of 256 bits, and beyond all numbers of a decimal that is compared.

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     Test: TypeAlias = Callable[[_Statistics, Mapping[str, Any]], bool]
     ColumnTest: TypeAlias = Callable[[bool, bool, Any, Any], bool]
 
-__all__ = ["OPERATORS", "OPPOSITE", "Condition", "Pruner", "Several", "fields_at", "parsed", "places_at"]
-
 #: Conditions within conditions, conditions, and literals of a filter: more is a mistake, or malice.
 MOST_NESTED, MOST_CONDITIONS, MOST_LITERALS = 64, 10_000, 1_000_000
 OPPOSITE = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "==", "is_null": "is_not_null"}

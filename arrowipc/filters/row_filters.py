@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     Marks: TypeAlias = Any
 
-__all__ = ["RowFilter"]
-
 INT64 = -(1 << 63), (1 << 63) - 1
 
 

@@ -68,8 +68,6 @@ if TYPE_CHECKING:
 
     Bound: TypeAlias = bool | int | float | str | bytes | None
 
-__all__ = ["STATISTICS_KEY", "Annotator", "ColumnStatistics", "compute_statistics"]
-
 #: Key of the statistics in the custom metadata of a RecordBatch message, and in that of the footer.
 STATISTICS_KEY = b"arrowipc:statistics"
 VERSION = 1

@@ -12,8 +12,6 @@ from arrowipc import open_file
 from arrowipc.dissociated.served import Prepared
 from arrowipc.dissociated.server import Server
 
-__all__ = ["main"]
-
 #: How often it looks whether somebody is there, in seconds.
 TICK = 0.5
 

@@ -28,8 +28,6 @@ from pathlib import Path
 from arrowipc.spark.java import NO_JAVA, find_java
 from arrowipc.spark.options import options_resource
 
-__all__ = ["find_jar"]
-
 log: logging.Logger = logging.getLogger("arrowipc.spark")
 
 #: The jar that a wheel brings, and that `make jar` builds.

@@ -20,8 +20,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-__all__ = ["NO_JAVA", "find_java", "make_shim"]
-
 #: The oldest Java that Spark 4 runs on.
 MINIMUM_VERSION = 17
 #: What to tell a user for whom `find_java` found nothing.

@@ -13,8 +13,6 @@ from typing import Any, Literal, NamedTuple
 
 from arrowipc.errors import UsageError
 
-__all__ = ["REFUSED", "TABLE", "USE_THE_JAR", "Option", "Options", "explained", "options_resource"]
-
 
 class Option(NamedTuple):
     """One option of ``format("arrowipc")``, for reading or for writing.

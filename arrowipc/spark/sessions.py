@@ -16,8 +16,6 @@ from pyspark.sql import SparkSession
 from arrowipc.spark.jar import find_jar
 from arrowipc.spark.source import ArrowIpcDataSource
 
-__all__ = ["configure", "reader_of", "register", "session"]
-
 log: logging.Logger = logging.getLogger("arrowipc.spark")
 
 #: What to do in order to have the file format, by what kind of session lacks it.

@@ -28,8 +28,6 @@ from arrowipc.tables import Table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Shared", "share"]
-
 #: Seconds: how long a broker stays when nobody uses it, and how long a worker waits for one to start.
 IDLE = 60.0
 START = 60.0

@@ -8,8 +8,6 @@ import pickle
 from collections.abc import Callable
 from typing import Any, SupportsIndex
 
-__all__ = ["Shipped", "shipped"]
-
 MISSING = (
     "{python} on {host} cannot import {name}: tasks need arrowipc, pyarrow and NumPy on every executor. How they get "
     "there: docs/spark-deployment.md, 'Bring the package to the executors' (data sources run the driver's Python "

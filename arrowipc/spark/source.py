@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from arrowipc.spark.read.reader import ArrowIpcReader
     from arrowipc.spark.write.job import ArrowIpcWriter
 
-__all__ = ["ArrowIpcDataSource"]
-
 
 class ArrowIpcDataSource(Shipped, DataSource):  # noqa: D101  (its docstring has the table of options in it)
     __doc__ = f"""Arrow IPC files (``.arrow``, Feather 2) and streams (``.arrows``) where Spark has no jar of ours.

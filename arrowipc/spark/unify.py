@@ -10,8 +10,6 @@ from pyspark.sql import types as st
 from arrowipc.errors import LimitError, UsageError
 from arrowipc.limits import Limits
 
-__all__ = ["merge_fields"]
-
 #: Decimal digits of whole numbers, from the narrowest type, and of those that are exact in floating-point types.
 DIGITS: dict[type[st.DataType], int] = {st.ByteType: 3, st.ShortType: 5, st.IntegerType: 10, st.LongType: 20}
 EXACT: dict[type[st.DataType], int] = {st.FloatType: 5, st.DoubleType: 10}

@@ -11,8 +11,6 @@ from arrowipc.read.framing import Message
 from arrowipc.tensors.message import Piecewise
 from arrowipc.types import TypeLike
 
-__all__ = ["Tensor"]
-
 class Tensor:
     def __init__(self, data: Any, dim_names: Sequence[str] | None = None, type: TypeLike | None = None) -> None: ...
     @staticmethod

@@ -27,8 +27,6 @@ from arrowipc.tensors.strided_copy cimport (
 from arrowipc.datatypes import Bool, FloatingPoint, Int
 from arrowipc.errors import FormatError, LimitError, TruncatedError, UsageError
 
-__all__ = ["Tensor"]
-
 cdef dict plain_types = {}      # (Schema.fbs Type, width, flags) -> the one type object
 
 

@@ -30,16 +30,6 @@ if TYPE_CHECKING:
     from arrowipc.limits import Limits
     from arrowipc.read.framing import Message
 
-__all__ = [
-    "Tensor",
-    "arrays_from_cells",
-    "cells_from_arrays",
-    "get_tensor_size",
-    "read_tensor",
-    "read_tensors",
-    "write_tensor",
-]
-
 # -- reading -------------------------------------------------------------------------------------------------
 
 

@@ -21,13 +21,6 @@ from arrowipc.write.targets import open_sink
 if TYPE_CHECKING:
     from arrowipc.limits import Limits
 
-__all__ = [
-    "buffer_size",
-    "read_framed",
-    "read_framed_all",
-    "write_framed",
-]
-
 
 # -- reading -------------------------------------------------------------------------------------------------
 

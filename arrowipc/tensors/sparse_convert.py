@@ -32,21 +32,6 @@ if TYPE_CHECKING:
     Values: TypeAlias = npt.NDArray[Any]
     Indices: TypeAlias = npt.NDArray[Any]
 
-__all__ = [
-    "TABLE",
-    "Index",
-    "Layout",
-    "canonical_coordinates",
-    "coordinates_of",
-    "dense_of",
-    "dense_to_coordinates",
-    "index_dtype",
-    "index_of",
-    "native",
-    "prove_index",
-    "transposed",
-]
-
 #: What `check_coordinates` says of rows.
 OUTSIDE, UNSORTED, TIED, CANONICAL = range(4)
 

@@ -22,16 +22,6 @@ if TYPE_CHECKING:
     # Values, pointers (of compressed layouts), indices, and shape: the arguments of a layout's class.
     Parts: TypeAlias = tuple[Any, ...]
 
-__all__ = [
-    "layout_of",
-    "library_of",
-    "parts_of_pydata",
-    "parts_of_scipy",
-    "parts_of_torch",
-    "to_scipy",
-    "to_torch",
-]
-
 COMPRESSED = ("CSR", "CSC")
 ARROW_LAYOUTS = {"SparseCOOTensor": "COO", "SparseCSRMatrix": "CSR", "SparseCSCMatrix": "CSC", "SparseCSFTensor": "CSF"}
 

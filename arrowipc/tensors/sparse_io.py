@@ -26,13 +26,6 @@ if TYPE_CHECKING:
     from arrowipc.tensors.sparse_convert import Values
     from arrowipc.tensors.sparse_tensor import Validate
 
-__all__ = [
-    "encoded",
-    "read_sparse_tensor",
-    "tensor_of",
-    "write_sparse_tensor",
-]
-
 # Reading.
 
 

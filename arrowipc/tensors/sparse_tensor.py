@@ -39,16 +39,6 @@ if TYPE_CHECKING:
 
     Validate = Literal["none", "full", "strict"]
 
-__all__ = [
-    "LAYOUTS",
-    "SparseCOOTensor",
-    "SparseCSCMatrix",
-    "SparseCSFTensor",
-    "SparseCSRMatrix",
-    "SparseTensor",
-    "from_any",
-]
-
 
 class SparseTensor:
     """What the four layouts have in common; use one of the classes below.

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from arrowipc.types import TypeLike
 
-__all__ = ["cast"]
-
 _MOMENTS = at.Timestamp, at.Date
 _TIMES = at.Timestamp, at.Date, at.Time, at.Duration
 #: Unit -> how long it takes, in nanoseconds.

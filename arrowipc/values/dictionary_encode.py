@@ -17,8 +17,6 @@ from arrowipc.types import Dictionary, Field, dictionary, int32
 if TYPE_CHECKING:
     from arrowipc.types import DataType
 
-__all__ = ["decoded", "dictionary_decode", "dictionary_encode", "rebatch"]
-
 
 def dictionary_encode(batch: RecordBatch, columns: Iterable[str]) -> RecordBatch:
     """Encode columns as indices into a dictionary of their distinct values.

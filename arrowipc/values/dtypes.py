@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from arrowipc.types import TypeLike
 
-__all__ = ["as_values", "byte_width", "dtype_of", "type_of"]
-
 _dtypes = Recent(64)
 _types = Recent(64)
 

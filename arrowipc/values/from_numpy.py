@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     _Values: TypeAlias = npt.NDArray[Any]
     _Mask: TypeAlias = npt.NDArray[np.bool_]
 
-__all__ = ["Misfit", "listed", "stored"]
-
 
 class Misfit(Exception):
     """Why an array does not fit a type, from which element on (None: all); the caller makes a UsageError of it."""

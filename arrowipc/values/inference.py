@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from arrowipc.arguments import MetadataLike
     from arrowipc.types import DataType
 
-__all__ = ["infer_schema", "infer_type"]
-
 #: Levels of lists and dicts that are looked into: one that holds itself has no end.
 MOST_LEVELS = 64
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from arrowipc.schemas import Schema
 
-__all__ = ["from_pandas", "from_records", "library", "narwhals_frame", "to_arrow", "to_polars", "to_records"]
-
 
 def library(name: str, package: str | None = None) -> ModuleType:
     """Import a library, or raise a UsageError that says how to install it."""

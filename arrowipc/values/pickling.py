@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     Reduced = tuple[Callable[..., Any], tuple[Any, ...]]
 
-__all__ = ["reduce_array", "reduce_batch", "reduce_message"]
-
 
 def reduce_batch(batch: RecordBatch, protocol: int) -> Reduced:
     """What `RecordBatch.__reduce_ex__` returns."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["CUT", "NULL", "shorten", "size_text", "type_text", "value_text", "values_text"]
-
 #: Stands for what was left out.
 CUT = "..."
 

@@ -22,17 +22,6 @@ if TYPE_CHECKING:
 
     from arrowipc.schemas import Schema
 
-__all__ = [
-    "array_text",
-    "batch_html",
-    "batch_text",
-    "message_text",
-    "schema_text",
-    "shaped",
-    "table_html",
-    "table_text",
-]
-
 # Text: columns shown, widths of their parts, values looked at.
 TEXT_COLUMNS = 30
 TEXT_FIELDS = 200

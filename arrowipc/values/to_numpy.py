@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     _Values: TypeAlias = npt.NDArray[Any]
     _Valid: TypeAlias = npt.NDArray[np.bool_] | None
 
-__all__ = ["as_array", "indices_of", "rows_as_array", "split", "stored_dtype", "to_numpy"]
-
 INTERVAL_DTYPES: dict[str, np.dtype[Any]] = {
     "year_month": np.dtype("<i4"),
     "day_time": np.dtype([("days", "<i4"), ("milliseconds", "<i4")]),

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from arrowipc.schemas import Schema
 
-__all__ = ["to_pandas"]
-
 NUMBERS = at.Bool | at.Duration | at.FloatingPoint | at.Int | at.Timestamp
 #: What a column becomes by default. That of pyarrow lacks digits, zones of categories, and dtypes that pandas noted.
 BY_DEFAULT: dict[type[at.DataType], str] = {at.Int: "float64", at.Dictionary: "category", at.Utf8: "str"}

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from arrowipc.spark import ArrowIpcDataSource
 
-__all__ = ["FORMAT", "given", "names_below", "numbers", "put", "read_here", "register_python", "written"]
-
 FORMAT = "arrowipc_python"
 
 

@@ -15,8 +15,6 @@ from arrowipc.dissociated.protocol import ident_of
 from arrowipc.dissociated.uri import DissociatedUri
 from arrowipc.errors import ArrowIpcError
 
-__all__ = ["main"]
-
 EPILOG = """levels: M the text says MUST, S should, I implies it, O allows it; L is a rule of arrowipc where the text
 is silent. Exit code: 0 all items of level M, S and I are met (--strict: all items); 1 some are not; 2 nothing could be
 checked."""

@@ -25,8 +25,6 @@ from arrowipc.dissociated.uri import DissociatedUri, new_tag
 from arrowipc.errors import ArrowIpcError, UsageError
 from arrowipc.reader import open_stream
 
-__all__ = ["Client", "check_client"]
-
 TRANSPORTS = {"arrowipc+tcp": "tcp", "arrowipc+unix": "unix", "ucx": "ucx"}
 IDENT = "conformance ü"
 NO_MEMORY = "bodies in shared memory were not offered"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ITEMS", "REQUIRED"]
-
 #: Levels that an implementation has to meet: the text says MUST (M) or should (S), or implies it (I). The others: it
 #: allows it (O), or our rule where the text is silent (L).
 REQUIRED = "MSI"

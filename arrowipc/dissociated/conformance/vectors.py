@@ -19,8 +19,6 @@ from arrowipc.dissociated.served import messages_of
 from arrowipc.schemas import Schema
 from arrowipc.types import dictionary, field, int8, int64, null, utf8
 
-__all__ = ["ADDRESS", "Sent", "Vector", "as_json", "memory", "vectors"]
-
 #: A tag (None: untagged) and the bytes of a message.
 Sent = tuple[int | None, bytes]
 #: Where the body of batch 1 is in the shared memory: segment 1, behind 64 bytes.

@@ -26,8 +26,6 @@ from arrowipc.read.framing import message_of
 if TYPE_CHECKING:
     from arrowipc.read.framing import Message
 
-__all__ = ["F_SEAL_GROW", "F_SEAL_SHRINK", "GONE", "OFFSET_BITS", "SEALS", "Arena"]
-
 OFFSET_BITS = 48
 #: What a segment begins with when its server has let go of it, where no body lies: clients can do so too.
 GONE = b"arrowipc: is gone"

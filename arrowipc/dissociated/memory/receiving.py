@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from arrowipc.dissociated.memory.address_pairs import Pairs
     from arrowipc.read.framing import Message
 
-__all__ = ["ALIGNMENT", "Place", "announced", "copied", "in_a_row", "rounded"]
-
 #: What bodies, and buffers that are fetched one by one, begin at multiples of.
 ALIGNMENT = 64
 #: Made once: that takes longer than to read a small body.

@@ -23,8 +23,6 @@ from arrowipc.dissociated.memory.receiving import ALIGNMENT, rounded
 if TYPE_CHECKING:
     from arrowipc.read.framing import Message
 
-__all__ = ["BodyMemory", "Segment", "SegmentedMemory"]
-
 
 class Ranges:
     """Which bytes from `start` to `end` are free.

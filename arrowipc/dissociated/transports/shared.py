@@ -24,15 +24,6 @@ if TYPE_CHECKING:
     from arrowipc.limits import Limits
     from arrowipc.read.framing import Message
 
-__all__ = [
-    "OFFERED",
-    "FileMemory",
-    "MappedMemory",
-    "SegmentMemory",
-    "check_user",
-    "open_peer_memory",
-]
-
 #: Without these, memory could become smaller than what was mapped, and touching the rest ends the process.
 FIXED_SIZE = F_SEAL_SHRINK | F_SEAL_GROW
 

@@ -32,8 +32,6 @@ from arrowipc.limits import Limits
 if TYPE_CHECKING:
     from arrowipc.read.framing import Message
 
-__all__ = ["HELLO", "SocketConnection", "SocketListener", "connect_tcp", "connect_unix", "listen_tcp", "listen_unix"]
-
 #: Magic and version. Another version is another protocol: it is refused, not guessed.
 HELLO = b"arwipc" + struct.pack("<H", 1)
 HEADER = struct.Struct("<BBHIQQ")

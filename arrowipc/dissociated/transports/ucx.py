@@ -28,8 +28,6 @@ from arrowipc.limits import Limits
 if TYPE_CHECKING:
     from arrowipc.dissociated.uri import DissociatedUri
 
-__all__ = ["UcxConnection", "UcxListener", "connect_ucx", "listen_ucx"]
-
 #: Bytes of messages that are received side by side; others wait at the sender.
 RECEIVED_AT_ONCE = 128 << 20
 #: Seconds that closing a connection waits for what is on its way.

@@ -11,8 +11,6 @@ from pathlib import Path
 from arrowipc.dissociated.transports import ucx_worker
 from arrowipc.errors import UnsupportedError
 
-__all__ = ["LIBRARY", "context", "load_library"]
-
 #: Environment variable: the path of the library to use.
 LIBRARY = "ARROWIPC_UCX_LIBRARY"
 SONAME = b"libucp.so.0"

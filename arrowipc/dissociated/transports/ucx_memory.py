@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from arrowipc.limits import Limits
     from arrowipc.read.framing import Message
 
-__all__ = ["UcxArena", "UcxPeerMemory"]
-
 # -- the server's side ---------------------------------------------------------------------------------------
 
 

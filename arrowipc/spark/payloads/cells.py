@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from arrowipc import DecodedPayloads
 
-__all__ = ["PayloadDecoder", "Wanted", "binary_column", "nullable"]
-
 Dictionaries: "TypeAlias" = Literal["unify", "decode"]
 
 MOST_SETUPS = 64

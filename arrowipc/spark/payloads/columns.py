@@ -24,8 +24,6 @@ from arrowipc.types import as_schema
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["from_arrow", "from_arrow_udf", "to_arrow", "to_arrow_udf"]
-
 # What Spark marks a struct with that is another type of its own.
 MARKS = (b"variant", b"geometry", b"geography")
 

@@ -19,8 +19,6 @@ from arrowipc.types import as_schema
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["decode_payload_batches", "decode_payloads"]
-
 
 def decode_payloads(
     df: "DataFrame",

@@ -23,8 +23,6 @@ from arrowipc.types import as_schema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["encode_payload_batches", "encode_payloads", "payload_schema"]
-
 # What rows_per_payload may make wait in memory for one payload; a cell of Spark ends at 2 GiB.
 MOST_PAYLOAD_BYTES = 1 << 30
 # About how many bytes a payload has besides its values, and for each of its columns.

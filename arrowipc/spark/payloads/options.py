@@ -12,8 +12,6 @@ from arrowipc.spark.types import TypeOptions
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-__all__ = ["CodecOptions", "DecodeOptions", "EncodeOptions", "keys_of"]
-
 OnError: "TypeAlias" = Literal["raise", "skip", "null"]
 Validate: "TypeAlias" = Literal["none", "full", "strict"]
 

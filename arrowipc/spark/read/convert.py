@@ -31,8 +31,6 @@ from arrowipc.types import as_schema
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-__all__ = ["BatchConverter", "to_spark_batch"]
-
 Convert: "TypeAlias" = Callable[[Any], Any]  # pyarrow array -> pyarrow array
 
 MILLISECONDS_PER_DAY = 86_400_000

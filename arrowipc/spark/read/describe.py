@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["count_rows", "describe"]
-
 FOUND = "path string, size bigint"
 COLUMNS = "file string, format string, bytes bigint, batches bigint, rows bigint"
 #: Tasks that look into files.

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from arrowipc.spark.read.convert import BatchConverter
 
-__all__ = ["ArrowIpcReader", "grouped"]
-
 log: logging.Logger = logging.getLogger("arrowipc.spark")
 
 #: What a task, and opening a file, cost, in bytes that could be read meanwhile.

@@ -20,8 +20,6 @@ from arrowipc.spark.types import arrow_type_of, find_name, index_of, to_spark_sc
 from arrowipc.spark.unify import merge_fields
 from arrowipc.types import as_schema
 
-__all__ = ["chosen_columns", "infer_schema", "key_fields", "typed_key"]
-
 _REAL = re.compile(r"[+-]?[0-9]*\.[0-9]+|-?[0-9]{1,9}")
 _INT = range(-(2**31), 2**31)
 

@@ -12,8 +12,6 @@ from arrowipc.sources.source import map_file
 from arrowipc.spark.options import USE_THE_JAR, Options
 from arrowipc.spark.types import TypeOptions
 
-__all__ = ["ReadOptions"]
-
 #: Files of up to so many bytes are read at once, which is quicker than mapping them.
 SMALL = 1 << 16
 

@@ -14,8 +14,6 @@ from arrowipc.spark.options import Options
 from arrowipc.spark.types import arrow_schema_of
 from arrowipc.spark.write.folder import Folder
 
-__all__ = ["FileWriter", "file_schema", "part_name", "regroup"]
-
 #: Offsets of strings and lists are 32 bits wide, so batches are not joined beyond this.
 LARGEST_JOIN = 1 << 30
 

@@ -11,8 +11,6 @@ from arrowipc.sources.files import check_link, is_hidden, is_local
 from arrowipc.sources.remote import find_system
 from arrowipc.spark.options import USE_THE_JAR, Options
 
-__all__ = ["Folder", "exists", "names_in", "open_folder", "remove_file", "remove_tree", "replaceable"]
-
 #: A file system of pyarrow, which has no types for them.
 Folder: TypeAlias = Any
 #: What an overwrite may remove.

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["ArrowIpcWriter", "Written"]
-
 HIDDEN = "_temporary"
 SUCCESS = "_SUCCESS"
 
