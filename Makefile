@@ -22,6 +22,10 @@ GIL ?=
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
 
+# Python compiles what is imported, once; pip would compile all that it installs, which takes a minute.
+export PIP_COMPILE := 0
+unexport PYTHONDONTWRITEBYTECODE
+
 # What was compiled once is not compiled again where ccache is installed.
 ifneq ($(shell command -v ccache 2>/dev/null),)
 ifeq ($(origin CC),default)
@@ -231,7 +235,10 @@ $(RUN): $(WHEEL) $(FLIGHTS)
 	@$(call install_wheel,$(RUN_EXTRAS))
 	@touch $@
 
-$(TEST): $(WHEEL) $(FLIGHTS)
+# The libraries are unpacked while the wheel is built; then pip finds them there. (`make -n` runs what says MAKE itself.)
+AGAIN := $(MAKE)
+$(TEST): $(SOURCES) $(JAR) $(FLIGHTS) | $(BASE)
+	@$(call install_libraries,$(TEST_EXTRAS)) & $(AGAIN) $(WHEEL); made=$$?; wait $$!; exit $$made
 	@$(call install_wheel,$(TEST_EXTRAS))
 	@touch $@ $(RUN)
 
@@ -239,6 +246,13 @@ $(DOCS): $(TEST)
 	@echo 'install arrowipc[docs]'
 	@$(PIP) install "$$(ls -d "$$PWD"/dist/*.whl)[docs]"
 	@touch $@
+
+define install_libraries
+$(PY) -c 'import sys, tomllib; \
+extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; \
+print(*(each for name in sys.argv[1].split(",") for each in extras[name]), sep="\n")' $(1) > $(VENV)/libraries.txt && \
+$(PIP) install -r $(VENV)/libraries.txt -r $(FLIGHTS)
+endef
 
 # The version stays while the sources change, so pip has to be told that the package is another one.
 define install_wheel

@@ -258,4 +258,4 @@ def test_a_killed_process_leaves_the_old_or_the_new(tmp_path: Path, kind: str) -
 
 def test_a_killed_append_leaves_nothing_but_whole_files(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
-    check("job", tmp_path, rounds(12, 100))
+    check("job", tmp_path, rounds(8, 100))

@@ -25,6 +25,8 @@ HERE = Path(__file__).parent
 collect_ignore_glob = [] if find_spec("pyspark") else ["test_*.py"]
 FLIGHTS = HERE.parents[1] / "examples" / "flights"
 LACKING = re.compile(r".* needs PySpark .*|.*Literals of the type .TIME.*|.*`st_\w+`")
+# The optimizing compiler of a JVM takes more time from these short jobs than it gives back.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 # Where the modules of the job are; last, so that they hide nothing.
 sys.path.append(str(FLIGHTS))
 

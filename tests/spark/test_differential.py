@@ -310,7 +310,7 @@ def test_readers_agree(spark: SparkSession, conf: Any, tmp_path: Path, share: in
     """In shares; the first one has every kind of case: files that Spark wrote, every mode, Spark's own workers."""
     for name in (*SETTINGS, NO_FILTER):
         conf(name, spark.conf.get(name))  # when the test ends, it is so again
-    count = rounds(30, 500)
+    count = rounds(12, 500)  # every way to read and to write with every mode
     numbers = range(share * count, (share + 1) * count)
     wrong = cases(spark, tmp_path, numbers)
     assert not wrong, f"{len(wrong)} differences\n" + "\n\n".join(wrong[:8])

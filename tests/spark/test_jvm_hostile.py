@@ -124,7 +124,7 @@ def originals() -> list[bytes]:
 
 @pytest.mark.campaign
 @pytest.mark.parametrize(
-    ("reader", "count"), [("core", rounds(2000, 5000)), ("through_spark", rounds(25, 3000))], indirect=["reader"]
+    ("reader", "count"), [("core", rounds(1000, 5000)), ("through_spark", rounds(14, 3000))], indirect=["reader"]
 )
 def test_mutants(reader: java.Reader, tmp_path: Path, count: int) -> None:
     mutants = mutate.mixed(originals(), 40, count)

@@ -83,6 +83,8 @@ def same_with_and_without_pruning(
 OPERATORS = ("=", "<=>", "<", "<=", ">", ">=", "<>")
 #: Days around the one after which the hybrid calendar is the Gregorian one, and in years that it has otherwise.
 DAYS = ["0001-01-01", "0001-01-03", "1500-02-28", "1500-03-01", *(f"1582-10-{day:02}" for day in (4, 5, 9, 14, 15, 16))]
+#: Those that are asked for.
+ASKED = [DAYS[at] for at in (0, 3, 4, 7, 8)]
 
 
 @pytest.mark.parametrize("java8", ["true", "false"])
@@ -102,13 +104,13 @@ def test_pruning_by_days_of_either_calendar(spark: SparkSession, conf: Any, tmp_
         f"{name} {operator} {literal.format(day)}"
         for name, literal in literals.items()
         for operator in OPERATORS
-        for day in DAYS
+        for day in ASKED
     ]
     conditions += [f"{name} in ({', '.join(map(literal.format, DAYS[5:8]))})" for name, literal in literals.items()]
     table = pa.table({name: pa.array(values) for name, values in columns.items()})
     found = same_with_and_without_pruning(spark, tmp_path / "x.arrow", table, 1, conditions)
     for operator, passes in (("<", dt.date.__lt__), (">=", dt.date.__ge__)):
-        for day in DAYS:
+        for day in ASKED:
             expected = [at for at, each in enumerate(days) if passes(each, dt.date.fromisoformat(day))]
             assert found[f"day {operator} date'{day}'"] == expected
 
@@ -171,5 +173,5 @@ def test_pruning_leaves_out_no_row_that_passes(spark: SparkSession, conf: Any, t
     chance = random.Random(seed)
     table = values(chance, 80)
     plain = [f"{name} {operator} {one}" for name in LITERALS for operator in OPERATORS for one in LITERALS[name]]
-    conditions = [*dict.fromkeys([*chance.sample(plain, 60), *(condition(chance) for _ in range(60))])]
+    conditions = [*dict.fromkeys([*chance.sample(plain, 30), *(condition(chance) for _ in range(40))])]
     same_with_and_without_pruning(spark, tmp_path / "x.arrow", table, 4, conditions)

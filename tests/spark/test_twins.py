@@ -31,7 +31,7 @@ SPREAD = (
 #: For every change a part of these: twins that send objects, splits and commits to executors.
 SENT = ("partitions_and_pruning", "metadata_of_files", "splits", "streams", "corrupt_files", "user_defined_types")
 #: Twins that are quick in a local session.
-NEAR = ("partitions_and_pruning", "metadata_of_files", "schemas_merged", "corrupt_files", "types", "user_defined_types")
+NEAR = ("schemas_merged", "types")
 #: All others run over Connect, except those that need a classic session.
 OTHERS = [name for name in TWINS if name not in (*NEAR, *SENT)]
 CLASSIC = ("user_defined_types",)
