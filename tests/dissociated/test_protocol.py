@@ -48,14 +48,7 @@ SCHEMA, BATCH, BODY = PARTS[0][1], PARTS[1][1], PARTS[1][2]
 
 
 def take_in(incoming: Incoming, *sent: peers.Sent) -> list[Arrival]:
-    found: list[Arrival] = []
-    for tag, data in sent:
-        if tag is None:
-            incoming.receive_metadata(data)
-        else:
-            incoming.receive_body(tag, data)
-        found += iter(incoming.take, None)
-    return found
+    return peers.take_in(incoming, sent)
 
 
 def begun(**options) -> Incoming:

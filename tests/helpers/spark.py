@@ -25,12 +25,12 @@ from helpers import twins
 from helpers.arrow_columns import file
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from arrowipc.spark import ArrowIpcDataSource
 
-__all__ = ["FORMAT", "given", "names_below", "numbers", "put", "read_here", "register_python", "written"]
+__all__ = ["FORMAT", "collected", "given", "names_below", "numbers", "put", "read_here", "register_python", "written"]
 
 FORMAT = "arrowipc_python"
 
@@ -69,6 +69,10 @@ def read_here(path: Any, schema: StructType | None = None, **options: Any) -> pa
             assert batch.schema.equals(wanted)
             batches.append(batch)
     return pa.Table.from_batches(batches, wanted)
+
+
+def collected(frame: DataFrame) -> list[dict[str, Any]]:
+    return sorted((row.asDict(recursive=True) for row in frame.collect()), key=lambda row: row["id"])
 
 
 def numbers(*values: int) -> pa.RecordBatch:
