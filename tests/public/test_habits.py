@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import drive
-from helpers.arrays import ipc_bytes, pyarrow_bytes
+from helpers.arrays import ipc_bytes
 
 import arrowipc as ipc
 from arrowipc import KeyValueMetadata, UnsupportedError, UsageError, types
@@ -177,7 +177,10 @@ def test_sparse_tensors_of_pyarrow_are_written(kind: str) -> None:
 @pytest.mark.parametrize("word", ["ARROW_PRE_0_15_IPC_FORMAT", "ARROW_PRE_1_0_METADATA_VERSION"])
 def test_the_environment_asks_for_old_framing_as_there(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(word, "1")
-    theirs, ours = pyarrow_bytes(BATCH), stream_of(BATCH)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, BATCH.schema) as writer:
+        writer.write_batch(BATCH)
+    theirs, ours = sink.getvalue().to_pybytes(), stream_of(BATCH)
     assert (ours[:4] == b"\xff" * 4) == (theirs[:4] == b"\xff" * 4)
     assert ipc.read_message(ours).version == ipc.read_message(theirs).version
     assert ipc.read_message(stream_of(BATCH, legacy=False, metadata_version="V5")).version == "V5"
